@@ -19,8 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/access/token"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -60,7 +58,7 @@ func startSecured(t *testing.T, args ...string) *secured {
 	done := make(chan error, 1)
 	go func() { done <- s.ctrl.Run(ctx) }()
 	h, err := apiserver.New(apiserver.Config{
-		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit}, Log: log, Door: s.gate.door, Timeout: patience,
+		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit}, Log: log, Door: s.gate.door, Tokens: s.gate.tokensOf(), Timeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -231,9 +229,19 @@ func TestWhoIsLetIn(t *testing.T) {
 	s := startSecured(t, "--tokens")
 	admin, nobody := s.as("root", pki.ClusterAdmin), s.as("", "")
 	s.things(admin)
-	text, made, err := s.gate.tokens.Create(t.Context(), token.Wish{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue"}}, Life: time.Hour, By: "test"})
-	if err != nil {
+	var made api.NewToken
+	const wish = `{"name":"anna","role":"tenant-admin","tenants":["blue"],"life":3600}`
+	if err := json.Unmarshal([]byte(s.must(200, admin, "POST", "/api/v1/tokens", wish, "")), &made); err != nil {
 		t.Fatal(err)
+	}
+	text := made.Secret
+	s.must(403, nobody, "POST", "/api/v1/tokens", wish, text)
+	s.must(403, nobody, "GET", "/api/v1/tokens", "", text)
+	s.must(400, admin, "POST", "/api/v1/tokens", `{"name":"x","role":"host","life":3600}`, "")
+	s.must(400, admin, "POST", "/api/v1/tokens", `{"name":"x","role":"viewer","life":9223372036854775807}`, "")
+	s.must(400, admin, "POST", "/api/v1/tokens", `{"name":"x","role":"viewer","life":3600,"tenant":["blue"]}`, "")
+	if list := s.must(200, admin, "GET", "/api/v1/tokens", "", ""); !strings.Contains(list, made.Token.ID) || !strings.Contains(list, `"by":"root"`) || strings.Contains(list, text[20:]) || strings.Contains(list, "hash") {
+		t.Errorf("tokens %s", list)
 	}
 	s.must(401, nobody, "GET", "/api/v1/tenants", "", "")
 	s.must(401, nobody, "GET", "/api/v1/tenants", "", text[:len(text)-1]+"A")
@@ -245,9 +253,8 @@ func TestWhoIsLetIn(t *testing.T) {
 	if _, _, err := s.ask((&secured{t: t, ca: newAuthority(t)}).as("root", pki.ClusterAdmin), "GET", "/healthz", "", ""); err == nil {
 		t.Error("a certificate of another authority is let in")
 	}
-	if err := s.gate.tokens.Revoke(t.Context(), made.ID); err != nil {
-		t.Fatal(err)
-	}
+	s.must(200, admin, "DELETE", "/api/v1/tokens/"+made.Token.ID, "", "")
+	s.must(404, admin, "DELETE", "/api/v1/tokens/"+made.Token.ID, "", "")
 	s.must(401, nobody, "GET", "/api/v1/tenants", "", text)
 	lines, err := os.ReadFile(s.audit)
 	if err != nil {
@@ -266,11 +273,24 @@ func TestWhoIsLetIn(t *testing.T) {
 		got = append(got, e)
 	}
 	annas := slices.DeleteFunc(slices.Clone(got), func(e entry) bool { return e.Who != "anna" })
-	if len(annas) != 3 || annas[0].Before != 0 || annas[0].After == 0 || annas[1].Before != annas[0].After || annas[1].After <= annas[1].Before || annas[2].Result != "refused" || annas[0].ID != string(made.ID) {
+	if len(annas) != 5 || annas[0].Result != "refused" || annas[2].Before != 0 || annas[2].After == 0 || annas[3].Before != annas[2].After || annas[3].After <= annas[3].Before || annas[4].Result != "refused" || annas[2].ID != made.Token.ID {
 		t.Errorf("recorded %+v", annas)
 	}
 	if strings.Contains(string(lines), text) || got[0].Who != "root" || got[0].How != "certificate" {
 		t.Errorf("recorded %s", lines)
+	}
+}
+
+// TestIssuerIsAsked: what looks like an ID token is judged by the issuer of --oidc-file;
+// while that is away, nobody is let in by one.
+func TestIssuerIsAsked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "oidc")
+	if err := os.WriteFile(file, []byte(`{"issuer":"https://127.0.0.1:1","clientId":"contiv","groups":{"ops":{"role":"cluster-admin"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startSecured(t, "--oidc-file", file)
+	if answer := s.must(503, s.as("", ""), "GET", "/version", "", "e30.e30.e30"); !strings.Contains(answer, "https://127.0.0.1:1") {
+		t.Errorf("the answer does not name the issuer: %s", answer)
 	}
 }
 

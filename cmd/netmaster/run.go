@@ -352,7 +352,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	}
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
-		Pods: pods, Members: membersOf(server), Door: gate.door,
+		Pods: pods, Members: membersOf(server), Door: gate.door, Tokens: gate.tokensOf(),
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},

@@ -100,6 +100,11 @@ func read[T any](body []byte) (out T, ok bool) {
 	return out, json.NewDecoder(bytes.NewReader(body)).Decode(&out) == nil
 }
 
+func aboutToken(_ context.Context, _ Cluster, _ *http.Request, body []byte) (subject, error) {
+	ask, _ := read[api.TokenRequest](body)
+	return subject{objects: []audit.Object{{Key: ask.Name + " " + ask.Role + " " + strings.Join(ask.Tenants, ",")}}}, nil
+}
+
 func aboutRelease(_ context.Context, _ Cluster, _ *http.Request, body []byte) (subject, error) {
 	ask, _ := read[api.Release](body)
 	return subject{objects: []audit.Object{{Kind: ask.Kind, Key: ask.Key}}}, nil

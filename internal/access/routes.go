@@ -100,6 +100,9 @@ func makeTable() map[string]rule {
 		"GET /api/v1/hosts":          {roles: viewers},
 		"GET /api/v1/hosts/{name}":   {roles: viewers},
 		"GET /api/v1/monitor":        {roles: viewers}, // packets of all tenants
+		"GET /api/v1/tokens":         {roles: nobody},
+		"POST /api/v1/tokens":        {roles: nobody, does: changes, kind: "token", about: aboutToken, body: maxBody},
+		"DELETE /api/v1/tokens/{id}": {roles: nobody, does: changes, kind: "token", about: aboutPath("id", false)},
 		"POST /api/v1/release":       {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
 		"POST /api/v1/apply":         {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
 		"GET /services":              {roles: tenants, list: true},

@@ -35,6 +35,7 @@ func TestDoor(t *testing.T) {
 		s.handleAgents()
 		s.handleStore()
 		s.handleMembers()
+		s.handleTokens()
 		s.handleEndpoints()
 		routes = slices.Concat(s.routes, []route{
 			{"GET", "/metrics", nil},

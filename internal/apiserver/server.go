@@ -48,6 +48,8 @@ type Config struct {
 	// Door returns what stands before the routes and lets through to next what may be
 	// asked; it is behind the look at the name that was asked. nil = everybody is let in.
 	Door func(next http.Handler) http.Handler
+	// Tokens are those of the cluster; nil = nobody is let in by such.
+	Tokens Tokens
 	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
 	Pods Pods
 	// Members are of a store that netmasters are by themselves; nil = it is none.
@@ -71,6 +73,7 @@ type server struct {
 	legacy    bool     // see Config.LegacyErrors
 	pods      Pods     // nil = none
 	members   Members  // nil = the store is not netmasters' own
+	tokens    Tokens   // nil = none
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -89,7 +92,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -118,6 +121,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleClusterServices()
 	s.handleAgents()
 	s.handleStore()
+	s.handleTokens()
 	s.handleDoctor()
 	s.handleMembers()
 	s.handle("POST", "/api/v1/apply", s.apply)

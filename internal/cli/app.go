@@ -63,6 +63,7 @@ type globals struct {
 	tokenFile string
 	tlsDir    string
 	timeout   time.Duration // 0 = not given
+	login     *savedToken   // that is tried; nil = what is kept
 }
 
 // factory gives commands their surroundings; the client is made when first
@@ -132,8 +133,14 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		login = append(login, api.WithToken(shown.Source()))
-		own := env.TLS.APIClient
+		show, own, err := g.saved(f.loginPath, env.TLS.APIClient)
+		if err != nil {
+			return nil, err
+		}
+		if g.tokenFile != "" {
+			show = shown.Source()
+		}
+		login = append(login, api.WithToken(show))
 		if g.tlsDir != "" {
 			if own, err = g.certificate(env.Stderr); err != nil {
 				return nil, fmt.Errorf("--tls-dir: %w", err)
@@ -210,11 +217,13 @@ func newRoot(f *factory) *command {
 		newExport(f, nil),
 		newGet(f, nil),
 		newLogin(f, nil),
+		newLogout(f, nil),
 		newMonitor(f, nil),
 		newPKI(f),
 		newRelease(f, nil),
 		newStatus(f, nil),
 		newStore(f),
+		newToken(f),
 		newVersion(f, nil),
 	}
 	for _, k := range registry {

@@ -39,6 +39,8 @@ const accepted1x = "accepted, as in 1.x"
 // flagEffects are the flags of single commands, but for the ones that fill in a
 // field of an object: the field has its effect, or none.
 var flagEffects = map[string]effecttest.Effect{
+	"login --token": effecttest.By("TestLoginToken"), "login --ca-file": effecttest.By("TestLoginAuthority"),
+	"token create --days": effecttest.By("TestTokenCreate"), "token create --role": effecttest.By("TestTokenCreate"), "token create --tenants": effecttest.By("TestTokenCreate"),
 	"global info --tenant":       effecttest.None(accepted1x),
 	"global info --all":          effecttest.None(accepted1x),
 	"aci-gw info --tenant":       effecttest.None(accepted1x),

@@ -35,18 +35,24 @@ type loginOptions struct {
 	stderr    io.Writer
 	path      string // of the saved login; empty = no home directory
 	netmaster func() string
+	token     bool   // one of netmaster's, or of its issuer
+	caFile    string // of the authorities to trust with it; empty = the machine's
+	try       func(*savedToken)
 }
 
 func newLogin(f *factory, run func(context.Context, *loginOptions) error) *command {
-	o := &loginOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }}
+	o := &loginOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }, try: func(s *savedToken) { f.globals.login = s }}
 	c := &command{
 		name:  "login",
-		short: "Log in at an auth_proxy, whose https address --netmaster names; the token is kept in ~/.netctl/config.json",
+		short: "Keep a token for the netmaster that --netmaster names (--token), or log in at an auth_proxy; it is kept in ~/.netctl",
 		examples: []string{
+			"netctl --netmaster https://10.0.0.1:9999 login --token --ca-file ca.crt",
 			"netctl --netmaster https://proxy:10000 login",
 			"printf '%s\\n' \"$USER\" \"$PASSWORD\" | netctl --netmaster https://proxy:10000 login",
 		},
 	}
+	c.flags.boolVar(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this netmaster")
+	c.flags.stringVar(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
 	c.flags.boolVar(&o.json, "json, j", "print where the token is kept, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, orDefault(run, runLogin), nil)
@@ -54,8 +60,14 @@ func newLogin(f *factory, run func(context.Context, *loginOptions) error) *comma
 }
 
 func runLogin(ctx context.Context, o *loginOptions) error {
+	if o.token {
+		return runLoginToken(ctx, o)
+	}
+	if o.caFile != "" {
+		return usageErrorf("--ca-file: is for --token")
+	}
 	if !strings.HasPrefix(o.netmaster(), "https://") {
-		return usageErrorf("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself has no users", o.netmaster())
+		return usageErrorf("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.netmaster())
 	}
 	if o.path == "" {
 		return errors.New("there is no place for the token: the environment variable HOME is not set")

@@ -3,9 +3,12 @@ package transport
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+
+	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
 // ForeignClient returns a client of an HTTPS server that is none of Contiv's, with a
@@ -21,5 +24,20 @@ func ForeignClient(authorities string) (*http.Client, error) {
 	}
 	return &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+	}}, nil
+}
+
+// Authorities is for a client without a certificate of its own, of netmasters with a
+// certificate of the authorities in a text of PEM.
+func Authorities(pem []byte) (*tls.Config, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("it has no certificate of an authority")
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, VerifyConnection: func(s tls.ConnectionState) error {
+		if err := has(s.PeerCertificates[0], []pki.Role{pki.Netmaster}); err != nil {
+			return fmt.Errorf("the server is refused: %w", err)
+		}
+		return nil
 	}}, nil
 }

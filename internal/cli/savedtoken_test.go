@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// TestLoginToken: a token that netmaster takes is kept for its user, and shown to that
+// netmaster and to nobody else; one that it refuses is not kept.
+func TestLoginToken(t *testing.T) {
+	const right = "0123456789abcdef"
+	shownElsewhere := false
+	mine := startNetmasterWith(t, memory.New(), func(token string) bool { return token == right })
+	other := startNetmasterWith(t, memory.New(), func(token string) bool { shownElsewhere = true; return true })
+	home := t.TempDir()
+	run := func(stdin, url string, args ...string) result {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		env := map[string]string{"HOME": home, "NETMASTER": url}
+		code := Run(t.Context(), Env{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut, Getenv: func(n string) string { return env[n] }}, args)
+		return result{code, out.String(), errOut.String()}
+	}
+	path := filepath.Join(home, ".netctl", "tokens.json")
+	if r := run("0123456789abcdeX\n", mine, "login", "--token"); r.code != ExitFailure || !strings.Contains(r.errOut, "nothing is kept") {
+		t.Errorf("a wrong token: %+v", r)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a wrong token is kept")
+	}
+	if r := run(right+"\n", mine, "login", "--token"); r.code != ExitOK || strings.Contains(r.out+r.errOut, right) {
+		t.Fatalf("login: %+v", r)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v %v", info, err)
+	}
+	if r := run("", mine, "tenant", "ls", "-q"); r.code != ExitOK {
+		t.Errorf("with the kept token: %+v", r)
+	}
+	if r := run("", other, "tenant", "ls", "-q"); r.code != ExitFailure || shownElsewhere {
+		t.Errorf("elsewhere: %+v, shown: %v", r, shownElsewhere)
+	}
+	if r := run("", mine, "logout"); r.code != ExitOK {
+		t.Errorf("logout: %+v", r)
+	}
+	for _, args := range [][]string{{"tenant", "ls"}, {"logout"}} {
+		if r := run("", mine, args...); r.code != ExitFailure {
+			t.Errorf("%v after logout: %+v", args, r)
+		}
+	}
+}
+
+// TestAuthorities: who has no certificate believes those of the authority that are a
+// netmaster's, and no host's.
+func TestAuthorities(t *testing.T) {
+	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, good := range map[pki.Role]bool{pki.Netmaster: true, pki.Host: false} {
+		c, err := a.Issue(pki.Request{Name: string(role), Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := transport.OpenDirectory(c.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln, err := transport.Listen(t.Context(), "127.0.0.1:0", d.ServerAsking(pki.Roles...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		pem, err := os.ReadFile(filepath.Join(c.Dir, pki.BundleFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := transport.Authorities(pem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if c, err := ln.Accept(); err == nil {
+				_, _ = c.Read(make([]byte, 1))
+				_ = c.Close()
+			}
+		}()
+		err = handshake(t, ln.Addr().String(), client)
+		if (err == nil) != good {
+			t.Errorf("%s: %v", role, err)
+		}
+	}
+	if _, err := transport.Authorities([]byte("none")); err == nil {
+		t.Error("no authority is taken for one")
+	}
+}
+
+func handshake(t *testing.T, address string, client *tls.Config) error {
+	t.Helper()
+	config := client.Clone()
+	config.ServerName = "127.0.0.1"
+	c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err
+}
+
+// TestTokenCreate: a wish is sent as it is given, and -q prints the secret alone.
+func TestTokenCreate(t *testing.T) {
+	var got api.TokenRequest
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.Method+r.URL.Path != "POST/api/v1/tokens" {
+			t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+		}
+		_, _ = w.Write([]byte(`{"token":{"id":"ABCDEFGHIJ","name":"anna"},"secret":"contiv-x"}`))
+	}))
+	defer s.Close()
+	r := netctl(t, s.URL, "token", "create", "-q", "anna", "--role", "tenant-admin", "--tenants", "blue,red", "--days", "2")
+	want := api.TokenRequest{Name: "anna", Role: "tenant-admin", Tenants: []string{"blue", "red"}, Life: 2 * 86400}
+	if d := cmp.Diff(want, got); d != "" || r.out != "contiv-x\n" {
+		t.Errorf("%+v\n%s", r, d)
+	}
+}
+
+// TestLoginAuthority: the authority that login was given is believed from then on.
+func TestLoginAuthority(t *testing.T) {
+	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.Issue(pki.Request{Name: "master", Role: pki.Netmaster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := transport.OpenDirectory(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`[]`)) }))
+	_ = s.Listener.Close()
+	if s.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", d.ServerAsking(pki.Roles...)); err != nil {
+		t.Fatal(err)
+	}
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.Start()
+	defer s.Close()
+	home := t.TempDir()
+	run := func(args ...string) int {
+		env := map[string]string{"HOME": home, "NETMASTER": "https://" + s.Listener.Addr().String()}
+		return Run(t.Context(), Env{Stdin: strings.NewReader("0123456789abcdef\n"), Stdout: io.Discard, Stderr: io.Discard, Getenv: func(n string) string { return env[n] }}, args)
+	}
+	if code := run("login", "--token"); code == ExitOK {
+		t.Error("an unknown authority is believed")
+	}
+	for _, args := range [][]string{{"login", "--token", "--ca-file", filepath.Join(c.Dir, pki.BundleFile)}, {"tenant", "ls"}} {
+		if code := run(args...); code != ExitOK {
+			t.Errorf("%v: %d", args, code)
+		}
+	}
+}
