@@ -30,7 +30,6 @@ var _ = tested("endpointGroups", kindCases{
 		"groupName":   effecttest.By("TestMatrix"),
 		"networkName": effecttest.By("TestGroupNetwork"),
 		"policies":    effecttest.By("TestGroupChangesLive"),
-		"netProfile":  effecttest.By("TestRates"),
 		"ipPool":      effecttest.By("TestEndpointsBesidePools"),
 	},
 })
