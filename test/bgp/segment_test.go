@@ -167,11 +167,17 @@ router bgp 65100
  exit-address-family
 `
 
-// frr starts zebra, bgpd and bfdd.
+// frr starts FRR on the segment.
 func frr(t *testing.T) {
 	t.Helper()
+	frrIn(t, "frr", frrConfig, hostAddr)
+}
+
+// frrIn starts zebra, bgpd and bfdd in a namespace, for a neighbor.
+func frrIn(t *testing.T, ns, config, neighbor string) {
+	t.Helper()
 	conf := filepath.Join(t.TempDir(), "frr.conf")
-	if err := os.WriteFile(conf, []byte(frrConfig), 0o644); err != nil {
+	if err := os.WriteFile(conf, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	u, err := user.Lookup("frr")
@@ -197,7 +203,7 @@ func frr(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	daemon(t, "frr", "/usr/lib/frr/zebra", "-f", "/dev/null", "-A", "127.0.0.1", "-P", "0")
+	daemon(t, ns, "/usr/lib/frr/zebra", "-f", "/dev/null", "-A", "127.0.0.1", "-P", "0")
 	until(t, "zebra", func() (bool, string) {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", "/run/frr/zserv.api")
 		if err != nil {
@@ -205,11 +211,11 @@ func frr(t *testing.T) {
 		}
 		return c.Close() == nil, ""
 	})
-	daemon(t, "frr", "/usr/lib/frr/bfdd", "-f", "/dev/null", "-A", "127.0.0.1", "-P", "0")
-	daemon(t, "frr", "/usr/lib/frr/bgpd", "-f", conf, "-A", "127.0.0.1", "-P", "0")
+	daemon(t, ns, "/usr/lib/frr/bfdd", "-f", "/dev/null", "-A", "127.0.0.1", "-P", "0")
+	daemon(t, ns, "/usr/lib/frr/bgpd", "-f", conf, "-A", "127.0.0.1", "-P", "0")
 	until(t, "bgpd", func() (bool, string) {
 		out, err := exec.CommandContext(t.Context(), "vtysh", "-d", "bgpd", "-c", "show bgp summary").CombinedOutput()
-		return err == nil && strings.Contains(string(out), hostAddr), string(out)
+		return err == nil && strings.Contains(string(out), neighbor), string(out)
 	})
 }
 
