@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,6 +137,8 @@ func TestRates(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	require(t, "tc")
 	threads := [2]*thread{newThread(t, w.containers[0]), newThread(t, w.containers[1])}
+	var echo sync.WaitGroup
+	defer echo.Wait()
 	var ln net.Listener
 	var conn net.Conn
 	var err error
@@ -144,7 +147,7 @@ func TestRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	go func() {
+	echo.Go(func() {
 		if c, err := ln.Accept(); err == nil {
 			defer c.Close()
 			for b := make([]byte, 16); ; {
@@ -157,7 +160,7 @@ func TestRates(t *testing.T) {
 				}
 			}
 		}
-	}()
+	})
 	threads[0].do(func() {
 		conn, err = net.DialTCP("tcp4", nil, &net.TCPAddr{IP: containerIP4[1].AsSlice(), Port: ln.Addr().(*net.TCPAddr).Port})
 	})
