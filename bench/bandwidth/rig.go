@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -148,8 +149,8 @@ func (r *rig) close() {
 	if r.drv != nil {
 		_ = r.drv.Close()
 	}
-	for i := len(r.clean) - 1; i >= 0; i-- {
-		r.clean[i]()
+	for _, undo := range slices.Backward(r.clean) {
+		undo()
 	}
 }
 

@@ -93,7 +93,7 @@ func (r *rig) tcp(ctx context.Context, from, to, streams int, control string, se
 				return
 			}
 			wg.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }() // likewise
 				for b := make([]byte, 256<<10); ctx.Err() == nil; {
 					n, err := conn.Read(b)
 					if err != nil {
@@ -147,7 +147,7 @@ func (r *rig) probe(ctx context.Context, from, to int, last time.Duration) (out 
 	if err != nil {
 		return out
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }() // a measurement is over
 	err = within(r.containers[from], func() (err error) {
 		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
@@ -155,7 +155,7 @@ func (r *rig) probe(ctx context.Context, from, to int, last time.Duration) (out 
 	if err != nil {
 		return out
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // likewise
 	go func() {
 		for b := make([]byte, 100); ; {
 			n, from, err := in.ReadFromUDP(b)
@@ -176,15 +176,24 @@ func (r *rig) probe(ctx context.Context, from, to int, last time.Duration) (out 
 			got <- time.Since(time.Unix(0, int64(binary.BigEndian.Uint64(b))))
 		}
 	}()
-	for start := time.Now(); time.Since(start) < last && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	end, tick := time.After(last), time.NewTicker(50*time.Millisecond)
+	defer tick.Stop()
+sending:
+	for {
+		select {
+		case <-ctx.Done():
+			break sending
+		case <-end:
+			break sending
+		case <-tick.C:
+		}
 		b := make([]byte, 64)
 		binary.BigEndian.PutUint64(b, uint64(time.Now().UnixNano()))
 		if _, err := conn.Write(b); err == nil {
 			sent++
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // the last ones' way back
-	_ = conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // the last ones' way back; a socket takes it
 	for d := range got {
 		out.waits = append(out.waits, d)
 	}
@@ -208,14 +217,14 @@ func (r *rig) udp(ctx context.Context, from, to int, mbit float64, seconds int) 
 	}); err != nil {
 		return result{}, err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }() // a measurement is over
 	if err := within(r.containers[from], func() (err error) {
 		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
 	}); err != nil {
 		return result{}, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // likewise
 	c := &counted{make([]atomic.Uint64, 1)}
 	wg.Go(func() {
 		<-ctx.Done()
@@ -232,11 +241,16 @@ func (r *rig) udp(ctx context.Context, from, to int, mbit float64, seconds int) 
 	})
 	wg.Go(func() {
 		b, start, sent := make([]byte, udpSize), time.Now(), 0.0
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
 		for ctx.Err() == nil {
 			for due := time.Since(start).Seconds() * mbit * 1e6 / 8 * 4 / 3; sent < due && ctx.Err() == nil; sent += udpSize {
 				_, _ = conn.Write(b)
 			}
-			time.Sleep(time.Millisecond)
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
 		}
 	})
 	return perSecond(ctx, c, seconds, ipOfUDP), ctx.Err()

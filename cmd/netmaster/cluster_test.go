@@ -127,6 +127,7 @@ type writer struct {
 }
 
 func startWriter(t *testing.T, p *process) *writer {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &writer{masters: []*process{p}, end: cancel, done: make(chan struct{})}
 	go func() {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -35,7 +35,7 @@ func (m members) Members(ctx context.Context) (api.Members, error) {
 			Size: s.Size, InUse: s.InUse, Quota: s.Quota, Free: int64(s.Free), Full: s.Full, //nolint:gosec // disks have less than 8 EiB
 		}
 		if i.ID != 0 {
-			x.ID = fmt.Sprintf("%x", i.ID)
+			x.ID = strconv.FormatUint(i.ID, 16)
 		}
 		if !i.Since.IsZero() {
 			x.Since = i.Since.UTC().Format(time.RFC3339)

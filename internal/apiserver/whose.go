@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -23,7 +24,7 @@ func (w Whose) FindEndpoints(ctx context.Context, text string) ([]model.Endpoint
 	found := v.FindEndpoints(text)
 	if k, err := model.ParseEndpointKey(text); err == nil {
 		if e, there := v.Endpoint(k); there {
-			found = append(found[:len(found):len(found)], e)
+			found = append(slices.Clip(found), e)
 		}
 	}
 	return found, nil

@@ -24,9 +24,11 @@ func newHost(f *factory) *command {
 			"netctl host inspect host1",
 			"netctl host rm host1",
 		},
-		subs: []*command{newHostInspect(f, nil), newHostList(f, nil), newHostRemove(f, nil), newHostEvict(f, nil),
+		subs: []*command{
+			newHostInspect(f, nil), newHostList(f, nil), newHostRemove(f, nil), newHostEvict(f, nil),
 			newHostDrain(f, "drain", "Send the services' providers on a host no new connections; what lives goes on", true, nil),
-			newHostDrain(f, "undrain", "Send the services' providers on a host new connections again", false, nil)},
+			newHostDrain(f, "undrain", "Send the services' providers on a host new connections again", false, nil),
+		},
 	}
 }
 

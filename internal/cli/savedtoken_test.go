@@ -27,7 +27,7 @@ func TestLoginToken(t *testing.T) {
 	const right = "0123456789abcdef"
 	shownElsewhere := false
 	mine := startNetmasterWith(t, memory.New(), func(token string) bool { return token == right })
-	other := startNetmasterWith(t, memory.New(), func(token string) bool { shownElsewhere = true; return true })
+	other := startNetmasterWith(t, memory.New(), func(string) bool { shownElsewhere = true; return true })
 	home := t.TempDir()
 	run := func(stdin, url string, args ...string) result {
 		t.Helper()

@@ -27,12 +27,12 @@ func lead(c *harness, w *HostWatch, grace time.Duration) *leading {
 	var ctx context.Context
 	l := &leading{c: c}
 	ctx, l.end = context.WithCancel(c.t.Context())
-	rev, err := c.st.Update(ctx, func(tx store.Tx) error {
+	_, err := c.st.Update(ctx, func(tx store.Tx) error {
 		tx.Delete(cluster.LeaderKey)
 		return nil
 	})
 	c.ok(err)
-	rev, err = c.st.Update(ctx, func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })
+	rev, err := c.st.Update(ctx, func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })
 	c.ok(err)
 	fence := store.Fence{Key: cluster.LeaderKey, Create: rev}
 	l.parts.Go(func() { c.ok(c.CountOut(ctx, fence)) })

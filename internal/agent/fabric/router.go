@@ -292,7 +292,7 @@ func (r *Router) start(ctx context.Context, cfg bgp.Config, device string, resta
 	r.mu.Lock()
 	r.speaker = s
 	r.mu.Unlock()
-	r.cfg.Log.Info("this host speaks BGP", "as", cfg.AS, "routerIP", cfg.RouterID, "neighbors", len(cfg.Neighbors), "restarting", restarting)
+	r.cfg.Log.Info("this host speaks BGP", "as", cfg.AS, "routerIp", cfg.RouterID, "neighbors", len(cfg.Neighbors), "restarting", restarting)
 	return nil
 }
 

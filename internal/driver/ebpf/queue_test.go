@@ -21,7 +21,7 @@ import (
 // hold, and sent in less time than they take.
 const burstOf = 400
 
-// burst sends datagrams marked ECT(1) from the first container to the second, as fast
+// burst sends datagrams marked for ECN (01) from the first container to the second, as fast
 // as it can, and returns what arrives of them: how many, and the classes that they had.
 func (w *twoHosts) burst(t *testing.T, threads [2]*thread, to netip.Addr) (n int, classes []int) {
 	t.Helper()

@@ -16,7 +16,7 @@ var HostDrains = declare(TableSpec[HostDrainKey, HostDrain]{
 	Noun: "drain of host", Version: 1,
 	Path:  "state/global/drains/*",
 	Parse: func(n []string) (HostDrainKey, bool) { return HostDrainKey{model.HostName(n[0])}, true },
-	KeyOf: func(d HostDrain) HostDrainKey { return HostDrainKey{d.Host} },
+	KeyOf: func(d HostDrain) HostDrainKey { return HostDrainKey(d) },
 	Show:  func(k HostDrainKey) string { return string(k.Host) },
 	Scope: func(HostDrainKey) string { return GlobalPrefix + "drains/" },
 	Name:  func(k HostDrainKey) string { return hostSegment(k.Host) },
