@@ -245,7 +245,7 @@ func TestChange(t *testing.T) {
 		{"policy rule-rm -t blue web-in http -q", `DELETE /api/v1/rules/blue:web-in:http/`, "http\n"},
 		{
 			"netprofile create -t blue -b 10mbps -d 4 -s 20 --receive-bandwidth 5m --receive-burst 9 silver",
-			`POST /api/v1/netprofiles/blue:silver/ {"DSCP":4,"bandwidth":"10mbps","burst":20,"profileName":"silver","receiveBandwidth":"5m","receiveBurst":9,"tenantName":"blue",` + links + `{"Tenant":{}}}`,
+			`POST /api/v1/netprofiles/blue:silver/ {"DSCP":4,"bandwidth":"10mbps","burst":20,"receiveBandwidth":"5m","receiveBurst":9,"profileName":"silver","tenantName":"blue",` + links + `{"Tenant":{}}}`,
 			"Created netprofile blue:silver\n",
 		},
 		{"netprofile rm -t blue gold", `DELETE /api/v1/netprofiles/blue:gold/`, "Deleted netprofile blue:gold\n"},
