@@ -96,6 +96,11 @@ type CreateEndpointResponse struct {
 	// GlobalRevision is that of the namespaces and settings on which policies depended
 	// then: an agent follows them apart from the tenant's rows.
 	GlobalRevision int64 `json:"globalRevision,omitempty"`
+	// TenantWritten and TenantDeleted are when something of the tenant that is no endpoint
+	// (networks, groups, policies, rules, identities, services) was written, and deleted,
+	// last: an agent follows that apart from endpoints. 0 = it is not known.
+	TenantWritten int64 `json:"tenantWritten,omitempty"`
+	TenantDeleted int64 `json:"tenantDeleted,omitempty"`
 }
 
 // DeleteEndpointRequest deletes an endpoint (POST /plugin/deleteEndpoint).

@@ -135,7 +135,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Answer: a.answers.Want,
 	})
 	if a.way.Services { // this host leads to them, whatever runs here
-		a.cluster.Require(model.DefaultTenant)
+		a.cluster.RequireTenant(model.DefaultTenant)
 	}
 	a.underlay = picture.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
 	a.Service, err = attachment.New(attachment.Config{

@@ -36,10 +36,14 @@ func (h *heldReader) Mirror(ctx context.Context, prefixes []string, deliver func
 }
 
 // TestMirrorsBehind: an Attach waits for each of the mirrors that policies come by, the
-// tenant's and the one of namespaces, as far as netmaster says that they have to be;
+// tenant's, that of its network's endpoints and the one of namespaces, as far as netmaster
+// says that they have to be;
 // then it fails with what lags, and leaves nothing. The answer names the revision.
 func TestMirrorsBehind(t *testing.T) {
-	for prefix, lags := range map[string]string{tables.GlobalPrefix: "of namespaces and settings", tables.TenantPrefix("blue"): "of tenant blue"} {
+	for prefix, lags := range map[string]string{
+		tables.GlobalPrefix: "of namespaces and settings", tables.TenantRest("blue")[0]: "of tenant blue",
+		tables.EndpointsOf(model.NetworkKey{Tenant: "blue", Name: "net1"}): "of the endpoints of network blue:net1",
+	} {
 		t.Run(prefix, func(t *testing.T) {
 			var h *heldReader
 			b := newBed(t, func(c *Config) {
@@ -55,9 +59,12 @@ func TestMirrorsBehind(t *testing.T) {
 			gate := make(chan struct{})
 			h.gate.Store(&gate)
 			rev := b.put(func(tx store.Tx) error {
-				return tables.Namespaces.Put(tx, model.Namespace{Name: "shop", Labels: map[string]string{"team": "red"}})
+				return errors.Join(
+					tables.Namespaces.Put(tx, model.Namespace{Name: "shop", Labels: map[string]string{"team": "red"}}),
+					tables.Groups.Put(tx, model.Group{Key: model.GroupKey{Tenant: "blue", Name: "later"}}))
 			})
 			b.master.global.Store(int64(rev))
+			b.master.written.Store(int64(rev))
 			if _, err := b.client().Attach(t.Context(), r); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), lags) {
 				t.Errorf("the mirror of %s is behind: %v, want that it is unavailable, with %q", prefix, err, lags)
 			}

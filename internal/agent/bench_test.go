@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/oracle"
@@ -29,6 +30,7 @@ type benchCluster struct {
 	st       store.Store
 	master   *master
 	endpoint func(i int) model.Endpoint
+	network  model.NetworkKey // of the next endpoint: the agent has it
 }
 
 const benchHosts = 25
@@ -54,7 +56,7 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 			Identity: model.IdentityFirst + model.Identity(at), Container: fmt.Sprintf("%064d", i),
 		}
 	}
-	x := &benchCluster{b: b, st: st, master: newMaster(b, st), endpoint: endpoint}
+	x := &benchCluster{b: b, st: st, master: newMaster(b, st), endpoint: endpoint, network: endpoint(n + 1).Key.Network}
 	x.put(func(tx store.Tx) error {
 		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Tenants.Put(tx, model.Tenant{Name: "blue"}))
 	})
@@ -111,7 +113,8 @@ func (x *benchCluster) put(fn func(store.Tx) error) store.Revision {
 // benchAgent is a host's agent, with the oracle and a connection of its own.
 type benchAgent struct {
 	*Agent
-	b *testing.B
+	b       *testing.B
+	network model.NetworkKey
 }
 
 func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
@@ -125,7 +128,7 @@ func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.cluster.Require("blue")
+	a.cluster.Require(x.network)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -135,17 +138,17 @@ func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
 			b.Error(err)
 		}
 	})
-	return benchAgent{a, b}
+	return benchAgent{a, b, x.network}
 }
 
-// follow waits until the data plane has what the tenant was at a revision.
+// follow waits until the data plane has what the agent's network was at a revision.
 func (a benchAgent) follow(rev store.Revision) {
 	a.b.Helper()
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
 	for {
 		o, changed := a.reached.Get()
-		if o.Err == nil && o.Revs["blue"] >= rev {
+		if at, ok := o.Revs.Endpoints(a.network); o.Err == nil && ok && at >= rev {
 			return
 		}
 		select {
@@ -209,12 +212,12 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// mirrored waits until the mirror of the tenant has a revision.
+// mirrored waits until the mirror of the agent's network has a revision.
 func (a benchAgent) mirrored(rev store.Revision) {
 	a.b.Helper()
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
-	if err := a.cluster.AwaitRevision(ctx, "blue", rev); err != nil {
+	if err := a.cluster.AwaitRevision(ctx, picture.EndpointsOf(a.network), rev); err != nil {
 		a.b.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"io"
 	"log/slog"
 	"net"
@@ -201,7 +202,7 @@ func TestLabelsLater(t *testing.T) {
 			Applies: model.Selector{Tenant: k.Tenant, MatchLabels: map[string]string{"app": "bad"}},
 		})
 	})
-	if err := b.agent.cluster.AwaitRevision(t.Context(), tenant, rev); err != nil {
+	if err := b.agent.cluster.AwaitRevision(t.Context(), picture.RestOf(tenant), rev); err != nil {
 		t.Fatal(err)
 	}
 	if !attached("c2", false) {

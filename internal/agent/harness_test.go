@@ -38,16 +38,17 @@ import (
 // tests can break it at will.
 type master struct {
 	*httptest.Server
-	st     store.Store
-	keep   *control.Controller // of hosts: as netmaster does it
-	gone   atomic.Bool         // answers 503
-	deaf   atomic.Bool         // answers 503 to what agents tell of their hosts
-	idle   atomic.Bool         // answers 503 to what agents want of endpoints
-	around func(leaving bool)  // before a host's report is taken, or behind its last one
-	global atomic.Int64        // revision of namespaces and settings
-	mu     sync.Mutex
-	calls  map[string]int
-	places map[api.Pod]api.PodPlace // where pods belong; those that are not here, nobody follows
+	st      store.Store
+	keep    *control.Controller // of hosts: as netmaster does it
+	gone    atomic.Bool         // answers 503
+	deaf    atomic.Bool         // answers 503 to what agents tell of their hosts
+	idle    atomic.Bool         // answers 503 to what agents want of endpoints
+	around  func(leaving bool)  // before a host's report is taken, or behind its last one
+	global  atomic.Int64        // revision of namespaces and settings
+	written atomic.Int64        // likewise of what the tenant has beside endpoints
+	mu      sync.Mutex
+	calls   map[string]int
+	places  map[api.Pod]api.PodPlace // where pods belong; those that are not here, nobody follows
 	// The last request of each kind, by endpoint.
 	created map[string]api.CreateEndpointRequest
 	told    map[string]api.UpdateEndpointRequest
@@ -237,7 +238,7 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 	if ep.IPv6.IsValid() {
 		ec.IPv6Address = ep.IPv6.String()
 	}
-	return api.CreateEndpointResponse{EndpointConfig: ec, Revision: int64(rev), GlobalRevision: m.global.Load()}, nil
+	return api.CreateEndpointResponse{EndpointConfig: ec, Revision: int64(rev), GlobalRevision: m.global.Load(), TenantWritten: m.written.Load()}, nil
 }
 
 func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, error) {

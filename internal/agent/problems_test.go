@@ -19,7 +19,7 @@ func TestUnreadableTold(t *testing.T) {
 	b.put(func(tx store.Tx) error { // the tenant has to be mirrored
 		return tables.Tenants.Put(tx, model.Tenant{Name: "default"})
 	})
-	b.agent.cluster.Acquire("default")
+	b.agent.cluster.AcquireTenant("default")
 	kv, err := b.st.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)

@@ -149,8 +149,8 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 
 // legacyGroup is 1.x' default-group, where somebody has made it, else empty.
 func (a *Agent) legacyGroup(ctx context.Context) (string, error) {
-	a.cluster.Acquire(model.DefaultTenant)
-	defer a.cluster.Release(model.DefaultTenant)
+	a.cluster.AcquireTenant(model.DefaultTenant)
+	defer a.cluster.ReleaseTenant(model.DefaultTenant)
 	if err := a.cluster.AwaitTenant(ctx, model.DefaultTenant); err != nil || !a.cluster.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
 		return "", err
 	}

@@ -54,7 +54,11 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	warn(w, warnings(want))
 	v := s.control.Current()
-	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(v, e), Revision: int64(rev), GlobalRevision: int64(v.GlobalRevision())}, nil
+	written, deleted := v.TenantRevisions(e.Key.Network.Tenant)
+	return api.CreateEndpointResponse{
+		EndpointConfig: endpointConfig(v, e), Revision: int64(rev), GlobalRevision: int64(v.GlobalRevision()),
+		TenantWritten: int64(written), TenantDeleted: int64(deleted),
+	}, nil
 }
 
 // decodeEndpoint is decode for what policies may select by.

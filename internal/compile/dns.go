@@ -8,7 +8,7 @@ import (
 )
 
 // compileDNS brings the names up to date with the endpoints and networks that
-// have changed. Endpoints of all hosts have names, whether or not their network
+// have changed. All endpoints that are told have names, whether or not their network
 // is present here.
 func (c *Compiler) compileDNS(before desired.Host) {
 	for e := range c.dirtyEps {

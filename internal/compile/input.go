@@ -39,6 +39,7 @@ type Compiler struct {
 	tunnels   map[netip.Addr]set[model.HostName] // whose they are
 	nodes     map[netip.Addr]set[model.HostName] // likewise of hosts' own addresses
 
+	followed     *followed                    // nil = all endpoints are told
 	lacksNative  bool                         // this host's data plane knows no native networks: ports there have private addresses
 	lacksForeign bool                         // this host's data plane leads to no backends of services that are no endpoints
 	exposedAt    map[netip.Addr]set[*service] // who wants to be exposed there

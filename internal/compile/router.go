@@ -97,8 +97,7 @@ func (c *Compiler) routerProblem(t *tenant) string {
 func (n *network) here(host model.HostName) bool { return len(n.byHost[host]) > 0 }
 
 // present tells whether a network belongs into the picture: it has endpoints on
-// this host, or services that every host leads to, or is native, or is joined to such a one
-// and may have to do with it.
+// this host, or concerns what is here; and its endpoints are known.
 func (c *Compiler) present(n *network) bool {
-	return n.here(c.self) || n.rec != nil && (n.rec.Native || n.exposes() || c.joins(n.tenant) != 0 && (n.tenant.local > 0 || n.tenant.exposing > 0 || c.sharedHere(n)))
+	return c.follows(n) && (n.here(c.self) || c.concerns(n, c.isHere))
 }

@@ -103,13 +103,13 @@ func (c *Compiler) reaches(client model.TenantName, k model.NetworkKey) bool {
 // sharedHere tells whether endpoints on this host reach a network of another tenant,
 // or may answer it: it is shared with a tenant that has some, or its tenant reaches a
 // network of one that has.
-func (c *Compiler) sharedHere(n *network) bool {
+func (c *Compiler) sharedHere(n *network, isHere func(model.TenantName) bool) bool {
 	for client := range c.clients[n.key.Tenant] {
-		if c.isHere(client) && c.reaches(client, n.key) {
+		if isHere(client) && c.reaches(client, n.key) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.shared[n.key.Tenant], func(k model.NetworkKey) bool { return c.isHere(k.Tenant) })
+	return slices.ContainsFunc(c.shared[n.key.Tenant], func(k model.NetworkKey) bool { return isHere(k.Tenant) })
 }
 
 // apartTiers are the tiers of the ports on a network of a tenant that shares networks.

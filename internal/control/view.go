@@ -51,6 +51,7 @@ type View struct {
 	policyTurn   uint64 // counts what may change the rows of policies and namespaces
 	policies     waiting.Changes
 	globalRev    store.Revision // of the last write of a namespace or the settings
+	tenantRevs   map[model.TenantName]tenantRevisions
 
 	written map[writtenKey]store.Revision // see Written
 
@@ -82,6 +83,7 @@ func (v *View) reset() {
 	v.freshPods = map[model.EndpointKey]bool{}
 	v.turnPolicies()
 	v.globalRev = 0 // of another store, or an older one, maybe
+	v.tenantRevs = map[model.TenantName]tenantRevisions{}
 	v.interned = map[tables.InternKey]tables.Interned{}
 	v.pools = map[model.NetworkKey]tables.Pools{}
 	v.spaces = map[model.NetworkKey]*space{}
@@ -104,6 +106,7 @@ func (v *View) apply(b store.Batch) error {
 			// As hosts do, which cannot read it either: what it described is missing.
 			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written anew", "key", ev.KV.Key, "error", err)
 		}
+		v.noteTenant(ch, b)
 		v.enter(ch)
 	}
 	for _, ch := range v.rules.Rest() {

@@ -123,7 +123,8 @@ func (m *MirrorState) Known(prefix string) []string {
 // the snapshot, later the difference to what was delivered before. identity is
 // the record at StoreIdentityKey, read before the contents. The batch is to be
 // delivered if deliver is true: without events it is when the store is another
-// one, or has gone back in time.
+// one, has gone back in time, or is further than was delivered: something may have come
+// and gone meanwhile.
 func (m *MirrorState) Relist(kvs []KV, rev Revision, identity KV) (b Batch, deliver bool) {
 	of := incarnationOf(identity)
 	b = Batch{Revision: rev, Snapshot: !m.listed, Listed: true, Store: of}
@@ -146,7 +147,7 @@ func (m *MirrorState) Relist(kvs []KV, rev Revision, identity KV) (b Batch, deli
 		}
 	}
 	sort.Slice(b.Events, func(i, j int) bool { return b.Events[i].KV.Key < b.Events[j].KV.Key })
-	deliver = !m.listed || len(b.Events) > 0 || m.commits && rev > m.last || rev < m.last || !reflect.DeepEqual(of, m.of)
+	deliver = !m.listed || len(b.Events) > 0 || rev != m.last || !reflect.DeepEqual(of, m.of)
 	m.known, m.listed, m.last, m.of = now, true, rev, of
 	return b, deliver
 }

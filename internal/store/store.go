@@ -155,7 +155,7 @@ type MirrorOptions struct {
 // FollowCommits makes a mirror deliver a Batch for every Update of anybody,
 // without events when it touched nothing under the prefixes, so that
 // Batch.Revision reaches every commit revision. Without it Batch.Revision
-// reaches only revisions that touched the prefixes.
+// reaches only revisions that touched the prefixes, and those of lists.
 func FollowCommits() MirrorOption { return func(o *MirrorOptions) { o.Commits = true } }
 
 // OnState reports a mirror's health: nil while it follows the store.

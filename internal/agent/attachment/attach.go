@@ -67,12 +67,9 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 	if t, err = a.place(ctx, &r.Pod, t, r.Pod.Name != "" && a.journal.hasPod(r.Key)); err != nil {
 		return attach.Result{}, err
 	}
-	a.cluster.Acquire(t.tenant)
-	res, err := a.attachNew(ctx, r, t)
-	if err != nil {
-		a.cluster.Release(t.tenant)
-	}
-	return res, err
+	a.cluster.AcquireTenant(t.tenant)
+	defer a.cluster.ReleaseTenant(t.tenant)
+	return a.attachNew(ctx, r, t)
 }
 
 // parseTarget checks the request's fields. Errors are of kind ErrInvalid.
@@ -172,6 +169,12 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
 		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.early.of(r.Key, time.Now()),
 	}
+	a.cluster.Acquire(key.Network) // which reads its endpoints, if nobody here has had it, while netmaster works
+	defer func() {
+		if err != nil {
+			a.cluster.Release(key.Network)
+		}
+	}()
 	mtu := 0
 	if known {
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
@@ -228,6 +231,10 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		return res, veth.err
 	}
 	clock.mark("veth")
+	if err = a.cluster.AwaitEndpoints(ctx, key.Network); err != nil {
+		return res, err
+	}
+	clock.mark("endpoints")
 	a.cluster.Reveal(key)
 	a.kick("attach")
 
@@ -355,7 +362,7 @@ func (a *Service) undo(ctx context.Context, e Entry, made <-chan vethOutcome, st
 	if started {
 		<-made // whatever came of it, it has ended
 	}
-	e.State = StateIntent // the tenant is released by attach, not with the entry
+	e.State = StateIntent // the network is released by attachNew, not with the entry
 	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.Key().String(), "error", err)
 		a.owe.Ring()

@@ -66,7 +66,7 @@ func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 	e.State, e.Result = StateOwed, nil
 	unsaved := a.journal.hold(e)
 	if stood {
-		a.cluster.Release(e.Endpoint.Network.Tenant)
+		a.cluster.Release(e.Endpoint.Network)
 	}
 	if err := a.cfg.Hook(StepOwed); err != nil {
 		return err

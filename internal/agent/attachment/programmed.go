@@ -12,10 +12,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// fallback is how long waitProgrammed waits for the tenant's mirror to reach
-// the revision that netmaster named before it accepts an endpoint that looks as
-// netmaster answered: asked again for an endpoint that exists, netmaster may
-// name a revision that never touched the tenant.
+// fallback is how long waitProgrammed waits for mirrors to reach revisions that
+// netmaster named and that they may never hear of: asked again for an endpoint that
+// exists, netmaster may name one that did not touch its network; and of what was deleted
+// a mirror that lists later is not told. Then an endpoint is accepted that looks as
+// netmaster answered.
 const fallback = 2 * time.Second
 
 // waitProgrammed waits until the data plane holds the port of an endpoint, with
@@ -29,7 +30,7 @@ func (a *Service) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf 
 		o, changed := a.reached.Get()
 		why := a.missing(o, ep, hostIf, at, time.Since(started) >= fallback)
 		if why == nil {
-			return min(at.Revision, o.Revs[ep.Key.Network.Tenant]), nil
+			return upTo(at, o.Revs[picture.RestOf(ep.Key.Network.Tenant)]), nil
 		}
 		select {
 		case <-changed:
@@ -45,11 +46,16 @@ func (a *Service) missing(o picture.Outcome, ep model.Endpoint, hostIf string, a
 	if o.Err != nil {
 		return o.Err
 	}
-	seen, ok := o.Revs[ep.Key.Network.Tenant]
+	n := ep.Key.Network
+	seen, ok := o.Revs.Endpoints(n)
 	if !ok || seen < at.Revision && (!late || !a.cluster.Knows(ep)) {
-		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", seen, ep.Key.Network.Tenant, at.Revision)
+		return fmt.Errorf("the picture has reached revision %d of the endpoints of network %s, not %d", seen, n, at.Revision)
 	}
-	if global := o.Revs[""]; global < at.Global {
+	rest, ok := o.Revs[picture.RestOf(n.Tenant)]
+	if !ok || rest < at.Written || rest < at.Deleted && !late {
+		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", rest, n.Tenant, max(at.Written, at.Deleted))
+	}
+	if global := o.Revs[picture.Part{}]; global < at.Global {
 		return fmt.Errorf("the picture has reached revision %d of namespaces and settings, not %d", global, at.Global)
 	}
 	st, ok := o.Report.Ports.Get(hostIf)
@@ -57,4 +63,14 @@ func (a *Service) missing(o picture.Outcome, ep model.Endpoint, hostIf string, a
 		return errors.New("the port is not in the picture")
 	}
 	return st.Err
+}
+
+// upTo is up to which revision all policies are in force for sure, when the rows of the
+// tenant are known up to rest: nothing of them has changed between what netmaster named
+// and the endpoint itself.
+func upTo(at netmaster.Committed, rest store.Revision) store.Revision {
+	if named := max(at.Written, at.Deleted); named != 0 && rest >= named {
+		return at.Revision
+	}
+	return min(at.Revision, rest)
 }

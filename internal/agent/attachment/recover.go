@@ -37,7 +37,7 @@ func (a *Service) Recover() error {
 			}
 		default:
 			known[e.HostIf] = true
-			a.cluster.Require(e.Endpoint.Network.Tenant)
+			a.cluster.Require(e.Endpoint.Network)
 		}
 	}
 	if err := a.sweep(known); err != nil {
@@ -118,7 +118,7 @@ func (a *Service) adopt(v plumb.Veth, key model.EndpointKey) bool {
 	a.holdEntry(Entry{
 		State: StateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
 	})
-	a.cluster.Require(key.Network.Tenant)
+	a.cluster.Require(key.Network)
 	return true
 }
 

@@ -146,8 +146,10 @@ func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlace, error) 
 // Committed is up to where a host has to know the store to know an endpoint with all
 // policies that there were before it.
 type Committed struct {
-	Revision store.Revision // of the endpoint, in its tenant's rows
-	Global   store.Revision // of namespaces and settings; 0 = netmaster is of before it could be asked
+	Revision store.Revision // of the endpoint
+	Global   store.Revision // of namespaces and settings; 0 = netmaster is of before it could be asked, as with the next two
+	Written  store.Revision // of what was written last of the tenant, but for endpoints
+	Deleted  store.Revision // of what was deleted last of it; one who lists later is not told
 }
 
 // Create asks netmaster for an endpoint and returns it with its revisions.
@@ -181,7 +183,7 @@ func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key 
 			return ep, at, model.InvalidField("address of endpoint "+key.String(), f.text, "must be an address; is this netmaster of the same version?")
 		}
 	}
-	return ep, Committed{store.Revision(resp.Revision), store.Revision(resp.GlobalRevision)}, nil
+	return ep, Committed{store.Revision(resp.Revision), store.Revision(resp.GlobalRevision), store.Revision(resp.TenantWritten), store.Revision(resp.TenantDeleted)}, nil
 }
 
 // Ping asks a netmaster for its version.

@@ -134,7 +134,8 @@ type State struct {
 	Paused      bool                       `json:"paused,omitempty"`
 	Revision    int64                      `json:"revision"` // newest that the mirrors have delivered
 	Applied     int64                      `json:"applied"`  // what the data plane stands for
-	Tenants     map[model.TenantName]int64 `json:"tenants"`  // mirrored, with their revisions
+	Tenants     map[model.TenantName]int64 `json:"tenants"`  // of which something is mirrored, with its newest revision
+	Followed    map[string]int64           `json:"followed"` // what is mirrored of the store, with revisions
 	Networks    map[string]model.RouterID  `json:"networks"` // of the picture, with the router that joins each; 0 = none does
 	Ports       map[string]PortState       `json:"ports"`
 	Pending     []string                   `json:"pending"` // ports wanted but not programmed
@@ -161,7 +162,7 @@ func (a *Observer) State() State {
 	bases, _ := a.cfg.Netmasters.Known()
 	s := State{
 		Host: a.cfg.Host, Netmasters: bases, Applied: o.Report.Revision,
-		Tenants: map[model.TenantName]int64{}, Networks: map[string]model.RouterID{}, Ports: map[string]PortState{}, Pending: []string{},
+		Tenants: map[model.TenantName]int64{}, Followed: map[string]int64{}, Networks: map[string]model.RouterID{}, Ports: map[string]PortState{}, Pending: []string{},
 		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.At, LastTook: o.Took.String(),
 	}
 	if err := a.cfg.Cluster.Stale(); err != nil {
@@ -177,6 +178,9 @@ func (a *Observer) State() State {
 	}
 	for t, rev := range p.Tenants {
 		s.Tenants[t] = int64(rev)
+	}
+	for part, rev := range p.Parts {
+		s.Followed[part] = int64(rev)
 	}
 	for _, n := range o.Networks.All() {
 		s.Networks[n.Key.String()] = n.Joined

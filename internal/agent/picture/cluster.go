@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// Cluster is what this host mirrors of the store (the global part and the
-// tenants present here), fed into a Compiler. Each mirror is a goroutine; what
+// Cluster is what this host mirrors of the store (the global part, and of tenants
+// what concerns it), fed into a Compiler. Each mirror is a goroutine; what
 // they deliver is entered under one lock.
 type Cluster struct {
 	Config
@@ -32,12 +32,16 @@ type Cluster struct {
 	tenants  map[model.TenantName]model.Tenant
 	hosts    map[model.HostName]model.Host
 	bgps     map[tables.BgpKey]model.Bgp
-	mirrors  map[model.TenantName]*mirror    // "" is the global part
-	required map[model.TenantName]bool       // to be complete before the first compile
+	mirrors  map[Part]*mirror
+	uses     map[Part]int                    // by attachments: of rests, and of networks' endpoints
+	required map[Part]bool                   // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
 	changes  waiting.Changes                 // of anything here
 	paused   chan struct{}                   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
+
+	concerned  map[Part]bool // what concernsLocked has said last
+	reconsider bool          // another look may find something else
 
 	unrecorded   bool   // this host's record has gone
 	hostsVersion uint64 // counts changes of hosts
@@ -68,17 +72,19 @@ type Config struct {
 
 // mirror is one watched prefix.
 type mirror struct {
-	tenant    model.TenantName
-	cancel    context.CancelFunc
-	ready     bool           // the snapshot is in
-	err       error          // why it does not follow now; nil = it follows
-	rev       store.Revision // of the last batch
+	part      Part
+	cancel    context.CancelFunc // nil = it does not run yet
+	ready     bool               // the snapshot is in
+	err       error              // why it does not follow now; nil = it follows
+	rev       store.Revision     // of the last batch
+	changed   store.Revision     // of the last change, but for what a list has found deleted
+	staged    bool               // one of all endpoints of a tenant that is not entered yet: others are
 	of        store.Incarnation
 	listed    store.Revision // of the last list
+	floor     store.Revision // what had been seen of the store before the next list began: it cannot be older
 	again     bool           // it is being listed again
 	seen      map[any]any    // while the picture stands still: what values would be by the store that is not followed
-	refs      int            // attachments that need it
-	unused    time.Time      // since when refs is zero
+	unused    time.Time      // since when nothing needs it
 	values    map[any]any    // by typed key: everything delivered and not deleted
 	rules     *tables.InForce
 	endpoints map[model.EndpointKey]model.Endpoint
@@ -97,26 +103,27 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = StoreGrace
 	}
+	comp := compile.New(cfg.Host)
+	comp.ByNetwork()
 	return &Cluster{
 		Config: cfg, memory: memory,
 		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{},
-		comp:     compile.New(cfg.Host),
+		comp:     comp,
 		tenants:  map[model.TenantName]model.Tenant{},
 		hosts:    map[model.HostName]model.Host{},
 		bgps:     map[tables.BgpKey]model.Bgp{},
-		mirrors:  map[model.TenantName]*mirror{},
-		required: map[model.TenantName]bool{"": true},
+		mirrors:  map[Part]*mirror{},
+		uses:     map[Part]int{},
+		required: map[Part]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
 	}, nil
 }
 
-// Run follows the global part and the tenants acquired so far and later, until
+// Run follows the global part and what was acquired so far and is later, until
 // ctx ends; it returns when no mirror runs any more.
 func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 	c.mu.Lock()
-	for t := range c.required {
-		c.startLocked(t)
-	}
+	c.startLocked(Part{})
 	c.ctx = ctx
 	for _, m := range c.mirrors {
 		c.followLocked(m)
@@ -143,13 +150,14 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 	}
 }
 
-// startLocked begins to mirror a tenant unless it is mirrored already.
-func (c *Cluster) startLocked(t model.TenantName) *mirror {
-	if m := c.mirrors[t]; m != nil {
+// startLocked begins to mirror a Part unless it is mirrored already.
+func (c *Cluster) startLocked(p Part) *mirror {
+	if m := c.mirrors[p]; m != nil {
 		return m
 	}
 	m := &mirror{
-		tenant: t, unused: time.Now(), err: errors.New("the first snapshot has not arrived"),
+		part: p, unused: time.Now(), err: errors.New("the first snapshot has not arrived"),
+		staged:     p.All,
 		values:     map[any]any{},
 		rules:      tables.NewInForce(),
 		endpoints:  map[model.EndpointKey]model.Endpoint{},
@@ -160,29 +168,33 @@ func (c *Cluster) startLocked(t model.TenantName) *mirror {
 	if c.held != nil {
 		m.seen = map[any]any{}
 	}
-	c.mirrors[t] = m
+	c.mirrors[p] = m
 	if c.ctx == nil {
-		return m // run starts it
+		return m // Run starts it
 	}
 	c.followLocked(m)
 	return m
 }
 
+// end stops a mirror.
+func (m *mirror) end() {
+	if m.cancel != nil {
+		m.cancel()
+	}
+}
+
 func (c *Cluster) followLocked(m *mirror) {
 	ctx, cancel := context.WithCancel(c.ctx)
-	m.cancel = cancel
-	prefix := tables.GlobalPrefix
-	if m.tenant != "" {
-		prefix = tables.TenantPrefix(m.tenant)
-	}
+	m.cancel, m.floor = cancel, c.memory.Revision
+	prefixes := m.part.prefixes()
 	c.running.Go(func() {
 		defer cancel()
-		err := c.Store.Mirror(ctx, []string{prefix},
+		err := c.Store.Mirror(ctx, prefixes,
 			func(b store.Batch) error { return c.deliver(ctx, m, b) },
 			store.OnState(func(err error) { c.onState(ctx, m, err) }))
 		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
 			c.onState(ctx, m, err)
-			c.Log.Error("the mirror of the store has ended", "prefix", prefix, "error", err)
+			c.Log.Error("the mirror of the store has ended", "part", m.part.String(), "error", err)
 		}
 	})
 }
@@ -195,14 +207,17 @@ func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	if err != nil {
+		m.floor = c.memory.Revision
+	}
 	if err == nil && !m.ready {
 		return // following, but the snapshot is not in
 	}
 	if (err == nil) != (m.err == nil) {
 		if err != nil {
-			c.Log.Warn("the store cannot be followed; the last state stays", "tenant", m.tenant, "error", err)
+			c.Log.Warn("the store cannot be followed; the last state stays", "part", m.part.String(), "error", err)
 		} else {
-			c.Log.Info("the store is followed again", "tenant", m.tenant)
+			c.Log.Info("the store is followed again", "part", m.part.String())
 		}
 	}
 	m.err = err
@@ -216,7 +231,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mirrors[m.tenant] != m || ctx.Err() != nil { // the tenant was dropped, or is listed again, while this batch waited
+	if c.mirrors[m.part] != m || ctx.Err() != nil { // it was dropped, or is listed again, while this batch waited
 		return context.Canceled
 	}
 	if b.Snapshot && m.ready { // listed again, by a mirror that knows nothing of before
@@ -228,14 +243,17 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if b.Listed {
 		c.listedLocked(m, b)
 	}
-	matters := irrelevant
-	if !m.ready {
+	matters, first := irrelevant, !m.ready
+	if first && !m.staged {
 		matters = atOnce
 	}
 	enter := func(ch tables.Change) {
-		if c.held != nil {
-			m.stageLocked(ch)
-		} else {
+		switch {
+		case c.held != nil:
+			stage(m.seen, ch)
+		case m.staged:
+			stage(m.values, ch)
+		default:
 			matters = max(matters, c.enterLocked(m, ch))
 		}
 	}
@@ -249,6 +267,9 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		m.note(ch.Key, e.KV.Key, err)
 		if inc, ok := ch.Value.(store.Incarnation); ok && !b.Listed {
 			c.identityLocked(m, inc)
+		}
+		if ch.Value != nil || !b.Listed {
+			m.changed = max(m.changed, ch.Mod)
 		}
 		enter(ch)
 	}
@@ -265,7 +286,12 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		c.judgeLocked()
 		return nil
 	}
-	c.followPartnersLocked()
+	if first && !m.staged {
+		c.followsLocked(m, true)
+	}
+	if first || c.reconsider || m.staged {
+		c.followConcernsLocked()
+	}
 	c.rev = max(c.rev, b.Revision)
 	c.memory.Revision = max(c.memory.Revision, b.Revision)
 	switch matters {
@@ -280,64 +306,11 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	return nil
 }
 
-// Acquire makes a tenant mirrored and keeps it so until Release.
-func (c *Cluster) Acquire(t model.TenantName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.startLocked(t).refs++; c.held == nil {
-		c.followPartnersLocked()
-	}
-}
-
-// Require is Acquire, and holds the first compile back until the tenant's snapshot
-// is in. It is for attachments that stand when the agent starts.
-func (c *Cluster) Require(t model.TenantName) {
-	c.Acquire(t)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.required[t] = true
-}
-
-// Release ends what Acquire or Require began: the tenant stays mirrored for some
-// minutes.
-func (c *Cluster) Release(t model.TenantName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if m := c.mirrors[t]; m != nil {
-		if m.refs--; m.refs == 0 {
-			m.unused = time.Now()
-		}
-	}
-}
-
-// dropUnused ends the mirrors of tenants that nothing here has needed for a while.
-func (c *Cluster) dropUnused(now time.Time, linger time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	partners := c.partnersLocked()
-	for t, m := range c.mirrors {
-		if partners[t] {
-			m.unused = now
-			continue
-		}
-		if t == "" || m.refs > 0 || now.Sub(m.unused) < linger || len(m.endpoints) > 0 {
-			continue
-		}
-		m.cancel()
-		delete(c.mirrors, t)
-		delete(c.required, t)
-		for k := range m.values {
-			c.enterLocked(m, tables.Change{Key: k})
-		}
-		c.Kick("tenant left")
-	}
-}
-
 // Picture is one compilation.
 type Picture struct {
 	Want     desired.Host
 	Problems []compile.Problem
-	Revs     map[model.TenantName]store.Revision // what the picture has seen of each tenant
+	Revs     Revs
 }
 
 // Compile makes a picture, unless the first complete snapshot is still missing.
@@ -347,17 +320,19 @@ func (c *Cluster) Compile() (Picture, bool) {
 	if !c.entered {
 		return Picture{}, false
 	}
-	for t := range c.required {
-		if m := c.mirrors[t]; m == nil || !m.ready {
+	for p := range c.required {
+		if m := c.mirrors[p]; m == nil || !m.ready {
 			return Picture{}, false
 		}
 	}
-	if len(c.required) > 1 { // complete once: tenants that come later have no ports here
-		c.required = map[model.TenantName]bool{"": true}
+	if len(c.required) > 1 { // complete once: what comes later has no ports here
+		c.required = map[Part]bool{{}: true}
 	}
-	p := Picture{Revs: make(map[model.TenantName]store.Revision, len(c.mirrors))}
-	for t, m := range c.mirrors {
-		p.Revs[t] = m.rev
+	p := Picture{Revs: make(Revs, len(c.mirrors))}
+	for part, m := range c.mirrors {
+		if m.ready && !m.staged {
+			p.Revs[part] = m.rev
+		}
 	}
 	var problems []compile.Problem
 	p.Want, problems = c.comp.Compile(int64(c.rev))

@@ -75,7 +75,7 @@ func TestIdentityBetweenLists(t *testing.T) {
 	put(t, st, identified("a"))
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
 	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
-	c.Require("blue")
+	c.Require(testEndpoint.Key.Network)
 	follow(t, c)
 	followed := func() error { return c.heldLocked() }
 	until(t, c, "the first store is followed", followed)
@@ -91,7 +91,7 @@ func TestIdentityBetweenLists(t *testing.T) {
 	}
 	until(t, c, "the other is not followed", holds)
 	c.mu.Lock()
-	c.mirrors["blue"].of, c.held.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
+	c.mirrors[EndpointsOf(testEndpoint.Key.Network)].of, c.held.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
 	c.mu.Unlock()
 	until(t, c, "nor once it has been listed again", holds)
 	st.Replace(right, 0)
@@ -104,17 +104,17 @@ func TestIdentityBetweenLists(t *testing.T) {
 func TestTenantWithoutRows(t *testing.T) {
 	st := memory.New()
 	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
-	c.Require("default")
+	c.RequireTenant("default")
 	follow(t, c)
 	until(t, c, "the empty store is listed", func() error {
-		if !c.mirrors["default"].ready {
+		if !c.mirrors[RestOf("default")].ready {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	put(t, st, identified("a"))
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
-	c.Require("blue")
+	c.Require(testEndpoint.Key.Network)
 	followed := func() error {
 		if err := c.heldLocked(); err != nil || c.memory.ID != "a" {
 			return fmt.Errorf("it follows %q, held by %w", c.memory.ID, err)
@@ -140,14 +140,14 @@ func TestForgotten(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
 	c := newCluster(t, st.Client())
-	c.Acquire("blue")
+	c.Acquire(testEndpoint.Key.Network)
 	follow(t, c)
 	until(t, c, "the store is followed", func() error { return c.heldLocked() })
 	k := testEndpoint.Key
 	c.Hide(k)
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
 	there := func() error {
-		if _, ok := c.mirrors["blue"].endpoints[k]; !ok {
+		if _, ok := c.mirrors[EndpointsOf(testEndpoint.Key.Network)].endpoints[k]; !ok {
 			return errors.New("it is not in the mirror")
 		}
 		return nil
@@ -169,5 +169,32 @@ func TestForgotten(t *testing.T) {
 	c.dropForgotten(later, time.Minute)
 	if len(c.hidden) != 0 {
 		t.Errorf("kept: %v", c.hidden)
+	}
+}
+
+// TestListBesideOthers: a list that was read a moment before what another mirror has
+// delivered meanwhile is no older state of the store; one that was begun after it is.
+func TestListBesideOthers(t *testing.T) {
+	c := newCluster(t, memory.New())
+	c.mu.Lock()
+	c.held, c.entered = nil, true
+	one, other := c.startLocked(RestOf("blue")), c.startLocked(RestOf("green"))
+	c.mu.Unlock()
+	deliver := func(m *mirror, rev store.Revision, listed bool) {
+		t.Helper()
+		if err := c.deliver(t.Context(), m, store.Batch{Revision: rev, Listed: listed}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deliver(one, 5, true)
+	deliver(one, 8, false)
+	deliver(other, 6, true)
+	if err := c.heldLocked(); err != nil {
+		t.Errorf("held by a list beside another mirror: %v", err)
+	}
+	c.onState(t.Context(), other, errors.New("the connection ended"))
+	deliver(other, 7, true)
+	if c.heldLocked() == nil {
+		t.Error("an older state of the store is followed")
 	}
 }

@@ -27,6 +27,10 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 	} else {
 		m.values[ch.Key] = ch.Value
 	}
+	switch ch.Key.(type) {
+	case model.NetworkKey, model.TenantName, tables.GlobalKey, model.ServiceKey, model.ClusterServiceKey:
+		c.reconsider = true
+	}
 	switch k := ch.Key.(type) {
 	case model.NetworkKey:
 		enter(ch, m.networks, k, c.comp.SetNetwork, c.comp.DeleteNetwork)
@@ -73,7 +77,7 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		was := c.tenants[k]
 		enter(ch, c.tenants, k, c.comp.SetTenant, c.comp.DeleteTenant)
 		now := c.tenants[k]
-		if c.mirrors[k] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
+		if c.mirrors[RestOf(k)] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
 			return irrelevant
 		}
 	case tables.GlobalKey:
@@ -104,6 +108,7 @@ func (c *Cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.
 		if own && !hidden {
 			c.OnLost()
 		}
+		c.reconsider = c.reconsider || own
 		delete(m.endpoints, k)
 		c.comp.DeleteEndpoint(k)
 		switch {
@@ -115,6 +120,7 @@ func (c *Cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.
 		return whenQuiet
 	}
 	e := ch.Value.(model.Endpoint)
+	c.reconsider = c.reconsider || own != (e.Host == c.Host)
 	if e.Host != c.Host {
 		delete(m.endpoints, k)
 	} else if m.endpoints[k] = e; hidden {

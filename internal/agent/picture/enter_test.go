@@ -20,7 +20,8 @@ func TestUrgency(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.startLocked("blue")
+	c.startLocked(RestOf("blue"))
+	m := c.startLocked(EndpointsOf(network))
 	c.hidden[key("hidden")] = c.held.since
 	for _, test := range []struct {
 		name   string
@@ -53,7 +54,8 @@ func TestHostDrains(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.startLocked("blue")
+	m := c.startLocked(RestOf("blue"))
+	c.comp.Follow(model.NetworkKey{Tenant: "blue", Name: "n"}, true)
 	network := model.Network{Key: model.NetworkKey{Tenant: "blue", Name: "n"}, ID: 7, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	service := model.Service{
 		Key: model.ServiceKey{Tenant: "blue", Name: "s"}, Network: "n", VIP: netip.MustParseAddr("10.1.1.9"),

@@ -16,7 +16,7 @@ func (c *Cluster) Hide(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hidden[k] = time.Time{}
-	if m := c.mirrors[k.Network.Tenant]; m != nil {
+	if m := c.endpointsLocked(k.Network); m != nil {
 		if _, ok := m.endpoints[k]; ok {
 			c.comp.DeleteEndpoint(k)
 		}
@@ -28,7 +28,7 @@ func (c *Cluster) Reveal(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.hidden, k)
-	if m := c.mirrors[k.Network.Tenant]; m != nil {
+	if m := c.endpointsLocked(k.Network); m != nil {
 		if e, ok := m.endpoints[k]; ok {
 			c.comp.SetEndpoint(e)
 		}
@@ -51,7 +51,7 @@ func (c *Cluster) dropForgotten(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, since := range c.hidden {
-		if m := c.mirrors[k.Network.Tenant]; m != nil && m.ready {
+		if m := c.endpointsLocked(k.Network); m != nil && m.ready {
 			if _, there := m.endpoints[k]; there {
 				continue
 			}
@@ -69,7 +69,7 @@ func (c *Cluster) Late(now time.Time, grace time.Duration) []model.Endpoint {
 	defer c.mu.Unlock()
 	var out []model.Endpoint
 	for k, since := range c.hidden {
-		m := c.mirrors[k.Network.Tenant]
+		m := c.endpointsLocked(k.Network)
 		if since.IsZero() || now.Sub(since) < grace || m == nil {
 			continue
 		}

@@ -75,7 +75,7 @@ func (c *Cluster) markLocked() string {
 		}
 		return HeldMark + c.memory.Mark()
 	case c.held != nil:
-		return c.mirrors[""].of.Mark()
+		return c.mirrors[Part{}].of.Mark()
 	}
 	return c.memory.Mark()
 }
@@ -108,13 +108,14 @@ func (c *Cluster) MayWrite() error {
 }
 
 // listedLocked notes which store a list of a mirror came from, and begins to hold
-// when that is not the store that is followed, or is an older state of it.
+// when that is not the store that is followed, or is an older state of it: other mirrors
+// may have gone on since the list was read, but not since before it began.
 func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	m.of, m.listed, m.again = b.Store, b.Revision, false
 	if c.held != nil {
 		return
 	}
-	if (c.memory.ID == "" || m.of.Same(c.memory.Incarnation)) && m.listed >= c.memory.Revision {
+	if (c.memory.ID == "" || m.of.Same(c.memory.Incarnation)) && m.listed >= m.floor {
 		if c.memory.ID == "" {
 			c.memory.Incarnation = m.of // it has got its identity meanwhile
 		}
@@ -126,19 +127,19 @@ func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	}
 }
 
-// listAgainLocked lists again the tenants that were listed from another store than the
+// listAgainLocked lists again the parts that were listed from another store than the
 // global part was: some before their store got its identity, and some whose mirrors
 // have listed, but had nothing to tell, since a tenant without rows looks the same in
 // every store that has no identity.
 func (c *Cluster) listAgainLocked() {
-	global := c.mirrors[""]
+	global := c.mirrors[Part{}]
 	if c.held == nil || global == nil || !global.ready {
 		return
 	}
 	for _, m := range c.mirrors {
 		if m.ready && !m.of.Same(global.of) && !m.again {
 			m.again = true
-			m.cancel()
+			m.end()
 			c.followLocked(m)
 		}
 	}
@@ -159,14 +160,14 @@ func (c *Cluster) identityLocked(from *mirror, now store.Incarnation) {
 	}
 }
 
-// stageLocked enters a change into what is kept aside.
-func (m *mirror) stageLocked(ch tables.Change) {
+// stage enters a change into what is kept aside.
+func stage(aside map[any]any, ch tables.Change) {
 	switch {
 	case ch.Key == nil:
 	case ch.Value == nil:
-		delete(m.seen, ch.Key)
+		delete(aside, ch.Key)
 	default:
-		m.seen[ch.Key] = ch.Value
+		aside[ch.Key] = ch.Value
 	}
 }
 
@@ -176,14 +177,14 @@ func (c *Cluster) judgeLocked() {
 		return
 	}
 	if !c.entered {
-		c.followPartnersLocked()
+		c.followConcernsLocked()
 	}
-	for t := range c.required {
-		if m := c.mirrors[t]; m == nil || !m.ready {
+	for p := range c.required {
+		if m := c.mirrors[p]; m == nil || !m.ready {
 			return
 		}
 	}
-	of, listed := c.mirrors[""].of, c.mirrors[""].listed
+	of, listed := c.mirrors[Part{}].of, c.mirrors[Part{}].listed
 	for _, m := range c.mirrors {
 		if m.ready && !m.of.Same(of) {
 			return // some still have to list
@@ -272,9 +273,9 @@ func (c *Cluster) missingLocked(own []Owned) []model.EndpointKey {
 }
 
 // hasLocked tells whether the store, as it is now, has an attachment's endpoint. A
-// tenant that is not mirrored is not known to lack it.
+// network that is not mirrored is not known to lack it.
 func (c *Cluster) hasLocked(o Owned) bool {
-	m := c.mirrors[o.Endpoint.Network.Tenant]
+	m := c.endpointsLocked(o.Endpoint.Network)
 	if m == nil || !m.ready {
 		return true
 	}
@@ -297,7 +298,7 @@ func (m *mirror) endpointLocked(k model.EndpointKey) (model.Endpoint, bool) {
 func (c *Cluster) Former(o Owned) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.mirrors[o.Endpoint.Network.Tenant]
+	m := c.endpointsLocked(o.Endpoint.Network)
 	if m == nil || !m.ready {
 		return false
 	}
@@ -308,7 +309,7 @@ func (c *Cluster) Former(o Owned) bool {
 // awaitedLocked returns the other hosts that would lose something if the store were
 // followed now, and have not said that it has all of their endpoints.
 func (c *Cluster) awaitedLocked(of store.Incarnation, older bool) []string {
-	global := c.mirrors[""]
+	global := c.mirrors[Part{}]
 	losing := map[model.HostName]bool{}
 	for _, m := range c.mirrors {
 		for k, v := range m.values {
@@ -350,7 +351,11 @@ func (c *Cluster) takeLocked(of store.Incarnation) {
 	rev := store.Revision(0)
 	for _, m := range c.mirrors {
 		seen := m.seen
-		m.seen = nil
+		if m.seen = nil; m.staged {
+			m.values = seen
+			rev = max(rev, m.rev)
+			continue
+		}
 		for k := range m.values {
 			if _, there := seen[k]; !there {
 				c.enterLocked(m, tables.Change{Key: k})
@@ -361,8 +366,11 @@ func (c *Cluster) takeLocked(of store.Incarnation) {
 				c.enterLocked(m, tables.Change{Key: k, Value: v})
 			}
 		}
-		rev = max(rev, m.rev)
+		if rev = max(rev, m.rev); m.ready {
+			c.followsLocked(m, true)
+		}
 	}
+	c.followConcernsLocked()
 	c.memory.Incarnation, c.memory.Revision, c.memory.Older = of, rev, false
 	c.rev, c.dirty = rev, rev
 	clear(c.refused)
@@ -428,18 +436,22 @@ func (c *Cluster) Stale() error {
 }
 
 func (c *Cluster) staleLocked() error {
-	g := c.mirrors[""]
+	g := c.mirrors[Part{}]
 	if g == nil {
 		return errors.New("the agent has not begun to follow it")
 	}
 	if g.err != nil {
 		return g.err
 	}
-	for _, t := range slices.Sorted(maps.Keys(c.mirrors)) {
-		// A tenant that was acquired just now is waited for by who acquired it.
-		if m := c.mirrors[t]; m.err != nil && m.ready {
-			return fmt.Errorf("tenant %s: %w", t, m.err)
+	var first *mirror
+	for _, m := range c.mirrors {
+		// What was acquired just now is waited for by who acquired it.
+		if m.err != nil && m.ready && (first == nil || m.part.String() < first.part.String()) {
+			first = m
 		}
+	}
+	if first != nil {
+		return fmt.Errorf("%s: %w", first.part, first.err)
 	}
 	return c.heldLocked()
 }

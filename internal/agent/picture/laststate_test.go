@@ -23,7 +23,7 @@ func (s *stateful) Mirror(ctx context.Context, prefixes []string, fn func(store.
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if prefixes[0] == tables.TenantPrefix("blue") {
+	if prefixes[0] == tables.TenantRest("blue")[0] {
 		s.mu.Lock()
 		s.blue = append(s.blue, o.OnState)
 		s.mu.Unlock()
@@ -43,10 +43,10 @@ func TestLastState(t *testing.T) {
 	st := &stateful{Store: memory.New()}
 	c := newCluster(t, st)
 	follow(t, c)
-	c.Acquire("blue")
+	c.AcquireTenant("blue")
 	ready := func(n int) func() error {
 		return func() error {
-			if m := c.mirrors["blue"]; len(st.told()) < n || !m.ready || m.err != nil || c.mirrors[""].err != nil {
+			if m := c.mirrors[RestOf("blue")]; len(st.told()) < n || !m.ready || m.err != nil || c.mirrors[Part{}].err != nil {
 				return errors.New("the tenant is not followed")
 			}
 			return nil
@@ -54,7 +54,7 @@ func TestLastState(t *testing.T) {
 	}
 	until(t, c, "the first mirror", ready(1))
 	c.mu.Lock()
-	m := c.mirrors["blue"]
+	m := c.mirrors[RestOf("blue")]
 	m.cancel()
 	m.err = errors.New("until the next one follows")
 	c.followLocked(m)

@@ -8,11 +8,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// Knows tells whether the mirror holds the endpoint as given.
+// Knows tells whether the mirrors hold the endpoint as given.
 func (c *Cluster) Knows(ep model.Endpoint) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.mirrors[ep.Key.Network.Tenant]
+	m := c.endpointsLocked(ep.Key.Network)
 	if m == nil {
 		return false
 	}
@@ -25,7 +25,7 @@ func (c *Cluster) Knows(ep model.Endpoint) bool {
 func (c *Cluster) HasGroup(k model.GroupKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.mirrors[k.Tenant]
+	m := c.mirrors[RestOf(k.Tenant)]
 	if m == nil {
 		return false
 	}
@@ -41,11 +41,11 @@ func (c *Cluster) AsksForLabels(t model.TenantName) bool {
 	return c.comp.AsksForLabels(t)
 }
 
-// AwaitTenant waits for a tenant's snapshot. The tenant must have been acquired.
+// AwaitTenant waits for the snapshot of a tenant's rest, which must have been acquired.
 func (c *Cluster) AwaitTenant(ctx context.Context, t model.TenantName) error {
 	var why error
 	err := c.wait(ctx, func() (bool, error) {
-		m := c.mirrors[t]
+		m := c.mirrors[RestOf(t)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
 		}
@@ -62,7 +62,7 @@ func (c *Cluster) AwaitTenant(ctx context.Context, t model.TenantName) error {
 // wait for the store itself; its end is first's error.
 func (c *Cluster) AwaitSettings(ctx, first context.Context) (model.Global, error) {
 	err := c.wait(first, func() (bool, error) {
-		m := c.mirrors[""]
+		m := c.mirrors[Part{}]
 		return m != nil && m.ready, nil
 	})
 	if err != nil {
@@ -78,12 +78,51 @@ func (c *Cluster) AwaitSettings(ctx, first context.Context) (model.Global, error
 	return g, err
 }
 
-// AwaitRevision waits until the mirror of a tenant has reached a revision.
-func (c *Cluster) AwaitRevision(ctx context.Context, t model.TenantName, rev store.Revision) error {
+// AwaitRevision waits until the mirror of a Part, or of all endpoints of its tenant, has
+// reached a revision.
+func (c *Cluster) AwaitRevision(ctx context.Context, p Part, rev store.Revision) error {
 	return c.wait(ctx, func() (bool, error) {
-		m := c.mirrors[t]
+		m := c.mirrors[p]
+		if p.Network != "" {
+			m = c.endpointsLocked(p.network())
+		}
 		return m != nil && m.rev >= rev, nil
 	})
+}
+
+// AwaitEndpoints waits until all endpoints are known that concern this host for the sake
+// of a network, which must have been acquired: its own, and of its tenant those that it
+// is joined to.
+func (c *Cluster) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
+	var why error
+	err := c.wait(ctx, func() (bool, error) {
+		own := c.endpointsLocked(k)
+		if own == nil || !own.ready {
+			why = model.Errorf(model.ErrUnavailable, "the endpoints of network %s have not been read", k)
+			if own != nil {
+				why = own.err
+			}
+			return false, nil
+		}
+		for p := range c.concerned {
+			if p.Tenant != k.Tenant || p.isRest() {
+				continue
+			}
+			m := c.mirrors[p]
+			if p.Network != "" {
+				m = c.endpointsLocked(p.network())
+			}
+			if m == nil || !m.ready || m.staged {
+				why = model.Errorf(model.ErrUnavailable, "%s have not been read", p)
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil && why != nil {
+		return model.Errorf(model.ErrUnavailable, "read the endpoints that concern network %s from the store: %w", k, why)
+	}
+	return err
 }
 
 // Resolve returns the network that an attachment is to be on: the one asked for,
@@ -92,7 +131,7 @@ func (c *Cluster) AwaitRevision(ctx context.Context, t model.TenantName, rev sto
 func (c *Cluster) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.mirrors[g.Tenant]
+	m := c.mirrors[RestOf(g.Tenant)]
 	if asked == "" && g.Name != "" && m != nil {
 		asked = m.groups[g].Network
 	}
@@ -109,10 +148,10 @@ func (c *Cluster) Resolve(g model.GroupKey, asked model.NetworkName) (name model
 	return asked, n, known
 }
 
-// AwaitNetwork waits for a network that netmaster knows already.
+// AwaitNetwork waits for the record of a network that netmaster knows already.
 func (c *Cluster) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.Network, err error) {
 	err = c.wait(ctx, func() (known bool, err error) {
-		m := c.mirrors[k.Tenant]
+		m := c.mirrors[RestOf(k.Tenant)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", k.Tenant)
 		}
@@ -132,7 +171,7 @@ func (c *Cluster) Lacks(all []model.EndpointKey) map[model.EndpointKey]bool {
 	defer c.mu.Unlock()
 	lost := map[model.EndpointKey]bool{}
 	for _, k := range all {
-		if m := c.mirrors[k.Network.Tenant]; m != nil && m.ready {
+		if m := c.endpointsLocked(k.Network); m != nil && m.ready {
 			if _, there := m.endpoints[k]; !there {
 				lost[k] = true
 			}
@@ -148,7 +187,7 @@ func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
 	defer c.mu.Unlock()
 	out := make([]model.GroupName, len(of))
 	for i, k := range of {
-		if m := c.mirrors[k.Network.Tenant]; m != nil {
+		if m := c.endpointsLocked(k.Network); m != nil {
 			out[i] = m.endpoints[k].Group
 		}
 	}
@@ -162,7 +201,7 @@ func (c *Cluster) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.
 	defer c.mu.Unlock()
 	out := make(map[model.EndpointKey]model.Endpoint, len(of))
 	for _, k := range of {
-		if m := c.mirrors[k.Network.Tenant]; m != nil {
+		if m := c.endpointsLocked(k.Network); m != nil {
 			out[k] = m.endpoints[k]
 		}
 	}
@@ -184,6 +223,9 @@ func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpo
 		}
 	}
 	for _, m := range c.mirrors {
+		if m.staged {
+			continue
+		}
 		for _, v := range m.values {
 			switch v := v.(type) {
 			case model.Endpoint:
@@ -201,17 +243,18 @@ type Progress struct {
 	Revision store.Revision                      // newest that they have delivered
 	Dirty    store.Revision                      // of the last change that could concern this host
 	Paused   bool                                // by Pause
-	Tenants  map[model.TenantName]store.Revision // mirrored
+	Tenants  map[model.TenantName]store.Revision // of which something is mirrored
+	Parts    map[string]store.Revision           // mirrored
 }
 
 // Progress returns how far the mirrors are now.
 func (c *Cluster) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := Progress{Revision: c.rev, Dirty: c.dirty, Paused: c.paused != nil, Tenants: map[model.TenantName]store.Revision{}}
-	for t, m := range c.mirrors {
-		if t != "" {
-			p.Tenants[t] = m.rev
+	p := Progress{Revision: c.rev, Dirty: c.dirty, Paused: c.paused != nil, Tenants: map[model.TenantName]store.Revision{}, Parts: map[string]store.Revision{}}
+	for part, m := range c.mirrors {
+		if p.Parts[part.String()] = m.rev; part.Tenant != "" {
+			p.Tenants[part.Tenant] = max(p.Tenants[part.Tenant], m.rev)
 		}
 	}
 	return p

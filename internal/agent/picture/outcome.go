@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -17,7 +16,7 @@ import (
 type Outcome struct {
 	At       time.Time
 	Took     time.Duration
-	Revs     map[model.TenantName]store.Revision // what its picture had seen of each tenant
+	Revs     Revs // of its picture
 	Report   driver.Report
 	Refused  []string // ports of the report that fail, but for an interface that is not there yet
 	Problems []compile.Problem

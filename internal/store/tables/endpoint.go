@@ -8,8 +8,11 @@ import (
 // EndpointsOf is the prefix of a network's endpoints. Endpoints is Unlisted:
 // whether a network has any is told by AddressesOf.
 func EndpointsOf(n model.NetworkKey) string {
-	return TenantPrefix(n.Tenant) + "endpoints/" + store.Segment(string(n.Name)) + "/"
+	return AllEndpointsOf(n.Tenant) + store.Segment(string(n.Name)) + "/"
 }
+
+// AllEndpointsOf is the prefix of a tenant's endpoints.
+func AllEndpointsOf(t model.TenantName) string { return TenantPrefix(t) + "endpoints/" }
 
 // Endpoints holds endpoints by network.
 var Endpoints = declare(TableSpec[model.EndpointKey, model.Endpoint]{

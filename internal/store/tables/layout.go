@@ -9,7 +9,8 @@ import (
 // lie; names are written by store.Segment.
 //
 //	state/global/...      what every agent needs: settings, tenants, hosts
-//	state/tenant/T/...    what agents with endpoints of tenant T need beside
+//	state/tenant/T/...    what agents with endpoints of tenant T need beside; of
+//	                      endpoints, those of the networks that concern them
 //	state/alloc/...       create-only rows with an owner, so that two writers who
 //	                      want the same address, tag, number or name meet at one
 //	                      key; for control alone, agents do not watch it
@@ -33,6 +34,19 @@ const (
 // beside GlobalPrefix.
 func TenantPrefix(t model.TenantName) string {
 	return tenantsPrefix + store.Segment(string(t)) + "/"
+}
+
+// tenantRest are the kinds of rows that TenantRest holds.
+var tenantRest = []string{"groups", "identities", "netprofiles", "networks", "policies", "replacements", "rules", "services", "staged"}
+
+// TenantRest are the prefixes of what an agent that has to do with a tenant needs of it
+// beside endpoints (EndpointsOf). No endpoint lies in the range that covers them.
+func TenantRest(t model.TenantName) []string {
+	out := make([]string, len(tenantRest))
+	for i, kind := range tenantRest {
+		out[i] = TenantPrefix(t) + kind + "/"
+	}
+	return out
 }
 
 // allocOf is the prefix of a tenant's allocations of a kind.

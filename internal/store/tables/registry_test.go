@@ -184,6 +184,35 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
+// Of a tenant's rows agents follow the rest and the endpoints of networks, and both lie
+// apart, or they do not need them: a new kind of row has to be of one of the three.
+func TestRestOfTenant(t *testing.T) {
+	unneeded := []string{"appprofiles", "extcontracts", "volumeprofiles", "volumes"}
+	rest := store.NewMirrorState(TenantRest("a.b"), false)
+	from, to := rest.Span()
+	for _, s := range samples(t) {
+		key := s.ev.KV.Key
+		of, is := strings.CutPrefix(key, TenantPrefix("a.b"))
+		if !is {
+			continue
+		}
+		kind, _, _ := strings.Cut(of, "/")
+		endpoint := strings.HasPrefix(key, EndpointsOf(model.NetworkKey{Tenant: "a.b", Name: "n-1"}))
+		n := 0
+		for _, is := range []bool{rest.Wants(key), endpoint, slices.Contains(unneeded, kind)} {
+			if is {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s is of %d of the three", key, n)
+		}
+		if endpoint && key >= from && key < to {
+			t.Errorf("who follows the rest of a tenant is told of %s", key)
+		}
+	}
+}
+
 // Keys that this program does not know are told by a nil Key, never by a panic.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{"global/config/global", "tenant/a/networks/b", "tenant/a/x", "alloc/number/vlan/zz", "alloc/address/a/b/4zz", "alloc/ref/a", "commit", ""} {

@@ -21,6 +21,7 @@ func TestPartnersAreMirrored(t *testing.T) {
 	mode := func(m model.FwdMode) func(store.Tx) error {
 		return func(tx store.Tx) error { return tables.Globals.Put(tx, model.Global{FwdMode: m}) }
 	}
+	blue, infra := RestOf("blue"), RestOf("infra")
 	network := model.NetworkKey{Tenant: "infra", Name: "dns"}
 	put(t, st, mode(model.FwdRouting))
 	put(t, st, func(tx store.Tx) error {
@@ -36,28 +37,28 @@ func TestPartnersAreMirrored(t *testing.T) {
 		return tables.Networks.Put(tx, model.Network{Key: network, ID: 7, Encap: model.EncapVXLAN, Tag: 7})
 	})
 	c := newCluster(t, st)
-	c.Require("blue")
+	c.RequireTenant("blue")
 	follow(t, c)
 	first := false
 	until(t, c, "the first picture", func() error {
 		if !c.entered {
 			return errors.New("not yet")
 		}
-		if m := c.mirrors["infra"]; !first && (m == nil || !m.ready) {
+		if m := c.mirrors[RestOf("infra")]; !first && (m == nil || !m.ready) {
 			t.Error("the first picture comes before the tenant that it needs is known")
 		}
 		first = true
 		return nil
 	})
-	mirrored := func(what string, want ...model.TenantName) {
+	mirrored := func(what string, want ...Part) {
 		t.Helper()
 		until(t, c, what, func() error {
 			if len(c.mirrors) != len(want)+1 {
-				return fmt.Errorf("mirrored: %v", slices.Sorted(maps.Keys(c.mirrors)))
+				return fmt.Errorf("mirrored: %v", slices.Collect(maps.Keys(c.mirrors)))
 			}
-			for _, name := range want {
-				if m := c.mirrors[name]; m == nil || !m.ready {
-					return fmt.Errorf("%s is not mirrored", name)
+			for _, p := range want {
+				if m := c.mirrors[p]; m == nil || !m.ready {
+					return fmt.Errorf("not mirrored: %s", p)
 				}
 			}
 			return nil
@@ -69,7 +70,7 @@ func TestPartnersAreMirrored(t *testing.T) {
 		c.dropUnused(now, time.Minute)
 	}
 	later()
-	mirrored("while it is needed", "blue", "infra")
+	mirrored("while it is needed", blue, infra, EndpointsOf(network))
 	put(t, st, mode(model.FwdBridge))
 	until(t, c, "mode bridge", func() error {
 		if c.global == nil || c.global.FwdMode != model.FwdBridge {
@@ -78,9 +79,9 @@ func TestPartnersAreMirrored(t *testing.T) {
 		return nil
 	})
 	later()
-	mirrored("in mode bridge", "blue")
+	mirrored("in mode bridge", blue)
 	put(t, st, mode(model.FwdRouting))
-	mirrored("in mode routing again", "blue", "infra")
+	mirrored("in mode routing again", blue, infra, EndpointsOf(network))
 	put(t, st, func(tx store.Tx) error {
 		if err := tables.Tenants.Put(tx, model.Tenant{Name: "blue", Router: 1}); err != nil {
 			return err
@@ -94,5 +95,5 @@ func TestPartnersAreMirrored(t *testing.T) {
 		return nil
 	})
 	later()
-	mirrored("shared no longer", "blue")
+	mirrored("shared no longer", blue)
 }

@@ -1,0 +1,71 @@
+package attachment
+
+import (
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// TestMissing: a port is not taken for programmed before the picture knows the endpoint
+// and all that was written of its tenant, and of the cluster, before it; however long it
+// takes. Only what was deleted is not waited for without end.
+func TestMissing(t *testing.T) {
+	network := model.NetworkKey{Tenant: "blue", Name: "net1"}
+	ep := model.Endpoint{Key: model.EndpointKey{Network: network, ID: "e1"}}
+	cluster, err := picture.New(picture.Config{Host: "h1", StateDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Service{cluster: cluster}
+	at := netmaster.Committed{Revision: 10, Global: 4, Written: 7, Deleted: 8}
+	var all picture.Part
+	all.Tenant, all.All = "blue", true
+	for _, test := range []struct {
+		name                    string
+		endpoints, rest, global store.Revision
+		all                     bool
+		early, late             bool
+		upTo                    store.Revision
+	}{
+		{name: "all is known", endpoints: 10, rest: 8, global: 4, early: true, late: true, upTo: 10},
+		{name: "by the mirror of all endpoints", endpoints: 10, rest: 8, global: 4, all: true, early: true, late: true, upTo: 10},
+		{name: "the endpoint is not", endpoints: 9, rest: 8, global: 4},
+		{name: "its network is not", rest: 8, global: 4},
+		{name: "what was written is not", endpoints: 10, rest: 6, global: 4},
+		{name: "what was deleted is not", endpoints: 10, rest: 7, global: 4, late: true, upTo: 7},
+		{name: "namespaces are not", endpoints: 10, rest: 8, global: 3},
+		{name: "the tenant is not", endpoints: 10, global: 4},
+	} {
+		var o picture.Outcome
+		o.Report.Ports.Set("if", driver.PortStatus{})
+		o.Revs = picture.Revs{{}: test.global}
+		if test.rest != 0 {
+			o.Revs[picture.RestOf("blue")] = test.rest
+		}
+		switch {
+		case test.all:
+			o.Revs[all] = test.endpoints
+		case test.endpoints != 0:
+			o.Revs[picture.EndpointsOf(network)] = test.endpoints
+		}
+		for _, late := range []bool{false, true} {
+			want := test.early
+			if late {
+				want = test.late
+			}
+			if err := a.missing(o, ep, "if", at, late); (err == nil) != want {
+				t.Errorf("%s (late: %v): %v", test.name, late, err)
+			}
+		}
+		if test.upTo != 0 && upTo(at, test.rest) != test.upTo {
+			t.Errorf("%s: policies are said to be in force up to %d, want %d", test.name, upTo(at, test.rest), test.upTo)
+		}
+	}
+	if got := upTo(netmaster.Committed{Revision: 10}, 6); got != 6 {
+		t.Errorf("by a netmaster that does not say when the tenant changed: up to %d", got)
+	}
+}
