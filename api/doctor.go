@@ -2,13 +2,18 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"time"
 )
 
 const (
 	pathDoctor = "/api/v1/doctor"
 	pathRepair = "/api/v1/doctor/repair"
+	pathBundle = "/api/v1/bundle"
+	pathReport = "/plugin/report/"
 )
 
 // How bad a Finding is. What is only a notice, an operator may choose to leave so.
@@ -67,6 +72,13 @@ func (d Diagnosis) Well() bool {
 	return true
 }
 
+// HostInspection is what a host tells of itself when the doctor asks: a finding's Where is
+// the host.
+type HostInspection struct {
+	Findings []Finding `json:"findings"`
+	Machine
+}
+
 // Machine is what a daemon tells of itself and where it runs.
 type Machine struct {
 	Version      string        `json:"version,omitempty"`
@@ -90,6 +102,22 @@ type Disk struct {
 	Error string `json:"error,omitempty"` // why it is not known
 }
 
+// BundleManifest says what is in a bundle.
+type BundleManifest struct {
+	Of      string       `json:"of"` // host NAME, or netmaster ADDRESS
+	Version string       `json:"version"`
+	Made    time.Time    `json:"made"`
+	Parts   []BundlePart `json:"parts"`
+}
+
+// BundlePart is a file of a bundle.
+type BundlePart struct {
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`
+	LeftOut int64  `json:"leftOut,omitempty"` // bytes, of what was too long
+	Error   string `json:"error,omitempty"`   // why it, or a part of it, could not be had
+}
+
 // Doctor looks for what is wrong with the cluster.
 func (c *Client) Doctor(ctx context.Context) (Diagnosis, error) {
 	var out Diagnosis
@@ -102,4 +130,32 @@ func (c *Client) Repair(ctx context.Context) (Diagnosis, error) {
 	var out Diagnosis
 	err := c.Do(ctx, http.MethodPost, pathRepair, struct{}{}, &out)
 	return out, err
+}
+
+// DeliverReport sends what a host tells of itself to the netmaster that has asked for it
+// under an id; the body is read once.
+func (c *Client) DeliverReport(ctx context.Context, id, host string, body io.Reader) error {
+	resp, err := c.open(ctx, http.MethodPost, pathReport+url.PathEscape(id)+"?host="+url.QueryEscape(host), body)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// Bundle writes what a host's netplugin, or ("") the netmaster that answers, packs for the
+// search of faults to w: a tar archive whose last file is its manifest.
+func (c *Client) Bundle(ctx context.Context, host string, w io.Writer) error {
+	path := pathBundle
+	if host != "" {
+		path = "/api/v1/hosts/" + url.PathEscape(host) + "/bundle"
+	}
+	resp, err := c.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return fmt.Errorf("receive the bundle: %w", err)
+	}
+	return nil
 }

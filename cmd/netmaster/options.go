@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -55,7 +56,8 @@ type options struct {
 	infra      string
 	log        daemon.LogConfig
 	tokenFile  string
-	token      *token.File // nil = everybody is let in
+	token      *token.File  // nil = everybody is let in
+	ring       *bundle.Ring // the newest lines of the log
 	certs      daemon.TLS
 	tls        transport.Config // of certs
 	access     accessOptions

@@ -20,6 +20,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/join"
@@ -39,7 +40,8 @@ const readyTimeout = 3 * time.Second
 
 // run is netmaster with validated settings, until ctx ends.
 func run(ctx context.Context, o options, stderr io.Writer) (err error) {
-	log, closeLog, err := o.log.Open("netmaster", stderr)
+	o.ring = bundle.NewRing(stderr, bundle.RingSize)
+	log, closeLog, err := o.log.Open("netmaster", o.ring)
 	if err != nil {
 		return err
 	}
@@ -352,6 +354,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	}
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
+		Support: o.support(o.ring, server != nil), Peer: m.askPeer,
 		Pods: pods, Members: membersOf(server), Door: gate.door, Tokens: gate.tokensOf(),
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/cni"
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
@@ -91,7 +92,8 @@ func openStore(o options, log *slog.Logger) (clusterStore, error) {
 }
 
 func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (err error) {
-	log, closeLog, err := o.log.Open("netplugin", stderr)
+	ring := bundle.NewRing(stderr, bundle.RingSize)
+	log, closeLog, err := o.log.Open("netplugin", ring)
 	if err != nil {
 		return err
 	}
@@ -148,8 +150,8 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hostnet.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
 		Store: st, Driver: drv, Log: log, TLS: o.tls, Netmasters: o.netmaster, Token: o.token.Source(), FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
-		FlowLog: flowLog,
-		NoDNS:   o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
+		FlowLog: flowLog, Support: o.support(ring),
+		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
 		StoreAddresses: st.Addresses, Metrics: st.Collectors(), ContainersReachControl: o.reachControl, DebugAddress: o.debug,
 		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
 	})

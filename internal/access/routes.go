@@ -91,23 +91,26 @@ func makeTable() map[string]rule {
 			roles: nobody, does: changes, kind: "member", about: aboutPath("name", false),
 		},
 
-		"GET /api/v1/status":         {roles: viewers},
-		"GET /api/v1/store":          {roles: viewers},
-		"POST /api/v1/store/adopt":   {roles: nobody, does: changes, kind: "store"},
-		"GET /api/v1/doctor":         {roles: viewers},
-		"POST /api/v1/doctor/repair": {roles: nobody, does: changes, kind: "repair"},
-		"GET /api/v1/backup":         {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
-		"GET /api/v1/hosts":          {roles: viewers},
-		"GET /api/v1/hosts/{name}":   {roles: viewers},
-		"GET /api/v1/monitor":        {roles: viewers}, // packets of all tenants
-		"GET /api/v1/tokens":         {roles: nobody},
-		"POST /api/v1/tokens":        {roles: nobody, does: changes, kind: "token", about: aboutToken, body: maxBody},
-		"DELETE /api/v1/tokens/{id}": {roles: nobody, does: changes, kind: "token", about: aboutPath("id", false)},
-		"POST /api/v1/release":       {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
-		"POST /api/v1/apply":         {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
-		"GET /services":              {roles: tenants, list: true},
-		"GET /service/{id}":          {roles: tenants, about: aboutServiceID},
-		"GET /api/v1/endpoints":      {roles: tenants, about: aboutTenantQuery},
+		"GET /api/v1/status":              {roles: viewers},
+		"GET /api/v1/store":               {roles: viewers},
+		"POST /api/v1/store/adopt":        {roles: nobody, does: changes, kind: "store"},
+		"GET /api/v1/doctor":              {roles: viewers},
+		"POST /api/v1/doctor/repair":      {roles: nobody, does: changes, kind: "repair"},
+		"GET /api/v1/bundle":              {roles: nobody, does: changes, kind: "bundle"}, // all that a netmaster knows: recorded too
+		"GET /api/v1/hosts/{name}/bundle": {roles: nobody, does: changes, kind: "bundle", about: aboutPath("name", false)},
+		"GET /api/v1/doctor/netmaster":    {roles: []Role{Viewer, Netmaster}},
+		"GET /api/v1/backup":              {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
+		"GET /api/v1/hosts":               {roles: viewers},
+		"GET /api/v1/hosts/{name}":        {roles: viewers},
+		"GET /api/v1/monitor":             {roles: viewers}, // packets of all tenants
+		"GET /api/v1/tokens":              {roles: nobody},
+		"POST /api/v1/tokens":             {roles: nobody, does: changes, kind: "token", about: aboutToken, body: maxBody},
+		"DELETE /api/v1/tokens/{id}":      {roles: nobody, does: changes, kind: "token", about: aboutPath("id", false)},
+		"POST /api/v1/release":            {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
+		"POST /api/v1/apply":              {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
+		"GET /services":                   {roles: tenants, list: true},
+		"GET /service/{id}":               {roles: tenants, about: aboutServiceID},
+		"GET /api/v1/endpoints":           {roles: tenants, about: aboutTenantQuery},
 		"DELETE /api/v1/hosts/{name}": {
 			roles: nobody, does: changes, kind: "host", about: aboutPath("name", false),
 		},
@@ -133,6 +136,7 @@ func makeTable() map[string]rule {
 		"POST /plugin/host":           {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
 		"POST /plugin/hostStatus":     {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
 		"POST /plugin/answer":         {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
+		"POST /plugin/report/{id}":    {roles: hosts, does: tells, kind: "host", about: aboutHostQuery},
 		"POST /plugin/monitor/{id}":   {roles: hosts, does: tells, kind: "host", about: aboutHostQuery}, // a stream, under an id that only asked agents know
 		"POST /plugin/hostsHeard":     {roles: []Role{Netmaster}, does: tells},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -57,6 +58,9 @@ type Config struct {
 
 	// FlowLog gets the connections that rules with log and audits tell of; optional.
 	FlowLog observe.FlowSink
+
+	// Support is what people who search for a fault get of this process; nil = little.
+	Support *bundle.Support
 
 	// TakeHost takes the host's name over from an installation that is not alive
 	// and had other addresses; its endpoints are then released.

@@ -5,9 +5,12 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
 )
 
@@ -15,17 +18,26 @@ import (
 type repairRequest struct{}
 
 func (s *server) handleDoctor() {
+	s.handle("GET", "/api/v1/doctor/netmaster", func(http.ResponseWriter, *http.Request) (any, error) { return s.machine(), nil })
+	s.routes = append(s.routes, route{"POST", "/plugin/report/{id}", nil}, route{"GET", "/api/v1/bundle", nil}, route{"GET", "/api/v1/hosts/{name}/bundle", nil})
+	for _, slash := range []string{"", "/{$}"} {
+		s.mux.HandleFunc("POST /plugin/report/{id}"+slash, s.deliverReport)
+		s.mux.HandleFunc("GET /api/v1/bundle"+slash, s.ownBundle)
+		s.mux.HandleFunc("GET /api/v1/hosts/{name}/bundle"+slash, s.hostBundle)
+	}
 	s.handle("GET", "/api/v1/doctor", s.doctor)
 	s.handle("POST", "/api/v1/doctor/repair", s.repair)
 }
 
 // doctor answers GET /api/v1/doctor.
 func (s *server) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
-	owners, err := s.control.Owners(r.Context())
+	ctx, cancel := atLeisure(r)
+	defer cancel()
+	owners, err := s.control.Owners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.diagnose(r.Context(), owners, nil)
+	return s.diagnose(ctx, owners, nil)
 }
 
 // repair answers POST /api/v1/doctor/repair.
@@ -33,15 +45,27 @@ func (s *server) repair(w http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := decode(w, r, &repairRequest{}); err != nil {
 		return nil, err
 	}
-	done, err := s.control.RepairOwners(r.Context())
+	ctx, cancel := atLeisure(r)
+	defer cancel()
+	done, err := s.control.RepairOwners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	owners, err := s.control.Owners(r.Context())
+	owners, err := s.control.Owners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.diagnose(r.Context(), owners, done)
+	return s.diagnose(ctx, owners, done)
+}
+
+// doctorTime bounds what is done for one request: it reads the whole store, and waits for
+// hosts that are slow.
+const doctorTime = 50 * time.Second
+
+// atLeisure is a request's context with more time than others have. It ends with its time
+// alone: a repair that has begun is not left half done because its client is gone.
+func atLeisure(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), doctorTime)
 }
 
 // diagnose looks at all but the store's contents, which somebody has looked at.
@@ -62,6 +86,19 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	if facts.masters, err = s.cluster.Masters(ctx); err != nil {
 		return none, err
 	}
+	s.hearMasters(ctx, &facts)
+	alive := 0
+	for _, h := range facts.hosts {
+		if h.State == api.HostAlive {
+			alive++
+		}
+	}
+	if facts.told, err = s.askHosts(ctx, alive); err != nil {
+		return none, err
+	}
+	facts.asked = s.address != ""
+	facts.told.mu.Lock() // a late host may still write
+	defer facts.told.mu.Unlock()
 	vlans, vnis := v.TagPools()
 	facts.pools = append(facts.pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
 	for _, p := range v.AddressPools() {
@@ -70,11 +107,79 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 		}
 		facts.pools = append(facts.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Findings: []api.Finding{}}
+	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.told.of), Findings: []api.Finding{}}
 	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
 	out.Findings = append(out.Findings, facts.judge()...)
 	sortFindings(out.Findings)
 	return out, nil
+}
+
+// mastersAnswer bounds what other netmasters are waited for.
+const mastersAnswer = 3 * time.Second
+
+// machine is what this netmaster tells of itself.
+func (s *server) machine() api.Machine {
+	if s.support == nil {
+		return api.Machine{Version: s.version.Version}
+	}
+	return s.support.Machine()
+}
+
+// hearMasters asks the other netmasters what they tell of themselves.
+func (s *server) hearMasters(ctx context.Context, f *facts) {
+	ctx, cancel := context.WithTimeout(ctx, mastersAnswer)
+	defer cancel()
+	f.machines, f.unheard = map[string]api.Machine{}, map[string]string{}
+	own := cmp.Or(s.address, "here")
+	f.machines[own] = s.machine()
+	if s.peer == nil {
+		return
+	}
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, m := range f.masters {
+		if m.Address == own {
+			continue
+		}
+		asked.Go(func() { // there are a few
+			x, err := s.peer(ctx, m.Address)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				f.unheard[m.Address] = err.Error()
+			} else {
+				f.machines[m.Address] = x
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// ownBundle answers GET /api/v1/bundle: what this netmaster packs.
+func (s *server) ownBundle(w http.ResponseWriter, r *http.Request) {
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	defer func() {
+		s.requests.WithLabelValues("/api/v1/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
+	}()
+	support := s.support
+	if support == nil {
+		support = &bundle.Support{Version: s.version.Version}
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(time.Now().Add(bundleRead)) // not every connection has deadlines
+	var parts []bundle.Part
+	for name, path := range map[string]string{
+		"status.json": "/api/v1/status", "hosts.json": "/api/v1/hosts", "store.json": "/api/v1/store", "doctor.json": "/api/v1/doctor", "ready.txt": "/readyz",
+		"metrics.txt": "/metrics", "info.json": "/info", "version.json": "/version", "settings.json": "/api/v1/globals",
+	} {
+		parts = append(parts, bundle.Served(name, s, path))
+	}
+	slices.SortFunc(parts, func(a, b bundle.Part) int { return cmp.Compare(a.Name, b.Name) })
+	sw.Header().Set("Content-Type", "application/x-tar")
+	if err := support.Pack(r.Context(), "netmaster "+cmp.Or(s.address, "here"), parts, sw); err != nil {
+		s.log.Warn("a bundle broke off", "client", r.RemoteAddr, "error", err)
+		_ = rc.SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
+	}
 }
 
 // sortFindings puts the worst first.

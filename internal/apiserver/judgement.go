@@ -11,11 +11,15 @@ import (
 
 // facts are what the doctor judges, beside the store's contents.
 type facts struct {
-	now     time.Time
-	masters []api.Master
-	stores  []api.StoreServer
-	hosts   []api.Host
-	pools   []api.Pool
+	now      time.Time
+	masters  []api.Master
+	machines map[string]api.Machine // of netmasters, by address; those that did not answer say so in unheard
+	unheard  map[string]string
+	told     *told // what hosts have told of themselves for this
+	asked    bool  // whether they were asked
+	stores   []api.StoreServer
+	hosts    []api.Host
+	pools    []api.Pool
 }
 
 // judge says what is not as it should be.
@@ -24,6 +28,15 @@ func (f facts) judge() (out []api.Finding) {
 	out = append(out, f.judgeStores()...)
 	for _, h := range f.hosts {
 		out = append(out, f.judgeHost(h)...)
+	}
+	for _, m := range sortedKeys(f.machines) {
+		out = append(out, f.judgeMachine("netmaster "+m, f.machines[m])...)
+	}
+	for _, m := range sortedKeys(f.unheard) {
+		out = append(out, api.Finding{
+			Check: api.CheckNetmasters, Where: "netmaster " + m, Severity: api.SeverityWarning, Text: "it does not tell of itself: " + f.unheard[m],
+			Remedy: "if it has ended, its registration ends within 10 s; else look into its log, or finish its upgrade",
+		})
 	}
 	out = append(out, f.judgeVersions()...)
 	for _, p := range f.pools {
@@ -103,6 +116,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	if h.Error != "" {
 		add(api.CheckDataPlane, api.SeverityError, "the data plane does not follow: "+h.Error, "look into the log of netplugin there")
 	}
+	out = append(out, f.judgeTold(h, &h.Conditions)...)
 	for _, c := range h.Conditions {
 		severity := api.SeverityError
 		if c.Notice {
@@ -116,6 +130,73 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		t := h.Tables[name]
 		if t.Capacity > 0 && float64(t.Entries) >= nearlyFull*float64(t.Capacity) {
 			add(api.CheckCapacity, api.SeverityNotice, fmt.Sprintf("table %s has %d of %d entries", name, t.Entries, t.Capacity), "see docs/user/limits.md for what fills it")
+		}
+	}
+	return out
+}
+
+// judgeTold judges what a host has told of itself, in place of what it told last of its
+// health.
+func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) (out []api.Finding) {
+	if !f.asked {
+		return nil
+	}
+	where := "host " + h.Name
+	i, answered := f.told.of[h.Name]
+	switch {
+	case f.told.older[h.Name]:
+		return []api.Finding{{
+			Check: api.CheckVersions, Where: where, Severity: api.SeverityNotice, Text: "its netplugin is older than this netmaster, and does not look at its data plane, certificates and disks for the doctor",
+			Remedy: "finish the upgrade of netplugin there",
+		}}
+	case !answered:
+		return []api.Finding{{
+			Check: api.CheckHosts, Where: where, Severity: api.SeverityWarning, Text: fmt.Sprintf("it is alive, and has not told of itself within %s", inspectionAnswer),
+			Remedy: "ask again; then look into the log of netplugin there: it is very busy, cannot reach this netmaster, or follows the store too late",
+		}}
+	}
+	*conditions = nil
+	for _, x := range i.Findings {
+		x.Where = where
+		if x.Remedy == "" { // a condition of its health
+			x.Text, x.Check, x.Remedy = x.Check+": "+x.Text, checkOf(x.Check), "as it says; 'netctl host inspect "+h.Name+"' tells all problems of the host"
+		}
+		out = append(out, x)
+	}
+	return append(out, f.judgeMachine(where, i.Machine)...)
+}
+
+// Of a disk this much is too little, where it is also less than a tenth.
+const (
+	littleRoom = 1 << 30
+	noRoom     = 32 << 20
+)
+
+// certificateSoon is when the end of a certificate is near.
+const certificateSoon = 30 * 24 * time.Hour
+
+// judgeMachine judges certificates and disks.
+func (f facts) judgeMachine(where string, m api.Machine) (out []api.Finding) {
+	add := func(check, severity, text, remedy string) {
+		out = append(out, api.Finding{Check: check, Where: where, Severity: severity, Text: text, Remedy: remedy})
+	}
+	for _, c := range m.Certificates {
+		left, ends := c.Ends.Sub(f.now), c.Ends.UTC().Format(time.DateOnly)
+		switch {
+		case left <= 0:
+			add(api.CheckCertificates, api.SeverityError, fmt.Sprintf("%s (%s) ended on %s", c.Use, c.Subject, ends), "renew it with 'netctl pki renew', and copy it there")
+		case left < certificateSoon:
+			add(api.CheckCertificates, api.SeverityWarning, fmt.Sprintf("%s (%s) ends on %s, in %d days", c.Use, c.Subject, ends, int(left/(24*time.Hour))), "renew it with 'netctl pki renew', and copy it there")
+		}
+	}
+	for _, d := range m.Disks {
+		switch {
+		case d.Error != "":
+			add(api.CheckDisks, api.SeverityWarning, fmt.Sprintf("the disk of %s (%s) cannot be looked at: %s", d.Path, d.Use, d.Error), "make the directory, and readable for the daemon")
+		case d.Free < noRoom && d.Free < d.Size/10:
+			add(api.CheckDisks, api.SeverityError, fmt.Sprintf("the disk of %s (%s) is full: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20), "make room")
+		case d.Free < littleRoom && d.Free < d.Size/10:
+			add(api.CheckDisks, api.SeverityWarning, fmt.Sprintf("the disk of %s (%s) fills: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20), "make room")
 		}
 	}
 	return out

@@ -252,6 +252,9 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
 	host, err := model.ParseHostName(r.URL.Query().Get("host"))
 	switch {
 	case err != nil:
+	case stream == nil && s.reports.get(r.PathValue("id")) != nil: // asked for a report, it offers counts
+		s.reports.get(r.PathValue("id")).old(string(host))
+		err = model.Errorf(model.ErrNotFound, "this netmaster wants a report, which only newer agents make")
 	case stream == nil:
 		err = model.Errorf(model.ErrNotFound, "there is no such monitor at this netmaster")
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -50,6 +51,11 @@ type Config struct {
 	Door func(next http.Handler) http.Handler
 	// Tokens are those of the cluster; nil = nobody is let in by such.
 	Tokens Tokens
+	// Support is what people who search for a fault get of this netmaster; nil = little.
+	Support *bundle.Support
+	// Peer asks another netmaster, by its address, what it tells of itself (GET
+	// /api/v1/doctor/netmaster); nil = none is asked.
+	Peer func(ctx context.Context, address string) (api.Machine, error)
 	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
 	Pods Pods
 	// Members are of a store that netmasters are by themselves; nil = it is none.
@@ -66,6 +72,9 @@ type server struct {
 	address   string
 	stopping  <-chan struct{}
 	monitors  monitors
+	reports   reports
+	support   *bundle.Support                                                // nil = little is told
+	peer      func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
 	mux       *http.ServeMux
 	names     []string // of the collections
 	routes    []route  // in the order of their registration
@@ -91,7 +100,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
-		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
+		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
 		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",

@@ -33,6 +33,8 @@ var rules = []rule{
 	{pkg: "internal/transport", may: []string{"internal/pki"}, why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/access/limit", "internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
+	{pkg: "internal/bundle", may: []string{"api"}, why: "packs what others read, and knows no program"},
+
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
 	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
 	{pkg: "internal/store", may: []string{"internal/model", "internal/waiting"}, why: "the contract knows keys and values, no rows and no use-cases"},
@@ -51,7 +53,7 @@ var rules = []rule{
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
-		pkg: "internal/apiserver", may: []string{"api", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
+		pkg: "internal/apiserver", may: []string{"api", "internal/bundle", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/wire", may: []string{"api", "internal/model"}, why: "makes values of what is on the wire, and asks nobody"},
@@ -109,7 +111,7 @@ var rules = []rule{
 		pkg: "internal/agent/observe",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/desired", "internal/driver", "internal/waiting",
-			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture",
+			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture", "internal/bundle",
 		},
 		why: "who tells of a host decides nothing",
 	},
@@ -117,7 +119,7 @@ var rules = []rule{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/access/limit", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
-			"internal/agent/*", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
+			"internal/agent/*", "internal/bundle", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
@@ -127,7 +129,7 @@ var rules = []rule{
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/cni", "internal/cni/serve"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model", "internal/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/cli", may: []string{"api", "internal/attach", "internal/durable", "internal/pki", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
+	{pkg: "internal/cli", may: []string{"api", "internal/attach", "internal/bundle", "internal/durable", "internal/pki", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},

@@ -210,6 +210,7 @@ func newRoot(f *factory) *command {
 		newAttach(f, nil),
 		newBackup(f, nil),
 		newCluster(f),
+		newBugtool(f, nil),
 		newCompletion(f),
 		newDetach(f, nil),
 		newDiff(f, nil),

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -19,6 +20,8 @@ type MonitorRequest struct {
 	Host        model.HostName // empty = all
 	From, To    string
 	Counts      model.ServiceKey // no events are wanted, but once what is counted of it; zero = events
+	Report      string           // no events are wanted, but once what a host tells of itself: one of cluster's Report constants
+	Spread      time.Duration    // within which hosts report, each at its own moment
 }
 
 // Monitor is a request that agents answer until Close.
@@ -49,6 +52,9 @@ func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monito
 	}
 	if r.Counts != (model.ServiceKey{}) {
 		q.Counts = r.Counts.String()
+	}
+	if r.Report != "" {
+		q.Report, q.Counts, q.Spread = r.Report, cluster.ReportCounts, int(r.Spread/time.Millisecond)
 	}
 	m := &Monitor{}
 	for _, h := range v.Hosts() {
@@ -91,3 +97,9 @@ func groupNamed(v *View, field, text string) (t model.TenantName, g model.GroupN
 	}
 	return "", "", model.Errorf(model.ErrNotFound, "endpoint group %q does not exist in any tenant", text)
 }
+
+// What hosts are asked to tell of themselves: MonitorRequest.Report.
+const (
+	ReportInspection = cluster.ReportInspection
+	ReportBundle     = cluster.ReportBundle
+)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
@@ -57,6 +58,26 @@ func (d *Directory) Leaf() *x509.Certificate {
 	cert, _ := d.current()
 	return cert.Leaf
 }
+
+// All returns the certificate and those of the authorities beside it, as they are now.
+func (d *Directory) All() (leaf *x509.Certificate, authorities []*x509.Certificate) {
+	leaf = d.Leaf()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text, _, _ := strings.Cut(d.text, "\x00")
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return leaf, authorities
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			authorities = append(authorities, cert)
+		}
+	}
+}
+
+// Path names the directory.
+func (d *Directory) Path() string { return d.path }
 
 // Check refuses a certificate that is of none of the roles, where some are given, or is not good for one of
 // the names by which others connect.

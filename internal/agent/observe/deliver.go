@@ -64,6 +64,10 @@ func (a *Observer) deliver(ctx context.Context, r cluster.MonitorRequest) {
 		return
 	}
 	defer client.Close()
+	if r.Report != "" {
+		a.deliverReport(ctx, client, r)
+		return
+	}
 	if r.Counts != "" {
 		a.deliverCounts(ctx, client, r)
 		return

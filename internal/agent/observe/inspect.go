@@ -32,6 +32,7 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	mux.HandleFunc("GET /inspect/driver", a.getDriver)
 	mux.HandleFunc("POST /debug/reclaimEndpoint/{id}", a.reclaim)
 	mux.HandleFunc("GET /debug/state", a.getState)
+	mux.HandleFunc("GET /debug/log", a.getLog)
 	mux.HandleFunc("GET /monitor", a.getMonitor)
 	mux.HandleFunc("GET /healthz", a.getHealth)
 	mux.HandleFunc("GET /readyz", a.getHealth)

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -32,6 +34,7 @@ type Config struct {
 	Store      store.Reader           // tells of netmasters' monitors
 	Metrics    []prometheus.Collector // told beside the Observer's own
 	DebugHooks bool                   // enables the endpoints that pause the mirror: tests only
+	Support    *bundle.Support        // what people who search for a fault get; nil = little
 	FlowLog    FlowSink               // where the flow log goes; nil = there is none
 
 	Cluster     *picture.Cluster
@@ -42,8 +45,9 @@ type Config struct {
 	Attachments *attachment.Service
 
 	BGP         func() *tables.BGPStatus
-	Named       func() error // why the host's name is not this agent's
-	Mine        func() error // why endpoints of this host may not be created or released now
+	More        map[string]http.HandlerFunc // what the inspection answers beside the Observer's own, by http.ServeMux's patterns
+	Named       func() error                // why the host's name is not this agent's
+	Mine        func() error                // why endpoints of this host may not be created or released now
 	Kick        func(reason string)
 	WriteStatus func(context.Context, tables.HostStatus) error
 

@@ -30,7 +30,20 @@ type MonitorRequest struct {
 	// Counts is a service (tenant:service): no events are wanted, but once what is
 	// counted of it.
 	Counts string `json:"counts,omitempty"`
+	// Report says what the host is to tell once of itself, instead of events: one of the
+	// Report constants. Counts is ReportCounts then, so that agents that know no reports
+	// tell no events.
+	Report string `json:"report,omitempty"`
+	// Spread is within how many milliseconds hosts answer, each at its own moment.
+	Spread int `json:"spread,omitempty"`
 }
+
+// What hosts are asked to tell of themselves.
+const (
+	ReportInspection = "inspection"
+	ReportBundle     = "bundle"
+	ReportCounts     = "-" // in Counts: no service
+)
 
 // OpenMonitor enters a request with a lease of its own, which ends with Close
 // or is lost with the store.

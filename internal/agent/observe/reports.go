@@ -1,0 +1,221 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/bundle"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+const (
+	// passWait bounds what an inspection waits for the data plane's next pass.
+	passWait = 3 * time.Second
+	// leftoverPause is between two looks at what is left over.
+	leftoverPause = 500 * time.Millisecond
+	// reportTime bounds one delivery of a report.
+	reportTime = 2 * time.Minute
+)
+
+// deliverReport tells a netmaster once what it asks of this host.
+func (a *Observer) deliverReport(ctx context.Context, client *api.Client, r cluster.MonitorRequest) {
+	if r.Spread > 0 {
+		_ = waiting.Pause(ctx, time.Duration(rand.IntN(r.Spread))*time.Millisecond) //nolint:gosec // only to spread
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	var err error
+	switch r.Report {
+	case cluster.ReportInspection:
+		var text []byte
+		if text, err = json.Marshal(a.Inspect(ctx)); err == nil {
+			err = client.DeliverReport(ctx, r.ID, string(a.cfg.Host), bytes.NewReader(text))
+		}
+	case cluster.ReportBundle:
+		err = a.deliverBundle(ctx, client, r.ID)
+	default:
+		err = fmt.Errorf("report %q is not known", r.Report)
+	}
+	if err != nil && ctx.Err() == nil && !api.IsNotFound(err) {
+		a.cfg.Log.Warn("what a netmaster asks of this host cannot be delivered", "report", r.Report, "netmaster", r.Address, "error", err)
+	}
+}
+
+func (a *Observer) deliverBundle(ctx context.Context, client *api.Client, id string) error {
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := a.Pack(ctx, w)
+		_ = w.CloseWithError(err) // never fails
+		packed <- err
+	}()
+	err := client.DeliverReport(ctx, id, string(a.cfg.Host), r)
+	_ = r.Close() // unblocks the packer
+	if bad := <-packed; err == nil {
+		err = bad
+	}
+	return err
+}
+
+// support is never nil.
+func (a *Observer) support() *bundle.Support {
+	if a.cfg.Support == nil {
+		return &bundle.Support{Version: a.cfg.Version}
+	}
+	return a.cfg.Support
+}
+
+// Pack writes all that people who search for a fault want of this host.
+func (a *Observer) Pack(ctx context.Context, w io.Writer) error {
+	h := a.Handler(a.cfg.More)
+	parts := []bundle.Part{
+		{Name: "inspection.json", Read: func(ctx context.Context) ([]byte, error) { return json.MarshalIndent(a.Inspect(ctx), "", "  ") }},
+		bundle.Served("state.json", h, "/debug/state"),
+		bundle.Served("health.json", h, "/healthz"),
+		bundle.Served("driver.json", h, "/inspect/driver"), // the flows, or the maps
+		bundle.Served("stats.json", h, "/svcstats"),
+		bundle.Served("metrics.txt", h, "/metrics"),
+		{Name: "attachments.json", Read: func(context.Context) ([]byte, error) {
+			return json.MarshalIndent(a.cfg.Attachments.Entries(), "", "  ")
+		}},
+		{Name: "interfaces.txt", Read: func(context.Context) ([]byte, error) { return interfaces() }},
+	}
+	for _, pattern := range sortedKeys(a.cfg.More) {
+		if path, ok := strings.CutPrefix(pattern, "GET /inspect/"); ok {
+			parts = append(parts, bundle.Served(path+".json", h, "/inspect/"+path))
+		}
+	}
+	return a.support().Pack(ctx, "host "+string(a.cfg.Host), parts, w)
+}
+
+func interfaces() ([]byte, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	var b bytes.Buffer
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		fmt.Fprintf(&b, "%d %s mtu %d %s %s %v", i.Index, i.Name, i.MTU, i.HardwareAddr, i.Flags, addrs)
+		if err != nil {
+			fmt.Fprintf(&b, " (%v)", err)
+		}
+		b.WriteByte('\n')
+	}
+	return b.Bytes(), nil
+}
+
+// getLog answers GET /debug/log: the newest lines of this daemon's log, without secrets.
+func (a *Observer) getLog(w http.ResponseWriter, _ *http.Request) {
+	lines, err := a.support().Lines()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write(lines) // who does not listen any more needs no answer
+}
+
+// Inspect looks at this host for what is not as it should be. It has the data plane looked
+// over once: what somebody else has changed there is put back, and told.
+func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
+	out := api.HostInspection{Findings: []api.Finding{}, Machine: a.support().Machine()}
+	out.Version = a.cfg.Version
+	add := func(check, severity, text, remedy string) {
+		out.Findings = append(out.Findings, api.Finding{Check: check, Severity: severity, Text: text, Remedy: remedy})
+	}
+	if d := a.cfg.Can.Drifting; d != nil {
+		before := d.DriftRepairs()
+		if err := a.pass(ctx); err != nil {
+			add(api.CheckDataPlane, api.SeverityWarning, "the data plane was not looked over: "+err.Error(), "look into the log of netplugin there, and ask again")
+		}
+		now := d.DriftRepairs()
+		for _, what := range sortedKeys(now) {
+			if n := now[what] - before[what]; n > 0 {
+				add(api.CheckDataPlane, api.SeverityWarning, fmt.Sprintf("somebody else had changed the data plane: %d of kind %s were put back just now", n, what), "find out who changes it (the log of netplugin says what was changed); ask again")
+			}
+		}
+	}
+	left, err := a.leftover(ctx)
+	if err != nil {
+		add(api.CheckDataPlane, api.SeverityWarning, err.Error(), "look into the log of netplugin there")
+	}
+	for _, text := range left {
+		add(api.CheckDataPlane, api.SeverityWarning, text, "the next start of netplugin removes it, or adopts it where a container uses it; 'ip link del' removes it now")
+	}
+	for _, c := range a.Health(ctx).Conditions {
+		severity := api.SeverityError
+		if c.Notice {
+			severity = api.SeverityNotice
+		}
+		if c.Message != "" {
+			out.Findings = append(out.Findings, api.Finding{Check: c.Name, Severity: severity, Text: c.Message})
+		}
+	}
+	return out
+}
+
+// pass has the data plane looked over, and waits until that is done.
+func (a *Observer) pass(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, passWait)
+	defer cancel()
+	before, _, _ := a.cfg.Reached.Totals()
+	a.cfg.Kick("the doctor asks")
+	err := a.cfg.Reached.Until(ctx, func(picture.Outcome) (bool, error) {
+		now, _, _ := a.cfg.Reached.Totals()
+		return now > before, nil
+	})
+	if err != nil {
+		return fmt.Errorf("no pass within %s: %w", passWait, err)
+	}
+	return nil
+}
+
+// leftover are interfaces of this host's that no attachment has. One that is just being
+// taken away is not told: what is found is looked at again.
+func (a *Observer) leftover(ctx context.Context) (out []string, err error) {
+	var before map[string]bool
+	for {
+		veths, err := plumb.List()
+		if err != nil {
+			return nil, fmt.Errorf("its interfaces cannot be listed: %w", err)
+		}
+		known, now := map[string]bool{}, map[string]bool{}
+		for _, e := range a.cfg.Attachments.Entries() {
+			known[e.HostIf] = true
+		}
+		out = nil
+		for _, v := range veths {
+			if known[v.Name] || !attachment.Ours(a.cfg.Host, v) {
+				continue
+			}
+			now[v.Name] = true
+			if before[v.Name] {
+				out = append(out, fmt.Sprintf("interface %s (%s) is left over: no attachment has it", v.Name, v.Alias))
+			}
+		}
+		if before != nil || len(now) == 0 {
+			return out, nil
+		}
+		before = now
+		if err := waiting.Pause(ctx, leftoverPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// More is what the inspection answers beside the Observer's own.
+func (a *Observer) More() map[string]http.HandlerFunc { return a.cfg.More }
