@@ -32,7 +32,7 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/doctor/netmaster":                        {"What this netmaster tells of itself: certificates, disks", nil, api.Machine{}},
 	"GET /api/v1/bundle":                                  {"What this netmaster packs for the search of faults, without secrets: a tar archive whose last file is manifest.json", nil, text("")},
 	"GET /api/v1/hosts/{name}/bundle":                     {"The same of a host's netplugin", nil, text("")},
-	"POST /plugin/report/{id}":                            {"What a host tells of itself to a netmaster that asked for it under that id", nil, ""},
+	"POST /plugin/report/{id}":                            {"What a host tells of itself to a netmaster that asked for it under that id", text(""), text("")},
 	"GET /api/v1/store":                                   {"Which store the cluster has: its identity, epoch and last revision", nil, api.StoreInfo{}},
 	"POST /api/v1/store/adopt":                            {"Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", adoptRequest{}, api.StoreInfo{}},
 	"GET /api/v1/tokens":                                  {"The tokens that let their bearers in, without their secrets", nil, []api.Token{}},

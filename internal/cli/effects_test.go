@@ -76,6 +76,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"host rm --force":         effecttest.By("TestUninstall"),
 	"host evict --force":      effecttest.By("TestEvictHost"),
 	"doctor --repair":         effecttest.By("TestDoctor"),
+	"bugtool --host":          effecttest.By("TestBugtool"),
 	"apply --file":            effecttest.By("TestApplyFiles"),
 	"apply --dry-run":         effecttest.By("TestApplyDiffExport"),
 	"diff --file":             effecttest.By("TestApplyDiffExport"),
