@@ -75,17 +75,17 @@ func (r *reports) remove(id string) {
 }
 
 // ask has hosts report to x until close is called.
-func (s *server) ask(ctx context.Context, what string, host model.HostName, spread time.Duration, x *report) (hosts []model.HostName, stop func(), err error) {
+func (s *server) ask(ctx context.Context, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
 	id := rand.Text()
 	if err := s.reports.add(id, x); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	m, err := s.control.OpenMonitor(ctx, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
 	if err != nil {
 		s.reports.remove(id)
-		return nil, nil, err
+		return nil, err
 	}
-	return m.Hosts, func() {
+	return func() {
 		s.reports.remove(id)
 		if err := m.Close(); err != nil {
 			s.log.Warn("a request for a report stays in the store until its lease ends", "error", err)
@@ -147,7 +147,7 @@ func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
 	spread := min(time.Duration(alive)*spreadEach, spreadMost)
 	ctx, cancel := context.WithTimeout(ctx, spread+inspectionAnswer)
 	defer cancel()
-	_, stop, err := s.ask(ctx, control.ReportInspection, "", spread, &report{
+	stop, err := s.ask(ctx, control.ReportInspection, "", spread, &report{
 		ctx: ctx,
 		take: func(host string, body io.Reader) error {
 			var i api.HostInspection
@@ -191,7 +191,7 @@ func (s *server) passBundle(ctx context.Context, w http.ResponseWriter, host mod
 	defer cancel()
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	var once sync.Once
-	_, stop, err := s.ask(ctx, control.ReportBundle, host, 0, &report{
+	stop, err := s.ask(ctx, control.ReportBundle, host, 0, &report{
 		ctx: ctx,
 		take: func(from string, body io.Reader) error {
 			first := false
@@ -222,7 +222,7 @@ func (s *server) passBundle(ctx context.Context, w http.ResponseWriter, host mod
 	defer stop()
 	late := time.NewTimer(bundleAnswer)
 	defer late.Stop()
-	why := error(model.Errorf(model.ErrUnavailable, "host %q does not answer within %s: its netplugin is away, or cannot reach this netmaster", host, bundleAnswer))
+	why := model.Errorf(model.ErrUnavailable, "host %q does not answer within %s: its netplugin is away, or cannot reach this netmaster", host, bundleAnswer)
 	select {
 	case <-begun:
 	case err := <-ended:

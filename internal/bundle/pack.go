@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -49,7 +50,7 @@ func (s *Support) Redactor() *Redactor { return NewRedactor(s.SecretFiles...) }
 // Lines are the newest lines of the log, without secrets.
 func (s *Support) Lines() ([]byte, error) {
 	if s.Log == nil {
-		return nil, fmt.Errorf("this daemon does not keep its log")
+		return nil, errors.New("this daemon does not keep its log")
 	}
 	return s.Redactor().Redact(s.Log.Bytes()), nil
 }

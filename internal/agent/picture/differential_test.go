@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"net/netip"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,9 +21,8 @@ import (
 // randomCluster changes a store at random.
 type randomCluster struct {
 	*rand.Rand
-	tenants    []model.TenantName
-	identities map[model.Identity]model.IdentityRecord
-	used       map[model.NetworkKey]bool // by attachments of h1
+	tenants []model.TenantName
+	used    map[model.NetworkKey]bool // by attachments of h1
 }
 
 func (x *randomCluster) network() model.NetworkKey {
@@ -39,7 +39,7 @@ func (x *randomCluster) number(k model.NetworkKey) int {
 }
 
 func (x *randomCluster) labels() map[string]string {
-	return map[string]string{"app": fmt.Sprint(x.Intn(3))}
+	return map[string]string{"app": strconv.Itoa(x.Intn(3))}
 }
 
 // change is one transaction.
