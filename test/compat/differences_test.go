@@ -74,11 +74,11 @@ var table = []difference{
 
 // filled are exchanges whose answers tell the container and the interface of an
 // endpoint, which 1.x learnt later or never; but for these they are equal.
-var filled = difference{"an endpoint's container and interface are told from the start; 1.x left them empty at first", []int{
+var filled = difference{"an endpoint's container and interface are told from the start; 1.x left them empty at first. Answers to createEndpoint say, in fields of their own, when the tenant was changed last", []int{
 	647, 648, 649, 654, 658, 660, 661, 662, 663, 665, 666, 670, 677, 684, 686, 688, 712, 716, 717, 719, 723, 724, 733, 734, 735, 736, 737, 740, 741, 742, 743, 745, 746, 747, 752, 753, 755, 756, 800, 816, 823,
 }}
 
-var filledFields = []string{"containerId", "containerID", "intfName"}
+var filledFields = []string{"containerId", "containerID", "intfName", "tenantWritten", "tenantDeleted"}
 
 type difference struct {
 	why string
