@@ -52,6 +52,7 @@ type View struct {
 	policies     waiting.Changes
 	globalRev    store.Revision // of the last write of a namespace or the settings
 	tenantRevs   map[model.TenantName]tenantRevisions
+	storeID      string // whose revisions these are
 
 	written map[writtenKey]store.Revision // see Written
 
@@ -100,6 +101,12 @@ func (v *View) apply(b store.Batch) error {
 	if b.Snapshot {
 		v.reset()
 	}
+	if b.Listed && (b.Revision < v.rev || b.Store.ID != v.storeID) {
+		// Another store counts by itself: hosts would wait for revisions of the former one,
+		// which it may never reach.
+		v.globalRev, v.tenantRevs = 0, map[model.TenantName]tenantRevisions{}
+	}
+	v.storeID = b.Store.ID
 	for _, ev := range b.Events {
 		ch, err := v.rules.Decode(ev)
 		if err != nil {

@@ -218,7 +218,8 @@ func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
 				if labels[name] == nil && driver != lab.DriverEBPF && strings.Contains(row[2], "eBPF's") {
 					continue
 				}
-				if labels[name] == nil && strings.Contains(row[2], "with `--kubeconfig`") { // cmd/netmaster has a test of them
+				elsewhere := func(part string) bool { return strings.Contains(row[2], part) }
+				if labels[name] == nil && (elsewhere("with `--kubeconfig`") || elsewhere("BGP") || elsewhere("`--evict-after`")) { // tests of cmd/netmaster, internal/bgp and internal/apiserver have them
 					continue
 				}
 				if labels[name] == nil {
