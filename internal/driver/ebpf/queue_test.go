@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 )
 
 // burstOf is how many datagrams burst sends: far more than a limit's bucket and queue
@@ -134,6 +135,9 @@ func (w *twoHosts) traces(t *testing.T, i int) (out []string) {
 // and outside and leaves ECN; it comes, changes and goes, and netplugin with it, while
 // a connection goes on, and leaves nothing behind.
 func TestRates(t *testing.T) {
+	if !drivertest.Full() {
+		t.Skip("it waits for minutes: make test-full")
+	}
 	w := newTwoHosts(t, 1600, 1500)
 	require(t, "tc")
 	threads := [2]*thread{newThread(t, w.containers[0]), newThread(t, w.containers[1])}
