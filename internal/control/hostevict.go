@@ -69,20 +69,9 @@ func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool
 // It refuses a host that is alive (ErrInUse), and, unless force is set, one that has
 // endpoints. One that comes back in between keeps what was not given up yet.
 func (c *Controller) EvictHost(ctx context.Context, k model.HostName, force bool) (int, error) {
-	h, err := c.OneHost(ctx, k)
+	eps, err := c.givenUp(ctx, k, force, "evict")
 	if err != nil {
 		return 0, err
-	}
-	if h.Registered {
-		return 0, isAlive(k)
-	}
-	v, err := c.View(ctx)
-	if err != nil {
-		return 0, err
-	}
-	eps := v.EndpointsOfHost(k)
-	if len(eps) > 0 && !force {
-		return 0, hasEndpoints(k, eps, "evict")
 	}
 	return c.evict(ctx, k, eps, stillAway(k))
 }

@@ -130,20 +130,9 @@ func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, 
 // which releases them; it tells how many those were. Nothing calls it by itself:
 // a host that is only unreachable keeps its containers (known fault 38).
 func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force bool) (int, error) {
-	h, err := c.OneHost(ctx, k)
+	eps, err := c.givenUp(ctx, k, force, "rm")
 	if err != nil {
 		return 0, err
-	}
-	if h.Registered {
-		return 0, isAlive(k)
-	}
-	v, err := c.View(ctx)
-	if err != nil {
-		return 0, err
-	}
-	eps := v.EndpointsOfHost(k)
-	if len(eps) > 0 && !force {
-		return 0, hasEndpoints(k, eps, "rm")
 	}
 	released, err := c.deleteEndpoints(ctx, eps, stillAway(k))
 	if err != nil {
@@ -172,6 +161,27 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 		return nil
 	})
 	return released, err
+}
+
+// givenUp returns the endpoints of a host that is to be given up. It refuses one that is
+// alive, and, unless force is set, one that has endpoints; verb is netctl's.
+func (c *Controller) givenUp(ctx context.Context, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
+	h, err := c.OneHost(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if h.Registered {
+		return nil, isAlive(k)
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	eps := v.EndpointsOfHost(k)
+	if len(eps) > 0 && !force {
+		return nil, hasEndpoints(k, eps, verb)
+	}
+	return eps, nil
 }
 
 // hasEndpoints refuses to give up what is on a host without being told so twice.

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"iter"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -122,4 +125,30 @@ func (r *refusals) Write(line []byte) (int, error) {
 		r.log.Debug("of a connection", "text", text)
 	}
 	return len(line), nil
+}
+
+// Certificates are those of the directories that were given, as they are read then, and
+// the authorities beside them, each with a word for its use.
+func (t *TLS) Certificates() iter.Seq2[string, *x509.Certificate] {
+	return func(yield func(string, *x509.Certificate) bool) {
+		each := func(use string, d *transport.Directory) bool {
+			if d == nil {
+				return true
+			}
+			leaf, authorities := d.All()
+			for i, cert := range append([]*x509.Certificate{leaf}, authorities...) {
+				what := use
+				if i > 0 {
+					what = "an authority of " + use
+				}
+				if !yield(what+" in "+filepath.Clean(d.Path()), cert) {
+					return false
+				}
+			}
+			return true
+		}
+		if each("its own certificate", t.Own) && t.Store != t.Own {
+			each("its certificate for the store", t.Store)
+		}
+	}
 }
