@@ -100,6 +100,7 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	if t := cfg.TLS; t != nil {
 		client.Scheme = transport.HTTPS
 		c.ClientTLSInfo = etcdtransport.TLSInfo{CertFile: t.Cert, KeyFile: t.Key, TrustedCAFile: t.ClientCA, ClientCertAuth: t.ClientCA != ""}
+		c.GRPCAdditionalServerOptions = guard()
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.Peer}}
