@@ -8,7 +8,9 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/agent/fabric"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // inspectTime bounds one look at the BGP speaker.
@@ -19,6 +21,15 @@ func (a *Agent) newFabric() *fabric.Router {
 		StateDir: a.cfg.StateDir, Uplinks: a.cfg.Uplinks, Log: a.log,
 		Tell: func() { a.kick("BGP") },
 	})
+}
+
+// routerInterface is the interface that the data plane makes for BGP where it has taken
+// the uplinks; empty = none is wanted.
+func (a *Agent) routerInterface(want desired.Host) string {
+	if b, _ := a.cluster.Bgp(); b == nil || !a.can.TakesUplinks || len(a.cfg.Uplinks) == 0 || want.Private == nil || want.FwdMode != model.FwdRouting {
+		return ""
+	}
+	return desired.RouterInterface
 }
 
 // followBGP tells the physical network what the data plane now holds.

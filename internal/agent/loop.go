@@ -27,6 +27,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 			return nil, err
 		}
 	}
+	pic.Want.Router = a.routerInterface(pic.Want)
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
 	pic.Problems = append(pic.Problems, a.underlay.Problems(pic.Want)...)
 	pic.Problems = append(pic.Problems, a.answerProblems()...)

@@ -16,6 +16,11 @@ type Host struct {
 	ArpMode  model.ArpMode
 	Private  *Private // the way out through the host's stack; nil = none
 
+	// Router is an interface that the host's stack is to have on the untagged segment of
+	// the uplinks; empty = none. Only drivers that take the uplinks from the stack
+	// (driver.Capabilities.TakesUplinks) make it.
+	Router string
+
 	// Tunnels are the other hosts' tunnel endpoints, whose clients outside of all
 	// networks are believed to be such.
 	Tunnels Map[netip.Addr, model.HostName]

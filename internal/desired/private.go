@@ -25,6 +25,10 @@ type Private struct {
 // HostInterface is the host's interface to its containers.
 const HostInterface = "contivh0"
 
+// RouterInterface is the host's interface to its physical network's routers where the
+// uplinks are a switch's.
+const RouterInterface = "contivr0"
+
 // OwnMark is the mark of packets that sockets of the host send by HostInterface, as
 // they are: not forwarded, nor translated. Data planes ask no policy of the host's own
 // containers about them on native networks. It has none of the bits 0x4000 and 0x8000, by

@@ -24,6 +24,7 @@ type Capabilities struct {
 	Log             bool `json:"log"`             // tells who monitors of connections that meet a rule with Log
 	Audit           bool `json:"audit"`           // tells who monitors how audited sets would judge new connections
 	Living          bool `json:"living"`          // ... and once, when such a set comes or changes, connections that live already
+	TakesUplinks    bool `json:"takesUplinks"`    // the host's stack does not see what comes by uplinks, but by desired.Host.Router, which it makes
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to
 	// complete checksums themselves, since no network card will; and the host's
 	// sides of their interfaces are promiscuous.

@@ -42,7 +42,7 @@ type host struct {
 	routes *routes
 }
 
-func newHost(t *testing.T) *host {
+func newHost(t *testing.T, driver string) *host {
 	t.Helper()
 	need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -51,7 +51,7 @@ func newHost(t *testing.T) *host {
 	if err := lab.Build(ctx, ".", bin); err != nil {
 		t.Fatal(err)
 	}
-	cfg := lab.Config{Name: "bgp", Dir: t.TempDir(), BinDir: bin, Hosts: 1, Embedded: true}
+	cfg := lab.Config{Name: "bgp", Dir: t.TempDir(), BinDir: bin, Hosts: 1, Driver: driver, Embedded: true}
 	if missing := cfg.Missing(); len(missing) > 0 {
 		t.Skip(missing[0])
 	}
@@ -138,7 +138,13 @@ func (h *host) caller(container string) netip.Addr {
 // A real netplugin tells FRR of its containers, follows its routes, and traffic between
 // them lives through its restart.
 func TestHosts(t *testing.T) {
-	h := newHost(t)
+	for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
+		t.Run(driver, func(t *testing.T) { testHost(t, driver) })
+	}
+}
+
+func testHost(t *testing.T, driver string) {
+	h := newHost(t, driver)
 	_, first := h.container("first")
 	h.netctl("bgp create --router-ip " + routerIP + "/24 --as 65002 --neighbor " + routerAddr + " --neighbor-as 500 h1")
 	h.routes.wait(t, first.IPv4.String(), true)
@@ -198,7 +204,7 @@ func TestHosts(t *testing.T) {
 	h.netctl("bgp rm h1")
 	h.routes.wait(t, first.IPv4.String(), false)
 	until(t, "nothing of BGP", func() (bool, string) {
-		out, err := one.Run(t.Context(), "ip", "addr", "show", "dev", "eth1")
-		return err == nil && !strings.Contains(out, routerIP), out
+		out, err := one.Run(t.Context(), "ip", "addr")
+		return err == nil && !strings.Contains(out, routerIP) && !strings.Contains(out, "contivr0"), out
 	})
 }

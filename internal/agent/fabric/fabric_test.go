@@ -197,7 +197,7 @@ func TestWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.set(func(in *Input) { in.Settings.RouterIP = prefix("51.1.1.2/24") })
-	silent("is on the network of interface peer0 (51.1.1.3/24), which is not the uplink up0")
+	silent("is on the network of interface peer0 (51.1.1.3/24), which is not up0")
 	b.set(func(in *Input) { in.Settings.RouterIP = prefix("52.1.1.2/24") })
 	b.problem("BGP neighbor 50.1.1.200", "not on the network of routerip, 52.1.1.0/24")
 	b.set(func(in *Input) { *in = good; s := *good.Settings; s.NeighborAS = 9; in.Settings = &s })

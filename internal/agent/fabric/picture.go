@@ -29,12 +29,13 @@ type had struct {
 // having is what a host has, by a picture.
 type having struct {
 	private   string // the interface of the way out; empty = there is none
+	device    string // the interface that gets routerip; empty = an uplink
 	all       []had
 	protected []netip.Prefix
 }
 
 func (h *having) equal(o *having) bool {
-	return h.private == o.private && slices.Equal(h.all, o.all) && slices.Equal(h.protected, o.protected)
+	return h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.protected, o.protected)
 }
 
 // have works out what this host has. Only networks that are joined are spoken of: the
@@ -42,6 +43,7 @@ func (h *having) equal(o *having) bool {
 func have(in Input) *having {
 	h := &having{}
 	pic, b := in.Picture, in.Settings
+	h.device = pic.Router
 	if b == nil {
 		return h
 	}

@@ -17,8 +17,9 @@ import (
 )
 
 // place sees that the host has the router addresses on one interface, which it returns:
-// where somebody has put the first of them, or else the uplink.
-func (r *Router) place(b *model.Bgp) (device string, err error) {
+// where somebody has put the first of them, or else the data plane's interface for them,
+// or an uplink.
+func (r *Router) place(b *model.Bgp, made string) (device string, err error) {
 	have, err := hostnet.Addresses()
 	if err != nil {
 		return "", fmt.Errorf("read this host's addresses: %w", err)
@@ -33,7 +34,7 @@ func (r *Router) place(b *model.Bgp) (device string, err error) {
 	device, there := find(b.RouterIP.Addr())
 	if ours := slices.IndexFunc(r.put, func(x hostnet.HostAddr) bool { return x.Prefix == b.RouterIP }); there && ours < 0 {
 		// Somebody has given the host this address, and knows where.
-	} else if device, err = r.uplink(b.RouterIP, have); err != nil {
+	} else if device, err = r.uplink(b.RouterIP, made, have); err != nil {
 		return "", err
 	}
 	var want []hostnet.HostAddr
@@ -64,22 +65,27 @@ func (r *Router) place(b *model.Bgp) (device string, err error) {
 	return device, nil
 }
 
-// uplink is the interface that gets routerip.
-func (r *Router) uplink(ip netip.Prefix, have []hostnet.HostAddr) (string, error) {
-	device := ""
+// uplink is the interface that gets routerip; made is the data plane's, if it has one.
+func (r *Router) uplink(ip netip.Prefix, made string, have []hostnet.HostAddr) (string, error) {
+	device := made
 	for _, u := range r.cfg.Uplinks {
-		if hostnet.HasInterface(u) {
+		if device == "" && hostnet.HasInterface(u) {
 			device = u
-			break
 		}
+	}
+	if made != "" && !hostnet.HasInterface(made) {
+		return "", fmt.Errorf("the switch has not made interface %s for routerip %s yet", made, ip.Addr())
 	}
 	if device == "" {
 		return "", model.Errorf(model.ErrNotFound, "no interface of this host has routerip %s, and there is no uplink (--vlan-uplinks) that could get it", ip.Addr())
 	}
 	for _, x := range have {
 		if x.Device != device && x.Prefix.Addr().Is4() == ip.Addr().Is4() && x.Prefix.Masked().Overlaps(ip.Masked()) {
-			return "", model.Errorf(model.ErrConflict, "routerip %s is on the network of interface %s (%s), which is not the uplink %s: the address is not given to it", ip, x.Device, x.Prefix, device)
+			return "", model.Errorf(model.ErrConflict, "routerip %s is on the network of interface %s (%s), which is not %s: the address is not given to it", ip, x.Device, x.Prefix, device)
 		}
+	}
+	if made != "" {
+		return device, nil
 	}
 	if err := hostnet.SwitchPort(device); err != nil {
 		return "", model.Errorf(model.ErrConflict, "%w: give routerip %s to an interface of this host that is none (docs/user/bgp.md)", err, ip)

@@ -168,7 +168,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	if h.private == "" {
 		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no way out: only in forwarding mode routing has this host something to tell of, and a way for what it learns"))
 	}
-	device, err := r.place(b)
+	device, err := r.place(b, h.device)
 	if errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrNotFound) {
 		return r.silent(ctx, look, err)
 	}

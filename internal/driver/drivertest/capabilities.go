@@ -32,7 +32,7 @@ func testCapabilities(t *testing.T, h Harness) {
 		}
 	}
 	b.apply(t, pic)
-	b.hasInterface(t, can.WayOut)
+	b.hasInterface(t, desired.HostInterface, can.WayOut)
 	if can.WayOut && h.WayOut && can.WayOut6 != h.WayOut6 {
 		t.Errorf("it says of the way out by IPv6 %v, the harness %v", can.WayOut6, h.WayOut6)
 	}
@@ -51,9 +51,13 @@ func testCapabilities(t *testing.T, h Harness) {
 	if h.Send != nil {
 		b.silent(t, top, withAsides(pic, true), can)
 	}
-	pic.Private = nil
+	pic.Router = desired.RouterInterface
 	b.apply(t, pic)
-	b.hasInterface(t, false)
+	b.hasInterface(t, desired.RouterInterface, can.TakesUplinks)
+	pic.Private, pic.Router = nil, ""
+	b.apply(t, pic)
+	b.hasInterface(t, desired.HostInterface, false)
+	b.hasInterface(t, desired.RouterInterface, false)
 	b.restart(t)
 	if again := b.drv.Capabilities(); plain(again) != plain(can) {
 		t.Errorf("after a restart %+v, before it %+v", again, can)
@@ -96,12 +100,12 @@ func plain(c driver.Capabilities) (out struct {
 	return out
 }
 
-func (b *bench) hasInterface(t *testing.T, want bool) {
+func (b *bench) hasInterface(t *testing.T, name string, want bool) {
 	t.Helper()
-	has := func() bool { return b.HasInterface != nil && b.HasInterface(t, desired.HostInterface) }
+	has := func() bool { return b.HasInterface != nil && b.HasInterface(t, name) }
 	for deadline := time.Now().Add(10 * time.Second); has() != want; { // a switch does later what it was told to
 		if time.Now().After(deadline) {
-			t.Fatalf("10 s later the host has the interface of the way out: %v, want %v", !want, want)
+			t.Fatalf("10 s later the host has interface %s: %v, want %v", name, !want, want)
 		}
 	}
 }

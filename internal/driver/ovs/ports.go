@@ -32,18 +32,24 @@ const (
 // wantedBridge is what the bridge has to be.
 func (d *Driver) wantedBridge() bridgeRow {
 	secure := "secure"
-	h := fnv.New32a()
-	h.Write([]byte(d.cfg.Bridge + d.cfg.VTEP.String()))
-	s := h.Sum32()
 	return bridgeRow{
 		Name: d.cfg.Bridge, FailMode: &secure, DatapathType: d.cfg.Datapath,
 		ExternalIDs: map[string]string{markKey: markBridge},
 		OtherConfig: map[string]string{
 			"disable-in-band": "true",
 			// A fixed address keeps the datapath from changing with its ports.
-			hwaddr: model.MAC{2, 4, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}.String(),
+			hwaddr: d.stationMAC(4).String(),
 		},
 	}
+}
+
+// stationMAC is an address of this host's bridge, always the same: kind tells its
+// interfaces apart.
+func (d *Driver) stationMAC(kind byte) model.MAC {
+	h := fnv.New32a()
+	h.Write([]byte(d.cfg.Bridge + d.cfg.VTEP.String()))
+	s := h.Sum32()
+	return model.MAC{2, kind, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
 }
 
 // ensureBridge makes the bridge, or corrects it, and tells whether it did.
@@ -113,6 +119,9 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 		out[w.Interface] = newPort{
 			name: w.Interface, typ: "internal", mac: w.RouterMAC.String(), externalIDs: map[string]string{markKey: markHost},
 		}
+	}
+	if want.Router != "" && len(d.cfg.Uplinks) > 0 {
+		out[want.Router] = newPort{name: want.Router, typ: "internal", mac: d.stationMAC(5).String(), externalIDs: map[string]string{markKey: markHost}}
 	}
 	if d.prepares {
 		delete(out, tunnelName)
@@ -304,6 +313,9 @@ func (d *Driver) config(want desired.Host) pipeline.Config {
 		if h := d.db.port(w.Interface); d.ours(h) && h.number() != 0 {
 			c.Host, c.Private = h.number(), *w
 		}
+	}
+	if h := d.db.port(want.Router); want.Router != "" && d.ours(h) {
+		c.Router = h.number()
 	}
 	c.Native, c.Marks = hasNative(want), d.cfg.Datapath == "system"
 	return c

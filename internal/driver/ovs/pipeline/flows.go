@@ -14,6 +14,7 @@ import (
 type Config struct {
 	Tunnel  uint32 // port number of the VXLAN port; 0 = none
 	Uplink  uint32 // port number of the uplink in use; 0 = none
+	Router  uint32 // port number of the host's interface to the untagged segment of the uplink; 0 = none
 	ArpMode model.ArpMode
 	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
 	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
@@ -145,7 +146,7 @@ func toAddr(a netip.Addr, more ...of.Term) of.Match {
 func Base(c Config) []of.Flow {
 	l := &list{cookie: cookie(KindBase, 0)}
 	l.drop(Classify, 0, nil, driver.DropNoPort)
-	for _, p := range []uint32{c.Tunnel, c.Uplink, c.Host} {
+	for _, p := range []uint32{c.Tunnel, c.Uplink, c.Host, c.Router} {
 		if p != 0 {
 			l.drop(Classify, 10, match(of.Eq(of.InPort, p)), driver.DropNetwork)
 		}
@@ -198,6 +199,7 @@ func Base(c Config) []of.Flow {
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
 	routerBase(l, c)
 	hostBase(l, c)
+	untaggedBase(l, c)
 	serviceBase(l, c)
 	outsideBase(l, c)
 	nativeBase(l, c)
