@@ -141,7 +141,7 @@ func (l *leftovers) unfilter() error {
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return fmt.Errorf("ebpf driver: list interfaces: %w", err)
 	}
-	queues, err := rootQueues()
+	have, err := queues.Have()
 	if err != nil {
 		return fmt.Errorf("ebpf driver: %w", err)
 	}
@@ -151,13 +151,13 @@ func (l *leftovers) unfilter() error {
 	for _, i := range links {
 		if i.Attrs().Alias == alias {
 			if strings.HasPrefix(i.Attrs().Name, "cq") { // its other end goes with it
-				errs = append(errs, removeLink(i))
+				errs = append(errs, queues.Delete(i))
 			}
 			continue
 		}
 		errs = append(errs, notBefore(i.Attrs().Index))
-		if queues[i.Attrs().Index] != nil {
-			errs = append(errs, noQueue(i.Attrs().Index))
+		if have[i.Attrs().Index] != nil {
+			errs = append(errs, queues.Remove(i.Attrs().Index))
 		}
 		had := hasFilter(i.Attrs().Index)
 		if errs = append(errs, a.detach(i.Attrs().Name, i.Attrs().Index)); had {

@@ -1,11 +1,8 @@
 package ebpf
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/shape"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -30,14 +28,25 @@ type queued struct {
 	near, far int // the devices; 0 = none
 }
 
+// queues are those of this driver.
+var queues = shape.New(nil, 0xc017)
+
+// setQueue makes sure of an interface's queue.
+func (p *pass) setQueue(index int, l desired.Limit) (changed bool, err error) {
+	if p.qdiscs == nil {
+		if p.qdiscs, err = queues.Have(); err != nil {
+			return false, err
+		}
+	}
+	return queues.Set(p.qdiscs, index, l)
+}
+
 // queueAlias marks the devices of a pin directory's driver.
 func queueAlias(pinDir string) string { return tunnelAlias(pinDir) + " queue" }
 
 // queueDevices are the names of a port's devices.
 func queueDevices(port string) (near, far string) {
-	sum := sha256.Sum256([]byte(port))
-	tail := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:13])
-	return "cq" + tail, "cp" + tail
+	return shape.Named("cq", port), shape.Named("cp", port)
 }
 
 // putQueues makes what a port's rate asks for and returns what of it the port's entry
@@ -54,7 +63,7 @@ func (p *pass) putQueues(name string, index int, verify bool) (receives bool, to
 	}
 	if !known || verify || q.rate != *r {
 		if verify && p.qdiscs == nil {
-			if p.qdiscs, err = rootQueues(); err != nil {
+			if p.qdiscs, err = queues.Have(); err != nil {
 				return false, 0, err
 			}
 		}
@@ -87,7 +96,9 @@ func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) er
 	}
 	q.near, q.far = 0, 0
 	if r.Send.Bits > 0 {
-		near, far, made, err := ensureQueueDevices(name, queueAlias(p.cfg.PinDir))
+		nearName, farName := queueDevices(name)
+		// As big as packets of any interface are.
+		near, far, made, err := queues.Ensure(shape.Pair{Near: nearName, Far: farName, Alias: queueAlias(p.cfg.PinDir), MTU: 65535})
 		if err != nil {
 			return err
 		}
@@ -95,7 +106,6 @@ func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) er
 		if err != nil {
 			return err
 		}
-		_, farName := queueDevices(name)
 		back, err := p.att.filter(farName, far, true, p.obj.FromQueue)
 		if err != nil {
 			return err
@@ -147,7 +157,7 @@ func (p *pass) dropQueue(index uint32, o port) {
 	if o.Queued == 0 {
 		return
 	}
-	if err := noQueue(int(index)); err != nil {
+	if err := queues.Remove(int(index)); err != nil {
 		p.problem("bandwidth", err)
 	}
 }
@@ -159,7 +169,7 @@ func (p *pass) dropReceive(index uint32, had bool) error {
 		return nil
 	}
 	p.count(true)
-	return noQueue(int(index))
+	return queues.Remove(int(index))
 }
 
 // removeQueues removes what no rate asks for: programs first, so that nothing is sent
@@ -188,67 +198,11 @@ func (p *pass) removeQueues() error {
 		}
 	}
 	for _, l := range devices {
-		if err := removeLink(l); err != nil {
+		if err := queues.Delete(l); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func removeLink(l netlink.Link) error {
-	err := netlink.LinkDel(l)
-	if err == nil || errors.Is(err, unix.ENODEV) || errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
-	}
-	return fmt.Errorf("interface %s: remove: %w", l.Attrs().Name, err)
-}
-
-// ensureQueueDevices makes a port's pair of devices, which carry what they are given
-// and send nothing themselves.
-func ensureQueueDevices(port, alias string) (near, far int, made bool, err error) {
-	name, farName := queueDevices(port)
-	l, err := netlink.LinkByName(name)
-	if err == nil {
-		if l.Attrs().Alias != alias {
-			return 0, 0, false, taken(l, alias)
-		}
-		if peer, err := netlink.LinkByName(farName); err == nil && l.Attrs().Flags&peer.Attrs().Flags&1 != 0 {
-			return l.Attrs().Index, peer.Attrs().Index, false, nil
-		}
-		if err := removeLink(l); err != nil {
-			return 0, 0, false, err
-		}
-	} else if !errors.As(err, &netlink.LinkNotFoundError{}) {
-		return 0, 0, false, fmt.Errorf("interface %s: %w", name, err)
-	}
-	// As big as packets of any interface are.
-	v := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: 65535, TxQLen: 1000}, PeerName: farName}
-	if err := netlink.LinkAdd(v); err != nil {
-		return 0, 0, false, fmt.Errorf("interface %s: %w", name, err)
-	}
-	var index [2]int
-	for i, n := range []string{name, farName} {
-		l, err := netlink.LinkByName(n)
-		if err == nil {
-			index[i] = l.Attrs().Index
-			if err = netlink.LinkSetIP6AddrGenMode(l, 1); errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-				err = nil // a host without IPv6 asks for no address
-			}
-		}
-		for _, do := range []func() error{
-			func() error { return netlink.LinkSetAlias(l, alias) },
-			func() error { return netlink.LinkSetARPOff(l) },
-			func() error { return netlink.LinkSetUp(l) },
-		} {
-			if err == nil {
-				err = do()
-			}
-		}
-		if err != nil {
-			return 0, 0, false, errors.Join(fmt.Errorf("interface %s: %w", n, err), netlink.LinkDel(v))
-		}
-	}
-	return index[0], index[1], true, nil
 }
 
 // beforePriority is that of the program before a port's own.
