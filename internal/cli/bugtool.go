@@ -18,7 +18,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/bundle"
-	"github.com/contiv/netplugin/v2/internal/durable"
 )
 
 const (
@@ -86,6 +85,9 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := mustBeNew(o.file); err != nil {
+		return err
+	}
 	sources, err := o.sources(ctx, client)
 	if err != nil {
 		return err
@@ -116,8 +118,8 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 		return err
 	}
 	m := bugtoolManifest{Made: time.Now().UTC(), Netctl: o.build.Version, Sources: []bugtoolSource{}}
-	err = durable.Write(o.file, func(w io.Writer) error { return pack(w, sources, &m) })
-	if err != nil || o.quiet {
+	err = o.writeNew(o.file, func(w io.Writer) error { return pack(w, sources, &m) })
+	if err != nil || o.quiet || o.file == stdStream {
 		return err
 	}
 	return o.tell(m)
@@ -125,26 +127,32 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 
 // sources are the netmaster and the hosts that are asked for.
 func (o *bugtoolOptions) sources(ctx context.Context, client *api.Client) ([]*source, error) {
-	out := []*source{{}}
-	if o.hosts != "" {
-		for name := range strings.SplitSeq(o.hosts, ",") {
-			if name = strings.TrimSpace(name); name == "" {
-				return nil, usageErrorf("--host %q: must be names of hosts, separated by commas", o.hosts)
-			}
-			out = append(out, &source{host: name})
+	var names []string
+	for name := range strings.SplitSeq(o.hosts, ",") {
+		if name = strings.TrimSpace(name); name == "" && o.hosts != "" {
+			return nil, usageErrorf("--host %q: must be names of hosts, separated by commas", o.hosts)
 		}
-		return out, nil
+		names = append(names, name)
 	}
 	hosts, err := client.Hosts(ctx)
 	if err != nil {
 		return nil, err
 	}
+	out := []*source{{}}
 	for _, h := range hosts {
+		if o.hosts != "" && !slices.Contains(names, h.Name) {
+			continue
+		}
 		s := &source{host: h.Name}
 		if h.State == api.HostAway {
 			s.err = errors.New("the host is away")
 		}
 		out = append(out, s)
+	}
+	for _, name := range names {
+		if o.hosts != "" && !slices.ContainsFunc(out, func(s *source) bool { return s.host == name }) {
+			return nil, usageErrorf("--host: there is no host %q; 'netctl host ls' lists them", name)
+		}
 	}
 	return out, nil
 }

@@ -106,4 +106,18 @@ func TestBugtool(t *testing.T) {
 	if files, m, _ := run("--host", "h1"); len(m.Sources) != 2 || files["hosts/h1/who.txt"] == "" {
 		t.Errorf("one host: %+v", m)
 	}
+
+	there := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(there, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := netctl(t, s.URL, "bugtool", there); got.code == ExitOK || !strings.Contains(got.errOut, "is there already") {
+		t.Errorf("over a file that is there: %+v", got)
+	}
+	if got := netctl(t, s.URL, "bugtool", "--host", "h1,h9", filepath.Join(t.TempDir(), "out")); got.code == ExitOK || !strings.Contains(got.errOut, `no host "h9"`) {
+		t.Errorf("a host that there is not: %+v", got)
+	}
+	if got := netctl(t, s.URL, "bugtool", "-"); got.code != ExitOK || !strings.HasPrefix(got.out, "\x1f\x8b") {
+		t.Errorf("to standard output: %+v", got)
+	}
 }

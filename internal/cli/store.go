@@ -81,17 +81,17 @@ func runBackup(ctx context.Context, o *backupOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(o.file); err == nil {
-		return usageErrorf("%s is there already; name another file", o.file)
+	if err := mustBeNew(o.file); err != nil {
+		return err
 	}
 	var n int64
-	err = durable.Write(o.file, func(w io.Writer) (err error) {
+	err = o.writeNew(o.file, func(w io.Writer) (err error) {
 		if n, err = client.Backup(ctx, w); err == nil && n == 0 {
 			err = io.ErrUnexpectedEOF
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil || o.file == stdStream {
 		return err
 	}
 	switch {
@@ -101,4 +101,24 @@ func runBackup(ctx context.Context, o *backupOptions) (err error) {
 		_, err = fmt.Fprintf(o.out, "%s: %d bytes\n", o.file, n)
 	}
 	return err
+}
+
+// stdStream stands for standard output where a file is to be named.
+const stdStream = "-"
+
+// mustBeNew refuses the name of a file that is there: a mistyped name destroys nothing.
+func mustBeNew(file string) error {
+	if _, err := os.Lstat(file); err == nil && file != stdStream {
+		return usageErrorf("%s is there already; name another file", file)
+	}
+	return nil
+}
+
+// writeNew has fill write the file, which is made only when it is whole, or standard
+// output.
+func (c *common) writeNew(file string, fill func(io.Writer) error) error {
+	if file == stdStream {
+		return fill(c.out)
+	}
+	return durable.Write(file, fill)
 }
