@@ -25,6 +25,8 @@ type HostReport struct {
 	TakeHost     bool   `json:"takeHost,omitempty"` // take the name over from an installation that is not alive
 	// Listening are ip:port at which the agent answers beyond its host.
 	Listening []string `json:"listening,omitempty"`
+	// Confirms: the agent knows of changes that wait to be confirmed.
+	Confirms bool `json:"confirms,omitempty"`
 	// Look: see whether all of it is in the store; otherwise it says only that the
 	// agent lives.
 	Look bool `json:"look,omitempty"`

@@ -317,6 +317,11 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 					log.Debug("tenants get their routers by another netmaster", "error", err)
 				}
 			})
+			telling.Go(func() {
+				if err := ctrl.EndPending(ctx, term, time.Second); err != nil {
+					log.Debug("what is not confirmed is taken back by another netmaster", "error", err)
+				}
+			})
 			telling.Go(func() { k8s.lead(ctx, term, log) })
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err

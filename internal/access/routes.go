@@ -108,9 +108,15 @@ func makeTable() map[string]rule {
 		"DELETE /api/v1/tokens/{id}":      {roles: nobody, does: changes, kind: "token", about: aboutPath("id", false)},
 		"POST /api/v1/release":            {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
 		"POST /api/v1/apply":              {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
-		"GET /services":                   {roles: tenants, list: true},
-		"GET /service/{id}":               {roles: tenants, about: aboutServiceID},
-		"GET /api/v1/endpoints":           {roles: tenants, about: aboutTenantQuery},
+		// What can cut hosts off is for cluster admins.
+		"GET /api/v1/pending":               {roles: viewers},
+		"POST /api/v1/pending":              {roles: nobody, does: changes, about: aboutApply, body: maxApplyBody},
+		"POST /api/v1/pending/{id}/confirm": {roles: nobody, does: changes, kind: "pending", about: aboutPath("id", false)},
+		"DELETE /api/v1/pending/{id}":       {roles: nobody, does: changes, kind: "pending", about: aboutPath("id", false)},
+
+		"GET /services":         {roles: tenants, list: true},
+		"GET /service/{id}":     {roles: tenants, about: aboutServiceID},
+		"GET /api/v1/endpoints": {roles: tenants, about: aboutTenantQuery},
 		"DELETE /api/v1/hosts/{name}": {
 			roles: nobody, does: changes, kind: "host", about: aboutPath("name", false),
 		},

@@ -79,6 +79,7 @@ var want = map[string]string{
 	"POST /api/v1/hosts/{name}/evict": "", "POST /api/v1/hosts/{name}/drain": "", "DELETE /api/v1/hosts/{name}/drain": "",
 	"GET /api/v1/tokens": "", "POST /api/v1/tokens": "", "DELETE /api/v1/tokens/{id}": "",
 	"GET /api/v1/monitor": "v", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
+	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
 	"GET /api/v1/endpoints": "vt", "GET /api/v1/inspect/endpoints/{key}": "vt",
 	"POST /api/v1/endpoints/{key}/drain": "t", "DELETE /api/v1/endpoints/{key}/drain": "t",
 	"GET /api/v1/clusterServices": "v", "GET /api/v1/clusterServices/{namespace}/{name}": "v", "GET /api/v1/serviceLBs/{key}/counts": "vt",

@@ -40,24 +40,9 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
 		return nil, err
 	}
-	changes := make([]control.Change, len(req.Objects))
-	results := make([]api.ApplyResult, len(req.Objects))
-	var wrong control.ChangeErrors
-	for i, object := range req.Objects {
-		k, body, err := kindOf(object)
-		var want wish
-		if err == nil {
-			want, err = k.read(s.control, body)
-		}
-		if err != nil {
-			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
-			continue
-		}
-		changes[i] = want.change
-		results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: want.warnings}
-	}
-	if wrong != nil {
-		return nil, wrong
+	changes, results, err := s.changesOf(req.Objects)
+	if err != nil {
+		return nil, err
 	}
 	// Half of the time is for what is under way when it is over.
 	more := func() bool { return time.Since(begin) < s.timeout/2 && r.Context().Err() == nil }
@@ -92,6 +77,30 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 	}
 	return api.ApplyResponse{Results: results, Done: done}, nil
+}
+
+// changesOf reads the objects of a list.
+func (s *server) changesOf(objects []json.RawMessage) ([]control.Change, []api.ApplyResult, error) {
+	changes := make([]control.Change, len(objects))
+	results := make([]api.ApplyResult, len(objects))
+	var wrong control.ChangeErrors
+	for i, object := range objects {
+		k, body, err := kindOf(object)
+		var want wish
+		if err == nil {
+			want, err = k.read(s.control, body)
+		}
+		if err != nil {
+			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
+			continue
+		}
+		changes[i] = want.change
+		results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: want.warnings}
+	}
+	if wrong != nil {
+		return nil, nil, wrong
+	}
+	return changes, results, nil
 }
 
 // kindOf finds an object's kind and returns its fields without it.

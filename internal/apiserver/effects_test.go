@@ -68,6 +68,9 @@ var requestEffects = map[string]effecttest.Effect{
 	"ReleaseAddressRequest.NetworkID":   effecttest.By("TestReservations"),
 	"ReleaseAddressRequest.IPv4Address": effecttest.By("TestReservations"),
 
+	"HostReport.confirms":     effecttest.By("TestPending"),
+	"PendingRequest.objects":  effecttest.By("TestPending"),
+	"PendingRequest.within":   effecttest.By("TestPending"),
 	"HostReport.version":      effecttest.By("TestAgentsTell"),
 	"HostReport.host":         effecttest.By("TestAgentsTell"),
 	"HostReport.installation": effecttest.By("TestAgentsTell"),

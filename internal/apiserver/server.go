@@ -134,6 +134,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleDoctor()
 	s.handleMembers()
 	s.handle("POST", "/api/v1/apply", s.apply)
+	s.handlePending()
 	s.handleEndpoints()
 	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", s.serviceCounts)
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -18,6 +19,7 @@ type applyOptions struct {
 	stderr io.Writer
 	files  []string
 	dryRun bool
+	within time.Duration
 }
 
 func newApplyOptions(f *factory, fs *flagSet) *applyOptions {
@@ -38,6 +40,7 @@ func newApply(f *factory, run func(context.Context, *applyOptions) error) *comma
 	}
 	o := newApplyOptions(f, &c.flags)
 	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
+	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	c.run = bindRun(o, orDefault(run, runApply), nil)
 	return c
@@ -50,6 +53,20 @@ var (
 )
 
 func runApply(ctx context.Context, o *applyOptions) error {
+	if o.within > 0 {
+		if o.dryRun {
+			return usageErrorf("flag --confirm-within cannot go with --dry-run")
+		}
+		docs, err := o.documents()
+		if err != nil {
+			return err
+		}
+		objects, err := objectsOf(docs)
+		if err != nil {
+			return err
+		}
+		return inDocuments(docs, o.try(ctx, o.within, objects))
+	}
 	results, err := o.send(ctx, o.dryRun)
 	if err != nil {
 		return err
@@ -79,22 +96,53 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	return nil
 }
 
-// send reads the documents and applies them, asking again while the server
-// says that there is more to do.
-func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, error) {
+func (o *applyOptions) documents() ([]document, error) {
 	if len(o.files) == 0 {
 		return nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
 	}
-	docs, err := readDocuments(o.stdin, o.files)
-	if err != nil {
-		return nil, err
-	}
-	req := api.ApplyRequest{Objects: make([]json.RawMessage, len(docs)), DryRun: dryRun}
+	return readDocuments(o.stdin, o.files)
+}
+
+// objectsOf are documents as a request has them.
+func objectsOf(docs []document) ([]json.RawMessage, error) {
+	objects := make([]json.RawMessage, len(docs))
 	for i, d := range docs {
-		if req.Objects[i], err = json.Marshal(d.fields); err != nil {
+		var err error
+		if objects[i], err = json.Marshal(d.fields); err != nil {
 			return nil, d.errorf("%w", err)
 		}
 	}
+	return objects, nil
+}
+
+// inDocuments says of an error about objects in which documents they are.
+func inDocuments(docs []document, err error) error {
+	e, ok := errors.AsType[*api.ApplyError](err)
+	if !ok || e.Index >= len(docs) {
+		return err
+	}
+	var all []error
+	for _, fault := range append([]*api.ApplyError{e}, e.More...) {
+		if fault.Index < len(docs) {
+			d := docs[fault.Index]
+			all = append(all, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, fault.Err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// send reads the documents and applies them, asking again while the server
+// says that there is more to do.
+func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, error) {
+	docs, err := o.documents()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := objectsOf(docs)
+	if err != nil {
+		return nil, err
+	}
+	req := api.ApplyRequest{Objects: objects, DryRun: dryRun}
 	client, err := o.client()
 	if err != nil {
 		return nil, err
@@ -102,18 +150,8 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult
 	results := []api.ApplyResult{} // the first answer's: later answers find unchanged what the first request did
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
-		if e, ok := errors.AsType[*api.ApplyError](err); ok && e.Index < len(docs) {
-			var all []error
-			for _, fault := range append([]*api.ApplyError{e}, e.More...) {
-				if fault.Index < len(docs) {
-					d := docs[fault.Index]
-					all = append(all, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, fault.Err))
-				}
-			}
-			return nil, errors.Join(all...)
-		}
 		if err != nil {
-			return nil, err
+			return nil, inDocuments(docs, err)
 		}
 		if first && answer.Results != nil {
 			results = answer.Results

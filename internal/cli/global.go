@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -127,6 +129,7 @@ func runGlobalInspect(ctx context.Context, o *globalOptions) error {
 type globalSetOptions struct {
 	common
 	global api.Global
+	within time.Duration
 }
 
 func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error) *command {
@@ -151,6 +154,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
 	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
 	c.flags.listVar(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
+	confirmFlag(&c.flags, &o.within)
 	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, orDefault(run, runGlobalSet), nil)
@@ -177,11 +181,18 @@ func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
 	if given == nil {
 		return usageErrorf("nothing to set: give at least one of the flags")
 	}
+	o.global.Name = globalKey
+	if o.within > 0 {
+		object, err := ofKind("global", o.global)
+		if err != nil {
+			return err
+		}
+		return o.try(ctx, o.within, []json.RawMessage{object})
+	}
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
-	o.global.Name = globalKey
 	after, err := client.Globals().Create(ctx, o.global)
 	switch {
 	case err != nil:

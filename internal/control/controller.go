@@ -63,6 +63,7 @@ func New(st store.Store, opts Options) *Controller {
 		opts.ReservationTTL = 24 * time.Hour
 	}
 	c := &Controller{born: time.Now(), store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
+	c.view.now = opts.Now
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
 	return c
 }
@@ -189,7 +190,7 @@ func (c *Controller) updateOnce(ctx context.Context, what string, update updater
 	if err := c.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	rev, err := update(ctx, fn)
+	rev, err := update(ctx, heedingLocks(ctx, fn))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}

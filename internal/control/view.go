@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -57,10 +58,14 @@ type View struct {
 	written map[writtenKey]store.Revision // see Written
 
 	reserved map[netip.Addr]string // by Reserve; of no store
+
+	now     func() time.Time
+	listing bool                            // what is entered comes with a list
+	ends    map[tables.PendingKey]time.Time // by when changes must be confirmed; lists do not reset it
 }
 
 func newView(log *slog.Logger) *View {
-	v := &View{log: log}
+	v := &View{log: log, now: time.Now, ends: map[tables.PendingKey]time.Time{}}
 	v.reset()
 	return v
 }
@@ -107,6 +112,7 @@ func (v *View) apply(b store.Batch) error {
 		v.globalRev, v.tenantRevs = 0, map[model.TenantName]tenantRevisions{}
 	}
 	v.storeID = b.Store.ID
+	v.listing = b.Snapshot || b.Listed
 	for _, ev := range b.Events {
 		ch, err := v.rules.Decode(ev)
 		if err != nil {

@@ -25,6 +25,9 @@ type Host struct {
 	// Format is the HostFormat of the agent that wrote this; 0 = from before there
 	// was one.
 	Format int `json:"format,omitempty"`
+	// Confirms: the agent knows of changes that wait to be confirmed, and goes back by
+	// itself.
+	Confirms bool `json:"confirms,omitempty"`
 }
 
 // HostFormat is the version of the formats that agents keep on hosts and use between

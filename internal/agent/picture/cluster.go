@@ -50,6 +50,10 @@ type Cluster struct {
 	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
 	entered bool  // there is a picture
 	refused map[model.EndpointKey]bool
+
+	live       bool // what is entered comes as it is committed, not with a list
+	trials     map[tables.TrialKey]*trial
+	trialNotes map[string]trialNote
 }
 
 // Config is what a Cluster needs; all of it, unless it says otherwise.
@@ -59,6 +63,9 @@ type Config struct {
 	Log      *slog.Logger
 	StateDir string        // remembers which store is followed
 	Grace    time.Duration // how long others may take to put back what a restored store lacks; 0 = StoreGrace
+
+	SinceBoot func() time.Duration // nil = the kernel's
+	Boot      string               // which run of the kernel that counts from; empty = the present one
 
 	Kick func(reason string) // has a pass made
 	Soon func(reason string) // likewise, for what is not urgent
@@ -103,10 +110,17 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = StoreGrace
 	}
+	if cfg.SinceBoot == nil {
+		cfg.SinceBoot = sinceBoot
+	}
+	if cfg.Boot == "" {
+		cfg.Boot = bootID()
+	}
 	comp := compile.New(cfg.Host)
 	comp.ByNetwork()
-	return &Cluster{
+	c := &Cluster{
 		Config: cfg, memory: memory,
+		trials: map[tables.TrialKey]*trial{}, trialNotes: map[string]trialNote{},
 		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{},
 		comp:     comp,
 		tenants:  map[model.TenantName]model.Tenant{},
@@ -116,7 +130,9 @@ func New(cfg Config) (*Cluster, error) {
 		uses:     map[Part]int{},
 		required: map[Part]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
-	}, nil
+	}
+	c.recallTrials()
+	return c, nil
 }
 
 // Run follows the global part and what was acquired so far and is later, until
@@ -139,6 +155,7 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 			c.mu.Lock()
 			c.judgeLocked()
 			c.listAgainLocked()
+			c.endTrialsLocked()
 			c.mu.Unlock()
 		case now := <-tick.C:
 			c.dropUnused(now, linger)
@@ -257,6 +274,8 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 			matters = max(matters, c.enterLocked(m, ch))
 		}
 	}
+	c.live = m.ready && !b.Snapshot && !b.Listed && c.held == nil
+	defer func() { c.live = false }()
 	for _, e := range b.Events {
 		ch, err := m.rules.Decode(e)
 		if err != nil {
@@ -338,6 +357,7 @@ func (c *Cluster) Compile() (Picture, bool) {
 	p.Want, problems = c.comp.Compile(int64(c.rev))
 	p.Problems = slices.Clone(problems)
 	p.Problems = append(p.Problems, c.ownProblemsLocked()...)
+	p.Problems = append(p.Problems, c.trialProblemsLocked()...)
 	for _, m := range c.mirrors {
 		p.Problems = slices.AppendSeq(p.Problems, maps.Values(m.unreadable))
 	}

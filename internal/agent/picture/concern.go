@@ -50,7 +50,7 @@ func (c *Cluster) partnersLocked(isHere func(model.TenantName) bool) map[model.T
 		return out
 	}
 	values := c.rowsLocked(global)
-	if g, known := values[tables.GlobalKey{}].(model.Global); !known || g.FwdMode != model.FwdRouting {
+	if g, known := c.inForceLocked(tables.GlobalKey{}, values[tables.GlobalKey{}]).(model.Global); !known || g.FwdMode != model.FwdRouting {
 		return out
 	}
 	for p := range c.mirrors {
@@ -128,6 +128,9 @@ func (c *Cluster) concernsLocked() map[Part]bool {
 		for _, v := range c.rowsLocked(m) {
 			n, is := v.(model.Network)
 			if !is {
+				continue
+			}
+			if n, is = c.inForceLocked(n.Key, n).(model.Network); !is {
 				continue
 			}
 			part := EndpointsOf(n.Key)

@@ -27,6 +27,17 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 	} else {
 		m.values[ch.Key] = ch.Value
 	}
+	if k, ok := ch.Key.(tables.TrialKey); ok {
+		return c.trialLocked(m, k, ch)
+	}
+	if c.onTrialLocked(ch.Key) {
+		return irrelevant
+	}
+	return c.pictureLocked(m, ch)
+}
+
+// pictureLocked hands one change to the Compiler.
+func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 	switch ch.Key.(type) {
 	case model.NetworkKey, model.TenantName, tables.GlobalKey, model.ServiceKey, model.ClusterServiceKey:
 		c.reconsider = true

@@ -37,7 +37,7 @@ func TenantPrefix(t model.TenantName) string {
 }
 
 // tenantRest are the kinds of rows that TenantRest holds.
-var tenantRest = []string{"groups", "identities", "netprofiles", "networks", "policies", "replacements", "rules", "services", "staged"}
+var tenantRest = []string{"groups", "identities", "netprofiles", "networks", "policies", "replacements", "rules", "services", "staged", "trials"}
 
 // TenantRest are the prefixes of what an agent that has to do with a tenant needs of it
 // beside endpoints (EndpointsOf). No endpoint lies in the range that covers them.

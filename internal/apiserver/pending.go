@@ -1,0 +1,86 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// handlePending registers what is about changes that wait to be confirmed.
+func (s *server) handlePending() {
+	s.handle("GET", "/api/v1/pending", s.pending)
+	s.handle("POST", "/api/v1/pending", s.try)
+	s.handle("POST", "/api/v1/pending/{id}/confirm", s.confirm)
+	s.handle("DELETE", "/api/v1/pending/{id}", s.revert)
+}
+
+// confirmRequest is the body of a request that says all by its path.
+type confirmRequest struct{}
+
+func (s *server) pending(_ http.ResponseWriter, r *http.Request) (any, error) {
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := []api.PendingChange{}
+	for _, w := range v.Waiting() {
+		out = append(out, s.pendingChange(w))
+	}
+	return out, nil
+}
+
+func (s *server) pendingChange(w control.Waiting) api.PendingChange {
+	p := api.PendingChange{
+		ID: w.ID, Began: w.Began.UTC().Format(time.RFC3339), Within: int(w.Within / time.Second),
+		Left: int(math.Ceil(w.Left.Seconds())), Objects: []api.PendingObject{},
+	}
+	// A netmaster of another version may have written them.
+	if _, results, err := s.changesOf(w.Objects); err == nil {
+		for _, res := range results {
+			p.Objects = append(p.Objects, api.PendingObject{Kind: res.Kind, Key: res.Key})
+		}
+	}
+	return p
+}
+
+// try puts a list of objects on trial.
+func (s *server) try(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.PendingRequest
+	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
+		return nil, err
+	}
+	within, err := time.ParseDuration(req.Within)
+	if err != nil {
+		return nil, model.InvalidField("within", req.Within, "must be a time such as 60s")
+	}
+	changes, _, err := s.changesOf(req.Objects)
+	if err != nil {
+		return nil, err
+	}
+	waits, err := s.control.Try(r.Context(), changes, req.Objects, within)
+	if err != nil {
+		return nil, err
+	}
+	return s.pendingChange(waits), nil
+}
+
+func (s *server) confirm(w http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := decode(w, r, &confirmRequest{}); err != nil {
+		return nil, err
+	}
+	id := r.PathValue("id")
+	return api.PendingAnswer{ID: id}, s.control.Confirm(r.Context(), id, func(objects []json.RawMessage) ([]control.Change, error) {
+		changes, _, err := s.changesOf(objects)
+		return changes, err
+	})
+}
+
+func (s *server) revert(_ http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	return api.PendingAnswer{ID: id}, s.control.Revert(r.Context(), id)
+}

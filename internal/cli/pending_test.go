@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestConfirmWithin: with --confirm-within settings and lists wait, and are as they were
+// until they are confirmed; what was taken back is not made.
+func TestConfirmWithin(t *testing.T) {
+	url := startNetmaster(t)
+	ok := func(words ...string) string {
+		t.Helper()
+		r := netctl(t, url, words...)
+		if r.code != 0 {
+			t.Fatalf("netctl %s: code %d, %s", strings.Join(words, " "), r.code, r.errOut)
+		}
+		return r.out
+	}
+	mode := func() (g api.Global) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok("global", "info", "--json")), &g); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	waiting := func() (all []api.PendingChange) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok("pending", "--json")), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	said := ok("global", "set", "--fwd-mode", "routing", "--confirm-within", "1h")
+	all := waiting()
+	if len(all) != 1 || all[0].Within != 3600 || all[0].Left < 1 || len(all[0].Objects) != 1 || all[0].Objects[0] != (api.PendingObject{Kind: "global", Key: "global"}) {
+		t.Fatalf("%+v waits", all)
+	}
+	if !strings.Contains(said, "netctl confirm "+all[0].ID) {
+		t.Errorf("it says %q", said)
+	}
+	if r := netctl(t, url, "global", "set", "--arp-mode", "flood"); r.code == 0 || !strings.Contains(r.errOut, all[0].ID) {
+		t.Errorf("another change: code %d, %q", r.code, r.errOut)
+	}
+	if m := mode().FwdMode; m != "bridge" {
+		t.Errorf("the mode is %q while it waits", m)
+	}
+	ok("confirm", all[0].ID)
+	if m := mode().FwdMode; m != "routing" {
+		t.Errorf("the mode is %q when it is confirmed", m)
+	}
+
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte("kind: policy\ntenantName: default\npolicyName: p\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := strings.TrimSpace(ok("apply", "-f", file, "--confirm-within", "1h", "--quiet"))
+	if table := ok("pending"); !strings.Contains(table, id) || !strings.Contains(table, "policy default:p") {
+		t.Errorf("what waits is shown as %q", table)
+	}
+	ok("revert", id)
+	if r := netctl(t, url, "policy", "inspect", "p"); r.code != ExitNotFound || len(waiting()) != 0 {
+		t.Errorf("taken back: code %d, %q, %+v waits", r.code, r.out, waiting())
+	}
+}

@@ -1,0 +1,479 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// A change that waits to be confirmed (docs/adr/0027-commit-confirmed.md) is tried in a
+// transaction that commits nothing. What that would have written becomes Trials, which
+// hosts take for a time in place of what is in the tables, and is locked meanwhile. The
+// tables have the old until Confirm makes the change like any other.
+
+// Times that a change may wait to be confirmed.
+const (
+	MinConfirm = 10 * time.Second
+	MaxConfirm = time.Hour
+)
+
+// Waiting is a change that waits to be confirmed.
+type Waiting struct {
+	tables.Pending
+	Left time.Duration // 0 = its time has gone
+}
+
+// Try has hosts take changes, which must fit one transaction, for a time; objects are
+// the same changes as Confirm will be given them. Settings, policies with their rules
+// (new ones, too), and existing groups and networks can be tried. Its errors are those of
+// Apply; model.ErrConflict too when something of it waits already, and when a host
+// does not know how to go back.
+func (c *Controller) Try(ctx context.Context, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, error) {
+	if within < MinConfirm || within > MaxConfirm {
+		return Waiting{}, model.InvalidField("within", within, fmt.Sprintf("must be between %v and %v", MinConfirm, MaxConfirm))
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return Waiting{}, err
+	}
+	if old := v.unconfirming(); len(old) > 0 {
+		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that would not go back by itself: upgrade them, or remove those that are gone (netctl host rm)", strings.Join(old, ", "))
+	}
+	for tries := 0; ; tries++ {
+		p, err := c.tryOnce(ctx, changes, objects, within)
+		if errors.Is(err, errMoved) && tries < maxSettled {
+			continue
+		}
+		if err != nil {
+			return Waiting{}, err
+		}
+		if _, err := c.View(ctx); err != nil { // from here on this process counts its time
+			c.log.Debug("a change on trial is not in the view yet", "change", p.ID, "error", err)
+		}
+		c.log.Warn("a change is on trial until it is confirmed", "change", p.ID, "within", within, "objects", len(objects))
+		return Waiting{p, within}, nil
+	}
+}
+
+// errMoved: something was written between the trial and what became of it.
+var errMoved = model.Errorf(model.ErrConflict, "somebody else changes the same objects; try again")
+
+func (c *Controller) tryOnce(ctx context.Context, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
+	steps := ordered(changes)
+	cl := c.claim()
+	var wrote map[string]*write
+	_, err := c.updateBy(ctx, "try", c.follow.UpdateFresh, func(tx store.Tx) error {
+		cl.rewind()
+		w := &writes{Tx: tx, of: map[string]*write{}}
+		if err := tryAll(ctx, w, cl, steps, nil, false); err != nil {
+			return err
+		}
+		if s, err := c.fitAll(steps); err != nil {
+			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
+		}
+		wrote = w.of
+		if err := w.failed; err != nil {
+			return err
+		}
+		return errDryRun
+	})
+	cl.done(0)
+	if !errors.Is(err, errDryRun) {
+		return tables.Pending{}, unwrapChange(err)
+	}
+	p := tables.Pending{ID: strings.ToLower(rand.Text()[:8]), Began: c.opts.Now().UTC().Round(0), Within: within, Objects: objects}
+	trials, err := trialsOf(&p, wrote)
+	if err != nil {
+		return p, err
+	}
+	_, err = c.updateOnce(context.WithValue(ctx, ownPending{}, p.ID), "try", c.follow.Update, func(tx store.Tx) error {
+		if err := unlocked(tx, p.Locks, ""); err != nil {
+			return err
+		}
+		for key, w := range wrote {
+			if now, err := tx.Get(key); err != nil || now.Mod != w.old.Mod {
+				return errors.Join(err, errMoved)
+			}
+		}
+		if err := tx.Observe(tables.PendingScope); err != nil {
+			return err
+		}
+		for _, lock := range p.Locks {
+			if strings.HasSuffix(lock, "/") {
+				continue
+			}
+			now, err := tx.Get(lock)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(lock, "/replacements/") && now.Exists() {
+				return errMoved
+			}
+			if now.Exists() {
+				tx.Put(lock, now.Value, nil)
+			}
+		}
+		for key, w := range wrote {
+			if w.old.Exists() && !slices.Contains(p.Locks, key) { // a rule
+				tx.Put(key, w.old.Value, nil)
+			}
+		}
+		if err := tables.Pendings.Create(tx, p); err != nil {
+			return err
+		}
+		for _, t := range trials {
+			if err := tables.TrialsOf(t.Tenant).Create(tx, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return p, err
+}
+
+// trialsOf makes what hosts take of what was written, and enters in p what it locks.
+func trialsOf(p *tables.Pending, wrote map[string]*write) ([]tables.Trial, error) {
+	trials := map[model.TenantName]*tables.Trial{}
+	for _, key := range slices.Sorted(maps.Keys(wrote)) {
+		w := wrote[key]
+		if strings.HasPrefix(key, tables.AllocPrefix) { // for netmasters only, and done when it is confirmed
+			delete(wrote, key)
+			continue
+		}
+		row := tables.TrialRow{Key: key, Value: w.value}
+		ch, err := row.Change()
+		if err != nil {
+			return nil, err
+		}
+		var tenant model.TenantName
+		fresh := !w.old.Exists()
+		switch k := ch.Key.(type) {
+		case tables.GlobalKey:
+			now, _ := ch.Value.(model.Global)
+			if was, err := tables.Globals.Decode(w.old); err != nil || !slices.Equal(was.Value.Filter(), now.Filter()) {
+				return nil, errors.Join(err, model.Errorf(model.ErrInvalid, "generatedLabels cannot be changed on trial: endpoints would get other identities; change them for good"))
+			}
+		case model.PolicyKey:
+			tenant, fresh = k.Tenant, false
+		case model.RuleKey:
+			tenant, fresh = k.Tenant, false
+		case model.GroupKey:
+			tenant = k.Tenant
+		case model.NetworkKey:
+			tenant = k.Tenant
+		}
+		locks := tables.LockKeys(ch.Key)
+		if fresh || locks == nil {
+			return nil, model.Errorf(model.ErrInvalid, "only settings, policies with their rules, and groups and networks that are there can be changed on trial, and this would write %s: make it first, for good", strings.TrimPrefix(key, tables.StatePrefix))
+		}
+		p.Locks = append(p.Locks, locks...)
+		if trials[tenant] == nil {
+			trials[tenant] = &tables.Trial{ID: p.ID, Tenant: tenant, Within: p.Within}
+		}
+		trials[tenant].Rows = append(trials[tenant].Rows, row)
+	}
+	slices.Sort(p.Locks)
+	p.Locks = slices.Compact(p.Locks)
+	var out []tables.Trial
+	for _, t := range slices.Sorted(maps.Keys(trials)) {
+		p.Tenants, out = append(p.Tenants, t), append(out, *trials[t])
+	}
+	if out == nil {
+		return nil, model.Errorf(model.ErrInvalid, "nothing would change: there is nothing to confirm")
+	}
+	return out, nil
+}
+
+// write is what a transaction makes of a row.
+type write struct {
+	old   store.KV
+	value []byte // nil = none
+}
+
+// writes is a transaction that notes what is written.
+type writes struct {
+	store.Tx
+	of     map[string]*write
+	failed error
+}
+
+func (w *writes) note(key string, value []byte) {
+	if x := w.of[key]; x != nil {
+		x.value = value
+		return
+	}
+	old, err := w.Peek(key)
+	if err != nil {
+		w.failed = err
+	}
+	w.of[key] = &write{old, value}
+}
+
+func (w *writes) Put(key string, value []byte, lease store.Session) {
+	w.note(key, value)
+	w.Tx.Put(key, value, lease)
+}
+
+func (w *writes) Create(key string, value []byte, lease store.Session) error {
+	w.note(key, value)
+	return w.Tx.Create(key, value, lease)
+}
+
+func (w *writes) Delete(key string) {
+	w.note(key, nil)
+	w.Tx.Delete(key)
+}
+
+func (w *writes) DeletePrefix(prefix string) {
+	w.failed = model.Errorf(model.ErrInvalid, "whole policies cannot be deleted on trial")
+	w.Tx.DeletePrefix(prefix)
+}
+
+// written is a transaction that notes the keys that are written, as far as they may be
+// locked.
+type written struct {
+	store.Tx
+	keys []string
+}
+
+func (w *written) note(key string) {
+	if tables.Lockable(key) {
+		w.keys = append(w.keys, key)
+	}
+}
+
+func (w *written) Put(key string, value []byte, lease store.Session) {
+	w.note(key)
+	w.Tx.Put(key, value, lease)
+}
+
+func (w *written) Create(key string, value []byte, lease store.Session) error {
+	w.note(key)
+	return w.Tx.Create(key, value, lease)
+}
+
+func (w *written) Delete(key string) {
+	w.note(key)
+	w.Tx.Delete(key)
+}
+
+func (w *written) DeletePrefix(prefix string) {
+	w.note(prefix)
+	w.Tx.DeletePrefix(prefix)
+}
+
+// ownPending is the key of a context's change that it confirms.
+type ownPending struct{}
+
+// heedingLocks makes a use-case's transaction refuse to write what waits to be confirmed.
+func heedingLocks(ctx context.Context, fn func(store.Tx) error) func(store.Tx) error {
+	own, _ := ctx.Value(ownPending{}).(string)
+	return func(tx store.Tx) error {
+		w := &written{Tx: tx}
+		if err := fn(w); err != nil || len(w.keys) == 0 {
+			return err
+		}
+		return unlocked(tx, w.keys, own)
+	}
+}
+
+// unlocked refuses keys of which one waits to be confirmed by another change than own.
+// Try writes each row that it locks anew, as it was: whoever has read one and commits
+// later than Try runs again, and finds here what waits. Policies that are not there
+// have no row; of these the list is observed.
+func unlocked(tx store.Tx, keys []string, own string) error {
+	if slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "/policies/") }) {
+		if err := tx.Observe(tables.PendingScope); err != nil {
+			return err
+		}
+	}
+	kvs, err := tx.Range(tables.PendingScope, 0)
+	if err != nil {
+		return err
+	}
+	all := make([]tables.Pending, len(kvs))
+	for i, kv := range kvs {
+		row, err := tables.Pendings.Decode(kv)
+		if err != nil {
+			return err
+		}
+		all[i] = row.Value
+	}
+	for _, p := range all {
+		if p.ID != own && slices.ContainsFunc(keys, p.Locked) {
+			return model.Errorf(model.ErrConflict, "change %s of the same object waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
+		}
+	}
+	return nil
+}
+
+// Confirm makes a change that waits, as read makes it of its objects, like Apply, in one
+// transaction. It is model.ErrNotFound when it does not wait any more, and
+// model.ErrConflict when its time has gone by this process' clock; errors of the change
+// itself leave it waiting.
+func (c *Controller) Confirm(ctx context.Context, id string, read func([]json.RawMessage) ([]Change, error)) error {
+	v, err := c.View(ctx)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("confirm change %q", id)
+	cl := c.claim()
+	rev, err := c.updateBy(context.WithValue(ctx, ownPending{}, id), what, c.follow.UpdateFresh, func(tx store.Tx) error {
+		cl.rewind()
+		p, err := takePending(tx, id)
+		if err != nil {
+			return err
+		}
+		if v.leftOf(p) <= 0 {
+			return model.Errorf(model.ErrConflict, "its time has gone, and hosts have gone back: make the change again")
+		}
+		changes, err := read(p.Objects)
+		if err != nil {
+			return err
+		}
+		steps := ordered(changes)
+		if err := tryAll(ctx, tx, cl, steps, nil, false); err != nil {
+			return unwrapChange(err)
+		}
+		if s, err := c.fitAll(steps); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		return nil
+	})
+	cl.done(rev)
+	if err == nil {
+		c.log.Info("a change is confirmed", "change", id)
+	}
+	return err
+}
+
+// Revert takes a change that waits back. It is model.ErrNotFound when it does not wait
+// any more.
+func (c *Controller) Revert(ctx context.Context, id string) error {
+	return c.revert(ctx, nil, id, "taken back")
+}
+
+func (c *Controller) revert(ctx context.Context, fence *store.Fence, id, why string) error {
+	_, err := c.update(ctx, fmt.Sprintf("take change %q back", id), func(tx store.Tx) error {
+		if fence != nil {
+			fence.Require(tx)
+		}
+		_, err := takePending(tx, id)
+		return err
+	})
+	if err == nil {
+		c.log.Warn("a change is "+why+": what was before is in force", "change", id)
+	}
+	return err
+}
+
+// takePending takes a change that waits away, with its Trials.
+func takePending(tx store.Tx, id string) (tables.Pending, error) {
+	row, err := tables.Pendings.Find(tx, tables.PendingKey(id))
+	if err == nil && !row.Exists() {
+		err = model.Errorf(model.ErrNotFound, "no change %q waits to be confirmed: its time has gone, or it was confirmed or taken back", id)
+	}
+	if err != nil {
+		return row.Value, err
+	}
+	tables.Pendings.Delete(tx, tables.PendingKey(id))
+	for _, t := range row.Value.Tenants {
+		tables.TrialsOf(t).Delete(tx, tables.TrialKey{Tenant: t, ID: id})
+	}
+	return row.Value, nil
+}
+
+// EndPending is the leader's task of taking back what nobody has confirmed in time,
+// until ctx ends or the leadership is lost.
+func (c *Controller) EndPending(ctx context.Context, fence store.Fence, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		for _, w := range c.view.Waiting() {
+			if w.Left > 0 {
+				continue
+			}
+			err := c.revert(ctx, &fence, w.ID, "not confirmed in time")
+			switch {
+			case errors.Is(err, store.ErrFenced):
+				return err
+			case err != nil && !errors.Is(err, model.ErrNotFound) && ctx.Err() == nil:
+				c.log.Warn("a change that was not confirmed in time is still to be taken back", "change", w.ID, "error", err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+var pendingRows = newPart(func() map[tables.PendingKey]tables.Pending { return map[tables.PendingKey]tables.Pending{} })
+
+var _ = enter(tables.PendingKey(""), func(v *View, ch tables.Change) {
+	k := ch.Key.(tables.PendingKey) //nolint:forcetypeassert // it is registered for that
+	p := value[tables.Pending](ch)
+	if p == nil {
+		delete(pendingRows.in(v), k)
+		delete(v.ends, k)
+		return
+	}
+	pendingRows.in(v)[k] = *p
+	if _, seen := v.ends[k]; seen {
+		return
+	}
+	left := p.Within
+	if v.listing { // it may be old: the time of day has to do, and if that has gone back, it is
+		if age := v.now().Sub(p.Began); age >= 0 {
+			left -= age
+		} else {
+			left = 0
+		}
+	}
+	v.ends[k] = v.now().Add(left)
+}, kind{})
+
+// leftOf returns how much time a change has left; 0 also when the view does not know it.
+func (v *View) leftOf(p tables.Pending) time.Duration {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	end, ok := v.ends[tables.PendingKey(p.ID)]
+	if !ok {
+		return 0
+	}
+	return max(0, end.Sub(v.now()))
+}
+
+// Waiting returns the changes that wait to be confirmed, oldest first.
+func (v *View) Waiting() []Waiting {
+	rows := read(v, func() []tables.Pending { return slices.Collect(maps.Values(pendingRows.in(v))) })
+	slices.SortFunc(rows, func(a, b tables.Pending) int {
+		return a.Began.Compare(b.Began)*2 + strings.Compare(a.ID, b.ID)
+	})
+	out := make([]Waiting, len(rows))
+	for i, p := range rows {
+		out[i] = Waiting{p, v.leftOf(p)}
+	}
+	return out
+}
+
+// unconfirming returns the hosts whose agents do not know of changes that wait.
+func (v *View) unconfirming() (out []string) {
+	for _, h := range v.Hosts() {
+		if !h.Confirms {
+			out = append(out, string(h.Name))
+		}
+	}
+	return out
+}

@@ -1,0 +1,253 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// confirming is a cluster with a host that knows of changes that wait.
+func confirming(t *testing.T) *harness {
+	t.Helper()
+	c := newCluster(t)
+	c.confirmingHost("h1", true)
+	c.put(network("n", "10.1.0.0/24"), policy("p"), group("g", "n"), rule("p", "1"))
+	return c
+}
+
+func (c *harness) confirmingHost(name model.HostName, knows bool) {
+	c.t.Helper()
+	_, err := c.st.Client().Update(testContext(c.t), func(tx store.Tx) error {
+		return tables.Hosts.Put(tx, model.Host{Name: name, Confirms: knows})
+	})
+	c.ok(err)
+}
+
+// onTrial tries changes for a minute.
+func (c *harness) onTrial(changes ...Change) (Waiting, error) {
+	return c.Try(testContext(c.t), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
+}
+
+// confirm confirms a change as the given ones.
+func (c *harness) confirm(id string, changes ...Change) error {
+	return c.Confirm(testContext(c.t), id, func([]json.RawMessage) ([]Change, error) { return changes, nil })
+}
+
+func routed() model.Global { return model.Global{FwdMode: model.FwdRouting} }
+
+// trial reads what hosts have of a change.
+func (c *harness) trial(t model.TenantName, id string) (out tables.Trial, there bool) {
+	c.t.Helper()
+	_, err := c.st.Update(testContext(c.t), func(tx store.Tx) error {
+		row, err := tables.TrialsOf(t).Peek(tx, tables.TrialKey{Tenant: t, ID: id})
+		out, there = row.Value, row.Exists()
+		return err
+	})
+	c.ok(err)
+	return out, there
+}
+
+func (c *harness) mode() model.FwdMode {
+	c.t.Helper()
+	g, _ := c.fresh().Global()
+	return g.FwdMode
+}
+
+// TestConfirm: until it is confirmed the settings are as they were, hosts are given the
+// new ones, and nobody else may write them; confirmed, they are as any other change
+// makes them, and nothing is left of the trial.
+func TestConfirm(t *testing.T) {
+	c := confirming(t)
+	ch := c.ChangeGlobal(valid(routed()))
+	w, err := c.onTrial(ch)
+	c.ok(err)
+	if c.mode() != model.FwdBridge {
+		t.Errorf("the mode is %q before it is confirmed", c.mode())
+	}
+	tr, there := c.trial("", w.ID)
+	if !there || len(tr.Rows) != 1 || tr.Within != time.Minute {
+		t.Fatalf("hosts are given %+v", tr)
+	}
+	row, err := tr.Rows[0].Change()
+	if g, _ := row.Value.(model.Global); err != nil || g.FwdMode != model.FwdRouting || g.PvtSubnet != model.DefaultGlobal().PvtSubnet {
+		t.Errorf("hosts are given %+v, %v", row, err)
+	}
+	if all := c.fresh().Waiting(); len(all) != 1 || all[0].ID != w.ID || all[0].Left != time.Minute {
+		t.Errorf("%+v waits", all)
+	}
+	c.refused(model.ErrConflict, w.ID, func() error { return c.try(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}}) })
+	c.refused(model.ErrConflict, w.ID, func() error { _, err := c.onTrial(ch); return err })
+	c.put(rule("p", "2")) // another object
+	c.clock.advance(59 * time.Second)
+	c.ok(c.confirm(w.ID, ch))
+	if c.mode() != model.FwdRouting {
+		t.Errorf("the mode is %q when it is confirmed", c.mode())
+	}
+	if _, there := c.trial("", w.ID); there || len(c.fresh().Waiting()) > 0 {
+		t.Error("something is left of the trial")
+	}
+	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}})
+	c.refused(model.ErrNotFound, "no change", func() error { return c.confirm(w.ID, ch) })
+	c.refused(model.ErrNotFound, "no change", func() error { return c.Revert(testContext(t), w.ID) })
+}
+
+// TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader,
+// and nobody who is it no more, takes it back; so does whoever says so.
+func TestUnconfirmed(t *testing.T) {
+	c := confirming(t)
+	ch := c.ChangeGlobal(valid(routed()))
+	w, err := c.onTrial(ch)
+	c.ok(err)
+	c.clock.advance(time.Minute)
+	c.refused(model.ErrConflict, "time has gone", func() error { return c.confirm(w.ID, ch) })
+	old := c.leader()
+	fence := c.leader()
+	c.refused(store.ErrFenced, "", func() error { return c.EndPending(testContext(t), old, time.Hour) })
+	if c.mode() != model.FwdBridge {
+		t.Errorf("the mode is %q", c.mode())
+	}
+	ends(t, c, fence)
+	if _, there := c.trial("", w.ID); there {
+		t.Error("hosts are given it still")
+	}
+	w, err = c.onTrial(ch)
+	c.ok(err)
+	c.ok(c.Revert(testContext(t), w.ID))
+	if _, there := c.trial("", w.ID); there || c.mode() != model.FwdBridge {
+		t.Error("it is there after it was taken back")
+	}
+	c.put(routed())
+}
+
+// ends runs the leader's task until nothing waits.
+func ends(t *testing.T, c *harness, fence store.Fence) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testContext(t))
+	done := make(chan error, 1)
+	go func() { done <- c.EndPending(ctx, fence, 5*time.Millisecond) }()
+	c.eventually("it is taken back", func() error {
+		if n := len(c.fresh().Waiting()); n > 0 {
+			return fmt.Errorf("%d changes wait", n)
+		}
+		return nil
+	})
+	cancel()
+	c.ok(<-done)
+}
+
+// TestPendingOutlivesNetmaster: another netmaster that comes during the wait knows by the
+// time of day how much is left, and if that has gone back it takes the change back
+// rather than to let it be confirmed too late.
+func TestPendingOutlivesNetmaster(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		at   time.Duration
+		left time.Duration
+	}{
+		{"in time", 20 * time.Second, 40 * time.Second},
+		{"too late", 70 * time.Second, 0},
+		{"clock gone back", -time.Hour, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := confirming(t)
+			ch := a.ChangeGlobal(valid(routed()))
+			w, err := a.onTrial(ch)
+			a.ok(err)
+			at := a.clock.Now().Add(test.at)
+			b := onStore(t, a.st, func(o *Options) { o.Now = func() time.Time { return at } })
+			all := b.fresh().Waiting()
+			if len(all) != 1 || all[0].Left != test.left {
+				t.Fatalf("%+v waits, want %v left", all, test.left)
+			}
+			if test.left > 0 {
+				b.ok(b.confirm(w.ID, ch))
+				return
+			}
+			b.refused(model.ErrConflict, "time has gone", func() error { return b.confirm(w.ID, ch) })
+			ends(t, b, b.leader())
+		})
+	}
+}
+
+// TestTryPolicy: a rule and the policy of a group are tried together; the whole policy
+// and the group are locked, its references are nobody's before it is confirmed.
+func TestTryPolicy(t *testing.T) {
+	c := confirming(t)
+	r := rule("p", "2", func(r *model.Rule) { r.Group = "g" })
+	g := group("g", "n")
+	g.Policies = []model.PolicyName{"p"}
+	changes := []Change{c.ChangeRule(valid(r)), c.ChangeGroup(valid(g), false)}
+	w, err := c.onTrial(changes...)
+	c.ok(err)
+	tr, _ := c.trial(model.DefaultTenant, w.ID)
+	if len(tr.Rows) != 2 {
+		t.Fatalf("hosts are given %+v", tr)
+	}
+	if _, there := c.fresh().Rule(r.Key); there {
+		t.Error("the rule is there before it is confirmed")
+	}
+	for what, do := range map[string]func() error{
+		"another rule":  func() error { return c.try(rule("p", "3")) },
+		"rule deleted":  func() error { return c.remove(model.RuleKey{Tenant: "default", Policy: "p", Rule: "1"}) },
+		"policy gone":   func() error { return c.remove(policyKey("p")) },
+		"group gone":    func() error { return c.remove(groupKey("g")) },
+		"group changed": func() error { x := g; x.Policies = nil; x.CfgdTag = "x"; return c.try(x) },
+	} {
+		t.Run(what, func(t *testing.T) { c.refused(model.ErrConflict, w.ID, do) })
+	}
+	c.ok(c.confirm(w.ID, changes...))
+	if _, there := c.fresh().Rule(r.Key); !there {
+		t.Error("the rule is not there")
+	}
+	checkInvariants(t, c)
+	c.refused(model.ErrInUse, "", func() error { return c.remove(policyKey("p")) })
+}
+
+// TestRefusedTries: what cannot be tried, and that nothing is written then.
+func TestRefusedTries(t *testing.T) {
+	c := confirming(t)
+	n, p := c.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.ChangePolicy(valid(policy("q")))
+	filter := model.Global{GeneratedLabels: model.LabelFilter{"run"}}
+	try := func(within time.Duration, changes ...Change) func() error {
+		return func() error { _, err := c.Try(testContext(t), changes, nil, within); return err }
+	}
+	mode := c.ChangeGlobal(valid(routed()))
+	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(9*time.Second, mode))
+	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(time.Hour+1, mode))
+	c.refused(model.ErrInvalid, "make it first", try(time.Minute, n))
+	c.refused(model.ErrInvalid, "make it first", try(time.Minute, c.ChangeTenant(valid(model.Tenant{Name: "t"}), false)))
+	c.refused(model.ErrInvalid, "generatedLabels", try(time.Minute, c.ChangeGlobal(valid(filter))))
+	c.refused(model.ErrInvalid, "nothing would change", try(time.Minute, c.ChangeGlobal(valid(model.Global{FwdMode: model.FwdBridge}))))
+	c.refused(model.ErrNotFound, `policy`, try(time.Minute, c.ChangeRule(valid(rule("nosuch", "1")))))
+	c.confirmingHost("h2", false)
+	c.refused(model.ErrConflict, "h2", try(time.Minute, mode))
+	c.confirmingHost("h2", true)
+	c.ok(try(time.Minute, p)())
+}
+
+// TestConfirmRefused: a change that cannot be made any more waits on, and says why.
+func TestConfirmRefused(t *testing.T) {
+	c := confirming(t)
+	c.put(group("g2", "n"))
+	ch := c.ChangeRule(valid(rule("p", "2", func(r *model.Rule) { r.Group = "g2" })))
+	w, err := c.onTrial(ch)
+	c.ok(err)
+	c.ok(c.remove(groupKey("g2")))
+	c.refused(model.ErrNotFound, "g2", func() error { return c.confirm(w.ID, ch) })
+	bad := errors.New("unreadable")
+	err = c.Confirm(testContext(t), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad })
+	if !errors.Is(err, bad) || !strings.Contains(err.Error(), w.ID) {
+		t.Errorf("unreadable objects: %v", err)
+	}
+	if len(c.fresh().Waiting()) != 1 {
+		t.Error("it waits no more")
+	}
+}
