@@ -12,8 +12,9 @@ import (
 var ownTransport = map[string]string{
 	"api/client.go":                 "imports the standard library only; takes its TLS by WithTLS",
 	"internal/dns/server.go":        "DNS of containers, over TCP",
-	"internal/join/tls.go":          "who joins has no certificate yet, and knows an authority by its fingerprint",
+	"internal/join/tls.go":          "who joins is shown the authority too, which it knows by its fingerprint",
 	"internal/join/listen.go":       "looks whether an address is free, and asks what has it",
+	"internal/join/ticket/tls.go":   "who joins has no certificate yet, and knows an authority by its fingerprint",
 	"internal/libnetwork/engine.go": "Docker's unix socket",
 }
 

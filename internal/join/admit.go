@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -26,6 +27,8 @@ type request struct {
 	Name   string `json:"name"`
 	Peer   string `json:"peer"` // host:port
 	Door   string `json:"door"` // host:port
+	// Secure says that it will serve its clients by certificates of the cluster's.
+	Secure bool `json:"secure,omitempty"`
 }
 
 // answer is either why to ask again later, or all that a member needs.
@@ -33,6 +36,7 @@ type answer struct {
 	Wait      string `json:"wait,omitempty"`
 	Members   []Peer `json:"members,omitempty"` // the new one included
 	Authority []byte `json:"authority,omitempty"`
+	Clients   []byte `json:"clients,omitempty"` // the authority of who is no member
 }
 
 // attempts bounds how often a transaction begins again because others were faster.
@@ -41,6 +45,12 @@ const attempts = 8
 // admit makes a learner of who shows a token. Each step of it may be the last of this
 // process; who asks again, anywhere, goes on behind it.
 func (m *Member) admit(ctx context.Context, q request) (answer, error) {
+	switch {
+	case m.cfg.Secure != nil && !q.Secure:
+		return answer{}, model.Errorf(model.ErrInvalid, "this cluster was begun with --secure, and the netmaster that wants to join would serve its clients plainly: start it with --secure too; the token is good on")
+	case q.Secure && m.clients.Load() == nil:
+		return answer{}, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
+	}
 	for range attempts {
 		mine, err := m.spend(ctx, q)
 		if err != nil {
@@ -78,7 +88,10 @@ func (m *Member) spend(ctx context.Context, q request) (row[memberRow], error) {
 	if err != nil {
 		return none, err
 	}
-	if tok.rev == 0 || subtle.ConstantTimeCompare(tok.value.Hash, hash(q.ID, q.Secret)) != 1 {
+	if tok.rev == 0 || subtle.ConstantTimeCompare(tok.value.Hash, ticket.Hash(q.ID, q.Secret)) != 1 {
+		if host, err := get[tokenRow](ctx, c, hostTokenRows+q.ID); err == nil && host.rev != 0 {
+			return none, model.Errorf(model.ErrInvalid, "the token is for the netplugin of %s: make one for a netmaster with 'netctl cluster token'", host.value.Host)
+		}
 		return none, model.Errorf(model.ErrInvalid, "the cluster does not know this token: make another with 'netctl cluster token'")
 	}
 	had, err := get[memberRow](ctx, c, memberRows+q.Name)
@@ -223,6 +236,9 @@ func (m *Member) tell(ctx context.Context, q request) (answer, error) {
 			p.Name = q.Name
 		}
 		a.Members = append(a.Members, p)
+	}
+	if a.Clients, err = m.handOverClients(); err != nil {
+		return answer{}, err
 	}
 	a.Authority, err = m.peers.handOver()
 	return a, err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -91,9 +92,9 @@ func TestRelieveAll(t *testing.T) {
 	if err := a.RelieveAll(t.Context()); err != nil {
 		t.Error(err)
 	}
-	stranger := &http.Client{Transport: transport.Pool(pinned(fingerprint(a.peers.auth)), 1, patient)}
+	stranger := &http.Client{Transport: transport.Pool(ticket.Pinned(fingerprint(a.peers.auth)), 1, patient)}
 	defer stranger.CloseIdleConnections()
-	err := call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.Door+relievePath, nil, &Status{})
+	err := ticket.Call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.Door+relievePath, nil, &Status{})
 	is(t, "a stranger", err, model.ErrInvalid, "only members")
 	b.door.close()
 	is(t, "one that does not answer", a.RelieveAll(t.Context()), model.ErrUnavailable, "b does not answer", "repeat")

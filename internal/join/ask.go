@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -36,10 +37,10 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 	if len(addresses) == 0 {
 		return answer{}, model.InvalidField("join", "", "must be host:port of a member")
 	}
-	pool := transport.Pool(pinned(t.Authority), 1, dialTime)
+	pool := transport.Pool(ticket.Pinned(t.Authority), 1, dialTime)
 	defer pool.CloseIdleConnections()
 	c := &http.Client{Transport: pool, Timeout: doorTime + dialTime}
-	body, err := json.Marshal(request{ID: t.ID, Secret: t.secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, Door: cfg.Door})
+	body, err := json.Marshal(request{ID: t.ID, Secret: t.Secret, Dir: d.ID, Name: d.Name, Peer: d.Peer, Door: cfg.Door, Secure: cfg.Secure != nil})
 	if err != nil {
 		return answer{}, err
 	}
@@ -82,16 +83,16 @@ func askAll(ctx context.Context, c *http.Client, addresses []string, body []byte
 	foreign := 0
 	for _, addr := range addresses {
 		var a answer
-		err := call(ctx, c, http.MethodPost, transport.HTTPS+"://"+addr+joinPath, bytes.NewReader(body), &a)
+		err := ticket.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+addr+joinPath, bytes.NewReader(body), &a)
 		switch {
 		case err == nil:
 			return a, nil
-		case errors.Is(err, errForeign):
+		case errors.Is(err, ticket.ErrForeign):
 			foreign++
 			why = append(why, addr+" is of another cluster than the token (its authority is another), nothing was told to it: give an address of the cluster that made the token, or make a token there")
 		case errors.Is(err, model.ErrUnavailable):
 			why = append(why, addr+" says: "+err.Error())
-		case isKind(err):
+		case ticket.IsKind(err):
 			return a, fmt.Errorf("%s refuses: %w", addr, err)
 		default:
 			why = append(why, fmt.Sprintf("%s does not answer (%v): see that netmaster runs there, and that nothing is between", addr, err))
@@ -101,8 +102,4 @@ func askAll(ctx context.Context, c *http.Client, addresses []string, body []byte
 		return answer{}, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
 	}
 	return answer{}, fmt.Errorf("%w: %s", errSilent, strings.Join(why, "; "))
-}
-
-func isKind(err error) bool {
-	return slices.ContainsFunc(kinds, func(k kindName) bool { return errors.Is(err, k.kind) })
 }

@@ -15,7 +15,10 @@ import (
 )
 
 // authorityFile is what a member hands to a new one: all of a pki.Authority.
-const authorityFile = "authority.pem"
+const (
+	authorityFile = "authority.pem"
+	authorityDir  = "authority"
+)
 
 // peers is the authority of members, of which each has all: whoever admits a member
 // hands it over, so that no loss of a host ends it, and each makes and renews its own
@@ -29,20 +32,22 @@ type peers struct {
 
 // makeAuthority makes the authority of a new cluster, or takes the one that is there.
 func makeAuthority(d *directory) (*pki.Authority, error) {
-	return putAuthority(d, func(tmp string) error {
-		_, err := pki.Init(tmp)
-		return err
-	})
+	return putAuthority(d, authorityDir, initAuthority)
+}
+
+func initAuthority(tmp string) error {
+	_, err := pki.Init(tmp)
+	return err
 }
 
 // takeAuthority makes a copy of the cluster's authority, as it was handed over.
 func takeAuthority(d *directory, text []byte) (*pki.Authority, error) {
-	return putAuthority(d, func(tmp string) error { return durable.WriteFile(filepath.Join(tmp, authorityFile), text) })
+	return putAuthority(d, authorityDir, func(tmp string) error { return durable.WriteFile(filepath.Join(tmp, authorityFile), text) })
 }
 
 // putAuthority has the authority made aside, so that there is a whole one or none.
-func putAuthority(d *directory, put func(tmp string) error) (*pki.Authority, error) {
-	dir := d.own("authority")
+func putAuthority(d *directory, name string, put func(tmp string) error) (*pki.Authority, error) {
+	dir := d.own(name)
 	if a, err := pki.Open(dir); err == nil {
 		return a, nil
 	}
@@ -52,10 +57,10 @@ func putAuthority(d *directory, put func(tmp string) error) (*pki.Authority, err
 	}
 	for _, l := range left { // of who was killed here
 		if err := os.RemoveAll(l); err != nil {
-			return nil, fmt.Errorf("make the members' authority: %w", err)
+			return nil, fmt.Errorf("make an authority: %w", err)
 		}
 	}
-	tmp, err := os.MkdirTemp(d.own(""), "authority.new-")
+	tmp, err := os.MkdirTemp(d.own(""), name+".new-")
 	if err == nil {
 		err = put(tmp)
 	}
@@ -69,7 +74,7 @@ func putAuthority(d *directory, put func(tmp string) error) (*pki.Authority, err
 		err = durable.SyncDir(d.own(""))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make the members' authority: %w", err)
+		return nil, fmt.Errorf("make an authority: %w", err)
 	}
 	return pki.Open(dir)
 }
@@ -86,23 +91,30 @@ func openPeers(d *directory, cfg Config) (*peers, error) {
 		return nil, err
 	}
 	p := &peers{dir: d.own("authority"), auth: a, own: a.Dir(d.Name)}
+	p.cert, err = certify(a, d.Name, cfg.hosts())
+	return p, err
+}
+
+// certify makes, or renews, a netmaster's certificate of that name, good for the
+// addresses by which others connect.
+func certify(a *pki.Authority, name string, want []string) (pki.Certificate, error) {
 	all, err := a.Issued()
 	if err != nil {
-		return nil, err
+		return pki.Certificate{}, err
 	}
-	want := cfg.hosts()
-	i := slices.IndexFunc(all, func(c pki.Certificate) bool { return c.Name == d.Name })
+	i := slices.IndexFunc(all, func(c pki.Certificate) bool { return c.Name == name })
 	if i >= 0 && !slices.ContainsFunc(want, func(h string) bool { return !slices.Contains(all[i].Addresses, h) }) {
-		p.cert = all[i]
-		return p, p.renew()
+		if all[i].Due(time.Now()) {
+			return a.Renew(name, 0)
+		}
+		return all[i], nil
 	}
 	if i >= 0 { // for other addresses than others connect to now
-		if err := os.RemoveAll(a.Dir(d.Name)); err != nil {
-			return nil, fmt.Errorf("replace the member's certificate: %w", err)
+		if err := os.RemoveAll(a.Dir(name)); err != nil {
+			return pki.Certificate{}, fmt.Errorf("replace the certificate of %s: %w", name, err)
 		}
 	}
-	p.cert, err = a.Issue(pki.Request{Name: d.Name, Role: pki.Netmaster, Addresses: want})
-	return p, err
+	return a.Issue(pki.Request{Name: name, Role: pki.Netmaster, Addresses: want})
 }
 
 // renew makes the certificate anew when it ends soon; who uses it reads it at each

@@ -7,6 +7,7 @@ import (
 	"net"
 	"regexp"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -28,6 +29,10 @@ type Config struct {
 	// Spare: nobody has asked for the two, and a member that is alone does without where
 	// another process has them.
 	Spare bool
+
+	// Secure are the names and addresses by which clients connect, which the member gets
+	// a certificate for and serves them with (see ClientsDir); nil = TLS says how.
+	Secure []string
 
 	// Addresses and Token are the command line's --join and --token: where neither is
 	// given, a new directory founds a cluster. Doors of the token are asked too.
@@ -81,11 +86,11 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 	if c.Peer == "" && c.Door == "" {
 		return c.apart(), c.Backup.check()
 	}
-	if err := errors.Join(checkAddress(c.Peer), checkAddress(c.Door)); err != nil {
+	if err := errors.Join(ticket.CheckAddress(c.Peer), ticket.CheckAddress(c.Door)); err != nil {
 		return c, err
 	}
 	for _, a := range c.Addresses {
-		if err := checkAddress(a); err != nil {
+		if err := ticket.CheckAddress(a); err != nil {
 			return c, err
 		}
 	}

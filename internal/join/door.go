@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -29,28 +29,6 @@ const (
 	doorTime = 30 * time.Second
 )
 
-// kindName is a kind of errors on the way.
-type kindName struct {
-	name string
-	kind error
-	code int // of HTTP
-}
-
-var kinds = []kindName{
-	{"invalid", model.ErrInvalid, http.StatusBadRequest},
-	{"not-found", model.ErrNotFound, http.StatusNotFound},
-	{"exists", model.ErrExists, http.StatusConflict},
-	{"conflict", model.ErrConflict, http.StatusConflict},
-	{"exhausted", model.ErrExhausted, http.StatusInsufficientStorage},
-	{"unavailable", model.ErrUnavailable, http.StatusServiceUnavailable},
-}
-
-// refusal is an error on the way.
-type refusal struct {
-	Kind  string `json:"kind"`
-	Error string `json:"error"`
-}
-
 // door is where new members show their tokens, and members ask each other how they are.
 type door struct {
 	http *http.Server
@@ -59,7 +37,7 @@ type door struct {
 
 // listen opens a listener for the door, which is not served before open.
 func (m *Member) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS())
+	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS(m.clients.Load))
 	if err != nil {
 		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop what has it", m.cfg.DoorListen, err)
 	}
@@ -74,46 +52,47 @@ func (m *Member) open(ln net.Listener) *door {
 		var q request
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 		if err := dec.Decode(&q); err != nil {
-			refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
+			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
 			return
 		}
 		if err := q.check(); err != nil {
-			refuse(w, err)
+			ticket.Refuse(w, err)
 			return
 		}
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		default:
-			refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
+			ticket.Refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
 			return
 		}
 		a, err := m.admit(r.Context(), q)
 		if err != nil {
 			m.cfg.Logger.Warn("a host was not admitted", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
-			refuse(w, err)
+			ticket.Refuse(w, err)
 			return
 		}
-		reply(w, http.StatusOK, a)
+		ticket.Reply(w, http.StatusOK, a)
 	})
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.VerifiedChains) == 0 {
-			refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
+		if !m.isMember(r) {
+			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
 			return
 		}
-		reply(w, http.StatusOK, m.Status())
+		ticket.Reply(w, http.StatusOK, m.Status())
 	})
 	mux.HandleFunc("POST "+relievePath, func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.VerifiedChains) == 0 {
-			refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
+		if !m.isMember(r) {
+			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
 			return
 		}
 		if err := m.Relieve(r.Context()); err != nil {
-			refuse(w, err)
+			ticket.Refuse(w, err)
 			return
 		}
-		reply(w, http.StatusOK, m.Status())
+		ticket.Reply(w, http.StatusOK, m.Status())
 	})
+	m.handleHosts(mux, slots)
 	d := &door{http: &http.Server{
 		Handler:     http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`),
 		ReadTimeout: doorTime, WriteTimeout: doorTime + 5*time.Second, IdleTimeout: doorTime, MaxHeaderBytes: 8 << 10,
@@ -134,55 +113,11 @@ func (d *door) close() {
 
 // check refuses what no member sends.
 func (q request) check() error {
-	if !isText(q.ID, idLen) || !isText(q.Secret, secretLen) || len(q.Dir) != 36 {
+	if !ticket.IsText(q.ID, ticket.IDLen) || !ticket.IsText(q.Secret, ticket.SecretLen) || len(q.Dir) != 36 {
 		return model.Errorf(model.ErrInvalid, "the request has no token, or no identity")
 	}
 	if err := checkName(q.Name); err != nil {
 		return err
 	}
-	return errors.Join(checkAddress(q.Peer), checkAddress(q.Door))
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	for _, k := range kinds {
-		if errors.Is(err, k.kind) {
-			reply(w, k.code, refusal{k.name, err.Error()})
-			return
-		}
-	}
-	reply(w, http.StatusInternalServerError, refusal{"", err.Error()})
-}
-
-func reply(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // who has gone reads no error
-}
-
-// call makes one request and reads its answer. An error of a kind was answered by a
-// member; one of none says that nobody did.
-func call(ctx context.Context, c *http.Client, method, url string, body io.Reader, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, url, body)
-	if err != nil {
-		return err
-	}
-	resp, err := c.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	dec := json.NewDecoder(io.LimitReader(resp.Body, 1<<20))
-	if resp.StatusCode == http.StatusOK {
-		return dec.Decode(into)
-	}
-	var no refusal
-	if err := dec.Decode(&no); err != nil {
-		return errors.New("it does not speak as a member does")
-	}
-	for _, k := range kinds {
-		if no.Kind == k.name {
-			return model.Errorf(k.kind, "%s", no.Error)
-		}
-	}
-	return errors.New(no.Error)
+	return errors.Join(ticket.CheckAddress(q.Peer), ticket.CheckAddress(q.Door))
 }

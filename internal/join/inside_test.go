@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -89,7 +90,7 @@ func TestOneToken(t *testing.T) {
 		var both sync.WaitGroup
 		for i, m := range []*Member{a, b} {
 			both.Go(func() {
-				q := request{ID: tok.ID, Secret: tok.secret, Dir: tok.ID + string(rune('x'+i)), Name: tok.ID + string(rune('x'+i)), Peer: address(30+i, 1000+round), Door: address(30+i, 2000)}
+				q := request{ID: tok.ID, Secret: tok.Secret, Dir: tok.ID + string(rune('x'+i)), Name: tok.ID + string(rune('x'+i)), Peer: address(30+i, 1000+round), Door: address(30+i, 2000)}
 				answers[i], errs[i] = m.admit(t.Context(), q)
 			})
 		}
@@ -201,7 +202,7 @@ func TestPorts(t *testing.T) {
 	ask := func(c *tls.Config, url string, into any) error {
 		pool := transport.Pool(c, 1, patient)
 		defer pool.CloseIdleConnections()
-		return call(t.Context(), &http.Client{Transport: pool}, http.MethodGet, url, nil, into)
+		return ticket.Call(t.Context(), &http.Client{Transport: pool}, http.MethodGet, url, nil, into)
 	}
 	var version any
 	for what, c := range map[string]*tls.Config{
@@ -227,9 +228,9 @@ func TestPorts(t *testing.T) {
 		t.Errorf("a member asks, and gets %+v, %v", s, err)
 	}
 	post := func(body string) error {
-		pool := transport.Pool(pinned(fingerprint(a.peers.auth)), 1, patient)
+		pool := transport.Pool(ticket.Pinned(fingerprint(a.peers.auth)), 1, patient)
 		defer pool.CloseIdleConnections()
-		return call(t.Context(), &http.Client{Transport: pool}, http.MethodPost, "https://"+a.cfg.Door+joinPath, strings.NewReader(body), &version)
+		return ticket.Call(t.Context(), &http.Client{Transport: pool}, http.MethodPost, "https://"+a.cfg.Door+joinPath, strings.NewReader(body), &version)
 	}
 	is(t, "nonsense", post("{"), model.ErrInvalid, "cannot be read")
 	is(t, "nothing", post("{}"), model.ErrInvalid, "no token")
@@ -250,7 +251,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 	ctx := t.Context()
 	ask := func(tok Token, n int) request {
 		name := fmt.Sprintf("new%d", n)
-		return request{ID: tok.ID, Secret: tok.secret, Dir: "directory of " + name, Name: name, Peer: address(82, 1000+n), Door: address(82, 2000+n)}
+		return request{ID: tok.ID, Secret: tok.Secret, Dir: "directory of " + name, Name: name, Peer: address(82, 1000+n), Door: address(82, 2000+n)}
 	}
 	for n, at := range []string{"spent", "added"} {
 		_, tok := tokenOf(t, a)
@@ -298,7 +299,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second.ID, second.Secret = again.ID, again.secret
+	second.ID, second.Secret = again.ID, again.Secret
 	if got, err := a.admit(ctx, second); err != nil || got.Wait != "" {
 		t.Errorf("%+v, %v", got, err)
 	}

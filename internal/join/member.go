@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -16,7 +17,9 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -27,6 +30,9 @@ type Member struct {
 	peers  *peers
 	server *server
 	door   *door
+
+	clients atomic.Pointer[pki.Authority] // of who is no member; nil = this one does not have it yet
+	signing sync.Mutex                    // of what changes, or signs by, clients
 
 	stop context.CancelFunc
 	runs sync.WaitGroup
@@ -46,6 +52,9 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 		parsed, err := ParseToken(cfg.Token)
 		if err != nil {
 			return nil, err
+		}
+		if parsed.Host != "" {
+			return nil, model.Errorf(model.ErrInvalid, "the token is for the netplugin of %s: make one for a netmaster with 'netctl cluster token'", parsed.Host)
 		}
 		t = &parsed
 	} else if len(cfg.Addresses) > 0 {
@@ -179,6 +188,11 @@ func (m *Member) join(ctx context.Context, t Token) error {
 		if err != nil {
 			return err
 		}
+		if len(a.Clients) > 0 {
+			if _, err := putAuthority(d, clientsDir, func(tmp string) error { return durable.WriteFile(filepath.Join(tmp, authorityFile), a.Clients) }); err != nil {
+				return err
+			}
+		}
 		if fingerprint(auth) != t.Authority {
 			return model.Errorf(model.ErrConflict, "the authority in %s is not the token's: delete %s and repeat the command line", d.own("authority"), d.path)
 		}
@@ -209,6 +223,9 @@ func (m *Member) resume(ctx context.Context) error {
 func (m *Member) start(ctx context.Context, i initial) error {
 	var err error
 	if m.peers, err = openPeers(m.dir, m.cfg); err != nil {
+		return err
+	}
+	if err := m.openClients(i); err != nil {
 		return err
 	}
 	s, err := startServer(m.dir, m.cfg, m.peers, i)
@@ -309,6 +326,7 @@ func (m *Member) serve(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.runs.Go(func() { m.watch(run) })
+	m.runs.Go(func() { m.share(run) })
 	if m.cfg.Backup.Dir != "" {
 		m.runs.Go(func() { m.backups(run) })
 	}

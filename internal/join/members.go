@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -106,7 +107,7 @@ func (m *Member) askAll(ctx context.Context, all []Info) {
 			all[i].Err = errors.New("it has not started yet")
 		default:
 			asking.Go(func() {
-				all[i].Err = call(ctx, c, http.MethodGet, transport.HTTPS+"://"+all[i].Door+statusPath, nil, &all[i].Status)
+				all[i].Err = ticket.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+all[i].Door+statusPath, nil, &all[i].Status)
 			})
 		}
 	}

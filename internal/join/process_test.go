@@ -18,6 +18,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 )
 
 // patient is how long anything may take on a machine that is very busy.
@@ -69,9 +71,9 @@ func child(text string) int {
 		s := said{OK: ok, Infos: infos}
 		if err != nil {
 			s.Error = err.Error()
-			for _, k := range kinds {
-				if s.Kind == "" && errors.Is(err, k.kind) {
-					s.Kind = k.name
+			for _, k := range ticket.Kinds {
+				if s.Kind == "" && errors.Is(err, k.Kind) {
+					s.Kind = k.Name
 				}
 			}
 		}
@@ -292,9 +294,9 @@ func (n *node) refused(kind error, words ...string) {
 func wants(t *testing.T, what string, s said, kind error, words ...string) {
 	t.Helper()
 	name := ""
-	for _, k := range kinds {
-		if k.kind == kind { //nolint:errorlint // the kinds themselves
-			name = k.name
+	for _, k := range ticket.Kinds {
+		if k.Kind == kind { //nolint:errorlint // the kinds themselves
+			name = k.Name
 		}
 	}
 	if s.Kind != name {

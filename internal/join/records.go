@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -18,7 +19,12 @@ import (
 const (
 	tokenRows  = store.Root + "join/token/"
 	memberRows = store.Root + "join/member/"
-	lockRow    = store.Root + "join/removing"
+	// hostTokenRows are apart: a member of before hosts joined would take one for its own.
+	hostTokenRows = store.Root + "join/hosttoken/"
+	hostRows      = store.Root + "join/host/"
+	clientsRow    = store.Root + "join/clients"
+	adminRow      = store.Root + "join/admin"
+	lockRow       = store.Root + "join/removing"
 )
 
 // patience bounds one request to the cluster.
@@ -32,7 +38,8 @@ type tokenRow struct {
 	ID      string    `json:"id"`
 	Hash    []byte    `json:"hash"`
 	Expires time.Time `json:"expires"`
-	// Spent on a directory; "" = not yet.
+	Host    string    `json:"host,omitempty"` // whose it is; "" = a netmaster's
+	// Spent on a directory, or a host's key; "" = not yet.
 	Dir  string    `json:"dir,omitempty"`
 	Name string    `json:"name,omitempty"`
 	At   time.Time `json:"at,omitzero"`
@@ -135,29 +142,39 @@ func unavailable(err error) error {
 	return model.Errorf(model.ErrUnavailable, "the store does not answer, a majority of its members may be away: %w; try again, start them, or if they are lost for good make a new cluster of one member's directory (netmaster --recover)", err)
 }
 
-// NewToken makes a token that admits one member within life (0 = TokenLife). Errors
+// NewToken makes a token that admits one member within life (0 = ticket.TokenLife). Errors
 // are model.ErrInvalid, ErrExhausted, ErrUnavailable.
 func (m *Member) NewToken(ctx context.Context, life time.Duration) (text string, t Token, err error) {
-	if life == 0 {
-		life = TokenLife
+	return m.newToken(ctx, tokenRows, "", life)
+}
+
+// NewHostToken makes a token by which the netplugin of a host gets its certificate
+// within life (0 = TokenLife), also when the host has one. Errors are NewToken's.
+func (m *Member) NewHostToken(ctx context.Context, host string, life time.Duration) (text string, t Token, err error) {
+	if _, err := model.ParseHostName(host); err != nil {
+		return "", t, err
 	}
-	if life < time.Second || life > MaxTokenLife {
+	if m.clients.Load() == nil {
+		return "", t, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
+	}
+	return m.newToken(ctx, hostTokenRows, host, life)
+}
+
+func (m *Member) newToken(ctx context.Context, rows, host string, life time.Duration) (text string, t Token, err error) {
+	if life == 0 {
+		life = ticket.TokenLife
+	}
+	if life < time.Second || life > ticket.MaxTokenLife {
 		return "", t, model.InvalidField("life", life, "must be from a second to 7 days")
 	}
 	if m.cfg.alone {
-		return "", t, model.Errorf(model.ErrConflict, "no other netmaster can join this one, since it does not listen for any: start it with --peer-listen and --join-listen, at addresses of this host that are free, and make the token then")
+		return "", t, model.Errorf(model.ErrConflict, "nobody can join this one, since it does not listen for any: start it with --peer-listen and --join-listen, at addresses of this host that are free, and make the token then")
 	}
-	addresses := []string{m.cfg.Door}
-	rows, err := list[memberRow](ctx, m.server.client, memberRows)
+	addresses, err := m.doors(ctx)
 	if err != nil {
 		return "", t, err
 	}
-	for _, r := range rows {
-		if r.value.Door != m.cfg.Door && r.value.ID != 0 {
-			addresses = append(addresses, r.value.Door)
-		}
-	}
-	all, err := list[tokenRow](ctx, m.server.client, tokenRows)
+	all, err := list[tokenRow](ctx, m.server.client, rows)
 	if err != nil {
 		return "", t, err
 	}
@@ -166,20 +183,21 @@ func (m *Member) NewToken(ctx context.Context, life time.Duration) (text string,
 	var ops []clientv3.Op
 	for _, r := range all {
 		switch over := now.Sub(r.value.Expires); {
-		case over > kept:
+		case over > ticket.Kept:
 			if len(ops) < 100 { // of the 128 that a transaction may have
-				ops = append(ops, clientv3.OpDelete(tokenRows+r.value.ID))
+				ops = append(ops, clientv3.OpDelete(rows+r.value.ID))
 			}
 		case over < 0 && r.value.Dir == "":
 			good++
 		}
 	}
-	if good >= MaxTokens {
+	if good >= ticket.MaxTokens {
 		return "", t, model.Errorf(model.ErrExhausted, "there are %d tokens that nobody has used, and no more can be: use one, or wait until one is over", good)
 	}
-	t = newToken(addresses, fingerprint(m.peers.auth))
-	row := tokenRow{ID: t.ID, Hash: hash(t.ID, t.secret), Expires: now.Add(life).UTC()}
-	if _, err := commit(ctx, m.server.client, nil, append(ops, clientv3.OpPut(tokenRows+t.ID, encode(row)))...); err != nil {
+	t = ticket.New(addresses, fingerprint(m.peers.auth))
+	t.Host = host
+	row := tokenRow{ID: t.ID, Host: host, Hash: ticket.Hash(t.ID, t.Secret), Expires: now.Add(life).UTC()}
+	if _, err := commit(ctx, m.server.client, nil, append(ops, clientv3.OpPut(rows+t.ID, encode(row)))...); err != nil {
 		return "", t, err
 	}
 	return t.Text(), t, nil

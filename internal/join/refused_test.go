@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -49,15 +50,15 @@ func TestRefused(t *testing.T) {
 	try("no token", func(c *Config) { c.Addresses = goodToken.Addresses }, model.ErrInvalid, "netctl cluster token")
 	try("half a token", func(c *Config) { c.Token = good[:len(good)-9] }, model.ErrInvalid, "in one line")
 	try("another secret", func(c *Config) {
-		x := newToken(goodToken.Addresses, goodToken.Authority)
+		x := ticket.New(goodToken.Addresses, goodToken.Authority)
 		x.ID = goodToken.ID
 		c.Token = x.Text()
 	}, model.ErrInvalid, "does not know this token")
-	try("a token of nobody", func(c *Config) { c.Token = newToken(goodToken.Addresses, goodToken.Authority).Text() }, model.ErrInvalid, "does not know this token")
+	try("a token of nobody", func(c *Config) { c.Token = ticket.New(goodToken.Addresses, goodToken.Authority).Text() }, model.ErrInvalid, "does not know this token")
 	try("a token used twice", func(c *Config) { c.Token = used }, model.ErrConflict, "was used by b on", "works once")
 	try("a name used twice", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is a member's already", "remove it first")
 	unspent(goodToken)
-	_, err := a.admit(ctx, request{ID: goodToken.ID, Secret: goodToken.secret, Dir: "x", Name: "new", Peer: bCfg.Peer, Door: bCfg.Door})
+	_, err := a.admit(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, Door: bCfg.Door})
 	is(t, "an address used twice", err, model.ErrExists, "the address "+bCfg.Peer)
 	unspent(goodToken)
 
@@ -129,7 +130,7 @@ func TestRefused(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Role != Voter || all[1].Role != Voter {
 		t.Errorf("members: %+v, %v", all, err)
 	}
-	if usedToken.ID == "" || strings.Contains(usedToken.String(), usedToken.secret) {
+	if usedToken.ID == "" || strings.Contains(usedToken.String(), usedToken.Secret) {
 		t.Error("a token shows its secret")
 	}
 }

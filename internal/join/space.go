@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/version"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -118,7 +119,7 @@ func (m *Member) RelieveAll(ctx context.Context) error {
 			}
 			continue
 		}
-		if e := call(ctx, c, http.MethodPost, transport.HTTPS+"://"+i.Door+relievePath, nil, &Status{}); e != nil && isKind(e) {
+		if e := ticket.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+i.Door+relievePath, nil, &Status{}); e != nil && ticket.IsKind(e) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
 		} else if e != nil {
 			err = errors.Join(err, model.Errorf(model.ErrUnavailable, "%s does not answer: %w; repeat this when it does", i.Name, e))
@@ -136,6 +137,9 @@ func (m *Member) watch(ctx context.Context) {
 	var others []string
 	for n := 0; ; n++ {
 		if n%othersEvery == 0 {
+			if err := m.renewOwn(); err != nil {
+				m.cfg.Logger.Error("this netmaster's certificate for clients is not renewed", "error", err)
+			}
 			if err := m.peers.renew(); err != nil {
 				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
 			}

@@ -8,15 +8,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 )
 
 // TestToken: what a token says comes back; whatever is missing of it, it is none, and
 // no error tells what was read.
 func TestToken(t *testing.T) {
-	tok := newToken([]string{"10.1.1.1:2378", "[fd00::1]:2378", "host:1"}, Fingerprint{1, 2, 3})
+	tok := ticket.New([]string{"10.1.1.1:2378", "[fd00::1]:2378", "host:1"}, Fingerprint{1, 2, 3})
 	text := tok.Text()
 	got, err := ParseToken(" " + text + "\n")
-	if err != nil || got.ID != tok.ID || got.secret != tok.secret || got.Authority != tok.Authority || !slices.Equal(got.Addresses, tok.Addresses) {
+	if err != nil || got.ID != tok.ID || got.Secret != tok.Secret || got.Authority != tok.Authority || !slices.Equal(got.Addresses, tok.Addresses) {
 		t.Errorf("%+v became %+v, %v", tok, got, err)
 	}
 	for i := range len(text) {
@@ -34,14 +36,14 @@ func TestToken(t *testing.T) {
 	for what, text := range map[string]string{
 		"a bad address":       bad(func(x *Token) { x.Addresses = []string{"host"} }),
 		"a short id":          bad(func(x *Token) { x.ID = "A" }),
-		"a lower-case secret": bad(func(x *Token) { x.secret = strings.ToLower(x.secret) }),
+		"a lower-case secret": bad(func(x *Token) { x.Secret = strings.ToLower(x.Secret) }),
 		"a long one":          bad(func(x *Token) { x.Addresses = slices.Repeat([]string{"host:1"}, 1000) }),
 	} {
 		if _, err := ParseToken(text); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}
-	if tok.String() == text || strings.Contains(tok.String(), tok.secret) {
+	if tok.String() == text || strings.Contains(tok.String(), tok.Secret) {
 		t.Errorf("%s shows its secret", tok)
 	}
 }

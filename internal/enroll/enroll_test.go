@@ -1,0 +1,214 @@
+package enroll
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func member(t *testing.T) *join.Member {
+	t.Helper()
+	door := storetest.FreePort(t)
+	m, err := join.Start(t.Context(), join.Config{
+		Dir: t.TempDir(), Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door,
+		Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func token(t *testing.T, m *join.Member, host string, life time.Duration) string {
+	t.Helper()
+	text, _, err := m.NewHostToken(t.Context(), host, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func refused(t *testing.T, what string, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v; want %q", what, err, part)
+		}
+	}
+}
+
+// copyDir is what somebody has stolen.
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "stolen")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestJoin: a token gets its host a certificate, once, in time, of the cluster that
+// made it; the certificate gets the next one; a stolen one is noticed; an ended or a
+// foreign one is refused, each with what to do.
+func TestJoin(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	m, other := member(t), member(t)
+	dir := filepath.Join(t.TempDir(), "tls")
+	at := []net.IP{net.IPv4(10, 0, 0, 11).To4()}
+	first := token(t, m, "host1", 0)
+	cfg := Config{Dir: dir, Name: "host1", Addresses: at, Token: first}
+	if err := Join(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	own, err := transport.OpenDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Check([]string{"host1", "10.0.0.11"}, pki.Host); err != nil {
+		t.Error(err)
+	}
+	if s, err := os.Stat(filepath.Join(dir, pki.KeyFile)); err != nil || s.Mode().Perm() != 0o600 {
+		t.Errorf("the key is %v, %v", s, err)
+	}
+	if err := Join(ctx, cfg); err != nil { // it is in the unit's file still
+		t.Errorf("again: %v", err)
+	}
+	elsewhere := func(name, text string) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		return Join(ctx, Config{Dir: filepath.Join(t.TempDir(), "x"), Name: name, Token: text})
+	}
+	refused(t, "used twice", elsewhere("host1", first), "was used on", "works once", "netctl cluster token --host host1")
+	refused(t, "of another host", elsewhere("host2", token(t, m, "host1", 0)), "for the host host1, and this is host2")
+	forged, err := ticket.Parse(token(t, m, "host1", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged.Host = "host2" // the text is not signed: the cluster has to know
+	refused(t, "forged", elsewhere("host2", forged.Text()), "for the host host1, and this is host2")
+	forged.Host, forged.Secret = "host1", strings.Repeat("A", ticket.SecretLen)
+	refused(t, "guessed", elsewhere("host1", forged.Text()), "does not know this token")
+	late := token(t, m, "host1", time.Second)
+	<-time.After(1100 * time.Millisecond) // the least that a token may live
+	refused(t, "too late", elsewhere("host1", late), "the token ended on", "netctl cluster token --host host1")
+	members, _, err := m.NewToken(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a netmaster's", elsewhere("host1", members), "is for a netmaster")
+	moved, err := ticket.Parse(token(t, m, "host1", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := ticket.Parse(token(t, other, "host1", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved.Addresses = theirs.Addresses
+	refused(t, "at another cluster", elsewhere("host1", moved.Text()), "of another cluster than the token")
+}
+
+// TestRenew: see TestJoin.
+func TestRenew(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	m := member(t)
+	dir := filepath.Join(t.TempDir(), "tls")
+	if err := Join(ctx, Config{Dir: dir, Name: "host1", Token: token(t, m, "host1", 0)}); err != nil {
+		t.Fatal(err)
+	}
+	key := func(dir string) string {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(dir, pki.KeyFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	stolen, was := copyDir(t, dir), key(dir)
+	var out bytes.Buffer
+	k := &keeper{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
+	if k.look(ctx); key(dir) != was {
+		t.Error("it renews a certificate that has 90 days")
+	}
+	k.now = func() time.Time { return time.Now().AddDate(0, 0, 61) }
+	if k.look(ctx); key(dir) == was {
+		t.Errorf("it does not renew one that has 29 days: %s", out.String())
+	}
+	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, pki.CertFile), filepath.Join(dir, pki.KeyFile)); err != nil {
+		t.Error(err)
+	}
+	refused(t, "with a stolen one", Renew(ctx, stolen, nil), "has been replaced", "was stolen", "netctl cluster token --host host1")
+	// The thief was faster: the host hears of it, and a token puts an end to the thief's.
+	stolen = copyDir(t, dir)
+	if err := Renew(ctx, stolen, nil); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "the host's own", Renew(ctx, dir, nil), "has been replaced", "was stolen")
+	if err := Join(ctx, Config{Dir: dir, Name: "host1", Token: token(t, m, "host1", 0)}); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "the thief's", Renew(ctx, stolen, nil), "has been replaced")
+	if err := Renew(ctx, dir, nil); err != nil {
+		t.Error(err)
+	}
+	// A host's certificate is none of a member's.
+	d, err := transport.OpenDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := ticket.Pinned(s.Members)
+	cert, err := tls.LoadX509KeyPair(d.Files().Cert, d.Files().Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned.Certificates = []tls.Certificate{cert}
+	c := transport.OwnClient(pinned, "", time.Minute)
+	defer c.CloseIdleConnections()
+	for _, path := range []string{"/join/v1/status", "/join/v1/clients"} {
+		err := ticket.Call(ctx, c, "GET", "https://"+s.Doors[0]+path, nil, new(any))
+		refused(t, path, err, "only members may ask")
+	}
+	// A foreign certificate.
+	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := a.Issue(pki.Request{Name: "host1", Role: pki.Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{pki.CertFile, pki.KeyFile} {
+		if err := os.Rename(filepath.Join(foreign.Dir, f), filepath.Join(dir, f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, "a foreign one", Renew(ctx, dir, nil), "refuses this host's certificate", "netctl cluster token --host host1")
+}

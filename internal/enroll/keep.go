@@ -1,0 +1,64 @@
+package enroll
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+const (
+	// lookEvery is between two looks at how long the certificate is good.
+	lookEvery = time.Minute
+	// tryEvery is between two tries to renew it.
+	tryEvery = 10 * time.Minute
+)
+
+// Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
+// tries again while it fails, and logs why.
+func Keep(ctx context.Context, dir string, addresses []net.IP, log *slog.Logger) {
+	(&keeper{dir: dir, addresses: addresses, log: log, now: time.Now, every: lookEvery}).run(ctx)
+}
+
+type keeper struct {
+	dir       string
+	addresses []net.IP
+	log       *slog.Logger
+	now       func() time.Time
+	every     time.Duration
+	last      time.Time // try
+}
+
+func (k *keeper) run(ctx context.Context) {
+	tick := time.NewTicker(k.every)
+	defer tick.Stop()
+	for {
+		k.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (k *keeper) look(ctx context.Context) {
+	d, err := transport.OpenDirectory(k.dir)
+	if err == nil && d.Leaf().NotAfter.Sub(k.now()) >= pki.Soon || k.now().Sub(k.last) < tryEvery {
+		return
+	}
+	k.last = k.now()
+	if err == nil {
+		err = Renew(ctx, k.dir, k.addresses)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		k.log.Error("this host's certificate is not renewed", "error", err)
+	default:
+		k.log.Info("this host's certificate was renewed")
+	}
+}

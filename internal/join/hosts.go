@@ -1,0 +1,262 @@
+package join
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// maxAddresses is how many addresses a host may have in its certificate.
+const maxAddresses = 16
+
+// hostRow is what the store has of a host's certificate: the newest key, and the one
+// before, which may ask again for what was lost on the way. A certificate of an older
+// key renews nothing, so one that was copied and used is noticed by the host's own.
+type hostRow struct {
+	Name string    `json:"name"`
+	Key  []byte    `json:"key"`           // SHA-256 of the public key
+	Was  []byte    `json:"was,omitempty"` // of the one before
+	By   string    `json:"by"`            // token, or renewal
+	At   time.Time `json:"at"`
+	End  time.Time `json:"end"`
+}
+
+// handleHosts has the door answer hosts.
+func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
+	handle := func(path string, do func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error)) {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			var q ticket.HostRequest
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&q); err != nil {
+				ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
+				return
+			}
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+			default:
+				ticket.Refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
+				return
+			}
+			a, err := do(r, q)
+			if err != nil {
+				m.cfg.Logger.Warn("a host gets no certificate", "host", q.Name, "from", r.RemoteAddr, "token", q.ID, "error", err)
+				ticket.Refuse(w, err)
+				return
+			}
+			ticket.Reply(w, http.StatusOK, a)
+		})
+	}
+	handle(ticket.HostPath, func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error) {
+		return m.admitHost(r.Context(), q)
+	})
+	handle(ticket.RenewPath, func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error) {
+		if len(r.TLS.VerifiedChains) == 0 || m.isMember(r) {
+			return ticket.HostAnswer{}, model.Errorf(model.ErrInvalid, "a host's certificate is renewed by who shows it")
+		}
+		return m.renewHost(r.Context(), r.TLS.VerifiedChains[0][0], q)
+	})
+	mux.HandleFunc("GET "+clientsPath, func(w http.ResponseWriter, r *http.Request) {
+		if !m.isMember(r) {
+			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
+			return
+		}
+		text, err := m.handOverClients()
+		if err == nil && text == nil {
+			err = model.Errorf(model.ErrUnavailable, "this netmaster does not have it yet")
+		}
+		if err != nil {
+			ticket.Refuse(w, err)
+			return
+		}
+		ticket.Reply(w, http.StatusOK, text)
+	})
+}
+
+// isMember tells whether who asks shows a certificate of the members' authority: the
+// door takes those of hosts too.
+func (m *Member) isMember(r *http.Request) bool {
+	return slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool {
+		root := chain[len(chain)-1]
+		return slices.ContainsFunc(m.peers.auth.Bundle(), root.Equal)
+	})
+}
+
+func sum(c *x509.Certificate) Fingerprint { return sha256.Sum256(c.Raw) }
+
+func keySum(publicKey []byte) []byte {
+	s := sha256.Sum256(publicKey)
+	return s[:]
+}
+
+// readCSR refuses what no host of ours sends.
+func readCSR(q ticket.HostRequest) (*x509.CertificateRequest, error) {
+	if _, err := model.ParseHostName(q.Name); err != nil {
+		return nil, err
+	}
+	csr, err := x509.ParseCertificateRequest(q.CSR)
+	if err == nil {
+		err = csr.CheckSignature()
+	}
+	if err != nil {
+		return nil, model.Errorf(model.ErrInvalid, "the request for a certificate cannot be read: is this host's Contiv of another version?")
+	}
+	if len(csr.IPAddresses) > maxAddresses {
+		return nil, model.Errorf(model.ErrInvalid, "the request has %d addresses: there may be %d", len(csr.IPAddresses), maxAddresses)
+	}
+	return csr, nil
+}
+
+// admitHost spends a token on a host's key, and signs it. Who asks again with the same
+// key is answered again.
+func (m *Member) admitHost(ctx context.Context, q ticket.HostRequest) (ticket.HostAnswer, error) {
+	var none ticket.HostAnswer
+	if !ticket.IsText(q.ID, ticket.IDLen) || !ticket.IsText(q.Secret, ticket.SecretLen) {
+		return none, model.Errorf(model.ErrInvalid, "the request has no token")
+	}
+	csr, err := readCSR(q)
+	if err != nil {
+		return none, err
+	}
+	again := "make another with 'netctl cluster token --host " + q.Name + "'"
+	key := keySum(csr.RawSubjectPublicKeyInfo)
+	c := m.server.client
+	for range attempts {
+		tok, err := get[tokenRow](ctx, c, hostTokenRows+q.ID)
+		if err != nil {
+			return none, err
+		}
+		if tok.rev == 0 || subtle.ConstantTimeCompare(tok.value.Hash, ticket.Hash(q.ID, q.Secret)) != 1 {
+			if other, err := get[tokenRow](ctx, c, tokenRows+q.ID); err == nil && other.rev != 0 {
+				return none, model.Errorf(model.ErrInvalid, "the token is for a netmaster: %s", again)
+			}
+			return none, model.Errorf(model.ErrInvalid, "the cluster does not know this token: %s", again)
+		}
+		if tok.value.Host != q.Name {
+			return none, model.Errorf(model.ErrInvalid, "the token is for the host %s, and this is %s: %s, or give --host", tok.value.Host, q.Name, again)
+		}
+		had, err := get[hostRow](ctx, c, hostRows+store.Segment(q.Name))
+		if err != nil {
+			return none, err
+		}
+		mine := base64.RawStdEncoding.EncodeToString(key)
+		switch t := tok.value; {
+		case t.Dir == mine && bytes.Equal(had.value.Key, key):
+			return m.sign(ctx, q, csr)
+		case t.Dir != "":
+			return none, model.Errorf(model.ErrConflict, "the token was used on %s, and a token works once: %s", date(t.At), again)
+		case !time.Now().Before(t.Expires):
+			return none, model.Errorf(model.ErrInvalid, "the token ended on %s: %s", date(t.Expires), again)
+		}
+		now := time.Now().UTC()
+		spent := tok.value
+		spent.Dir, spent.Name, spent.At = mine, q.Name, now
+		next := hostRow{Name: q.Name, Key: key, By: "token " + q.ID, At: now, End: now.AddDate(0, 0, pki.Days)}
+		a, err := m.sign(ctx, q, csr)
+		if err != nil {
+			return none, err
+		}
+		ok, err := commit(ctx, c, []clientv3.Cmp{at(hostTokenRows+q.ID, tok.rev), at(hostRows+store.Segment(q.Name), had.rev)},
+			clientv3.OpPut(hostTokenRows+q.ID, encode(spent)), clientv3.OpPut(hostRows+store.Segment(q.Name), encode(next)))
+		if err != nil {
+			return none, err
+		}
+		if ok {
+			m.cfg.Logger.Info("a host got its certificate", "host", q.Name, "token", q.ID)
+			return a, nil
+		}
+	}
+	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
+}
+
+// renewHost signs a host's next key for who shows the certificate of its newest one.
+func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q ticket.HostRequest) (ticket.HostAnswer, error) {
+	var none ticket.HostAnswer
+	role, err := pki.RoleOf(shown)
+	if err != nil || role != pki.Host || shown.Subject.CommonName != q.Name {
+		return none, model.Errorf(model.ErrInvalid, "a host renews its own certificate, and this one is of %q, of the role %s", shown.Subject.CommonName, role)
+	}
+	csr, err := readCSR(q)
+	if err != nil {
+		return none, err
+	}
+	was, key := keySum(shown.RawSubjectPublicKeyInfo), keySum(csr.RawSubjectPublicKeyInfo)
+	again := "if that was not this host, its certificate was stolen; 'netctl cluster token --host " + q.Name + "' makes a token for a new one, with which the former ones are renewed no more"
+	for range attempts {
+		had, err := get[hostRow](ctx, m.server.client, hostRows+store.Segment(q.Name))
+		if err != nil {
+			return none, err
+		}
+		switch h := had.value; {
+		case had.rev == 0:
+			return none, model.Errorf(model.ErrNotFound, "the cluster has given %s no certificate: make a token with 'netctl cluster token --host %s'", q.Name, q.Name)
+		case bytes.Equal(h.Was, was) && bytes.Equal(h.Key, key), bytes.Equal(h.Key, was) && bytes.Equal(h.Key, key):
+			return m.sign(ctx, q, csr) // the answer was lost
+		case !bytes.Equal(h.Key, was):
+			return none, model.Errorf(model.ErrConflict, "the certificate of %s that was shown has been replaced, on %s by %s: %s", q.Name, date(h.At), h.By, again)
+		}
+		now := time.Now().UTC()
+		a, err := m.sign(ctx, q, csr)
+		if err != nil {
+			return none, err
+		}
+		next := hostRow{Name: q.Name, Key: key, Was: was, By: "renewal", At: now, End: now.AddDate(0, 0, pki.Days)}
+		ok, err := commit(ctx, m.server.client, []clientv3.Cmp{at(hostRows+store.Segment(q.Name), had.rev)}, clientv3.OpPut(hostRows+store.Segment(q.Name), encode(next)))
+		if err != nil {
+			return none, err
+		}
+		if ok {
+			m.cfg.Logger.Info("a host's certificate was renewed", "host", q.Name)
+			return a, nil
+		}
+	}
+	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
+}
+
+func (m *Member) sign(ctx context.Context, q ticket.HostRequest, csr *x509.CertificateRequest) (ticket.HostAnswer, error) {
+	var a ticket.HostAnswer
+	m.signing.Lock()
+	defer m.signing.Unlock()
+	auth := m.clients.Load()
+	if auth == nil {
+		return a, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
+	}
+	r := pki.Request{Name: q.Name, Role: pki.Host}
+	for _, ip := range csr.IPAddresses {
+		r.Addresses = append(r.Addresses, ip.String())
+	}
+	_, text, err := auth.Sign(r, csr.PublicKey)
+	if err != nil {
+		return a, model.Errorf(model.ErrInvalid, "%w", err)
+	}
+	doors, err := m.doors(ctx)
+	return ticket.HostAnswer{Certificate: text, Authorities: auth.Text(), Doors: doors, Members: fingerprint(m.peers.auth)}, err
+}
+
+// doors are where members answer, this one first.
+func (m *Member) doors(ctx context.Context) ([]string, error) {
+	rows, err := list[memberRow](ctx, m.server.client, memberRows)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{m.cfg.Door}
+	for _, r := range rows {
+		if r.value.Door != m.cfg.Door && r.value.ID != 0 {
+			out = append(out, r.value.Door)
+		}
+	}
+	return out, nil
+}
