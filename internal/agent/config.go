@@ -51,6 +51,8 @@ type Config struct {
 	// ContainersReachControl lets containers reach the control plane (netmasters,
 	// the store, netplugins), from which they are kept otherwise.
 	ContainersReachControl bool
+	// Probe asks another host whether it is there, as probing.Config's Ask; nil = none is asked.
+	Probe func(context.Context, netip.Addr) (bool, error)
 	// DebugAddress is where profiling is served, by others; empty = nowhere.
 	DebugAddress string
 	// Metrics are told beside the agent's own: of the store's client; optional.

@@ -292,7 +292,8 @@ func newBed(t *testing.T, change ...func(*Config)) *bed {
 	b.network("blue", "net1", 1)
 	b.network("default", "default-net", 2)
 	b.cfg = Config{
-		Host: testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
+		Probe: func(context.Context, netip.Addr) (bool, error) { return true, nil },
+		Host:  testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
 		DriverName: "fake", Store: b.agentS, Log: testLog(t),
 		StateDir: filepath.Join(b.dir, "state"), Socket: filepath.Join(b.dir, "cni.sock"),
 		RESTAddress: "127.0.0.1:0", Netmasters: b.master.URL, UnderlayMTU: 1500,

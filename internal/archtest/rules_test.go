@@ -96,6 +96,7 @@ var rules = []rule{
 		why: "the way to netmaster knows neither attachments nor pictures",
 	},
 	{pkg: "internal/agent/answering", may: []string{"internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
+	{pkg: "internal/agent/probing", may: []string{"internal/model"}, why: "who asks hosts knows neither the store nor services"},
 	{
 		pkg: "internal/agent/fabric",
 		may: []string{"internal/bgp", "internal/compile", "internal/desired", "internal/durable", "internal/hostnet", "internal/model", "internal/store/tables", "internal/waiting"},

@@ -6,15 +6,22 @@ import (
 )
 
 // DrainHost records whether services send the providers on a host no new
-// connections; those that live go on.
-func (c *Compiler) DrainHost(name model.HostName, yes bool) {
-	if _, was := c.drained[name]; was == yes {
+// connections, as an operator said; those that live go on.
+func (c *Compiler) DrainHost(name model.HostName, yes bool) { c.setAside(c.drained, name, yes) }
+
+// SilentHost records whether services send the providers on a host no new
+// connections, since nothing is heard of it; those that live go on.
+func (c *Compiler) SilentHost(name model.HostName, yes bool) { c.setAside(c.silent, name, yes) }
+
+// setAside has a host be in one of the sets by which spared decides, or not.
+func (c *Compiler) setAside(in set[model.HostName], name model.HostName, yes bool) {
+	if _, was := in[name]; was == yes {
 		return
 	}
 	if yes {
-		c.drained.add(name)
+		in.add(name)
 	} else {
-		delete(c.drained, name)
+		delete(in, name)
 	}
 	for _, n := range c.networks {
 		for e := range n.byHost[name] {
@@ -31,7 +38,8 @@ func (c *Compiler) spared(e *endpoint, state desired.BackendState) desired.Backe
 	if e == nil || state == desired.BackendUnhealthy {
 		return state
 	}
-	if _, drains := c.drained[e.Host]; drains {
+	_, drains := c.drained[e.Host]
+	if _, silent := c.silent[e.Host]; drains || silent {
 		return desired.BackendDraining
 	}
 	return state

@@ -49,3 +49,33 @@ func TestDrainedHost(t *testing.T) {
 		t.Errorf("this host drains, and its own provider is %v", b.State)
 	}
 }
+
+// TestSilentHost: a host that is silent is set aside as one that drains, and neither
+// word takes the other back.
+func TestSilentHost(t *testing.T) {
+	c := New("h1")
+	remote := cluster(c, 1)
+	c.SetService(shop(1))
+	there := provides(remote(0), 1)
+	c.SetEndpoint(there)
+	for i, step := range []struct {
+		silent, drains bool
+		want           desired.BackendState
+	}{
+		{false, false, desired.BackendActive},
+		{true, false, desired.BackendDraining},
+		{true, true, desired.BackendDraining},
+		{false, true, desired.BackendDraining},
+		{true, true, desired.BackendDraining},
+		{true, false, desired.BackendDraining},
+		{false, false, desired.BackendActive},
+	} {
+		c.SilentHost(there.Host, step.silent)
+		c.DrainHost(there.Host, step.drains)
+		pic, _ := c.Compile(1)
+		s, _ := pic.Services.Get(shop(1).Key)
+		if b, _ := s.Backends.Get(there.Key); b == nil || b.State != step.want {
+			t.Errorf("step %d, %+v: %+v", i, step, b)
+		}
+	}
+}

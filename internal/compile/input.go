@@ -27,6 +27,7 @@ type Compiler struct {
 	inNamespace map[model.NamespaceName]set[identityOf]
 	privates    map[model.EndpointKey]netip.Addr // as this host has chosen them
 	drained     set[model.HostName]
+	silent      set[model.HostName]
 	control     []netip.AddrPort // sorted
 	routers     map[model.TenantName]model.RouterID
 	shared      map[model.TenantName][]model.NetworkKey    // networks of others that a tenant reaches
@@ -78,6 +79,7 @@ func New(host model.HostName) *Compiler {
 		tenants:       map[model.TenantName]*tenant{},
 		privates:      map[model.EndpointKey]netip.Addr{},
 		drained:       set[model.HostName]{},
+		silent:        set[model.HostName]{},
 		selecting:     map[peerRef]set[*selection]{},
 		subjects:      map[subjectKey]*subject{},
 		sets:          map[string]*policySet{},

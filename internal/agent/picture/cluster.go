@@ -31,6 +31,7 @@ type Cluster struct {
 	global   *model.Global
 	tenants  map[model.TenantName]model.Tenant
 	hosts    map[model.HostName]model.Host
+	absences map[tables.HostAbsenceKey]tables.HostAbsence
 	bgps     map[tables.BgpKey]model.Bgp
 	mirrors  map[Part]*mirror
 	uses     map[Part]int                    // by attachments: of rests, and of networks' endpoints
@@ -43,8 +44,9 @@ type Cluster struct {
 	concerned  map[Part]bool // what concernsLocked has said last
 	reconsider bool          // another look may find something else
 
-	unrecorded   bool   // this host's record has gone
-	hostsVersion uint64 // counts changes of hosts
+	unrecorded   bool            // this host's record has gone
+	hostsVersion uint64          // counts changes of hosts
+	hostsChanged waiting.Changes // of hosts and absences
 
 	memory  Memory
 	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
@@ -125,6 +127,7 @@ func New(cfg Config) (*Cluster, error) {
 		comp:     comp,
 		tenants:  map[model.TenantName]model.Tenant{},
 		hosts:    map[model.HostName]model.Host{},
+		absences: map[tables.HostAbsenceKey]tables.HostAbsence{},
 		bgps:     map[tables.BgpKey]model.Bgp{},
 		mirrors:  map[Part]*mirror{},
 		uses:     map[Part]int{},

@@ -69,7 +69,9 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.NamespaceName:
 		enter(ch, nil, k, c.comp.SetNamespace, c.comp.DeleteNamespace)
-	case tables.HostAbsenceKey: // it takes nothing from a picture
+	case tables.HostAbsenceKey: // it takes nothing from a picture; who asks Peers may
+		enter(ch, c.absences, k, func(tables.HostAbsence) {}, func(tables.HostAbsenceKey) {})
+		c.hostsChanged.Tell()
 		return irrelevant
 	case tables.HostDrainKey:
 		c.comp.DrainHost(k.Host, ch.Value != nil)
@@ -83,6 +85,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 			}
 		}
 		c.hostsVersion++
+		c.hostsChanged.Tell()
 		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:
 		was := c.tenants[k]

@@ -49,7 +49,7 @@ func TestUrgency(t *testing.T) {
 }
 
 // TestHostDrains: what the store says of a host that drains reaches the services that
-// its endpoints provide.
+// its endpoints provide, and so does that nothing is heard of it.
 func TestHostDrains(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
@@ -93,5 +93,18 @@ func TestHostDrains(t *testing.T) {
 	drain.Value = nil
 	if got := state(drain); got != desired.BackendActive {
 		t.Errorf("its host drains no more: %v", got)
+	}
+	kicked := 0
+	c.Kick = func(string) { kicked++ }
+	for silent, want := range map[bool]desired.BackendState{true: desired.BackendDraining, false: desired.BackendActive} {
+		c.mu.Unlock()
+		c.SetSilent("h2", silent)
+		c.mu.Lock()
+		if got := state(tables.Change{Key: service.Key, Value: service}); got != want {
+			t.Errorf("its host is silent: %v, and it is %v", silent, got)
+		}
+	}
+	if kicked != 2 {
+		t.Errorf("%d passes were asked for, want 2", kicked)
 	}
 }
