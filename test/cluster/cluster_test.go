@@ -16,7 +16,7 @@ import (
 var (
 	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = TestCluster is skipped")
 	longest = flag.Duration("longest", 400*time.Millisecond, "how long a fault lasts at most")
-	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails; consul, a process")
+	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails; consul, a process; members, that of netmasters which are processes and members of it")
 	masters = flag.String("masters", "inside", "netmasters: inside this process, of the parts of the program; program, processes, whose clocks are set")
 )
 
@@ -31,7 +31,7 @@ func TestCluster(t *testing.T) {
 	netnstest.Need(t)
 	for left, plan := *ops, *seed; left > 0; left, plan = left-perRun, plan+1 {
 		t.Logf("-plan %d -ops %d goes on from here", plan, left)
-		if !t.Run(*kindOf, func(t *testing.T) { underFaults(t, stores(t), plan, min(left, perRun)) }) {
+		if !t.Run(*kindOf, func(t *testing.T) { underFaults(t, plan, min(left, perRun)) }) {
 			return
 		}
 	}
@@ -72,10 +72,29 @@ func stores(t *testing.T) *onServer {
 }
 
 // underFaults is a run of the whole cluster on a store.
-func underFaults(t *testing.T, st *onServer, plan uint64, total int) {
+func underFaults(t *testing.T, plan uint64, total int) {
 	t.Helper()
-	w := newWorld(t, st)
+	w := newCluster(t)
 	w.longest, w.calm = *longest, 4**longest // the store and what follows it come back meanwhile
+	w.start(true)
+	finish := w.withAgents(t, plan)
+	for _, wrong := range w.run(plan, total) {
+		t.Error(wrong)
+	}
+	finish()
+}
+
+// newCluster is a world on the store, and with the netmasters, that were asked for.
+func newCluster(t *testing.T) *world {
+	t.Helper()
+	if *kindOf == "members" {
+		m := newMembers(t)
+		m.w = newWorld(t, m)
+		m.w.begin = m.begin
+		return m.w
+	}
+	st := stores(t)
+	w := newWorld(t, st)
 	switch *masters {
 	case "inside":
 	case "program":
@@ -88,12 +107,7 @@ func underFaults(t *testing.T, st *onServer, plan uint64, total int) {
 	default:
 		t.Fatalf("there are no netmasters %q", *masters)
 	}
-	w.start(true)
-	finish := w.withAgents(t, plan)
-	for _, wrong := range w.run(plan, total) {
-		t.Error(wrong)
-	}
-	finish()
+	return w
 }
 
 // lacking skips what cannot be tried here, unless CI says that it must be.

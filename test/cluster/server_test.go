@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -140,6 +142,20 @@ func (p *process) endBy(sig syscall.Signal) {
 		_ = p.cmd.Wait()
 		late.Stop()
 		p.cmd = nil
+	}
+}
+
+// comeBack starts it again if it has ended by itself.
+func (p *process) comeBack() {
+	p.mu.Lock()
+	var info unix.Siginfo
+	if p.cmd != nil { // what ended is left to Wait
+		_ = unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	}
+	p.mu.Unlock()
+	if info.Signo != 0 {
+		p.end()
+		p.start()
 	}
 }
 
