@@ -146,10 +146,18 @@ func TestEndpoints(t *testing.T) {
 		"": 3, "?host=host1": 3, "?host=idle": 0, "?tenant=blue": 3, "?tenant=blue&network=n": 1, "?network=:n": 1, "?tenant=blue&network=:n": 1, "?tenant=blue&group=web": 1, "?host=host1&network=tiny": 2, "?network=n": 1, "?network=blue:n": 1, "?network=tiny": 2, "?group=web": 1, "?group=blue:web&network=tiny": 0,
 		"?host=nosuch": -404, "?tenant=nosuch": -404, "?network=nosuch": -404, "?group=blue:nosuch": -404, "?network=red:n": -404, "?tenant=default&network=blue:n": -404, "?network=blue:": -404, "?hosts=host1": -400,
 	} {
-		status, answer := f.do("GET", "/api/v1/endpoints"+query, "")
+		var status int
+		var answer string
 		var list []api.EndpointOper
+		n := 0
+		for range 3 { // netmaster's own tasks may read meanwhile
+			status, answer = f.do("GET", "/api/v1/endpoints"+query, "")
+			if n = f.mem.KeysRead(); n <= 10 {
+				break
+			}
+		}
 		err := json.Unmarshal([]byte(answer), &list)
-		if n := f.mem.KeysRead(); n > 10 {
+		if n > 10 {
 			t.Errorf("%q: %d keys were read from the store", query, n)
 		}
 		switch {
