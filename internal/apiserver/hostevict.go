@@ -39,6 +39,11 @@ func (s *server) hostDrainer(drain bool) handler {
 		if err != nil {
 			return nil, err
 		}
+		if drain {
+			s.log.Info("a host drains, as somebody asked: services send its providers no new connections", "host", string(h.Name))
+		} else {
+			s.log.Info("a host drains no more, as somebody asked", "host", string(h.Name))
+		}
 		return hostToAPI(h, time.Now()), nil
 	}
 }

@@ -66,4 +66,12 @@ func TestEvictHost(t *testing.T) {
 	if h := host(); h.Endpoints != 0 || h.State != api.HostAway {
 		t.Errorf("after all: %+v", h)
 	}
+	for _, told := range []string{
+		`msg="a host drains, as somebody asked: services send its providers no new connections" host=host1`,
+		`msg="a host drains no more, as somebody asked" host=host1`, `msg="a host was evicted, as somebody asked" host=host1`,
+	} {
+		if n := strings.Count(f.log.String(), told); n != 1 {
+			t.Errorf("the log has %d times %s", n, told)
+		}
+	}
 }
