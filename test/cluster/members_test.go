@@ -41,6 +41,39 @@ type member struct {
 	name, etcd string // etcd: host:port of the member's
 	args       []string
 	peer       *link // the others' way to it
+	life       *life // of its process
+	process    *masterProcess
+}
+
+// life is the others' way to a member while one process of it lives: what ends that
+// process breaks no connection of the next one.
+type life struct {
+	wire
+	mu   sync.Mutex
+	over bool
+}
+
+func (l *life) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.wire.cut()
+	}
+}
+
+// live gives a seat's member its next life.
+func (m *members) live(seat int) *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is := &m.seats[seat]
+	if is.life != nil {
+		is.life.mu.Lock()
+		is.life.over = true
+		is.life.mu.Unlock()
+		is.peer.heal()
+	}
+	is.life = &life{wire: is.peer}
+	return is.life
 }
 
 // newMembers has no member yet.
@@ -74,12 +107,14 @@ func (m *members) at(seat int) member {
 func (m *members) begin(seat int) (netmaster, wire) {
 	is := m.at(seat)
 	if is.name != "" {
-		return m.run(seat, is), is.peer
+		is.process.end() // it may still be stopping, and two cannot have one directory
+		alive := m.live(seat)
+		return m.run(seat, is), alive
 	}
 	if seat == 0 {
 		p := m.run(0, m.enter(0))
 		m.w.eventually("the first member serves", func() error { return ask(m.t.Context(), "GET", "http://"+p.address()+"/readyz", "") })
-		return p, m.at(0).peer
+		return p, m.live(0)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -87,7 +122,7 @@ func (m *members) begin(seat int) (netmaster, wire) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return p, m.at(seat).peer
+	return p, m.live(seat)
 }
 
 // run starts a member's process.
@@ -97,6 +132,9 @@ func (m *members) run(seat int, is member, more ...string) *masterProcess {
 	p := &masterProcess{newProcess(m.t, listen, m.program.path, append(args, more...)...)}
 	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.t.TempDir(), "CLOCK_AHEAD=" + m.program.clock(seat)}
 	p.start()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seats[seat].process = p
 	return p
 }
 
@@ -278,6 +316,6 @@ func (m *members) replace(ctx context.Context, s *seat, lost member) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m, s.wire, s.direct = p, m.at(s.n).peer, p.address()
+	s.m, s.wire, s.direct = p, m.live(s.n), p.address()
 	return nil
 }
