@@ -37,6 +37,7 @@ func (a *Agent) followBGP(pic picture.Picture, report driver.Report) {
 	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
 	if in.Settings, in.Rivals = a.cluster.Bgp(); in.Settings != nil {
 		in.Machines = append(a.cluster.NodeAddresses(), a.control.Targets()...)
+		in.Networks = a.cluster.Subnets()
 	}
 	for name, st := range report.Ports.All() {
 		if st.Err != nil {

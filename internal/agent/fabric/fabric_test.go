@@ -19,11 +19,11 @@ func TestRouter(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "50.1.1.201/32")
 	b.start()
 	r1 := b.peer("50.1.1.200", routerAS, bgp.Neighbor{Password: "hush"}, map[string]string{
-		"10.50.0.0/16": "50.1.1.210", "10.60.0.0/16": "50.1.1.210", "10.1.1.0/25": "50.1.1.210", "172.19.7.0/24": "50.1.1.210", "10.0.0.0/31": "50.1.1.210", "10.70.0.0/16": "60.1.1.1",
+		"10.50.0.0/16": "50.1.1.210", "10.60.0.0/16": "50.1.1.210", "10.1.1.0/25": "50.1.1.210", "172.19.7.0/24": "50.1.1.210", "10.0.0.0/31": "50.1.1.210", "10.70.0.0/16": "60.1.1.1", "10.80.0.0/16": "50.1.1.210",
 	})
 	r2 := b.peer("50.1.1.201", 501, bgp.Neighbor{Password: "hush"}, map[string]string{"10.50.0.0/16": "50.1.1.211"})
 	b.set(func(in *Input) {
-		in.Settings = settings()
+		in.Settings, in.Networks = settings(), []netip.Prefix{prefix("10.80.3.0/24")} // of a tenant that the picture has nothing of
 		in.Settings.More, in.Settings.Password = []model.BgpRouter{{Address: addr("50.1.1.201"), AS: 501}}, "hush"
 		pic := &in.Picture
 		port(pic, 5, network(1, "blue", model.EncapVLAN))

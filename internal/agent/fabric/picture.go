@@ -18,6 +18,7 @@ type Input struct {
 	Picture  desired.Host     // as the data plane holds it
 	Refused  map[string]bool  // ports of it that the data plane could not make
 	Machines []netip.Addr     // of the cluster: hosts', the control plane's
+	Networks []netip.Prefix   // of the cluster: the subnets of all tenants' networks
 }
 
 // had is a prefix that this host has.
@@ -122,7 +123,7 @@ func (h *having) protect(in Input) {
 			}
 		}
 	}
-	for _, p := range pic.ServiceRanges {
+	for _, p := range slices.Concat(pic.ServiceRanges, in.Networks) {
 		add(p)
 	}
 	if p := pic.Private; p != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Bgp returns this host's BGP settings, nil = none, and the hosts before it by name whose
@@ -27,6 +28,46 @@ func (c *Cluster) Bgp() (own *model.Bgp, rivals []model.HostName) {
 	}
 	slices.Sort(rivals)
 	return own, rivals
+}
+
+// spokenOfLocked are the tenants that a host which speaks BGP follows, whether it has
+// anything of them or not: all, since no route of a router may lead their networks away.
+func (c *Cluster) spokenOfLocked() (out []model.TenantName) {
+	global := c.mirrors[Part{}]
+	if global == nil {
+		return nil
+	}
+	rows := c.rowsLocked(global)
+	if _, speaks := rows[tables.BgpKey{Host: c.Host}]; !speaks {
+		return nil
+	}
+	for k := range rows {
+		if t, is := k.(model.TenantName); is {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Subnets are those of all networks that this host knows of: of the cluster's, where it
+// has BGP settings.
+func (c *Cluster) Subnets() (out []netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.subnetsLocked()
+}
+
+func (c *Cluster) subnetsLocked() (out []netip.Prefix) {
+	for _, m := range c.mirrors {
+		for _, n := range m.networks {
+			for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+				if p.IsValid() {
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // NodeAddresses are the addresses of the cluster's machines: of hosts, and where the

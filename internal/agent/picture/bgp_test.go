@@ -1,11 +1,15 @@
 package picture
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -29,4 +33,73 @@ func TestBgpOfHost(t *testing.T) {
 	if _, rivals := c.Bgp(); !slices.Equal(rivals, []model.HostName{"h1"}) {
 		t.Errorf("rivals %v", rivals)
 	}
+}
+
+// A host that speaks BGP knows the subnets of all tenants' networks, whatever it has of
+// them, in its first picture already, and of ones that come later; without settings it
+// knows none of tenants that it has nothing of.
+func TestSpeakerKnowsAllSubnets(t *testing.T) {
+	st := memory.New()
+	network := func(tenant model.TenantName, id model.NetworkID, subnet string) func(store.Tx) error {
+		return func(tx store.Tx) error {
+			if err := tables.Tenants.Put(tx, model.Tenant{Name: tenant, Router: model.RouterID(id)}); err != nil {
+				return err
+			}
+			k := model.NetworkKey{Tenant: tenant, Name: "net"}
+			return tables.Networks.Put(tx, model.Network{Key: k, ID: id, Encap: model.EncapVXLAN, Tag: uint32(id), Subnet: netip.MustParsePrefix(subnet)})
+		}
+	}
+	put(t, st, func(tx store.Tx) error { return tables.Globals.Put(tx, model.Global{FwdMode: model.FwdRouting}) })
+	put(t, st, network("strange", 7, "10.7.0.0/16"))
+	settings := model.Bgp{Host: "h1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 65002}
+	c := newCluster(t, st)
+	put(t, st, func(tx store.Tx) error { return tables.Bgps.Put(tx, settings) })
+	follow(t, c)
+	known := func(c *Cluster, what string, want ...string) {
+		t.Helper()
+		until(t, c, what, func() error {
+			var got []string
+			for _, p := range c.subnetsLocked() {
+				got = append(got, p.String())
+			}
+			if slices.Sort(got); c.entered && !slices.Equal(got, want) {
+				return fmt.Errorf("known: %v", got)
+			}
+			if !c.entered {
+				return fmt.Errorf("no picture yet")
+			}
+			return nil
+		})
+	}
+	first := true
+	until(t, c, "the first picture", func() error {
+		if !c.entered {
+			return fmt.Errorf("no picture yet")
+		}
+		if got := c.subnetsLocked(); first && len(got) != 1 {
+			t.Errorf("the first picture comes with %v", got)
+		}
+		first = false
+		return nil
+	})
+	put(t, st, network("later", 8, "10.8.0.0/16"))
+	known(c, "of a later tenant", "10.7.0.0/16", "10.8.0.0/16")
+	put(t, st, func(tx store.Tx) error {
+		tables.Bgps.Delete(tx, tables.BgpKey{Host: c.Host})
+		return nil
+	})
+	until(t, c, "no settings", func() error {
+		if len(c.bgps) > 0 && c.bgps[tables.BgpKey{Host: c.Host}].AS != 0 {
+			return fmt.Errorf("still there")
+		}
+		return nil
+	})
+	c.dropUnused(time.Now().Add(time.Hour), time.Minute)
+	known(c, "without settings")
+
+	other := newCluster(t, st)
+	follow(t, other)
+	known(other, "of a host that never had any")
+	put(t, st, func(tx store.Tx) error { return tables.Bgps.Put(tx, settings) })
+	known(other, "with settings that come later", "10.7.0.0/16", "10.8.0.0/16")
 }

@@ -119,6 +119,9 @@ func (c *Cluster) concernsLocked() map[Part]bool {
 	for t := range c.partnersLocked(isHere) {
 		out[RestOf(t)] = true
 	}
+	for _, t := range c.spokenOfLocked() {
+		out[RestOf(t)] = true
+	}
 	comp := c.compilerLocked()
 	for p, m := range c.mirrors {
 		if !p.isRest() {

@@ -39,7 +39,7 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 // pictureLocked hands one change to the Compiler.
 func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 	switch ch.Key.(type) {
-	case model.NetworkKey, model.TenantName, tables.GlobalKey, model.ServiceKey, model.ClusterServiceKey:
+	case model.NetworkKey, model.TenantName, tables.GlobalKey, tables.BgpKey, model.ServiceKey, model.ClusterServiceKey:
 		c.reconsider = true
 	}
 	switch k := ch.Key.(type) {
