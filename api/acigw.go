@@ -16,7 +16,18 @@ func (o AciGw) ObjectKey() string { return o.Name }
 
 // AciGwOper is the operational state of the fabric.
 type AciGwOper struct {
-	NumAppProfiles int `json:"numAppProfiles,omitempty"`
+	NumAppProfiles int          `json:"numAppProfiles,omitempty"`
+	Via            string       `json:"via,omitempty"`      // the APICs or the gateway by which the fabric is kept; "" = it is not
+	InStep         bool         `json:"inStep,omitempty"`   // the fabric had all but Problems when it was last looked at
+	Trouble        string       `json:"trouble,omitempty"`  // why the last try failed; it is tried again
+	Problems       []AciProblem `json:"problems,omitempty"` // the first hundred
+	Since          string       `json:"since,omitempty"`    // RFC 3339: when this was first so
+}
+
+// AciProblem is a part of what the fabric should be that is not in force, and why.
+type AciProblem struct {
+	Object string `json:"object"`
+	Text   string `json:"text"`
 }
 
 // AciGws is the collection of the one ACI gateway, "aciGw".

@@ -61,6 +61,7 @@ type options struct {
 	certs      daemon.TLS
 	tls        transport.Config // of certs
 	access     accessOptions
+	aci        aciOptions
 	givenInfra bool
 	loopback   error // why --internal-address is loopback, which nobody asked for
 }
@@ -221,6 +222,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Name: "infra", Aliases: []string{"infra-type"}, Env: envPrefix + "INFRA", Value: "type",
 		Usage: "infrastructure of a new cluster: default, aci or aci-opflex; " + idleInfra(),
 	}, "default", "aci", "aci-opflex")
+	o.aci.register(fs)
 	o.log.Register(fs, envPrefix)
 	return fs
 }
@@ -282,6 +284,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		}
 	}
 	if err := o.services.finish(fs, o.kubeconfig); err != nil {
+		return err
+	}
+	if err := o.aci.finish(fs); err != nil {
 		return err
 	}
 	o.givenInfra = fs.Given("infra") != ""

@@ -282,7 +282,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	if err != nil {
 		return err
 	}
-	watch := ctrl.NewHostWatch()
+	watch, fabric := ctrl.NewHostWatch(), o.aci.keeper(ctrl, log)
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: transport.Scheme(o.tls.APIServer), listen: o.listening(),
 		agents: ctrl, client: o.tls.APIClient, token: o.token.Source(), log: log,
@@ -322,6 +322,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 					log.Debug("what is not confirmed is taken back by another netmaster", "error", err)
 				}
 			})
+			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
 			telling.Go(func() { k8s.lead(ctx, term, log) })
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
@@ -343,6 +344,9 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 				return fmt.Errorf("register metrics: %w", err)
 			}
 		}
+	}
+	if err := metrics.Register(fabric); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
 	}
 	if k8s != nil {
 		if err := metrics.Register(k8s); err != nil {

@@ -1,6 +1,10 @@
 package apiserver
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
 
 var _ = tested("aciGws", kindCases{
 	object: `{"name":"aciGw"}`, key: []string{"name"},
@@ -11,5 +15,15 @@ var _ = tested("aciGws", kindCases{
 		"nodeBindings":        {[]string{`{"nodeBindings":""}`, `{"nodeBindings":"topology/pod-1/node-101,topology/pod-1/node-102"}`}, []string{`{"nodeBindings":"abc"}`, `{"nodeBindings":"topology/pod-1/node-101,"}`}},
 		"enforcePolicies":     {[]string{`{"enforcePolicies":""}`, `{"enforcePolicies":"yes"}`, `{"enforcePolicies":"no"}`}, []string{`{"enforcePolicies":"maybe"}`, `{"enforcePolicies":true}`}},
 		"includeCommonTenant": {[]string{`{"includeCommonTenant":""}`, `{"includeCommonTenant":"yes"}`, `{"includeCommonTenant":"no"}`}, []string{`{"includeCommonTenant":"Yes"}`}},
+	},
+	effects: map[string]effecttest.Effect{
+		"name":                    effecttest.By("TestFields"),
+		"physicalDomain":          effecttest.By("TestFabricHistories"),
+		"pathBindings":            effecttest.By("TestState"),
+		"nodeBindings":            effecttest.By("TestHistories"),
+		"enforcePolicies=yes":     effecttest.By("TestHistories"),
+		"enforcePolicies=no":      effecttest.By("TestHistories"),
+		"includeCommonTenant=yes": effecttest.By("TestGateway"),
+		"includeCommonTenant=no":  effecttest.By("TestGateway"),
 	},
 })

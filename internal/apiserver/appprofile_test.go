@@ -1,5 +1,7 @@
 package apiserver
 
+import "github.com/contiv/netplugin/v2/internal/effecttest"
+
 var _ = tested("appProfiles", kindCases{
 	object: `{"tenantName":"blue","appProfileName":"x"}`, key: []string{"tenantName", "appProfileName"},
 	fields: map[string]cases{
@@ -9,5 +11,10 @@ var _ = tested("appProfiles", kindCases{
 			[]string{`{"endpointGroups":[]}`, `{"endpointGroups":["web"]}`, `{"endpointGroups":["web","db"]}`},
 			[]string{`{"endpointGroups":["none"]}`, `{"endpointGroups":["web","none"]}`, `{"endpointGroups":["web","web"]}`, `{"endpointGroups":[""]}`, `{"endpointGroups":["a_b"]}`, `{"endpointGroups":"web"}`},
 		},
+	},
+	effects: map[string]effecttest.Effect{
+		"tenantName":     effecttest.By("TestFabricHistories"),
+		"appProfileName": effecttest.By("TestFabricHistories"),
+		"endpointGroups": effecttest.By("TestFabricHistories"),
 	},
 })

@@ -1,6 +1,10 @@
 package apiserver
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
 
 var _ = tested("extContractsGroups", kindCases{
 	object: `{"tenantName":"blue","contractsGroupName":"x","contractsType":"provided"}`, key: []string{"tenantName", "contractsGroupName"},
@@ -9,5 +13,12 @@ var _ = tested("extContractsGroups", kindCases{
 		"contractsGroupName": nameCases("contractsGroupName"),
 		"contractsType":      {[]string{`{"contractsType":"provided"}`, `{"contractsType":"consumed"}`}, []string{`{"contractsType":""}`, `{"contractsType":"both"}`}},
 		"contracts":          {[]string{`{"contracts":[]}`, `{"contracts":["uni/tn-common/brc-c1","uni/tn-common/brc-c2"]}`}, []string{`{"contracts":[""]}`, `{"contracts":["a b"]}`, `{"contracts":["a,b"]}`, `{"contracts":["a","a"]}`, `{"contracts":["` + strings.Repeat("x", 513) + `"]}`}},
+	},
+	effects: map[string]effecttest.Effect{
+		"tenantName":             effecttest.By("TestFabricHistories"),
+		"contractsGroupName":     effecttest.By("TestFabricHistories"),
+		"contractsType=provided": effecttest.By("TestHistories"),
+		"contractsType=consumed": effecttest.By("TestHistories"),
+		"contracts":              effecttest.By("TestHistories"),
 	},
 })

@@ -84,6 +84,9 @@ func groupOper(v *control.View, g model.Group) api.EndpointGroupOper {
 		return o
 	}
 	o.PktTag = int(n.Tag)
+	if g.VLAN != 0 {
+		o.PktTag = int(g.VLAN)
+	}
 	if n.Encap == model.EncapVXLAN {
 		o.ExternalPktTag = int(n.Tag)
 	}

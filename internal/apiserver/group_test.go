@@ -25,11 +25,12 @@ var _ = tested("endpointGroups", kindCases{
 		"cfgdTag": tagCases(),
 	},
 	effects: map[string]effecttest.Effect{
-		"owner":       effecttest.By("TestOwner"),
-		"tenantName":  effecttest.By("TestMatrix"),
-		"groupName":   effecttest.By("TestMatrix"),
-		"networkName": effecttest.By("TestGroupNetwork"),
-		"policies":    effecttest.By("TestGroupChangesLive"),
-		"ipPool":      effecttest.By("TestEndpointsBesidePools"),
+		"owner":            effecttest.By("TestOwner"),
+		"tenantName":       effecttest.By("TestMatrix"),
+		"groupName":        effecttest.By("TestMatrix"),
+		"networkName":      effecttest.By("TestGroupNetwork"),
+		"extContractsGrps": effecttest.By("TestFabricHistories"),
+		"policies":         effecttest.By("TestGroupChangesLive"),
+		"ipPool":           effecttest.By("TestEndpointsBesidePools"),
 	},
 })

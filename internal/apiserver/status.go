@@ -61,6 +61,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	judge(&o, now)
 	o.Notices = append(o.Notices, warnings...)
+	judgeFabric(&o, v)
 	return o, nil
 }
 

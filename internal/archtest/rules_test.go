@@ -79,6 +79,7 @@ var rules = []rule{
 	{pkg: "internal/dns", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.DNS"},
 	{pkg: "internal/aci/acitest", why: "simulates what package aci talks to, and must not share a misreading with it"},
 	{pkg: "internal/aci", may: []string{"api", "internal/model", "internal/waiting"}, why: "keeps a fabric as it is told, and knows no store"},
+	{pkg: "internal/aci/keeper", may: []string{"internal/aci", "internal/control", "internal/model", "internal/store", "internal/store/tables", "internal/waiting"}, why: "a thin adapter on use-cases: it chooses nothing"},
 	{pkg: "internal/bgp", may: []string{"internal/desired", "internal/model", "internal/waiting"}, why: "fed by desired.BGP"},
 
 	{pkg: "internal/attach/*", may: []string{"internal/attach", "internal/model"}, why: "namespace plumbing knows requests and results only"},

@@ -26,10 +26,6 @@ var _ = register(kindOf(aciGwList, objectKind{
 	single:    aciGwKey,
 }))
 
-// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares the two.
-const noteAciGw = "the ACI gateway's settings are kept and have no effect yet: this version configures no ACI fabric"
-
 type aciGwOptions struct {
 	common
 	all     bool
@@ -41,7 +37,6 @@ func newAciGw(f *factory) *command {
 	return &command{
 		name:  "aci-gw",
 		short: "The gateway to an ACI fabric.",
-		note:  noteAciGw,
 		examples: []string{
 			"netctl aci-gw set --phys-dom containerDom --node-bindings topology/pod-1/node-101",
 			"netctl aci-gw info",
@@ -112,7 +107,6 @@ func newAciGwSet(f *factory, run func(context.Context, *aciGwOptions) error) *co
 		name:  "set",
 		fills: g,
 		short: "Change settings; what is not given stays as it is",
-		note:  noteAciGw,
 		examples: []string{
 			"netctl aci-gw set --phys-dom containerDom --path-bindings topology/pod-1/paths-101/pathep-[eth1/14]",
 			"netctl aci-gw set --enforce-policies no",

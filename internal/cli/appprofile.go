@@ -29,10 +29,6 @@ var _ = register(kindOf(appProfileList, objectKind{
 	command: newAppProfile,
 }))
 
-// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares the two.
-const noteAppProfiles = "app profiles are kept and have no effect yet: they are for ACI, and this version configures no ACI fabric"
-
 type appProfileOptions struct {
 	common
 	profile api.AppProfile
@@ -44,7 +40,6 @@ func newAppProfile(f *factory) *command {
 	return &command{
 		name:  "app-profile",
 		short: "Application profiles: the groups that make up an application.",
-		note:  noteAppProfiles,
 		examples: []string{
 			"netctl app-profile create --tenant blue --group web,db shop",
 			"netctl app-profile update --tenant blue --group web,app,db shop",
@@ -68,7 +63,6 @@ func newAppProfilePut(f *factory, name, short string, update bool, run func(cont
 		name:     name,
 		fills:    p,
 		short:    short,
-		note:     noteAppProfiles,
 		examples: []string{"netctl app-profile " + name + " --tenant blue --group web,db shop"},
 		args:     []string{"APP-PROFILE"},
 	}

@@ -47,8 +47,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"aci-gw info --all":          effecttest.None(accepted1x),
 	"app-profile group-ls --all": effecttest.None(accepted1x),
 
-	"external-contracts create --consumed": idle("extContractsGroups", "", ""),
-	"external-contracts create --provided": idle("extContractsGroups", "", ""),
+	"external-contracts create --consumed": effecttest.By("TestHistories"),
+	"external-contracts create --provided": effecttest.By("TestHistories"),
 
 	"attach --netns":     effecttest.By("TestAttachCommand"),
 	"attach --pid":       effecttest.By("TestAttachCommand"),

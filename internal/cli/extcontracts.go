@@ -32,10 +32,6 @@ var _ = register(kindOf(extContractsList, objectKind{
 	},
 }))
 
-// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares the two.
-const noteContracts = "external contracts are kept and have no effect yet: this version configures no ACI fabric"
-
 type extContractsOptions struct {
 	common
 	consumed, provided bool
@@ -46,7 +42,6 @@ func newExtContracts(f *factory) *command {
 	return &command{
 		name:  "external-contracts",
 		short: "External contracts: contracts of an ACI fabric that groups provide or consume.",
-		note:  noteContracts,
 		examples: []string{
 			"netctl external-contracts create --tenant blue --provided --contract uni/tn-common/brc-web outside",
 			"netctl group create --tenant blue --external-contract outside backend web",
@@ -67,7 +62,6 @@ func newExtContractsCreate(f *factory, run func(context.Context, *extContractsOp
 		name:     "create",
 		fills:    &o.group,
 		short:    "Create external contracts, or replace them",
-		note:     noteContracts,
 		examples: []string{"netctl external-contracts create --tenant blue --consumed --contract uni/tn-common/brc-dns --contract uni/tn-common/brc-ntp outside"},
 		args:     []string{"CONTRACTS"},
 	}

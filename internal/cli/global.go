@@ -33,8 +33,8 @@ var _ = register(kindOf(globalList, objectKind{
 // The sentences are model.NoEffect's, copied since netctl does not link
 // internal/model; TestNotes compares them.
 const (
-	noteACI    = "infrastructure type aci has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
-	noteOpflex = "infrastructure type aci-opflex has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
+	noteACI    = "infrastructure type aci configures the ACI fabric, and hosts do not send with a group's VLAN yet: they forward as with type default"
+	noteOpflex = "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default"
 )
 
 type globalOptions struct {
@@ -147,7 +147,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 			"netctl global set --generated-labels default,com.acme.build.",
 		},
 	}
-	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, or aci or aci-opflex, which have no effect yet")
+	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, aci, or aci-opflex, which has no effect")
 	c.flags.stringVar(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
 	c.flags.stringVar(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
 	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing: networks of a tenant reach each other")

@@ -41,7 +41,6 @@ var _ = register(kindOf(groupList, objectKind{
 const (
 	noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
 	noteGroupNet = "hosts on Open vSwitch do nothing about a group's net profile: they neither limit nor mark what its endpoints send and receive"
-	noteGroupExt = "a group's external contracts have no effect yet: this version configures no ACI fabric"
 )
 
 type groupCreateOptions struct {
@@ -74,7 +73,7 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 		name:  "create",
 		fills: g,
 		short: "Create an endpoint group, or change the policies of one",
-		note:  noteGroupNet + "\n" + noteGroupExt + "\n" + noteGroupTag,
+		note:  noteGroupNet + "\n" + noteGroupTag,
 		examples: []string{
 			"netctl group create --tenant blue --policy web-in backend web",
 			"netctl group create --tenant blue --policy web-in --policy audit backend web   # changes the policies",
@@ -85,7 +84,7 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 	o.tenantFlag(&c.flags)
 	c.flags.listVar(&g.Policies, "policy, p", "POLICY", "policy to apply to the group's endpoints")
 	c.flags.stringVar(&g.NetProfile, "networkprofile, n", "PROFILE", "network profile: bandwidth and marking of its endpoints")
-	c.flags.listVar(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts; has no effect yet")
+	c.flags.listVar(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts, for ACI")
 	c.flags.stringVar(&g.IPPool, "ip-pool, r", "RANGE", "addresses for the group's endpoints, such as 10.36.0.1-10.36.0.10")
 	c.flags.stringVar(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems; has no effect yet")
 	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")

@@ -74,6 +74,9 @@ func (v *View) note(kind string, ch tables.Change) {
 	if kind == "" {
 		return
 	}
+	if fabricKinds[kind] {
+		v.fabric.Tell()
+	}
 	k := writtenKey{kind, fmt.Sprint(ch.Key)}
 	switch key := ch.Key.(type) { // those whose text is not what users write
 	case tables.GlobalKey, tables.AciGwKey:

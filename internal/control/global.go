@@ -46,7 +46,7 @@ func (c *Controller) DeleteGlobal(ctx context.Context) error {
 		if n, any, err := tables.Numbers.Any(tx, tables.NumbersOf(tables.NumberNetwork)); err != nil {
 			return err
 		} else if any {
-			return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", n.Owner)
+			return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", ofNetwork(n))
 		}
 		return c.putGlobal(ctx, tx, old, model.DefaultGlobal())
 	})
@@ -74,7 +74,7 @@ func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Gl
 			return err
 		}
 		if any {
-			return model.Errorf(model.ErrInUse, "%s %q: cannot change from %q while there are networks, for one %s", f.name, f.new, f.old, n.Owner)
+			return model.Errorf(model.ErrInUse, "%s %q: cannot change from %q while there are networks, for one %s", f.name, f.new, f.old, ofNetwork(n))
 		}
 	}
 	if err := checkRange(tx, "vlans", tables.NumberVLAN, old.VLANs, g.VLANs); err != nil {
@@ -97,7 +97,7 @@ func checkRange(tx store.Tx, field string, kind tables.NumberKind, old, want mod
 	}
 	for _, n := range used {
 		if !want.Contains(n.Number) {
-			return model.Errorf(model.ErrInUse, "%s %q: must hold every id in use, and %d is used by network %s", field, want, n.Number, n.Owner)
+			return model.Errorf(model.ErrInUse, "%s %q: must hold every id in use, and %d is used by %s", field, want, n.Number, tagOwner(n))
 		}
 	}
 	return nil

@@ -58,13 +58,13 @@ func indexGroup(v *View, g model.Group, in bool) {
 
 // ChangeGroup creates a group, or changes the policies, the net profile, the
 // external contracts and the cfgdTag of one, whether or not it has endpoints.
-// ID of g is ignored. The network and the pool of an existing group cannot change:
+// ID, VLAN and Segment of g are ignored. The network and the pool of an existing group cannot change:
 // model.ErrConflict; an empty pool means "as it is", and so does an empty
 // cfgdTag without clearTag. Policies that together would not fit a host are
 // model.ErrExhausted.
 func (c *Controller) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Change {
 	g := valid.Value()
-	g.ID = 0
+	g.ID, g.VLAN, g.Segment = 0, 0, 0
 	ch := changeOf(rankGroup, tables.Groups, g.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putGroup(ctx, tx, cl, g, clearTag)
 	})
@@ -117,6 +117,9 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if g.ID, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key, Group: g.Key.Name}); err != nil {
 		return err
 	}
+	if err := takeSegment(ctx, tx, cl, n, &g); err != nil {
+		return err
+	}
 	if err := attach(tx, g, model.Group{}); err != nil {
 		return err
 	}
@@ -135,6 +138,7 @@ func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
 		return bad
 	}
 	g.Pool, g.ID, g.Object = old.Pool, old.ID, old.Object
+	g.VLAN, g.Segment = old.VLAN, old.Segment
 	if g.CfgdTag == "" && !clearTag {
 		g.CfgdTag = old.CfgdTag
 	}
@@ -247,6 +251,7 @@ func (c *Controller) deleteGroup(ctx context.Context, a Author, k model.GroupKey
 			return err
 		}
 		unrefer(tx, tables.TargetNetwork(g.NetworkKey()), "group", k.String())
+		freeSegment(tx, g)
 		tables.Groups.Delete(tx, k)
 		tables.Names.Delete(tx, tables.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
 		tables.References.DeleteScope(tx, tables.TargetGroup(k).Scope())

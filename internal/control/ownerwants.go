@@ -153,6 +153,7 @@ func wantsOfGroup(g model.Group) []want {
 		wantReference(tables.TargetNetwork(g.NetworkKey()), "group", g.Key.String()),
 	}
 	out = append(out, wantIdentity(model.IdentityRecord{Network: g.NetworkKey(), Group: g.Key.Name}, g.ID)...)
+	out = append(out, wantsOfSegment(g)...)
 	for _, r := range groupRefs(g) {
 		out = append(out, wantReference(r.target, "group", g.Key.String()))
 	}

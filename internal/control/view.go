@@ -44,6 +44,7 @@ type View struct {
 	intent       waiting.Changes // of the settings, and of tenants
 	networksCame waiting.Changes // or went
 	unrouted     waiting.Changes // a tenant without a router has come
+	fabric       waiting.Changes // of FabricObjects
 
 	podEndpoints map[string]model.EndpointKey // by the pod's UID
 	podsIn       map[podPlace]int             // how many pods have endpoints there
@@ -71,6 +72,7 @@ func newView(log *slog.Logger) *View {
 }
 
 func (v *View) reset() {
+	v.fabric.Tell()
 	v.parts = make([]any, len(newParts))
 	for i, empty := range newParts {
 		v.parts[i] = empty()

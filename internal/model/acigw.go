@@ -8,12 +8,6 @@ import (
 
 var _ = register(Kind{
 	Collection: "aciGws", Name: "aciGw", Order: 120,
-	NoEffects: []NoEffect{
-		{
-			Text: "the ACI gateway's settings are kept and have no effect yet: " + aci,
-			set:  in(every[AciGw]),
-		},
-	},
 })
 
 // AciGw holds the settings of an ACI fabric; there is one at most.

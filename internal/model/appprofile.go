@@ -7,12 +7,6 @@ import (
 
 var _ = register(Kind{
 	Collection: "appProfiles", Name: "appProfile", Order: 90,
-	NoEffects: []NoEffect{
-		{
-			Text: "app profiles are kept and have no effect yet: they are for ACI, and " + aci,
-			set:  in(every[AppProfile]),
-		},
-	},
 })
 
 // AppProfileKey names an app profile within the cluster.

@@ -8,12 +8,6 @@ import (
 
 var _ = register(Kind{
 	Collection: "extContractsGroups", Name: "extContractsGroup", Order: 110,
-	NoEffects: []NoEffect{
-		{
-			Text: "external contracts are kept and have no effect yet: " + aci,
-			set:  in(every[ExtContracts]),
-		},
-	},
 })
 
 // ContractsType says what groups do with external contracts.

@@ -11,12 +11,12 @@ var _ = register(Kind{
 	NoEffects: []NoEffect{
 		{
 			Field: "networkInfraType", Value: string(InfraACI), Hosts: "all",
-			Text: "infrastructure type aci has no effect yet: " + aci + ", and hosts forward as with type default",
+			Text: "infrastructure type aci configures the ACI fabric, and hosts do not send with a group's VLAN yet: they forward as with type default",
 			set:  in(func(g Global) bool { return g.Infra == InfraACI }),
 		},
 		{
 			Field: "networkInfraType", Value: string(InfraACIOpflex), Hosts: "all",
-			Text: "infrastructure type aci-opflex has no effect yet: " + aci + ", and hosts forward as with type default",
+			Text: "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default",
 			set:  in(func(g Global) bool { return g.Infra == InfraACIOpflex }),
 		},
 	},

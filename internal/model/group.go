@@ -18,11 +18,6 @@ var _ = register(Kind{
 			Text: "hosts on Open vSwitch do nothing about a group's net profile: they neither limit nor mark what its endpoints send and receive",
 			set:  in(func(g Group) bool { return g.NetProfile != "" }),
 		},
-		{
-			Field: "extContractsGrps", Hosts: "those with endpoints in the group",
-			Text: "a group's external contracts have no effect yet: " + aci,
-			set:  in(func(g Group) bool { return len(g.ExtContracts) > 0 }),
-		},
 	},
 })
 
@@ -58,6 +53,11 @@ type Group struct {
 	ExtContracts []string     `json:"extContracts,omitempty"`
 	CfgdTag      string       `json:"cfgdTag,omitempty"`
 	ID           Identity     `json:"id"` // identity of the group's endpoints without labels; shown as endpointGroupId
+	// VLAN and Segment are allocated with infrastructure type aci, for a group on a
+	// network of encap vlan: the VLAN id of the group's own endpoints, and the number of
+	// that segment in data planes. Zero = its endpoints ride the network's tag.
+	VLAN    uint16    `json:"vlan,omitempty"`
+	Segment NetworkID `json:"segment,omitempty"`
 	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
 	// writes it; nobody asks for it.
 	Object string `json:"object,omitempty"`

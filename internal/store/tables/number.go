@@ -28,7 +28,7 @@ type NumberKey struct {
 // Number says who has a number.
 type Number struct {
 	NumberKey
-	Owner string `json:"owner"` // for people: a network's key, a tenant, or an identity's contents
+	Owner string `json:"owner"` // for people: a network's key, "group " and a group's, a tenant, or an identity's contents
 }
 
 // NumbersOf is the scope of all numbers of a kind.

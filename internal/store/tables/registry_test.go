@@ -80,6 +80,7 @@ func chosen(t testing.TB) []sample {
 	net := model.NetworkKey{Tenant: "a.b", Name: "n-1"}
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	return []sample{
+		row(t, AciFabrics, AciFabric{Kept: true, Told: []string{"a.b:x"}, Trouble: "t", Problems: []AciProblem{{Object: "o", Text: "x"}}}),
 		row(t, Globals, model.DefaultGlobal()),
 		row(t, Tenants, model.Tenant{Name: "a.b"}),
 		row(t, Namespaces, model.Namespace{Name: "kube-system", Labels: map[string]string{"team": "a"}}),

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/aci"
+	"github.com/contiv/netplugin/v2/internal/aci/keeper"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// aciOptions are the flags about the ACI fabric, which is kept with infrastructure type
+// aci alone.
+type aciOptions struct {
+	gateway  string // of 1.x
+	merges   bool
+	apic     []string // empty = the gateway
+	user     string
+	password string // file
+	ca       string // file
+	cluster  string
+}
+
+func (o *aciOptions) register(fs *daemon.FlagSet) {
+	o.gateway, o.cluster = aci.GatewayURL, "contiv"
+	fs.String(&o.gateway, daemon.Flag{
+		Name: "aci-gw", Env: envPrefix + "ACI_GW", Value: "url",
+		Usage: "with infrastructure type aci and no --apic: the ACI gateway of 1.x that is told the app profiles",
+		Check: func(v string) error { return checkFabricURLs([]string{v}) },
+	})
+	fs.Bool(&o.merges, daemon.Flag{
+		Name: "aci-gw-merges", Env: envPrefix + "ACI_GW_MERGES",
+		Usage: "the ACI gateway adds what it is told of a profile to what it has: delete a profile that loses something before it is told anew, as 1.x did, which stops its traffic for that moment",
+	})
+	fs.Strings(&o.apic, daemon.Flag{
+		Name: "apic", Env: envPrefix + "APIC", Value: "urls",
+		Usage: "with infrastructure type aci: the APICs of the fabric, such as https://apic1,https://apic2; each is asked when another does not answer; instead of an ACI gateway",
+		Check: func(v string) error { return checkFabricURLs(daemon.SplitList(v)) },
+	})
+	fs.String(&o.user, daemon.Flag{
+		Name: "apic-user", Env: envPrefix + "APIC_USER", Value: "name",
+		Usage: `user at the APIC, such as contiv, or apic#DOMAIN\contiv of a login domain`,
+		Check: notEmpty,
+	})
+	fs.String(&o.password, daemon.Flag{
+		Name: "apic-password-file", Env: envPrefix + "APIC_PASSWORD_FILE", Value: "file",
+		Usage: "file with that user's password; read whenever this netmaster begins to lead",
+		Check: notEmpty,
+	})
+	fs.String(&o.ca, daemon.Flag{
+		Name: "apic-ca", Env: envPrefix + "APIC_CA", Value: "file",
+		Usage: "certificates, in PEM, that the APICs' are checked by", Default: "the system's",
+		Check: notEmpty,
+	})
+	fs.String(&o.cluster, daemon.Flag{
+		Name: "apic-cluster", Env: envPrefix + "APIC_CLUSTER", Value: "name",
+		Usage: "marks this cluster's objects at the APIC: clusters that share a fabric need different ones; it must not change while there are such objects",
+		Check: notEmpty,
+	})
+}
+
+// checkFabricURLs refuses what is no URL of a server, and passwords in one.
+func checkFabricURLs(list []string) error {
+	for _, s := range list {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
+			return errors.New("must be URLs such as https://apic1, without user and password")
+		}
+	}
+	return nil
+}
+
+// finish checks what needs more than one flag.
+func (o *aciOptions) finish(fs *daemon.FlagSet) error {
+	if len(o.apic) == 0 {
+		for _, flag := range []string{"apic-user", "apic-password-file", "apic-ca", "apic-cluster"} {
+			if how := fs.Given(flag); how != "" {
+				return daemon.Usagef("%s is for an APIC; name it with --apic", how)
+			}
+		}
+		return nil
+	}
+	for _, flag := range []string{"aci-gw", "aci-gw-merges"} {
+		if how := fs.Given(flag); how != "" {
+			return daemon.Usagef("%s is for an ACI gateway, and --apic names what is kept instead; leave one out", how)
+		}
+	}
+	if o.user == "" || o.password == "" {
+		return daemon.Usagef("--apic needs --apic-user and --apic-password-file")
+	}
+	if _, err := o.target(keeper.Memory{}); err != nil {
+		return daemon.Usagef("--apic: %w", err)
+	}
+	return nil
+}
+
+// target makes what keeps the fabric.
+func (o *aciOptions) target(m keeper.Memory) (aci.Target, error) {
+	if len(o.apic) == 0 {
+		return aci.NewGateway(aci.GatewayConfig{URL: o.gateway, Merges: o.merges, Told: m.Told, Keep: m.Keep})
+	}
+	password, err := os.ReadFile(o.password)
+	if err != nil {
+		return nil, fmt.Errorf("the password of the APIC's user: %w", err)
+	}
+	through := http.DefaultTransport
+	if o.ca != "" {
+		client, err := transport.ForeignClient(o.ca)
+		if err != nil {
+			return nil, fmt.Errorf("the authority of the APIC's certificate: %w", err)
+		}
+		through = client.Transport
+	}
+	return aci.NewAPIC(aci.APICConfig{
+		URLs: o.apic, User: o.user, Password: strings.TrimRight(string(password), "\r\n"), Cluster: o.cluster, Transport: through,
+	})
+}
+
+// via is where the fabric is kept, for people.
+func (o *aciOptions) via() string {
+	if len(o.apic) > 0 {
+		return strings.Join(o.apic, ",")
+	}
+	return o.gateway
+}
+
+func (o *aciOptions) keeper(ctrl *control.Controller, log *slog.Logger) *keeper.Keeper {
+	return keeper.New(keeper.Config{Control: ctrl, Target: o.target, Via: o.via(), Log: log})
+}
+
+// leadFabric keeps the fabric for a term.
+func leadFabric(ctx context.Context, k *keeper.Keeper, term store.Fence, log *slog.Logger) {
+	if err := k.Lead(ctx, term); err != nil {
+		log.Debug("the ACI fabric is kept by another netmaster", "error", err)
+	}
+}

@@ -1,0 +1,87 @@
+package control
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	aciFabric = newPart(func() *tables.AciFabric { return new(tables.AciFabric) })
+
+	_ = enter(tables.AciFabricKey{}, func(v *View, ch tables.Change) {
+		*aciFabric.in(v) = tables.AciFabric{}
+		if f := value[tables.AciFabric](ch); f != nil {
+			*aciFabric.in(v) = *f
+		}
+	}, kind{})
+)
+
+// AciFabric returns how the ACI fabric is kept; zero where none was kept yet.
+func (v *View) AciFabric() tables.AciFabric {
+	return read(v, func() tables.AciFabric { return *aciFabric.in(v) })
+}
+
+// NoteAciFabric changes, for the leader, what is noted of how the fabric is kept. That
+// nothing differs is checked against the fence too: it is how a leader finds out that it
+// leads no longer.
+func (c *Controller) NoteAciFabric(ctx context.Context, fence store.Fence, change func(*tables.AciFabric)) error {
+	rev, err := c.update(ctx, "note how the ACI fabric is kept", func(tx store.Tx) error {
+		fence.Require(tx)
+		row, err := tables.AciFabrics.Find(tx, tables.AciFabricKey{})
+		if err != nil {
+			return err
+		}
+		next := row.Value
+		if change(&next); reflect.DeepEqual(next, row.Value) {
+			tx.Touch(tables.AllocPrefix + "aci/") // what writes nothing is not fenced
+			return nil
+		}
+		return tables.AciFabrics.Put(tx, next)
+	})
+	if err != nil {
+		return err
+	}
+	return c.follow.WaitFor(ctx, rev)
+}
+
+// FabricObjects is what an ACI fabric is made from.
+type FabricObjects struct {
+	Wanted   bool // the cluster's infrastructure type is aci
+	Settings model.AciGw
+	Profiles []model.AppProfile
+	Groups   []model.Group
+	Networks []model.Network
+	External []model.ExtContracts
+	Rules    []model.Rule // of Contiv policies
+}
+
+// FabricObjects returns all of one moment, but for rules, which are of that moment or
+// later.
+func (v *View) FabricObjects() FabricObjects {
+	out := read(v, func() FabricObjects {
+		f := FabricObjects{
+			Settings: model.AciGw{EnforcePolicies: true}, // as when it is made without saying
+			Profiles: appProfileRows.in(v).list(""), Groups: groupRows.in(v).list(""),
+			Networks: networkRows.in(v).list(""), External: extContractsRows.in(v).list(""),
+		}
+		f.Wanted = globalRows.in(v).all[tables.GlobalKey{}].Infra == model.InfraACI
+		if g, there := aciGwRows.in(v).all[tables.AciGwKey{}]; there {
+			f.Settings = g
+		}
+		return f
+	})
+	out.Rules = v.Rules("")
+	return out
+}
+
+// FabricChanged returns what is closed when something of FabricObjects changes.
+func (v *View) FabricChanged() <-chan struct{} { return v.fabric.Next() }
+
+// fabricKinds are the kinds of FabricObjects.
+var fabricKinds = map[string]bool{
+	"global": true, "aciGw": true, "appProfile": true, "endpointGroup": true, "network": true, "extContractsGroup": true, "rule": true, "policy": true,
+}
