@@ -323,6 +323,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 				}
 			})
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
+			telling.Go(func() { ctrl.IndexInfra(ctx, term) })
 			telling.Go(func() { k8s.lead(ctx, term, log) })
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err

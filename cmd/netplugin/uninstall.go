@@ -76,6 +76,11 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if n > 0 {
 		say("the interfaces of %d containers", n)
 	}
+	n, err = host.LeaveInfra()
+	errs = append(errs, err)
+	if n > 0 {
+		say("the host's %d interfaces on infra networks", n)
+	}
 	all, err := leftovers(ctx, o, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		errs = append(errs, err)

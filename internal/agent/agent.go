@@ -113,6 +113,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Own:       func() []picture.Owned { return a.Standing() },
 		OnOwnHost: a.reannounce.Ring,
 		OnLost:    func() { a.PutBack() },
+		OnInfra:   func() { a.FollowInfra() },
 		OnHold: func(why string) {
 			a.SetStanding(observe.AboutStore, why)
 			a.PutBack()

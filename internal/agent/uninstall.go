@@ -57,12 +57,23 @@ func (h *Idle) Close() error {
 
 // Attached lists the interfaces of containers that an agent of this host made
 // and that still stand: name and alias. Those of agents with other names are not
-// part of it.
+// part of it, and neither are the host's own on infra networks.
 func (h *Idle) Attached() ([]plumb.Veth, error) {
 	all, err := plumb.List()
 	return slices.DeleteFunc(all, func(v plumb.Veth) bool {
-		return !attachment.Ours(h.cfg.Host, v)
+		return !attachment.Ours(h.cfg.Host, v) || attachment.OfHost(h.cfg.Host, v)
 	}), err
+}
+
+// LeaveInfra removes the host's own interfaces on infra networks, and returns how many
+// those were.
+func (h *Idle) LeaveInfra() (int, error) {
+	all, err := plumb.List()
+	if err != nil {
+		return 0, err
+	}
+	n, err := h.Detach(slices.DeleteFunc(all, func(v plumb.Veth) bool { return !attachment.OfHost(h.cfg.Host, v) }))
+	return n, errors.Join(err, plumb.Own(nil))
 }
 
 // Detach removes containers' interfaces, and returns how many it removed.

@@ -17,7 +17,7 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 		"owner":       ownerField(),
 		"tenantName":  tenantField(),
 		"networkName": {text: nameText + "; no group of the tenant has it", required: true},
-		"nwType":      {text: "data (default) or infra", enum: []string{"", "data", "infra"}},
+		"nwType":      {text: "data (default), or infra: each host has an interface of the network's name, and an address, on it", enum: []string{"", "data", "infra"}},
 		"encap":       {text: "vlan or vxlan", enum: []string{"vlan", "vxlan"}, required: true},
 		"pktTag":      {text: "a free VLAN id (1-4094) or VNI (1-16777215) within the range that global sets; 0 = allocate one", min: 0, max: model.MaxVNI},
 		"subnet":      {text: "an IPv4 subnet such as 10.1.1.0/24, or a range in one such as 10.1.1.10-10.1.1.50/24, that overlaps no other network of the tenant, no reserved block and not the private subnet; empty only with ipv6Subnet"},

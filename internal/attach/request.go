@@ -39,6 +39,10 @@ type Request struct {
 	// without addresses, for a runtime that moves and configures it itself
 	// (Docker). Netns must be empty then.
 	Parked bool `json:"parked,omitempty"`
+	// OnHost: the container's side is the host's own interface on an infra network: it
+	// stays in the host's namespace, up and with its addresses; no default route leads by
+	// it, and it has no other way out. Netns must be empty then. netplugin alone asks so.
+	OnHost bool `json:"onHost,omitempty"`
 }
 
 // Pod names a pod of Kubernetes; zero = the container is of none.
@@ -53,6 +57,9 @@ const SourceCNI = "cni"
 
 // SourceDocker marks attachments that came through Docker's remote driver.
 const SourceDocker = "docker"
+
+// SourceInfra marks the host's own endpoints on infra networks.
+const SourceInfra = "infra"
 
 // AddressRequest asks for an address before its endpoint exists.
 type AddressRequest struct {

@@ -50,7 +50,6 @@ var _ = register(kindOf(networkList, objectKind{
 // The sentences are model.NoEffect's, copied since netctl does not link
 // internal/model; TestNotes compares them.
 const (
-	noteInfra      = "network type infra has no effect yet: hosts get no endpoint of their own on the network, which is like one of type data"
 	noteNetworkTag = "a network's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
 )
 
@@ -88,7 +87,7 @@ func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOption
 		name:  "create",
 		fills: n,
 		short: "Create a network",
-		note:  noteInfra + "\n" + noteNetworkTag,
+		note:  noteNetworkTag,
 		examples: []string{
 			"netctl network create --tenant blue --subnet 10.1.1.0/24 --gateway 10.1.1.254 backend",
 			"netctl network create --encap vlan --pkt-tag 100 --subnet 10.2.0.10-10.2.0.99/16 office",
@@ -97,7 +96,7 @@ func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOption
 		args: []string{"NETWORK"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.stringVar(&n.NwType, "nw-type, n", "TYPE", "data, or infra, which has no effect yet")
+	c.flags.stringVar(&n.NwType, "nw-type, n", "TYPE", "data, or infra: each host has an interface of the network's name, and an address, on it")
 	c.flags.stringVar(&n.Encap, "encap, e", "ENCAP", "how hosts exchange packets: vlan or vxlan")
 	c.flags.intVar(&n.PktTag, "pkt-tag, p", "TAG", "VLAN id or VNI; 0 takes the next free one")
 	c.flags.stringVar(&n.Subnet, "subnet, s", "CIDR", "IPv4 subnet, or a range of it to allocate from (10.1.1.10-10.1.1.99/24); required unless --subnetv6 is given")

@@ -242,7 +242,7 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 		case e.isPort:
 			p := desired.Port{
 				IfName: e.ifName, Endpoint: e.Key, Network: e.net.id, MAC: e.MAC,
-				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
+				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), OnHost: e.OfHost(),
 			}
 			p.Private, p.Private6 = c.privateOf(e)
 			if e.subject.set != nil {

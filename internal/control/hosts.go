@@ -178,8 +178,9 @@ func (c *Controller) givenUp(ctx context.Context, k model.HostName, force bool, 
 		return nil, err
 	}
 	eps := v.EndpointsOfHost(k)
-	if len(eps) > 0 && !force {
-		return nil, hasEndpoints(k, eps, verb)
+	others := slices.DeleteFunc(slices.Clone(eps), model.Endpoint.OfHost) // these go with the host
+	if len(others) > 0 && !force {
+		return nil, hasEndpoints(k, others, verb)
 	}
 	return eps, nil
 }

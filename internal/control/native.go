@@ -45,11 +45,19 @@ func (c *Controller) roomForNative(tx store.Tx, n model.Network) error {
 		if r, overlaps := ranges.Value.Overlapping(p); overlaps {
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the range %s of service addresses; choose another subnet", p, r)
 		}
+	}
+	return c.roomOnHosts(n, "a native network")
+}
+
+// roomOnHosts refuses a network to which hosts have a route, and in which an address of a
+// host would be.
+func (c *Controller) roomOnHosts(n model.Network, what string) error {
+	for _, p := range subnetsOf(n) {
 		for _, name := range c.view.HostNames() {
 			h, _ := c.view.Host(name)
 			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
 				if a.IsValid() && p.Contains(a.Unmap()) {
-					return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of host %q, which a native network must not: choose another subnet", p, a, name)
+					return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of host %q, which %s must not: choose another subnet", p, a, name, what)
 				}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -120,6 +121,9 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if n.Identity, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key}); err != nil {
 		return err
 	}
+	if err := c.enterInfra(tx, n); err != nil {
+		return err
+	}
 	return tables.Networks.Create(tx, n)
 }
 
@@ -203,6 +207,17 @@ func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) erro
 }
 
 func (c *Controller) deleteNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
+	v, err := c.View(ctx)
+	if err != nil {
+		return err
+	}
+	if n, _ := v.Network(k); n.Type == model.NetworkInfra {
+		return c.deleteInfra(ctx, a, k)
+	}
+	return c.dropNetwork(ctx, a, k)
+}
+
+func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
@@ -233,8 +248,11 @@ func (c *Controller) deleteNetwork(ctx context.Context, a Author, k model.Networ
 		if err != nil {
 			return err
 		}
-		if t.Exists() && t.Value.DefaultNetwork == k.Name {
-			t.Value.DefaultNetwork = ""
+		if t.Exists() && (t.Value.DefaultNetwork == k.Name || slices.Contains(t.Value.Infra, k.Name)) {
+			t.Value.Infra = withoutInfra(t.Value.Infra, k.Name)
+			if t.Value.DefaultNetwork == k.Name {
+				t.Value.DefaultNetwork = ""
+			}
 			if err := tables.Tenants.Put(tx, t.Value); err != nil {
 				return err
 			}

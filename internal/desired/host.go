@@ -78,6 +78,7 @@ type Port struct {
 	Private  netip.Addr  // the endpoint's address in Host.Private; zero = its IPv4 has no way out
 	Private6 netip.Addr  // the same for IPv6; its last 32 bits are nobody else's either
 	Policies PolicySetID // 0 = none applies: everything passes
+	OnHost   bool        // the other side of the pair is the host's own interface, in the host's namespace
 }
 
 // RemoteKey finds a remote endpoint by its MAC, unique within a network.

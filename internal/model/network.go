@@ -9,11 +9,6 @@ var _ = register(Kind{
 	Collection: "networks", Name: "network", Order: 30,
 	NoEffects: []NoEffect{
 		{
-			Field: "nwType", Value: string(NetworkInfra), Hosts: "those with endpoints on the network",
-			Text: "network type infra has no effect yet: hosts get no endpoint of their own on the network, which is like one of type data",
-			set:  in(func(n Network) bool { return n.Type == NetworkInfra }),
-		},
-		{
 			Field: "cfgdTag",
 			Text:  "a network's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name",
 			set:   in(func(n Network) bool { return n.CfgdTag != "" }),
@@ -101,6 +96,11 @@ func (n Network) Validate() error {
 	if n.Type != NetworkData && n.Type != NetworkInfra {
 		_, err := parseEnum("nwType", string(n.Type), NetworkData, NetworkInfra)
 		return err
+	}
+	if n.Type == NetworkInfra {
+		if err := n.validateInfra(); err != nil {
+			return err
+		}
 	}
 	if _, err := ParseEncap(string(n.Encap)); err != nil {
 		return err

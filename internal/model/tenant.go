@@ -39,6 +39,9 @@ type Tenant struct {
 	// Clients are the tenants that reach networks of this one, sorted. Control writes
 	// them with the clients' Shared.
 	Clients []TenantName `json:"clients,omitempty"`
+	// Infra are the tenant's infra networks, sorted: hosts follow all tenants' records, and
+	// get endpoints of their own there. Control writes it with the networks.
+	Infra []NetworkName `json:"infra,omitempty"`
 	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
 	// writes it; nobody asks for it.
 	Object string `json:"object,omitempty"`

@@ -79,7 +79,10 @@ func parseTarget(r attach.Request) (target, error) {
 	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
 		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
 	}
-	if r.Parked != (r.Netns == "") {
+	if r.OnHost != (r.Source == attach.SourceInfra) || r.OnHost != isInfra(r.Key) {
+		return t, model.InvalidField("onHost", r.OnHost, "is for infra networks, to which netplugin attaches the host itself")
+	}
+	if (r.Parked || r.OnHost) != (r.Netns == "") {
 		return t, model.InvalidField("netns", r.Netns, "must be the path of the container's network namespace, or empty for an interface that stays on the host")
 	}
 	t.tenant = model.DefaultTenant
@@ -163,7 +166,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	t.network = name
 	key := model.EndpointKey{
 		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
-		ID:      EndpointID(a.cfg.Host, r.Key),
+		ID:      endpointID(a.cfg.Host, r),
 	}
 	e := Entry{
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
@@ -181,8 +184,10 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 			return res, err
 		}
 	}
-	if e.Private, err = a.way.Take(r.Key, key); err != nil {
-		return res, err
+	if !r.OnHost { // the host's stack has another way out
+		if e.Private, err = a.way.Take(r.Key, key); err != nil {
+			return res, err
+		}
 	}
 	// The veth is made while the intent is written down and netmaster works. A
 	// veth without a journal entry is swept at the next start by its name.
@@ -248,16 +253,24 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if r.Parked {
 		res.Parked = parkedName(e.HostIf)
 	}
+	if r.OnHost {
+		led, led6, res.Addresses = false, false, withoutGateways(res.Addresses)
+	}
 	if led && !network.Gateway.IsValid() {
 		res.Router = desired.RouterAddr
 	}
 	if led6 && !network.Gateway6.IsValid() {
 		res.Router6 = desired.RouterMAC.LinkLocal()
 	}
-	if way := a.way.Settled(); a.cfg.Names && (ep.IPv4.IsValid() || out6) && way.Holds(e.Private) {
+	if way := a.way.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Holds(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
 		if !ep.IPv4.IsValid() {
 			res.NameServer = way.Addr6
+		}
+	}
+	if r.OnHost {
+		if err = roomHere(network); err != nil {
+			return res, err
 		}
 	}
 	if res.Routes, err = a.configure(res); err != nil {
@@ -310,7 +323,7 @@ func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
 	pair := plumb.Pair{
 		HostIf: e.HostIf, Alias: aliasOf(e.Endpoint),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
-		Promiscuous: a.can.UserSpace,
+		Promiscuous: a.can.UserSpace, OnHost: e.Request.OnHost,
 	}
 	if e.Request.Parked {
 		pair.IfName = parkedName(e.HostIf)
@@ -339,6 +352,9 @@ func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointReq
 			Container: cmp.Or(e.Told.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
 			Labels: labelsOf(e), Health: e.Told.Health,
 		},
+	}
+	if e.Request.OnHost {
+		req.ConfigEP.Container = string(e.Endpoint.ID)
 	}
 	if e.Pod {
 		req.ConfigEP.Pod = (*api.Pod)(&e.Request.Pod)

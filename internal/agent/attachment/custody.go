@@ -131,6 +131,11 @@ func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 	if !ok || e.State != StateDone || e.Endpoint != o.Endpoint {
 		return nil // it has gone meanwhile
 	}
+	if e.Request.OnHost {
+		if wanted, err := a.wantsInfra(e.Endpoint.Network); err != nil || !wanted {
+			return err // it goes, with the network
+		}
+	}
 	t := target{tenant: e.Endpoint.Network.Tenant, network: e.Endpoint.Network.Name, group: e.Group}
 	var mac model.MAC
 	switch was := e.Seen; {

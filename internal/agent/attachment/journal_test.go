@@ -66,7 +66,7 @@ func TestEndpointID(t *testing.T) {
 			if !ours(host, id) || ours("h3", id) {
 				t.Errorf("%s is not recognised as made on %s", id, host)
 			}
-			if back, ok := attachmentOf(host, id); ok && back != k {
+			if back, ok := attachmentOf(host, model.EndpointKey{ID: id}); ok && back != k {
 				t.Errorf("%s is read back as %v, want %v", id, back, k)
 			}
 		}

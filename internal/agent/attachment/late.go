@@ -24,7 +24,7 @@ func (a *Service) releaseLate(ctx context.Context, grace time.Duration) {
 }
 
 func (a *Service) releaseLateOne(ctx context.Context, e model.Endpoint) error {
-	if k, ok := attachmentOf(a.cfg.Host, e.Key.ID); ok { // it may be attached anew just now
+	if k, ok := attachmentOf(a.cfg.Host, e.Key); ok { // it may be attached anew just now
 		unlock, err := a.turns.Take(ctx, k)
 		if err != nil {
 			return err

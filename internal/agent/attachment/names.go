@@ -44,12 +44,15 @@ func plain(id string) bool {
 
 // ours tells whether an agent of this host made the endpoint.
 func ours(host model.HostName, id model.EndpointID) bool {
-	return strings.HasPrefix(string(id), markOf(host))
+	return strings.HasPrefix(string(id), markOf(host)) || id == model.HostEndpoint(host)
 }
 
-// attachmentOf is the reverse of EndpointID, for ids that were not hashed.
-func attachmentOf(host model.HostName, id model.EndpointID) (attach.Key, bool) {
-	rest, ok := strings.CutPrefix(string(id), markOf(host))
+// attachmentOf returns the attachment of an endpoint, unless its id was hashed.
+func attachmentOf(host model.HostName, ep model.EndpointKey) (attach.Key, bool) {
+	if ep.ID == model.HostEndpoint(host) {
+		return infraKey(ep.Network), true
+	}
+	rest, ok := strings.CutPrefix(string(ep.ID), markOf(host))
 	if !ok {
 		return attach.Key{}, false
 	}

@@ -23,7 +23,7 @@ func (a *Service) AssignPrivate(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range a.journal.all() {
-		if e.State == StateOwed || a.way.Has(e.Key(), e.Private) {
+		if e.State == StateOwed || e.Request.OnHost || a.way.Has(e.Key(), e.Private) {
 			continue
 		}
 		if err := a.assignPrivateOf(ctx, e.Key()); err != nil {

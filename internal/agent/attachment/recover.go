@@ -22,7 +22,7 @@ func (a *Service) Recover() error {
 	for _, e := range a.journal.all() {
 		a.way.Keep(e.Key(), e.Endpoint, e.Private)
 		switch {
-		case e.State == StateDone && e.BootID != a.bootID && !a.vethThere(e):
+		case e.State == StateDone && !e.Request.OnHost && e.BootID != a.bootID && !a.vethThere(e):
 			// The machine was restarted: the container is gone with its kernel.
 			fallthrough
 		case e.State == StateIntent:
@@ -96,7 +96,10 @@ func (a *Service) sweep(known map[string]bool) error {
 // adopt takes a veth of this host over whose journal entry is not there, and
 // tells whether it is a container's and must stay.
 func (a *Service) adopt(v plumb.Veth, key model.EndpointKey) bool {
-	k, plain := attachmentOf(a.cfg.Host, key.ID)
+	k, plain := attachmentOf(a.cfg.Host, key)
+	if isInfra(k) { // it is made anew, with the addresses that its endpoint has
+		return false
+	}
 	why := "the journal is new"
 	if !a.journal.fresh {
 		why = "its journal entry cannot be read"
@@ -176,8 +179,17 @@ func (a *Service) tryReleaseOrphans(ctx context.Context) error {
 		if there, err := plumb.Exists(compile.IfName(ep.Key)); there || err != nil {
 			continue
 		}
+		if ep.Key.ID == model.HostEndpoint(a.cfg.Host) {
+			wanted, err := a.wantsInfra(ep.Key.Network)
+			if err != nil {
+				return err
+			}
+			if wanted { // it gets its interface, with these addresses
+				continue
+			}
+		}
 		// An attachment may have begun since netmaster was asked.
-		if k, ok := attachmentOf(a.cfg.Host, ep.Key.ID); ok {
+		if k, ok := attachmentOf(a.cfg.Host, ep.Key); ok {
 			if _, begun := a.journal.get(k); begun {
 				continue
 			}

@@ -75,6 +75,9 @@ type Service struct {
 	owe        waiting.Bell // calls payOwed
 	custody    waiting.Bell // calls keepAttachments
 	followed   waiting.Bell // calls releaseOrphans
+	infra      waiting.Bell // calls keepInfra
+	// infraProblems are those of the host's own endpoints, by what they are of; nil = none.
+	infraProblems atomic.Pointer[map[string]string]
 	// spoolTrouble is why the spool cannot be read; empty = it can.
 	spoolTrouble atomic.Pointer[string]
 	attachTime   *prometheus.HistogramVec
@@ -95,7 +98,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{
 		cfg: cfg, log: cfg.Log, can: cfg.Can, cluster: cfg.Cluster, way: cfg.WayOut, control: cfg.Control, masters: cfg.Netmasters,
 		reached: cfg.Reached, kick: cfg.Kick, bootID: BootID(), journal: journal,
-		owe: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(),
+		owe: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(), infra: waiting.NewBell(),
 		attachTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "contiv_netplugin_request_seconds", Help: "Time of one attach or detach, by outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
@@ -110,6 +113,7 @@ func (a *Service) Run(ctx context.Context, started func()) {
 	running.Go(func() { a.payOwed(ctx) })
 	running.Go(func() { a.releaseOrphans(ctx) })
 	running.Go(func() { a.keepAttachments(ctx) })
+	running.Go(func() { a.keepInfra(ctx) })
 	a.replaySpool(ctx)
 	a.owe.Ring()
 	started()
@@ -126,6 +130,9 @@ func (a *Service) PutBack() { a.custody.Ring() }
 // is followed again, or another one was met.
 func (a *Service) ReleaseOrphans() { a.followed.Ring() }
 
+// FollowInfra has the host's own endpoints looked at now.
+func (a *Service) FollowInfra() { a.infra.Ring() }
+
 // Close lets others have the ports that are published.
 func (a *Service) Close() { a.publishing.held.Keep(nil) }
 
@@ -134,7 +141,7 @@ func (a *Service) Metrics() []prometheus.Collector { return []prometheus.Collect
 
 // Problems says what people should know of journal and spool.
 func (a *Service) Problems() []compile.Problem {
-	problems := a.journal.problems()
+	problems := append(a.journal.problems(), a.problemsOfInfra()...)
 	if why := a.spoolTrouble.Load(); why != nil && *why != "" {
 		problems = append(problems, compile.Problem{Object: "spool", Text: *why})
 	}

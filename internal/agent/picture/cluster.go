@@ -75,6 +75,7 @@ type Config struct {
 
 	// Called with the Cluster locked: they must not ask it anything.
 	OnOwnHost func()           // the record of this host has changed
+	OnInfra   func()           // a tenant's infra networks are others; nil = nobody wants to know
 	OnLost    func()           // an endpoint of this host has been deleted
 	OnHold    func(why string) // the picture stands still; "" = the store is followed
 }

@@ -91,6 +91,9 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		was := c.tenants[k]
 		enter(ch, c.tenants, k, c.comp.SetTenant, c.comp.DeleteTenant)
 		now := c.tenants[k]
+		if c.OnInfra != nil && !slices.Equal(now.Infra, was.Infra) {
+			c.OnInfra()
+		}
 		if c.mirrors[RestOf(k)] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
 			return irrelevant
 		}

@@ -16,7 +16,7 @@ import (
 
 // Inside is the configuration of the container's side of a pair, after Create.
 type Inside struct {
-	Netns     string
+	Netns     string // empty = this namespace
 	IfName    string
 	MAC       model.MAC
 	Addresses []netip.Prefix // not masked
@@ -36,18 +36,8 @@ type Inside struct {
 // Running it twice is harmless. Errors: model.ErrNotFound when the namespace or
 // the interface is not there.
 func Configure(in Inside) ([]netip.Addr, error) {
-	target, err := openNetns(in.Netns)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = target.Close() }() // open for reading
 	var routed []netip.Addr
-	err = target.Do(func(ns.NetNS) error {
-		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
+	err := within(in.Netns, func(h *netlink.Handle) (err error) {
 		routed, err = configure(h, in)
 		return err
 	})
@@ -55,6 +45,27 @@ func Configure(in Inside) ([]netip.Addr, error) {
 		return nil, fmt.Errorf("configure %s in %s: %w", in.IfName, in.Netns, err)
 	}
 	return routed, nil
+}
+
+// within works in the namespace of a path, or in this one if that is empty.
+func within(netns string, work func(*netlink.Handle) error) error {
+	do := func(ns.NetNS) error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		return work(h)
+	}
+	if netns == "" {
+		return do(nil)
+	}
+	target, err := openNetns(netns)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = target.Close() }() // open for reading
+	return target.Do(do)
 }
 
 // Park sets the MAC of a container's side that stays in this namespace, and leaves
@@ -165,7 +176,7 @@ func indexOf(ifName string) (int, error) {
 
 // Expect is what Verify compares an interface with; empty fields are not compared.
 type Expect struct {
-	Netns     string
+	Netns     string // empty = this namespace
 	IfName    string
 	MAC       model.MAC
 	Addresses []netip.Prefix
@@ -175,19 +186,7 @@ type Expect struct {
 // Verify fails with model.ErrNotFound, naming what is missing, or with
 // model.ErrConflict, naming what differs.
 func Verify(want Expect) error {
-	target, err := openNetns(want.Netns)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = target.Close() }() // open for reading
-	return target.Do(func(ns.NetNS) error {
-		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		return verify(h, want)
-	})
+	return within(want.Netns, func(h *netlink.Handle) error { return verify(h, want) })
 }
 
 func verify(h *netlink.Handle, want Expect) error {

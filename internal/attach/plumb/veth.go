@@ -39,11 +39,14 @@ type Pair struct {
 	// gets the frames too, and has the router's address on another interface. If the
 	// switch set it later, that would be another event at which it looks at all ports.
 	Promiscuous bool
+	// OnHost: the container side stays in this namespace, and is brought up: it is the
+	// host's own interface.
+	OnHost bool
 }
 
 // Create makes the pair, both sides up and silent: without any address, not even
 // a link-local one. The container side is moved into the container's namespace; if
-// it stays in this namespace, it is left down. Create returns the MAC of the host
+// it stays in this namespace, it is left down, unless it is the host's own (OnHost). Create returns the MAC of the host
 // side. A pair that a former attempt left over is replaced. Errors:
 // model.ErrNotFound when the namespace is not there, model.ErrExists when it has an
 // interface of that name.
@@ -118,6 +121,11 @@ func raise(p Pair, target ns.NetNS) error {
 	}
 	if target != nil {
 		if err := target.Do(func(ns.NetNS) error { return raiseContainerSide(p.IfName) }); err != nil {
+			return err
+		}
+	}
+	if p.OnHost {
+		if err := raiseContainerSide(p.IfName); err != nil {
 			return err
 		}
 	}

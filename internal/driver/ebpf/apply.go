@@ -335,7 +335,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) 
 	if err := p.putWayOut(index, o, n, &entry); err != nil {
 		return err
 	}
-	return p.putRated(name, index, entry, verify)
+	return p.putRated(name, index, entry, o.OnHost, verify)
 }
 
 func (p *pass) forgetPort(o *desired.Port) {

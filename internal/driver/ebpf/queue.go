@@ -137,15 +137,17 @@ func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) er
 	return nil
 }
 
-// putRated writes a port's entry, with what its rate asks for.
-func (p *pass) putRated(name string, index uint32, entry port, verify bool) error {
+// putRated writes a port's entry, with what its rate asks for. The host's own interface
+// (onHost) is reached by the queue in any case, though that has no limit: the short way
+// (bpf_redirect_peer) leads into other namespaces only.
+func (p *pass) putRated(name string, index uint32, entry port, onHost, verify bool) error {
 	queued, tos, err := p.putQueues(name, int(index), verify)
 	if fatal(err) {
 		return err
 	} else if err != nil {
 		p.problem("bandwidth of port "+name, err)
 	}
-	if entry.TOS = tos; queued {
+	if entry.TOS = tos; queued || onHost {
 		entry.Queued = 1
 	}
 	had := p.ports.have[index].Queued != 0
