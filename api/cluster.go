@@ -38,15 +38,17 @@ type Members struct {
 
 // JoinTokenRequest asks for a token.
 type JoinTokenRequest struct {
-	ExpiresInSeconds int64 `json:"expiresInSeconds,omitempty"` // 0 = an hour; at most seven days
+	ExpiresInSeconds int64  `json:"expiresInSeconds,omitempty"` // 0 = an hour; at most seven days
+	Host             string `json:"host,omitempty"`             // the name of the host whose netplugin is to join; "" = a netmaster is
 }
 
-// JoinToken lets one netmaster join, once.
+// JoinToken lets one netmaster, or one host, join, once.
 type JoinToken struct {
-	Token     string   `json:"token"`     // a secret, which is told this once
-	ID        string   `json:"id"`        // no secret
-	Addresses []string `json:"addresses"` // host:port, for --join
-	Expires   string   `json:"expires"`   // RFC 3339
+	Token     string   `json:"token"`          // a secret, which is told this once
+	ID        string   `json:"id"`             // no secret
+	Addresses []string `json:"addresses"`      // host:port, for --join
+	Expires   string   `json:"expires"`        // RFC 3339
+	Host      string   `json:"host,omitempty"` // the host that it is for; "" = a netmaster's
 }
 
 // Members returns the members of the embedded store's cluster, as the netmaster that
@@ -57,7 +59,7 @@ func (c *Client) Members(ctx context.Context) (Members, error) {
 	return out, err
 }
 
-// NewJoinToken makes a token by which one netmaster may join.
+// NewJoinToken makes a token by which one netmaster, or one host, may join.
 func (c *Client) NewJoinToken(ctx context.Context, q JoinTokenRequest) (JoinToken, error) {
 	var out JoinToken
 	err := c.Do(ctx, http.MethodPost, pathJoinToken, q, &out)

@@ -67,10 +67,10 @@ func (a *accessOptions) register(fs *daemon.FlagSet) {
 }
 
 // finish reads what the flags name, and finds what contradicts them.
-func (a *accessOptions) finish(fs *daemon.FlagSet) error {
+func (a *accessOptions) finish(fs *daemon.FlagSet, secure bool) error {
 	for _, flag := range []string{"tokens", "oidc-file", "audit-dir"} {
-		if how := fs.Given(flag); how != "" && fs.Given("tls-dir") == "" && fs.Given("token-file") == "" {
-			return daemon.Usagef("%s is for a netmaster that asks who its clients are: give it --tls-dir (better), or --token-file, and the same to hosts", how)
+		if how := fs.Given(flag); how != "" && !secure && fs.Given("tls-dir") == "" && fs.Given("token-file") == "" {
+			return daemon.Usagef("%s is for a netmaster that asks who its clients are: give it --secure or --tls-dir (better), or --token-file, and the same to hosts", how)
 		}
 	}
 	if a.oidcFile == "" {
@@ -210,7 +210,7 @@ func endpointsOf(found []model.Endpoint, err error) (out []access.Endpoint, _ er
 
 // explainAccess tells at start what an operator should know of who is let in.
 func (o *options) explainAccess(log *slog.Logger) {
-	if (o.access.tokens || o.access.issuer != nil) && o.certs.Own == nil {
+	if (o.access.tokens || o.access.issuer != nil) && o.certs.Own == nil && !o.secure {
 		log.Warn("tokens cross the network as they are, and whoever reads one can use it", "remedy", "give --tls-dir")
 	}
 }

@@ -53,7 +53,7 @@ func (j *joining) register(fs *daemon.FlagSet) {
 	})
 	fs.String(&j.joinListen, daemon.Flag{
 		Name: "join-listen", Env: envPrefix + "JOIN_LISTEN", Value: "ip:port",
-		Usage: "where netmasters that want to join show their tokens, by TLS", Default: "<ip of --peer-listen>:" + joinPort,
+		Usage: "where netmasters and hosts that want to join show their tokens, by TLS", Default: "<ip of --peer-listen>:" + joinPort,
 		Check: checkIPPort,
 	})
 	fs.String(&j.peer, daemon.Flag{
@@ -116,7 +116,7 @@ func (j *joining) finish(fs *daemon.FlagSet, own string) error {
 		j.peerListen = ""
 		return nil
 	}
-	j.spare = j.token == ""
+	j.spare = j.token == "" && fs.Given("secure") == ""
 	for _, flag := range []string{"peer-listen", "join-listen", "peer-address", "join-address"} {
 		j.spare = j.spare && fs.Given(flag) == ""
 	}
@@ -172,6 +172,6 @@ func (o *options) member() join.Config {
 	return join.Config{
 		Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule,
 		Peer: j.peer, PeerListen: j.peerListen, Door: j.door, DoorListen: j.joinListen, Spare: j.spare,
-		Addresses: j.join, Token: j.token,
+		Addresses: j.join, Token: j.token, Secure: o.secureNames(),
 	}
 }

@@ -8,17 +8,21 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // members answers the API's questions about the embedded store's cluster.
-type members struct{ self *join.Member }
+type members struct {
+	self   *join.Member
+	secure bool // hosts get certificates
+}
 
 // membersOf are those of a server; nil without one.
-func membersOf(server *join.Member) apiserver.Members {
+func membersOf(server *join.Member, secure bool) apiserver.Members {
 	if server == nil {
 		return nil
 	}
-	return members{server}
+	return members{server, secure}
 }
 
 // Members implements apiserver.Members.
@@ -55,6 +59,18 @@ func (m members) NewJoinToken(ctx context.Context, life time.Duration) (api.Join
 	}
 	text, t, err := m.self.NewToken(ctx, life)
 	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
+}
+
+// NewHostToken implements apiserver.Members.
+func (m members) NewHostToken(ctx context.Context, host string, life time.Duration) (api.JoinToken, error) {
+	if !m.secure {
+		return api.JoinToken{}, model.Errorf(model.ErrConflict, "this netmaster runs without --secure, and gives hosts no certificates: start all netmasters with --secure, or give hosts certificates of your own authority (netctl pki issue)")
+	}
+	if life == 0 {
+		life = join.TokenLife
+	}
+	text, t, err := m.self.NewHostToken(ctx, host, life)
+	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Host: t.Host, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
 }
 
 // RemoveMember implements apiserver.Members.

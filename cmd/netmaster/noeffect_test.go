@@ -58,6 +58,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"tls-dir":            effecttest.By("TestTLSPath"),
 	"store-tls-dir":      effecttest.By("TestTLSPath"),
 	"token-file":         effecttest.By("TestToken"),
+	"secure":             effecttest.By("TestSecureCluster"),
 	"tokens":             effecttest.By("TestWhoIsLetIn"),
 	"oidc-file":          effecttest.By("TestIssuerIsAsked"),
 	"audit-dir":          effecttest.By("TestWhoIsLetIn"),

@@ -62,6 +62,7 @@ type options struct {
 	tls        transport.Config // of certs
 	access     accessOptions
 	aci        aciOptions
+	secure     bool
 	givenInfra bool
 	loopback   error // why --internal-address is loopback, which nobody asked for
 }
@@ -199,6 +200,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Check: notEmpty,
 	})
 	o.certs.Register(fs, envPrefix, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
+	o.registerSecure(fs)
 	o.access.register(fs)
 	fs.Strings(&o.hosts, daemon.Flag{
 		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
@@ -264,7 +266,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		}
 	}
 	if len(o.etcd)+len(o.consul) > 0 {
-		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore"}, joinFlags...) {
+		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure"}, joinFlags...) {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}
@@ -321,7 +323,10 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if o.agent == "" {
 		o.agent = net.JoinHostPort(host, agentPort)
 	}
-	if err := o.access.finish(fs); err != nil {
+	if err := o.access.finish(fs, o.secure); err != nil {
+		return err
+	}
+	if err := o.finishSecure(fs, host); err != nil {
 		return err
 	}
 	o.tls = o.certs.Config()

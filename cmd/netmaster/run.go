@@ -59,8 +59,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}
 
-	// Listeners first: a taken address is told at once.
-	listeners, err := listen(ctx, o)
+	listeners, st, closeStore, server, err := openAll(ctx, &o, log)
 	if err != nil {
 		return err
 	}
@@ -69,16 +68,6 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 			_ = ln.Close() // closed already when it was served
 		}
 	}()
-	endWait := whileWaiting(ctx, listeners, log)
-	st, closeStore, server, err := openStore(ctx, o, log)
-	if endWait() && err == nil {
-		if listeners, err = listen(ctx, o); err != nil {
-			err = errors.Join(err, closeStore())
-		}
-	}
-	if err != nil {
-		return err
-	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	if server == nil {
 		return serve(ctx, o, st, nil, listeners, log)
@@ -103,7 +92,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 // explain tells at start what an operator should know.
 func (o *options) explain(log *slog.Logger) {
 	for _, address := range []string{o.external, o.internal, o.agent} {
-		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) && o.token == nil && o.tls.APIServer == nil {
+		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) && o.token == nil && o.tls.APIServer == nil && !o.secure {
 			log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
 				"address", address, "remedy", "have it ask for certificates with --tls-dir or a token with --token-file, or bind it to a management network with --external-address")
 			break
@@ -365,7 +354,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
 		Support: o.support(o.ring, server != nil), Peer: m.askPeer,
-		Pods: pods, Members: membersOf(server), Door: gate.door, Tokens: gate.tokensOf(),
+		Pods: pods, Members: membersOf(server, o.secure), Door: gate.door, Tokens: gate.tokensOf(),
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},

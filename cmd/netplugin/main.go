@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/dns"
+	"github.com/contiv/netplugin/v2/internal/enroll"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/mesos"
@@ -191,6 +192,12 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		o.certs.Watch(ctx, log)
 		return nil
 	})
+	if o.joining.dir != "" {
+		g.Go(func() error {
+			enroll.Keep(ctx, o.joining.dir, o.ownAddresses(), log)
+			return nil
+		})
+	}
 	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error {
 		daemon.Supervise(ctx, log, func(ctx context.Context) error { return answers(ctx, o.cniSocket) }, func(ctx context.Context) error {

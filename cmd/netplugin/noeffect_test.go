@@ -17,6 +17,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"consul-token-file":              effecttest.By("TestBadFlags"),
 	"tls-dir":                        effecttest.By("TestTLSFlags"),
 	"store-tls-dir":                  effecttest.By("TestTLSFlags"),
+	"join":                           effecttest.By("TestSecureCluster"),
+	"token":                          effecttest.By("TestSecureCluster"),
 	"token-file":                     effecttest.By("TestToken"),
 	"cluster-store":                  effecttest.By("TestBadFlags"),
 	"netmaster":                      effecttest.By("TestMasterGone"),

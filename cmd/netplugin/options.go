@@ -42,6 +42,7 @@ type options struct {
 	ipForward    bool
 	reachControl bool
 	netmaster    string
+	joining      joining
 	tokenFile    string
 
 	driver      string
@@ -107,6 +108,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	}
 	fs := daemon.NewFlagSet("netplugin", "the host agent of Contiv")
 	storeFlags(fs, o)
+	joinFlags(fs, o)
 	hostFlags(fs, o)
 	clusterFlags(fs, o)
 	driverFlags(fs, o)
@@ -272,6 +274,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
 		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
+	if err = o.join(ctx, fs); err != nil {
+		return err
+	}
 	if err = o.certs.Open(fs); err != nil {
 		return err
 	}
@@ -297,6 +302,34 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {
 		return daemon.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
 	}
+	if err = o.identify(ctx); err != nil {
+		return err
+	}
+	if o.fwdMode != "" {
+		o.fwd = model.FwdMode(o.fwdMode)
+	}
+	if o.pvtSubnet != "" {
+		if o.pvt, err = parsePvtSubnet(o.pvtSubnet); err != nil {
+			return daemon.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
+		}
+	}
+	if o.token, err = token.Open(o.tokenFile); err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
+	}
+	o.tls = o.certs.Config()
+	if o.certs.Own != nil {
+		if err := o.checkCertificate(fs); err != nil {
+			return err
+		}
+	}
+	if o.restAddress == "none" {
+		o.restAddress = ""
+	}
+	return nil
+}
+
+// identify finds out this host's name and addresses.
+func (o *options) identify(ctx context.Context) (err error) {
 	if o.host == "" {
 		if o.host, err = os.Hostname(); err != nil {
 			return daemon.Usagef("--host must be given: %w", err)
@@ -322,26 +355,6 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 			return daemon.Usagef("--%s %q: must be an IP address", a.flag, text)
 		}
 	}
-	if o.fwdMode != "" {
-		o.fwd = model.FwdMode(o.fwdMode)
-	}
-	if o.pvtSubnet != "" {
-		if o.pvt, err = parsePvtSubnet(o.pvtSubnet); err != nil {
-			return daemon.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
-		}
-	}
-	if o.token, err = token.Open(o.tokenFile); err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
-	}
-	o.tls = o.certs.Config()
-	if o.certs.Own != nil {
-		if err := o.checkCertificate(fs); err != nil {
-			return err
-		}
-	}
-	if o.restAddress == "none" {
-		o.restAddress = ""
-	}
 	return nil
 }
 
@@ -349,6 +362,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 // asked without it.
 func (o *options) checkCertificate(fs *daemon.FlagSet) error {
 	how := fs.Given("tls-dir")
+	if how == "" {
+		how = o.joining.dir
+	}
 	if err := o.certs.Own.Check(nil, pki.Host); err != nil {
 		return daemon.Usagef("%s: %w", how, err)
 	}

@@ -13,7 +13,8 @@ import (
 // Members are the netmasters that are a replicated store by themselves.
 type Members interface {
 	Members(ctx context.Context) (api.Members, error)
-	NewJoinToken(ctx context.Context, life time.Duration) (api.JoinToken, error) // life 0 = the default
+	NewJoinToken(ctx context.Context, life time.Duration) (api.JoinToken, error)              // life 0 = the default
+	NewHostToken(ctx context.Context, host string, life time.Duration) (api.JoinToken, error) // as NewJoinToken
 	RemoveMember(ctx context.Context, member string, force bool) error
 	RelieveMembers(ctx context.Context) error
 }
@@ -57,12 +58,18 @@ func (s *server) newJoinToken(w http.ResponseWriter, r *http.Request) (any, erro
 	if q.ExpiresInSeconds < 0 || q.ExpiresInSeconds > math.MaxInt64/int64(time.Second) {
 		return nil, model.InvalidField("expiresInSeconds", q.ExpiresInSeconds, "must be from 1 to 604800")
 	}
-	t, err := m.NewJoinToken(r.Context(), time.Duration(q.ExpiresInSeconds)*time.Second)
+	life := time.Duration(q.ExpiresInSeconds) * time.Second
+	var t api.JoinToken
+	if q.Host != "" {
+		t, err = m.NewHostToken(r.Context(), q.Host, life)
+	} else {
+		t, err = m.NewJoinToken(r.Context(), life)
+	}
 	if err != nil {
 		return nil, err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	s.log.Info("a token to join was made", "token", t.ID, "expires", t.Expires)
+	s.log.Info("a token to join was made", "token", t.ID, "host", q.Host, "expires", t.Expires)
 	return t, nil
 }
 

@@ -28,6 +28,11 @@ func (m *testMembers) NewJoinToken(_ context.Context, life time.Duration) (api.J
 	return api.JoinToken{Token: "T", ID: "I"}, nil
 }
 
+func (m *testMembers) NewHostToken(_ context.Context, host string, life time.Duration) (api.JoinToken, error) {
+	m.told = append(m.told, "token of "+host+" for "+life.String())
+	return api.JoinToken{Token: "H", ID: "I", Host: host}, nil
+}
+
 func (m *testMembers) RemoveMember(_ context.Context, member string, force bool) error {
 	m.told = append(m.told, "remove "+member)
 	if !force {
@@ -52,6 +57,9 @@ func TestMembers(t *testing.T) {
 	if tok, err := f.NewJoinToken(t.Context(), api.JoinTokenRequest{ExpiresInSeconds: 90}); err != nil || tok.Token != "T" {
 		t.Errorf("%+v, %v", tok, err)
 	}
+	if tok, err := f.NewJoinToken(t.Context(), api.JoinTokenRequest{ExpiresInSeconds: 30, Host: "host4"}); err != nil || tok.Token != "H" || tok.Host != "host4" {
+		t.Errorf("of a host: %+v, %v", tok, err)
+	}
 	for _, seconds := range []string{"-1", "9223372036854775807"} {
 		if code, text := f.do(http.MethodPost, "/api/v1/cluster/tokens", `{"expiresInSeconds": `+seconds+`}`); code != http.StatusBadRequest || !strings.Contains(text, "604800") {
 			t.Errorf("%s seconds: %d %s", seconds, code, text)
@@ -66,7 +74,7 @@ func TestMembers(t *testing.T) {
 	if _, err := f.RelieveMembers(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"token for 1m30s", "remove b", "remove 10.0.0.2:9004", "relieve"}; !slices.Equal(m.told, want) {
+	if want := []string{"token for 1m30s", "token of host4 for 30s", "remove b", "remove 10.0.0.2:9004", "relieve"}; !slices.Equal(m.told, want) {
 		t.Errorf("told %q, want %q", m.told, want)
 	}
 	if strings.Contains(f.log.String(), `T"`) || !strings.Contains(f.log.String(), "token=I") {

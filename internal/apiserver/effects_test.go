@@ -118,6 +118,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"HostsHeard.hosts": effecttest.By("TestAgentsTell"),
 
 	"JoinTokenRequest.expiresInSeconds": effecttest.By("TestMembers"),
+	"JoinTokenRequest.host":             effecttest.By("TestMembers"),
 
 	"ApplyRequest.objects": effecttest.By("TestApply"),
 	"ApplyRequest.dryRun":  effecttest.By("TestApply"),

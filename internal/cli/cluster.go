@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ type clusterOptions struct {
 	member string
 	force  bool
 	life   time.Duration
+	host   string
 }
 
 func newCluster(f *factory) *command {
@@ -49,9 +51,10 @@ func newClusterToken(f *factory) *command {
 	o := &clusterOptions{common: newCommon(f)}
 	c := &command{
 		name:     "token",
-		short:    "Make a token by which one more netmaster may join, once",
-		examples: []string{"netctl cluster token", "netctl cluster token --expires 10m --quiet"},
+		short:    "Make a token by which one more netmaster, or a host's netplugin, may join, once",
+		examples: []string{"netctl cluster token", "netctl cluster token --host host4", "netctl cluster token --expires 10m --quiet"},
 	}
+	c.flags.stringVar(&o.host, "host", "NAME", "the host whose netplugin is to join, where netmasters run with --secure")
 	c.flags.durationVar(&o.life, "expires", "how long it is good, at most 168h (default 1h)")
 	c.flags.boolVar(&o.json, "json, j", "print the token and whom it leads to as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the token only")
@@ -67,14 +70,19 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	if err != nil {
 		return err
 	}
-	t, err := client.NewJoinToken(ctx, api.JoinTokenRequest{ExpiresInSeconds: int64(o.life / time.Second)})
+	t, err := client.NewJoinToken(ctx, api.JoinTokenRequest{ExpiresInSeconds: int64(o.life / time.Second), Host: o.host})
 	switch {
 	case err != nil:
 		return err
+	case t.Host != o.host: // it knows of no hosts, and made a netmaster's
+		return errors.New("this netmaster is of a version that gives hosts no certificates: upgrade it")
 	case o.json:
 		return o.showJSON(t)
 	case o.quiet:
 		return printLines(o.out, []string{t.Token})
+	case o.host != "":
+		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --join %s --token %s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token)
+		return err
 	}
 	_, err = fmt.Fprintf(o.out, "On the host that is to join, once, before %s:\n\n  netmaster --join %s --token %s\n", t.Expires, strings.Join(t.Addresses, ","), t.Token)
 	return err

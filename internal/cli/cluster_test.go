@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,7 +32,14 @@ func TestCluster(t *testing.T) {
 			Warnings: []string{"host2: no answer"},
 		}
 		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/cluster/tokens" {
-			answer = api.JoinToken{Token: "contiv1.x", ID: "ID", Addresses: []string{"10.0.0.1:9005", "10.0.0.2:9005"}, Expires: "2026-11-27T03:00:00Z"}
+			q := api.JoinTokenRequest{}
+			if err := json.Unmarshal(body, &q); err != nil {
+				t.Error(err)
+			}
+			if q.Host == "old" { // the netmaster is, and knows of no hosts
+				q.Host = ""
+			}
+			answer = api.JoinToken{Token: "contiv1.x", ID: "ID", Addresses: []string{"10.0.0.1:9005", "10.0.0.2:9005"}, Expires: "2026-11-27T03:00:00Z", Host: q.Host}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
@@ -55,6 +63,7 @@ Warning: host2: no answer
 		{[]string{"members", "-q"}, "GET /api/v1/cluster/members ", "host1\nhost2\nhost3\n"},
 		{[]string{"relieve"}, "POST /api/v1/cluster/relieve {}", table},
 		{[]string{"token"}, "POST /api/v1/cluster/tokens {}", "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
+		{[]string{"token", "--host", "host4"}, `POST /api/v1/cluster/tokens {"host":"host4"}`, "On host host4, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
 		{[]string{"token", "--expires", "10m", "-q"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":600}`, "contiv1.x\n"},
 		{[]string{"remove", "host2"}, "DELETE /api/v1/cluster/members/host2 ", "Removed member host2\nWarning: host2: no answer\n"},
 		{[]string{"remove", "--force", "10.0.0.2:9004"}, "DELETE /api/v1/cluster/members/10.0.0.2:9004?force=true ", "Removed member 10.0.0.2:9004\nWarning: host2: no answer\n"},
@@ -67,6 +76,9 @@ Warning: host2: no answer
 		if diff := cmp.Diff([]string{tt.asks}, asked); diff != "" {
 			t.Errorf("%v asks (-want +got):\n%s", tt.args, diff)
 		}
+	}
+	if r := netctl(t, srv.URL, "cluster", "token", "--host", "old", "-q"); r.code == 0 || r.out != "" || !strings.Contains(r.errOut, "upgrade it") {
+		t.Errorf("a netmaster that knows of no hosts: exit code %d, %s %s", r.code, r.out, r.errOut)
 	}
 	var got api.Members
 	if r := netctl(t, srv.URL, "cluster", "members", "--json"); json.Unmarshal([]byte(r.out), &got) != nil || len(got.Members) != 3 || len(got.Warnings) != 1 {

@@ -97,6 +97,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"monitor --host":              effecttest.By("TestMonitorTable"),
 	"monitor --count":             effecttest.By("TestMonitorTable"),
 	"cluster remove --force":      effecttest.By("TestCluster"),
+	"cluster token --host":        effecttest.By("TestCluster"),
 	"cluster token --expires":     effecttest.By("TestCluster"),
 	"apply --confirm-within":      effecttest.By("TestConfirmWithin"),
 	"global set --confirm-within": effecttest.By("TestConfirmWithin"),

@@ -41,8 +41,20 @@ func (t *TLS) Register(fs *FlagSet, envPrefix, own, store string) {
 	})
 }
 
-// Open reads the directories that were given.
+// Use takes a directory, for all connections, that the program itself was given by its
+// cluster; no flag may name one.
+func (t *TLS) Use(dir string) (err error) {
+	t.dir, t.storeDir = dir, dir
+	t.Own, err = transport.OpenDirectory(dir)
+	t.Store = t.Own
+	return err
+}
+
+// Open reads the directories that were given, unless Use has read one.
 func (t *TLS) Open(fs *FlagSet) (err error) {
+	if t.Own != nil {
+		return nil
+	}
 	if t.dir != "" {
 		if t.Own, err = transport.OpenDirectory(t.dir); err != nil {
 			return Usagef("%s: %w", fs.Given("tls-dir"), err)

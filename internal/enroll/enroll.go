@@ -136,6 +136,12 @@ func Name(dir string) (string, error) {
 	return s.Name, err
 }
 
+// Doors are where a host that has joined asks for its next certificate, host:port.
+func Doors(dir string) ([]string, error) {
+	s, err := read(dir)
+	return s.Doors, err
+}
+
 func read(dir string) (state, error) {
 	var s state
 	b, err := os.ReadFile(filepath.Join(dir, stateFile))

@@ -50,7 +50,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if !reach.Votes { // etcd would end the process
 		return r, model.Errorf(model.ErrConflict, "%s never had a vote, and what it copied makes no cluster: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
 	}
-	cfg.TLS = nil // nobody but this process is to connect
+	cfg.TLS, cfg.Secure = nil, nil // nobody but this process is to connect
 	if cfg.Client, err = clientAddress(ctx, "127.0.0.1:0"); err != nil {
 		return r, err
 	}

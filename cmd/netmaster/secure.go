@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/token"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// adminFile has the first administrator's token, below the data directory.
+const adminFile = "admin-token"
+
+func (o *options) registerSecure(fs *daemon.FlagSet) {
+	fs.Bool(&o.secure, daemon.Flag{
+		Name: "secure", Env: envPrefix + "SECURE",
+		Usage: "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, and write the first administrator's token to " + adminFile + " in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none",
+	})
+}
+
+// finishSecure fills in what --secure stands for; own is this host's address, by which
+// others reach it.
+func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
+	if !o.secure {
+		return nil
+	}
+	how := fs.Given("secure")
+	for _, flag := range []string{"tls-dir", "store-tls-dir"} {
+		if other := fs.Given(flag); other != "" {
+			return daemon.Usagef("%s makes certificates of its own, and %s names others; leave one out", how, other)
+		}
+	}
+	if o.joining.peerListen == noMembers {
+		return daemon.Usagef("%s needs the port where hosts get their certificates, and %s is none; leave one out", how, fs.Given("peer-listen"))
+	}
+	o.access.tokens = true
+	if fs.Given("etcd-listen") == "" {
+		o.etcdListen = net.JoinHostPort(own, "2379")
+	}
+	return nil
+}
+
+// secureNames are those that its certificate is to be good for; nil without --secure.
+func (o *options) secureNames() []string {
+	if !o.secure {
+		return nil
+	}
+	names := append(hostsOf(o.external, o.internal, o.agent, o.etcdListen, o.joining.door), "127.0.0.1", "localhost")
+	if own, err := os.Hostname(); err == nil {
+		if name, err := model.ParseHostName(own); err == nil {
+			names = append(names, string(name))
+		}
+	}
+	names = append(names, o.hosts...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// openAll opens the store and what the API is served on. With --secure the store is
+// first: what the API is served with is the cluster's.
+func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Listener, st store.Store, closeStore func() error, server *join.Member, err error) {
+	if o.secure {
+		if st, closeStore, server, err = openStore(ctx, *o, log); err != nil {
+			return nil, nil, nil, nil, err
+		}
+		if err = o.beSecure(ctx, st, server, log); err == nil {
+			lns, err = listen(ctx, *o)
+		}
+		if err != nil {
+			return nil, nil, nil, nil, errors.Join(err, closeStore())
+		}
+		return lns, st, closeStore, server, nil
+	}
+	// Listeners first: a taken address is told at once.
+	if lns, err = listen(ctx, *o); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			for _, ln := range lns {
+				_ = ln.Close() // closed already when it was served
+			}
+		}
+	}()
+	endWait := whileWaiting(ctx, lns, log)
+	st, closeStore, server, err = openStore(ctx, *o, log)
+	if endWait() && err == nil {
+		if lns, err = listen(ctx, *o); err != nil {
+			err = errors.Join(err, closeStore())
+		}
+	}
+	return lns, st, closeStore, server, err
+}
+
+// beSecure takes the certificate that the store's member has got, and writes the first
+// administrator's token where nobody has one yet.
+func (o *options) beSecure(ctx context.Context, st store.Store, server *join.Member, log *slog.Logger) error {
+	dir := join.ClientsDir(o.dataDir)
+	if err := o.certs.Use(dir); err != nil {
+		return err
+	}
+	o.tls = o.certs.Config()
+	o.secureListeners()
+	authorities := filepath.Join(dir, pki.BundleFile)
+	return server.FirstAdmin(ctx, func() error {
+		secret, made, err := token.NewStore(st).Create(ctx, token.Wish{
+			Name: "first administrator", Grant: access.Grant{Role: access.ClusterAdmin}, Life: token.MaxLife, By: "netmaster " + server.Name(),
+		})
+		if err != nil {
+			return fmt.Errorf("make the first administrator's token: %w", err)
+		}
+		file := filepath.Join(o.dataDir, adminFile)
+		if err := durable.WriteFile(file, []byte(secret+"\n")); err != nil {
+			return fmt.Errorf("keep the first administrator's token: %w", err)
+		}
+		log.Info("the first administrator's token is written, for this user only", "file", file, "expires", made.Expires,
+			"use", "netctl --netmaster https://"+o.internal+" login --token --ca-file "+authorities)
+		return nil
+	})
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSecureFlags: --secure lets tokens in, serves the store where hosts reach it, and
+// is refused beside what contradicts it.
+func TestSecureFlags(t *testing.T) {
+	o, err := parse(t, nil, "--secure", "--internal-address", "10.9.9.1:9999", "--join-address", "master1:9005", "--allowed-hosts", "contiv.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := o.member().Secure
+	for _, want := range []string{"10.9.9.1", "127.0.0.1", "localhost", "master1", "contiv.example.com"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("its certificate is not for %s: %v", want, names)
+		}
+	}
+	if !o.access.tokens || o.etcdListen != "10.9.9.1:2379" || o.member().Spare {
+		t.Errorf("tokens %v, store at %s, ports spare %v", o.access.tokens, o.etcdListen, o.member().Spare)
+	}
+	if o, err := parse(t, nil, "--internal-address", "10.9.9.1:9999"); err != nil || o.member().Secure != nil {
+		t.Errorf("without it: %v, %v", o.member().Secure, err)
+	}
+	for line, part := range map[string]string{
+		"--secure --tls-dir /x":                        "--tls-dir",
+		"--secure --peer-listen none":                  "is none",
+		"--secure --etcd-endpoints http://127.0.0.1:1": "embedded etcd",
+		"--secure --store-tls-dir /x --tokens":         "--store-tls-dir",
+		"--tokens --internal-address 10.9.9.1:9999":    "--secure",
+	} {
+		if _, err := parse(t, nil, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v; want %q", line, err, part)
+		}
+	}
+}

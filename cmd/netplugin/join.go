@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/enroll"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+const (
+	// joinTime is how long a host asks for its first certificate while nobody answers:
+	// whoever starts it should hear of a wrong address soon, and systemd starts it again.
+	joinTime = 30 * time.Second
+	// joinedDir is below the state directory.
+	joinedDir = "tls"
+	storePort = "2379"
+)
+
+// joining is how this host joins a cluster that is secure.
+type joining struct {
+	doors []string // of netmasters
+	token string
+	dir   string // of the certificate that was got; "" = none was
+}
+
+func joinFlags(fs *daemon.FlagSet, o *options) {
+	fs.Strings(&o.joining.doors, daemon.Flag{
+		Name: "join", Env: envPrefix + "JOIN", Value: "addresses",
+		Usage: "join the cluster of netmasters with --secure: where they listen for who joins (their --join-listen), comma-separated; needs --token. The certificate that this host gets is kept in tls below --state-dir and renewed there, and later starts need neither",
+		Check: checkDoors,
+	})
+	fs.String(&o.joining.token, daemon.Flag{
+		Name: "token", Env: envPrefix + "TOKEN", Value: "token",
+		Usage: "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment",
+	})
+}
+
+func checkDoors(v string) error {
+	for _, s := range daemon.SplitList(v) {
+		if err := daemon.CheckHostPort(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join gets this host's certificate where the flags say so, and uses the one that it
+// got before where they name none.
+func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
+	dir := filepath.Join(o.stateDir, joinedDir)
+	how := fs.Given("join")
+	if how == "" {
+		how = fs.Given("token")
+	}
+	own := fs.Given("tls-dir")
+	if own == "" {
+		own = fs.Given("store-tls-dir")
+	}
+	switch {
+	case how != "" && own != "":
+		return daemon.Usagef("%s gets this host a certificate, and %s names another; leave one out", how, own)
+	case how != "" && len(o.consul) > 0:
+		return daemon.Usagef("%s is for netmasters that keep the store by themselves, and a Consul is named; leave one out", how)
+	case own != "" || how == "" && !enroll.Joined(dir):
+		return nil
+	case o.joining.token == "" && !enroll.Joined(dir):
+		return daemon.Usagef("%s needs a token: make one with 'netctl cluster token --host NAME' and give it with --token", how)
+	}
+	if err := o.identify(ctx); err != nil {
+		return err
+	}
+	if o.joining.token != "" {
+		ctx, cancel := context.WithTimeout(ctx, joinTime)
+		defer cancel()
+		err := enroll.Join(ctx, enroll.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token})
+		if err != nil {
+			return err
+		}
+	}
+	if err := o.certs.Use(dir); err != nil {
+		return err
+	}
+	o.joining.dir = dir
+	if fs.Given("etcd-endpoints") != "" || len(o.etcd) == 0 || o.clusterStore != "" {
+		return nil
+	}
+	doors, err := enroll.Doors(dir)
+	if err != nil {
+		return err
+	}
+	if o.etcd = storeAt(doors); len(o.etcd) == 0 {
+		return errors.New("no netmaster's address is known: give the store's with --etcd-endpoints")
+	}
+	return nil
+}
+
+// storeAt is where netmasters with --secure serve their store unless told otherwise.
+func storeAt(doors []string) (urls []string) {
+	for _, d := range doors {
+		if host, _, err := net.SplitHostPort(d); err == nil {
+			urls = append(urls, transport.HTTPS+"://"+net.JoinHostPort(strings.Trim(host, "[]"), storePort))
+		}
+	}
+	return urls
+}
+
+// ownAddresses are those by which others connect to this host.
+func (o *options) ownAddresses() []net.IP {
+	out := []net.IP{o.ctrl.AsSlice()}
+	if o.vtep != o.ctrl {
+		out = append(out, o.vtep.AsSlice())
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// TestSecureCluster: a netmaster with --secure and nothing else lets nobody in who shows
+// nothing, its first administrator's token makes one for a host, whose netplugin joins
+// by it, attaches a container, and starts again without it; the token works once.
+func TestSecureCluster(t *testing.T) {
+	netnstest.Need(t)
+	bin, err := buildAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "n-netplugin-") //nolint:usetesting // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c := &cluster{t: t, bin: bin, dir: dir}
+	data := filepath.Join(dir, "etcd")
+	c.spawn("netmaster", nil, "--secure", "--data-dir", data, "--external-address", "127.0.0.1:9999", "--internal-address", "127.0.0.1:9999")
+	admin := filepath.Join(data, "admin-token")
+	c.eventually("the first administrator has a token", func() error {
+		s, err := os.Stat(admin)
+		if err == nil && s.Mode().Perm() != 0o600 {
+			t.Errorf("the token's file is %v", s.Mode())
+		}
+		return err
+	})
+	secret, err := os.ReadFile(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := os.ReadFile(filepath.Join(data, "join", "clients", "issued", "netmaster", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := transport.Authorities(roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := func(url string, opts ...api.Option) *api.Client {
+		x, err := api.NewClient(url, append(opts, api.WithTimeout(time.Minute))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(x.Close)
+		return x
+	}
+	c.client = client("https://127.0.0.1:9999", api.WithTLS(trust), api.WithToken(func() string { return strings.TrimSpace(string(secret)) }))
+	c.eventually("netmaster is ready", func() error { return c.client.Do(t.Context(), http.MethodGet, "/readyz", nil, nil) })
+	for what, x := range map[string]*api.Client{"plain": client("http://127.0.0.1:9999"), "without a token": client("https://127.0.0.1:9999", api.WithTLS(trust))} {
+		if _, err := x.Tenants().List(t.Context()); err == nil || errors.Is(err, t.Context().Err()) {
+			t.Errorf("a request is answered that is %s: %v", what, err)
+		}
+	}
+	for _, path := range []string{"http", "https"} { // the store's own port
+		if resp, err := transport.OwnClient(trust, "", time.Minute).Get(path + "://127.0.0.1:2379/version"); err == nil { //nolint:noctx // it has a time limit
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				t.Errorf("the store answers who shows no certificate, by %s", path)
+			}
+		}
+	}
+	c.must("POST", "/api/v1/tenants/blue/", api.Tenant{TenantName: "blue"})
+	c.must("POST", "/api/v1/networks/blue:net1/", api.Network{
+		TenantName: "blue", NetworkName: "net1", NwType: "data", Encap: "vxlan", Subnet: "10.1.1.0/24", Gateway: "10.1.1.254",
+	})
+	token, err := c.client.NewJoinToken(t.Context(), api.JoinTokenRequest{Host: "n-host1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{envPrefix + "JOIN=" + token.Addresses[0], envPrefix + "TOKEN=" + token.Token}
+	ns := newNetns(t)
+	for _, more := range [][]string{env, nil} {
+		c.startPlugin(more...)
+		if code, out := c.cni("ADD", "c1", ns); code != 0 {
+			t.Fatalf("ADD: %d %s", code, out)
+		}
+		if code, out := c.cni("DEL", "c1", ns); code != 0 {
+			t.Fatalf("DEL: %d %s", code, out)
+		}
+		c.plugin.stop()
+	}
+	again := c.spawn("netplugin", env, "--driver", "fake", "--host", "n-host1", "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(dir, "s2"), "--cni-socket", filepath.Join(dir, "s2.sock"), "--rest-address", "none")
+	select {
+	case <-again.done:
+	case <-time.After(time.Minute):
+		t.Fatalf("a token is taken twice:\n%s", again.log)
+	}
+	if text := again.log.String(); again.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(text, "was used on") {
+		t.Errorf("a token that is used: %s", text)
+	}
+}
+
+// TestJoinFlags: what contradicts --join is refused at once.
+func TestJoinFlags(t *testing.T) {
+	for line, part := range map[string]string{
+		"--join 127.0.0.1:9005":                                                 "needs a token",
+		"--join 127.0.0.1:9005 --token x --tls-dir /x":                          "leave one out",
+		"--join 127.0.0.1:9005 --token x --store-tls-dir /x":                    "leave one out",
+		"--join 127.0.0.1:9005 --token x --consul-endpoints http://127.0.0.1:1": "a Consul is named",
+		"--join 127.0.0.1:9005 --token x":                                       "join token is none",
+		"--join 127.0.0.1":                                                      "--join",
+	} {
+		var o options
+		fs := newFlags(&o)
+		err := fs.Parse(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1", "--state-dir", t.TempDir()}, strings.Fields(line)...), noEnv)
+		if err == nil {
+			err = o.finish(t.Context(), fs)
+		}
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v; want %q", line, err, part)
+		}
+	}
+}
