@@ -44,11 +44,12 @@ type JoinTokenRequest struct {
 
 // JoinToken lets one netmaster, or one host, join, once.
 type JoinToken struct {
-	Token     string   `json:"token"`          // a secret, which is told this once
-	ID        string   `json:"id"`             // no secret
-	Addresses []string `json:"addresses"`      // host:port, for --join
-	Expires   string   `json:"expires"`        // RFC 3339
-	Host      string   `json:"host,omitempty"` // the host that it is for; "" = a netmaster's
+	Token     string   `json:"token"`            // a secret, which is told this once
+	ID        string   `json:"id"`               // no secret
+	Addresses []string `json:"addresses"`        // host:port, for --join
+	Expires   string   `json:"expires"`          // RFC 3339
+	Host      string   `json:"host,omitempty"`   // the host that it is for; "" = a netmaster's
+	Secure    bool     `json:"secure,omitempty"` // the cluster was begun with --secure, and takes such netmasters only
 }
 
 // Members returns the members of the embedded store's cluster, as the netmaster that

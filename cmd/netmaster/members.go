@@ -58,7 +58,7 @@ func (m members) NewJoinToken(ctx context.Context, life time.Duration) (api.Join
 		life = join.TokenLife
 	}
 	text, t, err := m.self.NewToken(ctx, life)
-	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
+	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Secure: m.secure, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
 }
 
 // NewHostToken implements apiserver.Members.
@@ -70,7 +70,7 @@ func (m members) NewHostToken(ctx context.Context, host string, life time.Durati
 		life = join.TokenLife
 	}
 	text, t, err := m.self.NewHostToken(ctx, host, life)
-	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Host: t.Host, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
+	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Host: t.Host, Secure: true, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
 }
 
 // RemoveMember implements apiserver.Members.

@@ -61,6 +61,9 @@ func TestSecureCluster(t *testing.T) {
 	}
 	c.client = client("https://127.0.0.1:9999", api.WithTLS(trust), api.WithToken(func() string { return strings.TrimSpace(string(secret)) }))
 	c.eventually("netmaster is ready", func() error { return c.client.Do(t.Context(), http.MethodGet, "/readyz", nil, nil) })
+	if k, err := c.client.NewJoinToken(t.Context(), api.JoinTokenRequest{}); err != nil || !k.Secure {
+		t.Errorf("the token of a netmaster that has to have --secure too: %+v, %v", k, err)
+	}
 	for what, x := range map[string]*api.Client{"plain": client("http://127.0.0.1:9999"), "without a token": client("https://127.0.0.1:9999", api.WithTLS(trust))} {
 		if _, err := x.Tenants().List(t.Context()); err == nil || errors.Is(err, t.Context().Err()) {
 			t.Errorf("a request is answered that is %s: %v", what, err)

@@ -84,7 +84,11 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --join %s --token %s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token)
 		return err
 	}
-	_, err = fmt.Fprintf(o.out, "On the host that is to join, once, before %s:\n\n  netmaster --join %s --token %s\n", t.Expires, strings.Join(t.Addresses, ","), t.Token)
+	secure := ""
+	if t.Secure {
+		secure = "--secure "
+	}
+	_, err = fmt.Fprintf(o.out, "On the host that is to join, once, before %s:\n\n  netmaster %s--join %s --token %s\n", t.Expires, secure, strings.Join(t.Addresses, ","), t.Token)
 	return err
 }
 

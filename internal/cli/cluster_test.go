@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 			if q.Host == "old" { // the netmaster is, and knows of no hosts
 				q.Host = ""
 			}
-			answer = api.JoinToken{Token: "contiv1.x", ID: "ID", Addresses: []string{"10.0.0.1:9005", "10.0.0.2:9005"}, Expires: "2026-11-27T03:00:00Z", Host: q.Host}
+			answer = api.JoinToken{Token: "contiv1.x", ID: "ID", Addresses: []string{"10.0.0.1:9005", "10.0.0.2:9005"}, Expires: "2026-11-27T03:00:00Z", Host: q.Host, Secure: q.ExpiresInSeconds == 60}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
@@ -64,6 +64,7 @@ Warning: host2: no answer
 		{[]string{"relieve"}, "POST /api/v1/cluster/relieve {}", table},
 		{[]string{"token"}, "POST /api/v1/cluster/tokens {}", "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
 		{[]string{"token", "--host", "host4"}, `POST /api/v1/cluster/tokens {"host":"host4"}`, "On host host4, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
+		{[]string{"token", "--expires", "1m"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":60}`, "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --secure --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
 		{[]string{"token", "--expires", "10m", "-q"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":600}`, "contiv1.x\n"},
 		{[]string{"remove", "host2"}, "DELETE /api/v1/cluster/members/host2 ", "Removed member host2\nWarning: host2: no answer\n"},
 		{[]string{"remove", "--force", "10.0.0.2:9004"}, "DELETE /api/v1/cluster/members/10.0.0.2:9004?force=true ", "Removed member 10.0.0.2:9004\nWarning: host2: no answer\n"},
