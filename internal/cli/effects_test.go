@@ -11,16 +11,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// idle is the effect of a flag whose field has none, by model's table.
-func idle(kind, field, value string) effecttest.Effect {
-	for _, n := range model.NoEffects(kind) {
-		if n.Field == field && n.Value == value {
-			return effecttest.None(n.Text)
-		}
-	}
-	return effecttest.None("internal/model has no NoEffect for " + kind + "." + field + ": what it sets has an effect now, so name a test here")
-}
-
 // anywhere are flags that mean the same wherever they stand.
 var anywhere = map[string]effecttest.Effect{
 	"--json":      effecttest.By("TestShow"),

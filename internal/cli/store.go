@@ -116,9 +116,9 @@ func mustBeNew(file string) error {
 
 // writeNew has fill write the file, which is made only when it is whole, or standard
 // output.
-func (c *common) writeNew(file string, fill func(io.Writer) error) error {
+func (o *common) writeNew(file string, fill func(io.Writer) error) error {
 	if file == stdStream {
-		return fill(c.out)
+		return fill(o.out)
 	}
 	return durable.Write(file, fill)
 }

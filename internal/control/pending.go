@@ -360,7 +360,7 @@ func (c *Controller) Confirm(ctx context.Context, id string, read func([]json.Ra
 // Revert takes a change that waits back. It is model.ErrNotFound when it does not wait
 // any more.
 func (c *Controller) Revert(ctx context.Context, id string) error {
-	return c.revert(ctx, nil, id, "taken back")
+	return c.revert(ctx, nil, id, "asked for")
 }
 
 func (c *Controller) revert(ctx context.Context, fence *store.Fence, id, why string) error {
@@ -372,7 +372,7 @@ func (c *Controller) revert(ctx context.Context, fence *store.Fence, id, why str
 		return err
 	})
 	if err == nil {
-		c.log.Warn("a change is "+why+": what was before is in force", "change", id)
+		c.log.Warn("a change is taken back: what was before is in force", "change", id, "why", why)
 	}
 	return err
 }

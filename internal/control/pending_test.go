@@ -201,7 +201,7 @@ func TestTryPolicy(t *testing.T) {
 		"group gone":    func() error { return c.remove(groupKey("g")) },
 		"group changed": func() error { x := g; x.Policies = nil; x.CfgdTag = "x"; return c.try(x) },
 	} {
-		t.Run(what, func(t *testing.T) { c.refused(model.ErrConflict, w.ID, do) })
+		t.Run(what, func(*testing.T) { c.refused(model.ErrConflict, w.ID, do) })
 	}
 	c.ok(c.confirm(w.ID, changes...))
 	if _, there := c.fresh().Rule(r.Key); !there {

@@ -16,8 +16,11 @@ const groupOwner = "group "
 // takeSegment gives a new group its VLAN and its segment's number, if it is to have
 // such ones: with infrastructure type aci, on a network of encap vlan.
 func takeSegment(ctx context.Context, tx store.Tx, cl *claim, n model.Network, g *model.Group) error {
+	if n.Encap != model.EncapVLAN {
+		return nil // and nothing is read: Consul counts it
+	}
 	s, err := tables.Globals.Get(tx, tables.GlobalKey{})
-	if err != nil || s.Infra != model.InfraACI || n.Encap != model.EncapVLAN {
+	if err != nil || s.Infra != model.InfraACI {
 		return err
 	}
 	owner := groupOwner + g.Key.String()

@@ -144,6 +144,7 @@ func TestHosts(t *testing.T) {
 }
 
 func testHost(t *testing.T, driver string) {
+	t.Helper()
 	h := newHost(t, driver)
 	_, first := h.container("first")
 	h.netctl("bgp create --router-ip " + routerIP + "/24 --as 65002 --neighbor " + routerAddr + " --neighbor-as 500 h1")

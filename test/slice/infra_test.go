@@ -64,7 +64,7 @@ func infra(t *testing.T, driver string) {
 	}
 	addr := func(h *lab.Host, name, family string) netip.Addr {
 		t.Helper()
-		for _, s := range strings.Fields(addrs(h, name)) {
+		for s := range strings.FieldsSeq(addrs(h, name)) {
 			if p, err := netip.ParsePrefix(s); err == nil && p.Addr().Is4() == (family == "4") {
 				return p.Addr()
 			}
@@ -140,7 +140,7 @@ func infra(t *testing.T, driver string) {
 	wait("the doctor to tell", func() error {
 		out, err := c.Netctl(t.Context(), "doctor")
 		if !strings.Contains(out, "infra network default:taken") || !strings.Contains(out, "create interface taken") {
-			return fmt.Errorf("it says %v %s", err, out)
+			return fmt.Errorf("it says %s: %w", out, errors.Join(err, errors.New("not that")))
 		}
 		return nil
 	})

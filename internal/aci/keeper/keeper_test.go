@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -194,7 +195,7 @@ func (c *cluster) fresh() string {
 func (c *cluster) step(r *rand.Rand) {
 	ctx := c.t.Context()
 	g, p := fmt.Sprint("g", r.IntN(5)), fmt.Sprint("p", r.IntN(3))
-	rule := model.RuleKey{Tenant: "blue", Policy: model.PolicyName(p), Rule: model.RuleID(fmt.Sprint(r.IntN(4)))}
+	rule := model.RuleKey{Tenant: "blue", Policy: model.PolicyName(p), Rule: model.RuleID(strconv.Itoa(r.IntN(4)))}
 	switch r.IntN(10) {
 	case 0, 1, 2, 3:
 		x := model.Rule{Key: rule, Direction: model.In, Priority: 1, Action: model.Allow, Protocol: model.ProtoTCP, Port: uint16(80 + r.IntN(3)), Group: model.GroupName(g)}
@@ -233,7 +234,7 @@ func (c *cluster) step(r *rand.Rand) {
 // only something else changes, what stays is not made anew; what is not ours stays.
 func TestFabricHistories(t *testing.T) {
 	for seed := range uint64(50) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))
 			c, sim := newCluster(t), newSim(t)

@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -66,7 +67,7 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 				return fmt.Errorf("known: %v", got)
 			}
 			if !c.entered {
-				return fmt.Errorf("no picture yet")
+				return errors.New("no picture yet")
 			}
 			return nil
 		})
@@ -74,7 +75,7 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 	first := true
 	until(t, c, "the first picture", func() error {
 		if !c.entered {
-			return fmt.Errorf("no picture yet")
+			return errors.New("no picture yet")
 		}
 		if got := c.subnetsLocked(); first && len(got) != 1 {
 			t.Errorf("the first picture comes with %v", got)
@@ -90,7 +91,7 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 	})
 	until(t, c, "no settings", func() error {
 		if len(c.bgps) > 0 && c.bgps[tables.BgpKey{Host: c.Host}].AS != 0 {
-			return fmt.Errorf("still there")
+			return errors.New("still there")
 		}
 		return nil
 	})

@@ -160,7 +160,8 @@ func TestSilence(t *testing.T) {
 		w.is(func() { w.dead[at] = true })
 		for w.passes(time.Second / 10); !w.silentNow("h1"); w.passes(time.Second / 10) {
 		}
-		if n := w.probes(0); n != failures || failures != 3 {
+		// One may be under way that is answered yet, or begin before the last has failed.
+		if n := w.probes(0); n < failures || n > failures+1 || failures != 3 {
 			t.Errorf("silent after %d probes", n)
 		}
 		w.is(func() { w.dead[at] = false })
