@@ -219,7 +219,7 @@ func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
 					continue
 				}
 				elsewhere := func(part string) bool { return strings.Contains(row[2], part) }
-				if labels[name] == nil && (elsewhere("with `--kubeconfig`") || elsewhere("BGP") || elsewhere("`--evict-after`")) { // tests of cmd/netmaster, internal/bgp and internal/apiserver have them
+				if labels[name] == nil && (elsewhere("with `--kubeconfig`") || elsewhere("BGP") || elsewhere("`--evict-after`") || elsewhere("infrastructure type aci")) { // tests of cmd/netmaster, internal/bgp, internal/apiserver and internal/aci/keeper have them
 					continue
 				}
 				if labels[name] == nil {

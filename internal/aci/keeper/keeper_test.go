@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -308,6 +309,9 @@ func TestState(t *testing.T) {
 	if _, keeps := k.State(); keeps {
 		t.Error("a fabric is kept without infrastructure type aci")
 	}
+	if n := testutil.CollectAndCount(k); n != 0 {
+		t.Errorf("%d metrics of a fabric that nobody keeps", n)
+	}
 	c.aci()
 	c.must(put(c, c.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))
 	c.must(c.group(model.Group{Key: groupKey("web"), Network: "net0"}))
@@ -317,6 +321,22 @@ func TestState(t *testing.T) {
 	c.until("in step, with a problem", func() bool { return told().InStep && len(told().Problems) == 1 })
 	if p := told().Problems[0]; p.Object != "endpointGroup blue:far" || !strings.Contains(p.Text, "encap vxlan") || told().Via != "https://apic1" || told().Since == "" {
 		t.Errorf("told: %+v", told())
+	}
+	if err := testutil.CollectAndCompare(k, strings.NewReader(`
+# HELP contiv_netmaster_aci_in_step 1 while the ACI fabric has what it should when it was last looked at, else 0; the leader tells.
+# TYPE contiv_netmaster_aci_in_step gauge
+contiv_netmaster_aci_in_step 1
+# HELP contiv_netmaster_aci_failures Tries in a row to keep the ACI fabric that failed; the leader tells.
+# TYPE contiv_netmaster_aci_failures gauge
+contiv_netmaster_aci_failures 0
+# HELP contiv_netmaster_aci_problems Parts of what the ACI fabric should be that are not in force; the leader tells.
+# TYPE contiv_netmaster_aci_problems gauge
+contiv_netmaster_aci_problems 1
+`), "contiv_netmaster_aci_in_step", "contiv_netmaster_aci_failures", "contiv_netmaster_aci_problems"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(k, "contiv_netmaster_aci_writes_total"); n != 1 {
+		t.Errorf("writes are told %d times", n)
 	}
 	web, _ := c.Current().Group(groupKey("web"))
 	at := sim.Tree()["uni/tn-blue/ap-shop/epg-web/rspathAtt-[topology/pod-1/paths-101/pathep-[eth1/14]]"]
