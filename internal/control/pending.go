@@ -301,16 +301,12 @@ func unlocked(tx store.Tx, keys []string, own string) error {
 	if err != nil {
 		return err
 	}
-	all := make([]tables.Pending, len(kvs))
-	for i, kv := range kvs {
+	for _, kv := range kvs {
 		row, err := tables.Pendings.Decode(kv)
 		if err != nil {
 			return err
 		}
-		all[i] = row.Value
-	}
-	for _, p := range all {
-		if p.ID != own && slices.ContainsFunc(keys, p.Locked) {
+		if p := row.Value; p.ID != own && slices.ContainsFunc(keys, p.Locked) {
 			return model.Errorf(model.ErrConflict, "change %s of the same object waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
 		}
 	}
