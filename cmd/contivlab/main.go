@@ -190,7 +190,11 @@ func shellCommand(name *string) *command {
 
 func execCommand(name *string) *command {
 	return newCommand("exec", "Run a command inside a host, a container or the master", name, func(_ context.Context, args []string) error {
-		return open(*name, func(l *lab.Lab) error { return run(l, args[0], args[1:]) })
+		command := args[1:]
+		if command[0] == "--" && len(command) > 1 { // as docker's and kubectl's exec take it
+			command = command[1:]
+		}
+		return open(*name, func(l *lab.Lab) error { return run(l, args[0], command) })
 	}).takes("HOST COMMAND...", 2, -1)
 }
 

@@ -16,8 +16,7 @@ import (
 
 // TestSecondInterface: a container whose plugin is called again with another interface's
 // name (Multus) has both. What is sent from the second one's addresses leaves by its own
-// gateway, the rest by the first; when it is detached and attached anew, the rules of
-// the former go.
+// gateway, the rest by the first; when it is detached, its rules go with it.
 func TestSecondInterface(t *testing.T) {
 	b := newBed(t)
 	b.ready()
@@ -69,6 +68,7 @@ func TestSecondInterface(t *testing.T) {
 			if err := r.DelNetworkList(t.Context(), two, second); err != nil {
 				t.Fatal(err)
 			}
+			rules(0)
 			leaves("the second one gone", nil, "eth0")
 		}
 		if _, err := r.AddNetworkList(t.Context(), two, second); err != nil {

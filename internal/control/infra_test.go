@@ -46,7 +46,7 @@ func TestInfraIndex(t *testing.T) {
 	create("h1-native-intf")
 	create("c1")
 	c.fresh()
-	c.refused(model.ErrInUse, "active endpoints", func() error { return c.DeleteNetwork(ctx, k) })
+	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return c.DeleteNetwork(ctx, k) })
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"a", "b"}) {
 		t.Fatalf("after a deletion that was refused, indexed are %v", got)
 	}

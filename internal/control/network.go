@@ -294,8 +294,10 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 	return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
 }
 
-// allExpired checks that addresses are reserved only, and no longer.
+// allExpired checks that addresses are reserved only, and no longer. Of endpoints it
+// names a host's own one last: that goes by itself with the others.
 func (c *Controller) allExpired(addresses []store.KV) error {
+	var host error
 	for _, kv := range addresses {
 		row, err := tables.Addresses.Decode(kv)
 		if err != nil {
@@ -306,13 +308,18 @@ func (c *Controller) allExpired(addresses []store.KV) error {
 			return model.Errorf(model.ErrInUse, "%s", ownerText(a))
 		}
 		if a.Reservation == nil {
-			return model.Errorf(model.ErrInUse, "it has active endpoints, for one %q", a.Endpoint)
+			err := model.Errorf(model.ErrInUse, "it has active endpoints, for one %q", a.Endpoint)
+			if !a.Endpoint.OfHost() {
+				return err
+			}
+			host = err
+			continue
 		}
 		if c.opts.Now().Before(a.Reservation.Expires) {
 			return model.Errorf(model.ErrInUse, "its address %s is reserved", a.Addr)
 		}
 	}
-	return nil
+	return host
 }
 
 // Networks returns the networks of a tenant, "" = of all.

@@ -15,6 +15,9 @@ const hostEndpoint = "-native-intf"
 // HostEndpoint is the id of a host's own endpoint on infra networks.
 func HostEndpoint(h HostName) EndpointID { return EndpointID(string(h) + hostEndpoint) }
 
+// OfHost tells whether an endpoint's id is that of a host's own one on an infra network.
+func (id EndpointID) OfHost() bool { return strings.HasSuffix(string(id), hostEndpoint) }
+
 // OfHost tells whether an endpoint is its host's own, on an infra network.
 func (e Endpoint) OfHost() bool { return e.Host != "" && e.Key.ID == HostEndpoint(e.Host) }
 

@@ -63,6 +63,7 @@ func (a *Service) detachLocked(ctx context.Context, k attach.Key) error {
 // holds the attachment's lock.
 func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 	stood := e.State == StateDone
+	second := e.Result != nil && e.Request.Netns != "" && len(e.Result.Routes) == 0
 	e.State, e.Result = StateOwed, nil
 	unsaved := a.journal.hold(e)
 	if stood {
@@ -78,6 +79,11 @@ func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 	}
 	if err := a.cfg.Hook(StepVethGone); err != nil {
 		return err
+	}
+	if second {
+		if err := plumb.SweepSeconds(e.Request.Netns); err != nil { // they match nothing that is sent
+			a.log.Warn("rules of routing of a container's former interface are left", "attachment", e.Key().String(), "error", err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, detachMaster)
 	defer cancel()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // The routing policy of interfaces beside the one that has the default route. Each has
@@ -59,6 +61,23 @@ func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.
 		}
 	}
 	return nil
+}
+
+// SweepSeconds deletes from a namespace the rules of interfaces that are gone. A namespace
+// that is gone has none.
+func SweepSeconds(path string) error {
+	err := within(path, func(h *netlink.Handle) error {
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			if err := noPolicyRouting(sweepRules(h, family, 0)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, model.ErrNotFound) || errors.Is(err, model.ErrInvalid) { // or something else has its path
+		return nil
+	}
+	return err
 }
 
 // sweepRules deletes the rules of an interface, and of those that are gone: with an

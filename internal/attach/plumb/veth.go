@@ -87,7 +87,7 @@ func Create(p Pair) (model.MAC, error) {
 	if errors.Is(err, unix.EEXIST) {
 		old, lookup := h.LinkByName(p.HostIf)
 		if lookup != nil {
-			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
+			return model.MAC{}, taken(p)
 		}
 		if !isPair(old, p.Alias) {
 			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s: this host has one of that name that is not netplugin's (%s, alias %q); remove it with 'ip link del %s'",
@@ -98,7 +98,7 @@ func Create(p Pair) (model.MAC, error) {
 		}
 	}
 	if errors.Is(err, unix.EEXIST) {
-		return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
+		return model.MAC{}, taken(p)
 	}
 	if err != nil {
 		return model.MAC{}, fmt.Errorf("create veth %s to %s in %s: %w", p.HostIf, p.IfName, p.Netns, err)
@@ -107,6 +107,14 @@ func Create(p Pair) (model.MAC, error) {
 		return model.MAC{}, errors.Join(err, Delete(p.HostIf, p.Alias))
 	}
 	return mac, nil
+}
+
+// taken says that the name of a pair's inner side is another interface's.
+func taken(p Pair) error {
+	if p.Netns == "" {
+		return model.Errorf(model.ErrExists, "create interface %s: this host has one of that name", p.IfName)
+	}
+	return model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
 }
 
 // raise brings up the container side, if target is its namespace, and then the host
