@@ -98,6 +98,7 @@ var rules = []rule{
 	},
 	{pkg: "internal/agent/answering", may: []string{"internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
 	{pkg: "internal/agent/probing", may: []string{"internal/model"}, why: "who asks hosts knows neither the store nor services"},
+	{pkg: "internal/multicast", may: []string{"internal/desired", "internal/driver", "internal/durable", "internal/model", "internal/waiting"}, why: "who hears what is one host's own matter: it knows neither the store nor netmaster"},
 	{
 		pkg: "internal/agent/fabric",
 		may: []string{"internal/bgp", "internal/compile", "internal/desired", "internal/durable", "internal/hostnet", "internal/model", "internal/store/tables", "internal/waiting"},

@@ -38,6 +38,7 @@ type Host struct {
 	// otherwise: the host's problems then say that they have no effect.
 	Services  Map[model.ServiceKey, *Service]
 	Bandwidth Map[string, *Rate] // by Port.IfName
+	Groups    Map[GroupKey, *Group]
 
 	// NodeAddrs are the addresses of nodes, this one's among them, at which services
 	// may have faces (Face.Addr); who else is asked there is not the services' affair.

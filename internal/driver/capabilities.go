@@ -21,6 +21,7 @@ type Capabilities struct {
 	ServiceStats    bool `json:"serviceStats"`    // counts connections to services (Stats.Services)
 	Routes          bool `json:"routes"`          // routes between networks that are joined
 	Bandwidth       bool `json:"bandwidth"`       // makes desired.Host.Bandwidth true
+	Multicast       bool `json:"multicast"`       // makes desired.Host.Groups true, and hands memberships over where Memberships is not nil
 	Log             bool `json:"log"`             // tells who monitors of connections that meet a rule with Log
 	Audit           bool `json:"audit"`           // tells who monitors how audited sets would judge new connections
 	Living          bool `json:"living"`          // ... and once, when such a set comes or changes, connections that live already
@@ -34,6 +35,8 @@ type Capabilities struct {
 	Preparer Preparer `json:"-"`
 	Tabled   Tabled   `json:"-"`
 	Drifting Drifting `json:"-"`
+	// Memberships is set with Multicast where the driver sees packets.
+	Memberships Memberships `json:"-"`
 }
 
 // Preparer is a driver whose first Apply takes long. Prepare does beforehand, while

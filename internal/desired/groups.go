@@ -1,0 +1,33 @@
+package desired
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// GroupKey finds a multicast group of a network.
+type GroupKey struct {
+	Network model.NetworkID
+	Addr    netip.Addr // Grouped
+}
+
+// Group is who hears a multicast group on this host.
+type Group struct {
+	Ports []string // by Port.IfName, sorted; at least one, all on the group's network
+}
+
+// Grouped tells whether what is sent to an address is for the members of a group that
+// endpoints join (docs/adr/0029-multicast.md): multicast beyond the link, so neither
+// 224.0.0.0/24 (RFC 5771 section 4) nor IPv6 of a scope up to link-local (RFC 4291
+// section 2.7), which is for all of a network or for nobody.
+func Grouped(a netip.Addr) bool {
+	switch {
+	case !a.IsMulticast() || a.Is4In6():
+		return false
+	case a.Is4():
+		b := a.As4()
+		return b[0] != 224 || b[1] != 0 || b[2] != 0
+	}
+	return a.As16()[1]&15 > 2
+}

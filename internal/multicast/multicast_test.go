@@ -1,0 +1,287 @@
+package multicast
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// record is one of a report of IGMPv3 or MLDv2.
+type record struct {
+	kind    byte
+	group   string
+	sources []string
+}
+
+func addrBytes(s string) []byte { return netip.MustParseAddr(s).AsSlice() }
+
+func records(of []record) []byte {
+	out := []byte{0, 0, 0, byte(len(of))}
+	for _, r := range of {
+		out = append(out, r.kind, 0, 0, byte(len(r.sources)))
+		out = append(out, addrBytes(r.group)...)
+		for _, s := range r.sources {
+			out = append(out, addrBytes(s)...)
+		}
+	}
+	return out
+}
+
+// igmp is a frame with a message, as Linux sends it: with the router's alert.
+func igmp(typ byte, rest []byte) []byte {
+	p := append([]byte{typ, 0, 0, 0}, rest...)
+	binary.BigEndian.PutUint16(p[2:], ^sum(0, p))
+	ip := []byte{0x46, 0xc0, 0, byte(24 + len(p)), 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 1, 1, 2, 224, 0, 0, 22, 0x94, 4, 0, 0}
+	binary.BigEndian.PutUint16(ip[2:], uint16(24+len(p)))
+	binary.BigEndian.PutUint16(ip[10:], ^sum(0, ip))
+	return slices.Concat(make([]byte, 12), []byte{8, 0}, ip, p)
+}
+
+// mld is the same for IPv6.
+func mld(typ byte, rest []byte) []byte {
+	p := append([]byte{typ, 0, 0, 0}, rest...)
+	ip := slices.Concat([]byte{0x60, 0, 0, 0, 0, 0, 0, 1}, addrBytes("fe80::2:aff:fe01:102"), addrBytes("ff02::16"))
+	binary.BigEndian.PutUint16(ip[4:], uint16(8+len(p)))
+	binary.BigEndian.PutUint16(p[2:], ^sum(uint32(sum(58, binary.BigEndian.AppendUint32(slices.Clone(ip[8:]), uint32(len(p))))), p))
+	return slices.Concat(make([]byte, 12), []byte{0x86, 0xdd}, ip, []byte{58, 0, 5, 2, 0, 0, 1, 0}, p)
+}
+
+func report4(of ...record) []byte { return igmp(igmpReport3, records(of)) }
+func report6(of ...record) []byte { return mld(mldReport2, records(of)) }
+
+// TestDecode: each kind of message says what the RFCs have it say.
+func TestDecode(t *testing.T) {
+	join, leave := func(g string) change { return change{netip.MustParseAddr(g), true} }, func(g string) change { return change{netip.MustParseAddr(g), false} }
+	for name, test := range map[string]struct {
+		frame []byte
+		want  []change
+	}{
+		"IGMPv1 report":      {igmp(igmpReport1, addrBytes("239.1.1.1")), []change{join("239.1.1.1")}},
+		"IGMPv2 report":      {igmp(igmpReport2, addrBytes("239.1.1.1")), []change{join("239.1.1.1")}},
+		"IGMPv2 leave":       {igmp(igmpLeave2, addrBytes("239.1.1.1")), []change{leave("239.1.1.1")}},
+		"IGMPv3 any source":  {report4(record{toExclude, "239.1.1.1", nil}, record{isExclude, "239.1.1.2", []string{"10.1.1.3"}}), []change{join("239.1.1.1"), join("239.1.1.2")}},
+		"IGMPv3 some":        {report4(record{isInclude, "232.1.1.1", []string{"10.1.1.3"}}, record{allowNew, "232.1.1.2", []string{"10.1.1.3"}}), []change{join("232.1.1.1"), join("232.1.1.2")}},
+		"IGMPv3 none":        {report4(record{toInclude, "239.1.1.1", nil}, record{isInclude, "239.1.1.2", nil}, record{blockOld, "239.1.1.3", []string{"10.1.1.3"}}), []change{leave("239.1.1.1")}},
+		"IGMPv3 of the link": {report4(record{toExclude, "224.0.0.251", nil}), nil},
+		"MLDv1 report":       {mld(mldReport1, slices.Concat(make([]byte, 4), addrBytes("ff05::1"))), []change{join("ff05::1")}},
+		"MLDv1 done":         {mld(mldDone1, slices.Concat(make([]byte, 4), addrBytes("ff05::1"))), []change{leave("ff05::1")}},
+		"MLDv2":              {report6(record{toExclude, "ff0e::1:2", nil}, record{toExclude, "ff02::1:ff01:102", nil}, record{toInclude, "ff05::3", nil}), []change{join("ff0e::1:2"), leave("ff05::3")}},
+	} {
+		m, ok := decode(test.frame)
+		if !ok || m.query || !slices.Equal(m.changes, test.want) {
+			t.Errorf("%s: %v %+v, want %v", name, ok, m, test.want)
+		}
+		summed := 14 // from here on checksums cover all
+		if name[0] == 'M' {
+			summed = 14 + 40 + 8
+		}
+		for i := 14; i < len(test.frame); i++ {
+			broken := slices.Clone(test.frame)
+			broken[i] ^= 0x10
+			if m, ok := decode(broken); ok && i >= summed {
+				t.Errorf("%s with byte %d changed: %+v", name, i, m)
+			}
+			if _, ok := decode(test.frame[:i]); ok {
+				t.Errorf("%s cut at %d is taken", name, i)
+			}
+		}
+	}
+	for name, f := range map[string][]byte{"IGMP": query4(within), "MLD": query6(within)} {
+		if m, ok := decode(f); !ok || !m.query || m.v6 != (name == "MLD") {
+			t.Errorf("our own question of %s: %v %+v", name, ok, m)
+		}
+	}
+	far := report4(record{toExclude, "239.1.1.1", nil})
+	far[14+8] = 2
+	binary.BigEndian.PutUint16(far[14+10:], 0)
+	binary.BigEndian.PutUint16(far[14+10:], ^sum(0, far[14:14+24]))
+	if _, ok := decode(far); ok {
+		t.Error("a report that was routed is taken")
+	}
+}
+
+// plane is a driver's part.
+type plane struct {
+	reports chan driver.MembershipReport
+	asked   []string
+}
+
+func (p *plane) Reports() <-chan driver.MembershipReport { return p.reports }
+
+func (p *plane) Ask(port string, f []byte) error {
+	m, ok := decode(f)
+	if !ok || !m.query {
+		return model.Errorf(model.ErrInvalid, "%x is no question", f)
+	}
+	p.asked = append(p.asked, port)
+	return nil
+}
+
+// bed is a listener with a clock that stands still.
+type bed struct {
+	*Listener
+	*plane
+	now time.Time
+	pic desired.Host
+}
+
+func newBed(t *testing.T, file string) *bed {
+	t.Helper()
+	b := &bed{plane: &plane{}, now: time.Unix(1000, 0)}
+	b.Listener = New(Config{Plane: b.plane, Changed: func() {}, File: file, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return b.now }})
+	b.pic.Networks = b.pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN}).Set(2, &desired.Network{ID: 2, Encap: model.EncapVLAN})
+	for name, net := range map[string]model.NetworkID{"a": 1, "b": 1, "c": 2} {
+		b.pic.Ports = b.pic.Ports.Set(name, &desired.Port{IfName: name, Network: net, IPv4: netip.MustParseAddr("10.1.1.2")})
+	}
+	b.Follow(b.pic)
+	return b
+}
+
+func (b *bed) hears(port string, frame []byte) {
+	b.hear(driver.MembershipReport{Port: port, Frame: frame})
+}
+
+func (b *bed) members(network model.NetworkID, group string) []string {
+	groups := b.Follow(b.pic)
+	g, ok := groups.Get(desired.GroupKey{Network: network, Addr: netip.MustParseAddr(group)})
+	if !ok {
+		return nil
+	}
+	return g.Ports
+}
+
+func (b *bed) want(t *testing.T, network model.NetworkID, group string, ports ...string) {
+	t.Helper()
+	if got := b.members(network, group); !slices.Equal(got, ports) {
+		t.Errorf("group %s of network %d has members %q, want %q", group, network, got, ports)
+	}
+}
+
+// TestMembers: members come and go by what they say, by time, and with their ports;
+// each on its own network.
+func TestMembers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "multicast.json")
+	b := newBed(t, file)
+	join := report4(record{toExclude, "239.1.1.1", nil})
+	for _, port := range []string{"b", "a", "c", "nobody"} {
+		b.hears(port, join)
+	}
+	b.hears("a", report6(record{toExclude, "ff05::1", nil}))
+	b.want(t, 1, "239.1.1.1", "a", "b")
+	b.want(t, 2, "239.1.1.1", "c")
+	b.want(t, 1, "ff05::1", "a")
+	before := b.Follow(b.pic)
+	b.hears("a", join)
+	if after := b.Follow(b.pic); after != before {
+		t.Error("a report that says nothing new makes another picture")
+	}
+	b.hears("b", report4(record{toInclude, "239.1.1.1", nil}))
+	b.want(t, 1, "239.1.1.1", "a")
+
+	b.now = b.now.Add(Lifetime - time.Second)
+	b.hears("a", join)
+	b.now = b.now.Add(2 * time.Second)
+	if !b.tick() {
+		t.Error("nothing has changed though two memberships are over")
+	}
+	b.want(t, 1, "239.1.1.1", "a")
+	b.want(t, 1, "ff05::1")
+	b.want(t, 2, "239.1.1.1")
+
+	again := newBed(t, file) // another process
+	again.want(t, 1, "239.1.1.1", "a")
+	again.now = again.now.Add(Lifetime)
+	again.tick()
+	again.want(t, 1, "239.1.1.1")
+
+	b.pic.Ports = b.pic.Ports.Delete("a")
+	b.want(t, 1, "239.1.1.1")
+	if n, _ := b.Refused(); n != 0 {
+		t.Errorf("%d memberships of a port that is gone", n)
+	}
+}
+
+// TestAsks: each port is asked soon, and again each Interval; what the fabric asks on a
+// VLAN network goes to its ports, and reports of others to nobody.
+func TestAsks(t *testing.T) {
+	b := newBed(t, filepath.Join(t.TempDir(), "multicast.json"))
+	count := func(want int) {
+		t.Helper()
+		for _, port := range []string{"a", "b", "c"} {
+			n := 0
+			for _, p := range b.asked {
+				if p == port {
+					n++
+				}
+			}
+			if n != want {
+				t.Errorf("port %s was asked %d times, want %d", port, n, want)
+			}
+		}
+	}
+	b.tick()
+	count(0)
+	b.now = b.now.Add(firstAsk)
+	b.tick()
+	b.tick()
+	count(2) // for IPv4 and for IPv6
+	b.now = b.now.Add(Interval)
+	b.tick()
+	count(4)
+	b.asked = nil
+	for network := range model.NetworkID(3) {
+		b.hear(driver.MembershipReport{Network: network, Frame: query4(within)})
+		b.hear(driver.MembershipReport{Network: network, Frame: report4(record{toExclude, "239.1.1.1", nil})})
+	}
+	if !slices.Equal(b.asked, []string{"c"}) {
+		t.Errorf("the fabric's questions went to %q, want to c", b.asked)
+	}
+	b.want(t, 2, "239.1.1.1")
+}
+
+// TestBounds: an endpoint has its share, and the host an end.
+func TestBounds(t *testing.T) {
+	b := newBed(t, filepath.Join(t.TempDir(), "multicast.json"))
+	group := func(i int) string { return netip.AddrFrom4([4]byte{239, 1, byte(i >> 8), byte(i)}).String() }
+	for i := range MaxGroups + 10 {
+		b.hears("a", report4(record{toExclude, group(i), nil}))
+	}
+	b.hears("b", report4(record{toExclude, group(MaxGroups + 1), nil}))
+	if n, refused := b.Refused(); n != MaxGroups+1 || refused != 10 {
+		t.Errorf("%d memberships and %d refused, want %d and 10", n, refused, MaxGroups+1)
+	}
+	b.want(t, 1, group(MaxGroups-1), "a")
+	b.want(t, 1, group(MaxGroups))
+	b.want(t, 1, group(MaxGroups+1), "b")
+	tab := table{ports: map[string]map[netip.Addr]time.Time{}, n: MaxMembers}
+	if tab.hear("x", message{changes: []change{{netip.MustParseAddr("239.1.1.1"), true}}}, b.now) || tab.refused != 1 {
+		t.Error("a host has no end of memberships")
+	}
+}
+
+// FuzzDecode: whatever a container sends, reading it ends, and what it says is groups.
+func FuzzDecode(f *testing.F) {
+	f.Add(report4(record{toExclude, "239.1.1.1", []string{"10.1.1.3"}}))
+	f.Add(report6(record{toExclude, "ff05::1", nil}))
+	f.Add(igmp(igmpLeave2, addrBytes("239.1.1.1")))
+	f.Add(query6(within))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		m, ok := decode(frame)
+		if m2, again := decode(slices.Concat(frame, []byte{0})); ok && (!again || len(m2.changes) != len(m.changes)) {
+			t.Errorf("padding changes what %x says", frame)
+		}
+		for _, c := range m.changes {
+			if ok && !c.group.IsMulticast() {
+				t.Errorf("%x is about %v", frame, c.group)
+			}
+		}
+	})
+}
