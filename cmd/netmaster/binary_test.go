@@ -400,8 +400,10 @@ func startEtcd(t *testing.T, listen, dir string) *join.Member {
 // TestStatusAndMetrics: the status of a fresh netmaster with its own store, and
 // every metric that it tells is on the page of metrics.
 func TestStatusAndMetrics(t *testing.T) {
-	p := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t), "--internal-address", "127.0.0.1:"+port(storetest.FreePort(t)))
+	etcdAt := storetest.FreePort(t)
+	p := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", etcdAt, "--internal-address", "127.0.0.1:"+port(storetest.FreePort(t)))
 	p.ready()
+	p.lockLasts(etcdAt)
 	var s api.ClusterStatus
 	p.until("is well", func() bool {
 		var err error

@@ -41,6 +41,7 @@ type member struct {
 	scheme   string   // http or https: how services are asked
 	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
+	ttl      time.Duration // how long the leader's lock outlives it; 0 = cluster.LeaderTTL
 	agents   agents
 	client   *tls.Config   // to other netmasters
 	token    func() string // shown to them; nil = none
@@ -159,7 +160,7 @@ func (m *member) run(ctx context.Context) error {
 		entries = append(entries, entry)
 	}
 	return cluster.Candidate{
-		Store: m.store, Key: cluster.LeaderKey, Value: m.address,
+		Store: m.store, Key: cluster.LeaderKey, Value: m.address, TTL: m.ttl,
 		OnError: m.trouble("taking part in the election"),
 		Lead: func(ctx context.Context, term store.Fence) error {
 			m.log.Info("leading", "lock", term.Key, "term", int64(term.Create))

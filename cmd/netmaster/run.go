@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -321,7 +322,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 		},
 	}
 	if server != nil {
-		m.disk = server.Trouble
+		m.disk, m.ttl = server.Trouble, cluster.MemberTTL
 	}
 	b := daemon.Build()
 	metrics, err := m.metrics()
@@ -410,6 +411,9 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	all.Go(func() error {
 		err := web.Wait() // returns when gctx has ended and requests are done
 		log.Info("stopping")
+		if server != nil {
+			server.HandOver(memberCtx)
+		}
 		endMember()
 		<-memberDone
 		endView()

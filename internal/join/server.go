@@ -139,6 +139,7 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	c.EnableGRPCGateway = false
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModeRevision, "10000"
 	c.QuotaBackendBytes = cfg.Quota
+	c.ElectionMs = electionTime
 	// Its rules are kept here, with sentences and a way to force them: only learners are
 	// added, and see quorum.go.
 	c.StrictReconfigCheck = false

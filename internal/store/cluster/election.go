@@ -21,6 +21,11 @@ const LeaderKey = store.Root + "lock/netmaster/leader"
 // have ended included. It is refreshed each third of that time.
 const LeaderTTL = 4 * time.Second
 
+// MemberTTL is LeaderTTL where netmasters keep the store by themselves: a leader that
+// dies there may take the store's leader with it, for which the others need up to 1.5 s,
+// and who leads the store then lets all leases last for 0.7 s more than they would.
+const MemberTTL = 2 * time.Second
+
 // Candidate takes part in an election.
 type Candidate struct {
 	Store store.Store
