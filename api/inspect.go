@@ -25,6 +25,7 @@ type EndpointOper struct {
 	ChosenMac        string            `json:"chosenMacAddress,omitempty"` // the MAC address, if it was asked for and not made of the address
 	MacAddress       string            `json:"macAddress,omitempty"`
 	Network          string            `json:"network,omitempty"`     // network.tenant
+	Rates            *Rates            `json:"rates,omitempty"`       // its own limits, beside its group's net profile
 	ServiceName      string            `json:"serviceName,omitempty"` // group
 	VirtualPort      string            `json:"virtualPort,omitempty"`
 	VtepIP           string            `json:"vtepIP,omitempty"`

@@ -36,7 +36,18 @@ type ConfigEP struct {
 	// Pod is the pod of Kubernetes that the endpoint is of. Where netmaster follows
 	// Kubernetes, the labels, the group, the namespace and the named ports are the pod's,
 	// and Labels and ServiceName are not looked at.
-	Pod *Pod `json:"Pod,omitempty"`
+	Pod   *Pod   `json:"Pod,omitempty"`
+	Rates *Rates `json:"Rates,omitempty"` // its own limits; nil = none. Of a pod that is followed, the pod's annotations count
+}
+
+// Rates limit one endpoint beside its group's net profile, of which the lower counts:
+// in bits of IP a second, 1,000 to 10,000,000,000,000, and bursts in bytes, 2,000 to
+// 268,435,455. 0 = no limit, and a burst chosen from the rate.
+type Rates struct {
+	Send         uint64 `json:"send,omitempty"`
+	SendBurst    uint64 `json:"sendBurst,omitempty"`
+	Receive      uint64 `json:"receive,omitempty"`
+	ReceiveBurst uint64 `json:"receiveBurst,omitempty"`
 }
 
 // Pod names a pod of Kubernetes (POST /plugin/pod asks where it belongs). A pod that is

@@ -37,6 +37,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"ConfigEP.LabelsLater": effecttest.By("TestLabelsLater"),
 	"ConfigEP.Health":      effecttest.By("TestHealth"),
 	"ConfigEP.Pod":         effecttest.By("TestPods"),
+	"ConfigEP.Rates":       effecttest.By("TestRates"),
 
 	"Pod.Namespace": effecttest.By("TestPods"),
 	"Pod.Name":      effecttest.By("TestPods"),

@@ -78,6 +78,7 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 		return e, err
 	}
 	e.Unhealthy = ill != nil && *ill
+	e.Rates = ratesFromAPI(req.ConfigEP.Rates)
 	return e, nil
 }
 
@@ -88,6 +89,7 @@ func endpointToRequest(e model.Endpoint) endpointRequest {
 		ConfigEP: api.ConfigEP{
 			Container: e.Container, Host: string(e.Host), IPAddress: addrText(e.IPv4), IPv6Address: addrText(e.IPv6),
 			MacAddress: chosenMAC(e), ServiceName: string(e.Group), Labels: e.Labels, LabelsLater: e.LabelsLater,
+			Rates: ratesToAPI(e.Rates),
 		},
 	}}
 }
@@ -107,6 +109,7 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 		MacAddress:       e.MAC.String(),
 		Network:          networkID(e.Key.Network),
 		ServiceName:      string(e.Group),
+		Rates:            ratesToAPI(e.Rates),
 	}
 	o.EndpointGroupID = groupNumber(v, e)
 	if h, ok := v.Host(e.Host); ok {

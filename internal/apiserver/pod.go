@@ -87,5 +87,6 @@ func (s *server) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) err
 	}
 	e.Pod.KeepIPv4, e.Pod.KeepIPv6 = e.IPv4.IsValid() && e.IPv4 == want.IPv4, e.IPv6.IsValid() && e.IPv6 == want.IPv6
 	want.Group, want.Labels, want.Namespace, want.Ports, want.Pod, want.LabelsLater = e.Group, e.Labels, e.Namespace, e.Ports, e.Pod, false
+	want.Rates = e.Rates // what its runtime has told is what its annotations said then
 	return nil
 }

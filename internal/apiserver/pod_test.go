@@ -29,7 +29,7 @@ func (somePods) Endpoint(_ context.Context, namespace, name, uid string) (model.
 	}
 	return model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "n"}}, Group: "web", Labels: map[string]string{"app": "true"},
-		Namespace: model.NamespaceName(namespace), Pod: model.Pod{Name: name, UID: "u1"},
+		Namespace: model.NamespaceName(namespace), Pod: model.Pod{Name: name, UID: "u1"}, Rates: model.Rates{Send: model.Rate{Bits: 7000}},
 	}, nil
 }
 
@@ -92,6 +92,46 @@ func TestPods(t *testing.T) {
 	}
 	if status, got := f.do("POST", "/plugin/createEndpoint", create); status != http.StatusServiceUnavailable || !strings.Contains(got, "--kubeconfig") {
 		t.Errorf("without Kubernetes: %d %s", status, got)
+	}
+}
+
+// TestRates: an endpoint keeps the limits that are asked for; those of a pod are the
+// pod's, whatever the request says.
+func TestRates(t *testing.T) {
+	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
+	f.populate()
+	create := func(id, more string) (int, string) {
+		return f.do("POST", "/plugin/createEndpoint", `{"TenantName":"blue","NetworkName":"n","EndpointID":"`+id+`","ConfigEP":{"Host":"h"`+more+`}}`)
+	}
+	rates := `,"Rates":{"send":1000000,"sendBurst":5000,"receive":2000000}`
+	for range 2 { // again: the same
+		if status, got := create("r1", rates); status != http.StatusOK {
+			t.Fatalf("%d %s", status, got)
+		}
+	}
+	inspected := `"rates":{"send":1000000,"sendBurst":5000,"receive":2000000}`
+	if got := f.must("GET", "/api/v1/inspect/endpoints/r1/", ""); !strings.Contains(got, inspected) {
+		t.Errorf("the endpoint is %s", got)
+	}
+	if status, got := create("r1", ""); status != http.StatusConflict || !strings.Contains(got, "other rates") {
+		t.Errorf("without its rates: %d %s", status, got)
+	}
+	for bad, want := range map[string]string{
+		`,"Rates":{"send":999}`: "Rates.Send", `,"Rates":{"receive":1000,"receiveBurst":1}`: "Rates.ReceiveBurst", `,"Rates":{"sendBurst":5000}`: "Rates.SendBurst",
+	} {
+		if status, got := create("r2", bad); status != http.StatusBadRequest || !strings.Contains(got, want) {
+			t.Errorf("%s: %d %s", bad, status, got)
+		}
+	}
+	if status, got := create("r3", rates+`,"Pod":{"Namespace":"shop","Name":"one","UID":"u1"}`); status != http.StatusOK {
+		t.Fatalf("%d %s", status, got)
+	}
+	if got := f.must("GET", "/api/v1/inspect/endpoints/r3/", ""); !strings.Contains(got, `"rates":{"send":7000}`) {
+		t.Errorf("the pod's endpoint is %s", got)
+	}
+	// The pod's change, which the keeper follows: asked again, as after a loss, it stands.
+	if status, got := create("r3", `,"Pod":{"Namespace":"shop","Name":"one","UID":"u1"}`); status != http.StatusOK {
+		t.Errorf("%d %s", status, got)
 	}
 }
 

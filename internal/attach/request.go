@@ -29,6 +29,7 @@ type Request struct {
 	MTU       int               `json:"mtu,omitempty"`       // 0 = the underlay's, less the tunnel's headers
 	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
 	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
+	Rates     model.Rates       `json:"rates,omitzero"`      // its own limits, beside its group's net profile
 	// Pod is the pod of Kubernetes that the container is of; where netmaster follows
 	// Kubernetes, that says what Tenant, Network, Group and Labels leave empty or say else.
 	Pod Pod `json:"pod,omitzero"`

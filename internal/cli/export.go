@@ -172,7 +172,7 @@ func labelsOf(e api.EndpointOper) map[string]string {
 func endpointRequest(n api.Network, e api.EndpointOper) api.CreateEndpointRequest {
 	r := api.CreateEndpointRequest{
 		TenantName: n.TenantName, NetworkName: n.NetworkName, EndpointID: e.EndpointID, EPCommonName: e.ContainerName,
-		ConfigEP: api.ConfigEP{Container: e.ContainerID, Host: e.HomingHost, MacAddress: e.ChosenMac, Labels: labelsOf(e)},
+		ConfigEP: api.ConfigEP{Container: e.ContainerID, Host: e.HomingHost, MacAddress: e.ChosenMac, Labels: labelsOf(e), Rates: e.Rates},
 	}
 	if e.ServiceName != n.NetworkName { // 1.x names the network where there is no group
 		r.ServiceName = e.ServiceName

@@ -97,14 +97,22 @@ func (c *Compiler) putRate(e *endpoint, before desired.Host) {
 }
 
 func (c *Compiler) rateOf(e *endpoint) (r desired.Rate) {
-	if e.subject == nil || e.subject.group == nil {
-		return r
+	if e.subject != nil && e.subject.group != nil {
+		k, _ := profileOf(e.subject.group.rec)
+		if p := c.profiles.recs[k]; p != nil {
+			r = desired.Rate{Send: limitOf(p.Bandwidth, p.Burst), Receive: limitOf(p.ReceiveBandwidth, p.ReceiveBurst), DSCP: uint8(p.DSCP)}
+		}
 	}
-	k, _ := profileOf(e.subject.group.rec)
-	if p := c.profiles.recs[k]; p != nil {
-		r = desired.Rate{Send: limitOf(p.Bandwidth, p.Burst), Receive: limitOf(p.ReceiveBandwidth, p.ReceiveBurst), DSCP: uint8(p.DSCP)}
-	}
+	r.Send, r.Receive = lower(r.Send, e.Rates.Send), lower(r.Receive, e.Rates.Receive)
 	return r
+}
+
+// lower is the lower of a group's limit and an endpoint's own, with its burst.
+func lower(group desired.Limit, own model.Rate) desired.Limit {
+	if own.Bits == 0 || group.Bits > 0 && group.Bits <= own.Bits {
+		return group
+	}
+	return desired.Limit{Bits: own.Bits, Burst: own.Burst}
 }
 
 // limitOf is a limit of a profile; a burst without one means nothing.

@@ -91,6 +91,45 @@ func TestRates(t *testing.T) {
 	expect("the endpoint is gone", desired.Rate{}, false)
 }
 
+// An endpoint's own rates count where they are lower than its group's profile, which
+// alone marks; they follow the endpoint's record.
+func TestOwnRates(t *testing.T) {
+	c := New("h1")
+	n := model.Network{Key: model.NetworkKey{Tenant: "t", Name: "n"}, Encap: model.EncapVXLAN, ID: 1, Tag: 1, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
+	c.SetNetwork(n)
+	c.SetGroup(model.Group{Key: model.GroupKey{Tenant: "t", Name: "g"}, Network: "n", NetProfile: "gold"})
+	c.SetNetProfile(model.NetProfile{
+		Key: model.NetProfileKey{Tenant: "t", Name: "gold"}, Bandwidth: model.Bandwidth{Kbps: 5000}, Burst: 20, DSCP: 46,
+	})
+	e := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "e"}, Identity: 256, Host: "h1", IPv4: netip.MustParseAddr("10.1.1.1"), MAC: model.MAC{2, 1}}
+	profile := desired.Limit{Bits: 5_000_000, Burst: 20_000}
+	for _, tc := range []struct {
+		group model.GroupName
+		own   model.Rates
+		want  desired.Rate
+	}{
+		{"", model.Rates{}, desired.Rate{}},
+		{"", model.Rates{Send: model.Rate{Bits: 9, Burst: 3}}, desired.Rate{Send: desired.Limit{Bits: 9, Burst: 3}}},
+		{"", model.Rates{Send: model.Rate{Bits: 8}, Receive: model.Rate{Bits: 7}}, desired.Rate{Send: desired.Limit{Bits: 8}, Receive: desired.Limit{Bits: 7}}},
+		{"g", model.Rates{Receive: model.Rate{Bits: 7}}, desired.Rate{Send: profile, Receive: desired.Limit{Bits: 7}, DSCP: 46}},
+		{"g", model.Rates{Send: model.Rate{Bits: 5_000_001, Burst: 5000}}, desired.Rate{Send: profile, DSCP: 46}},
+		{"g", model.Rates{Send: model.Rate{Bits: 5_000_000, Burst: 5000}}, desired.Rate{Send: profile, DSCP: 46}},
+		{"g", model.Rates{Send: model.Rate{Bits: 4_999_999}}, desired.Rate{Send: desired.Limit{Bits: 4_999_999}, DSCP: 46}},
+		{"g", model.Rates{}, desired.Rate{Send: profile, DSCP: 46}},
+	} {
+		e.Group, e.Rates = tc.group, tc.own
+		c.SetEndpoint(e)
+		pic, _ := c.Compile(1)
+		var got desired.Rate
+		if r, has := pic.Bandwidth.Get(IfName(e.Key)); has {
+			got = *r
+		}
+		if got != tc.want {
+			t.Errorf("group %q, own %+v: %+v, want %+v", tc.group, tc.own, got, tc.want)
+		}
+	}
+}
+
 // What is left open follows from the rate.
 func TestBucket(t *testing.T) {
 	for _, tc := range []struct {

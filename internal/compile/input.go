@@ -255,6 +255,9 @@ func (c *Compiler) SetEndpoint(v model.Endpoint) {
 	old := n.eps[v.Key.ID]
 	if old != nil {
 		if sameEndpoint(&old.Endpoint, &v) {
+			if old.Rates != v.Rates {
+				c.dirtyEps.add(old)
+			}
 			c.relabel(old, v)
 			return
 		}

@@ -178,6 +178,9 @@ func sameEndpoint(old, want model.Endpoint) error {
 			return model.Errorf(model.ErrConflict, "it exists already with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
 		}
 	}
+	if old.Pod.UID == "" && old.Rates != want.Rates { // a pod's follow its annotations
+		return model.Errorf(model.ErrConflict, "it exists already with other rates")
+	}
 	if !slices.Equal(old.Ports, want.Ports) {
 		return model.Errorf(model.ErrConflict, "it exists already with other named ports")
 	}

@@ -118,8 +118,8 @@ func (v *View) FreshPods() []model.Endpoint {
 // PodsCame returns what is closed when the next endpoint of a pod is written.
 func (c *Controller) PodsCame() <-chan struct{} { return c.view.podsCame.Next() }
 
-// FollowPod makes labels, named ports and group of a pod's endpoint what those of e
-// are, for the leader, who has the fence. An endpoint that is gone, or another pod's,
+// FollowPod makes labels, named ports, rates and group of a pod's endpoint what those of
+// want are, for the leader, who has the fence. An endpoint that is gone, or another pod's,
 // is left alone; one that is so already is not written. A group that is not there is
 // model.ErrNotFound, one on another network, or whose pool does not have the
 // endpoint's address, model.ErrConflict or model.ErrInvalid.
@@ -141,7 +141,7 @@ func (c *Controller) FollowPod(ctx context.Context, fence store.Fence, want mode
 			return err
 		}
 		e := old
-		e.Labels, e.Ports, e.Group = want.Labels, want.Ports, want.Group
+		e.Labels, e.Ports, e.Group, e.Rates = want.Labels, want.Ports, want.Group, want.Rates
 		if err := e.Validate(); err != nil {
 			return err
 		}
@@ -159,10 +159,10 @@ func (c *Controller) FollowPod(ctx context.Context, fence store.Fence, want mode
 	return err
 }
 
-// SamePod tells whether two endpoints of a pod have the labels, ports and group of one
-// another.
+// SamePod tells whether two endpoints of a pod have the labels, ports, rates and
+// group of one another.
 func SamePod(a, b model.Endpoint) bool {
-	return a.Group == b.Group && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Ports, b.Ports)
+	return a.Group == b.Group && a.Rates == b.Rates && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Ports, b.Ports)
 }
 
 // moveGroup gives an endpoint's addresses, and its place among who uses a group, to

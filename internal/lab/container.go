@@ -28,7 +28,9 @@ type ContainerSpec struct {
 	Args    [][2]string       `json:"args,omitempty"` // CNI_ARGS; tenant, network, group and labels go by the configuration
 	Labels  map[string]string `json:"labels,omitempty"`
 	Ports   []PortMapping     `json:"ports,omitempty"`
-	Listen  []string          `json:"listen,omitempty"` // what Serve opens: "tcp/80", "udp/53"
+	// Bandwidth is the CNI capability: ingressRate, ingressBurst, egressRate, egressBurst.
+	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
+	Listen    []string          `json:"listen,omitempty"` // what Serve opens: "tcp/80", "udp/53"
 }
 
 // PortMapping is a port of the host that a container's runtime asks CNI for.
@@ -79,7 +81,7 @@ func (h *Host) cni() *libcni.CNIConfig {
 // NetworkConfig is the CNI network configuration that the lab attaches a
 // container with, by its tenant, network, group and labels, which may be empty.
 func (h *Host) NetworkConfig(s ContainerSpec) (*libcni.NetworkConfigList, error) {
-	plugin := map[string]any{"type": "contivk8s", "capabilities": map[string]bool{"portMappings": true}, "socket": h.CNISocket(), "stateDir": h.StateDir()}
+	plugin := map[string]any{"type": "contivk8s", "capabilities": map[string]bool{"portMappings": true, "bandwidth": true}, "socket": h.CNISocket(), "stateDir": h.StateDir()}
 	for k, v := range map[string]string{"tenant": s.Tenant, "network": s.Network, "group": s.Group} {
 		if v != "" {
 			plugin[k] = v
@@ -111,8 +113,12 @@ func (l *Lab) runtimeConf(s ContainerSpec) *libcni.RuntimeConf {
 		ContainerID: l.st.Config.Name + "-" + s.Name, IfName: ifName,
 		NetNS: filepath.Join(netnsDir, l.containerSpace(s.Name)), Args: s.Args,
 	}
+	c.CapabilityArgs = map[string]any{}
 	if len(s.Ports) > 0 {
-		c.CapabilityArgs = map[string]any{"portMappings": s.Ports}
+		c.CapabilityArgs["portMappings"] = s.Ports
+	}
+	if s.Bandwidth != nil {
+		c.CapabilityArgs["bandwidth"] = s.Bandwidth
 	}
 	return c
 }

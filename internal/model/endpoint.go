@@ -85,6 +85,9 @@ type Endpoint struct {
 	// Pod is the pod of Namespace that it is of; its labels and group are then the pod's,
 	// and the keeper of Kubernetes changes them. Zero = none.
 	Pod Pod `json:"pod,omitzero"`
+	// Rates are its own, beside its group's net profile: the lower of both counts. Of a
+	// pod that is followed they are the pod's.
+	Rates Rates `json:"rates,omitzero"`
 }
 
 // Pod names a pod of a namespace; one that is made again under its name has another UID.
@@ -151,6 +154,9 @@ func (e Endpoint) Validate() error {
 	}
 	if (e.Pod.UID == "") != (e.Pod.Name == "") || e.Pod.UID != "" && e.Namespace == "" {
 		return InvalidField("Pod", e.Pod.Name, "must have a namespace, a name and a UID")
+	}
+	if err := e.Rates.Validate(); err != nil {
+		return err
 	}
 	return ValidateLabels(e.Labels)
 }

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -11,7 +12,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -26,7 +29,7 @@ func (n *onNodes) stateful() {
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	set.Spec.Replicas, set.Spec.ServiceName, set.Spec.Selector = new(int32(2)), "db", &metav1.LabelSelector{MatchLabels: labels}
 	set.Spec.Template.Labels = labels
-	set.Spec.Template.Annotations = map[string]string{"contiv.io/ipv4": "10.1.9.10,10.1.9.11", "contiv.io/ipv6": "fd00:1::9:10,fd00:1::9:11"}
+	set.Spec.Template.Annotations = map[string]string{"contiv.io/ipv4": "10.1.9.10,10.1.9.11", "contiv.io/ipv6": "fd00:1::9:10,fd00:1::9:11", "kubernetes.io/egress-bandwidth": "50M"}
 	set.Spec.Template.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(2)), Containers: []corev1.Container{{
 		Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"netexec", "--http-port=80"},
 		Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: port}}, // so they run on one node each
@@ -60,6 +63,11 @@ func (n *onNodes) stateful() {
 	if first.Spec.NodeName == second.Spec.NodeName {
 		n.t.Fatalf("both run on %s, though they want one port of it", first.Spec.NodeName)
 	}
+	n.limited("10.1.9.10", 50_000_000)
+	n.limited("10.1.9.11", 50_000_000)
+	faster := []byte(`{"metadata":{"annotations":{"kubernetes.io/egress-bandwidth":"60M"}}}`)
+	ok[*corev1.Pod](n.t)(n.Client.CoreV1().Pods("shop").Patch(ctx, "db-0", types.MergePatchType, faster, metav1.PatchOptions{}))
+	n.limited("10.1.9.10", 60_000_000)
 	for _, to := range []string{"10.1.9.11", "[fd00:1::9:11]"} {
 		n.becomes(true, "shop", "db-0", to)
 	}
@@ -92,4 +100,18 @@ func (n *onNodes) hostPort(p *corev1.Pod, port int) {
 	if families != 2 {
 		n.t.Errorf("node %s has the addresses %v, want one of each family", node.Name, node.Status.Addresses)
 	}
+}
+
+// limited waits until the endpoint with an address has a limit of what it sends, and
+// none of what it receives.
+func (n *onNodes) limited(address string, bits uint64) {
+	n.t.Helper()
+	client := ok[*api.Client](n.t)(n.API())
+	defer client.Close()
+	until(n.t, fmt.Sprintf("%s is limited to %d bits a second", address, bits), func() bool {
+		all := ok[[]api.EndpointOper](n.t)(client.Endpoints(n.t.Context(), api.EndpointFilter{}))
+		return slices.ContainsFunc(all, func(e api.EndpointOper) bool {
+			return slices.Contains(e.IPAddress, address) && e.Rates != nil && *e.Rates == (api.Rates{Send: bits})
+		})
+	})
 }

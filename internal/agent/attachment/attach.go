@@ -102,6 +102,9 @@ func parseTarget(r attach.Request) (target, error) {
 			return t, err
 		}
 	}
+	if err := r.Rates.Validate(); err != nil {
+		return t, err
+	}
 	for _, ip := range r.Addresses {
 		slot := &t.v6
 		if ip.Is4() {
@@ -133,6 +136,7 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && (e.Endpoint.Network.Tenant == t.tenant || r.Pod.Name != "" && !t.tenantGiven) && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
 			e.Group == t.group
 		same = same && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
+		same = same && (e.Pod || e.Request.Rates == r.Rates) // a pod's follow its annotations
 		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))
 		there, err := plumb.Exists(e.HostIf)
 		if err != nil {
@@ -359,6 +363,9 @@ func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointReq
 	if e.Pod {
 		req.ConfigEP.Pod = (*api.Pod)(&e.Request.Pod)
 		req.ConfigEP.Labels = nil // those of the pod count
+	}
+	if r := e.Request.Rates; r != (model.Rates{}) {
+		req.ConfigEP.Rates = &api.Rates{Send: r.Send.Bits, SendBurst: r.Send.Burst, Receive: r.Receive.Bits, ReceiveBurst: r.Receive.Burst}
 	}
 	if t.v4.IsValid() {
 		req.ConfigEP.IPAddress = t.v4.String()

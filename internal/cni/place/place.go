@@ -86,7 +86,7 @@ func (c Config) conf() ([]byte, error) {
 		Version string   `json:"cniVersion"`
 		Name    string   `json:"name"`
 		Plugins []plugin `json:"plugins"`
-	}{cniVersion, "contiv", []plugin{{Plugin, map[string]bool{"portMappings": true}, c.Socket, c.StateDir}}}, "", "  ")
+	}{cniVersion, "contiv", []plugin{{Plugin, map[string]bool{"portMappings": true, "bandwidth": true}, c.Socket, c.StateDir}}}, "", "  ")
 	return append(text, '\n'), err
 }
 

@@ -20,6 +20,7 @@ const wantConf = `{
     {
       "type": "contivk8s",
       "capabilities": {
+        "bandwidth": true,
         "portMappings": true
       }
     }

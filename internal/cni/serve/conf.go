@@ -37,6 +37,7 @@ type conf struct {
 	RuntimeConfig struct {
 		IPs   addresses     `json:"ips"`
 		Ports []portMapping `json:"portMappings"`
+		Rates bandwidth     `json:"bandwidth"`
 	} `json:"runtimeConfig"`
 }
 
@@ -193,6 +194,10 @@ func (c conf) request(in cni.Invocation) (attach.Request, error) {
 		if len(ips) > 0 {
 			r.Addresses = ips
 		}
+	}
+	var err error
+	if r.Rates, err = c.RuntimeConfig.Rates.rates(); err != nil {
+		return r, err
 	}
 	mesos, err := c.mesosArgs(in)
 	if err != nil {

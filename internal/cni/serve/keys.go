@@ -30,7 +30,6 @@ var idleKeys = map[string]string{
 
 // idleCapabilities likewise, under runtimeConfig.
 var idleCapabilities = map[string]string{
-	"bandwidth":      "this version does not limit what endpoints send",
 	"dns":            "netplugin's name server is in the result",
 	"mac":            "the MAC address is made of the address",
 	"ipRanges":       "netmaster gives the addresses; ask for one with ip",

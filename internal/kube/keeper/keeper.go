@@ -95,10 +95,10 @@ func placing(o metav1.Object) [3]string {
 	return [3]string{l[kube.LabelTenant], l[kube.LabelNetwork], l[kube.LabelGroup]}
 }
 
-// asksFor are the addresses for which a pod asks.
-func asksFor(o metav1.Object) [2]string {
+// asksFor are the addresses and rates for which a pod asks.
+func asksFor(o metav1.Object) [4]string {
 	a := o.GetAnnotations()
-	return [2]string{a[kube.AnnotationIPv4], a[kube.AnnotationIPv6]}
+	return [4]string{a[kube.AnnotationIPv4], a[kube.AnnotationIPv6], a[kube.AnnotationReceive], a[kube.AnnotationSend]}
 }
 
 func tenantLabel(o metav1.Object) string {

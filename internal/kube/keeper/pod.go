@@ -82,7 +82,11 @@ func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (no
 		return none, err
 	}
 	pod = l.pod
-	if _, _, wrong := kube.Addresses(pod); l.err == nil && len(wrong) > 0 {
+	_, _, wrong := kube.Addresses(pod)
+	if _, rates := kube.Rates(pod); len(rates) > 0 {
+		wrong = append(wrong, rates...)
+	}
+	if l.err == nil && len(wrong) > 0 {
 		l.err = model.Errorf(model.ErrInvalid, "%s: %s", wrong[0].Field, wrong[0].Text)
 	}
 	if len(l.problems) > 0 {
@@ -118,6 +122,8 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 	e = model.Endpoint{Labels: pod.Labels, Namespace: model.NamespaceName(pod.Namespace), Pod: model.Pod{Name: pod.Name, UID: string(pod.UID)}}
 	e.Ports, problems = kube.NamedPorts(pod)
 	v4, v6, wrong := kube.Addresses(pod)
+	problems = append(problems, wrong...)
+	e.Rates, wrong = kube.Rates(pod)
 	problems = append(problems, wrong...)
 	e.IPv4, e.IPv6, e.Pod.KeepIPv4, e.Pod.KeepIPv6 = v4, v6, v4.IsValid(), v6.IsValid()
 	place, err := kube.PlaceOf(pod.Labels, ns.GetLabels(), k.config.Choices, intent{v})
@@ -175,6 +181,9 @@ func (p *round) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]kube.Prob
 		}
 	}
 	want.Key = have.Key
+	if _, wrong := kube.Rates(pod); len(wrong) > 0 { // what cannot be understood lifts no limit
+		want.Rates = have.Rates
+	}
 	if !control.SamePod(have, want) {
 		if failed := p.k.config.Control.FollowPod(ctx, p.fence, want); failed != nil {
 			if want.Group == have.Group || !refuses(failed) {

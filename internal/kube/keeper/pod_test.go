@@ -343,3 +343,66 @@ func TestPodAddressAnnotations(t *testing.T) {
 	l.sources[mirror.Pods].Modify(asking("u2", "10.1.0.8"))
 	l.wantTold("it asks for 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is made again")
 }
+
+// TestPodRates: annotations limit a pod's endpoint and are followed while the pod lives;
+// what cannot be understood is refused of a new pod, and lifts no limit of one that lives.
+func TestPodRates(t *testing.T) {
+	l := newLab(t, nil)
+	l.start(l.ctrl.Run)
+	l.worlds()
+	l.start(l.keeper.Run)
+	fence := l.leader()
+	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.sources[mirror.Namespaces].Add(namespace("a", nil))
+	asking := func(uid string, in, out string) *corev1.Pod {
+		p := podNamed(uid, nil)
+		p.Annotations = map[string]string{}
+		for name, v := range map[string]string{"kubernetes.io/ingress-bandwidth": in, "kubernetes.io/egress-bandwidth": out} {
+			if v != "" {
+				p.Annotations[name] = v
+			}
+		}
+		return p
+	}
+	l.sources[mirror.Pods].Add(asking("u1", "fast", ""))
+	if _, err := l.asks("u1", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"fast": must be a number of bits a second`) {
+		t.Errorf("a rate that is none: %v", err)
+	}
+	l.wantTold(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "fast": must be a number of bits a second`)
+	l.again("u1", asking("u2", "1M", "2M"))
+	e, err := l.asks("u2", 10*time.Second)
+	if want := (model.Rates{Receive: model.Rate{Bits: 1_000_000}, Send: model.Rate{Bits: 2_000_000}}); err != nil || e.Rates != want {
+		t.Fatalf("%+v %v, want %+v", e.Rates, err, want)
+	}
+	e.Key.ID = "e1"
+	l.make(func() error {
+		valid, err := model.Check(e)
+		if err == nil {
+			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
+		}
+		return err
+	})
+	is := func(receive, send uint64) {
+		t.Helper()
+		var got model.Rates
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(2 * time.Millisecond) {
+			v, err := l.ctrl.View(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, _ := v.Endpoint(e.Key)
+			if got = e.Rates; got.Receive.Bits == receive && got.Send.Bits == send {
+				return
+			}
+		}
+		t.Fatalf("the endpoint has %+v, want %d and %d", got, receive, send)
+	}
+	is(1_000_000, 2_000_000)
+	l.sources[mirror.Pods].Modify(asking("u2", "3M", ""))
+	is(3_000_000, 0)
+	l.sources[mirror.Pods].Modify(asking("u2", "slow", "1M"))
+	l.wantTold(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "slow"`)
+	is(3_000_000, 0)
+	l.sources[mirror.Pods].Modify(asking("u2", "", ""))
+	is(0, 0)
+}

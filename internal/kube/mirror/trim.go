@@ -93,7 +93,7 @@ func shared(s string) *string {
 // ours are the annotations that somebody here may read; nil = none.
 func ours(all map[string]string) (out map[string]string) {
 	for k, v := range all {
-		if strings.HasPrefix(k, "contiv.io/") || k == corev1.AnnotationTopologyMode || k == corev1.DeprecatedAnnotationTopologyAwareHints {
+		if strings.HasPrefix(k, "contiv.io/") || k == "kubernetes.io/ingress-bandwidth" || k == "kubernetes.io/egress-bandwidth" || k == corev1.AnnotationTopologyMode || k == corev1.DeprecatedAnnotationTopologyAwareHints {
 			if out == nil {
 				out = map[string]string{}
 			}

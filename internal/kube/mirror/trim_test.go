@@ -37,6 +37,7 @@ func whole() map[string]metav1.Object {
 	n.Namespace = ""
 	web := full("web")
 	web.Annotations[corev1.AnnotationTopologyMode] = "Auto"
+	web.Annotations["kubernetes.io/egress-bandwidth"], web.Annotations["kubernetes.io/ingress-bandwidth"] = "1M", "2M"
 	return map[string]metav1.Object{
 		servicePath: &corev1.Service{ObjectMeta: web, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 		slicePath: &discoveryv1.EndpointSlice{
@@ -122,7 +123,7 @@ func TestServicesServed(t *testing.T) {
 	web, _ := m.Get(Services, Name{Namespace: "a", Name: "web"}).(*corev1.Service)
 	slice, _ := m.Get(EndpointSlices, Name{Namespace: "a", Name: "lateweb-x"}).(*discoveryv1.EndpointSlice)
 	node, _ := m.Get(Nodes, Name{Name: "n1"}).(*corev1.Node)
-	if web == nil || web.Spec.Selector != nil || fmt.Sprint(web.Annotations) != "map[service.kubernetes.io/topology-mode:Auto]" || web.Spec.ClusterIP != "10.96.0.1" || web.Labels["l"] != "v" {
+	if web == nil || web.Spec.Selector != nil || fmt.Sprint(web.Annotations) != "map[kubernetes.io/egress-bandwidth:1M kubernetes.io/ingress-bandwidth:2M service.kubernetes.io/topology-mode:Auto]" || web.Spec.ClusterIP != "10.96.0.1" || web.Labels["l"] != "v" {
 		t.Errorf("the service %v", web)
 	}
 	if slice == nil || len(slice.Endpoints) != 2 || slice.OwnerReferences != nil || slice.Labels["l"] != "v" {

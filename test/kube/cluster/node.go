@@ -52,7 +52,7 @@ func (n *Nodes) writeNode(h *lab.Host) error {
 	if !n.cfg.Bare {
 		err = writeJSON(filepath.Join(cni, "10-contiv.conflist"), object{
 			"cniVersion": "1.0.0", "name": "contiv",
-			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir(), "capabilities": object{"portMappings": true}}},
+			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir(), "capabilities": object{"portMappings": true, "bandwidth": true}}},
 		})
 		if err != nil {
 			return err
