@@ -124,6 +124,8 @@ func (c *Compiler) leadOutside(s *service, pic *desired.Service) (problem string
 	pic.Exposed, problem = c.exposed(s)
 	if s.net.rec.Encap == model.EncapVLAN {
 		pic.Outside = desired.TrafficLocal
+	} else if pic.Exposed && c.speaksBGP {
+		pic.Outside = desired.TrafficNear
 	}
 	return problem
 }

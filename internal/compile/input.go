@@ -28,6 +28,7 @@ type Compiler struct {
 	privates    map[model.EndpointKey]netip.Addr // as this host has chosen them
 	drained     set[model.HostName]
 	silent      set[model.HostName]
+	speaksBGP   bool
 	control     []netip.AddrPort // sorted
 	routers     map[model.TenantName]model.RouterID
 	shared      map[model.TenantName][]model.NetworkKey    // networks of others that a tenant reaches

@@ -248,7 +248,7 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 		s.backends = s.backends.Delete(e.Key)
 		return
 	}
-	b := &desired.Backend{Network: e.net.id, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Local: e.isPort}
+	b := &desired.Backend{Network: e.net.id, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Local: e.isPort, Near: c.nearOf(e.isPort)}
 	if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
 		b.VTEP = c.vtep(e.Host)
 	}

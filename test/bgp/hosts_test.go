@@ -44,6 +44,11 @@ type host struct {
 
 func newHost(t *testing.T, driver string) *host {
 	t.Helper()
+	return newHosts(t, driver, 1)
+}
+
+func newHosts(t *testing.T, driver string, hosts int) *host {
+	t.Helper()
 	need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -51,7 +56,7 @@ func newHost(t *testing.T, driver string) *host {
 	if err := lab.Build(ctx, ".", bin); err != nil {
 		t.Fatal(err)
 	}
-	cfg := lab.Config{Name: "bgp", Dir: t.TempDir(), BinDir: bin, Hosts: 1, Driver: driver, Embedded: true}
+	cfg := lab.Config{Name: "bgp", Dir: t.TempDir(), BinDir: bin, Hosts: hosts, Driver: driver, Embedded: true}
 	if missing := cfg.Missing(); len(missing) > 0 {
 		t.Skip(missing[0])
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -103,4 +104,61 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 	known(other, "of a host that never had any")
 	put(t, st, func(tx store.Tx) error { return tables.Bgps.Put(tx, settings) })
 	known(other, "with settings that come later", "10.7.0.0/16", "10.8.0.0/16")
+}
+
+// Only a host with settings of its own leads who comes from outside to its own providers.
+func TestSpeakerLeadsNear(t *testing.T) {
+	st := memory.New()
+	k := model.NetworkKey{Tenant: model.DefaultTenant, Name: "net"}
+	put(t, st, func(tx store.Tx) error {
+		return errors.Join(
+			tables.Globals.Put(tx, model.Global{FwdMode: model.FwdRouting}),
+			tables.Tenants.Put(tx, model.Tenant{Name: k.Tenant, Router: 7}),
+			tables.Networks.Put(tx, model.Network{Key: k, ID: 7, Encap: model.EncapVXLAN, Tag: 7, Subnet: netip.MustParsePrefix("10.7.0.0/16")}),
+			tables.LoadBalancers.Put(tx, model.Service{
+				Key: model.ServiceKey{Tenant: k.Tenant, Name: "shop"}, Network: k.Name, VIP: netip.MustParseAddr("10.7.0.9"),
+				Selectors: []model.ServiceSelector{{Key: "of", Value: "shop"}}, Ports: []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP}},
+			}))
+	})
+	c := newCluster(t, st)
+	follow(t, c)
+	c.AcquireTenant(k.Tenant)
+	defer c.ReleaseTenant(k.Tenant)
+	near := func(what string, want desired.TrafficPolicy) {
+		t.Helper()
+		until(t, c, what, func() error {
+			if !c.entered {
+				return errors.New("no picture yet")
+			}
+			pic, _ := c.comp.Compile(int64(c.rev))
+			for _, s := range pic.Services.All() {
+				if s.Outside == want {
+					return nil
+				}
+				return fmt.Errorf("leads to %d, want %d", s.Outside, want)
+			}
+			return errors.New("no service")
+		})
+	}
+	near("no settings", desired.TrafficCluster)
+	set := func(h model.HostName, last string) {
+		put(t, st, func(tx store.Tx) error {
+			return tables.Bgps.Put(tx, model.Bgp{Host: h, RouterIP: netip.MustParsePrefix("50.1.1." + last + "/24"), AS: 65002})
+		})
+	}
+	set("h9", "9")
+	until(t, c, "another host's settings", func() error {
+		if len(c.bgps) == 0 {
+			return errors.New("not there")
+		}
+		return nil
+	})
+	near("another host's settings", desired.TrafficCluster)
+	set(c.Host, "2")
+	near("settings", desired.TrafficNear)
+	put(t, st, func(tx store.Tx) error {
+		tables.Bgps.Delete(tx, tables.BgpKey{Host: c.Host})
+		return nil
+	})
+	near("no settings any more", desired.TrafficCluster)
 }

@@ -77,6 +77,9 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		c.comp.DrainHost(k.Host, ch.Value != nil)
 	case tables.BgpKey:
 		enter(ch, c.bgps, k, func(model.Bgp) {}, func(tables.BgpKey) {})
+		if k.Host == c.Host {
+			c.comp.SpeaksBGP(ch.Value != nil)
+		}
 	case model.HostName:
 		if k == c.Host {
 			c.OnOwnHost()

@@ -1,0 +1,186 @@
+//go:build integration
+
+package bgp
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+var deaths = flag.Int("deaths", 2, "hosts that die in TestServices, one after the other")
+
+const (
+	serviceIP = "10.9.1.100"
+	otherIP   = "50.1.1.3" // the second host's
+)
+
+// Of a service with a provider on each of two hosts both tell, whatever their data
+// planes; one whose netplugin restarts loses nothing, one that dies is passed over, in
+// one configuration. Without a provider nobody tells.
+func TestServices(t *testing.T) {
+	h := newHosts(t, lab.DriverMixed, 2)
+	// As docs/user/bgp.md has it, whose BFD is 300 ms, three of them.
+	vtysh(t, "configure terminal", "router bgp 500", "no neighbor 50.1.1.2 bfd", "neighbor 50.1.1.2 bfd",
+		"neighbor 50.1.1.3 remote-as 65002", "neighbor 50.1.1.3 bfd", "neighbor 50.1.1.3 timers connect 1")
+	if err := h.ns.Do(func() error { // by connection, not by address
+		return os.WriteFile("/proc/sys/net/ipv4/fib_multipath_hash_policy", []byte("1"), 0)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.netctl("net create -t default -e vxlan -s 10.9.1.0/24 -g 10.9.1.254 shop",
+		"bgp create --router-ip "+routerIP+"/24 --as 65002 --neighbor "+routerAddr+" --neighbor-as 500 h1",
+		"bgp create --router-ip "+otherIP+"/24 --as 65002 --neighbor "+routerAddr+" --neighbor-as 500 h2",
+		"service create -s shop -l of=shop -p 80:8080:TCP --affinity off --ip "+serviceIP+" shop")
+	h.sessions()
+	h.ways()
+	one := h.provider("one", "h1")
+	h.ways(routerIP)
+	h.provider("two", "h2")
+	h.ways(routerIP, otherIP)
+	if err := h.DelContainer(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	h.ways(otherIP)
+	h.provider("again", "h1")
+	h.ways(routerIP, otherIP)
+	h.sessions()
+
+	stream := h.dial()
+	for _, x := range h.Hosts() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
+		err := x.RestartAgent(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.sessions()
+	d := stream()
+	t.Logf("two netplugins restarted: %d connections begun, %d failed", d.n, d.failed)
+	if d.failed > 0 {
+		t.Errorf("%d of %d connections failed while netplugins restarted", d.failed, d.n)
+	}
+	if at := h.routes.went(serviceIP); at.After(d.begin) {
+		t.Errorf("FRR lost the route at %s", at)
+	}
+
+	var moved, failed []time.Duration
+	for i := range *deaths {
+		dead, lives := 1+i%2, otherIP
+		if dead == 2 {
+			lives = routerIP
+		}
+		stream := h.dial()
+		died := time.Now()
+		h.ip(h.Fabric.Name, fmt.Sprintf("link set h%dv nomaster", dead), fmt.Sprintf("link set h%d nomaster", dead))
+		h.ways(lives)
+		moved = append(moved, time.Since(died))
+		after, end := h.dial(), time.Now()
+		until(t, "connections to the host that lives", func() (bool, string) { return time.Since(end) > time.Second, "" })
+		if a := after(); a.failed > 0 {
+			t.Errorf("death %d: %d of %d connections failed after the router knew of it", i, a.failed, a.n)
+		}
+		failed = append(failed, max(0, stream().last.Sub(died)))
+		h.ip(h.Fabric.Name, fmt.Sprintf("link set h%dv master trunk", dead), fmt.Sprintf("link set h%d master underlay", dead))
+		h.sessions()
+		h.ways(routerIP, otherIP)
+	}
+	slices.Sort(moved)
+	slices.Sort(failed)
+	t.Logf("%d hosts died: until FRR had no way there median %s, most %s; the last connection that failed began after %s, at most %s",
+		len(moved), moved[len(moved)/2], moved[len(moved)-1], failed[len(failed)/2], failed[len(failed)-1])
+}
+
+func (h *host) provider(name, host string) lab.ContainerSpec {
+	h.Helper()
+	s := lab.ContainerSpec{Name: name, Host: host, Tenant: "default", Network: "shop", Labels: map[string]string{"of": "shop"}}
+	if _, err := h.AddContainer(h.Context(), s); err != nil {
+		h.Fatal(err)
+	}
+	if _, err := h.Serve(name, "tcp/8080"); err != nil {
+		h.Fatal(err)
+	}
+	return s
+}
+
+// ways waits until the router's to the service are by these hosts.
+func (h *host) ways(want ...string) {
+	h.Helper()
+	until(h.T, fmt.Sprintf("ways to the service by %v", want), func() (bool, string) {
+		out := run(h.T, "ip", "-n", h.ns.Name, "route", "show", serviceIP)
+		for _, hop := range []string{routerIP, otherIP} {
+			if strings.Contains(out+" ", "via "+hop+" ") != slices.Contains(want, hop) {
+				return false, out + h.netctl("bgp inspect h1") + h.netctl("bgp inspect h2")
+			}
+		}
+		return true, ""
+	})
+}
+
+// sessions waits until FRR has a session and BFD with both hosts: of one whose session has
+// not come back yet it keeps the routes for the restart time, whether it lives or not.
+func (h *host) sessions() {
+	h.Helper()
+	until(h.T, "two sessions and BFD", func() (bool, string) {
+		out := vtysh(h.T, "show bgp neighbors")
+		return strings.Count(out, "BGP state = Established") == 2 && strings.Count(out, "Status: Up") == 2, out
+	})
+}
+
+// dialed is what became of connections.
+type dialed struct {
+	n, failed   int
+	begin, last time.Time // last: when the last that failed began
+}
+
+// dial connects to the service from the router, each 20 ms, until it is ended. A connection
+// whose first packet is lost has failed: TCP would send it again after a second.
+func (h *host) dial() (end func() dialed) {
+	ctx, cancel := context.WithCancel(h.Context())
+	d := dialed{begin: time.Now()}
+	var mu sync.Mutex // over d
+	var running sync.WaitGroup
+	one := func() {
+		begin := time.Now()
+		short, stop := context.WithTimeout(h.Context(), 900*time.Millisecond)
+		defer stop()
+		c, err := h.ns.Dial(short, "tcp", netip.AddrPortFrom(netip.MustParseAddr(serviceIP), 80).String())
+		mu.Lock()
+		defer mu.Unlock()
+		if d.n++; err == nil {
+			_ = c.Close() // nothing was written
+			return
+		}
+		d.failed++
+		if begin.After(d.last) {
+			d.last = begin
+		}
+	}
+	running.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				running.Go(one)
+			}
+		}
+	})
+	return func() dialed {
+		cancel()
+		running.Wait()
+		return d
+	}
+}
