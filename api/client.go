@@ -161,7 +161,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // replica cannot be reached, answers 503, or is silent for two seconds, the next
 // one is asked, and the first answer counts; a request whose effect is not known
 // to be repeatable (POST /plugin/allocAddress) is sent again only if it was not
-// sent at all.
+// sent at all, and of several replicas to one that has just answered.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -169,6 +169,9 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		if body, err = json.Marshal(in); err != nil {
 			return fmt.Errorf("encode request: %w", err)
 		}
+	}
+	if path == pathAllocAddress && len(c.bases) > 1 {
+		c.ask(ctx, http.MethodGet, "/version", nil) // finds one that answers; if none does, the request itself tells
 	}
 	a := c.ask(ctx, method, path, body)
 	if a.err != nil {

@@ -161,7 +161,16 @@ func TestClientUnreachable(t *testing.T) {
 // TestClientRepeats: an address is not asked for twice when the first request
 // may have had its effect.
 func TestClientRepeats(t *testing.T) {
-	cut := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	greets := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/version" {
+			_, _ = io.WriteString(w, "{}")
+		}
+		return r.URL.Path == "/version"
+	}
+	cut := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if greets(w, r) {
+			return
+		}
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -170,7 +179,10 @@ func TestClientRepeats(t *testing.T) {
 		c.Close()
 	})
 	var asked atomic.Int32
-	good := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	good := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if greets(w, r) {
+			return
+		}
 		asked.Add(1)
 		_, _ = io.WriteString(w, `{}`)
 	})
@@ -236,7 +248,14 @@ func TestMonitorWithoutAnswer(t *testing.T) {
 // one that is stopped, holds nobody for long; what may not be repeated waits.
 func TestClientSilentReplica(t *testing.T) {
 	goOn := make(chan struct{})
-	stopped := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-goOn }))
+	var greets atomic.Bool
+	stopped := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" && greets.Load() {
+			_, _ = w.Write([]byte("{}"))
+			return
+		}
+		<-goOn
+	}))
 	defer stopped.Close()
 	defer close(goOn)
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"Version":"live"}`)) }))
@@ -259,6 +278,11 @@ func TestClientSilentReplica(t *testing.T) {
 		t.Errorf("a silent replica held the client for %v", took)
 	}
 	c.current.Store(0)
+	if _, err := c.AllocAddress(t.Context(), AllocAddressRequest{}); err != nil {
+		t.Errorf("what may not be repeated is not sent to the one that answers: %v", err)
+	}
+	c.current.Store(0)
+	greets.Store(true) // it falls silent when it has the request
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := c.AllocAddress(ctx, AllocAddressRequest{}); err == nil {

@@ -71,7 +71,7 @@ var buildAll = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "build", "-o", dir, "../netplugin", "../netmaster", "../contivk8s")
+	c := exec.Command("go", "build", "-o", dir, "../netplugin", "../netmaster", "../contivk8s", "../netctl")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)

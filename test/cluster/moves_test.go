@@ -160,10 +160,12 @@ func withoutRouter(t *testing.T, ways []store.Store, name model.TenantName) {
 	t.Fatal(err)
 }
 
-// leads is the seat of the netmaster that leads.
+// leads is the seat of the netmaster that leads, once no other says so: one that stood
+// still does for a moment.
 func leads(w *world) (leader *seat) {
 	w.t.Helper()
 	w.eventually("a netmaster leads", func() error {
+		leader = nil
 		for _, s := range w.seats {
 			c, err := api.NewClient(s.url(), api.WithTimeout(clientPatience))
 			if err != nil {
@@ -171,12 +173,20 @@ func leads(w *world) (leader *seat) {
 			}
 			i, err := c.Info(w.t.Context())
 			c.Close()
-			if err == nil && i.CurrentState == "leader" {
+			switch {
+			case err != nil:
+				return err
+			case i.CurrentState != "leader":
+			case leader != nil:
+				return errors.New("two say that they do")
+			default:
 				leader = s
-				return nil
 			}
 		}
-		return errors.New("none")
+		if leader == nil {
+			return errors.New("none does")
+		}
+		return nil
 	})
 	return leader
 }
