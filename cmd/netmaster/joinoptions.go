@@ -169,8 +169,12 @@ func noneOr(check func(string) error) func(string) error {
 // member is the configuration of the embedded store.
 func (o *options) member() join.Config {
 	j := o.joining
+	var plain []string
+	if o.plainStore != "" {
+		plain = []string{o.plainStore}
+	}
 	return join.Config{
-		Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule,
+		Plain: plain, Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule,
 		Peer: j.peer, PeerListen: j.peerListen, Door: j.door, DoorListen: j.joinListen, Spare: j.spare,
 		Addresses: j.join, Token: j.token, Secure: o.secureNames(),
 	}

@@ -39,6 +39,7 @@ type member struct {
 	address  string   // ip:port of this netmaster's API, the lock's value
 	services []string // ip:port to register "netmaster" and "netmaster.rpc" with
 	scheme   string   // http or https: how services are asked
+	both     bool     // they are asked by https too
 	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
 	ttl      time.Duration // how long the leader's lock outlives it; 0 = cluster.LeaderTTL
@@ -107,7 +108,7 @@ func (m *member) tellLeader(ctx context.Context) {
 }
 
 func (m *member) tellHeard(ctx context.Context, leader string, names []model.HostName) error {
-	client, err := api.NewClient(m.scheme+"://"+leader, api.WithTimeout(readyTimeout), api.WithTLS(m.client), api.WithToken(m.token))
+	client, err := api.NewClient(m.urlOf(ctx, leader), api.WithTimeout(readyTimeout), api.WithTLS(m.client), api.WithToken(m.token))
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (m *member) run(ctx context.Context) error {
 		}
 		entry, err := m.register(ctx, cluster.Service{
 			ServiceName: name, Role: roleFollower, Version: daemon.Build().Version,
-			HostAddr: ip, Port: n, Hostname: host, Scheme: m.scheme,
+			HostAddr: ip, Port: n, Hostname: host, Scheme: m.scheme, TLS: m.both,
 		})
 		if err != nil {
 			return err

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -15,14 +17,20 @@ import (
 type members struct {
 	self   *join.Member
 	secure bool // hosts get certificates
+	plain  bool // who has none is let in too
+	ctrl   *control.Controller
 }
 
-// membersOf are those of a server; nil without one.
-func membersOf(server *join.Member, secure bool) apiserver.Members {
-	if server == nil {
+func membersOf(server *join.Member, o options, ctrl *control.Controller) members {
+	return members{server, o.secure, o.acceptPlain, ctrl}
+}
+
+// api is the API's view of them; nil without an embedded store.
+func (m members) api() apiserver.Members {
+	if m.self == nil {
 		return nil
 	}
-	return members{server, secure}
+	return m
 }
 
 // Members implements apiserver.Members.
@@ -31,7 +39,7 @@ func (m members) Members(ctx context.Context) (api.Members, error) {
 	if err != nil {
 		return api.Members{}, err
 	}
-	out := api.Members{Members: []api.Member{}, Warnings: append([]string{}, join.Warnings(all)...)}
+	out := api.Members{Members: []api.Member{}, Warnings: slices.Concat([]string{}, join.Warnings(all), m.ofHosts(ctx))}
 	for _, i := range all {
 		s := i.Status
 		x := api.Member{

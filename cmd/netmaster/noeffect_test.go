@@ -59,6 +59,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"store-tls-dir":      effecttest.By("TestTLSPath"),
 	"token-file":         effecttest.By("TestToken"),
 	"secure":             effecttest.By("TestSecureCluster"),
+	"accept-plain":       effecttest.By("TestTurnSecure"),
 	"tokens":             effecttest.By("TestWhoIsLetIn"),
 	"oidc-file":          effecttest.By("TestIssuerIsAsked"),
 	"audit-dir":          effecttest.By("TestWhoIsLetIn"),

@@ -63,8 +63,11 @@ type options struct {
 	access     accessOptions
 	aci        aciOptions
 	secure     bool
-	givenInfra bool
-	loopback   error // why --internal-address is loopback, which nobody asked for
+	// acceptPlain lets in, while a cluster is turned secure, who has no certificate yet.
+	acceptPlain bool
+	plainStore  string // ip:port where the embedded store does
+	givenInfra  bool
+	loopback    error // why --internal-address is loopback, which nobody asked for
 }
 
 const (
@@ -266,7 +269,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		}
 	}
 	if len(o.etcd)+len(o.consul) > 0 {
-		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure"}, joinFlags...) {
+		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure", "accept-plain"}, joinFlags...) {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}

@@ -107,6 +107,9 @@ func (o *options) explain(log *slog.Logger) {
 		log.Warn("the embedded store is served beyond this host without TLS: whoever reaches it can change everything, whatever the REST API asks for",
 			"address", o.etcdListen, "remedy", "give --store-tls-dir too, and https:// in the agents' --etcd-endpoints")
 	}
+	if o.acceptPlain {
+		log.Warn("who comes without TLS is let in to the REST API and the store, and can change everything: start without --accept-plain when all hosts have joined", "rest", o.internal, "store", o.plainStore)
+	}
 	o.explainAccess(log)
 	o.warnIdle(log)
 }
@@ -203,10 +206,10 @@ func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
 		if i == 1 && covers(o.external, w.addr) {
 			continue
 		}
-		ln, err := transport.Listen(ctx, w.addr, o.tls.APIServer)
+		more, err := o.listenAt(ctx, w.addr)
 		switch {
 		case err == nil:
-			lns = append(lns, ln)
+			lns = append(lns, more...)
 			continue
 		case errors.Is(err, unix.EADDRINUSE):
 			err = fmt.Errorf("listen for %s on %s: another process has the address; stop it, or give another with %s", w.what, w.addr, w.flag)
@@ -274,7 +277,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	}
 	watch, fabric := ctrl.NewHostWatch(), o.aci.keeper(ctrl, log)
 	m := &member{
-		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: transport.Scheme(o.tls.APIServer), listen: o.listening(),
+		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: o.scheme(), both: o.acceptPlain, listen: o.listening(),
 		agents: ctrl, client: o.tls.APIClient, token: o.token.Source(), log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
 			if swarm != nil {
@@ -355,7 +358,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
 		Support: o.support(o.ring, server != nil), Peer: m.askPeer,
-		Pods: pods, Members: membersOf(server, o.secure), Door: gate.door, Tokens: gate.tokensOf(),
+		Pods: pods, Members: membersOf(server, o, ctrl).api(), Door: gate.door, Tokens: gate.tokensOf(),
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
@@ -380,6 +383,9 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 		return ctrl.Run(viewCtx)
 	})
 	all.Go(func() error { return watch.Run(gctx) })
+	if o.secure {
+		all.Go(func() error { return membersOf(server, o, ctrl).tell(gctx, log) })
+	}
 	all.Go(func() error {
 		o.certs.Watch(gctx, log)
 		return nil
@@ -426,7 +432,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 // deliverTo is where agents deliver what a monitor asks for: agents of versions
 // that know no scheme read an address.
 func (o *options) deliverTo() string {
-	if o.tls.APIServer == nil {
+	if o.scheme() == transport.HTTP {
 		return o.internal
 	}
 	return transport.HTTPS + "://" + o.internal

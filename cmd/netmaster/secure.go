@@ -28,11 +28,18 @@ func (o *options) registerSecure(fs *daemon.FlagSet) {
 		Name: "secure", Env: envPrefix + "SECURE",
 		Usage: "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, and write the first administrator's token to " + adminFile + " in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none",
 	})
+	fs.Bool(&o.acceptPlain, daemon.Flag{
+		Name: "accept-plain", Env: envPrefix + "ACCEPT_PLAIN",
+		Usage: "with --secure, on a cluster that ran without it: let in plainly, as before, who has no certificate yet, beside who has one, at the REST API and the store; until all hosts have joined, and not longer",
+	})
 }
 
 // finishSecure fills in what --secure stands for; own is this host's address, by which
 // others reach it.
 func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
+	if !o.secure && o.acceptPlain {
+		return daemon.Usagef("%s is for a cluster that is turned secure: give --secure too", fs.Given("accept-plain"))
+	}
 	if !o.secure {
 		return nil
 	}
@@ -46,6 +53,9 @@ func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
 		return daemon.Usagef("%s needs the port where hosts get their certificates, and %s is none; leave one out", how, fs.Given("peer-listen"))
 	}
 	o.access.tokens = true
+	if o.acceptPlain {
+		o.plainStore = o.etcdListen // where it listened before
+	}
 	if fs.Given("etcd-listen") == "" {
 		o.etcdListen = net.JoinHostPort(own, "2379")
 	}

@@ -22,11 +22,24 @@ func TestSecureFlags(t *testing.T) {
 	if !o.access.tokens || o.etcdListen != "10.9.9.1:2379" || o.member().Spare {
 		t.Errorf("tokens %v, store at %s, ports spare %v", o.access.tokens, o.etcdListen, o.member().Spare)
 	}
+	for listen, want := range map[string]string{"": "127.0.0.1:2379", "10.9.9.1:99": "10.9.9.1:99"} { // where it was plain before, and nowhere else
+		args := []string{"--secure", "--accept-plain", "--internal-address", "10.9.9.1:9999"}
+		if listen != "" {
+			args = append(args, "--etcd-listen", listen)
+		}
+		if o, err := parse(t, nil, args...); err != nil || !slices.Equal(o.member().Plain, []string{want}) || o.scheme() != "http" {
+			t.Errorf("plain at %v, by %s, %v", o.member().Plain, o.scheme(), err)
+		}
+	}
+	if o, err := parse(t, nil, "--secure", "--etcd-listen", "10.9.9.1:99"); err != nil || o.member().Plain != nil {
+		t.Errorf("plain at %v, %v", o.member().Plain, err)
+	}
 	if o, err := parse(t, nil, "--internal-address", "10.9.9.1:9999"); err != nil || o.member().Secure != nil {
 		t.Errorf("without it: %v, %v", o.member().Secure, err)
 	}
 	for line, part := range map[string]string{
 		"--secure --tls-dir /x":                        "--tls-dir",
+		"--accept-plain":                               "give --secure too",
 		"--secure --peer-listen none":                  "is none",
 		"--secure --etcd-endpoints http://127.0.0.1:1": "embedded etcd",
 		"--secure --store-tls-dir /x --tokens":         "--store-tls-dir",

@@ -23,7 +23,7 @@ func (o *options) support(log *bundle.Ring, embedded bool) *bundle.Support {
 
 // askPeer asks another netmaster what it tells of itself.
 func (m *member) askPeer(ctx context.Context, address string) (out api.Machine, err error) {
-	client, err := api.NewClient(m.scheme+"://"+address, api.WithTimeout(readyTimeout), api.WithTLS(m.client), api.WithToken(m.token))
+	client, err := api.NewClient(m.urlOf(ctx, address), api.WithTimeout(readyTimeout), api.WithTLS(m.client), api.WithToken(m.token))
 	if err != nil {
 		return out, err
 	}

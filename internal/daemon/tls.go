@@ -88,7 +88,7 @@ func (t *TLS) SecureStore(given, urls []string) ([]string, error) {
 	}
 	for _, s := range given {
 		if strings.HasPrefix(s, "http://") {
-			return nil, Usagef("the store's address %s is plain, and --store-tls-dir is given: write https://, or leave one out", s)
+			return nil, Usagef("the store's address %s is plain, and this program has certificates for the store (%s): write https://, or leave one out", s, t.storeDir)
 		}
 	}
 	secure := make([]string, len(urls))

@@ -33,6 +33,9 @@ type Config struct {
 	// Secure are the names and addresses by which clients connect, which the member gets
 	// a certificate for and serves them with (see ClientsDir); nil = TLS says how.
 	Secure []string
+	// Plain are IP:port where clients are let in without TLS and may all, beside who shows
+	// a certificate where Client is one of them: while a cluster is turned secure.
+	Plain []string
 
 	// Addresses and Token are the command line's --join and --token: where neither is
 	// given, a new directory founds a cluster. Doors of the token are asked too.
@@ -82,6 +85,11 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 	var err error
 	if c.Client, err = clientAddress(ctx, c.Client); err != nil {
 		return c, err
+	}
+	for _, p := range c.Plain {
+		if err := checkListen("etcd-listen", p); err != nil {
+			return c, err
+		}
 	}
 	if c.Peer == "" && c.Door == "" {
 		return c.apart(), c.Backup.check()

@@ -260,3 +260,22 @@ func (m *Member) doors(ctx context.Context) ([]string, error) {
 	}
 	return out, nil
 }
+
+// HostCertificate is what the cluster knows of a host's certificate.
+type HostCertificate struct {
+	Name string
+	End  time.Time
+}
+
+// HostCertificates are those of all hosts that ever had one, the newest of each.
+func (m *Member) HostCertificates(ctx context.Context) ([]HostCertificate, error) {
+	rows, err := list[hostRow](ctx, m.server.client, hostRows)
+	if err != nil {
+		return nil, err
+	}
+	var out []HostCertificate
+	for _, r := range rows {
+		out = append(out, HostCertificate{Name: r.value.Name, End: r.value.End})
+	}
+	return out, nil
+}

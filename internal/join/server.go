@@ -100,9 +100,12 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	if t := cfg.TLS; t != nil {
 		client.Scheme = transport.HTTPS
 		c.ClientTLSInfo = etcdtransport.TLSInfo{CertFile: t.Cert, KeyFile: t.Key, TrustedCAFile: t.ClientCA, ClientCertAuth: t.ClientCA != ""}
-		c.GRPCAdditionalServerOptions = guard()
+		c.GRPCAdditionalServerOptions = guard(len(cfg.Plain) > 0)
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	for _, p := range cfg.Plain { // etcd tells by the first bytes who speaks TLS
+		c.ListenClientUrls = append(c.ListenClientUrls, url.URL{Scheme: transport.HTTP, Host: p})
+	}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.Peer}}
 	if !cfg.alone && !i.force { // nobody is to be let in before a recovery is done
 		c.ListenPeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.PeerListen}}

@@ -19,7 +19,7 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 	err := cluster.WatchServices(ctx, st, cluster.ServiceMaster, func(list []cluster.Service) error {
 		var urls []string
 		for _, s := range list {
-			u, err := s.URL()
+			u, err := s.URLFor(m.tls != nil)
 			if err != nil {
 				log.Warn("a netmaster of the registry cannot be asked", "error", err)
 				continue

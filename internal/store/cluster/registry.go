@@ -40,6 +40,9 @@ type Service struct {
 	// Scheme is what a URL of the instance begins with, http or https; empty where
 	// no HTTP is spoken, and in records of versions that knew http only.
 	Scheme string `json:",omitempty"`
+	// TLS says that it is asked by https too, while Scheme is http for those who have no
+	// certificate yet.
+	TLS bool `json:",omitempty"`
 	// Installation is that of a host's agent: see model.Host.
 	Installation string `json:",omitempty"`
 }
@@ -60,6 +63,14 @@ func (s Service) URL() (string, error) {
 		return "", model.Errorf(model.ErrInvalid, "%s at %s, port %d, is asked by %q: this version knows http and https", s.ServiceName, s.HostAddr, s.Port, s.Scheme)
 	}
 	return scheme + "://" + net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)), nil
+}
+
+// URLFor is URL for who has a certificate, or has none.
+func (s Service) URLFor(certificate bool) (string, error) {
+	if certificate && s.TLS {
+		s.Scheme = transport.HTTPS
+	}
+	return s.URL()
 }
 
 // Find reads the instance that is registered at the same place as s.

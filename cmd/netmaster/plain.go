@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/access/refusal"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// While a cluster is turned secure (--accept-plain), netmasters take TLS and plain
+// connections at the same addresses: who has a certificate is judged by it, who comes
+// plainly may what everybody might before.
+
+// listenAt opens one address that the API is served on.
+func (o *options) listenAt(ctx context.Context, addr string) ([]net.Listener, error) {
+	if !o.acceptPlain {
+		ln, err := transport.Listen(ctx, addr, o.tls.APIServer)
+		return []net.Listener{ln}, err
+	}
+	secure, plain, err := transport.ListenBoth(ctx, addr, o.tls.APIServer)
+	return []net.Listener{secure, plain}, err
+}
+
+// scheme is how those ask who have no certificate.
+func (o *options) scheme() string {
+	if o.acceptPlain {
+		return transport.HTTP
+	}
+	return transport.Scheme(o.tls.APIServer)
+}
+
+// plainToo lets plain requests pass to next unjudged, but for those that make tokens:
+// they would cross the network, and outlive the time in which everybody is let in.
+func plainToo(judged, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.TLS != nil:
+			judged.ServeHTTP(w, r)
+		case r.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(r.URL.Path, "/"), "/tokens"):
+			refusal.Forbidden("tokens are made by TLS only: 'netctl --netmaster https://ADDRESS login --token' with an administrator's token, and then again").Write(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// urlOf is where another netmaster is asked: as the registry says, since one may be
+// plain yet, or secure already, while a cluster is turned secure.
+func (m *member) urlOf(ctx context.Context, address string) string {
+	if m.client != nil {
+		all, err := cluster.Services(ctx, m.store, cluster.ServiceMaster)
+		for _, s := range all {
+			if u, bad := s.URLFor(true); err == nil && bad == nil && strings.HasSuffix(u, "://"+address) {
+				return u
+			}
+		}
+	}
+	return m.scheme + "://" + address
+}
+
+// ofHosts are sentences about hosts' certificates, and what to do.
+func (m members) ofHosts(ctx context.Context) []string {
+	if !m.secure {
+		return nil
+	}
+	certs, err := m.self.HostCertificates(ctx)
+	if err != nil {
+		return []string{"which hosts have certificates is not known: " + err.Error()}
+	}
+	hosts, err := m.ctrl.Hosts(ctx)
+	if err != nil {
+		return []string{"which hosts have certificates is not known: " + err.Error()}
+	}
+	var out, without []string
+	known := map[string]time.Time{}
+	for _, c := range certs {
+		known[c.Name] = c.End
+	}
+	for _, h := range hosts {
+		name := string(h.Name)
+		end, ok := known[name]
+		left := time.Until(end)
+		date := end.UTC().Format(time.DateOnly)
+		switch {
+		case !ok:
+			without = append(without, name)
+		case left <= 0:
+			out = append(out, fmt.Sprintf("the certificate of host %s ended on %s, and it is let in nowhere: 'netctl cluster token --host %s', and start its netplugin with --join and --token", name, date, name))
+		case left < pki.Soon-week: // it tries from pki.Soon on, each ten minutes
+			out = append(out, fmt.Sprintf("the certificate of host %s ends on %s and was not renewed: its netplugin's log says why", name, date))
+		}
+	}
+	switch list := strings.Join(without, ", "); {
+	case list != "" && m.plain:
+		out = append(out, "plain connections are let in (--accept-plain), as these hosts have no certificate: "+list+"; for each 'netctl cluster token --host NAME', and start its netplugin with --join and --token")
+	case list != "":
+		out = append(out, "these hosts have no certificate and are let in nowhere, what runs on them goes on as it is: "+list+"; for each 'netctl cluster token --host NAME', and start its netplugin with --join and --token; where there are many, start netmasters with --accept-plain meanwhile; 'netctl host rm' those that are gone")
+	case m.plain:
+		out = append(out, "plain connections are let in (--accept-plain), and all hosts have certificates: start all netmasters without it")
+	}
+	return out
+}
+
+const week = 7 * 24 * time.Hour
+
+// tell logs what ofHosts says, when it begins and twice a day while it lasts.
+func (m members) tell(ctx context.Context, log *slog.Logger) error {
+	told := map[string]time.Time{}
+	for waiting.Pause(ctx, tellHosts) == nil {
+		now := map[string]time.Time{}
+		for _, text := range m.ofHosts(ctx) {
+			at, ok := told[text]
+			if !ok || time.Since(at) > 12*time.Hour {
+				at = time.Now()
+				log.Warn("hosts' certificates need attention", "what", text)
+			}
+			now[text] = at
+		}
+		told = now
+	}
+	return nil
+}
+
+// tellHosts is between two looks at hosts' certificates.
+const tellHosts = 15 * time.Second

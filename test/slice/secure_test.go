@@ -1,0 +1,184 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// securing is netmaster's side of a cluster that is turned secure.
+type securing struct {
+	*cluster
+	addr string // of netmaster
+	data string // its data directory
+}
+
+// netmaster ends the one that runs and starts it with these flags, and waits until it
+// is ready.
+func (s *securing) netmaster(ctx context.Context, ask func(context.Context, ...string) (string, error), flags ...string) error {
+	if err := s.Process("netmaster").Stop(20 * time.Second); err != nil {
+		return err
+	}
+	p, err := s.LaunchMaster(flags)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return lab.Until(ctx, "netmaster to serve with "+strings.Join(flags, " "), func(ctx context.Context) error {
+		if out, err := ask(ctx, "tenant", "ls"); err != nil {
+			return fmt.Errorf("%w: %s; %s", err, out, p.Tail(3))
+		}
+		return nil
+	})
+}
+
+func (s *securing) run(ctx context.Context, args ...string) (string, error) {
+	out, err := s.Master.Command(ctx, filepath.Join(s.Config().BinDir, "netctl"), args...).CombinedOutput()
+	return string(out), err
+}
+
+// anna is an administrator with a certificate.
+func (s *securing) anna(ctx context.Context, args ...string) (string, error) {
+	return s.run(ctx, append([]string{"--netmaster", "https://" + net.JoinHostPort(s.addr, "9999"), "--tls-dir", filepath.Join(s.data, "join", "clients", "issued", "anna")}, args...)...)
+}
+
+// warns waits until 'netctl cluster members' says something, or does not any more.
+func (s *securing) warns(ctx context.Context, part string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return lab.Until(ctx, "netctl to say "+part, func(ctx context.Context) error {
+		out, err := s.anna(ctx, "cluster", "members")
+		if err == nil && !strings.Contains(out, part) {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+// TestTurnSecure: a cluster that was begun without --secure is turned secure by the page's
+// steps, while containers talk: no packet is lost, plain hosts work until they join, and
+// at the end nobody is let in plainly and all work.
+func TestTurnSecure(t *testing.T) {
+	shared(t)
+	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
+		c := pairUp(t, driver, "sec", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" })
+		master, err := url.Parse(c.MasterURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &securing{cluster: c, addr: master.Hostname(), data: filepath.Join(c.Config().Dir, "master", "data")}
+		series := func(do func(context.Context) error) map[string]lab.PingStats {
+			_, pings := c.traffic(func(ctx context.Context, s *stream) error { return errors.Join(do(ctx), s.more(ctx, 4<<20)) })
+			return pings
+		}
+		pings := series(s.turn)
+		var without map[string]lab.PingStats
+		for name, p := range pings {
+			if p.Lost() > 0 && without == nil { // a busy machine loses packets by itself
+				without = series(func(context.Context) error { return nil })
+			}
+			if w := without[name]; p.Sent < 100 || p.Lost() > 2*w.Lost()*p.Sent/max(1, w.Sent) {
+				t.Errorf("ping %s: %s, and without the change %s", name, p, w)
+			}
+		}
+		out, err := s.run(t.Context(), "--netmaster", "http://"+net.JoinHostPort(s.addr, "9999"), "tenant", "ls")
+		if err == nil {
+			t.Errorf("who asks plainly is answered: %s", out)
+		}
+	})
+}
+
+func (s *securing) turn(ctx context.Context) error {
+	if err := s.netmaster(ctx, s.Netctl, "--secure", "--accept-plain"); err != nil {
+		return err
+	}
+	if out, err := s.run(ctx, "pki", "issue", filepath.Join(s.data, "join", "clients"), "anna", "--role", "cluster-admin"); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	if out, err := s.Netctl(ctx, "cluster", "token", "--host", "h1"); err == nil || !strings.Contains(out, "tokens are made by TLS only") {
+		return fmt.Errorf("a token that is asked for plainly: %w %s", err, out)
+	}
+	// Both hosts are plain yet, and work.
+	for i, h := range s.Hosts() {
+		if err := s.works(ctx, fmt.Sprint("plain", i), h); err != nil {
+			return err
+		}
+	}
+	if err := s.warns(ctx, "have no certificate: h1, h2;"); err != nil {
+		return err
+	}
+	for i, h := range s.Hosts() {
+		token, err := s.anna(ctx, "cluster", "token", "-q", "--host", h.Name)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, token)
+		}
+		if err := h.Agent().Stop(20 * time.Second); err != nil {
+			return err
+		}
+		if err := s.joins(ctx, h, "--join", net.JoinHostPort(s.addr, "9005"), "--token", strings.TrimSpace(token)); err != nil {
+			return err
+		}
+		if err := s.works(ctx, fmt.Sprint("joined", i), h); err != nil {
+			return err
+		}
+	}
+	if err := s.warns(ctx, "all hosts have certificates: start all netmasters without it"); err != nil {
+		return err
+	}
+	if err := s.netmaster(ctx, s.anna, "--secure"); err != nil {
+		return err
+	}
+	for i, h := range s.Hosts() {
+		if err := s.works(ctx, fmt.Sprint("secure", i), h); err != nil {
+			return err
+		}
+	}
+	h := s.Hosts()[0]
+	if err := h.KillAgent(); err != nil {
+		return err
+	}
+	if err := s.joins(ctx, h); err != nil { // with what it has got
+		return err
+	}
+	return s.works(ctx, "again", h)
+}
+
+// joins starts a host's netplugin with the store's address as it is by TLS.
+func (s *securing) joins(ctx context.Context, h *lab.Host, flags ...string) error {
+	p, err := h.LaunchAgentWith(append([]string{"--etcd-endpoints", "https://" + net.JoinHostPort(s.addr, "2379")}, flags...))
+	if err != nil {
+		return err
+	}
+	return h.WaitAgent(ctx, p)
+}
+
+// works has a host attach a container that talks to one of another host.
+func (s *securing) works(ctx context.Context, name string, h *lab.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	sp := spec(name, h.Name, "blue/net/clients")
+	if err := lab.Until(ctx, h.Name+" to attach "+name, func(ctx context.Context) error {
+		_, err := s.AddContainer(ctx, sp)
+		return err
+	}); err != nil {
+		return err
+	}
+	return lab.Until(ctx, name+" to reach s", func(ctx context.Context) error {
+		a := s.space(name).Probe(ctx, lab.Target{Proto: "tcp", Addr: s.cluster.addr("s", "4"), Port: 80}, time.Second)
+		if a.Verdict != lab.OK {
+			return errors.New(a.String())
+		}
+		return nil
+	})
+}
