@@ -44,7 +44,11 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	e, rev, err := s.control.CreateEndpoint(r.Context(), valid)
+	ctx := r.Context()
+	if pod != nil {
+		ctx = control.PodAt(ctx, model.HostName(s.pods.Node(pod.Namespace, pod.Name, pod.UID)))
+	}
+	e, rev, err := s.control.CreateEndpoint(ctx, valid)
 	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
 		// The endpoint is another at each try of the kubelet, and the trouble the same.
 		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))

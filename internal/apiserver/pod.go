@@ -16,6 +16,8 @@ type Pods interface {
 	// another UID; without one it is the pod that has the name now. A place that it may
 	// not have is model.ErrInvalid.
 	Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error)
+	// Node is the node that a pod is on, "" where that is not known.
+	Node(namespace, name, uid string) string
 	// Refused tells a pod's users why it cannot have the addresses for which it asks.
 	Refused(namespace, name, uid string, err error)
 }

@@ -175,3 +175,5 @@ func TestPodAddresses(t *testing.T) {
 		t.Errorf("told %q", refused)
 	}
 }
+
+func (p somePods) Node(_, _, _ string) string { return "" }

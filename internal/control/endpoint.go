@@ -74,7 +74,7 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if row.Exists() {
 		return row, sameEndpoint(row.Value, want)
 	}
-	if err := c.replaceFormer(tx, want); err != nil {
+	if err := c.replaceFormer(ctx, tx, want); err != nil {
 		return none, err
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)

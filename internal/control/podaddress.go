@@ -1,6 +1,8 @@
 package control
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -27,7 +29,10 @@ func (c *Controller) keptForPod(k tables.AddressKey, pod string) tables.Address 
 // replaceFormer removes the endpoint that has an address which a pod asks for, if that is
 // of a former pod of its name: the API server has none but the one that asks, and the
 // former's host may never release it.
-func (c *Controller) replaceFormer(tx store.Tx, want model.Endpoint) error {
+//
+// An agent has another host's removed where the API server says that the pod is on the
+// agent's host (PodAt), and not because it says so itself.
+func (c *Controller) replaceFormer(ctx context.Context, tx store.Tx, want model.Endpoint) error {
 	for _, a := range []struct {
 		netip.Addr
 		asked bool
@@ -47,10 +52,23 @@ func (c *Controller) replaceFormer(tx store.Tx, want model.Endpoint) error {
 			return err
 		}
 		if f := former.Value; former.Exists() && f.Pod.UID != want.Pod.UID && podName(f) == podName(want) {
+			if at, _ := ctx.Value(podAt{}).(model.HostName); at != want.Host {
+				if err := others(ctx, fmt.Sprintf("the address %s of pod %s", a.Addr, podName(want)), f.Host); err != nil {
+					return fmt.Errorf("%w; the API server does not say that the pod is on %q", err, want.Host)
+				}
+			}
 			if err := c.removeEndpoint(tx, f); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+type podAt struct{}
+
+// PodAt returns a context for CreateEndpoint of a pod that the API server says to be on a
+// host.
+func PodAt(ctx context.Context, h model.HostName) context.Context {
+	return context.WithValue(ctx, podAt{}, h)
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -74,6 +75,36 @@ func TestPodAddressKept(t *testing.T) {
 	remove("a3")
 	c.clock.advance(25 * time.Hour)
 	is(pod("z", "db-1", "u9", "h1", four))
+}
+
+// TestPodAddressOfAnotherHost: what an agent says of a pod does not give it the endpoint
+// that another host has; that the API server says where the pod is does. It takes its
+// own host's, and netmaster for itself takes any.
+func TestPodAddressOfAnotherHost(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("net", "10.0.0.0/29"))
+	four := netip.MustParseAddr("10.0.0.3")
+	create := func(ctx context.Context, id, uid, host string) error {
+		_, _, err := c.CreateEndpoint(ctx, valid(model.Endpoint{
+			Key: model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)}, Host: model.HostName(host), Namespace: "shop", IPv4: four,
+			Pod: model.Pod{Name: "db-0", UID: uid, KeepIPv4: true},
+		}))
+		return err
+	}
+	ctx := testContext(t)
+	as := func(host string) context.Context { return ActFor(ctx, model.HostName(host)) }
+	c.ok(create(as("h1"), "a", "u1", "h1"))
+	for what, ctx := range map[string]context.Context{"says so": as("h2"), "the pod is elsewhere": PodAt(as("h2"), "h1"), "nobody knows where it is": PodAt(as("h2"), "")} {
+		if err := create(ctx, "b", "u2", "h2"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), `is of host "h1"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if eps := c.fresh().PodEndpoints(); len(eps) != 1 {
+		t.Errorf("%d endpoints, want that of h1", len(eps))
+	}
+	c.ok(create(as("h1"), "a2", "u2", "h1"))
+	c.ok(create(PodAt(as("h2"), "h2"), "b", "u3", "h2"))
+	c.ok(create(ctx, "c", "u4", "h3"))
 }
 
 // TestClocksDiffer: with the clocks of two netmasters hours apart an address is kept all

@@ -139,6 +139,14 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 	return e, problems, nil
 }
 
+// Node is the node that a pod is on, "" where that is not known.
+func (k *Keeper) Node(namespace, name, uid string) string {
+	if pod := k.podIs(mirror.Name{Namespace: namespace, Name: name}, uid); pod != nil {
+		return pod.Spec.NodeName
+	}
+	return ""
+}
+
 // Refused tells a pod's users that it cannot have the addresses for which it asks.
 func (k *Keeper) Refused(namespace, name, uid string, err error) {
 	n := mirror.Name{Namespace: namespace, Name: name}
