@@ -31,7 +31,7 @@ const (
 
 // How often leases are looked at, and how often one is refreshed in its time.
 const (
-	reapEvery = 500 * time.Millisecond
+	reapEvery = 250 * time.Millisecond
 	beats     = 4
 )
 
