@@ -278,7 +278,7 @@ func (l *learner) told() bool {
 // judge says which of a prefix's paths are accepted.
 func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []heard) {
 	why := l.filter.refuses(p)
-	if why == "" && slices.ContainsFunc(paths, local) {
+	if slices.ContainsFunc(paths, local) { // which is protected too, mostly, and says less
 		why = ReasonOwn
 	}
 	for _, path := range paths {

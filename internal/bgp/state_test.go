@@ -25,6 +25,20 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+func TestUsable(t *testing.T) {
+	own := map[netip.Addr]bool{netip.MustParseAddr("10.9.0.1"): true}
+	for x, want := range map[string]bool{
+		"10.2.0.0/16 10.9.0.2": true, "10.2.0.0/16 10.9.0.1": false, "10.9.0.2/32 10.9.0.2": false, "10.9.0.3/32 10.9.0.2": true,
+		"10.2.0.0/16 fd00::1": false, "fd02::/32 10.9.0.2": false, "fd02::/32 fd00::1": true, "fd02::/32 fe80::1": false,
+		"10.2.0.0/16 0.0.0.0": false, "10.2.0.0/16 127.0.0.9": false, "10.2.0.0/16 224.0.0.5": false, "10.2.0.0/16 169.254.0.1": false,
+	} {
+		p, hop, _ := strings.Cut(x, " ")
+		if got := usable(netip.MustParsePrefix(p), netip.MustParseAddr(hop), own); got != want {
+			t.Errorf("%s: %t", x, got)
+		}
+	}
+}
+
 // The shape of /inspect/bgp is 1.x' where 1.x had it, and the metrics say the same.
 func TestStateShape(t *testing.T) {
 	h := start(t, 1, nil, Options{})
@@ -77,5 +91,20 @@ contiv_netplugin_bgp_session_ends_total{neighbor="127.0.0.2"} 0
 contiv_netplugin_bgp_session_up{neighbor="127.0.0.2"} 1
 `)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of equally good ways a route has each once, and so many at most.
+func TestBest(t *testing.T) {
+	var all []heard
+	for i := range 3 * maxHops {
+		all = append(all, heard{hop: netip.AddrFrom4([4]byte{10, 9, 0, byte(i / 2)}), neighbor: netip.AddrFrom4([4]byte{10, 8, 0, byte(i)})})
+	}
+	if got := best(all); len(got) != maxHops || got[1].Address == got[0].Address {
+		t.Errorf("%d ways: %v", len(got), got)
+	}
+	all[2].rank.minusPref, all[4].rank.minusPref, all[4].why = -7, -9, ReasonNextHop
+	if got := best(all); len(got) != 1 || got[0].Neighbor != all[2].neighbor {
+		t.Errorf("the best: %v", got)
 	}
 }
