@@ -36,9 +36,12 @@ var _ = register(kindOf(groupList, objectKind{
 	},
 }))
 
-// noteGroupTag is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares them.
-const noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
+// The sentences are model.NoEffect's, copied since netctl does not link
+// internal/model; TestNotes compares them.
+const (
+	noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
+	noteGroupNet = "hosts on Open vSwitch do nothing about a group's net profile: they neither limit nor mark what its endpoints send and receive"
+)
 
 type groupCreateOptions struct {
 	common
@@ -70,7 +73,7 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 		name:  "create",
 		fills: g,
 		short: "Create an endpoint group, or change the policies of one",
-		note:  noteGroupTag,
+		note:  noteGroupNet + "\n" + noteGroupTag,
 		examples: []string{
 			"netctl group create --tenant blue --policy web-in backend web",
 			"netctl group create --tenant blue --policy web-in --policy audit backend web   # changes the policies",

@@ -52,7 +52,7 @@ func (d *Driver) otherBridges(want desired.Host) (out []otherBridge) {
 			if p == nil {
 				continue
 			}
-			s := d.db.port(p.called())
+			s := d.db.port(p.Name)
 			remote := d.takesFrom(s.iface)
 			at, err := netip.ParseAddr(remote)
 			switch {

@@ -40,8 +40,7 @@ type (
 		Options     map[string]string `ovsdb:"options"`
 		ExternalIDs map[string]string `ovsdb:"external_ids"`
 		OfPort      *int              `ovsdb:"ofport"`
-		MAC         *string           `ovsdb:"mac"`            // wanted; of internal interfaces
-		Request     *int              `ovsdb:"ofport_request"` // written only
+		MAC         *string           `ovsdb:"mac"` // wanted; of internal interfaces
 		Error       *string           `ovsdb:"error"`
 		LinkState   *string           `ovsdb:"link_state"`
 		AdminState  *string           `ovsdb:"admin_state"`
@@ -84,7 +83,7 @@ func (r *interfaceRow) CloneModel() dbmodel.Model {
 	c := *r
 	c.Options, c.ExternalIDs, c.OfPort = maps.Clone(r.Options), maps.Clone(r.ExternalIDs), clone(r.OfPort)
 	c.MAC, c.Error, c.LinkState, c.IfIndex = clone(r.MAC), clone(r.Error), clone(r.LinkState), clone(r.IfIndex)
-	c.AdminState, c.Request = clone(r.AdminState), clone(r.Request)
+	c.AdminState = clone(r.AdminState)
 	return &c
 }
 
@@ -98,15 +97,6 @@ func clone[T any](p *T) *T {
 	}
 	c := *p
 	return &c
-}
-
-// called is a port's name in pictures, which is not its device's where that has a queue
-// before it.
-func (r *portRow) called() string {
-	if r.ExternalIDs[markKey] == markPort && r.ExternalIDs[behindKey] != "" {
-		return r.ExternalIDs[behindKey]
-	}
-	return r.Name // which never changes
 }
 
 // set takes a new or changed row into the mirror.
@@ -123,10 +113,7 @@ func (d *database) set(row dbmodel.Model) {
 			d.holder[p] = r.Name
 		}
 	case *portRow:
-		if old := d.ports[r.UUID]; old != nil && d.named[old.called()] == old {
-			delete(d.named, old.called())
-		}
-		d.ports[r.UUID], d.named[r.called()] = r, r
+		d.ports[r.UUID], d.named[r.Name] = r, r // a port's name never changes
 	case *interfaceRow:
 		d.ifaces[r.UUID] = r
 	}
@@ -154,8 +141,8 @@ func (d *database) remove(row dbmodel.Model) {
 		delete(d.bridges, r.UUID)
 	case *portRow:
 		delete(d.ports, r.UUID)
-		if now := d.named[r.called()]; now != nil && now.UUID == r.UUID { // else it was made anew
-			delete(d.named, r.called())
+		if now := d.named[r.Name]; now != nil && now.UUID == r.UUID { // else it was made anew
+			delete(d.named, r.Name)
 		}
 	case *interfaceRow:
 		delete(d.ifaces, r.UUID)
@@ -170,7 +157,7 @@ type portState struct {
 	bridge string // name of its bridge
 }
 
-// port looks a port up by what it is called; d.mu is held.
+// port looks a port up by its name; d.mu is held.
 func (d *database) port(name string) portState {
 	p := d.named[name]
 	if p == nil {
