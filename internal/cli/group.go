@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -45,7 +46,8 @@ const (
 
 type groupCreateOptions struct {
 	common
-	group api.EndpointGroup
+	group  api.EndpointGroup
+	within time.Duration
 }
 
 func newGroup(f *factory) *command {
@@ -87,6 +89,7 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 	c.flags.listVar(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts, for ACI")
 	c.flags.stringVar(&g.IPPool, "ip-pool, r", "RANGE", "addresses for the group's endpoints, such as 10.36.0.1-10.36.0.10")
 	c.flags.stringVar(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems; has no effect yet")
+	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runGroupCreate), []*string{&g.NetworkName, &g.GroupName})
 	return c
@@ -94,5 +97,5 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 
 func runGroupCreate(ctx context.Context, o *groupCreateOptions) error {
 	o.group.TenantName = o.tenant
-	return put(ctx, &o.common, groups, o.group.GroupName, o.group)
+	return putOrTry(ctx, &o.common, o.within, "endpointGroup", groups, o.group.GroupName, o.group)
 }

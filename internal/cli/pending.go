@@ -115,6 +115,19 @@ func (o *common) try(ctx context.Context, within time.Duration, objects []json.R
 	return err
 }
 
+// putOrTry is put, or with a time has the object, which documents call so, wait to be
+// confirmed.
+func putOrTry[T api.Object, O any](ctx context.Context, o *common, within time.Duration, document string, k kind[T, O], name string, object T) error {
+	if within == 0 {
+		return put(ctx, o, k, name, object)
+	}
+	one, err := ofKind(document, object)
+	if err != nil {
+		return err
+	}
+	return o.try(ctx, within, []json.RawMessage{one})
+}
+
 // ofKind is an object as in a list to be applied.
 func ofKind(kind string, object any) (json.RawMessage, error) {
 	b, err := json.Marshal(object)

@@ -64,6 +64,30 @@ func TestConfirmWithin(t *testing.T) {
 		t.Errorf("what waits is shown as %q", table)
 	}
 	ok("revert", id)
+	ok("policy", "create", "q")
+	ok("policy", "create", "r")
+	ok("network", "create", "-s", "10.1.0.0/24", "n")
+	ok("group", "create", "n", "g")
+	id = strings.TrimSpace(ok("policy", "rule-add", "-d", "in", "--action", "deny", "--confirm-within", "1h", "--quiet", "q", "1"))
+	if all := waiting(); len(all) != 1 || all[0].Objects[0] != (api.PendingObject{Kind: "rule", Key: "default:q:1"}) {
+		t.Fatalf("%+v waits", all)
+	}
+	for _, other := range []string{"policy rule-add -d in --action allow q 2", "policy rm q"} {
+		if r := netctl(t, url, strings.Fields(other)...); r.code != ExitConflict || !strings.Contains(r.errOut, id) {
+			t.Errorf("%s: code %d, %q", other, r.code, r.errOut)
+		}
+	}
+	ok("confirm", id)
+	id = strings.TrimSpace(ok("group", "create", "-p", "q", "--confirm-within", "1h", "--quiet", "n", "g"))
+	for _, other := range []string{"group create -p r n g", "group rm g"} {
+		if r := netctl(t, url, strings.Fields(other)...); r.code != ExitConflict || !strings.Contains(r.errOut, id) {
+			t.Errorf("%s: code %d, %q", other, r.code, r.errOut)
+		}
+	}
+	ok("confirm", id)
+	if out := ok("group", "ls"); !strings.Contains(out, "q") || !strings.Contains(ok("policy", "rule-ls", "q"), "deny") {
+		t.Errorf("confirmed: %s", out)
+	}
 	if r := netctl(t, url, "policy", "inspect", "p"); r.code != ExitNotFound || len(waiting()) != 0 {
 		t.Errorf("taken back: code %d, %q, %+v waits", r.code, r.out, waiting())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -16,7 +17,8 @@ var rules = kind[api.Rule, struct{}]{
 
 type ruleAddOptions struct {
 	common
-	rule api.Rule
+	rule   api.Rule
+	within time.Duration
 }
 
 func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *command {
@@ -48,6 +50,7 @@ func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *c
 	c.flags.stringVar(&r.Protocol, "protocol, l", "PROTOCOL", "tcp, udp, icmp or a number; none: any")
 	c.flags.intVar(&r.Port, "port, P", "PORT", "destination port; 0: any")
 	c.flags.stringVar(&r.Action, "action, j", "allow|deny", "what to do with new connections that match")
+	confirmFlag(&c.flags, &o.within)
 	// -j means --action here, as in 1.x.
 	o.changeFlags(&c.flags, "json", "print the rule as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runRuleAdd), []*string{&r.PolicyName, &r.RuleID})
@@ -60,7 +63,7 @@ func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
 	if err := checkPeers(r); err != nil {
 		return err
 	}
-	return put(ctx, &o.common, rules, r.RuleID, *r)
+	return putOrTry(ctx, &o.common, o.within, "rule", rules, r.RuleID, *r)
 }
 
 // checkPeers refuses peers of the wrong direction before anything is sent, as

@@ -108,6 +108,14 @@ func (c *Controller) tryOnce(ctx context.Context, changes []Change, objects []js
 		if err := tx.Observe(tables.PendingScope); err != nil {
 			return err
 		}
+		for _, t := range p.Tenants {
+			if t == "" {
+				continue
+			}
+			if _, err := tables.Tenants.Get(tx, t); err != nil {
+				return err
+			}
+		}
 		for _, lock := range p.Locks {
 			if strings.HasSuffix(lock, "/") {
 				continue
@@ -308,6 +316,21 @@ func unlocked(tx store.Tx, keys []string, own string) error {
 		}
 		if p := row.Value; p.ID != own && slices.ContainsFunc(keys, p.Locked) {
 			return model.Errorf(model.ErrConflict, "change %s of the same object waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
+		}
+	}
+	return nil
+}
+
+// notOnTrial refuses a tenant of which something waits to be confirmed: a new policy has no
+// row that would keep the tenant.
+func notOnTrial(tx store.Tx, k model.TenantName) error {
+	all, err := tables.Pendings.List(tx, tables.PendingScope)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if slices.Contains(p.Tenants, k) {
+			return model.Errorf(model.ErrConflict, "change %s of it waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
 		}
 	}
 	return nil

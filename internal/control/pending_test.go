@@ -211,6 +211,23 @@ func TestTryPolicy(t *testing.T) {
 	c.refused(model.ErrInUse, "", func() error { return c.remove(policyKey("p")) })
 }
 
+// TestTenantOnTrial: a tenant stays while something of it waits to be confirmed, also
+// where it has no row yet, and nothing of a tenant is tried that goes meanwhile.
+func TestTenantOnTrial(t *testing.T) {
+	c := confirming(t)
+	c.put(model.Tenant{Name: "bare"}, model.Tenant{Name: "gone"})
+	of := func(tenant model.TenantName) Change {
+		return c.ChangePolicy(valid(model.ContivPolicy{Key: model.PolicyKey{Tenant: tenant, Name: "new"}}))
+	}
+	w, err := c.onTrial(of("bare"))
+	c.ok(err)
+	c.refused(model.ErrConflict, w.ID, func() error { return c.remove(model.TenantName("bare")) })
+	c.ok(c.remove(model.TenantName("gone")))
+	c.refused(model.ErrNotFound, "gone", func() error { _, err := c.onTrial(of("gone")); return err })
+	c.ok(c.Revert(testContext(t), w.ID))
+	c.ok(c.remove(model.TenantName("bare")))
+}
+
 // TestRefusedTries: what cannot be tried, and that nothing is written then.
 func TestRefusedTries(t *testing.T) {
 	c := confirming(t)

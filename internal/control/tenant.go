@@ -96,6 +96,9 @@ func (c *Controller) deleteTenant(ctx context.Context, a Author, k model.TenantN
 				return err
 			}
 		}
+		if err := notOnTrial(tx, k); err != nil {
+			return err
+		}
 		if err := setShared(tx, &t, nil); err != nil {
 			return err
 		}
