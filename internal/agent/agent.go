@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/multicast"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
 	"github.com/contiv/netplugin/v2/internal/transport"
 	"github.com/contiv/netplugin/v2/internal/waiting"
@@ -52,8 +53,9 @@ type Agent struct {
 	names      *nameServer
 	answers    *answering.Answerer
 	fabric     *fabric.Router
-	prober     *probing.Prober // nil = no host is asked
-	legacyPods atomic.Int64    // attached by 1.x's contivk8s since the start
+	prober     *probing.Prober     // nil = no host is asked
+	listener   *multicast.Listener // nil = the driver cannot say who hears what
+	legacyPods atomic.Int64        // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
 	pace       *picture.Pace
 	again      *time.Timer // kicks when a step of pace is due
@@ -132,6 +134,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.answers = answering.New(cfg.Log, a.askAnswers(time.Now().UnixNano()), func() { a.kick("answers to neighbours") })
 	a.fabric = a.newFabric()
 	a.prober = a.newProber()
+	a.listener = a.newListener()
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
@@ -170,7 +173,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP},
-		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector()}, cfg.Metrics),
+		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
 		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat,
@@ -334,6 +337,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.answers.Run(ctx) })
 	outside.Go(func() { a.fabric.Run(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log) })
+	if a.listener != nil {
+		outside.Go(func() { a.listener.Run(ctx) })
+	}
 	if a.prober != nil {
 		outside.Go(func() { a.prober.Run(ctx) })
 	}

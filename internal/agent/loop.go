@@ -28,6 +28,9 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		}
 	}
 	pic.Want.Router = a.routerInterface(pic.Want)
+	if a.listener != nil {
+		pic.Want.Groups = a.listener.Follow(pic.Want)
+	}
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
 	pic.Problems = append(pic.Problems, a.underlay.Problems(pic.Want)...)
 	pic.Problems = append(pic.Problems, a.answerProblems()...)

@@ -124,7 +124,7 @@ var rules = []rule{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/access/limit", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
-			"internal/agent/*", "internal/bundle", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
+			"internal/agent/*", "internal/bundle", "internal/multicast", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},

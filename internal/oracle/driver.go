@@ -127,7 +127,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 // differ tells whether any object differs between two pictures.
 func differ(a, b desired.Host) bool {
 	return differs(a.Networks, b.Networks) || differs(a.PolicySets, b.PolicySets) || differs(a.Remotes, b.Remotes) ||
-		differs(a.Ports, b.Ports) || differs(a.Services, b.Services) || differs(a.Tunnels, b.Tunnels) || differs(a.Nodes, b.Nodes) || differs(a.NodeAddrs, b.NodeAddrs)
+		differs(a.Ports, b.Ports) || differs(a.Services, b.Services) || differs(a.Tunnels, b.Tunnels) || differs(a.Nodes, b.Nodes) || differs(a.NodeAddrs, b.NodeAddrs) || differs(a.Groups, b.Groups)
 }
 
 func differs[K, V comparable](a, b desired.Map[K, V]) bool {
@@ -143,7 +143,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
+	return driver.Capabilities{Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, WayOut6: true, Routes: true, Multicast: true, Log: true, Audit: true, Living: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: the reference's tables never evict.

@@ -162,7 +162,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	}
 	if t.arpMode == model.ArpFlood {
 		if p.DstMAC.Multicast() {
-			return t.flood(from, nil)
+			return t.flood(from, nil, nil)
 		}
 		return t.toStation(from, p)
 	}
@@ -246,13 +246,19 @@ func (t *tables) toStation(from origin, p *Packet) Verdict {
 	return dropped(driver.DropUnknownDest)
 }
 
-// flood finds where a broadcast or multicast frame goes; admit, when not nil,
-// says which local ports may have it.
-func (t *tables) flood(from origin, admit func(*desired.Port) bool) Verdict {
+// membersOf tells which local ports hear a multicast group.
+func (t *tables) membersOf(n *desired.Network, group netip.Addr) func(string) bool {
+	g, ok := t.groups.Get(desired.GroupKey{Network: n.ID, Addr: group})
+	return func(port string) bool { return ok && slices.Contains(g.Ports, port) }
+}
+
+// flood finds where a broadcast or multicast frame goes; member, when not nil, says which
+// local ports it is for, and admit, likewise, which of them may have it.
+func (t *tables) flood(from origin, member func(string) bool, admit func(*desired.Port) bool) Verdict {
 	var v Verdict
 	denied := false
 	for name, port := range t.ports {
-		if port.Network != from.net.ID || port == from.port {
+		if port.Network != from.net.ID || port == from.port || member != nil && !member(name) {
 			continue
 		}
 		if admit != nil && !admit(port) {
@@ -308,7 +314,8 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 	}()
 	var rules []string
 	if p.DstMAC.Multicast() {
-		if t.arpMode != model.ArpFlood {
+		grouped := desired.Grouped(p.Dst)
+		if t.arpMode != model.ArpFlood && !grouped {
 			return dropped(driver.DropUnknownDest)
 		}
 		if from.port != nil {
@@ -317,7 +324,11 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 				return Verdict{Drop: driver.DropPolicy, Rules: rules}
 			}
 		}
-		v = t.flood(from, func(port *desired.Port) bool {
+		var member func(string) bool
+		if grouped {
+			member = t.membersOf(from.net, p.Dst)
+		}
+		v = t.flood(from, member, func(port *desired.Port) bool {
 			pass, rule := t.judge(port, model.In, t.peerAt(from.net, orig.src), orig)
 			rules = appendRule(rules, rule)
 			return pass

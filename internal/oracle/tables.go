@@ -22,6 +22,7 @@ type header struct {
 	tunnels desired.Map[netip.Addr, model.HostName]
 	nodes   desired.Map[netip.Addr, netip.Addr]
 	shared  desired.Map[netip.Addr, struct{}] // nodes' addresses at which services have faces
+	groups  desired.Map[desired.GroupKey, *desired.Group]
 }
 
 // tables are the indexes that packets are looked up in.

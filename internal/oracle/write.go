@@ -149,6 +149,10 @@ func (w *writer) header(want desired.Host) {
 	if old := w.k.objects.header.shared; !differs(h.shared, old) {
 		h.shared = old
 	}
+	h.groups = want.Groups
+	if old := w.k.objects.header.groups; !differs(h.groups, old) {
+		h.groups = old
+	}
 	if w.k.objects.header != h {
 		w.do("host", "", func() {
 			w.k.objects.header = h

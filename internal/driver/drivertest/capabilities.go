@@ -91,11 +91,12 @@ func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 // plain replaces a driver's optional verbs by whether they are there.
 func plain(c driver.Capabilities) (out struct {
 	driver.Capabilities
-	preparer, tabled, drifting bool
+	preparer, tabled, drifting, memberships bool
 },
 ) {
 	out.preparer, out.tabled, out.drifting = c.Preparer != nil, c.Tabled != nil, c.Drifting != nil
-	c.Preparer, c.Tabled, c.Drifting = nil, nil, nil
+	out.memberships = c.Memberships != nil
+	c.Preparer, c.Tabled, c.Drifting, c.Memberships = nil, nil, nil, nil
 	out.Capabilities = c
 	return out
 }

@@ -84,6 +84,7 @@ var suite = []struct {
 	{name: "Packets", run: testPackets},
 	{name: "LiveChange", run: testLiveChange},
 	{name: "StrayConnection", run: testStrayConnection},
+	{name: "Multicast", run: testMulticast, programs: true},
 	{name: "Selectors", run: testSelectors, programs: true},
 	{name: "Tiers", run: testTiers, programs: true},
 	{name: "Replies", run: testReplies, programs: true},

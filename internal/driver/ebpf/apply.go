@@ -96,7 +96,7 @@ func (p *pass) run() error {
 		}
 	}
 	for _, step := range []func() error{
-		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
+		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers, p.putGroups,
 		p.putServices, p.removePorts, p.removeQueues, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {

@@ -36,8 +36,10 @@ const (
 	datapathMapHits           = "hits"
 	datapathMapHosts          = "hosts"
 	datapathMapIcmpError      = "icmp_error"
+	datapathMapJoined         = "joined"
 	datapathMapLanes          = "lanes"
 	datapathMapMembers        = "members"
+	datapathMapMemberships    = "memberships"
 	datapathMapNatives        = "natives"
 	datapathMapNetworks       = "networks"
 	datapathMapNodes          = "nodes"
@@ -62,6 +64,7 @@ const (
 	datapathMapSwept          = "swept"
 	datapathMapTags           = "tags"
 	datapathMapTallies        = "tallies"
+	datapathMapTellings       = "tellings"
 	datapathMapTranslations   = "translations"
 	datapathMapTunnelEnds     = "tunnel_ends"
 	datapathMapTunnelSource   = "tunnel_source"
@@ -163,8 +166,10 @@ type datapathMapSpecs struct {
 	Hits           *ebpf.MapSpec `ebpf:"hits"`
 	Hosts          *ebpf.MapSpec `ebpf:"hosts"`
 	IcmpError      *ebpf.MapSpec `ebpf:"icmp_error"`
+	Joined         *ebpf.MapSpec `ebpf:"joined"`
 	Lanes          *ebpf.MapSpec `ebpf:"lanes"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
+	Memberships    *ebpf.MapSpec `ebpf:"memberships"`
 	Natives        *ebpf.MapSpec `ebpf:"natives"`
 	Networks       *ebpf.MapSpec `ebpf:"networks"`
 	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
@@ -189,6 +194,7 @@ type datapathMapSpecs struct {
 	Swept          *ebpf.MapSpec `ebpf:"swept"`
 	Tags           *ebpf.MapSpec `ebpf:"tags"`
 	Tallies        *ebpf.MapSpec `ebpf:"tallies"`
+	Tellings       *ebpf.MapSpec `ebpf:"tellings"`
 	Translations   *ebpf.MapSpec `ebpf:"translations"`
 	TunnelEnds     *ebpf.MapSpec `ebpf:"tunnel_ends"`
 	TunnelSource   *ebpf.MapSpec `ebpf:"tunnel_source"`
@@ -252,8 +258,10 @@ type datapathMaps struct {
 	Hits           *ebpf.Map `ebpf:"hits"`
 	Hosts          *ebpf.Map `ebpf:"hosts"`
 	IcmpError      *ebpf.Map `ebpf:"icmp_error"`
+	Joined         *ebpf.Map `ebpf:"joined"`
 	Lanes          *ebpf.Map `ebpf:"lanes"`
 	Members        *ebpf.Map `ebpf:"members"`
+	Memberships    *ebpf.Map `ebpf:"memberships"`
 	Natives        *ebpf.Map `ebpf:"natives"`
 	Networks       *ebpf.Map `ebpf:"networks"`
 	Nodes          *ebpf.Map `ebpf:"nodes"`
@@ -278,6 +286,7 @@ type datapathMaps struct {
 	Swept          *ebpf.Map `ebpf:"swept"`
 	Tags           *ebpf.Map `ebpf:"tags"`
 	Tallies        *ebpf.Map `ebpf:"tallies"`
+	Tellings       *ebpf.Map `ebpf:"tellings"`
 	Translations   *ebpf.Map `ebpf:"translations"`
 	TunnelEnds     *ebpf.Map `ebpf:"tunnel_ends"`
 	TunnelSource   *ebpf.Map `ebpf:"tunnel_source"`
@@ -308,8 +317,10 @@ func (m *datapathMaps) Close() error {
 		m.Hits,
 		m.Hosts,
 		m.IcmpError,
+		m.Joined,
 		m.Lanes,
 		m.Members,
+		m.Memberships,
 		m.Natives,
 		m.Networks,
 		m.Nodes,
@@ -334,6 +345,7 @@ func (m *datapathMaps) Close() error {
 		m.Swept,
 		m.Tags,
 		m.Tallies,
+		m.Tellings,
 		m.Translations,
 		m.TunnelEnds,
 		m.TunnelSource,

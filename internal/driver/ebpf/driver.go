@@ -81,6 +81,9 @@ type Driver struct {
 	stations   *table[stationKey, station]
 	hosts      *table[hostKey, hostEntry]
 	members    *table[memberKey, station]
+	joined     *table[joinedKey, uint32]
+	joinedAt   map[string]int // interface index of ports in it
+	reports    chan driver.MembershipReport
 	sets       *table[uint32, policySet]
 	rules      *ruleTable
 	privates   *table[uint32, uint32] // interface index by private address
@@ -172,7 +175,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := pinDirectory(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), heard: newHeard()}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), heard: newHeard()}
 	if err := d.pinLock.lock(cfg.PinDir); err != nil {
 		return nil, err
 	}
@@ -192,6 +195,9 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	run, cancel := context.WithCancel(context.Background())
 	d.run, d.cancel = run, cancel
 	if err := d.startWatching(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	if err := d.hearMemberships(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	d.wg.Add(1)
@@ -223,6 +229,8 @@ func (d *Driver) takeOver() error {
 	d.stations = newTable[stationKey, station]("stations", o.Stations, w)
 	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)
 	d.members = newTable[memberKey, station]("members", o.Members, w)
+	d.joined = newTable[joinedKey, uint32]("joined", o.Joined, w)
+	d.joinedAt = map[string]int{}
 	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
 	d.rules = newRuleTable(o.Rules, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
@@ -234,7 +242,7 @@ func (d *Driver) takeOver() error {
 	d.sources = newTable[subnetKey, uint32]("sources", o.Sources, w)
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
-		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.natives, d.nodes,
+		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.natives, d.nodes,
 		d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends, &d.translations, &d.counts,
 	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
@@ -250,7 +258,7 @@ func (d *Driver) takeOver() error {
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load, d.queues.load,
+		d.hosts.load, d.members.load, d.joined.load, d.sets.load, d.rules.load, d.privates.load, d.queues.load,
 		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.sources.load, d.backends.load,
 	} {
 		if err := load(); err != nil {
@@ -335,7 +343,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d, Memberships: d}
 }
 
 // DriftRepairs implements driver.Drifting.
@@ -357,6 +365,7 @@ func (d *Driver) Close() error {
 	}
 	d.closed = true
 	close(d.events)
+	close(d.reports)
 	d.pinLock.unlock()
 	d.reading.Lock() // nobody reads maps any more
 	defer d.reading.Unlock()

@@ -195,7 +195,7 @@ func removeOthers(spec *ebpf.CollectionSpec, at string) error {
 }
 
 // sizable are the maps whose size may be chosen.
-var sizable = []string{"ports", "tags", "networks", "subnets", "natives", "nodes", "stations", "hosts", "members", "sets", "rules", "privates", "tunnels", "tunnel_ends", "vips", "exposed", "services", "service_ports", "sources", "backends", "conns", "halfopen", "affines", "frags", "hits"}
+var sizable = []string{"ports", "tags", "networks", "subnets", "natives", "nodes", "stations", "hosts", "members", "joined", "sets", "rules", "privates", "tunnels", "tunnel_ends", "vips", "exposed", "services", "service_ports", "sources", "backends", "conns", "halfopen", "affines", "frags", "hits"}
 
 // CheckSizes tells whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {

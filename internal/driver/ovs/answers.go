@@ -32,6 +32,10 @@ func (d *Driver) setMeters(ctx context.Context) {
 			return
 		}
 	}
+	if err := d.sw.Share(ctx, pipeline.MembershipRate, pipeline.MembershipMeters()...); err != nil {
+		d.answers = false
+		d.cfg.Log.Warn("who hears multicast is not known, and routers do not answer, since the switch cannot bound it", "error", err)
+	}
 }
 
 // keepAnswering answers until ctx ends, on one connection after the other.
@@ -57,7 +61,9 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := conn.TakePackets(short, func(p openflow.PacketIn) {
-		if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
+		if pipeline.TellsMembership(p.Table, p.Cookie) {
+			d.hear(p)
+		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
 			d.begin(ctx, conn, p)
 		} else if frame := d.answerTo(p); frame != nil {
 			_ = conn.SendPacket(p.Register(openflow.InPort), frame) // who asked asks again

@@ -82,7 +82,9 @@ type Driver struct {
 	run   context.Context // ends with Close
 	stale chan struct{}   // asks for another purge soon
 
-	latest  atomic.Pointer[desired.Host]  // the picture that the switch's flows are of
+	latest  atomic.Pointer[desired.Host]      // the picture that the switch's flows are of
+	named   atomic.Pointer[map[uint32]string] // ports by the number that their flows are for
+	reports chan driver.MembershipReport
 	answerc atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
 
 	mu       sync.Mutex // one Apply, replay or reading at a time
@@ -130,7 +132,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -194,6 +196,7 @@ func (d *Driver) Close() error {
 	}
 	d.db, d.sw = nil, nil
 	close(d.events)
+	close(d.reports)
 	return err
 }
 
@@ -316,6 +319,7 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 		return err
 	}
 	d.latest.Store(&want)
+	d.nameNumbers()
 	if err := d.emptyZones(ctx); err != nil {
 		return err
 	}

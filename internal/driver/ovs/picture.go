@@ -19,15 +19,16 @@ type picture struct {
 	byNet    map[model.NetworkID]map[string]*desired.Port // ports with a number
 	policies *policies
 	services *services
-	domains  map[desired.Domain]int  // of the picture, and how many networks each has
-	left     map[desired.Domain]bool // that the picture has no more, and whose zones are to be emptied
+	hears    map[string]map[desired.GroupKey]bool // multicast groups by member
+	domains  map[desired.Domain]int               // of the picture, and how many networks each has
+	left     map[desired.Domain]bool              // that the picture has no more, and whose zones are to be emptied
 }
 
 func newPicture() *picture {
 	l := newLedger()
 	return &picture{
 		ledger: l, numbers: map[string]uint32{},
-		byNet:    map[model.NetworkID]map[string]*desired.Port{},
+		byNet: map[model.NetworkID]map[string]*desired.Port{}, hears: map[string]map[desired.GroupKey]bool{},
 		policies: newPolicies(l), services: newServices(l), domains: map[desired.Domain]int{}, left: map[desired.Domain]bool{},
 	}
 }
@@ -138,7 +139,59 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 		}
 		p.ledger.set(o, pipeline.Network(c, n, local))
 	}
+	p.setGroups(want, ports, moved, all)
 	p.have = want
+}
+
+// setGroups follows the multicast groups; those of ports and networks that have changed
+// are made anew.
+func (p *picture) setGroups(want desired.Host, ports map[string]bool, moved map[model.NetworkID]bool, all bool) {
+	dirty := map[desired.GroupKey]bool{}
+	for ch := range want.Groups.Diff(p.have.Groups) {
+		dirty[ch.Key] = true
+		if ch.Had {
+			for _, name := range ch.Old.Ports {
+				if delete(p.hears[name], ch.Key); len(p.hears[name]) == 0 {
+					delete(p.hears, name)
+				}
+			}
+		}
+		if ch.Has {
+			for _, name := range ch.New.Ports {
+				if p.hears[name] == nil {
+					p.hears[name] = map[desired.GroupKey]bool{}
+				}
+				p.hears[name][ch.Key] = true
+			}
+		}
+	}
+	for name, is := range ports {
+		for k := range p.hears[name] {
+			dirty[k] = dirty[k] || is
+		}
+	}
+	for k := range want.Groups.All() {
+		dirty[k] = dirty[k] || all || moved[k.Network]
+	}
+	for k, is := range dirty {
+		if !is {
+			continue
+		}
+		o := owner{kind: pipeline.KindGroup, id: uint64(k.Network), name: k.Addr.String()}
+		g, ok := want.Groups.Get(k)
+		n, there := want.Networks.Get(k.Network)
+		if !ok || !there || !desired.Grouped(k.Addr) {
+			p.ledger.set(o, nil)
+			continue
+		}
+		var members []pipeline.LocalPort
+		for _, name := range g.Ports {
+			if port := p.byNet[k.Network][name]; port != nil {
+				members = append(members, pipeline.LocalPort{Port: port, Number: p.numbers[name]})
+			}
+		}
+		p.ledger.set(o, pipeline.Group(n, k.Addr, members))
+	}
 }
 
 // setOtherHosts follows the other hosts' tunnel endpoints; all = their flows are to be

@@ -2,6 +2,7 @@
 // The data plane of one host: its programs. They do what internal/oracle says, in its
 // order.
 #include "forward.h"
+#include "membership.h"
 #include "neighbour.h"
 #include "queue.h"
 #include "underlay.h"
@@ -155,6 +156,8 @@ static __always_inline int decide(struct __sk_buff *skb, struct pkt *p)
 {
 	if (p->kind == KIND_ARP || p->nd)
 		return neighbour(skb, p);
+	if (p->multicast && is_membership(p))
+		return membership(skb, p);
 	return forward(skb, p);
 }
 

@@ -9,6 +9,7 @@ struct flooding {
 	struct __sk_buff *skb;
 	struct pkt *p;
 	__u32 vxlan, kind, judged;
+	__u32 group; // for members of the group only that it is addressed to
 };
 
 static long flood_one(__u32 i, struct flooding *f)
@@ -28,6 +29,12 @@ static long flood_one(__u32 i, struct flooding *f)
 	}
 	if (s->ifindex == p->ifindex)
 		return 0;
+	if (f->group) {
+		p->jk.ifindex = s->ifindex;
+		p->jk.group = p->ip.f.dst;
+		if (!bpf_map_lookup_elem(&joined, &p->jk))
+			return 0;
+	}
 	if (f->judged) {
 		int pass = judge(p, s->set, DIR_IN);
 		if (p->rule)
@@ -44,14 +51,14 @@ static long flood_one(__u32 i, struct flooding *f)
 	return 0;
 }
 
-// flood sends a frame to all of its network, to local ports only when it came
-// from outside.
+// flood sends a frame to all of its network, or of a group that it is addressed to; to
+// local ports only when it came from outside.
 static __noinline int flood(struct __sk_buff *skb, struct pkt *p, __u32 judged)
 {
 	__u32 zero = 0, mark = skb->mark, net = p->net;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	struct network *n = bpf_map_lookup_elem(&networks, &net);
-	struct flooding f = { .skb = skb, .p = p, .judged = judged };
+	struct flooding f = { .skb = skb, .p = p, .judged = judged, .group = judged && is_grouped(&p->ip.f.dst) };
 	if (!g || !n)
 		return dropped(DROP_NETWORK);
 	p->admitted = p->refused = 0;

@@ -63,7 +63,7 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 	p->src_hand = h ? h->hand : 0;
 	p->dst_hand = 0;
 	p->out_rule = p->rule = 0;
-	if (!g->flood)
+	if (!g->flood && !is_grouped(&p->ip.f.dst))
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->from == FROM_PORT) {
 		ask_about(p, host_at(p, &p->orig.dst));

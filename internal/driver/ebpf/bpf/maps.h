@@ -142,6 +142,12 @@ struct member_key {
 	__u32 net, kind, index; // kind: 0 = local port, 1 = VTEP
 };
 
+// joined_key says that a port hears a multicast group.
+struct joined_key {
+	__u32 ifindex;
+	struct addr group;
+};
+
 #define DIR_IN 0
 #define DIR_OUT 1
 #define TIERS 5
@@ -388,6 +394,7 @@ MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PRE
 #define TURN_BITS 16
 MAP(turns, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1 << TURN_BITS, 0);
 MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F_NO_PREALLOC);
+MAP(joined, BPF_MAP_TYPE_HASH, struct joined_key, __u32, 16384, BPF_F_NO_PREALLOC); // the network
 MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
 MAP(rules, BPF_MAP_TYPE_HASH, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);
 MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0); // open ones

@@ -15,6 +15,7 @@
 #define ETH_IP6 0x86dd
 
 #define P_ICMP 1
+#define P_IGMP 2
 #define P_TCP 6
 #define P_UDP 17
 #define P_ICMP6 58
@@ -127,6 +128,7 @@ struct pkt {
 	struct frag_key fk;
 	struct frag frag;
 	struct member_key mk;
+	struct joined_key jk;
 	struct served fast;
 	__u32 epoch; // read before anything else
 	__u32 stamp; // of a verdict on the connection of ck
@@ -221,6 +223,16 @@ static __always_inline void link_local(struct addr *a, const __u8 *m)
 static __always_inline int is_link_local(const struct addr *a)
 {
 	return (*(const __be32 *)a->b & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
+// is_grouped tells whether an address is that of a group which endpoints join: multicast
+// beyond the link, as desired.Grouped says.
+static __always_inline int is_grouped(const struct addr *a)
+{
+	const __u32 *x = (const void *)a;
+	if (!(x[0] | x[1]) && x[2] == bpf_htonl(0xffff))
+		return (a->b[12] & 0xf0) == 0xe0 && (a->b[12] != 0xe0 || a->b[13] || a->b[14]);
+	return a->b[0] == 0xff && (a->b[1] & 15) > 2;
 }
 
 // space_of is what an address is unique in: its network, if it is link-local.

@@ -196,6 +196,7 @@ func Base(c Config) []of.Flow {
 		}
 	}
 	l.drop(Flood, 0, nil, driver.DropUnknownDest)
+	multicastBase(l, c)
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
 	routerBase(l, c)
 	hostBase(l, c)

@@ -48,6 +48,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	if c.ArpMode == model.ArpFlood {
 		floodFlows(l, c, n, local)
 	}
+	multicastNetwork(l, c, n)
 	hostNetwork(l, c, n)
 	serviceNetwork(l, n)
 	outsideNetwork(l, c, n)
@@ -59,10 +60,22 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 // a message of 64 KB, and a change of one port should rewrite little.
 const chunks = 32
 
-// floodFlows chains the copies of a broadcast frame: chunks of local ports by
-// name, then, for frames of local ports, the outside. Every copy goes through
-// tracking and policy of its own.
+// lastChunk is where a chain of copies ends.
+const lastChunk = ^uint32(serviceBit)
+
+// floodFlows chains the copies of a broadcast frame: local ports, then, for frames of
+// local ports, the outside.
 func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
+	l.copies(Flood, match(network(n.ID)), local, func(p LocalPort) model.Identity { return p.Identity })
+	if acts := elsewhere(c, n); acts != nil {
+		l.add(Flood, 100, match(network(n.ID), of.Eq(regChunk, lastChunk), origin(fromPort)), acts...)
+	}
+}
+
+// copies chains the copies of frames that match m for local ports, in chunks by name.
+// Every copy goes through tracking and policy of its own, who being its receiver to the
+// sender's policy.
+func (l *list) copies(s Stage, m of.Match, local []LocalPort, who func(LocalPort) model.Identity) {
 	chunk := func(p LocalPort) uint32 {
 		h := fnv.New32a()
 		h.Write([]byte(p.IfName))
@@ -71,32 +84,19 @@ func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
 	local = slices.SortedFunc(slices.Values(local), func(a, b LocalPort) int {
 		return cmp.Or(cmp.Compare(chunk(a), chunk(b)), cmp.Compare(a.IfName, b.IfName))
 	})
-	const last = ^uint32(serviceBit)
 	at := uint32(0)
 	var acts []of.Action
 	flush := func(next uint32) {
-		l.add(Flood, 100, match(network(n.ID), of.Eq(regChunk, at)), append(acts, of.Set(regChunk, next), goTo(Flood))...)
+		l.add(s, 100, match(append(slices.Clone(m), of.Eq(regChunk, at))...), append(acts, of.Set(regChunk, next), goTo(s))...)
 		at, acts = next, nil
 	}
 	for _, p := range local {
 		if c := chunk(p); c != at {
 			flush(c)
 		}
-		acts = append(acts, of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
+		acts = append(acts, of.Set(regDst, who(p)), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
 	}
-	flush(last)
-	end := match(network(n.ID), of.Eq(regChunk, last), origin(fromPort))
-	switch {
-	case n.Encap == model.EncapVLAN && c.Uplink != 0:
-		l.add(Flood, 100, end, of.Set(regIn, 0), of.Set(regPort, c.Uplink), goTo(Address))
-	case n.Encap == model.EncapVXLAN && c.Tunnel != 0 && len(n.VTEPs) > 0:
-		l.add(Flood, 100, end, of.Set(regDst, model.IdentityUnknown), of.Set(regIn, 0), of.Set(regPort, uint32(toVTEPs)), goTo(Track))
-		acts = []of.Action{of.Set(of.TunID, n.Tag)}
-		for _, v := range n.VTEPs {
-			acts = append(acts, tunnelTo(v), of.Output{Port: c.Tunnel})
-		}
-		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, uint32(toVTEPs))), acts...)
-	}
+	flush(lastChunk)
 }
 
 func tunnelFrom(vtep netip.Addr) of.Term {
@@ -192,6 +192,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 		}
 		ownQuestions(l, c, n, in, own)
 	}
+	multicastPort(l, c, n, p)
 	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
 	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
 	backend(l, n, p.MAC, p.IPv4, p.IPv6)

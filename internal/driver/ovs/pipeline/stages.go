@@ -83,7 +83,8 @@ const (
 	// Between destination and serve, of what goes to an address that services share.
 	Faced     Stage = ToNode + 1 // whose its port is
 	Stays     Stage = Faced + 1  // beside commit: whose client stays, where commit translates too
-	NumStages Stage = Stays + 1
+	Groups    Stage = Stays + 1  // after destination: copies for members of a multicast group, and every host
+	NumStages Stage = Groups + 1
 )
 
 var stageNames = map[Stage]string{
@@ -96,7 +97,7 @@ var stageNames = map[Stage]string{
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 	Begun: "begun", Counted: "counted",
-	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced", Stays: "stays",
+	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced", Stays: "stays", Groups: "groups",
 }
 
 func (s Stage) String() string {
@@ -181,6 +182,7 @@ const (
 	KindAside   Kind = 6    // tells, and decides nothing
 	KindService Kind = 7    // in cookies of flows that lead to a group: GroupNumber
 	KindCount   Kind = 8    // counts what goes to a service, see CountOf
+	KindGroup   Kind = 9    // owner of a multicast group's flows
 	KindAllow   Kind = 0x11 // a rule, by RuleNumber
 	KindDeny    Kind = 0x12 // a rule
 	KindPass    Kind = 0x13 // a rule
