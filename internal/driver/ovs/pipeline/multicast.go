@@ -79,7 +79,7 @@ func multicastBase(l *list, c Config) {
 		}
 	}
 	l.drop(Groups, 0, nil, driver.DropUnknownDest)
-	l.add(Groups, 5, match(of.Eq(regChunk, lastChunk))) // all that hear it have their copies
+	l.add(Groups, 5, match(of.Eq(regChunk, lastChunk)), of.Set(regChunk, 0)) // the end, and no drop: all that hear it have their copies
 
 	igmp := match(broadcast, isIP, isProto(protoIGMP))
 	l.drop(Destination, 128, igmp, driver.DropUnknownDest)
