@@ -173,7 +173,7 @@ func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) 
 func (c *Compiler) endOf(b model.ServiceBackend) *endpoint {
 	own, _ := c.out.Networks.Get(c.cluster.at.id)
 	for e := range c.cluster.ends[nameOf(b)] {
-		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.isPort && !e.isRemote {
+		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.serves() {
 			continue
 		}
 		if n, ok := c.out.Networks.Get(e.net.id); ok && own != nil && n.Domain() == own.Domain() {

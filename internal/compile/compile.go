@@ -65,6 +65,9 @@ func (c *Compiler) compileHeader() {
 func (c *Compiler) compileNetworks(before desired.Host) {
 	contested := set[model.NetworkID]{}
 	for n := range c.dirtyNetworks {
+		if n.base != nil {
+			n.rec = n.record()
+		}
 		claim := model.NetworkID(0)
 		if n.rec != nil && c.present(n) {
 			claim = n.rec.ID
@@ -90,7 +93,7 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 	for id := range contested {
 		var winner *network
 		for n := range c.netIDs[id] {
-			if winner == nil || n.key.String() < winner.key.String() {
+			if winner == nil || n.name() < winner.name() {
 				winner = n
 			}
 		}
@@ -103,6 +106,9 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 		}
 	}
 	for n := range c.dirtyNetworks {
+		if n.gone {
+			continue
+		}
 		var text string
 		switch {
 		case !c.present(n):
@@ -115,7 +121,10 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 		default:
 			text = c.putNetworkPicture(n, before)
 		}
-		c.problems.set("network "+n.key.String(), text)
+		c.problems.set("network "+n.name(), text)
+		if n.base != nil {
+			continue
+		}
 		noEffect(c, "networks", n.key.String(), n.rec, n.here(c.self))
 	}
 }
@@ -125,12 +134,12 @@ func (c *Compiler) renumber(n *network, id model.NetworkID) {
 	if n.id == id {
 		return
 	}
-	if cur, ok := c.out.Networks.Get(n.id); ok && cur.Key == n.key {
+	if cur, ok := c.out.Networks.Get(n.id); ok && cur.Key == n.key && cur.Group == n.group {
 		c.out.Networks = c.out.Networks.Delete(n.id)
 	}
 	n.id = id
 	c.dirtyNetworks.add(n)
-	for _, e := range n.eps {
+	for _, e := range n.root().eps {
 		c.dirtyEps.add(e)
 	}
 }
@@ -139,9 +148,12 @@ func (c *Compiler) renumber(n *network, id model.NetworkID) {
 func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem string) {
 	r := n.rec
 	pic := &desired.Network{
-		ID: n.id, Key: n.key, Encap: r.Encap, Tag: r.Tag,
+		ID: n.id, Key: n.key, Group: n.group, Encap: r.Encap, Tag: r.Tag,
 		Subnet: r.Subnet, Subnet6: r.Subnet6, Gateway: r.Gateway, Gateway6: r.Gateway6,
-		Joined: c.joins(n.tenant), Native: r.Native && r.Encap == model.EncapVXLAN,
+		Native: r.Native && r.Encap == model.EncapVXLAN,
+	}
+	if n.base == nil { // a segment's router is the fabric's
+		pic.Joined = c.joins(n.tenant)
 	}
 	if r.Encap == model.EncapVXLAN {
 		var unknown []string
@@ -208,7 +220,7 @@ func (c *Compiler) winsMAC(e *endpoint) (bool, *endpoint) {
 // what, and takes out of their former place the ones that have moved or gone.
 func (c *Compiler) placeEndpoints() {
 	for e := range c.dirtyEps {
-		in := !e.gone && e.net.id != 0
+		in := !e.gone && e.net.shown()
 		text := ""
 		if in {
 			won, winner := c.winsMAC(e)
@@ -221,7 +233,8 @@ func (c *Compiler) placeEndpoints() {
 		if cur := c.networks[e.Key.Network]; !e.gone || cur == nil || cur.eps[e.Key.ID] == nil {
 			c.problems.set("endpoint "+e.Key.String(), text)
 		}
-		port, remote := in && e.Host == c.self, in && e.Host != c.self
+		at, here := e.place(), e.Host == c.self
+		port, remote := in && here && at.id != 0, in && e.net.id != 0 && (!here || at != e.net)
 		if e.isPort && !port {
 			c.out.Ports = c.out.Ports.Delete(e.ifName)
 			c.out.Bandwidth = c.out.Bandwidth.Delete(e.ifName)
@@ -232,16 +245,18 @@ func (c *Compiler) placeEndpoints() {
 			c.out.Remotes = c.out.Remotes.Delete(e.remote)
 		}
 		e.isPort, e.isRemote, e.remote = port, remote, key
+		if len(e.beside)+len(e.net.segments) > 0 {
+			c.placeBeside(e, in)
+		}
 	}
 }
 
 // putEndpoints writes the changed endpoints that are in the picture.
 func (c *Compiler) putEndpoints(before desired.Host) {
 	for e := range c.dirtyEps {
-		switch {
-		case e.isPort:
+		if e.isPort {
 			p := desired.Port{
-				IfName: e.ifName, Endpoint: e.Key, Network: e.net.id, MAC: e.MAC,
+				IfName: e.ifName, Endpoint: e.Key, Network: e.place().id, MAC: e.MAC,
 				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), OnHost: e.OfHost(),
 			}
 			p.Private, p.Private6 = c.privateOf(e)
@@ -254,20 +269,27 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 			}
 			c.out.Ports = c.out.Ports.Set(e.ifName, pic)
 			c.putRate(e, before)
-		case e.isRemote:
-			r := desired.Remote{
-				Network: e.net.id, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
+		}
+		if e.isRemote {
+			var vtep netip.Addr
+			if e.seg == nil && (e.net.rec.Encap == model.EncapVXLAN || c.joins(e.net.tenant) != 0) { // what it sends to a VXLAN network comes by its host's tunnel
+				vtep = c.vtep(e.Host)
 			}
-			if e.net.rec.Encap == model.EncapVXLAN || c.joins(e.net.tenant) != 0 { // what it sends to a VXLAN network comes by its host's tunnel
-				r.VTEP = c.vtep(e.Host)
-			}
-			pic := &r
-			if old, ok := before.Remotes.Get(e.remote); ok && *old == r {
-				pic = old
-			}
-			c.out.Remotes = c.out.Remotes.Set(e.remote, pic)
+			c.putRemote(e, e.remote, vtep, before)
+		}
+		for _, k := range e.beside {
+			c.putRemote(e, k, netip.Addr{}, before)
 		}
 	}
+}
+
+func (c *Compiler) putRemote(e *endpoint, k desired.RemoteKey, vtep netip.Addr, before desired.Host) {
+	r := desired.Remote{Network: k.Network, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), VTEP: vtep}
+	pic := &r
+	if old, ok := before.Remotes.Get(k); ok && *old == r {
+		pic = old
+	}
+	c.out.Remotes = c.out.Remotes.Set(k, pic)
 }
 
 // compileTenants looks at the tenants' routers, at the identities that have
@@ -299,7 +321,7 @@ func (c *Compiler) compileTenants() {
 // prune forgets entries that nothing refers to any more.
 func (c *Compiler) prune() {
 	for n := range c.dirtyNetworks {
-		if n.empty() {
+		if n.base == nil && n.empty() {
 			delete(c.networks, n.key)
 			delete(n.tenant.networks, n)
 			c.dirtyTenants.add(n.tenant)

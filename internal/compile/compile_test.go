@@ -191,7 +191,7 @@ func randomObject(rng *rand.Rand) any {
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
 	switch rng.Intn(26) {
 	case 0:
-		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
+		return model.Global{Infra: choose(rng, model.InfraDefault, model.InfraACI), FwdMode: choose(rng, model.FwdBridge, model.FwdRouting, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
 		return model.Host{Name: cmpOr(host, "h2"), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(1 + rng.Intn(4))})}
 	case 2, 3:
@@ -204,6 +204,9 @@ func randomObject(rng *rand.Rand) any {
 		g := model.Group{Key: model.GroupKey{Tenant: tenant, Name: cmpOr(group, "g1")}, Network: network.Name}
 		for range rng.Intn(4) {
 			g.Policies = append(g.Policies, choose(rng, model.PolicyName("p1"), "p2", "p3"))
+		}
+		if rng.Intn(2) == 0 {
+			g.VLAN, g.Segment = uint16(rng.Intn(4)), model.NetworkID(5+rng.Intn(3)) // some without, some of a network's number
 		}
 		return g
 	case 6:

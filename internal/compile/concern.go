@@ -26,6 +26,7 @@ func (c *Compiler) Follow(k model.NetworkKey, is bool) {
 	}
 	if n := c.networks[k]; n != nil {
 		c.dirtyNetworks.add(n)
+		c.touchSegments(n)
 	}
 }
 

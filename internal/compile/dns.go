@@ -22,6 +22,9 @@ func (c *Compiler) compileDNS(before desired.Host) {
 		c.putName(before, desired.DNSKey{Endpoint: e.Key}, r)
 	}
 	for n := range c.dirtyNetworks {
+		if n.base != nil { // it has its network's names
+			continue
+		}
 		if n.rec == nil {
 			c.out.DNS.Networks = c.out.DNS.Networks.Delete(n.key)
 			continue

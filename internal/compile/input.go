@@ -117,9 +117,14 @@ func (c *Compiler) SetGlobal(g model.Global) { c.putGlobal(&g) }
 func (c *Compiler) DeleteGlobal() { c.putGlobal(nil) }
 
 func (c *Compiler) putGlobal(g *model.Global) {
-	routed := c.routes()
+	routed, fabric := c.routes(), c.global != nil && c.global.Infra == model.InfraACI
 	c.global = g
 	c.dirtyHeader = true
+	if fabric != (g != nil && g.Infra == model.InfraACI) {
+		for _, g := range c.groups {
+			c.dirtyGroups.add(g)
+		}
+	}
 	if c.routes() != routed {
 		for _, t := range c.tenants {
 			c.touchRouter(t)
@@ -197,6 +202,7 @@ func (c *Compiler) putNetwork(k model.NetworkKey, rec *model.Network) {
 	old := n.rec
 	n.rec = rec
 	c.dirtyNetworks.add(n)
+	c.touchSegments(n)
 	if old == nil || rec == nil || *old != *rec {
 		for e := range eachEndpoint(n) {
 			c.dirtyEps.add(e)
@@ -244,6 +250,7 @@ func (c *Compiler) putGroup(k model.GroupKey, rec *model.Group) {
 		}
 	}
 	c.dirtyGroups.add(g)
+	c.followSegment(k, old, rec)
 	c.followProfile(g, old, rec)
 	if (old == nil) != (rec == nil) {
 		c.touchPeer(peerRef{tenant: k.Tenant, group: k.Name})
@@ -304,6 +311,8 @@ func (c *Compiler) link(n *network, e *endpoint) {
 		c.dirtyNetworks.add(n)
 	}
 	on.add(e)
+	e.seg = n.segments[e.Group]
+	c.settle(e, 1)
 	n.macs[e.MAC] = append(n.macs[e.MAC], e)
 	c.serve(e, true)
 	c.cluster.follow(e, true)
@@ -317,6 +326,7 @@ func (c *Compiler) link(n *network, e *endpoint) {
 // unlink is the reverse of link.
 func (c *Compiler) unlink(n *network, e *endpoint) {
 	c.dirtyEps.add(e)
+	c.settle(e, -1)
 	c.serve(e, false)
 	c.cluster.follow(e, false)
 	on := n.byHost[e.Host]

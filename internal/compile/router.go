@@ -46,6 +46,7 @@ func (c *Compiler) touchRouter(t *tenant) {
 	c.dirtyTenants.add(t)
 	for n := range t.networks {
 		c.dirtyNetworks.add(n)
+		c.touchSegments(n)
 	}
 }
 
@@ -96,8 +97,8 @@ func (c *Compiler) routerProblem(t *tenant) string {
 // here tells whether a network has endpoints on a host.
 func (n *network) here(host model.HostName) bool { return len(n.byHost[host]) > 0 }
 
-// present tells whether a network belongs into the picture: it has endpoints on
-// this host, or concerns what is here; and its endpoints are known.
+// present tells whether a network or a segment belongs into the picture: it has endpoints
+// on this host, or concerns what is here; and its endpoints are known.
 func (c *Compiler) present(n *network) bool {
-	return c.follows(n) && (n.here(c.self) || c.concerns(n, c.isHere))
+	return c.follows(n.root()) && (n.placed > 0 || n.base == nil && c.concerns(n, c.isHere))
 }

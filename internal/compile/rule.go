@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -270,9 +271,15 @@ func (c *Compiler) networkAddresses(k model.NetworkKey, out *desired.Rule) (miss
 		return "network " + k.String()
 	}
 	if n.rec.Encap == model.EncapVLAN {
-		for _, p := range []netip.Prefix{n.rec.Subnet, n.rec.Subnet6} {
-			if p.IsValid() {
-				out.CIDRs = append(out.CIDRs, desired.CIDR{Prefix: p.Masked(), Network: n.rec.ID})
+		at := []model.NetworkID{n.rec.ID}
+		for _, name := range slices.Sorted(maps.Keys(n.segments)) {
+			at = append(at, n.segments[name].segment.id)
+		}
+		for _, id := range at {
+			for _, p := range []netip.Prefix{n.rec.Subnet, n.rec.Subnet6} {
+				if p.IsValid() {
+					out.CIDRs = append(out.CIDRs, desired.CIDR{Prefix: p.Masked(), Network: id})
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -27,8 +28,11 @@ type serviceIndex struct {
 	all       set[*service]
 	bySelect  map[model.ServiceSelector]set[*service] // by one of their selectors
 	endpoints map[model.ServiceSelector]set[*endpoint]
-	at        model.NetworkID // the network's number and encapsulation when its services were compiled
-	encap     model.Encap
+	// The network's number and encapsulation, and whether it was parted, when its services
+	// were compiled.
+	at     model.NetworkID
+	encap  model.Encap
+	parted bool
 }
 
 // serviceChanges is what the next Compile has to look at.
@@ -199,7 +203,8 @@ func (c *Compiler) provide(s *service, e *endpoint) {
 // changed of them, of their networks and of the endpoints that provide them.
 func (c *Compiler) compileServices(before desired.Host) {
 	for n := range c.dirtyNetworks {
-		if x := n.services; x != nil && (x.at != n.id || n.rec != nil && x.encap != n.rec.Encap) {
+		if x := n.services; x != nil && (x.at != n.id || x.parted != n.parted() || n.rec != nil && x.encap != n.rec.Encap) {
+			x.parted = n.parted()
 			if x.at = n.id; n.rec != nil {
 				x.encap = n.rec.Encap
 			}
@@ -244,7 +249,7 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 			e = n.eps[e.Key.ID]
 		}
 	}
-	if _, provides := e.services[s]; !provides || !e.isPort && !e.isRemote {
+	if _, provides := e.services[s]; !provides || !e.serves() {
 		s.backends = s.backends.Delete(e.Key)
 		return
 	}
@@ -267,23 +272,23 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 // putService writes a service into the picture: where its network is in it, and it
 // has an address.
 func (c *Compiler) putService(s *service, before desired.Host) {
-	object := "service " + s.key.String()
+	object, parted := "service "+s.key.String(), ""
+	if s.rec != nil && s.net.parted() {
+		parted = textParted
+	}
 	if s.rec == nil || s.net.id == 0 || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
 		c.out.Services = c.out.Services.Delete(s.key)
-		c.problems.set(object, "")
+		c.problems.set(object, parted)
 		return
 	}
 	pic := &desired.Service{Key: s.key, Network: s.net.id, Backends: s.backends, Ports: servicePorts(s.rec), Affinity: s.rec.AffinityTime()}
 	pic.IPv4, pic.IPv6 = s.rec.Addrs()
-	text := c.leadOutside(s, pic)
+	texts := []string{parted, c.leadOutside(s, pic), ""}
 	if n := s.backends.Len(); n > desired.MaxBackends {
 		pic.Backends = firstBackends(s.backends)
-		if text != "" {
-			text += "; "
-		}
-		text += fmt.Sprintf("has %d providers: connections go to the first %d of them by name", n, desired.MaxBackends)
+		texts[2] = fmt.Sprintf("has %d providers: connections go to the first %d of them by name", n, desired.MaxBackends)
 	}
-	c.problems.set(object, text)
+	c.problems.set(object, strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; "))
 	if old, ok := before.Services.Get(s.key); ok && old.Equal(pic) {
 		pic = old
 	}

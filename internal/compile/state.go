@@ -34,27 +34,37 @@ type network struct {
 	services *serviceIndex // nil = it has none
 	cluster  bool          // an orchestrator's services are in its domain
 
+	placed   int                          // endpoints of this host that are at home on it, not on a segment
+	segments map[model.GroupName]*network // of its groups that have a VLAN; nil = none
+	// Of a segment alone, whose tables of endpoints are empty:
+	base    *network // the network that it is of; nil = this is one itself
+	group   model.GroupName
+	segment segmentOf
+	gone    bool // no longer in segments
+
 	id      model.NetworkID // in the picture under this number; 0 = not in it
 	claimed model.NetworkID // number claimed by it, whether or not it won
 }
 
 func (n *network) empty() bool {
-	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil && !n.cluster
+	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil && !n.cluster && len(n.segments) == 0
 }
 
 // endpoint is one endpoint and what was compiled of it.
 type endpoint struct {
 	model.Endpoint
 	net    *network
+	seg    *network // where it is at home instead; nil = on net
 	ifName string
 	gone   bool // deleted; to be retracted
 
 	services set[*service] // that its labels provide
 
 	isPort   bool
-	subject  *subject // of the port
-	isRemote bool
-	remote   desired.RemoteKey // under which it was put, when isRemote
+	subject  *subject            // of the port
+	isRemote bool                // on net
+	remote   desired.RemoteKey   // under which it was put, when isRemote
+	beside   []desired.RemoteKey // under which it was put on segments
 }
 
 // identity is the number that the picture shows for the endpoint; what is not
@@ -75,6 +85,7 @@ type group struct {
 
 	active []*policy // that its record names, and that are known; sorted by name
 	shut   string    // why its ports deny everything; empty = they do not
+	fabric bool      // it has a segment: the fabric enforces the policies that its record names
 }
 
 // subject is whom the same policies apply to: the ports with one identity of one

@@ -74,10 +74,10 @@ func (c *Compiler) compileGroups() {
 	for g := range c.dirtyGroups {
 		here := len(g.subjects) > 0
 		object := "group " + g.key.String()
-		g.active, g.shut = nil, ""
+		g.active, g.shut, g.fabric = nil, "", segmentOfGroup(g.rec) != (segmentOf{})
 		text := ""
 		switch {
-		case !here:
+		case !here || g.fabric:
 		case g.rec == nil:
 			g.shut, text = "unknown group", "unknown: its ports on this host deny everything"
 		default:
@@ -90,6 +90,7 @@ func (c *Compiler) compileGroups() {
 				}
 				g.active = append(g.active, p)
 			}
+			text = c.unfabric(g)
 			if list := strings.Join(unknown, ","); list != "" {
 				g.shut = "unknown policy " + list
 				text = "its policy " + list + " is unknown: its ports on this host deny everything"
@@ -152,7 +153,7 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 	if rec := t.records[s.key.identity]; rec != nil && (slices.ContainsFunc(p.enforced, names) || slices.ContainsFunc(p.audited, names)) {
 		p.ports = rec.Ports
 	}
-	if c.routes() && c.shares(t.name) {
+	if c.routes() && c.shares(t.name) && (s.group == nil || !s.group.fabric) { // no segment is joined
 		p.apart = s.net
 	}
 	return p

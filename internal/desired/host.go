@@ -56,6 +56,7 @@ type Host struct {
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey
+	Group    model.GroupName // whose VLAN it is, of those that the network named Key has; empty = the network's own tag
 	Encap    model.Encap
 	Tag      uint32 // VLAN id or VNI
 	Subnet   netip.Prefix
