@@ -24,13 +24,14 @@ const (
 // flowNames gives the data plane's numbers and addresses their names, from what
 // the host mirrors of the cluster. It is used by one goroutine.
 type flowNames struct {
-	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision // picture.Cluster's
+	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision // picture.Cluster's
 	host string
 
 	made     time.Time // zero = not yet
 	took     time.Duration
 	rev      store.Revision
 	networks map[model.NetworkID]model.NetworkKey
+	bases    map[model.NetworkID]model.NetworkID // of segments (compile/segment.go), by whose number endpoints are found
 	stations map[stationAt]model.Endpoint
 	tiers    map[model.PolicyKey]model.Tier
 }
@@ -41,7 +42,9 @@ type stationAt struct {
 }
 
 // forget frees the index.
-func (n *flowNames) forget() { n.networks, n.stations, n.tiers, n.made = nil, nil, nil, time.Time{} }
+func (n *flowNames) forget() {
+	n.networks, n.bases, n.stations, n.tiers, n.made = nil, nil, nil, nil, time.Time{}
+}
 
 // refresh makes the index anew, if something may have changed.
 func (n *flowNames) refresh() {
@@ -52,7 +55,7 @@ func (n *flowNames) refresh() {
 		return
 	}
 	networks, ids := map[model.NetworkID]model.NetworkKey{}, map[model.NetworkKey]model.NetworkID{}
-	stations, tiers := map[stationAt]model.Endpoint{}, map[model.PolicyKey]model.Tier{}
+	stations, tiers, segments := map[stationAt]model.Endpoint{}, map[model.PolicyKey]model.Tier{}, map[model.NetworkID]model.NetworkKey{}
 	rev := n.each(unless, func(net model.Network) {
 		networks[net.ID], ids[net.Key] = net.Key, net.ID
 	}, func(e model.Endpoint) {
@@ -61,10 +64,20 @@ func (n *flowNames) refresh() {
 				stations[stationAt{ids[e.Key.Network], a}] = e
 			}
 		}
-	}, func(p model.Policy) { tiers[p.Key] = p.Tier })
+	}, func(p model.Policy) { tiers[p.Key] = p.Tier }, func(g model.Group) {
+		if g.Segment != 0 {
+			segments[g.Segment] = g.NetworkKey()
+		}
+	})
 	n.made = time.Now()
 	if rev == unless {
 		return
+	}
+	n.bases = map[model.NetworkID]model.NetworkID{}
+	for id, k := range segments {
+		if of, known := ids[k]; known {
+			n.bases[id] = of
+		}
 	}
 	n.rev, n.networks, n.stations, n.tiers = rev, networks, stations, tiers
 	n.took = n.made.Sub(begin)
@@ -78,6 +91,9 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 		return out
 	}
 	n.refresh()
+	if base, is := n.bases[e.Network]; is {
+		e.Network = base
+	}
 	if k, ok := n.networks[e.Network]; ok {
 		out.Tenant, out.Network = string(k.Tenant), string(k.Name)
 	}

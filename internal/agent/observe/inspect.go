@@ -184,7 +184,9 @@ func (a *Observer) State() State {
 		s.Followed[part] = int64(rev)
 	}
 	for _, n := range o.Networks.All() {
-		s.Networks[n.Key.String()] = n.Joined
+		if n.Group == "" { // segments are in their network
+			s.Networks[n.Key.String()] = n.Joined
+		}
 	}
 	s.Passes, _, _ = a.cfg.Reached.Totals()
 	for name, st := range o.Report.Ports.All() {

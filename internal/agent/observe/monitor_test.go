@@ -23,8 +23,9 @@ import (
 func TestFlowNames(t *testing.T) {
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
-	each := func(_ store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision {
+	each := func(_ store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
 		network(model.Network{Key: net, ID: 7})
+		group(model.Group{Key: model.GroupKey{Tenant: "blue", Name: "web"}, Network: "net", VLAN: 100, Segment: 8})
 		policy(model.Policy{Key: model.PolicyKey{Tenant: "blue", Name: "p"}, Tier: model.TierContiv})
 		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e1"}, Group: "web", Container: "c1", IPv4: a, Labels: map[string]string{"app": "web"}})
 		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e2"}, IPv4: b, MAC: model.MAC{2, 0, 0, 0, 0, 3}})
@@ -51,7 +52,7 @@ func TestFlowNames(t *testing.T) {
 		},
 		{
 			driver.FlowEvent{
-				Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Network: 7, Src: model.MAC{2, 0, 0, 0, 0, 3}.LinkLocal(), Dst: netip.MustParseAddr("fd00::9"), Proto: model.ProtoICMPv6,
+				Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Network: 8, Src: model.MAC{2, 0, 0, 0, 0, 3}.LinkLocal(), Dst: netip.MustParseAddr("fd00::9"), Proto: model.ProtoICMPv6,
 				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
 			},
 			api.FlowEvent{
@@ -123,7 +124,7 @@ func TestFlowNamesFollow(t *testing.T) {
 	key := model.NetworkKey{Tenant: "blue", Name: "net"}
 	at := netip.MustParseAddr("10.1.1.2")
 	now, rev, made := model.EndpointID("first"), store.Revision(1), 0
-	n := &flowNames{each: func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), _ func(model.Policy)) store.Revision {
+	n := &flowNames{each: func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), _ func(model.Policy), _ func(model.Group)) store.Revision {
 		if unless != rev {
 			made++
 			network(model.Network{Key: key, ID: 7})

@@ -208,10 +208,10 @@ func (c *Cluster) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.
 	return out
 }
 
-// Each calls network, endpoint and policy with all that is mirrored, networks
+// Each calls network, endpoint, policy and group with all that is mirrored, networks
 // first, and returns the revision that the mirrors have reached; when that is
 // unless, it calls nothing. The Cluster is locked meanwhile.
-func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision {
+func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rev == unless {
@@ -232,6 +232,8 @@ func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpo
 				endpoint(v)
 			case model.Policy:
 				policy(v)
+			case model.Group:
+				group(v)
 			}
 		}
 	}
