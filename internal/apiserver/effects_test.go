@@ -206,8 +206,8 @@ func TestWarnings(t *testing.T) {
 	f.must("POST", "/api/v1/tenants/t/", `{"tenantName":"t"}`)
 	seen := map[string]bool{}
 	objects := []struct{ kind, key, body string }{
-		{"global", "global", `{"name":"global","networkInfraType":"aci"}`},
 		{"global", "global", `{"name":"global","networkInfraType":"aci-opflex"}`},
+		{"global", "global", `{"name":"global","networkInfraType":"aci"}`},
 		{"global", "global", `{"name":"global","fwdMode":"routing","networkInfraType":"default"}`},
 		{"netprofile", "t:np", `{"tenantName":"t","profileName":"np"}`},
 		{"extContractsGroup", "t:ec", `{"tenantName":"t","contractsGroupName":"ec","contractsType":"provided"}`},

@@ -30,12 +30,9 @@ var _ = register(kindOf(globalList, objectKind{
 	single:    globalKey,
 }))
 
-// The sentences are model.NoEffect's, copied since netctl does not link
+// The sentence is model.NoEffect's, copied since netctl does not link
 // internal/model; TestNotes compares them.
-const (
-	noteACI    = "infrastructure type aci configures the ACI fabric, and hosts do not send with a group's VLAN yet: they forward as with type default"
-	noteOpflex = "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default"
-)
+const noteOpflex = "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default"
 
 type globalOptions struct {
 	common
@@ -139,7 +136,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 		name:  "set",
 		fills: g,
 		short: "Change settings; what is not given stays as it is",
-		note:  noteACI + "\n" + noteOpflex,
+		note:  noteOpflex,
 		examples: []string{
 			"netctl global set --fwd-mode routing",
 			"netctl global set --vlan-range 100-199 --vxlan-range 1000-9999",

@@ -48,11 +48,11 @@ func TestNoEffect(t *testing.T) {
 	e.Host = "h1"
 	c.SetEndpoint(e)
 	expect("a container here")
-	g.Infra = model.InfraACI
+	g.Infra = model.InfraACIOpflex
 	c.SetGlobal(g)
 	s := model.Service{Key: model.ServiceKey{Tenant: "t", Name: "s"}, Network: "n", Ports: []model.ServicePort{{}}}
 	c.SetService(s)
-	all := []string{"globals global networkInfraType aci"} // of the service the data plane tells
+	all := []string{"globals global networkInfraType aci-opflex"} // of the service the data plane tells
 	expect("everything", all...)
 
 	g.Infra = model.InfraDefault

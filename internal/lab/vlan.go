@@ -15,10 +15,7 @@ import (
 // that: a kernel may have no VLAN devices. eth1 has no address.
 func (l *Lab) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 	mtu := l.st.Config.MTU
-	port := fmt.Sprintf("outside%dv", n)
-	if err := l.Fabric.Do(func() error {
-		return errors.Join(plug("trunk", port, mtu, ns, "trunk0"), setLearning(port, false))
-	}); err != nil {
+	if err := l.plugTrunk(ns, n); err != nil {
 		return err
 	}
 	return ns.Do(func() error {
@@ -46,6 +43,45 @@ func (l *Lab) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 				asm.FnSkbVlanPush.Call(),
 			}),
 		)
+	})
+}
+
+// plugTrunk links a namespace to the hosts' trunk as machine n of it; its link is trunk0.
+func (l *Lab) plugTrunk(ns *Namespace, n int) error {
+	port := fmt.Sprintf("outside%dv", n)
+	return l.Fabric.Do(func() error {
+		return errors.Join(plug("trunk", port, l.st.Config.MTU, ns, "trunk0"), setLearning(port, false))
+	})
+}
+
+// JoinLeaf makes a namespace, as machine n of the hosts' trunk, do what a leaf of an ACI
+// fabric does with two endpoint groups of one bridge domain that a contract lets speak to
+// each other: what comes with the VLAN of one of them goes back with that of the other.
+// While its link trunk0 is down there is no contract.
+func (l *Lab) JoinLeaf(ns *Namespace, n int, a, b uint16) error {
+	if err := l.plugTrunk(ns, n); err != nil {
+		return err
+	}
+	return ns.Do(func() error {
+		return errors.Join(setUp("trunk0"), handOver("trunk0", "trunk0", asm.Instructions{
+			asm.LoadMem(asm.R2, asm.R6, 20, asm.Word), // __sk_buff.vlan_present
+			asm.LoadMem(asm.R3, asm.R6, 24, asm.Word), // __sk_buff.vlan_tci
+			asm.And.Imm(asm.R3, 0xfff),
+			asm.Mov.Imm(asm.R0, 2), // TC_ACT_SHOT
+			asm.JNE.Imm(asm.R2, 0, "tagged"),
+			asm.Return(),
+			asm.Mov.Imm(asm.R7, int32(b)).WithSymbol("tagged"),
+			asm.JEq.Imm(asm.R3, int32(a), "known"),
+			asm.Mov.Imm(asm.R7, int32(a)),
+			asm.JEq.Imm(asm.R3, int32(b), "known"),
+			asm.Return(),
+			asm.Mov.Reg(asm.R1, asm.R6).WithSymbol("known"),
+			asm.FnSkbVlanPop.Call(),
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.Mov.Imm(asm.R2, 0x0081), // ETH_P_8021Q in network order
+			asm.Mov.Reg(asm.R3, asm.R7),
+			asm.FnSkbVlanPush.Call(),
+		}))
 	})
 }
 

@@ -10,11 +10,6 @@ var _ = register(Kind{
 	Collection: "globals", Name: "global", Order: 10,
 	NoEffects: []NoEffect{
 		{
-			Field: "networkInfraType", Value: string(InfraACI), Hosts: "all",
-			Text: "infrastructure type aci configures the ACI fabric, and hosts do not send with a group's VLAN yet: they forward as with type default",
-			set:  in(func(g Global) bool { return g.Infra == InfraACI }),
-		},
-		{
 			Field: "networkInfraType", Value: string(InfraACIOpflex), Hosts: "all",
 			Text: "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default",
 			set:  in(func(g Global) bool { return g.Infra == InfraACIOpflex }),
