@@ -29,6 +29,7 @@ var _ = tested("globals", kindCases{
 	effects: map[string]effecttest.Effect{
 		"name":                     effecttest.By("TestFields"),
 		"networkInfraType=default": effecttest.By("TestFields"),
+		"networkInfraType=aci":     effecttest.By("TestACI"),
 		"fwdMode=bridge":           effecttest.By("TestConformance"),
 		"fwdMode=routing":          effecttest.By("TestRouting"),
 		"arpMode=proxy":            effecttest.By("TestConformance"),
