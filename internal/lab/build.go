@@ -48,3 +48,11 @@ func Root(ctx context.Context, dir string) (string, error) {
 	}
 	return filepath.Dir(mod), nil
 }
+
+// UsePrograms has what is started from now on come from another directory, such as one
+// with another version.
+func (l *Lab) UsePrograms(dir string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.st.Config.BinDir = dir
+}
