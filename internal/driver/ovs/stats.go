@@ -94,7 +94,7 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" && reason != driver.DropTooBig {
 				out.Drops[reason] += f.Packets
 			}
-		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindCount, pipeline.KindDefault:
+		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindCount, pipeline.KindGroup, pipeline.KindDefault:
 		}
 	})
 	if err != nil {
