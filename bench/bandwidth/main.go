@@ -17,23 +17,32 @@ import (
 
 func main() {
 	seconds := flag.Int("seconds", 5, "of each run, after its first")
+	driver := flag.String("driver", "ebpf", "ebpf, or ovs in user space")
+	highest := flag.Float64("highest", 1000, "profile, in Mbit/s: those beyond it are left out")
 	flag.Parse()
+	if *driver != "ebpf" && *driver != driverOVS {
+		fmt.Fprintln(os.Stderr, "bandwidth: -driver is ebpf or ovs")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := measure(ctx, os.Stdout, *seconds); err != nil {
+	if err := measure(ctx, os.Stdout, *driver, *seconds, *highest); err != nil {
 		fmt.Fprintln(os.Stderr, "bandwidth:", err)
 		os.Exit(1) //nolint:gocritic // nothing is left to be undone
 	}
 }
 
-func measure(ctx context.Context, w io.Writer, seconds int) error {
-	r, err := newRig(ctx, 4)
+func measure(ctx context.Context, w io.Writer, driver string, seconds int, highest float64) error {
+	r, err := newRig(ctx, driver, 4)
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	fmt.Fprint(w, "| profile | direction | traffic | lowest and highest second, % of the profile | round trip of a probe beside it, median / p99 / highest, ms | probes lost | a stream's share, lowest and highest, % | |\n|---|---|---|---|---|---|---|---|\n")
 	for _, mbit := range []float64{1, 10, 100, 1000} {
+		if mbit > highest {
+			break
+		}
 		limit := desired.Limit{Bits: uint64(mbit * 1e6)}
 		for _, way := range []struct {
 			name string

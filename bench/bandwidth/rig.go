@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -12,22 +13,28 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
+
+// driverOVS names Open vSwitch.
+const driverOVS = "ovs"
 
 // rig is one host with containers, each in a namespace.
 type rig struct {
 	host       string
 	containers []string
-	pins       string
+	dir        string
 	pic        desired.Host
-	drv        *ebpf.Driver
+	drv        driver.Driver
 	clean      []func()
 }
 
@@ -59,8 +66,8 @@ func within(ns string, do func() error) error {
 	return <-errs
 }
 
-func newRig(ctx context.Context, containers int) (r *rig, err error) {
-	r = &rig{host: fmt.Sprintf("bw%d-h", os.Getpid()), pins: filepath.Join(os.TempDir(), fmt.Sprintf("bw%d", os.Getpid()))}
+func newRig(ctx context.Context, name string, containers int) (r *rig, err error) {
+	r = &rig{host: fmt.Sprintf("bw%d-h", os.Getpid()), dir: filepath.Join(os.TempDir(), fmt.Sprintf("bw%d", os.Getpid()))}
 	defer func(made *rig) {
 		if err != nil {
 			made.close()
@@ -94,6 +101,7 @@ func newRig(ctx context.Context, containers int) (r *rig, err error) {
 			{"-n", ns, "link", "set", "eth0", "up"},
 			{"-n", ns, "link", "set", "lo", "up"},
 			{"-n", ns, "addr", "add", address(i).String() + "/24", "dev", "eth0"},
+			{"netns", "exec", ns, "ethtool", "-K", "eth0", "tx", map[bool]string{true: "off", false: "on"}[name == driverOVS]}, // as netplugin does
 		} {
 			if err := sh(append([]string{"ip"}, args...)...); err != nil {
 				return nil, err
@@ -101,29 +109,80 @@ func newRig(ctx context.Context, containers int) (r *rig, err error) {
 		}
 		r.pic.Ports = r.pic.Ports.Set(port(i), &desired.Port{IfName: port(i), Network: 1, MAC: mac, IPv4: address(i), Identity: 300})
 	}
-	r.clean = append(r.clean, func() { _ = os.Remove(r.pins) }, func() { _ = sh("umount", r.pins) })
-	if err := os.Mkdir(r.pins, 0o700); err != nil {
+	r.clean = append(r.clean, func() { _ = os.RemoveAll(r.dir) })
+	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := sh("mount", "-t", "bpf", "bpf", r.pins); err != nil {
-		return nil, err
+	open := r.openEBPF
+	if name == driverOVS {
+		open = r.openOVS
 	}
-	err = within(r.host, func() error { // the driver's own threads stay in the namespace
-		r.drv, err = open(ctx, r.pins)
-		return err
-	})
-	if err != nil {
+	if err := open(ctx); err != nil {
 		return nil, err
 	}
 	return r, r.apply(ctx)
 }
 
-func open(ctx context.Context, pins string) (*ebpf.Driver, error) {
-	d, err := ebpf.New(ctx, ebpf.Config{PinDir: filepath.Join(pins, "driver"), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
+func (r *rig) openEBPF(ctx context.Context) error {
+	r.clean = append(r.clean, func() { _ = sh("umount", r.dir) })
+	if err := sh("mount", "-t", "bpf", "bpf", r.dir); err != nil {
+		return err
 	}
-	return d.(*ebpf.Driver), nil
+	return within(r.host, func() (err error) { // the driver's own threads stay in the namespace
+		r.drv, err = ebpf.New(ctx, ebpf.Config{PinDir: filepath.Join(r.dir, "driver"), Log: slog.New(slog.DiscardHandler)})
+		return err
+	})
+}
+
+// openOVS starts a switch of the datapath in user space.
+func (r *rig) openOVS(ctx context.Context) error {
+	at := func(name string) string { return filepath.Join(r.dir, name) }
+	db := "unix:" + at("db.sock")
+	if err := sh("ovsdb-tool", "create", at("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"ovsdb-server", at("conf.db"), "--remote=p" + db, "--unixctl=" + at("db.ctl")},
+		{"ovs-vsctl", "--db=" + db, "--no-wait", "init"},
+		{"ovs-vswitchd", db, "--unixctl=" + at("vswitchd.ctl")},
+	} {
+		cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", r.host}, args...)...)
+		cmd.Env = append(os.Environ(), "OVS_RUNDIR="+r.dir, "OVS_DBDIR="+r.dir, "OVS_LOGDIR="+r.dir, "OVS_SYSCONFDIR="+r.dir)
+		if args[0] == "ovs-vsctl" {
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", args[0], err, out)
+			}
+			continue
+		}
+		if err := cmd.Start(); err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		r.clean = append(r.clean, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		if err := listens(ctx, map[string]string{"ovsdb-server": at("db.sock"), "ovs-vswitchd": at("vswitchd.ctl")}[args[0]]); err != nil {
+			return err
+		}
+	}
+	return within(r.host, func() (err error) {
+		r.drv, err = ovs.New(ctx, ovs.Config{OVSDB: db, RunDir: r.dir, Datapath: "netdev", Log: slog.New(slog.DiscardHandler)})
+		return err
+	})
+}
+
+// listens waits until somebody answers at a socket.
+func listens(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		if err == nil {
+			return c.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", path, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // rate gives a container a rate, or takes it away (nil).

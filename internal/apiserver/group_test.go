@@ -31,6 +31,7 @@ var _ = tested("endpointGroups", kindCases{
 		"networkName":      effecttest.By("TestGroupNetwork"),
 		"extContractsGrps": effecttest.By("TestFabricHistories"),
 		"policies":         effecttest.By("TestGroupChangesLive"),
+		"netProfile":       effecttest.By("TestRates"),
 		"ipPool":           effecttest.By("TestEndpointsBesidePools"),
 	},
 })

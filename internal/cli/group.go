@@ -37,12 +37,9 @@ var _ = register(kindOf(groupList, objectKind{
 	},
 }))
 
-// The sentences are model.NoEffect's, copied since netctl does not link
-// internal/model; TestNotes compares them.
-const (
-	noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
-	noteGroupNet = "hosts on Open vSwitch do nothing about a group's net profile: they neither limit nor mark what its endpoints send and receive"
-)
+// noteGroupTag is model.NoEffect's, copied since netctl does not link internal/model;
+// TestNotes compares them.
+const noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
 
 type groupCreateOptions struct {
 	common
@@ -75,7 +72,7 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 		name:  "create",
 		fills: g,
 		short: "Create an endpoint group, or change the policies of one",
-		note:  noteGroupNet + "\n" + noteGroupTag,
+		note:  noteGroupTag,
 		examples: []string{
 			"netctl group create --tenant blue --policy web-in backend web",
 			"netctl group create --tenant blue --policy web-in --policy audit backend web   # changes the policies",

@@ -13,11 +13,6 @@ var _ = register(Kind{
 			Text:  "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name",
 			set:   in(func(g Group) bool { return g.CfgdTag != "" }),
 		},
-		{
-			Field: "netProfile", Hosts: "those on Open vSwitch with endpoints in the group", ByDriver: true,
-			Text: "hosts on Open vSwitch do nothing about a group's net profile: they neither limit nor mark what its endpoints send and receive",
-			set:  in(func(g Group) bool { return g.NetProfile != "" }),
-		},
 	},
 })
 

@@ -34,7 +34,7 @@ func (n Network) validateInfra() error {
 		why = fmt.Sprintf("must have at most %d bytes: each host gets an interface of that name", maxInterface)
 	case slices.Contains([]string{"lo", "all", "default", ".", ".."}, name):
 		why = "is a name that no interface can have, and each host gets one of the infra network's name"
-	case strings.HasPrefix(name, "contiv"), len(name) == maxInterface && slices.Contains([]string{"cv", "cw", "cq", "cp"}, name[:2]):
+	case strings.HasPrefix(name, "contiv"), len(name) == maxInterface && slices.Contains([]string{"cv", "cw", "cq", "cp", "cs", "ct"}, name[:2]):
 		why = "is a name of interfaces that netplugin makes, and each host gets one of the infra network's name"
 	}
 	switch {

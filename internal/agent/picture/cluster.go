@@ -56,6 +56,9 @@ type Cluster struct {
 	live       bool // what is entered comes as it is committed, not with a list
 	trials     map[tables.TrialKey]*trial
 	trialNotes map[string]trialNote
+	keep       keeping
+	recalled   bool          // the picture is from KeptFile: the store was not reached since
+	control    *ControlPlane // nil = nobody knows of it
 }
 
 // Config is what a Cluster needs; all of it, unless it says otherwise.
@@ -68,6 +71,7 @@ type Config struct {
 
 	SinceBoot func() time.Duration // nil = the kernel's
 	Boot      string               // which run of the kernel that counts from; empty = the present one
+	Patience  time.Duration        // how long the store may take to be read before KeptFile has to do; 0 = RecallAfter
 
 	Kick func(reason string) // has a pass made
 	Soon func(reason string) // likewise, for what is not urgent
@@ -113,6 +117,9 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = StoreGrace
 	}
+	if cfg.Patience == 0 {
+		cfg.Patience = RecallAfter
+	}
 	if cfg.SinceBoot == nil {
 		cfg.SinceBoot = sinceBoot
 	}
@@ -136,6 +143,7 @@ func New(cfg Config) (*Cluster, error) {
 		hidden:   map[model.EndpointKey]time.Time{},
 	}
 	c.recallTrials()
+	c.recallKept()
 	return c, nil
 }
 
@@ -159,7 +167,9 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 			c.mu.Lock()
 			c.judgeLocked()
 			c.listAgainLocked()
+			c.recallPictureLocked()
 			c.endTrialsLocked()
+			c.keepPictureLocked()
 			c.mu.Unlock()
 		case now := <-tick.C:
 			c.dropUnused(now, linger)
@@ -316,6 +326,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		c.followConcernsLocked()
 	}
 	c.rev = max(c.rev, b.Revision)
+	c.keepTakenLocked()
 	c.memory.Revision = max(c.memory.Revision, b.Revision)
 	switch matters {
 	case irrelevant:
@@ -344,11 +355,11 @@ func (c *Cluster) Compile() (Picture, bool) {
 		return Picture{}, false
 	}
 	for p := range c.required {
-		if m := c.mirrors[p]; m == nil || !m.ready {
+		if m := c.mirrors[p]; !c.recalled && (m == nil || !m.ready) {
 			return Picture{}, false
 		}
 	}
-	if len(c.required) > 1 { // complete once: what comes later has no ports here
+	if len(c.required) > 1 && !c.recalled { // complete once: what comes later has no ports here
 		c.required = map[Part]bool{{}: true}
 	}
 	p := Picture{Revs: make(Revs, len(c.mirrors))}

@@ -92,6 +92,7 @@ func NewControlPlane(c *Cluster, cfg ControlConfig) *ControlPlane {
 	for _, name := range controlServices {
 		p.waiting[name] = true
 	}
+	c.control = p
 	return p
 }
 
@@ -187,11 +188,18 @@ func (p *ControlPlane) resolve(ctx context.Context, at []string) (out []netip.Ad
 }
 
 // set takes what a source names now.
-func (p *ControlPlane) set(source string, now []netip.AddrPort) {
+func (p *ControlPlane) set(source string, now []netip.AddrPort) { p.take(source, now, false) }
+
+// take is set; with onlyFirst it does nothing when the source has told already.
+func (p *ControlPlane) take(source string, now []netip.AddrPort, onlyFirst bool) {
 	slices.SortFunc(now, netip.AddrPort.Compare)
 	now = slices.Compact(now)
 	p.mu.Lock()
 	first := p.waiting[source]
+	if onlyFirst && !first {
+		p.mu.Unlock()
+		return
+	}
 	changed := first || !slices.Equal(p.sources[source], now)
 	if changed {
 		for _, ap := range p.sources[source] {

@@ -347,7 +347,7 @@ func (c *Cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 // takeLocked enters what was kept aside and follows from now on.
 func (c *Cluster) takeLocked(of store.Incarnation) {
 	told := c.held.text != ""
-	c.held, c.entered = nil, true
+	c.held, c.entered, c.recalled = nil, true, false
 	rev := store.Revision(0)
 	for _, m := range c.mirrors {
 		seen := m.seen
@@ -373,6 +373,7 @@ func (c *Cluster) takeLocked(of store.Incarnation) {
 	c.followConcernsLocked()
 	c.memory.Incarnation, c.memory.Revision, c.memory.Older = of, rev, false
 	c.rev, c.dirty = rev, rev
+	c.keepTakenLocked()
 	clear(c.refused)
 	if told {
 		c.Log.Info("the store is followed again", "store", of.String(), "revision", int64(rev))

@@ -156,7 +156,7 @@ func (c *Cluster) trialLocked(m *mirror, k tables.TrialKey, ch tables.Change) ur
 		return atOnce // for the problem
 	}
 	c.Log.Warn("a change is in force on trial: unconfirmed, what was before is again", "change", k.ID, "tenant", k.Tenant, "left", note.Until-c.SinceBoot())
-	t.on = true
+	t.on, c.keep.now = true, true
 	for key, value := range t.rows {
 		c.pictureLocked(m, tables.Change{Key: key, Value: value})
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -110,10 +113,63 @@ func trialOf(t *testing.T, st *memory.Store, id string, change func(store.Tx) er
 	return out
 }
 
+// again is an agent that begins on the host of h, at the present moment, and reaches no
+// store; it has what h has written down.
+func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
+	t.Helper()
+	until(t, h.Cluster, "all is heard of", func() error {
+		for p, m := range h.mirrors {
+			rows := 0
+			for _, prefix := range p.prefixes() {
+				kvs, _, err := st.Range(t.Context(), prefix)
+				if err != nil {
+					return err
+				}
+				for _, kv := range kvs {
+					ch, err := tables.Decode(store.Event{KV: kv})
+					if err != nil || kv.Mod > m.changed {
+						return fmt.Errorf("%s of %s is not heard of: %w", kv.Key, p, err)
+					}
+					if m.values[ch.Key] != nil {
+						rows++
+					}
+				}
+			}
+			if rows != len(m.values) {
+				return fmt.Errorf("%s: %d rows of %d", p, rows, len(m.values))
+			}
+		}
+		return nil
+	})
+	h.mu.Lock()
+	h.keep.after = time.Time{}
+	h.keepPictureLocked()
+	dir := t.TempDir()
+	for _, name := range []string{TrialsFile, KeptFile, MemoryFile} {
+		data, err := os.ReadFile(filepath.Join(h.StateDir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	h.mu.Unlock()
+	away := st.Client()
+	away.Unavailable(true)
+	x := newTrialHost(t, away, dir, "b1", time.Duration(h.now.Load()))
+	x.Patience = -1
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.recallPictureLocked()
+	return x
+}
+
 // TestTrialPictures: while changes of settings, networks and policies are on trial the
 // picture is that of a host in whose store they lie, whatever else comes and goes, what
 // concerns the host by them alone too; when their time has gone, or they are taken back or
-// confirmed, it is that of a host that never heard of them, or has them for good.
+// confirmed, it is that of a host that never heard of them, or has them for good. So it is
+// on a host whose agent begins again and reaches no store.
 func TestTrialPictures(t *testing.T) {
 	seeds := 8
 	if testing.Short() {
@@ -212,6 +268,38 @@ func TestTrialPictures(t *testing.T) {
 				h.Acquire(k)
 			}
 			same("while others change", waits, true)
+			of, taken := map[model.TenantName]bool{}, []tables.Trial{}
+			cut := h.again(t, st)
+			for p := range cut.mirrors {
+				of[p.Tenant] = of[p.Tenant] || p.isRest()
+			}
+			delete(of, "")
+			for tenant, tr := range waits {
+				if at := cut.trials[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; at != nil && at.on {
+					taken = append(taken, tr)
+				}
+			}
+			is := func(what string, trials ...tables.Trial) {
+				t.Helper()
+				want, problems := byTenants(t, pretend(t, st, trials...), of)
+				got, _ := cut.comp.Compile(1)
+				if err := cut.samePicture(want, problems); err != nil || got.FwdMode != want.FwdMode {
+					t.Fatalf("seed %d, step %d, an agent that begins cut off, %s: mode %v, want %v: %v", seed, step, what, got.FwdMode, want.FwdMode, err)
+				}
+			}
+			if len(taken) > 0 {
+				is("on trial", taken...)
+				cut.pass(time.Minute)
+				known := true // what came meanwhile, and concerns it by the old alone, it cannot know
+				for p := range cut.concernsLocked() {
+					m := cut.mirrors[p]
+					known = known && m != nil && !m.staged && (p.isRest() || len(m.values) > 0)
+				}
+				if known {
+					is("after its time")
+					kinds["cut off, and back"]++
+				}
+			}
 			if x.Intn(2) == 0 {
 				h.pass(time.Minute)
 				same("after its time", waits, false)
@@ -237,7 +325,7 @@ func TestTrialPictures(t *testing.T) {
 			same(fmt.Sprint("over, confirmed: ", confirmed), nil, true)
 		}
 	}
-	if len(kinds) != 4 {
+	if len(kinds) != 5 || !testing.Short() && kinds["cut off, and back"] < 40 {
 		t.Errorf("what was tried: %v", kinds)
 	}
 }

@@ -7,7 +7,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	userSpace := d.cfg.Datapath == "netdev"
 	return driver.Capabilities{
 		WayOut: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true,
-		Services: true, ServicesOutside: true, Faces: true, ForeignBackends: true, ClientsByTunnel: true, ServiceStats: true, Native: true,
+		Services: true, ServicesOutside: true, Faces: true, ForeignBackends: true, ClientsByTunnel: true, ServiceStats: true, Native: true, Bandwidth: true,
 		Multicast: true, Memberships: d, TakesUplinks: true, UserSpace: userSpace, Preparer: d, Tabled: d, Drifting: d,
 	}
 }

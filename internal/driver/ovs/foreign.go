@@ -52,7 +52,7 @@ func (d *Driver) otherBridges(want desired.Host) (out []otherBridge) {
 			if p == nil {
 				continue
 			}
-			s := d.db.port(p.Name)
+			s := d.db.port(p.called())
 			remote := d.takesFrom(s.iface)
 			at, err := netip.ParseAddr(remote)
 			switch {

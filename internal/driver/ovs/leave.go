@@ -2,6 +2,7 @@ package ovs
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -69,8 +70,13 @@ func Leftovers(ctx context.Context, cfg Config) (driver.Predecessor, error) {
 		cfg.Bridge = DefaultBridge
 	}
 	name, err := InUse(ctx, cfg)
-	if err != nil || name != cfg.Bridge {
+	if err != nil {
 		return nil, err
+	}
+	if name != cfg.Bridge {
+		if left, err := newShaper(cfg).left(); err != nil || len(left) == 0 {
+			return nil, err
+		}
 	}
 	return &leftovers{cfg}, nil
 }
@@ -93,8 +99,20 @@ func (l *leftovers) Release(ctx context.Context) error {
 	})
 }
 
-// Remove removes the bridge with its ports and flows.
+// Remove removes the bridge with its ports and flows, and the queues of ports with a
+// limit, whatever becomes of the bridge.
 func (l *leftovers) Remove(ctx context.Context) error {
+	s := newShaper(l.cfg)
+	err := l.removeBridge(ctx)
+	left, e := s.left()
+	errs := []error{err, e}
+	for name, near := range left {
+		errs = append(errs, s.remove(name, near))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *leftovers) removeBridge(ctx context.Context) error {
 	return l.change(ctx, func(db *database, b *bridgeRow) ([]ovsdb.Operation, error) {
 		row := db.rootRow()
 		return db.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.Bridges, Mutator: ovsdb.MutateOperationDelete, Value: []string{b.UUID}})

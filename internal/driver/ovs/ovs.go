@@ -31,6 +31,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	mutation pipeline.Mutation // tests only
+	links    *netlink.Handle   // tests only: the namespace of the switch; nil = of whoever calls
 }
 
 // Defaults.
@@ -87,35 +88,39 @@ type Driver struct {
 	reports chan driver.MembershipReport
 	answerc atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
 
-	mu       sync.Mutex // one Apply, replay or reading at a time
-	db       *database
-	sw       *openflow.Conn
-	pic      *picture
-	prepares bool              // what the old driver still holds is left out
-	want     *desired.Host     // what was last asked for
-	known    bool              // the ledger knows what the switch holds
-	groupc   openflow.Groups   // by which groups are changed; none until there are services
-	answers  bool              // the switch bounds what comes to be answered
-	tooBig   atomic.Uint64     // packets that were told so
-	rules    map[uint32]string // rule ids by the number in cookies
-	kept     int               // how many of rules the last clean-up has left
-	fills    fills
-	bridge   string // its row, once it was known as Contiv's
-	verified time.Time
-	dumpTook time.Duration
-	patience time.Duration  // switchPatience, but in tests
-	listable uint64         // maxLiving, but in tests
-	watching *watch         // who monitors; nil = nobody
-	shared   *openflow.Conn // to the switch that has the meters of shares
-	untold   driver.Untold  // audits that came or changed while nobody monitored
-	fault    func() error   // tests only: asked before every write
-	drift    driver.Drift
-	asked    map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
-	stood    map[string]bool          // wanted ports that the switch has had
-	under    string                   // the bridge that has the tunnel's address; "" = none, or not known yet
-	cut      bool                     // no cable in that bridge has a link, as reported
-	showsOwn int                      // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
-	devices  map[string]string        // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
+	mu        sync.Mutex // one Apply, replay or reading at a time
+	db        *database
+	sw        *openflow.Conn
+	pic       *picture
+	prepares  bool              // what the old driver still holds is left out
+	want      *desired.Host     // what was last asked for
+	known     bool              // the ledger knows what the switch holds
+	groupc    openflow.Groups   // by which groups are changed; none until there are services
+	answers   bool              // the switch bounds what comes to be answered
+	tooBig    atomic.Uint64     // packets that were told so
+	rules     map[uint32]string // rule ids by the number in cookies
+	kept      int               // how many of rules the last clean-up has left
+	fills     fills
+	bridge    string // its row, once it was known as Contiv's
+	verified  time.Time
+	dumpTook  time.Duration
+	patience  time.Duration  // switchPatience, but in tests
+	listable  uint64         // maxLiving, but in tests
+	watching  *watch         // who monitors; nil = nobody
+	shared    *openflow.Conn // to the switch that has the meters of shares
+	untold    driver.Untold  // audits that came or changed while nobody monitored
+	fault     func() error   // tests only: asked before every write
+	drift     driver.Drift
+	asked     map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
+	stood     map[string]bool          // wanted ports that the switch has had
+	under     string                   // the bridge that has the tunnel's address; "" = none, or not known yet
+	cut       bool                     // no cable in that bridge has a link, as reported
+	showsOwn  int                      // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
+	shaper    shaper
+	shaped    map[string]shaped // ports with a limit, by name
+	swept     bool              // nothing of limits is left that is gone
+	shapeSeen time.Time         // when what was made for limits was last looked at
+	devices   map[string]string // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -132,7 +137,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -146,8 +151,9 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.run, d.cancel = run, cancel
-	d.wg.Add(4)
+	d.wg.Add(5)
 	go d.keepAnswering(run)
+	go d.watchShaped(run)
 	go d.purgeLater(run)
 	go d.keepDatabase(run, d.db)
 	go d.keepSwitch(run, d.sw)
@@ -248,8 +254,10 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	removed, others := d.clearOthers(ctx, want)
 	rep.Changes += removed
 	rep.Problems = append(rep.Problems, others...)
+	limited, limits := d.shape(want, force)
 	made, problems, err := d.ensurePorts(ctx, want)
-	rep.Changes += made
+	rep.Changes += limited + made
+	rep.Problems = append(rep.Problems, limits...)
 	rep.Problems = append(rep.Problems, problems...)
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
@@ -269,6 +277,9 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
+	gone, limits = d.unshape()
+	rep.Changes += gone
+	rep.Problems = append(rep.Problems, limits...)
 	d.remember(want)
 	d.tellLiving(ctx)
 	d.reportPorts(want, &rep, tunnelTrouble(problems))

@@ -38,7 +38,7 @@ type database struct {
 	bridges map[string]*bridgeRow
 	ports   map[string]*portRow
 	ifaces  map[string]*interfaceRow
-	named   map[string]*portRow // ports by name
+	named   map[string]*portRow // ports by what they are called
 	holder  map[string]string   // name of the bridge that holds a port, by the port's UUID
 }
 
@@ -198,6 +198,11 @@ type newPort struct {
 	mac         string // "" = the switch chooses
 	options     map[string]string
 	externalIDs map[string]string
+	request     *int // its OpenFlow number; nil = the switch chooses
+}
+
+func (p newPort) called() string {
+	return (&portRow{Name: p.name, ExternalIDs: p.externalIDs}).called()
 }
 
 // createPorts returns the operations that make ports on a bridge.
@@ -206,7 +211,7 @@ func (d *database) createPorts(bridge *bridgeRow, ports []newPort) ([]ovsdb.Oper
 	var ids []string
 	for i, p := range ports {
 		iface := &interfaceRow{
-			UUID: fmt.Sprintf("iface%d", i), Name: p.name, Type: p.typ, Options: p.options, ExternalIDs: p.externalIDs,
+			UUID: fmt.Sprintf("iface%d", i), Name: p.name, Type: p.typ, Options: p.options, ExternalIDs: p.externalIDs, Request: p.request,
 		}
 		if p.mac != "" {
 			iface.MAC = &p.mac

@@ -73,6 +73,10 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	for ch := range want.Ports.Diff(p.have.Ports) {
 		ports[ch.Key] = true
 	}
+	for ch := range want.Bandwidth.Diff(p.have.Bandwidth) {
+		_, there := want.Ports.Get(ch.Key)
+		ports[ch.Key] = ports[ch.Key] || there && markOf(ch.Old) != markOf(ch.New)
+	}
 	remotes := map[desired.RemoteKey]bool{}
 	for ch := range want.Remotes.Diff(p.have.Remotes) {
 		remotes[ch.Key] = true
@@ -236,5 +240,7 @@ func (p *picture) setPort(want desired.Host, name string, number uint32, dirty m
 	}
 	p.byNet[port.Network][name] = port
 	dirty[port.Network] = dirty[port.Network] || p.config.ArpMode == model.ArpFlood
-	p.ledger.set(portOwner(name), pipeline.Port(p.config, n, pipeline.LocalPort{Port: port, Number: number}))
+	local, rate := pipeline.LocalPort{Port: port, Number: number}, (*desired.Rate)(nil)
+	rate, _ = want.Bandwidth.Get(name)
+	p.ledger.set(portOwner(name), pipeline.Marked(p.config, pipeline.Port(p.config, n, local), local, markOf(rate)))
 }

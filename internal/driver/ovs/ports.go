@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
@@ -19,6 +21,7 @@ import (
 const (
 	markKey      = "contiv" // says that an object is ours, and what it is
 	endpointKey  = "contiv-endpoint"
+	behindKey    = "contiv-port" // of a device that has a queue before it: the endpoint's interface behind that
 	markBridge   = "bridge"
 	markPort     = "port"
 	markTunnel   = "tunnel"
@@ -112,6 +115,9 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 	if d.cfg.VTEP.IsValid() {
 		out[tunnelName].options["local_ip"] = d.cfg.VTEP.String()
 	}
+	if marks(want) {
+		out[markedName] = markedTunnel(out[tunnelName])
+	}
 	for _, u := range d.cfg.Uplinks {
 		out[u] = newPort{name: u, externalIDs: map[string]string{markKey: markUplink}}
 	}
@@ -125,6 +131,7 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 	}
 	if d.prepares {
 		delete(out, tunnelName)
+		delete(out, markedName)
 		delete(out, desired.HostInterface)
 	}
 	return out
@@ -137,6 +144,7 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		return 0, nil, err
 	}
 	var missing []newPort
+	var moved []string        // ports that are to be of another device
 	var wrong []*interfaceRow // as they should be
 	var problems []driver.Problem
 	infrastructure := d.infrastructure(want)
@@ -159,8 +167,14 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		}
 	}
 	for name, p := range want.Ports.All() {
-		if d.db.named[name] == nil {
-			missing = append(missing, newPort{name: name, externalIDs: map[string]string{markKey: markPort, endpointKey: p.Endpoint.String()}})
+		n := d.newPort(name, p)
+		if h := d.db.port(name); h.port == nil {
+			missing = append(missing, n)
+		} else if h.port.Name != n.name && h.bridge == d.cfg.Bridge && h.port.ExternalIDs[markKey] == markPort {
+			if number := int(h.number()); number != 0 {
+				n.request = &number // so its flows stay
+			}
+			missing, moved = append(missing, n), append(moved, h.port.UUID)
 		}
 	}
 	d.db.mu.Unlock()
@@ -169,11 +183,16 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	}
 	slices.SortFunc(missing, func(a, b newPort) int { return strings.Compare(a.name, b.name) })
 	for _, p := range missing {
-		if d.stood[p.name] {
+		if d.stood[p.called()] && p.request == nil {
 			d.drift.Repaired(d.cfg.Log, driver.DriftPort, p.name, 1)
 		}
 	}
-	ops, err := d.db.createPorts(bridge, missing)
+	ops, err := d.db.mutatePorts(bridge, "delete", moved)
+	if err == nil {
+		var o []ovsdb.Operation
+		o, err = d.db.createPorts(bridge, missing)
+		ops = append(ops, o...)
+	}
 	for _, i := range wrong {
 		d.drift.Repaired(d.cfg.Log, driver.DriftPort, i.Name, 1)
 		o, e := d.db.c.Where(i).Update(i, &i.Options)
@@ -194,8 +213,8 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	err = d.db.shown(ctx, func() bool {
 		gone = d.db.bridges[bridge.UUID] == nil
 		return gone || !slices.ContainsFunc(missing, func(p newPort) bool {
-			h := d.db.port(p.name)
-			return !d.ours(h) || h.iface == nil
+			h := d.db.port(p.called())
+			return !d.ours(h) || h.iface == nil || h.port.Name != p.name
 		}) && !slices.ContainsFunc(wrong, func(i *interfaceRow) bool {
 			return optionsDiffer(d.db.port(i.Name), infrastructure[i.Name])
 		})
@@ -203,33 +222,10 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	if err == nil && gone {
 		return d.ensurePorts(ctx, want)
 	}
+	if err == nil && len(moved) > 0 {
+		d.awaitNumbers(ctx, want) // which are as before, so that their flows stay
+	}
 	return len(missing) + len(wrong), problems, err
-}
-
-// optionsDiffer tells whether a port has not the options that it should; of others that
-// it has nothing is said.
-func optionsDiffer(h portState, want newPort) bool {
-	if h.iface == nil {
-		return false
-	}
-	for k, v := range want.options {
-		if h.iface.Options[k] != v {
-			return true
-		}
-	}
-	return false
-}
-
-// tunnelMoved tells whether somebody has changed where the tunnel leads.
-func (d *Driver) tunnelMoved() bool {
-	if d.want == nil || d.db == nil {
-		return false
-	}
-	want := d.infrastructure(*d.want)[tunnelName]
-	d.db.mu.Lock()
-	defer d.db.mu.Unlock()
-	h := d.db.port(tunnelName)
-	return d.ours(h) && optionsDiffer(h, want)
 }
 
 func (d *Driver) taken(name string, h portState) error {
@@ -296,6 +292,9 @@ func (d *Driver) config(want desired.Host) pipeline.Config {
 	}
 	if h := d.db.port(tunnelName); d.ours(h) {
 		c.Tunnel = h.number()
+	}
+	if h := d.db.port(markedName); d.ours(h) && marks(want) {
+		c.Marked = h.number()
 	}
 	for _, u := range d.cfg.Uplinks {
 		h := d.db.port(u)
@@ -412,16 +411,6 @@ func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
 	return d.portsMoved()
 }
 
-// tunnelTrouble is what is wrong with the tunnel port, nil when nothing is.
-func tunnelTrouble(problems []driver.Problem) error {
-	for _, p := range problems {
-		if p.Object == "interface "+tunnelName {
-			return p.Err
-		}
-	}
-	return nil
-}
-
 // remember notes which wanted ports the switch has had: if one is missing later,
 // somebody has taken it away.
 func (d *Driver) remember(want desired.Host) {
@@ -469,6 +458,8 @@ func (d *Driver) portError(name string, p *desired.Port, want desired.Host, h po
 		return model.Errorf(model.ErrUnavailable, "port %s: the switch does not have it", name)
 	case !d.ours(h):
 		return d.taken(name, h)
+	case d.shaped[name].trouble != nil:
+		return d.shaped[name].trouble
 	case h.gone():
 		return model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
 	case h.failure() != "":

@@ -40,7 +40,8 @@ type (
 		Options     map[string]string `ovsdb:"options"`
 		ExternalIDs map[string]string `ovsdb:"external_ids"`
 		OfPort      *int              `ovsdb:"ofport"`
-		MAC         *string           `ovsdb:"mac"` // wanted; of internal interfaces
+		MAC         *string           `ovsdb:"mac"`            // wanted; of internal interfaces
+		Request     *int              `ovsdb:"ofport_request"` // written only
 		Error       *string           `ovsdb:"error"`
 		LinkState   *string           `ovsdb:"link_state"`
 		AdminState  *string           `ovsdb:"admin_state"`
@@ -83,7 +84,7 @@ func (r *interfaceRow) CloneModel() dbmodel.Model {
 	c := *r
 	c.Options, c.ExternalIDs, c.OfPort = maps.Clone(r.Options), maps.Clone(r.ExternalIDs), clone(r.OfPort)
 	c.MAC, c.Error, c.LinkState, c.IfIndex = clone(r.MAC), clone(r.Error), clone(r.LinkState), clone(r.IfIndex)
-	c.AdminState = clone(r.AdminState)
+	c.AdminState, c.Request = clone(r.AdminState), clone(r.Request)
 	return &c
 }
 
@@ -97,6 +98,15 @@ func clone[T any](p *T) *T {
 	}
 	c := *p
 	return &c
+}
+
+// called is a port's name in pictures, which is not its device's where that has a queue
+// before it.
+func (r *portRow) called() string {
+	if r.ExternalIDs[markKey] == markPort && r.ExternalIDs[behindKey] != "" {
+		return r.ExternalIDs[behindKey]
+	}
+	return r.Name // which never changes
 }
 
 // set takes a new or changed row into the mirror.
@@ -113,7 +123,10 @@ func (d *database) set(row dbmodel.Model) {
 			d.holder[p] = r.Name
 		}
 	case *portRow:
-		d.ports[r.UUID], d.named[r.Name] = r, r // a port's name never changes
+		if old := d.ports[r.UUID]; old != nil && d.named[old.called()] == old {
+			delete(d.named, old.called())
+		}
+		d.ports[r.UUID], d.named[r.called()] = r, r
 	case *interfaceRow:
 		d.ifaces[r.UUID] = r
 	}
@@ -141,8 +154,8 @@ func (d *database) remove(row dbmodel.Model) {
 		delete(d.bridges, r.UUID)
 	case *portRow:
 		delete(d.ports, r.UUID)
-		if now := d.named[r.Name]; now != nil && now.UUID == r.UUID { // else it was made anew
-			delete(d.named, r.Name)
+		if now := d.named[r.called()]; now != nil && now.UUID == r.UUID { // else it was made anew
+			delete(d.named, r.called())
 		}
 	case *interfaceRow:
 		delete(d.ifaces, r.UUID)
@@ -157,7 +170,7 @@ type portState struct {
 	bridge string // name of its bridge
 }
 
-// port looks a port up by its name; d.mu is held.
+// port looks a port up by what it is called; d.mu is held.
 func (d *database) port(name string) portState {
 	p := d.named[name]
 	if p == nil {

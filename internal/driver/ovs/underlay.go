@@ -73,7 +73,7 @@ func (d *Driver) isCut() bool {
 		if p == nil {
 			continue
 		}
-		s := d.db.port(p.Name)
+		s := d.db.port(p.called())
 		if s.iface == nil || s.iface.Type != "" && s.iface.Type != "system" || p.Name == b.Name {
 			continue
 		}

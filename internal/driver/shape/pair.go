@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -59,6 +60,7 @@ func (q *Queues) Ensure(p Pair) (near, far int, made bool, err error) {
 			}
 		}
 		for _, do := range []func() error{
+			func() error { return noIPv6(n) },
 			func() error { return q.links.LinkSetAlias(l, p.Alias) },
 			func() error { return q.links.LinkSetARPOff(l) },
 			func() error { return q.links.LinkSetUp(l) },
@@ -72,6 +74,16 @@ func (q *Queues) Ensure(p Pair) (near, far int, made bool, err error) {
 		}
 	}
 	return index[0], index[1], true, nil
+}
+
+// noIPv6 keeps the host's stack from talking on a device, and from what it would take
+// for a router's advertisements there.
+func noIPv6(device string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", []byte("1"), 0)
+	if errors.Is(err, os.ErrNotExist) { // a host without IPv6, or interfaces of another namespace
+		return nil
+	}
+	return err
 }
 
 // Delete removes a device, and its other end, if it is still there.

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
@@ -33,6 +34,7 @@ type registered interface {
 	kinds() []string
 	path() string
 	decode(names []string, ev store.Event) (Change, error)
+	encode(key, value any) (store.KV, error)
 	newest() int
 	versionOf(value []byte) int
 }
@@ -60,6 +62,17 @@ func Decode(ev store.Event) (Change, error) {
 		return Change{}, nil
 	}
 	return t.decode(names, ev)
+}
+
+// Encode is the reverse of Decode: a row as this program writes it. It fails for what is
+// no row of any table.
+func Encode(key, value any) (store.KV, error) {
+	for _, t := range registry {
+		if kv, err := t.encode(key, value); err != nil || kv.Key != "" {
+			return kv, err
+		}
+	}
+	return store.KV{}, fmt.Errorf("no table has rows %T at keys %T", value, key)
 }
 
 // places finds a table by the segments of a key. No segment may be both a word

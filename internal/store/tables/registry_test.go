@@ -169,6 +169,19 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// Encode writes what Decode has read where it was, and nothing that is no row.
+func TestEncode(t *testing.T) {
+	for _, s := range samples(t) {
+		got, err := Encode(s.want.Key, s.want.Value)
+		if err != nil || got.Key != s.ev.KV.Key || string(got.Value) != string(s.ev.KV.Value) {
+			t.Errorf("%s: %s %s, %v", s.ev.KV.Key, got.Key, got.Value, err)
+		}
+	}
+	if kv, err := Encode(model.HostName("h"), model.Tenant{Name: "h"}); err == nil {
+		t.Error("a tenant at a host's key: ", kv.Key)
+	}
+}
+
 // Agents' prefixes hold all but allocations.
 func TestPrefixes(t *testing.T) {
 	for _, s := range samples(t) {

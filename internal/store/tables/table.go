@@ -121,6 +121,28 @@ func (t *Table[K, V]) decode(names []string, ev store.Event) (Change, error) {
 	return c, nil
 }
 
+// encode writes a row if it is one of this table, else nothing.
+func (t *Table[K, V]) encode(key, value any) (store.KV, error) {
+	k, mine := key.(K)
+	v, is := value.(V)
+	if !mine || !is {
+		return store.KV{}, nil
+	}
+	at := t.Key(k)
+	of, names := find(at)
+	if of != registered(t) {
+		return store.KV{}, nil
+	}
+	if back, ok := t.spec.Parse(names); !ok || any(back) != key { // two tables may have keys of one type
+		return store.KV{}, nil
+	}
+	b, err := store.EncodeRecord(t.spec.Version, v)
+	if err != nil {
+		return store.KV{}, fmt.Errorf("write %s %q: %w", t.spec.Noun, t.spec.Show(k), err)
+	}
+	return store.KV{Key: at, Value: b}, nil
+}
+
 // Decode reads a row from what the store holds, for mirrors. A missing key is
 // a Row that does not exist.
 func (t *Table[K, V]) Decode(kv store.KV) (Row[V], error) {

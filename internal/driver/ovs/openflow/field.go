@@ -82,7 +82,9 @@ const (
 	UDPDst
 	SCTPSrc
 	SCTPDst
-	PktMark // last, since Group.Body has fields by their place
+	// Group.Body and cookies have fields by their place: new ones come last.
+	PktMark
+	IPDSCP
 	numFields
 )
 
@@ -123,6 +125,7 @@ type fieldInfo struct {
 var fields = func() (t [numFields]fieldInfo) {
 	t = [numFields]fieldInfo{
 		PktMark:       {"pkt_mark", "NXM_NX_PKT_MARK", classNX, 33, 4, fmtHex, true},
+		IPDSCP:        {"ip_dscp", "OXM_OF_IP_DSCP", classBasic, 8, 1, fmtDec, false},
 		CtState:       {"ct_state", "NXM_NX_CT_STATE", classNX, 105, 4, fmtCtState, true},
 		CtZone:        {"ct_zone", "NXM_NX_CT_ZONE", classNX, 106, 2, fmtDec, false},
 		CtMark:        {"ct_mark", "NXM_NX_CT_MARK", classNX, 107, 4, fmtHex, true},

@@ -18,6 +18,8 @@ var samples = []string{
 	"table=0, priority=99,tun_id=0x2711,tun_src=1.2.3.4,in_port=2 actions=set_field:0x2711->tun_id,set_field:1.2.3.4->tun_dst,set_field:fd00::1->tun_ipv6_dst,output:NXM_NX_REG5[]",
 	"table=0, priority=97,in_port=2,pkt_mark=0xc0ffee77 actions=drop",
 	"table=0, priority=98,tun_ipv6_src=fd00::/64,in_port=2 actions=drop",
+	"table=0, priority=96,in_port=3,ip actions=set_field:46->ip_dscp,resubmit(,1)",
+	"table=0, priority=96,in_port=3,ipv6 actions=set_field:46->ip_dscp,resubmit(,1)",
 	"table=1, priority=5,in_port=3,dl_src=02:02:0a:01:01:02,arp,arp_op=1,arp_spa=10.1.1.2,arp_tpa=10.0.0.0/8,arp_sha=02:02:0a:01:01:02 actions=move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],set_field:02:02:0a:01:01:03->eth_src,set_field:2->arp_op,move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[],set_field:02:02:0a:01:01:03->arp_sha,move:NXM_OF_ARP_SPA[]->NXM_OF_ARP_TPA[],set_field:10.1.1.3->arp_spa,IN_PORT",
 	"table=1, priority=6,reg0=0x3,icmp6,icmpv6_type=135,icmpv6_code=0,nd_target=fd00::2,nd_sll=02:00:00:00:00:01 actions=move:NXM_NX_IPV6_SRC[]->NXM_NX_IPV6_DST[],set_field:fd00::2->ipv6_src,set_field:136->icmpv6_type,set_field:2->nd_options_type,set_field:1610612736->nd_reserved,resubmit(,2)",
 	"table=2, priority=6,icmp6,icmpv6_type=136,nd_target=fd00::2 actions=set_field:02:02:0a:01:01:02->nd_tll,IN_PORT",

@@ -13,6 +13,7 @@ import (
 // Config is what all flows of a host depend on.
 type Config struct {
 	Tunnel  uint32 // port number of the VXLAN port; 0 = none
+	Marked  uint32 // port number of the VXLAN port that shows outside how a packet is marked; 0 = none
 	Uplink  uint32 // port number of the uplink in use; 0 = none
 	Router  uint32 // port number of the host's interface to the untagged segment of the uplink; 0 = none
 	ArpMode model.ArpMode
