@@ -83,10 +83,11 @@ type Driver struct {
 	run   context.Context // ends with Close
 	stale chan struct{}   // asks for another purge soon
 
-	latest  atomic.Pointer[desired.Host]      // the picture that the switch's flows are of
-	named   atomic.Pointer[map[uint32]string] // ports by the number that their flows are for
-	reports chan driver.MembershipReport
-	answerc atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
+	latest     atomic.Pointer[desired.Host]      // the picture that the switch's flows are of
+	named      atomic.Pointer[map[uint32]string] // ports by the number that their flows are for
+	reports    chan driver.MembershipReport
+	answerc    atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
+	tunnelPort atomic.Uint32                 // its number; 0 = there is none
 
 	mu        sync.Mutex // one Apply, replay or reading at a time
 	db        *database
@@ -111,6 +112,7 @@ type Driver struct {
 	untold    driver.Untold  // audits that came or changed while nobody monitored
 	fault     func() error   // tests only: asked before every write
 	drift     driver.Drift
+	missed    bool                     // what the switch misses of the tunnel is taken
 	asked     map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
 	stood     map[string]bool          // wanted ports that the switch has had
 	under     string                   // the bridge that has the tunnel's address; "" = none, or not known yet
@@ -263,6 +265,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
 	d.resolve(ctx, want)
+	d.catchMissed()
 	// What can be closed or opened now does not wait for new ports.
 	if err := d.flows(ctx, want, &rep, force); err != nil {
 		return rep, err

@@ -292,6 +292,7 @@ func (d *Driver) config(want desired.Host) pipeline.Config {
 	}
 	if h := d.db.port(tunnelName); d.ours(h) {
 		c.Tunnel = h.number()
+		d.tunnelPort.Store(c.Tunnel)
 	}
 	if h := d.db.port(markedName); d.ours(h) && marks(want) {
 		c.Marked = h.number()

@@ -122,12 +122,29 @@ func (c *Conn) TakePacket(port uint32, frame []byte) error {
 	return c.packetOut(port, portTable, frame)
 }
 
-func (c *Conn) packetOut(from, to uint32, frame []byte) error {
+// TakeTunnelled makes the switch take a frame as if it had come by a tunnel's port.
+func (c *Conn) TakeTunnelled(port, id uint32, src, dst netip.Addr, frame []byte) error {
+	from, to := TunSrc, TunDst
+	if !src.Is4() {
+		from, to = TunIPv6Src, TunIPv6Dst
+	}
+	return c.packetOut(port, portTable, frame, Set(TunID, id), SetField{from, Addr(src)}, SetField{to, Addr(dst)})
+}
+
+// packetOut has the switch do actions with a frame that came by a port, and send it out
+// of another.
+func (c *Conn) packetOut(from, to uint32, frame []byte, first ...Action) error {
 	b := appendMessage(nil, typePacketOut, 0)
 	b = append(b, 0xff, 0xff, 0xff, 0xff) // no buffered packet
 	b = binary.BigEndian.AppendUint32(b, from)
-	b = append(b, 0, 16, 0, 0, 0, 0, 0, 0)
-	b = append(Output{to}.appendWire(b), frame...)
+	at := len(b)
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)
+	begin := len(b)
+	for _, a := range append(first, Output{to}) {
+		b = a.appendWire(b)
+	}
+	binary.BigEndian.PutUint16(b[at:], uint16(len(b)-begin)) //nolint:gosec // four actions at most
+	b = append(b, frame...)
 	if len(b) > maxMessage {
 		return fmt.Errorf("a frame of %d bytes does not fit a message", len(frame))
 	}

@@ -1,0 +1,100 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestMissed: what Open vSwitch in user space takes for the host's own of the tunnel,
+// since interfaces come and go, arrives by netplugin; from nobody but the cluster's other
+// hosts, and on networks that are there. The host's own stack is where such a packet is
+// found, so that is where these are put.
+func TestMissed(t *testing.T) {
+	shared(t)
+	on(t, 1, []string{lab.DriverOVS}, missed)
+}
+
+func missed(t *testing.T, driver string) {
+	if _, err := netlink.GenlFamilyGet("ovs_datapath"); err == nil {
+		t.Skip("the kernel's datapath has the tunnel's port itself")
+	}
+	c := up(t, driver, "missed", 2)
+	c.netctl("tenant create shop", "network create -t shop -e vxlan -s 10.1.1.0/24 vx")
+	c.add(spec("s", "h2", "shop/vx"), spec("c1", "h1", "shop/vx"))
+	c.knows("h2", "c1")
+	vni, err := strconv.ParseUint(strings.Split(c.tag("vx"), "-")[0], 10, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard net.PacketConn
+	if err := c.space("s").Do(func() (err error) {
+		heard, err = net.ListenPacket("udp4", ":7777")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer heard.Close()
+	p := c.opening("c1", c.addr("s", "4"), c.mac("s"), model.ProtoUDP)
+	p.DstPort = 7777
+	h1, h2 := c.host("h1").Address, c.host("h2").Address
+	send := func(src netip.Addr, vni uint64, mark uint16) {
+		t.Helper()
+		p.SrcPort = mark
+		b := append([]byte{8, 0, 0, 0}, binary.BigEndian.AppendUint32(nil, uint32(vni)<<8)...)
+		if err := c.host("h2").NS.Do(func() error {
+			l := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+				return errors.Join(raw.Control(func(fd uintptr) {
+					err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+				}), err)
+			}}
+			conn, err := l.ListenPacket(t.Context(), "udp4", src.String()+":0")
+			if err != nil {
+				return err
+			}
+			_, err = conn.WriteTo(append(b, drivertest.Frame(p)...), net.UDPAddrFromAddrPort(netip.AddrPortFrom(h2, 4789)))
+			return errors.Join(err, conn.Close())
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	arrives := func(mark uint16) {
+		t.Helper()
+		if err := lab.Until(ctx, "a missed frame to arrive", func(context.Context) error {
+			send(h1, vni, mark)
+			if err := heard.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+				return err
+			}
+			_, from, err := heard.ReadFrom(make([]byte, 2000))
+			if err == nil && from.(*net.UDPAddr).Port != int(mark) {
+				t.Errorf("frame %v was taken", from)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrives(1000)
+	send(h2, vni, 1001)                                 // any process of the host
+	send(netip.MustParseAddr("10.250.0.99"), vni, 1002) // no host of the cluster
+	send(h1, vni+1, 1003)                               // no network
+	arrives(1004)
+}
