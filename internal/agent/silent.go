@@ -1,9 +1,18 @@
 package agent
 
 import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv/netplugin/v2/internal/agent/probing"
+	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // newProber returns what asks hosts that are away; nil = nobody does.
@@ -19,7 +28,42 @@ func (a *Agent) newProber() *probing.Prober {
 		}
 		return out, many, changed
 	}
-	return probing.New(probing.Config{Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.SetSilent, Log: a.log})
+	return probing.New(probing.Config{
+		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.SetSilent, Log: a.log,
+		Answered: a.recallPeers(), Remember: a.rememberPeers,
+	})
+}
+
+// peersFile, in the state directory, has the hosts that have answered a probe, and where:
+// an agent that begins while one of them is dead knows that its silence means something.
+const peersFile = "peers.json"
+
+type peersKept struct {
+	Version  int                           `json:"version"` // 1
+	Answered map[model.HostName]netip.Addr `json:"answered"`
+}
+
+// recallPeers reads peersFile. One that cannot be read counts as none: then the hosts are
+// asked anew.
+func (a *Agent) recallPeers() map[model.HostName]netip.Addr {
+	var kept peersKept
+	data, err := os.ReadFile(filepath.Join(a.cfg.StateDir, peersFile))
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("which hosts have answered probes cannot be read: they are asked anew", "file", peersFile, "error", err)
+	}
+	if err != nil || kept.Version != 1 {
+		return nil
+	}
+	return kept.Answered
+}
+
+func (a *Agent) rememberPeers(answered map[model.HostName]netip.Addr) {
+	if err := durable.WriteJSON(filepath.Join(a.cfg.StateDir, peersFile), peersKept{1, answered}); err != nil {
+		a.log.Debug("which hosts have answered probes is not written down", "error", err)
+	}
 }
 
 // peers counts other hosts by what probes have found.

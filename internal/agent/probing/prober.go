@@ -24,6 +24,8 @@ const (
 	firstShare = 100 * time.Millisecond
 	// firstAgain is when those are asked again that did not answer then.
 	firstAgain = 10 * time.Minute
+	// rememberEvery is the least time between two calls of Remember.
+	rememberEvery = 5 * time.Second
 )
 
 // Peer is another host.
@@ -33,7 +35,7 @@ type Peer struct {
 	Away bool       // no netmaster hears of it
 }
 
-// Config is what a Prober needs; all of it.
+// Config is what a Prober needs; all of it, unless it says otherwise.
 type Config struct {
 	// Peers returns all other hosts, and whether so many are away that nothing is
 	// concluded; changed is closed when that is another answer.
@@ -43,6 +45,11 @@ type Config struct {
 	// Silent is told when a host falls silent, and when it is not so any more.
 	Silent func(name model.HostName, yes bool)
 	Log    *slog.Logger
+	// Answered are the hosts that have answered a former run, where they were asked.
+	Answered map[model.HostName]netip.Addr
+	// Remember is told who has answered, for the next run, some time after that has
+	// changed; nil = nobody wants to know.
+	Remember func(map[model.HostName]netip.Addr)
 }
 
 // Prober asks other hosts. Make it with New and let it Run once.
@@ -53,6 +60,8 @@ type Prober struct {
 	peers map[model.HostName]*peer
 	many  bool
 	asked chan struct{} // holds something when a probe has ended
+	fresh bool          // who has answered is not what Remember was told last
+	told  time.Time     // when that was
 	under sync.WaitGroup
 }
 
@@ -78,7 +87,7 @@ func (p *Prober) Run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		changed := p.look()
-		if next := p.ask(ctx, time.Now()); next.IsZero() {
+		if next := sooner(p.ask(ctx, time.Now()), p.remember(time.Now())); next.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(next))
@@ -91,6 +100,38 @@ func (p *Prober) Run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// remember tells Remember who has answered, and returns when it is to be told; zero = it
+// knows.
+func (p *Prober) remember(now time.Time) time.Time {
+	p.mu.Lock()
+	due := p.told.Add(rememberEvery)
+	if !p.fresh || p.Remember == nil || due.After(now) {
+		defer p.mu.Unlock()
+		if !p.fresh || p.Remember == nil {
+			return time.Time{}
+		}
+		return due
+	}
+	p.fresh, p.told = false, now
+	answered := map[model.HostName]netip.Addr{}
+	for name, of := range p.peers {
+		if of.answered {
+			answered[name] = of.Addr
+		}
+	}
+	p.mu.Unlock()
+	p.Remember(answered)
+	return time.Time{}
+}
+
+// sooner is the earlier of two times; zero = none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // look takes what Peers says now, and concludes from what probes have found.
@@ -108,7 +149,7 @@ func (p *Prober) look() <-chan struct{} {
 		old := p.peers[is.Name]
 		if old == nil || old.Addr != is.Addr {
 			p.takeBackLocked(old, "it has another address")
-			old = &peer{Peer: is}
+			old = &peer{Peer: is, answered: p.Answered[is.Name] == is.Addr}
 			p.peers[is.Name] = old
 		}
 		if old.Away != is.Away {
@@ -194,7 +235,7 @@ func (p *Prober) probe(ctx context.Context, of *peer, at netip.Addr) {
 		p.Log.Debug("a host cannot be probed from here", "host", string(of.Name), "at", at, "error", err)
 	case yes:
 		if !of.answered { // it was not to be asked again soon
-			of.answered, of.due = true, time.Time{}
+			of.answered, of.due, p.fresh = true, time.Time{}, true
 		}
 		of.failed = 0
 	case of.answered:

@@ -32,17 +32,32 @@ type world struct {
 	changes waiting.Changes
 	log     bytes.Buffer
 	prober  *Prober
+	kept    map[model.HostName]netip.Addr // as Remember was told last
 }
 
 // within runs do with a Prober of a world of n hosts, which has asked all of them once.
 func within(t *testing.T, n int, do func(w *world)) {
+	t.Helper()
+	withinOf(t, n, func(*world) map[model.HostName]netip.Addr { return nil }, do)
+}
+
+// withinOf is within a world that is prepared before; what that returns has answered a
+// former run.
+func withinOf(t *testing.T, n int, prepare func(w *world) map[model.HostName]netip.Addr, do func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, dead: map[netip.Addr]bool{}, asked: map[netip.Addr]int{}, silent: map[model.HostName]bool{}}
 		for i := range n {
 			w.peers = append(w.peers, Peer{Name: model.HostName(fmt.Sprint("h", i+1)), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})})
 		}
+		former := prepare(w)
 		w.prober = New(Config{
+			Answered: former,
+			Remember: func(answered map[model.HostName]netip.Addr) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.kept = answered
+			},
 			Peers: func() ([]Peer, bool, <-chan struct{}) {
 				changed := w.changes.Next()
 				w.mu.Lock()
