@@ -173,11 +173,11 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 	}
 	g.door = func(next http.Handler) http.Handler {
 		cfg.Next = asHost(next)
-		if judged := access.New(cfg); o.acceptPlain {
+		judged := access.New(cfg)
+		if o.acceptPlain {
 			return plainToo(judged, next)
-		} else {
-			return judged
 		}
+		return judged
 	}
 	return g, nil
 }
