@@ -1,0 +1,168 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestCutOff: h2 reaches netmaster and the store by the physical gateway of a VLAN that it
+// is on, which its netplugin is told to let it. Forwarding mode routing, on trial, takes that gateway's address and so cuts the
+// host off; though its netplugin is killed and begins again meanwhile, it goes back alone,
+// is heard of, and all is as before. So it is where netmaster and the store end in that
+// time: then the hosts go back with nobody there.
+func TestCutOff(t *testing.T) {
+	shared(t)
+	need(t, "/usr/bin/curl")
+	onOne(t, []string{lab.DriverOVS}, cutOff)
+}
+
+func cutOff(t *testing.T, driver string) {
+	c := up(t, driver, "cut", 2, func(cfg *lab.Config) { cfg.AgentArgs = append(cfg.AgentArgs, "--containers-reach-control-plane") })
+	h1, h2 := c.host("h1"), c.host("h2")
+	until := func(what string, check func(context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if err := lab.Until(ctx, what, check); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.netctl("network create -n infra -e vlan -p 55 -s 10.1.10.0/24 -g 10.1.10.254 ways",
+		"network create -e vxlan -s 10.1.1.0/24 -g 10.1.1.254 a", "network create -e vxlan -s 10.1.2.0/24 -g 10.1.2.254 b")
+	c.add(spec("a1", "h1", "default/a"), spec("a2", "h2", "default/a"), spec("b1", "h1", "default/b"), spec("b2", "h2", "default/b"))
+
+	gw, err := c.AddNamespace("gw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := c.JoinControl(gw, 21)
+	if err := errors.Join(err, c.JoinVLAN(gw, 221, 55)); err != nil {
+		t.Fatal(err)
+	}
+	until("h2 to be on the VLAN", func(ctx context.Context) error {
+		out, err := h2.Run(ctx, "ip", "-4", "-o", "addr", "show", "dev", "ways")
+		if err == nil && !strings.Contains(out, "10.1.10.") {
+			err = errors.New("it has no address there")
+		}
+		return err
+	})
+	master := netip.MustParsePrefix(strings.TrimSuffix(strings.TrimPrefix(c.MasterURL(), "http://"), ":9999") + "/32")
+	for _, x := range []struct {
+		ns   *lab.Namespace
+		line string
+	}{
+		{gw, "ip addr add 10.1.10.254/24 dev eth1"}, {gw, "sysctl -q -w net.ipv4.ip_forward=1"},
+		{gw, "sysctl -q -w net.ipv4.conf.all.rp_filter=0"}, {c.Master, "sysctl -q -w net.ipv4.conf.all.rp_filter=0"},
+		{c.Master, "ip route add 10.1.10.0/24 via " + at.String()},
+		{h2.NS, "ip route add " + master.String() + " via 10.1.10.254 dev ways"},
+	} {
+		f := strings.Fields(x.line)
+		if out, err := x.ns.Command(t.Context(), f[0], f[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v %s", x.line, err, out)
+		}
+	}
+	reaches := func(want bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := h2.Run(ctx, "curl", "-sf", "--max-time", "2", "-o", "/dev/null", c.MasterURL()+"/readyz")
+			if (err == nil) != want {
+				return fmt.Errorf("asking netmaster: %w", errors.Join(err, errors.New("not as wanted")))
+			}
+			return nil
+		}
+	}
+	mode := func(h *lab.Host, from, to string, want model.FwdMode) {
+		t.Helper()
+		until(fmt.Sprintf("%s to be in mode %v", h.Name, want), func(context.Context) error {
+			verdict := lab.Denied
+			if want == model.FwdRouting {
+				verdict = lab.OK
+			}
+			if a := c.ask(from+" "+to+" tcp/80", time.Second); a.Verdict != verdict {
+				return fmt.Errorf("%s to %s: %s", from, to, a)
+			}
+			return nil
+		})
+	}
+	talks := func(when string) {
+		t.Helper()
+		for _, pair := range []string{"a1 a2", "a2 a1", "b1 b2", "b2 b1"} {
+			until(when+": "+pair, func(context.Context) error {
+				if a := c.ask(pair+" icmp", time.Second); a.Verdict != lab.OK {
+					return errors.New(a.String())
+				}
+				return nil
+			})
+		}
+	}
+	try := func() {
+		t.Helper()
+		c.netctl("global set --fwd-mode routing --confirm-within 45s")
+		mode(h2, "a2", "b2", model.FwdRouting)
+		until("h2 to be cut off", func(ctx context.Context) error { // once it asks for the gateway's MAC again
+			_, err := h2.Run(ctx, "ip", "neigh", "flush", "dev", "ways")
+			return errors.Join(err, reaches(false)(ctx))
+		})
+	}
+
+	if err := h2.RestartAgent(t.Context()); err != nil { // all that it says goes that way now
+		t.Fatal(err)
+	}
+	until("h2 to reach netmaster by the gateway", reaches(true))
+	c.hostsAway(0)
+	talks("at first")
+	try()
+	if err := h2.RelaunchAgent(); err != nil {
+		t.Fatal(err)
+	}
+	until("h2 to go back alone, and to reach netmaster", reaches(true))
+	mode(h2, "a2", "b2", model.FwdBridge)
+	mode(h1, "a1", "b1", model.FwdBridge)
+	c.hostsAway(0)
+	talks("back")
+	if out, err := c.Netctl(t.Context(), "pending", "-q"); err != nil || strings.TrimSpace(out) != "" {
+		t.Errorf("what waits: %q, %v", out, err)
+	}
+	until("h2 to have heard", func(ctx context.Context) error {
+		s, err := h2.AgentState(ctx)
+		if err == nil && len(s.Problems) > 0 {
+			err = fmt.Errorf("%q", s.Problems)
+		}
+		return err
+	})
+	if err := reaches(true)(t.Context()); err != nil {
+		t.Error("it has heard, and is cut off again: ", err)
+	}
+
+	try()
+	mode(h1, "a1", "b1", model.FwdRouting)
+	if err := errors.Join(c.Process("netmaster").Kill(), c.Process("etcd").Kill()); err != nil {
+		t.Fatal(err)
+	}
+	mode(h1, "a1", "b1", model.FwdBridge)
+	mode(h2, "a2", "b2", model.FwdBridge)
+	talks("nobody is there")
+	if err := errors.Join(c.StartEtcd(t.Context()), c.StartMaster(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	until("h2 to reach netmaster again", reaches(true))
+	c.hostsAway(0)
+	until("nothing to wait", func(ctx context.Context) error {
+		out, err := c.Netctl(ctx, "pending", "-q")
+		if err == nil && strings.TrimSpace(out) != "" {
+			err = errors.New(out)
+		}
+		return err
+	})
+	mode(h2, "a2", "b2", model.FwdBridge)
+	talks("after all")
+}
