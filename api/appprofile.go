@@ -23,7 +23,12 @@ type AppProfileLinks struct {
 // ObjectKey returns "tenant:profile".
 func (o AppProfile) ObjectKey() string { return o.TenantName + ":" + o.AppProfileName }
 
-// AppProfiles is the collection of app profiles; they have no operational state.
-func (c *Client) AppProfiles() Resource[AppProfile, struct{}] {
-	return Resource[AppProfile, struct{}]{c, "appProfiles"}
+// AppProfileOper is the operational state of an app profile.
+type AppProfileOper struct {
+	Problems []AciProblem `json:"problems,omitempty"` // what of it the ACI fabric does not have
+}
+
+// AppProfiles is the collection of app profiles.
+func (c *Client) AppProfiles() Resource[AppProfile, AppProfileOper] {
+	return Resource[AppProfile, AppProfileOper]{c, "appProfiles"}
 }

@@ -34,6 +34,7 @@ const (
 	CheckDisks        = "disks"        // that fill
 	CheckVersions     = "versions"     // that differ
 	CheckCapacity     = "capacity"     // pools and tables that are nearly full
+	CheckFabric       = "fabric"       // what an ACI fabric does not have
 )
 
 // Finding is something that is not as it should be.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/access/audit"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/token"
@@ -48,6 +49,9 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
 	h.Add("settings", false, err)
+	if f := v.AciFabric(); f.Kept {
+		h.Add("fabric", true, apiserver.FabricError(f)) // what is in the fabric stays
+	}
 	if c.token != nil {
 		h.Add("token", true, c.token.Err()) // those read before still count
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // alarmed is a store whose server has raised alarms.
@@ -33,19 +34,37 @@ func TestReadyKnowsAlarms(t *testing.T) {
 	defer cancel()
 	running.Go(func() { _ = ctrl.Run(ctx) }) // it ends with ctx
 	c := clusterAPI{&member{store: st}, ctrl, nil, nil, nil}
-	space := func() string {
+	condition := func(name string) string {
 		for _, x := range c.Health(t.Context()).Conditions {
-			if x.Name == "space" {
+			if x.Name == name {
 				return x.Message
 			}
 		}
 		return "no such condition"
 	}
+	space := func() string { return condition("space") }
 	if got := space(); got != "" {
 		t.Errorf("without alarms: %q", got)
 	}
 	st.alarms = []string{"NOSPACE"}
 	if got := space(); !strings.Contains(got, "NOSPACE") || c.Health(t.Context()).Ready {
 		t.Errorf("with an alarm: %q", got)
+	}
+	st.alarms = nil
+	if got := condition("fabric"); got != "no such condition" {
+		t.Errorf("without an ACI fabric: %q", got)
+	}
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		return tables.AciFabrics.Put(tx, tables.AciFabric{Kept: true, Trouble: "503 away"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition("fabric"); !strings.Contains(got, "503 away") {
+		t.Errorf("a fabric that does not answer: %q", got)
+	}
+	for _, x := range c.Health(t.Context()).Conditions {
+		if x.Name == "fabric" && !x.Notice {
+			t.Error("it makes a netmaster unready, though what is in the fabric stays")
+		}
 	}
 }

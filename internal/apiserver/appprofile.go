@@ -11,6 +11,7 @@ var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
 	key: model.ParseAppProfileKey, list: func(v *control.View) []model.AppProfile { return v.AppProfiles("") }, get: (*control.View).AppProfile,
 	parse: appProfileFromAPI, render: appProfileToAPI,
 	change: plain((*control.Controller).ChangeAppProfile), delete: (*control.Controller).DeleteAppProfile,
+	oper: api.AppProfileOper{}, inspect: appProfileOper,
 	fields: map[string]field{
 		"tenantName":     tenantField(),
 		"appProfileName": {text: nameText, required: true},

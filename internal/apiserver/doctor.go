@@ -79,7 +79,7 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	if err != nil {
 		return none, err
 	}
-	facts := facts{now: time.Now(), stores: s.cluster.Stores(ctx)}
+	facts := facts{now: time.Now(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric()}
 	for _, h := range hosts {
 		facts.hosts = append(facts.hosts, hostToAPI(h, facts.now))
 	}

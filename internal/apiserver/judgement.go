@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // facts are what the doctor judges, beside the store's contents.
@@ -20,12 +21,14 @@ type facts struct {
 	stores   []api.StoreServer
 	hosts    []api.Host
 	pools    []api.Pool
+	fabric   tables.AciFabric
 }
 
 // judge says what is not as it should be.
 func (f facts) judge() (out []api.Finding) {
 	out = append(out, f.judgeMasters()...)
 	out = append(out, f.judgeStores()...)
+	out = append(out, f.judgeFabric()...)
 	for _, h := range f.hosts {
 		out = append(out, f.judgeHost(h)...)
 	}

@@ -11,13 +11,16 @@ import (
 )
 
 // somePods has the pod u1, and u7, which asks for an address.
-type somePods struct{ refused *[]string }
+type somePods struct {
+	refused *[]string
+	faster  *bool // annotations of u1 have changed
+}
 
 func (p somePods) Refused(namespace, name, uid string, err error) {
 	*p.refused = append(*p.refused, namespace+"/"+name+" "+uid+": "+err.Error())
 }
 
-func (somePods) Endpoint(_ context.Context, namespace, name, uid string) (model.Endpoint, error) {
+func (p somePods) Endpoint(_ context.Context, namespace, name, uid string) (model.Endpoint, error) {
 	if uid == "u7" {
 		return model.Endpoint{
 			Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "n"}}, Namespace: model.NamespaceName(namespace),
@@ -27,9 +30,13 @@ func (somePods) Endpoint(_ context.Context, namespace, name, uid string) (model.
 	if uid != "u1" && uid != "" {
 		return model.Endpoint{}, model.Errorf(model.ErrUnavailable, "no such pod")
 	}
+	rate := uint64(7000)
+	if p.faster != nil && *p.faster {
+		rate = 8000
+	}
 	return model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "n"}}, Group: "web", Labels: map[string]string{"app": "true"},
-		Namespace: model.NamespaceName(namespace), Pod: model.Pod{Name: name, UID: "u1"}, Rates: model.Rates{Send: model.Rate{Bits: 7000}},
+		Namespace: model.NamespaceName(namespace), Pod: model.Pod{Name: name, UID: "u1"}, Rates: model.Rates{Send: model.Rate{Bits: rate}},
 	}, nil
 }
 
@@ -98,7 +105,8 @@ func TestPods(t *testing.T) {
 // TestRates: an endpoint keeps the limits that are asked for; those of a pod are the
 // pod's, whatever the request says.
 func TestRates(t *testing.T) {
-	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
+	faster := false
+	f := serveWith(t, func(c *Config) { c.Pods = somePods{faster: &faster} })
 	f.populate()
 	create := func(id, more string) (int, string) {
 		return f.do("POST", "/plugin/createEndpoint", `{"TenantName":"blue","NetworkName":"n","EndpointID":"`+id+`","ConfigEP":{"Host":"h"`+more+`}}`)
@@ -129,7 +137,7 @@ func TestRates(t *testing.T) {
 	if got := f.must("GET", "/api/v1/inspect/endpoints/r3/", ""); !strings.Contains(got, `"rates":{"send":7000}`) {
 		t.Errorf("the pod's endpoint is %s", got)
 	}
-	// The pod's change, which the keeper follows: asked again, as after a loss, it stands.
+	faster = true // which the keeper follows: asked again, as after a loss, it stands
 	if status, got := create("r3", `,"Pod":{"Namespace":"shop","Name":"one","UID":"u1"}`); status != http.StatusOK {
 		t.Errorf("%d %s", status, got)
 	}
@@ -139,7 +147,7 @@ func TestRates(t *testing.T) {
 // one that it cannot have is told to its users; one that is put back stays as it is.
 func TestPodAddresses(t *testing.T) {
 	var refused []string
-	f := serveWith(t, func(c *Config) { c.Pods = somePods{&refused} })
+	f := serveWith(t, func(c *Config) { c.Pods = somePods{refused: &refused} })
 	f.populate()
 	if got := f.must("POST", "/plugin/pod", `{"Namespace":"shop","Name":"db-0","UID":"u7"}`); !strings.Contains(got, `"IPAddress":"10.1.1.77"`) {
 		t.Errorf("the place is %s", got)

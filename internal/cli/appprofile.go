@@ -8,12 +8,12 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var appProfiles = kind[api.AppProfile, struct{}]{
+var appProfiles = kind[api.AppProfile, api.AppProfileOper]{
 	noun: "app-profile", arg: "APP-PROFILE", example: "--tenant blue shop", perTenant: true,
 	collection: (*api.Client).AppProfiles,
 }
 
-var appProfileList = listing[api.AppProfile, struct{}]{
+var appProfileList = listing[api.AppProfile, api.AppProfileOper]{
 	kind:   appProfiles,
 	tenant: func(p api.AppProfile) string { return p.TenantName },
 	name:   func(p api.AppProfile) string { return p.AppProfileName },

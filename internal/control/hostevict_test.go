@@ -71,6 +71,32 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// TestEvictInfra: the endpoint that a host has on an infra network is no reason to keep
+// the host, and goes with it; a container's there is one.
+func TestEvictInfra(t *testing.T) {
+	c := base(t)
+	ctx := testContext(t)
+	if _, err := c.KeepHost(ctx, reportOf("host2", "i")); err != nil {
+		t.Fatal(err)
+	}
+	c.put(infraNetwork("default:stor", "10.77.0.0/16"))
+	own := endpoint("stor", string(model.HostEndpoint("host2")), func(e *model.Endpoint) { e.Host = "host2" })
+	c.create(own)
+	c.create(endpoint("stor", "c1", func(e *model.Endpoint) { e.Host = "host2" }))
+	c.ok(c.LeaveHost(ctx, "host2", "i"))
+	c.fresh()
+	evict := func() error { _, err := c.EvictHost(ctx, "host2", false); return err }
+	c.refused(model.ErrInUse, "has 1 endpoints (default:stor:c1)", evict)
+	if _, _, err := c.DeleteEndpoint(ctx, model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.fresh()
+	c.ok(evict())
+	if left := c.fresh().EndpointsOfHost("host2"); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestDrainHost: a host drains until it is told otherwise, or it is removed; so do
 // all endpoints there, and only those.
 func TestDrainHost(t *testing.T) {

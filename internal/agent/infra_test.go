@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestInfraKept: the host's own endpoint on an infra network keeps its address when the
+// journal is lost, and when its endpoint is taken from the store (an eviction); it goes
+// with the network, and with netplugin when that is uninstalled.
+func TestInfraKept(t *testing.T) {
+	b := newBed(t, often)
+	b.network("blue", "stor", 9)
+	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "stor"}, ID: model.HostEndpoint(testHost)}
+	infra := func(names ...model.NetworkName) {
+		t.Helper()
+		b.put(func(tx store.Tx) error {
+			return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1", Infra: names})
+		})
+	}
+	infra("stor")
+	b.ready()
+	stands := func(when string, want netip.Addr) (is netip.Addr) {
+		t.Helper()
+		b.eventually(when+": the host's interface", func() error {
+			var ep model.Endpoint
+			for _, e := range b.endpoints() {
+				if e.Key == key {
+					ep = e
+				}
+			}
+			l, err := netlink.LinkByName("stor")
+			if err != nil {
+				return err
+			}
+			addrs, err := netlink.AddrList(l, netlink.FAMILY_V4)
+			if err != nil || len(addrs) != 1 {
+				return fmt.Errorf("addresses %v, %v", addrs, err)
+			}
+			is, _ = netip.AddrFromSlice(addrs[0].IP.To4())
+			if is != ep.IPv4 || want.IsValid() && is != want {
+				return fmt.Errorf("it has %s, the endpoint %s, want %s", is, ep.IPv4, want)
+			}
+			return nil
+		})
+		return is
+	}
+	gone := func(when string) {
+		t.Helper()
+		b.eventually(when+": no interface of the host's", func() error {
+			if l, err := netlink.LinkByName("stor"); err == nil {
+				return fmt.Errorf("there is %s", l.Attrs().Name)
+			}
+			return nil
+		})
+	}
+	first := stands("at first", netip.Addr{})
+
+	b.stop()
+	if err := os.RemoveAll(attachment.JournalDir(b.cfg.StateDir)); err != nil {
+		t.Fatal(err)
+	}
+	b.fake = b.fake.Restart()
+	b.start()
+	b.ready()
+	stands("without a journal", first)
+
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
+	stands("evicted", first)
+
+	infra()
+	gone("another type")
+	infra("stor")
+	stands("and again", netip.Addr{})
+	b.stop()
+	h, err := Seize(t.Context(), b.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close() }()
+	if n, err := h.LeaveInfra(); n != 1 || err != nil {
+		t.Errorf("uninstalled: %d interfaces, %v", n, err)
+	}
+	gone("uninstalled")
+}
