@@ -165,22 +165,28 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 	switch code := resp.StatusCode; {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
 		text, _ := refusal(out)
-		return nil, fmt.Errorf("%w: %s: %s", errEnded, resp.Status, text)
+		return nil, fmt.Errorf("%w: %s: %s", errEnded, resp.Status, s.said(text))
 	case code == http.StatusOK && err != nil:
 		return nil, err
 	case code == http.StatusOK:
 		if text, ok := refusal(out); ok {
-			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", text)
+			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", s.said(text))
 		}
 		return out, nil
 	case code == http.StatusBadRequest && err == nil:
 		if text, ok := refusal(out); ok {
-			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", text)
+			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", s.said(text))
 		}
 		return nil, nonsense("a refusal without a reason")
 	default:
 		return nil, model.Errorf(model.ErrUnavailable, "the APIC answers %s", resp.Status)
 	}
+}
+
+// said is what of an APIC's text is told to people: it may repeat the password.
+func (s *session) said(text string) string {
+	text = strings.ReplaceAll(text, s.cfg.Password, "(password)")
+	return text[:min(len(text), maxText)]
 }
 
 func nonsense(what string) error {
@@ -215,8 +221,7 @@ func parse(data []byte) ([]named, error) {
 func refusal(out []named) (string, bool) {
 	for _, o := range out {
 		if o.class == "error" {
-			text := o.Attributes["text"] + " (code " + o.Attributes["code"] + ")"
-			return text[:min(len(text), maxText)], true
+			return o.Attributes["text"] + " (code " + o.Attributes["code"] + ")", true
 		}
 	}
 	return "", false
