@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // appProfileOper has the parts of an app profile that the ACI fabric does not have.
@@ -56,7 +55,7 @@ func (f facts) judgeFabric() (out []api.Finding) {
 }
 
 // FabricError tells what the ACI fabric does not have, in a sentence; nil = nothing.
-func FabricError(f tables.AciFabric) error {
+func FabricError(f control.AciFabric) error {
 	n := len(f.Problems) + f.More
 	switch {
 	case f.Trouble != "":

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/control"
 )
 
 // facts are what the doctor judges, beside the store's contents.
@@ -21,7 +21,7 @@ type facts struct {
 	stores   []api.StoreServer
 	hosts    []api.Host
 	pools    []api.Pool
-	fabric   tables.AciFabric
+	fabric   control.AciFabric
 }
 
 // judge says what is not as it should be.

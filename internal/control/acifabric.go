@@ -20,8 +20,11 @@ var (
 	}, kind{})
 )
 
+// AciFabric is how an ACI fabric is kept.
+type AciFabric = tables.AciFabric
+
 // AciFabric returns how the ACI fabric is kept; zero where none was kept yet.
-func (v *View) AciFabric() tables.AciFabric {
+func (v *View) AciFabric() AciFabric {
 	return read(v, func() tables.AciFabric { return *aciFabric.in(v) })
 }
 
