@@ -27,6 +27,13 @@ func TestInfraKept(t *testing.T) {
 			return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1", Infra: names})
 		})
 	}
+	// The lowest address is somebody else's when the host comes, and nobody's later: who
+	// would ask for an endpoint anew would get it.
+	lowest := model.Endpoint{
+		Key: model.EndpointKey{Network: key.Network, ID: "elsewhere"}, Host: "h9", Identity: model.IdentityFirst, IPv4: netip.MustParseAddr("10.1.9.1"),
+	}
+	lowest.MAC = model.EndpointMAC(key.Network, lowest.IPv4, lowest.IPv6)
+	b.put(func(tx store.Tx) error { return tables.Endpoints.Put(tx, lowest) })
 	infra("stor")
 	b.ready()
 	stands := func(when string, want netip.Addr) (is netip.Addr) {
@@ -64,6 +71,10 @@ func TestInfraKept(t *testing.T) {
 		})
 	}
 	first := stands("at first", netip.Addr{})
+	if first == lowest.IPv4 {
+		t.Fatalf("the host got %s", first)
+	}
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, lowest.Key); return nil })
 
 	b.stop()
 	if err := os.RemoveAll(attachment.JournalDir(b.cfg.StateDir)); err != nil {
@@ -73,6 +84,14 @@ func TestInfraKept(t *testing.T) {
 	b.start()
 	b.ready()
 	stands("without a journal", first)
+	l, err := netlink.LinkByName("stor")
+	if err == nil {
+		err = netlink.LinkDel(l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stands("somebody has deleted the interface", first)
 
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	stands("evicted", first)
