@@ -82,6 +82,38 @@ func newHosts(t *testing.T, driver string, hosts int) *host {
 	return h
 }
 
+const birdNeighbor = `
+protocol bgp %s {
+  local as 501;
+  neighbor %s as 65002;
+  connect retry time 1;
+  error wait time 1, 2;
+  ipv4 { import all; export where source = RTS_STATIC; next hop self; };
+  ipv6 { import all; export where source = RTS_STATIC; next hop address fd50::201; };
+}
+`
+
+const birdRouter = `router id 50.1.1.201;
+protocol device { }
+protocol direct { interface "lan0"; ipv4; ipv6; }
+protocol kernel { ipv4 { export all; }; }
+protocol kernel { ipv6 { export all; }; }
+protocol static { ipv6; route fd60::/32 blackhole; }
+`
+
+// addBIRD puts BIRD beside FRR on the uplinks, as 50.1.1.201 and fd50::201 of AS 501.
+func (h *host) addBIRD(config string) (routes *routes, configure func(string)) {
+	h.Helper()
+	ns, err := h.AddNamespace("bird")
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.ip(h.Fabric.Name, "link add bird0 type veth peer name lan0 netns "+ns.Name, "link set bird0 master trunk up")
+	h.ip(ns.Name, "link set lo up", "addr add 50.1.1.201/24 dev lan0", "addr add fd50::201/64 dev lan0 nodad", "link set lan0 up")
+	configure = birdIn(h.T, ns.Name, config)
+	return follow(h.T, ns.Name), configure
+}
+
 func (h *host) ip(ns string, lines ...string) {
 	h.Helper()
 	for _, line := range lines {

@@ -246,14 +246,26 @@ protocol bgp host {
 }
 `
 
-func bird(t *testing.T) {
+func bird(t *testing.T) { t.Helper(); birdIn(t, "bird", birdConfig) }
+
+// birdIn starts BIRD in a namespace; what it returns gives it another configuration.
+func birdIn(t *testing.T, ns, config string) (configure func(config string)) {
 	t.Helper()
 	dir := t.TempDir()
-	conf := filepath.Join(dir, "bird.conf")
-	if err := os.WriteFile(conf, []byte(birdConfig), 0o644); err != nil {
-		t.Fatal(err)
+	conf, ctl := filepath.Join(dir, "bird.conf"), filepath.Join(dir, "ctl")
+	write := func(config string) {
+		t.Helper()
+		if err := os.WriteFile(conf, []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	daemon(t, "bird", "/usr/sbin/bird", "-f", "-c", conf, "-s", filepath.Join(dir, "ctl"))
+	write(config)
+	daemon(t, ns, "/usr/sbin/bird", "-f", "-c", conf, "-s", ctl)
+	return func(config string) {
+		t.Helper()
+		write(config)
+		run(t, "birdc", "-s", ctl, "configure")
+	}
 }
 
 // routes follows the routes that a router has in its kernel.
