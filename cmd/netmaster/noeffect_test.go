@@ -95,7 +95,7 @@ func TestIdleFlags(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"--internal-address 127.0.0.1:1", ""},
 		{"--internal-address 127.0.0.1:1 --fwdmode bridge --infra default --mode docker", ""},
-		{"--internal-address 127.0.0.1:1 --fwdmode routing --infra aci", "infra"},
+		{"--internal-address 127.0.0.1:1 --fwdmode routing --infra aci", ""},
 		{"--internal-address 127.0.0.1:1 --infra aci-opflex --netmode vlan", "infra,netmode"},
 		{"--internal-address 127.0.0.1:1 --mode kubernetes --name x", "mode,name"},
 		{"--internal-address 127.0.0.1:1 --mode swarm-mode --name x", ""},

@@ -60,7 +60,7 @@ func TestListenBoth(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		<-ended
+		_ = <-ended
 	}
 	if again, err := net.Listen("tcp", plain.Addr().String()); err != nil { //nolint:noctx // of this machine
 		t.Errorf("the address is taken still: %v", err)

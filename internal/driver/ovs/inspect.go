@@ -84,7 +84,7 @@ func (d *Driver) describe(s openflow.FlowStats, byNumber map[uint32]string) stri
 	kind, n, ours := pipeline.KindOf(f.Cookie)
 	f.Cookie = 0
 	_, text, _ := strings.Cut(f.String(), ", ")
-	text = namePorts(text, byNumber)
+	text = nameMeters(namePorts(text, byNumber))
 	switch {
 	case !ours:
 		return text + " # foreign"
@@ -94,6 +94,19 @@ func (d *Driver) describe(s openflow.FlowStats, byNumber map[uint32]string) stri
 		return text + " # rule " + d.rules[n]
 	}
 	return text
+}
+
+var meterNumber = regexp.MustCompile(`meter:[0-9]+`)
+
+// nameMeters names the meters that follow from ports' numbers, which are names here too.
+func nameMeters(text string) string {
+	return meterNumber.ReplaceAllStringFunc(text, func(m string) string {
+		n, err := strconv.ParseUint(strings.TrimPrefix(m, "meter:"), 10, 32)
+		if err != nil || !pipeline.OfPort(uint32(n)) {
+			return m
+		}
+		return "meter:memberships"
+	})
 }
 
 var portNumber = regexp.MustCompile(`(in_port=|output:|reg5=)(0x[0-9a-f]+|[0-9]+)|set_field:(0x[0-9a-f]+)->reg5`)

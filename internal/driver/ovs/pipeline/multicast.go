@@ -35,6 +35,9 @@ func MembershipMeters() []uint32 {
 	return out
 }
 
+// OfPort tells whether a meter is one of those that bound what ports say of memberships.
+func OfPort(meter uint32) bool { return meter >= firstMembership && meter < firstMembership+shares }
+
 // TellsMembership tells whether a packet that a flow has sent up is a message about
 // memberships.
 func TellsMembership(table uint8, cookie uint64) bool {
