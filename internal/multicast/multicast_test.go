@@ -106,6 +106,11 @@ func TestDecode(t *testing.T) {
 	if _, ok := decode(far); ok {
 		t.Error("a report that was routed is taken")
 	}
+	far = report6(record{toExclude, "ff0e::1", nil})
+	far[14+7] = 2 // no checksum covers it
+	if _, ok := decode(far); ok {
+		t.Error("a report of MLD that was routed is taken")
+	}
 }
 
 // plane is a driver's part.
