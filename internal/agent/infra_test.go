@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -51,7 +52,7 @@ func TestInfraKept(t *testing.T) {
 			}
 			addrs, err := netlink.AddrList(l, netlink.FAMILY_V4)
 			if err != nil || len(addrs) != 1 {
-				return fmt.Errorf("addresses %v, %v", addrs, err)
+				return fmt.Errorf("addresses %v: %w", addrs, errors.Join(err, errors.New("one is wanted")))
 			}
 			is, _ = netip.AddrFromSlice(addrs[0].IP.To4())
 			if is != ep.IPv4 || want.IsValid() && is != want {

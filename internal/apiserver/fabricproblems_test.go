@@ -19,9 +19,15 @@ func TestFabricProblems(t *testing.T) {
 	f.populate()
 	f.must("POST", "/api/v1/appProfiles/blue:shop/", `{"tenantName":"blue","appProfileName":"shop","endpointGroups":["web"]}`)
 	fabric := tables.AciFabric{Kept: true, Via: "https://apic1", Trouble: "503 away", Problems: []tables.AciProblem{
-		{Object: "appProfile blue:shop", Text: "one"}, {Object: "appProfile blue:shop2", Text: "no1"}, {Object: "endpointGroup blue:web", Text: "two"},
-		{Object: "endpointGroup blue:db", Text: "no2"}, {Object: "rule blue:p:1", Text: "three"}, {Object: "rule blue:other:1", Text: "no3"},
-		{Object: "uni/tn-blue/ap-shop/epg-web", Text: "four"}, {Object: "uni/tn-blue/ap-shop2", Text: "no4"}, {Object: "uni/tn-blue/ap-shop", Text: "five"},
+		{Object: "appProfile blue:shop", Text: "one"},
+		{Object: "appProfile blue:shop2", Text: "no1"},
+		{Object: "endpointGroup blue:web", Text: "two"},
+		{Object: "endpointGroup blue:db", Text: "no2"},
+		{Object: "rule blue:p:1", Text: "three"},
+		{Object: "rule blue:other:1", Text: "no3"},
+		{Object: "uni/tn-blue/ap-shop/epg-web", Text: "four"},
+		{Object: "uni/tn-blue/ap-shop2", Text: "no4"},
+		{Object: "uni/tn-blue/ap-shop", Text: "five"},
 		{Object: "", Text: "no5"},
 	}}
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return tables.AciFabrics.Put(tx, fabric) }); err != nil {

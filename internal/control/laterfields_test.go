@@ -17,10 +17,13 @@ func TestLaterFields(t *testing.T) {
 		return model.NetProfile{Key: model.NetProfileKey{Tenant: "default", Name: "p"}, DSCP: n}
 	}
 	before, after := []any{
-		model.Tenant{Name: "blue"}, network("n", "10.1.0.0/24"), policy("web"), dscp(1), group("g", "n"), rule("web", "1"),
-		endpoint("n", "e", inGroup("g")), model.AppProfile{Key: model.AppProfileKey{Tenant: "default", Name: "a"}},
+		model.Tenant{Name: "blue"},
+		network("n", "10.1.0.0/24"), policy("web"), dscp(1), group("g", "n"), rule("web", "1"),
+		endpoint("n", "e", inGroup("g")),
+		model.AppProfile{Key: model.AppProfileKey{Tenant: "default", Name: "a"}},
 	}, []any{
-		model.Tenant{Name: "blue", DefaultNetwork: "n2"}, dscp(2), group("g", "n", "web"),
+		model.Tenant{Name: "blue", DefaultNetwork: "n2"},
+		dscp(2), group("g", "n", "web"),
 		model.AppProfile{Key: model.AppProfileKey{Tenant: "default", Name: "a"}, Groups: []model.GroupName{"g"}},
 	}
 	c.put(before...)

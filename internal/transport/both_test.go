@@ -60,7 +60,9 @@ func TestListenBoth(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		_ = <-ended
+		if err := <-ended; err == nil {
+			t.Error("Serve ended without a reason")
+		}
 	}
 	if again, err := net.Listen("tcp", plain.Addr().String()); err != nil { //nolint:noctx // of this machine
 		t.Errorf("the address is taken still: %v", err)

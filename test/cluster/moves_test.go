@@ -136,8 +136,9 @@ func withoutRouter(t *testing.T, ways []store.Store, name model.TenantName) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	results := make(chan error, len(ways))
+	var wg sync.WaitGroup
 	for _, st := range ways {
-		go func() {
+		wg.Go(func() {
 			results <- again(ctx, func() error {
 				_, err := st.Update(ctx, func(tx store.Tx) error { return tables.Tenants.Create(tx, model.Tenant{Name: name}) })
 				if errors.Is(err, model.ErrExists) {
@@ -145,15 +146,13 @@ func withoutRouter(t *testing.T, ways []store.Store, name model.TenantName) {
 				}
 				return err
 			})
-		}()
+		})
 	}
 	var err error
-	for n := range ways {
+	for range ways {
 		if err = <-results; err == nil {
 			cancel()
-			for range len(ways) - n - 1 {
-				<-results
-			}
+			wg.Wait()
 			return
 		}
 	}

@@ -61,8 +61,10 @@ func cutOff(t *testing.T, driver string) {
 		ns   *lab.Namespace
 		line string
 	}{
-		{gw, "ip addr add 10.1.10.254/24 dev eth1"}, {gw, "sysctl -q -w net.ipv4.ip_forward=1"},
-		{gw, "sysctl -q -w net.ipv4.conf.all.rp_filter=0"}, {c.Master, "sysctl -q -w net.ipv4.conf.all.rp_filter=0"},
+		{gw, "ip addr add 10.1.10.254/24 dev eth1"},
+		{gw, "sysctl -q -w net.ipv4.ip_forward=1"},
+		{gw, "sysctl -q -w net.ipv4.conf.all.rp_filter=0"},
+		{c.Master, "sysctl -q -w net.ipv4.conf.all.rp_filter=0"},
 		{c.Master, "ip route add 10.1.10.0/24 via " + at.String()},
 		{h2.NS, "ip route add " + master.String() + " via 10.1.10.254 dev ways"},
 	} {

@@ -45,7 +45,7 @@ func missed(t *testing.T, driver string) {
 	}
 	var heard net.PacketConn
 	if err := c.space("s").Do(func() (err error) {
-		heard, err = net.ListenPacket("udp4", ":7777")
+		heard, err = new(net.ListenConfig).ListenPacket(t.Context(), "udp4", ":7777")
 		return err
 	}); err != nil {
 		t.Fatal(err)
