@@ -63,7 +63,8 @@ func (*Fabric) There() bool {
 	return err == nil && slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == FabricTable })
 }
 
-// Apply makes the stack as wanted; with look it reads first what is there.
+// Apply makes the stack as wanted; with look it reads first what is there. A *RouteError
+// says that only routes are missing.
 func (f *Fabric) Apply(ctx context.Context, want FabricWant, look bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -71,6 +74,24 @@ func hopsText(link int, path []*netlink.NexthopInfo, hops []netip.Addr) string {
 	return fmt.Sprint(link, hops)
 }
 
+// RouteError says which route the kernel did not take, or not give back; all else is as
+// wanted. It is tried again by the next Apply.
+type RouteError struct {
+	Prefix netip.Prefix
+	More   int // routes besides, of which this is the same
+	Err    error
+}
+
+func (e *RouteError) Error() string {
+	if e.More > 0 {
+		return fmt.Sprintf("route to %s and %d more: %v", e.Prefix, e.More, e.Err)
+	}
+	return fmt.Sprintf("route to %s: %v", e.Prefix, e.Err)
+}
+
+// Unwrap returns the kernel's reason.
+func (e *RouteError) Unwrap() error { return e.Err }
+
 func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 	if f.routes == nil {
 		if err := f.read(); err != nil {
@@ -93,7 +114,14 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 		}
 		index = link.Attrs().Index
 	}
-	var failed error
+	var failed *RouteError
+	fail := func(p netip.Prefix, err error) {
+		if failed == nil {
+			failed = &RouteError{Prefix: p, Err: err}
+		} else {
+			failed.More++
+		}
+	}
 	count := 0
 	for p, hops := range want.Routes {
 		text := hopsText(index, nil, hops)
@@ -104,7 +132,7 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 			return ctx.Err()
 		}
 		if err := replaceRoute(h, fabricRoute(p, index, hops), f.routes[p] != ""); err != nil {
-			failed = fmt.Errorf("route to %s: %w", p, err)
+			fail(p, err)
 			continue
 		}
 		f.routes[p] = text
@@ -115,12 +143,15 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 		}
 		r := &netlink.Route{Dst: ipNet(p), Protocol: fabricProtocol, Priority: fabricMetric, Table: unix.RT_TABLE_MAIN}
 		if err := h.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
-			failed = fmt.Errorf("remove the route to %s: %w", p, err)
+			fail(p, err)
 			continue
 		}
 		delete(f.routes, p)
 	}
-	return failed
+	if failed != nil {
+		return failed
+	}
+	return nil
 }
 
 // replaceRoute puts a route in the place of the one that is there. Of IPv6 the kernel
@@ -213,6 +244,12 @@ func TakeAddress(at HostAddr) error {
 		return fmt.Errorf("remove address %s from %s: %w", at.Prefix, at.Device, err)
 	}
 	return nil
+}
+
+// IPv6Off tells whether an interface has no IPv6: no address can be given to it.
+func IPv6Off(device string) bool {
+	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + device + "/disable_ipv6")
+	return errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" // not there: a kernel without
 }
 
 // SwitchPort says by an error that an interface is a switch's port, where the host's own

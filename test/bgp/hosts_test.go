@@ -4,9 +4,13 @@ package bgp
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +19,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
+var births = flag.Int("births", 20, "containers whose routes' times TestHosts measures")
+
 const (
 	routerAddr = "50.1.1.200"
 	routerIP   = "50.1.1.2"
 )
 
+// routerConfig is FRR's: IPv4 by an IPv4 session and IPv6 by one of its own, where BIRD
+// has both by one.
 const routerConfig = `frr defaults traditional
 log stdout warnings
 router bgp 500
@@ -29,8 +37,15 @@ router bgp 500
  neighbor 50.1.1.2 remote-as 65002
  neighbor 50.1.1.2 bfd 3 1000 1000
  neighbor 50.1.1.2 timers connect 1
+ neighbor fd50::2 remote-as 65002
+ neighbor fd50::2 timers connect 1
  address-family ipv4 unicast
   network 10.50.0.0/16
+  no neighbor fd50::2 activate
+ exit-address-family
+ address-family ipv6 unicast
+  network fd60::/32
+  neighbor fd50::2 activate
  exit-address-family
 `
 
@@ -75,10 +90,10 @@ func newHosts(t *testing.T, driver string, hosts int) *host {
 	}
 	name := h.ns.Name
 	h.ip(l.Fabric.Name, "link add router0 type veth peer name lan0 netns "+name, "link set router0 master trunk up")
-	h.ip(name, "link set lo up", "addr add 10.50.0.1/32 dev lo", "addr add "+routerAddr+"/24 dev lan0", "link set lan0 up")
+	h.ip(name, "link set lo up", "addr add 10.50.0.1/32 dev lo", "addr add "+routerAddr+"/24 dev lan0", "addr add fd50::200/64 dev lan0 nodad", "link set lan0 up")
 	frrIn(t, name, routerConfig, routerIP)
 	h.routes = follow(t, name)
-	h.netctl("global set --fwd-mode routing", "tenant create blue", "net create -t blue -e vlan -p 100 -s 10.1.1.0/24 -g 10.1.1.254 net", "group create -t blue net web")
+	h.netctl("global set --fwd-mode routing", "tenant create blue", "net create -t blue -e vlan -p 100 -s 10.1.1.0/24 -g 10.1.1.254 -s6 fd01::/64 -g6 fd01::1 net", "group create -t blue net web")
 	return h
 }
 
@@ -183,34 +198,71 @@ func TestHosts(t *testing.T) {
 func testHost(t *testing.T, driver string) {
 	t.Helper()
 	h := newHost(t, driver)
-	_, first := h.container("first")
-	h.netctl("bgp create --router-ip " + routerIP + "/24 --as 65002 --neighbor " + routerAddr + " --neighbor-as 500 h1")
-	h.routes.wait(t, first.IPv4.String(), true)
+	inBIRD, configure := h.addBIRD(birdRouter + fmt.Sprintf(birdNeighbor, "h1", routerIP))
 	one := h.Hosts()[0]
-	until(t, "the learned route", func() (bool, string) {
-		out, err := one.Run(t.Context(), "ip", "route", "show", "proto", "198")
-		return err == nil && strings.Contains(out, "10.50.0.0/16 via "+routerAddr), out + h.netctl("bgp inspect h1")
-	})
+	if out, err := one.Run(t.Context(), "sysctl", "-w", "net.ipv6.conf.eth1.disable_ipv6=0"); err != nil { // the lab has none
+		t.Fatal(err, out)
+	}
+	_, first := h.container("first")
+	h.netctl("bgp create --router-ip " + routerIP + "/24 --router-ip6 fd50::2/64 --as 65002 --neighbor " + routerAddr + " --neighbor-as 500 --neighbors 50.1.1.201@501,fd50::200@500 h1")
+	known := func(there bool) {
+		t.Helper()
+		for _, a := range []netip.Addr{first.IPv4, first.IPv6} {
+			h.routes.wait(t, a.String(), there)
+			inBIRD.wait(t, a.String(), there)
+		}
+	}
+	known(true)
+	followed := func(family string, want ...string) {
+		t.Helper()
+		until(t, fmt.Sprintf("learned routes %v", want), func() (bool, string) {
+			out, err := one.Run(t.Context(), "ip", family, "route", "show", "proto", "198")
+			words := strings.Join(strings.Fields(out), " ")
+			for _, w := range want {
+				err = errors.Join(err, within(words, w))
+			}
+			return err == nil, out + h.netctl("bgp inspect h1")
+		})
+	}
+	followed("-4", "10.50.0.0/16 via "+routerAddr)
+	followed("-6", "fd60::/32 metric 20", "nexthop via fd50::200", "nexthop via fd50::201")
 	if from := h.caller("first"); from != first.IPv4 {
 		t.Errorf("the router's network sees %s, want the container's own %s", from, first.IPv4)
 	}
 
-	var took []time.Duration
-	var last lab.ContainerSpec
-	var lastAt netip.Addr
-	for i := range 20 {
+	// Of two routers with one prefix both are ways.
+	static := "protocol static { ipv4; route 10.50.0.0/16 blackhole; route 10.60.0.0/16 blackhole; }\n"
+	configure(birdRouter + static + fmt.Sprintf(birdNeighbor, "h1", routerIP))
+	followed("-4", "10.60.0.0/16 via 50.1.1.201", "10.50.0.0/16 metric 20 nexthop via "+routerAddr, "nexthop via 50.1.1.201")
+	configure(strings.ReplaceAll(birdRouter, "fd60::", "fd70::") + fmt.Sprintf(birdNeighbor, "h1", routerIP))
+	followed("-4", "10.50.0.0/16 via "+routerAddr)
+	followed("-6", "fd60::/32 via fd50::200", "fd70::/32 via fd50::201")
+
+	var came, cameBIRD, went, wentBIRD []time.Duration
+	for i := range *births {
 		s, a := h.container(fmt.Sprintf("c%d", i))
 		done := time.Now()
-		took = append(took, max(0, h.routes.wait(t, a.IPv4.String(), true).Sub(done)))
-		last, lastAt = s, a.IPv4
+		came = append(came, max(0, h.routes.wait(t, a.IPv4.String(), true).Sub(done)))
+		cameBIRD = append(cameBIRD, max(0, inBIRD.wait(t, a.IPv4.String(), true).Sub(done)))
+		if err := h.DelContainer(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		done = time.Now()
+		went = append(went, max(0, h.routes.wait(t, a.IPv4.String(), false).Sub(done)))
+		wentBIRD = append(wentBIRD, max(0, inBIRD.wait(t, a.IPv4.String(), false).Sub(done)))
+		if took := max(came[i], cameBIRD[i], went[i], wentBIRD[i]); took > time.Second {
+			t.Logf("container %d: %s: %s%s", i, took, vtysh(t, "show bgp summary", "show bfd peers counters"), h.netctl("bgp inspect h1"))
+		}
 	}
-	slices.Sort(took)
-	t.Logf("from a container's start until FRR had its route: median %s, most of 20 %s", took[10], took[19])
-	begin := time.Now()
-	if err := h.DelContainer(t.Context(), last); err != nil {
-		t.Fatal(err)
+	t.Logf("from CNI's answer until the router's kernel had a container's route, or had it no more, of %d containers; %s", *births, load())
+	for _, x := range []struct {
+		what string
+		took []time.Duration
+	}{{"FRR, start", came}, {"BIRD, start", cameBIRD}, {"FRR, end", went}, {"BIRD, end", wentBIRD}} {
+		slices.Sort(x.took)
+		n := len(x.took)
+		t.Logf("%s: median %s, 99th percentile %s, most %s", x.what, x.took[n/2], x.took[(n*99+99)/100-1], x.took[n-1])
 	}
-	t.Logf("from the begin of a container's end until FRR had no route: %s", h.routes.wait(t, lastAt.String(), false).Sub(begin))
 
 	space, err := h.Space("first")
 	if err != nil {
@@ -229,6 +281,7 @@ func testHost(t *testing.T, driver string) {
 	}
 	_, after := h.container("after")
 	h.routes.wait(t, after.IPv4.String(), true)
+	inBIRD.wait(t, after.IPv4.String(), true)
 	for what, p := range map[string]*lab.Pinger{"in": in, "out": out} {
 		err := p.Stop()
 		if stats := p.Between(pinged, time.Now()); err != nil || stats.Lost() > 0 || stats.Sent < 10 {
@@ -238,11 +291,31 @@ func testHost(t *testing.T, driver string) {
 	if at := h.routes.went(first.IPv4.String()); !at.IsZero() {
 		t.Errorf("FRR lost the route at %s", at)
 	}
+	if at := inBIRD.went(first.IPv4.String()); !at.IsZero() {
+		t.Errorf("BIRD lost the route at %s", at)
+	}
 
 	h.netctl("bgp rm h1")
-	h.routes.wait(t, first.IPv4.String(), false)
+	known(false)
 	until(t, "nothing of BGP", func() (bool, string) {
 		out, err := one.Run(t.Context(), "ip", "addr")
 		return err == nil && !strings.Contains(out, routerIP) && !strings.Contains(out, "contivr0"), out
 	})
+}
+
+// load is what the machine did meanwhile, in words.
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d CPUs, load average %s", runtime.NumCPU(), strings.Fields(string(b))[0])
+}
+
+// within is an error unless a text has a part.
+func within(text, part string) error {
+	if !strings.Contains(text, part) {
+		return fmt.Errorf("no %q", part)
+	}
+	return nil
 }

@@ -48,7 +48,7 @@ func TestRouter(t *testing.T) {
 		}
 	}
 	b.wantRoutes(map[string]string{"10.50.0.0/16": "50.1.1.210 50.1.1.211", "10.60.0.0/16": "50.1.1.210"})
-	b.problem("BGP routes", "1 learned prefixes lead to routers that are on no network of routerip")
+	b.problem("BGP routes", "1 learned prefixes lead to what is no router")
 	if got := b.owned(); !maps.Equal(got, map[string]string{"172.19.1.5": "10.1.1.5"}) {
 		t.Errorf("own addresses %v", got)
 	}

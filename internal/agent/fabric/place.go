@@ -18,8 +18,9 @@ import (
 
 // place sees that the host has the router addresses on one interface, which it returns:
 // where somebody has put the first of them, or else the data plane's interface for them,
-// or an uplink.
-func (r *Router) place(b *model.Bgp, made string) (device string, err error) {
+// or an uplink. Where IPv6 is off, which is the host's own decision, it goes on without
+// the IPv6 one: it takes it out of b and notes the problem.
+func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (device string, err error) {
 	have, err := hostnet.Addresses()
 	if err != nil {
 		return "", fmt.Errorf("read this host's addresses: %w", err)
@@ -36,6 +37,10 @@ func (r *Router) place(b *model.Bgp, made string) (device string, err error) {
 		// Somebody has given the host this address, and knows where.
 	} else if device, err = r.uplink(b.RouterIP, made, have); err != nil {
 		return "", err
+	}
+	if b.RouterIP6.IsValid() && hostnet.IPv6Off(device) {
+		problems["BGP routerip6"] = fmt.Sprintf("IPv6 is off on interface %s (net.ipv6.conf.%s.disable_ipv6): %s is not given to it, and IPv6 routes are neither told nor followed", device, device, b.RouterIP6.Addr())
+		b.RouterIP6 = netip.Prefix{}
 	}
 	var want []hostnet.HostAddr
 	for _, p := range []netip.Prefix{b.RouterIP, b.RouterIP6} {

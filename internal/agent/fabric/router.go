@@ -168,7 +168,9 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	if h.private == "" {
 		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no way out: only in forwarding mode routing has this host something to tell of, and a way for what it learns"))
 	}
-	device, err := r.place(b, h.device)
+	here := *b // what of it this host can have
+	b = &here
+	device, err := r.place(b, h.device, problems)
 	if errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrNotFound) {
 		return r.silent(ctx, look, err)
 	}
@@ -205,7 +207,9 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 		// What it learned was judged by what was protected then.
 		want.Routes, want.Keep = routesOf(r.running.speaker.Routes(), b, problems)
 	}
-	if err := r.kernel.Apply(ctx, want, look); err != nil { // before anybody is told
+	var missing *hostnet.RouteError // what a neighbor says must not keep containers from being told of
+	err = r.kernel.Apply(ctx, want, look)
+	if err != nil && !errors.As(err, &missing) { // before anybody is told
 		return err
 	}
 	if r.running.speaker == nil {
@@ -213,7 +217,13 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 			return err
 		}
 	}
-	return r.running.speaker.Announce(ctx, announced)
+	if err := r.running.speaker.Announce(ctx, announced); err != nil {
+		return err
+	}
+	if missing != nil {
+		return missing
+	}
+	return nil
 }
 
 // routesOf are the routes that were learned, by next hops on the routers' networks. The
@@ -235,13 +245,14 @@ func routesOf(pic *bgp.Picture, b *model.Bgp, problems map[string]string) (out m
 		}
 	}
 	if away > 0 {
-		problems["BGP routes"] = fmt.Sprintf("%d learned prefixes lead to routers that are on no network of routerip: they are not followed", away)
+		problems["BGP routes"] = fmt.Sprintf("%d learned prefixes lead to what is no router's address on a network of routerip: they are not followed", away)
 	}
 	return out, !pic.Complete
 }
 
+// onNetwork tells whether a may be a router's address: not of what is sent to all.
 func onNetwork(b *model.Bgp, a netip.Addr) bool {
-	return b.RouterIP.Masked().Contains(a) || b.RouterIP6.IsValid() && b.RouterIP6.Masked().Contains(a)
+	return model.HostRange(b.RouterIP).Contains(a) || b.RouterIP6.IsValid() && model.HostRange(b.RouterIP6).Contains(a)
 }
 
 // config is what the speaker should be.

@@ -1,0 +1,58 @@
+package fabric
+
+import (
+	"os"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/bgp"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Where IPv6 is off on the routers' interface, the host says so and goes on with IPv4.
+func TestIPv6Off(t *testing.T) {
+	b := newBench(t, "50.1.1.200/32", "fd50::200/128")
+	turn := func(value string) {
+		t.Helper()
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+uplink+"/disable_ipv6", []byte(value), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn("1")
+	b.in.Settings = settings()
+	b.in.Settings.RouterIP6 = prefix("fd50::2/64")
+	b.start()
+	b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{"10.50.0.0/16": "50.1.1.200", "fd60::/32": "fd50::210"})
+	b.wantRoutes(map[string]string{"10.50.0.0/16": "50.1.1.200"})
+	b.problem("BGP routerip6", "IPv6 is off on interface up0")
+	turn("0")
+	b.set(func(in *Input) { in.Settings.Default = true }) // else it is seen within a minute
+	b.wantRoutes(map[string]string{"10.50.0.0/16": "50.1.1.200", "fd60::/32": "fd50::210"})
+	if on, there := b.find("fd50::2"); on != uplink || !there {
+		t.Errorf("fd50::2 is on %q", on)
+	}
+}
+
+// Next hops that the kernel refuses, or that are nobody's, keep the host neither from
+// following others nor from telling of a new container.
+func TestRefusedRoutes(t *testing.T) {
+	b := newBench(t, "50.1.1.200/32")
+	b.in.Settings = settings()
+	b.in.Settings.RouterIP6 = prefix("fd50::2/64")
+	if err := hostnet.PutAddress(hostnet.HostAddr{Device: uplink, Prefix: prefix("fd50::9/64")}); err != nil {
+		t.Fatal(err)
+	}
+	on := network(1, "blue", model.EncapVLAN)
+	port(&b.in.Picture, 5, on)
+	b.start()
+	r := b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, map[string]string{
+		"10.50.0.0/16": "50.1.1.210", "10.60.0.0/16": "50.1.1.255", "10.70.0.0/16": "50.1.1.0",
+		"fd60::/32": "fd50::9", "fd70::/32": "fd50::210",
+	})
+	b.heard(r, "10.1.1.5/32")
+	b.wantRoutes(map[string]string{"10.50.0.0/16": "50.1.1.210", "fd70::/32": "fd50::210"})
+	b.problem("BGP routes", "2 learned prefixes lead to what is no router")
+	b.problem("BGP", "route to fd60::/32: invalid argument")
+	b.set(func(in *Input) { port(&in.Picture, 6, on) })
+	b.heard(r, "10.1.1.5/32", "10.1.1.6/32")
+}
