@@ -15,7 +15,7 @@ const tierControl model.Tier = 1
 // SetControl records where the control plane answers to TCP, nothing = nowhere.
 // Containers of VLAN networks that reach it past their host, by the physical
 // network, are denied it by their ports; the host's own stack denies it to all
-// others.
+// others. The host's own endpoint is no container: its netplugin may have no other way.
 func (c *Compiler) SetControl(targets []netip.AddrPort) {
 	targets = slices.Clone(targets)
 	slices.SortFunc(targets, netip.AddrPort.Compare)

@@ -89,7 +89,7 @@ type group struct {
 }
 
 // subject is whom the same policies apply to: the ports with one identity of one
-// group on one network.
+// group on one network, this host's own apart from containers'.
 type subject struct {
 	key   subjectKey
 	net   *network
@@ -102,11 +102,15 @@ type subjectKey struct {
 	network  model.NetworkKey
 	group    model.GroupName // empty = none
 	identity model.Identity
+	host     bool // the host's own endpoint (model.Endpoint.OfHost)
 }
 
 // String names the subject in problems.
 func (k subjectKey) String() string {
 	out := "endpoints of network " + k.network.String()
+	if k.host {
+		out = "this host on network " + k.network.String()
+	}
 	if k.group != "" {
 		out = fmt.Sprintf("endpoints of group %s:%s on network %s", k.network.Tenant, k.group, k.network.Name)
 	}

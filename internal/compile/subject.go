@@ -31,7 +31,7 @@ func (c *Compiler) moveSubject(e *endpoint, port bool) {
 }
 
 func (c *Compiler) subjectOf(e *endpoint) *subject {
-	k := subjectKey{e.Key.Network, e.Group, e.identity()}
+	k := subjectKey{e.Key.Network, e.Group, e.identity(), e.OfHost()}
 	return lookup(c.subjects, k, func() *subject {
 		s := &subject{key: k, net: e.net, ports: set[*endpoint]{}}
 		t := c.tenant(k.network.Tenant)
@@ -146,7 +146,7 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 	slices.SortFunc(p.enforced, byName)
 	slices.SortFunc(p.audited, byName)
 	p.enforced, p.audited = slices.Compact(p.enforced), slices.Compact(p.audited)
-	if len(c.controlTier(s.net.rec)) > 0 {
+	if !s.key.host && len(c.controlTier(s.net.rec)) > 0 { // the host may command the cluster
 		p.control = s.net
 	}
 	names := func(x *policy) bool { return x.named > 0 }
