@@ -65,9 +65,14 @@ func aboutServiceID(_ context.Context, _ Cluster, r *http.Request, _ []byte) (su
 	return subject{tenants: []string{tenant}, ofTenants: true}, nil
 }
 
-func aboutTenantQuery(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
-	tenant := r.URL.Query().Get("tenant") // as the server takes it
-	return subject{tenants: []string{tenant}, ofTenants: true, hint: "ask for one tenant's by ?tenant=NAME"}, nil
+// aboutEndpointsQuery is about the endpoints of a tenant and of a host: either is all
+// that they are of.
+func aboutEndpointsQuery(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
+	q := r.URL.Query() // as the server takes it
+	return subject{
+		tenants: []string{q.Get("tenant")}, ofTenants: true, hint: "ask for one tenant's by ?tenant=NAME",
+		hosts: []string{q.Get("host")}, ofHosts: true,
+	}, nil
 }
 
 func aboutCleanup(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {

@@ -80,7 +80,7 @@ var want = map[string]string{
 	"GET /api/v1/tokens": "", "POST /api/v1/tokens": "", "DELETE /api/v1/tokens/{id}": "",
 	"GET /api/v1/monitor": "v", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
 	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
-	"GET /api/v1/endpoints": "vt", "GET /api/v1/inspect/endpoints/{key}": "vt",
+	"GET /api/v1/endpoints": "vth", "GET /api/v1/inspect/endpoints/{key}": "vt",
 	"POST /api/v1/endpoints/{key}/drain": "t", "DELETE /api/v1/endpoints/{key}/drain": "t",
 	"GET /api/v1/clusterServices": "v", "GET /api/v1/clusterServices/{namespace}/{name}": "v", "GET /api/v1/serviceLBs/{key}/counts": "vt",
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": "",
@@ -150,7 +150,7 @@ func request(route string, own bool) (method, path, body string) {
 	case "POST /plugin/report/{id}":
 		path += "?host=" + host
 	case "GET /api/v1/endpoints":
-		path += "?tenant=" + tenant
+		path += "?tenant=" + tenant + "&host=" + host
 	case "POST /api/v1/apply":
 		body = `{"objects":[{"kind":"network","tenantName":"blue","networkName":"a"},{"kind":"rule","TENANTNAME":"` + tenant + `"}]}`
 	case "POST /plugin/monitor/{id}":
@@ -293,6 +293,7 @@ func TestSentences(t *testing.T) {
 		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "it is not about blue alone"}, // as if it were another's
 		{"blue", "GET", "/api/v1/inspect/endpoints/shared", "", "it is not about blue alone"},
 		{"h1", "POST", "/plugin/host", `{"host":"h2"}`, `it is about host "h2", and an agent may change what its own host has; cluster-admin, host that has it may`},
+		{"h1", "GET", "/api/v1/endpoints?tenant=blue", "", `it is about host "", and an agent may change what its own host has`},
 		{"h1", "POST", "/plugin/releaseAddress", `{"IPv4Address":"10.0.0.3"}`, `it is about host ""`},
 		{"h1", "POST", "/plugin/host", `rubbish`, "it cannot be found out whose it is"},
 		{"nobody", "GET", "/version", "", "nobody (people, without a role) may do nothing: there is no group"},

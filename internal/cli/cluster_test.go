@@ -81,6 +81,10 @@ Warning: host2: no answer
 	if r := netctl(t, srv.URL, "cluster", "token", "--host", "old", "-q"); r.code == 0 || r.out != "" || !strings.Contains(r.errOut, "upgrade it") {
 		t.Errorf("a netmaster that knows of no hosts: exit code %d, %s %s", r.code, r.out, r.errOut)
 	}
+	asked = nil
+	if r := netctl(t, srv.URL, "cluster", "token", "--host", ""); r.code != 2 || !strings.Contains(r.errOut, "must be the name of a host") || len(asked) > 0 {
+		t.Errorf("a host's token for a name that is empty: exit code %d, %s, asked %v", r.code, r.errOut, asked)
+	}
 	var got api.Members
 	if r := netctl(t, srv.URL, "cluster", "members", "--json"); json.Unmarshal([]byte(r.out), &got) != nil || len(got.Members) != 3 || len(got.Warnings) != 1 {
 		t.Errorf("--json: %s", r.out)
