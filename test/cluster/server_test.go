@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -161,7 +162,9 @@ func (p *process) comeBack() {
 
 func (p *process) end() { p.endBy(syscall.SIGKILL) }
 
-// pause stops it where it is.
+// pause stops it where it is; when it returns, all of it stands still. The signal alone
+// does not tell: until the one thread that it was given to gets a processor, which on a
+// busy machine takes a tenth of a second and more, all others go on.
 func (p *process) pause() (undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,5 +173,7 @@ func (p *process) pause() (undo func()) {
 	}
 	running := p.cmd.Process
 	_ = running.Signal(syscall.SIGSTOP)
+	for errors.Is(unix.Waitid(unix.P_PID, running.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
 	return func() { _ = running.Signal(syscall.SIGCONT) }
 }
