@@ -92,6 +92,9 @@ type Certificate struct {
 	Use     string    `json:"use"` // such as "the API's", or "the authority in DIRECTORY"
 	Subject string    `json:"subject"`
 	Ends    time.Time `json:"ends"`
+	// TellFrom is from when on the doctor tells of the end; zero = 30 days before.
+	TellFrom time.Time `json:"tellFrom,omitzero"`
+	Remedy   string    `json:"remedy,omitempty"` // what to do then; "" = what 'netctl pki' does
 }
 
 // Disk is the file system of a directory that a daemon writes to.

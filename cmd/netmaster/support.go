@@ -7,18 +7,35 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/join"
 )
 
 // support is what people who search for a fault get of this netmaster.
-func (o *options) support(log *bundle.Ring, embedded bool) *bundle.Support {
+func (o *options) support(log *bundle.Ring, server *join.Member) *bundle.Support {
 	s := &bundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken},
-		Certificates: bundle.Certificates(o.certs.Certificates()), Dirs: map[string]string{},
+		Certificates: bundle.Certificates(o.certs.Certificates(), bundle.ByHand), Dirs: map[string]string{},
 	}
-	if embedded {
+	if server != nil {
 		s.Dirs["store"] = o.dataDir
+		s.Certificates = o.ownAndMade(s.Certificates, server)
 	}
 	return s
+}
+
+// ownAndMade are the certificates that this netmaster was given, and those that it made
+// for itself, which it has with a store of its own.
+func (o *options) ownAndMade(given func() []api.Certificate, server *join.Member) func() []api.Certificate {
+	made := bundle.Renewal{Certificate: join.RenewOwn, Authority: join.RenewAuthority, Former: join.EndFormer, Itself: true}
+	return func() (out []api.Certificate) {
+		if !o.secure { // else those that were given are among those that it made
+			out = given()
+		}
+		for _, e := range server.Ends() {
+			out = append(out, made.Of(e.What, e.Subject, e.Ends, e.Authority, e.Former))
+		}
+		return out
+	}
 }
 
 // askPeer asks another netmaster what it tells of itself.

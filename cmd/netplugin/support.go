@@ -11,10 +11,23 @@ import (
 func (o *options) support(log *bundle.Ring) *bundle.Support {
 	s := &bundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken},
-		Certificates: bundle.Certificates(o.certs.Certificates()), Dirs: map[string]string{"state": o.stateDir},
+		Certificates: bundle.Certificates(o.certs.Certificates(), o.renewal()), Dirs: map[string]string{"state": o.stateDir},
 	}
 	if filepath.IsAbs(o.flowLog) {
 		s.Dirs["flow log"] = filepath.Dir(o.flowLog)
 	}
 	return s
+}
+
+// renewal is how this netplugin's certificates are renewed.
+func (o *options) renewal() bundle.Renewal {
+	if o.joining.dir == "" {
+		return bundle.ByHand
+	}
+	return bundle.Renewal{
+		Certificate: "netplugin renews it from 30 days before its end on: its log says why that fails; when it has ended, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token",
+		Authority:   "'netctl cluster members' says what to do about it",
+		Former:      "it was renewed: restart netplugin before its end if it runs since before that",
+		Itself:      true,
+	}
 }

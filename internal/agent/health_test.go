@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -65,9 +68,27 @@ func (b *bed) says(status int, broken ...string) {
 // TestHealth breaks what health has to tell, one thing after the other; each is
 // told, and gone when it is mended.
 func TestHealth(t *testing.T) {
-	b := newBed(t)
+	ends := time.Now().Add(90 * 24 * time.Hour)
+	var certificate sync.Mutex
+	end := func(at time.Time) {
+		certificate.Lock()
+		defer certificate.Unlock()
+		ends = at
+	}
+	b := newBed(t, func(c *Config) {
+		c.Support = &bundle.Support{Certificates: func() []api.Certificate {
+			certificate.Lock()
+			defer certificate.Unlock()
+			return []api.Certificate{{Use: "its own certificate", Subject: "CN=h", Ends: ends}}
+		}}
+	})
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()
+	end(time.Now().Add(time.Hour))
+	b.says(http.StatusOK, "certificates")
+	end(time.Now().Add(-time.Hour))
+	b.says(http.StatusOK, "certificates")
+	end(time.Now().Add(90 * 24 * time.Hour))
 	b.says(http.StatusOK)
 	r := request("c1", newSandbox(t))
 	res, err := b.client().Attach(t.Context(), r)

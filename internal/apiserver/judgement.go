@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
 )
 
@@ -175,21 +176,17 @@ const (
 	noRoom     = 32 << 20
 )
 
-// certificateSoon is when the end of a certificate is near.
-const certificateSoon = 30 * 24 * time.Hour
-
 // judgeMachine judges certificates and disks.
 func (f facts) judgeMachine(where string, m api.Machine) (out []api.Finding) {
 	add := func(check, severity, text, remedy string) {
 		out = append(out, api.Finding{Check: check, Where: where, Severity: severity, Text: text, Remedy: remedy})
 	}
 	for _, c := range m.Certificates {
-		left, ends := c.Ends.Sub(f.now), c.Ends.UTC().Format(time.DateOnly)
-		switch {
-		case left <= 0:
-			add(api.CheckCertificates, api.SeverityError, fmt.Sprintf("%s (%s) ended on %s", c.Use, c.Subject, ends), "renew it with 'netctl pki renew', and copy it there")
-		case left < certificateSoon:
-			add(api.CheckCertificates, api.SeverityWarning, fmt.Sprintf("%s (%s) ends on %s, in %d days", c.Use, c.Subject, ends, int(left/(24*time.Hour))), "renew it with 'netctl pki renew', and copy it there")
+		switch text, remedy, ended := bundle.Ending(c, f.now); {
+		case ended:
+			add(api.CheckCertificates, api.SeverityError, text, remedy)
+		case text != "":
+			add(api.CheckCertificates, api.SeverityWarning, text, remedy)
 		}
 	}
 	for _, d := range m.Disks {
@@ -210,6 +207,8 @@ func checkOf(condition string) string {
 	switch condition {
 	case "disk":
 		return api.CheckDisks
+	case "certificates":
+		return api.CheckCertificates
 	case "store", "host-name", "netmaster", "journal":
 		return api.CheckHosts
 	}

@@ -61,6 +61,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	judge(&o, now)
 	o.Notices = append(o.Notices, warnings...)
+	s.judgeOwn(&o, now)
 	judgeFabric(&o, v)
 	return o, nil
 }

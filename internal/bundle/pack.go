@@ -3,12 +3,10 @@ package bundle
 import (
 	"archive/tar"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -48,16 +46,6 @@ type Support struct {
 
 // Redactor knows this daemon's secrets as they are now.
 func (s *Support) Redactor() *Redactor { return NewRedactor(s.SecretFiles...) }
-
-// Certificates makes Support's of certificates by their use, each time that it is asked.
-func Certificates(all iter.Seq2[string, *x509.Certificate]) func() []api.Certificate {
-	return func() (out []api.Certificate) {
-		for use, cert := range all {
-			out = append(out, api.Certificate{Use: use, Subject: cert.Subject.String(), Ends: cert.NotAfter})
-		}
-		return out
-	}
-}
 
 // Lines are the newest lines of the log, without secrets.
 func (s *Support) Lines() ([]byte, error) {

@@ -79,7 +79,7 @@ func (m *Member) open(ln net.Listener) *door {
 			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
 			return
 		}
-		ticket.Reply(w, http.StatusOK, m.Status())
+		ticket.Reply(w, http.StatusOK, m.fullStatus())
 	})
 	mux.HandleFunc("POST "+relievePath, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {

@@ -348,4 +348,9 @@ func TestRenewal(t *testing.T) {
 	if all, err = b.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
 		t.Errorf("after that, members: %+v, %v", all, err)
 	}
+	for _, i := range all { // one is asked at its door
+		if e := i.Status.Ends; len(e) != 2 || e[0].Authority || !e[1].Authority || e[0].Ends.After(e[1].Ends) || time.Until(e[0].Ends) < pki.Soon {
+			t.Errorf("%s tells the ends %+v", i.Name, e)
+		}
+	}
 }

@@ -102,7 +102,7 @@ func (m *Member) askAll(ctx context.Context, all []Info) {
 	for i := range all {
 		switch {
 		case all[i].ID == self:
-			all[i].Status = m.Status()
+			all[i].Status = m.fullStatus()
 		case all[i].Door == "" || all[i].Role == Waiting || all[i].Role == Removed:
 			all[i].Err = errors.New("it has not started yet")
 		default:
@@ -160,6 +160,7 @@ func (m *Member) mayVote(ctx context.Context) string {
 // Warnings are sentences about what endangers the cluster, and what to do.
 func Warnings(all []Info) []string {
 	var out []string
+	now := time.Now()
 	n, live, silent := voters(all)
 	if n == 2 {
 		out = append(out, "the cluster has two members, which is weaker than one: it stops writing when either is away; let a third one join")
@@ -179,6 +180,11 @@ func Warnings(all []Info) []string {
 		case i.Err == nil:
 			if t := i.Status.Trouble(); t != "" {
 				out = append(out, i.Name+": "+t)
+			}
+			for _, t := range i.Status.ending(i.Name, now) {
+				if !slices.Contains(out, t) {
+					out = append(out, t)
+				}
 			}
 		}
 	}

@@ -41,6 +41,7 @@ type Status struct {
 	Quota   int64  `json:"quota"`          // bytes that it may have
 	Free    uint64 `json:"free"`           // bytes that its disk has left
 	Full    bool   `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
+	Ends    []End  `json:"ends,omitempty"`
 }
 
 // Status looks at this member; it asks nobody.

@@ -64,10 +64,25 @@ func TestWarnings(t *testing.T) {
 	full.Status.Size, full.Status.InUse = 81<<20, 10<<20
 	disk := up("d")
 	disk.Status.Free = 100 << 20
+	ends := func(name string, left time.Duration, e End) Info {
+		i := up(name)
+		e.What, e.Subject, e.Ends = "it", "CN=x", time.Now().Add(left)
+		i.Status.Ends = []End{e}
+		return i
+	}
+	day := 24 * time.Hour
+	root, former := End{Authority: true}, End{Authority: true, Former: true}
 	for _, c := range []struct {
 		all  []Info
 		want []string // a part of each warning
 	}{
+		{[]Info{ends("a", 24*day, End{})}, nil}, // it renews itself
+		{[]Info{ends("a", 22*day, End{}), up("b"), up("c")}, []string{"a: it (CN=x) ends on "}},
+		{[]Info{ends("a", -day, End{})}, []string{"a: it (CN=x) has ended on "}},
+		{[]Info{ends("a", 181*day, root)}, nil},
+		{[]Info{ends("a", 179*day, root), ends("b", 179*day, root), ends("c", 179*day, root)}, []string{"it (CN=x) ends on "}},
+		{[]Info{ends("a", 31*day, former)}, nil},
+		{[]Info{ends("a", 29*day, former)}, []string{"restart netmasters"}},
 		{[]Info{up("a")}, nil},
 		{[]Info{up("a"), up("b"), up("c")}, nil},
 		{[]Info{up("a"), up("b"), {Name: "c", Role: Learner, Err: errors.New("new")}}, []string{"two members"}},

@@ -49,6 +49,7 @@ var conditions = []condition{
 	{name: "ports", check: portsProgrammed},
 	{name: "settings", check: without("global")},
 	{name: "devices", check: devicesLead},
+	{name: "certificates", notice: true, check: certificatesLast},
 	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port")},
 }
 

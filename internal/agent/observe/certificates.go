@@ -1,0 +1,19 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// certificatesLast tells of this netplugin's certificates that have ended, or do soon.
+// It is a notice: the host does its work until then, and may be without a netmaster
+// afterwards, which is told by its own condition.
+func certificatesLast(_ context.Context, a *Observer, _ *observation) error {
+	ended, soon := a.support().Endings(time.Now())
+	if all := append(ended, soon...); len(all) > 0 {
+		return errors.New(strings.Join(all, "; "))
+	}
+	return nil
+}
