@@ -201,14 +201,17 @@ func attach(tx store.Tx, g, old model.Group) error {
 	has := func(refs []groupRef, t tables.Target) bool {
 		return slices.ContainsFunc(refs, func(r groupRef) bool { return r.target == t })
 	}
-	for _, r := range after {
-		if has(before, r.target) {
-			continue
-		}
+	added := slices.DeleteFunc(slices.Clone(after), func(r groupRef) bool { return has(before, r.target) })
+	var how []tables.WriteOption
+	if len(added) >= manyRefs {
+		tx.Touch(tables.GroupRefs(g.Key.Tenant))
+		how = append(how, tables.Untouched())
+	}
+	for _, r := range added {
 		if err := r.get(tx); err != nil {
 			return fmt.Errorf("%s %q: %w", r.field, r.name, err)
 		}
-		if err := refer(tx, r.target, "group", g.Key.String()); err != nil {
+		if err := refer(tx, r.target, "group", g.Key.String(), how...); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // refer records that something refers to a target.
-func refer(tx store.Tx, t tables.Target, kind, from string) error {
-	return tables.References.Put(tx, tables.Reference{RefKey: tables.RefKey{Target: t, Kind: kind, From: from}})
+func refer(tx store.Tx, t tables.Target, kind, from string, how ...tables.WriteOption) error {
+	return tables.References.Put(tx, tables.Reference{RefKey: tables.RefKey{Target: t, Kind: kind, From: from}}, how...)
 }
 
 // unrefer takes a reference away. It touches no scope: who waits for the last
@@ -41,12 +41,27 @@ var referrers = sync.OnceValues(func() (usedBy map[string]string, after []string
 	return usedBy, after
 })
 
+// manyRefs is from how many new references on a group touches the one scope of its
+// tenant for all of them: each scope costs a transaction two operations, and the largest
+// group with a VLAN of its own would have more than Consul takes. Groups that name less
+// keep to the scopes of what they name: so they do not meet deletions of other things,
+// and netmasters of versions that know no such scope see them.
+const manyRefs = 6
+
+// namedByGroups are the kinds of what groups name, but their networks.
+var namedByGroups = map[string]bool{"policy": true, "netprofile": true, "extcontracts": true}
+
 // unreferenced checks that nothing refers to a target, else model.ErrInUse.
 // Deleting a policy leaves references of its rules behind when they are many;
 // they count as gone when the rule is, or names something else by now.
 func unreferenced(tx store.Tx, t tables.Target) error {
 	if err := tx.Observe(t.Scope()); err != nil {
 		return err
+	}
+	if namedByGroups[t.Kind] {
+		if err := tx.Observe(tables.GroupRefs(t.Tenant)); err != nil {
+			return err
+		}
 	}
 	// References lie in order of their kinds: whatever comes before and after
 	// those of rules refers for certain.

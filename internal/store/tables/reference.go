@@ -17,6 +17,11 @@ func (t Target) Scope() string {
 	return allocOf("ref/"+t.Kind, t.Tenant) + store.Segment(t.Name) + "/"
 }
 
+// GroupRefs is the scope that a group touches which begins to name many things of its
+// tenant at once, in place of each one's own. No rows are under it: who looks whether
+// groups refer to something observes it besides (docs/design/store.md, Cost).
+func GroupRefs(t model.TenantName) string { return allocOf("grouprefs", t) }
+
 // RefKey says that From, of kind Kind, refers to Target.
 type RefKey struct {
 	Target Target `json:"target"`

@@ -198,17 +198,23 @@ func (t *Table[K, V]) notFound(k K) error {
 // WriteOption adjusts one write of a row.
 type WriteOption func(*writeOptions)
 
-type writeOptions struct{ lease store.Session }
+type writeOptions struct {
+	lease store.Session
+	quiet bool
+}
+
+// Untouched has a write touch no scope: the caller touches one that whoever lists the
+// row's observes as well.
+func Untouched() WriteOption { return func(o *writeOptions) { o.quiet = true } }
 
 // WithLease makes the row vanish with the session.
 func WithLease(s store.Session) WriteOption { return func(o *writeOptions) { o.lease = s } }
 
-func leaseOf(opts []WriteOption) store.Session {
-	var o writeOptions
+func optionsOf(opts []WriteOption) (o writeOptions) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return o.lease
+	return o
 }
 
 // Create writes a row that must not exist; otherwise model.ErrExists, now or in
@@ -219,13 +225,14 @@ func (t *Table[K, V]) Create(tx store.Tx, v V, opts ...WriteOption) error {
 	if err != nil {
 		return fmt.Errorf("write %s %q: %w", t.spec.Noun, t.spec.Show(k), err)
 	}
-	if err := tx.Create(t.Key(k), b, leaseOf(opts)); err != nil {
+	o := optionsOf(opts)
+	if err := tx.Create(t.Key(k), b, o.lease); err != nil {
 		if errors.Is(err, model.ErrExists) {
 			return model.Errorf(model.ErrExists, "%s %q exists already", t.spec.Noun, t.spec.Show(k))
 		}
 		return err
 	}
-	t.touch(tx, k)
+	t.touchUnless(o.quiet, tx, k)
 	return nil
 }
 
@@ -248,15 +255,16 @@ func (t *Table[K, V]) Put(tx store.Tx, v V, opts ...WriteOption) error {
 	if err != nil {
 		return fmt.Errorf("write %s %q: %w", t.spec.Noun, t.spec.Show(k), err)
 	}
-	tx.Put(key, b, leaseOf(opts))
-	t.touch(tx, k)
+	o := optionsOf(opts)
+	tx.Put(key, b, o.lease)
+	t.touchUnless(o.quiet, tx, k)
 	return nil
 }
 
 // Delete removes a row blindly; absent is fine, and a newer version too.
 func (t *Table[K, V]) Delete(tx store.Tx, k K) {
 	tx.Delete(t.Key(k))
-	t.touch(tx, k)
+	t.touchUnless(false, tx, k)
 }
 
 // DeleteScope removes all rows of a scope; one operation.
@@ -267,8 +275,8 @@ func (t *Table[K, V]) DeleteScope(tx store.Tx, scope string) {
 	}
 }
 
-func (t *Table[K, V]) touch(tx store.Tx, k K) {
-	if !t.spec.Unlisted {
+func (t *Table[K, V]) touchUnless(quiet bool, tx store.Tx, k K) {
+	if !t.spec.Unlisted && !quiet {
 		tx.Touch(t.spec.Scope(k))
 	}
 }
