@@ -27,6 +27,7 @@ type joining struct {
 	doors []string // of netmasters
 	token string
 	dir   string // of the certificate that was got; "" = none was
+	finds bool   // the store at netmasters' addresses: none was given
 }
 
 func joinFlags(fs *daemon.FlagSet, o *options) {
@@ -94,10 +95,21 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 	if err != nil {
 		return err
 	}
+	o.joining.finds = true
 	if o.etcd = storeAt(doors); len(o.etcd) == 0 {
 		return errors.New("no netmaster's address is known: give the store's with --etcd-endpoints")
 	}
 	return nil
+}
+
+// follow returns what is to be done when netmasters have come or gone.
+func (j *joining) follow(st any) func(doors []string) {
+	return func(doors []string) {
+		c, ok := st.(interface{ SetEndpoints(urls []string) })
+		if urls := storeAt(doors); ok && j.finds && len(urls) > 0 {
+			c.SetEndpoints(urls)
+		}
+	}
 }
 
 // storeAt is where netmasters with --secure serve their store unless told otherwise.

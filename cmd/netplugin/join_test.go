@@ -129,3 +129,29 @@ func TestJoinFlags(t *testing.T) {
 		}
 	}
 }
+
+// endpoints is a store's client that is told where to ask.
+type endpoints struct{ urls []string }
+
+func (e *endpoints) SetEndpoints(urls []string) { e.urls = urls }
+
+// TestFollow: a host that finds the store by the netmasters follows them, and one that
+// was told where the store is keeps to that.
+func TestFollow(t *testing.T) {
+	for _, tc := range []struct {
+		finds bool
+		doors []string
+		want  string
+	}{
+		{true, []string{"10.0.0.2:9005", "[fd00::3]:9005"}, "https://10.0.0.2:2379 https://[fd00::3]:2379"},
+		{false, []string{"10.0.0.2:9005"}, ""},
+		{true, []string{"rubbish"}, ""}, // a client without a server would be none
+	} {
+		e := new(endpoints)
+		(&joining{finds: tc.finds}).follow(e)(tc.doors)
+		if got := strings.Join(e.urls, " "); got != tc.want {
+			t.Errorf("%v %q: it asks at %q, want %q", tc.finds, tc.doors, got, tc.want)
+		}
+	}
+	(&joining{finds: true}).follow(struct{}{})([]string{"10.0.0.2:9005"}) // Consul's client follows nobody
+}

@@ -15,12 +15,15 @@ const (
 	lookEvery = time.Minute
 	// tryEvery is between two tries to renew it.
 	tryEvery = 10 * time.Minute
+	// learnEvery is between two questions where netmasters are.
+	learnEvery = 5 * time.Minute
 )
 
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
-// tries again while it fails, and logs why.
-func Keep(ctx context.Context, dir string, addresses []net.IP, log *slog.Logger) {
-	(&keeper{dir: dir, addresses: addresses, log: log, now: time.Now, every: lookEvery}).run(ctx)
+// tries again while it fails, and logs why. It learns where netmasters are, and calls
+// moved, which must return soon, with their doors when these have become others.
+func Keep(ctx context.Context, dir string, addresses []net.IP, moved func(doors []string), log *slog.Logger) {
+	(&keeper{dir: dir, addresses: addresses, moved: moved, log: log, now: time.Now, every: lookEvery}).run(ctx)
 }
 
 type keeper struct {
@@ -30,6 +33,8 @@ type keeper struct {
 	now       func() time.Time
 	every     time.Duration
 	last      time.Time // try
+	moved     func(doors []string)
+	learnt    time.Time
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -37,6 +42,7 @@ func (k *keeper) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		k.look(ctx)
+		k.learn(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -60,5 +66,20 @@ func (k *keeper) look(ctx context.Context) {
 		k.log.Error("this host's certificate is not renewed", "error", err)
 	default:
 		k.log.Info("this host's certificate was renewed")
+	}
+}
+
+func (k *keeper) learn(ctx context.Context) {
+	if k.now().Sub(k.learnt) < learnEvery {
+		return
+	}
+	k.learnt = k.now()
+	doors, moved, err := Learn(ctx, k.dir)
+	if err != nil { // those that are known serve on, and who cannot reach the store says so
+		k.log.Debug("where netmasters are is not learnt", "error", err)
+	}
+	if moved {
+		k.log.Info("netmasters have come or gone", "doors", doors)
+		k.moved(doors)
 	}
 }

@@ -69,6 +69,18 @@ func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
 		}
 		return m.renewHost(r.Context(), r.TLS.VerifiedChains[0][0], q)
 	})
+	mux.HandleFunc("GET "+ticket.DoorsPath, func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.VerifiedChains) == 0 {
+			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only hosts with a certificate may ask"))
+			return
+		}
+		doors, err := m.doors(r.Context())
+		if err != nil {
+			ticket.Refuse(w, model.Errorf(model.ErrUnavailable, "the members are not known now: %w", err))
+			return
+		}
+		ticket.Reply(w, http.StatusOK, ticket.HostAnswer{Doors: doors})
+	})
 	mux.HandleFunc("GET "+clientsPath, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {
 			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))

@@ -15,6 +15,7 @@ import (
 const (
 	HostPath  = "/join/v1/hosts"
 	RenewPath = "/join/v1/hosts/renew"
+	DoorsPath = "/join/v1/hosts/doors" // where members answer, to hosts with a certificate
 )
 
 // HostRequest asks for a host's certificate: by a token, or by the certificate that

@@ -107,6 +107,10 @@ func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpo
 	return c
 }
 
+// SetEndpoints makes the client ask other servers, URLs as ParseEndpoints returns them;
+// what is asked of one that stays goes on.
+func (c *Client) SetEndpoints(urls []string) { c.etcd.SetEndpoints(urls...) }
+
 // form is how etcds are named.
 var form = store.EndpointForm{Flag: "etcd-endpoints", Server: "etcd", Article: "an", Scheme: "etcd", Port: "2379"}
 
