@@ -39,29 +39,30 @@ type StoreServer struct {
 // Host is a host as its agent tells of it. HostAlive and HostAway are its
 // states.
 type Host struct {
-	Name        string               `json:"name"`
-	State       string               `json:"state"`
-	Ready       bool                 `json:"ready"`              // as its /readyz said last
-	LastWord    string               `json:"lastWord,omitempty"` // RFC 3339, by the host's clock: when its agent last told what follows
-	Age         int64                `json:"ageSeconds"`         // of the last word; -1 = there is none
-	Driver      string               `json:"driver,omitempty"`
-	DriverWhy   string               `json:"driverWhy,omitempty"`
-	Version     string               `json:"version,omitempty"`
-	Control     string               `json:"control,omitempty"`
-	VTEP        string               `json:"vtep,omitempty"`
-	VXLANPort   int                  `json:"vxlanPort,omitempty"` // UDP port of its tunnels, while it is alive
-	Endpoints   int                  `json:"endpoints"`           // that the cluster has there
-	Attachments int                  `json:"attachments"`         // that the agent knows
-	Ports       int                  `json:"ports"`               // programmed
-	Pending     int                  `json:"pending"`             // wanted but not programmed
-	Revision    int64                `json:"revision"`            // of the last picture applied
-	Conditions  []Condition          `json:"conditions,omitempty"`
-	Problems    map[string]string    `json:"problems,omitempty"`    // object -> sentence; the first hundred
-	Error       string               `json:"error,omitempty"`       // of the data plane as a whole
-	Tables      map[string]TableFill `json:"tables,omitempty"`      // of the data plane
-	Draining    bool                 `json:"draining,omitempty"`    // services send its providers no new connections, as an operator said
-	AwaySeconds int64                `json:"awaySeconds,omitempty"` // while it is away: for how long netmasters have listened to it in vain
-	Format      int                  `json:"format,omitempty"`      // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
+	Name         string               `json:"name"`
+	State        string               `json:"state"`
+	Ready        bool                 `json:"ready"`              // as its /readyz said last
+	LastWord     string               `json:"lastWord,omitempty"` // RFC 3339, by the host's clock: when its agent last told what follows
+	Age          int64                `json:"ageSeconds"`         // of the last word; -1 = there is none
+	Driver       string               `json:"driver,omitempty"`
+	DriverWhy    string               `json:"driverWhy,omitempty"`
+	Version      string               `json:"version,omitempty"`
+	Control      string               `json:"control,omitempty"`
+	VTEP         string               `json:"vtep,omitempty"`
+	VXLANPort    int                  `json:"vxlanPort,omitempty"` // UDP port of its tunnels, while it is alive
+	Endpoints    int                  `json:"endpoints"`           // that the cluster has there
+	Attachments  int                  `json:"attachments"`         // that the agent knows
+	Ports        int                  `json:"ports"`               // programmed
+	Pending      int                  `json:"pending"`             // wanted but not programmed
+	Revision     int64                `json:"revision"`            // of the last picture applied
+	Conditions   []Condition          `json:"conditions,omitempty"`
+	Problems     map[string]string    `json:"problems,omitempty"`     // object -> sentence; the first hundred
+	Error        string               `json:"error,omitempty"`        // of the data plane as a whole
+	Tables       map[string]TableFill `json:"tables,omitempty"`       // of the data plane
+	Draining     bool                 `json:"draining,omitempty"`     // services send its providers no new connections, as an operator said
+	AwaySeconds  int64                `json:"awaySeconds,omitempty"`  // while it is away: for how long netmasters have listened to it in vain
+	EvictSeconds int64                `json:"evictSeconds,omitempty"` // while it is away: how much longer netmasters will listen until its endpoints are given up; 0 = for ever, or they do not count
+	Format       int                  `json:"format,omitempty"`       // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
 }
 
 // The states of a Host: its agent is registered, or is not heard of.

@@ -199,6 +199,13 @@ func (k *kubernetes) tell(r keeper.Report) {
 	k.notices.Tell(o)
 }
 
+// hostEvent tells an event of a host on the Node of its name.
+func (k *kubernetes) hostEvent(e control.HostEvent) {
+	if k != nil {
+		k.notices.Tell(notice.OfNode(string(e.Host), notice.Event{Reason: e.Reason, Note: e.Note, Warning: e.Warning}))
+	}
+}
+
 // first fails when the API server, if it answers now, is of another cluster than the
 // store follows. Later that is told, and holds up nobody else.
 func (k *kubernetes) first(ctx context.Context) error {

@@ -276,6 +276,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 		return err
 	}
 	watch, fabric := ctrl.NewHostWatch(), o.aci.keeper(ctrl, log)
+	watch.OnEvent = k8s.hostEvent
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: o.scheme(), both: o.acceptPlain, listen: o.listening(),
 		agents: ctrl, client: o.tls.APIClient, token: o.token.Source(), log: log,
@@ -359,7 +360,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	handler, err := apiserver.New(apiserver.Config{
 		Support: o.support(o.ring, server), Peer: m.askPeer,
 		Pods: pods, Members: membersOf(server, o, ctrl).api(), Door: gate.door, Tokens: gate.tokensOf(),
-		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
+		Watch: watch, EvictAfter: o.graceTime(), Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})

@@ -81,7 +81,7 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	}
 	facts := facts{now: time.Now(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric()}
 	for _, h := range hosts {
-		facts.hosts = append(facts.hosts, hostToAPI(h, facts.now))
+		facts.hosts = append(facts.hosts, s.hostToAPI(h, facts.now))
 	}
 	if facts.masters, err = s.cluster.Masters(ctx); err != nil {
 		return none, err

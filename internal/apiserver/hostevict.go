@@ -44,6 +44,6 @@ func (s *server) hostDrainer(drain bool) handler {
 		} else {
 			s.log.Info("a host drains no more, as somebody asked", "host", string(h.Name))
 		}
-		return hostToAPI(h, time.Now()), nil
+		return s.hostToAPI(h, time.Now()), nil
 	}
 }

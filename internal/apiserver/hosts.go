@@ -30,7 +30,7 @@ func (s *server) hosts(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	out, now := make([]api.Host, 0, len(all)), time.Now()
 	for _, h := range all {
-		out = append(out, hostToAPI(h, now))
+		out = append(out, s.hostToAPI(h, now))
 	}
 	return out, nil
 }
@@ -40,7 +40,7 @@ func (s *server) host(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hostToAPI(h, time.Now()), nil
+	return s.hostToAPI(h, time.Now()), nil
 }
 
 func (s *server) removeHost(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -105,7 +105,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
-		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is away: %s, and %d endpoints are there", last, h.Endpoints),
+		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h)),
 			fmt.Sprintf("start netplugin there, or forget the host with 'netctl host rm %s'", h.Name))
 		return out
 	}

@@ -26,6 +26,9 @@ var (
 	hostAlive     = metric("host_alive", "1 while a host is alive, as netctl host ls has it, else 0.", "host")
 	hostReady     = metric("host_ready", "1 while a host says that it is ready, else 0.", "host")
 	hostAway      = metric("host_away_seconds", "For how long netmasters have listened in vain to a host that is away.", "host")
+	manyHostsAway = metric("hosts_many_away", "1 while more than half of the hosts are away, of which nothing is concluded, else 0.")
+	hostEvict     = metric("host_evict_after_seconds", "For how long a host may be away until its endpoints are given up; 0 = for ever.")
+	pendingCount  = metric("changes_pending", "Changes that are on trial until they are confirmed.")
 	hostProblems  = metric("host_problems", "Problems that a host tells of, by kind.", "host", "kind")
 	tagsUsed      = metric("tags_used", "VLAN ids (pool vlans) and VNIs (pool vnis) that are taken.", "pool")
 	tagsSize      = metric("tags_size", "VLAN ids and VNIs that there are.", "pool")
@@ -43,12 +46,13 @@ type clusterMetrics struct {
 	control *control.Controller
 	watch   *control.HostWatch // nil = hosts are not told of
 	cluster Cluster
+	evict   time.Duration // Config.EvictAfter
 }
 
 // Describe implements prometheus.Collector.
 func (m clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, objectCount,
+		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, manyHostsAway, hostEvict, pendingCount, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, objectCount,
 		storeUp, storeAnswer, storeSize, storeQuota,
 	} {
 		ch <- d
@@ -65,6 +69,7 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 		m.collectHosts(v, gauge)
 	}
 	if _, known := v.Global(); known { // else nothing has been read yet
+		gauge(pendingCount, float64(len(v.Waiting())))
 		vlans, vnis := v.TagPools()
 		for name, p := range map[string]control.Pool{"vlans": vlans, "vnis": vnis} {
 			gauge(tagsUsed, float64(p.Used), name)
@@ -119,6 +124,8 @@ func (m clusterMetrics) collectHosts(v *control.View, gauge func(*prometheus.Des
 			gauge(hostProblems, float64(count), name, kind)
 		}
 	}
+	gauge(manyHostsAway, truth[v.TooManyAway(alive)])
+	gauge(hostEvict, m.evict.Seconds())
 	gauge(hostsKnown, float64(len(hosts)))
 	gauge(hostsAlive, float64(n))
 }

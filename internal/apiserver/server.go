@@ -30,16 +30,19 @@ const DefaultTimeout = 8 * time.Second
 
 // Config is what the server needs; all fields but Timeout, Watch, Registry and Stopping are required.
 type Config struct {
-	Control  *control.Controller
-	Cluster  Cluster
-	Version  api.Version
-	Mode     string // cluster mode, shown by the inspection of global
-	Log      *slog.Logger
-	Watch    *control.HostWatch   // for metrics of hosts; nil = none
-	Registry *prometheus.Registry // of the metrics that /metrics shows; nil = a new one
-	Timeout  time.Duration        // 0 = DefaultTimeout
-	Address  string               // ip:port at which agents reach this server, to deliver events
-	Stopping <-chan struct{}      // closed when streams must end; nil = never
+	Control *control.Controller
+	Cluster Cluster
+	Version api.Version
+	Mode    string // cluster mode, shown by the inspection of global
+	Log     *slog.Logger
+	Watch   *control.HostWatch // for metrics of hosts; nil = none
+	// EvictAfter is for how long a host may be away until its endpoints are given up; 0 =
+	// for ever.
+	EvictAfter time.Duration
+	Registry   *prometheus.Registry // of the metrics that /metrics shows; nil = a new one
+	Timeout    time.Duration        // 0 = DefaultTimeout
+	Address    string               // ip:port at which agents reach this server, to deliver events
+	Stopping   <-chan struct{}      // closed when streams must end; nil = never
 	// Hosts are names with a dot by which clients reach this server, beside those of
 	// hosts that the cluster knows; addresses and names without a dot always pass.
 	Hosts []string
@@ -63,28 +66,30 @@ type Config struct {
 }
 
 type server struct {
-	control   *control.Controller
-	cluster   Cluster
-	version   api.Version
-	mode      string
-	log       *slog.Logger
-	timeout   time.Duration
-	address   string
-	stopping  <-chan struct{}
-	monitors  monitors
-	reports   reports
-	support   *bundle.Support                                                // nil = little is told
-	peer      func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
-	mux       *http.ServeMux
-	names     []string // of the collections
-	routes    []route  // in the order of their registration
-	allowed   []string // names of this server, see Config.Hosts
-	legacy    bool     // see Config.LegacyErrors
-	pods      Pods     // nil = none
-	members   Members  // nil = the store is not netmasters' own
-	tokens    Tokens   // nil = none
-	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
+	control *control.Controller
+	// evictAfter is Config.EvictAfter.
+	evictAfter time.Duration
+	cluster    Cluster
+	version    api.Version
+	mode       string
+	log        *slog.Logger
+	timeout    time.Duration
+	address    string
+	stopping   <-chan struct{}
+	monitors   monitors
+	reports    reports
+	support    *bundle.Support                                                // nil = little is told
+	peer       func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
+	mux        *http.ServeMux
+	names      []string // of the collections
+	routes     []route  // in the order of their registration
+	allowed    []string // names of this server, see Config.Hosts
+	legacy     bool     // see Config.LegacyErrors
+	pods       Pods     // nil = none
+	members    Members  // nil = the store is not netmasters' own
+	tokens     Tokens   // nil = none
+	requests   *prometheus.CounterVec
+	durations  *prometheus.HistogramVec
 }
 
 // handler answers with a value, which is sent as JSON, or an error.
@@ -99,7 +104,7 @@ func New(cfg Config) (http.Handler, error) {
 		cfg.Timeout = DefaultTimeout
 	}
 	s := &server{
-		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
+		control: cfg.Control, evictAfter: cfg.EvictAfter, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
 		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -116,7 +121,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Door != nil {
 		asks.Set(1)
 	}
-	for _, c := range []prometheus.Collector{s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster}} {
+	for _, c := range []prometheus.Collector{s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}} {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -48,7 +48,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	now := time.Now()
 	for _, h := range hosts {
-		o.Hosts = append(o.Hosts, hostToAPI(h, now))
+		o.Hosts = append(o.Hosts, s.hostToAPI(h, now))
 		o.Endpoints += h.Endpoints
 	}
 	vlans, vnis := v.TagPools()
@@ -62,6 +62,12 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	judge(&o, now)
 	o.Notices = append(o.Notices, warnings...)
 	s.judgeOwn(&o, now)
+	for _, w := range v.Waiting() {
+		o.Notices = append(o.Notices, waitingText(w))
+	}
+	if text := manyAway(v, hosts); text != "" {
+		o.Wrong, o.Well = append(o.Wrong, text), false
+	}
 	judgeFabric(&o, v)
 	return o, nil
 }
@@ -114,7 +120,7 @@ func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
-		wrong("host %s is away: %s, and %d endpoints are there; start netplugin there, or forget the host with 'netctl host rm %s'", h.Name, last, h.Endpoints, h.Name)
+		wrong("host %s is away: %s, and %d endpoints are there%s; start netplugin there, or forget the host with 'netctl host rm %s'", h.Name, last, h.Endpoints, graceText(h), h.Name)
 		return
 	}
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {

@@ -128,10 +128,21 @@ func storeRow(x api.StoreServer) []string {
 // hostHeader heads hostRow's columns.
 var hostHeader = []string{"Host", "State", "Last word", "Driver", "Version", "Address", "Endpoints", "Ports", "Fullest table"}
 
+// toldByState are the conditions that a host's state names.
+var toldByState = map[string]string{"trial": "change on trial", "went-back": "went back alone"}
+
 func hostRow(h api.Host) []string {
 	state := h.State
 	if h.State == api.HostAlive && !h.Ready {
 		state = "not ready"
+	}
+	if h.State == api.HostAway && h.AwaySeconds > 0 {
+		state += " for " + (time.Duration(h.AwaySeconds) * time.Second).String()
+	}
+	for _, c := range h.Conditions {
+		if told := toldByState[c.Name]; told != "" {
+			state += ", " + told
+		}
 	}
 	if h.Draining {
 		state += ", drains"

@@ -27,3 +27,20 @@ func TestStatusTimeout(t *testing.T) {
 		}
 	}
 }
+
+// TestHostRow: the state of a host says for how long it is away, that a change waits there
+// and that it went back from one.
+func TestHostRow(t *testing.T) {
+	trial := []api.Condition{{Name: "others", Notice: true}, {Name: "trial", Notice: true}}
+	for want, h := range map[string]api.Host{
+		"away":                           {State: api.HostAway},
+		"away for 12m0s":                 {State: api.HostAway, AwaySeconds: 720},
+		"alive, change on trial":         {State: api.HostAlive, Ready: true, Conditions: trial},
+		"not ready, went back alone":     {State: api.HostAlive, Conditions: []api.Condition{{Name: "went-back"}}},
+		"alive, change on trial, drains": {State: api.HostAlive, Ready: true, Conditions: trial, Draining: true},
+	} {
+		if got := hostRow(h)[1]; got != want {
+			t.Errorf("%+v: %q, want %q", h, got, want)
+		}
+	}
+}

@@ -175,6 +175,7 @@ func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostA
 	if n > 0 || err == nil {
 		a.c.log.Warn("a host was away for the whole grace time: its endpoints are given up", "host", string(name), "endpointsReleased", n,
 			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)
+		a.w.event(HostEvent{name, "EndpointsGivenUp", fmt.Sprintf("Contiv's netplugin was not heard of since %s, for the whole grace time of %s: %d endpoints there are given up, and their addresses are free.", row.Since, a.grace, n), true})
 	}
 	if errors.Is(err, model.ErrInUse) { // it is back
 		return nil

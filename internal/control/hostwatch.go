@@ -15,6 +15,10 @@ import (
 // HostWatch follows which agents are registered and what they tell, for metrics
 // and the leader's log. Make it with NewHostWatch and Run it.
 type HostWatch struct {
+	// OnEvent is told, by the leader, what others than its log are to hear; nil = nobody.
+	// It returns soon.
+	OnEvent func(HostEvent)
+
 	c *Controller
 
 	mu         sync.Mutex
@@ -102,28 +106,17 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 	return alive, statuses
 }
 
-// Tell logs, for the leader, when a host goes away and when it is back, each
-// once, until ctx ends. It begins after cluster.ServiceTTL: agents may have to
+// Tell tells, for the leader, when a host goes away, when it is back and when it has gone
+// back from a change by itself, each once, until ctx ends. It begins after cluster.ServiceTTL: agents may have to
 // register anew when the store was away, or everything starts at once.
 func (w *HostWatch) Tell(ctx context.Context) {
 	if waiting.Pause(ctx, cluster.ServiceTTL) != nil {
 		return
 	}
-	away := map[model.HostName]bool{}
+	t := teller{w, map[model.HostName]bool{}, map[model.HostName]string{}}
 	for {
 		changed := w.changes.Next()
-		alive, statuses := w.Seen()
-		for _, h := range w.c.Current().Hosts() {
-			switch {
-			case !alive[h.Name] && !away[h.Name]:
-				away[h.Name] = true
-				w.c.log.Warn("a host is away: its netplugin is not heard of; its containers keep talking by the last policy",
-					"host", string(h.Name), "vtep", h.VTEP, "lastWord", statuses[h.Name].Updated)
-			case alive[h.Name] && away[h.Name]:
-				delete(away, h.Name)
-				w.c.log.Info("a host is back", "host", string(h.Name), "vtep", h.VTEP)
-			}
-		}
+		t.tell(w.Seen())
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ import (
 func TestCutOff(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/curl")
-	onOne(t, []string{lab.DriverOVS}, cutOff)
+	onOne(t, both, cutOff)
 }
 
 func cutOff(t *testing.T, driver string) {
@@ -109,6 +110,9 @@ func cutOff(t *testing.T, driver string) {
 	try := func() {
 		t.Helper()
 		c.netctl("global set --fwd-mode routing --confirm-within 45s")
+		if out, err := c.Netctl(t.Context(), "status"); !strings.Contains(out+fmt.Sprint(err), " is on trial: in ") { // whatever else is wrong
+			t.Errorf("nothing says that it is on trial: %v %s", err, out)
+		}
 		mode(h2, "a2", "b2", model.FwdRouting)
 		until("h2 to be cut off", func(ctx context.Context) error { // once it asks for the gateway's MAC again
 			_, err := h2.Run(ctx, "ip", "neigh", "flush", "dev", "ways")
@@ -140,6 +144,24 @@ func cutOff(t *testing.T, driver string) {
 			err = fmt.Errorf("%q", s.Problems)
 		}
 		return err
+	})
+	until("h2 to say everywhere that it went back alone", func(ctx context.Context) error {
+		hosts, err := c.Netctl(ctx, "host", "ls")
+		status, err2 := c.Netctl(ctx, "status")
+		one, err3 := c.Netctl(ctx, "host", "inspect", "h2")
+		if err := errors.Join(err, err2, err3); err != nil {
+			return err
+		}
+		if !regexp.MustCompile(`(?m)^h2 +alive, went back alone `).MatchString(hosts) || strings.Count(hosts, "went back alone") != 1 {
+			return fmt.Errorf("hosts: %s", hosts)
+		}
+		if !strings.Contains(status, "Notice: host h2: went-back: change ") || !strings.Contains(one, `"name": "went-back"`) {
+			return fmt.Errorf("status: %s %s", status, one)
+		}
+		if v, there := c.scrape().of(`contiv_netplugin_condition instance="h2:9090" condition="went-back"`); !there || v != 0 {
+			return errors.New("its metric does not say so")
+		}
+		return nil
 	})
 	if err := reaches(true)(t.Context()); err != nil {
 		t.Error("it has heard, and is cut off again: ", err)

@@ -24,7 +24,7 @@ type exchange struct {
 	conn     net.Conn
 	provider string
 	answered atomic.Int64
-	err      error // once it has ended
+	ended    atomic.Pointer[error] // why
 }
 
 func (x *exchange) once() (string, error) {
@@ -36,6 +36,14 @@ func (x *exchange) once() (string, error) {
 	}
 	line, err := bufio.NewReader(x.conn).ReadString('\n')
 	return strings.TrimSpace(line), err
+}
+
+// why returns why an exchange has ended; nil = it has not.
+func (x *exchange) why() error {
+	if err := x.ended.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (x *exchange) run(stop <-chan struct{}) {
@@ -50,7 +58,8 @@ func (x *exchange) run(stop <-chan struct{}) {
 			err = fmt.Errorf("answered by %q", who)
 		}
 		if err != nil {
-			x.err = err
+			err = fmt.Errorf("at %s: %w", time.Now().Format(time.TimeOnly), err)
+			x.ended.Store(&err)
 			return
 		}
 		x.answered.Add(1)
@@ -112,7 +121,7 @@ func (x *exchanges) goOn(when, gone string) {
 	for i, one := range x.all {
 		for one.provider != gone && one.answered.Load() < was[i]+10 {
 			if time.Now().After(end) {
-				x.c.t.Fatalf("%s: a connection to %s answers no more", when, one.provider)
+				x.c.t.Fatalf("%s: a connection to %s, %s: %v after %d answers", when, one.provider, one.conn.LocalAddr().Network(), one.why(), one.answered.Load())
 			}
 			<-time.After(time.Millisecond)
 		}
@@ -132,8 +141,8 @@ func (x *exchanges) end(gone string) {
 		}
 		others++
 		answers += one.answered.Load()
-		if one.err != nil {
-			x.c.t.Errorf("a connection to %s, %s: %v after %d answers", one.provider, one.conn.LocalAddr().Network(), one.err, one.answered.Load())
+		if one.why() != nil {
+			x.c.t.Errorf("a connection to %s, %s: %v after %d answers", one.provider, one.conn.LocalAddr().Network(), one.why(), one.answered.Load())
 		}
 	}
 	if others == 0 || gone != "" && others == len(x.all) {

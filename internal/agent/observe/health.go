@@ -50,7 +50,9 @@ var conditions = []condition{
 	{name: "settings", check: without("global")},
 	{name: "devices", check: devicesLead},
 	{name: "certificates", notice: true, check: certificatesLast},
-	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port")},
+	{name: "trial", notice: true, check: notWaiting},
+	{name: "went-back", notice: true, check: notGoneBack},
+	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port", changeKind)},
 }
 
 // Conditions returns how many conditions there are.
@@ -264,7 +266,7 @@ func firstOf(list []string) string {
 // any other with which its name begins.
 var problemKinds = []string{
 	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
-	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "BGP", "journal", "damaged journal", "flow log",
+	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
 }
 
 // problemKind is the kind of a problem's object, which labels metrics: one of

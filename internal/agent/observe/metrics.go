@@ -73,9 +73,9 @@ func newHostMetrics(a *Observer) *hostMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *hostMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{
+	for _, d := range slices.Concat([]*prometheus.Desc{
 		dropsDesc, rulePacketsDesc, ruleBytesDesc, groupPacketsDesc, groupBytesDesc, problemsDesc, conditionDesc, lostDesc,
-	}, serviceDescs...) {
+	}, serviceDescs, trialDescs) {
 		ch <- d
 	}
 }
@@ -112,6 +112,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(conditionDesc, holds, c.name, notice)
 	}
+	m.collectTrials(gauge, count)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.read(ctx) != nil {

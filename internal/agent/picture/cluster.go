@@ -56,6 +56,8 @@ type Cluster struct {
 	live       bool // what is entered comes as it is committed, not with a list
 	trials     map[tables.TrialKey]*trial
 	trialNotes map[string]trialNote
+	back       []WentBack // oldest first; see judgeBackLocked
+	alone      int
 	keep       keeping
 	recalled   bool          // the picture is from KeptFile: the store was not reached since
 	control    *ControlPlane // nil = nobody knows of it
@@ -169,6 +171,7 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 			c.listAgainLocked()
 			c.recallPictureLocked()
 			c.endTrialsLocked()
+			c.judgeBackLocked()
 			c.keepPictureLocked()
 			c.mu.Unlock()
 		case now := <-tick.C:

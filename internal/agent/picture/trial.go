@@ -52,6 +52,7 @@ type trialNote struct {
 type trialNotes struct {
 	Version int         `json:"version"` // 1
 	Notes   []trialNote `json:"notes"`
+	Back    []WentBack  `json:"back,omitempty"`
 }
 
 // sinceBoot is the time since boot, in which that of a suspended machine counts.
@@ -86,6 +87,7 @@ func (c *Cluster) recallTrials() {
 	for _, n := range file.Notes {
 		c.trialNotes[n.ID] = n
 	}
+	c.back = file.Back
 }
 
 // rememberTrialsLocked writes TrialsFile, but for what nothing is left of.
@@ -95,7 +97,7 @@ func (c *Cluster) rememberTrialsLocked() error {
 		known[k.ID] = true
 	}
 	maps.DeleteFunc(c.trialNotes, func(id string, n trialNote) bool { return !known[id] && !c.lastsLocked(n) })
-	file := trialNotes{Version: 1, Notes: []trialNote{}}
+	file := trialNotes{Version: 1, Notes: []trialNote{}, Back: c.back}
 	for _, id := range slices.Sorted(maps.Keys(c.trialNotes)) {
 		file.Notes = append(file.Notes, c.trialNotes[id])
 	}
@@ -152,6 +154,9 @@ func (c *Cluster) trialLocked(m *mirror, k tables.TrialKey, ch tables.Change) ur
 		}
 	}
 	if !c.lastsLocked(note) {
+		if noted && !note.Over && note.Boot == c.Boot { // it ended while no agent ran
+			c.wentBackLocked(k.ID)
+		}
 		c.Log.Warn("a change waits to be confirmed, and this host has not seen it come or had it for its time: what was before stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
 		return atOnce // for the problem
 	}
@@ -203,6 +208,7 @@ func (c *Cluster) endTrialsLocked() {
 		}
 		c.Log.Warn("a change was not confirmed in time: what was before is in force again, and stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
 		c.leaveTrialLocked(t)
+		c.wentBackLocked(k.ID)
 		c.changes.Tell()
 		c.Kick("unconfirmed")
 	}

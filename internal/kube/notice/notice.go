@@ -47,6 +47,9 @@ type Outcome struct {
 	// Balanced are the addresses that a Service's status is to have as its load balancer's;
 	// nil = they are somebody else's.
 	Balanced *[]netip.Addr
+	// Event is something to be told of an object, beside all others of another reason; nil =
+	// it is of what became of the object.
+	Event *Event
 	// Kept is what an object of package objects is to have; nil = it is of another kind.
 	Kept *Kept
 }
@@ -84,7 +87,12 @@ type object struct {
 	types.NamespacedName
 }
 
-func objectOf(o Outcome) object { return object{o.Kind, nameOf(o.Object)} }
+func objectOf(o Outcome) object {
+	if o.Event != nil {
+		return object{o.Kind + " " + o.Event.Reason, nameOf(o.Object)}
+	}
+	return object{o.Kind, nameOf(o.Object)}
+}
 
 // New returns Notices to the API server that a configuration leads to, from an instance
 // (host:port); Run sends them.
@@ -313,7 +321,7 @@ func (n *Notices) send(ctx context.Context, o Outcome) error {
 			return err
 		}
 	}
-	if o.Err == nil && len(o.Problems) == 0 {
+	if outcomeText(o) == "" {
 		return nil
 	}
 	return n.event(ctx, o)
@@ -339,6 +347,9 @@ func (n *Notices) request(ctx context.Context, limit flowcontrol.RateLimiter, do
 
 // outcomeText is an outcome in words; empty = all is well.
 func outcomeText(o Outcome) string {
+	if o.Event != nil {
+		return o.Event.Note
+	}
 	var lines []string
 	if o.Err != nil {
 		lines = append(lines, "not kept as it is written: "+o.Err.Error())

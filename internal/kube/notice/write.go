@@ -43,6 +43,8 @@ const (
 
 func reason(o Outcome) string {
 	switch {
+	case o.Event != nil:
+		return o.Event.Reason
 	case o.Err != nil:
 		return reasonNotKept
 	case len(o.Problems) > 0:
@@ -70,6 +72,9 @@ func (n *Notices) event(ctx context.Context, o Outcome) error {
 			APIVersion: o.Version, Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(),
 			UID: o.Object.GetUID(), ResourceVersion: o.Object.GetResourceVersion(),
 		},
+	}
+	if o.Event != nil && !o.Event.Warning {
+		e.Type = corev1.EventTypeNormal
 	}
 	return n.request(ctx, n.limit, func(ctx context.Context) error {
 		return n.events.Post().Namespace(namespace).Resource("events").Body(e).Do(ctx).Error()

@@ -1,0 +1,53 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// changeKind is the kind of problem that tells of a change that waits to be confirmed.
+const changeKind = "change"
+
+// notWaiting fails while a change waits to be confirmed.
+func notWaiting(_ context.Context, _ *Observer, s *observation) error {
+	return s.problemsThat(func(kind string) bool { return kind == changeKind })
+}
+
+// notGoneBack fails when this host has gone back from a change by itself.
+func notGoneBack(_ context.Context, a *Observer, _ *observation) error {
+	var texts []string
+	for _, b := range a.cfg.Cluster.WentBack() {
+		text := fmt.Sprintf("change %s was not confirmed in time, and at %s this host went back by itself: ", b.ID, b.At.Format(time.RFC3339))
+		if b.Heard.IsZero() {
+			text += "it has not heard how the change ended, and what was before stays in force"
+		} else {
+			text += fmt.Sprintf("it was cut off, or netmaster and the store were away; it heard at %s how the change ended", b.Heard.Format(time.RFC3339))
+		}
+		texts = append(texts, text)
+	}
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+var (
+	trialsDesc = prometheus.NewDesc("contiv_netplugin_trials",
+		"Changes that wait to be confirmed, by state: on (in force here), off (what was before is).", []string{"state"}, nil)
+	aloneDesc = prometheus.NewDesc("contiv_netplugin_trials_went_back_total",
+		"Changes that this host has gone back from by itself, and heard of nobody how they ended.", nil, nil)
+)
+
+var trialDescs = []*prometheus.Desc{trialsDesc, aloneDesc}
+
+func (m *hostMetrics) collectTrials(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
+	on, off, alone := m.a.cfg.Cluster.Trials()
+	gauge(trialsDesc, float64(on), "on")
+	gauge(trialsDesc, float64(off), "off")
+	count(aloneDesc, uint64(alone))
+}

@@ -1,0 +1,51 @@
+package apiserver
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// hostToAPI is what is told of a host, with what is left of its grace time.
+func (s *server) hostToAPI(h control.HostState, now time.Time) api.Host {
+	o := hostToAPI(h, now)
+	if a := h.Absence; a.Host != "" && !a.Evicted && s.evictAfter > 0 {
+		o.EvictSeconds = max(1, int64(s.evictAfter/time.Second)-a.Seconds)
+	}
+	return o
+}
+
+// graceText is what becomes of the endpoints of a host that is away; empty = nothing does.
+func graceText(h api.Host) string {
+	if h.EvictSeconds == 0 || h.Endpoints == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (in vain netmasters have listened for %s; in %s more these are given up)", ageText(h.AwaySeconds), ageText(h.EvictSeconds))
+}
+
+// manyAway says that nothing is concluded of who is away; empty = it is.
+func manyAway(v *control.View, hosts []control.HostState) string {
+	alive, away := map[model.HostName]bool{}, 0
+	for _, h := range hosts {
+		if alive[h.Name] = h.Alive; !h.Alive {
+			away++
+		}
+	}
+	if !v.TooManyAway(alive) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d hosts are away, and as that is more than half nothing is concluded of it: no endpoints are given up, no time counts for it, and services go on as before; look at the network and at netmasters first", away, len(hosts))
+}
+
+// waitingText says what waits to be confirmed.
+func waitingText(w control.Waiting) string {
+	left := time.Duration(math.Ceil(w.Left.Seconds())) * time.Second
+	if left <= 0 {
+		return fmt.Sprintf("change %s was not confirmed in time: hosts have gone back, and it is being taken back", w.ID)
+	}
+	return fmt.Sprintf("change %s is on trial: in %s hosts go back to what was before, unless confirmed (netctl confirm %s; netctl pending says what it is)", w.ID, left, w.ID)
+}

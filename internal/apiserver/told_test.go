@@ -1,0 +1,86 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestTold: status and metrics say what is on trial, how long a host is listened to in
+// vain and may be still, and that nothing is concluded where more than half are away.
+func TestTold(t *testing.T) {
+	f := serveWith(t, func(c *Config) { c.EvictAfter = time.Hour })
+	f.populate()
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		return errors.Join(tables.Hosts.Put(tx, model.Host{Name: "host1", Confirms: true}), tables.Hosts.Put(tx, model.Host{Name: "gone", Confirms: true}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		if err := tables.HostStatuses.Put(tx, tables.HostStatus{Host: "gone", Ready: true}); err != nil {
+			return err
+		}
+		if err := tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "gone", Seconds: 600}); err != nil {
+			return err
+		}
+		return tables.HostStatuses.Put(tx, tables.HostStatus{Host: "host1", Ready: true, Updated: time.Now().UTC().Format(time.RFC3339),
+			Conditions: []tables.HostCondition{{Name: "went-back", Notice: true, Message: "by itself"}}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	reg, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(wrong bool, parts ...string) {
+		t.Helper()
+		var s api.ClusterStatus
+		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+			t.Fatal(err)
+		}
+		list := strings.Join(s.Notices, "\n")
+		if wrong {
+			list = strings.Join(s.Wrong, "\n")
+		}
+		for _, p := range parts {
+			if !strings.Contains(list, p) {
+				t.Errorf("nothing says %q: %q", p, list)
+			}
+		}
+		if strings.Contains(list, "nothing is concluded") != strings.Contains(strings.Join(parts, " "), "nothing is concluded") {
+			t.Errorf("%q", list)
+		}
+	}
+	told(true, "host gone is away")
+	told(false, "host host1: went-back: by itself")
+	var h api.Host
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/hosts/gone", "")), &h); err != nil || h.AwaySeconds != 600 || h.EvictSeconds != 3000 {
+		t.Errorf("%v %+v", err, h)
+	}
+	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600, EvictSeconds: 3000}); text != " (in vain netmasters have listened for 10m0s; in 50m0s more these are given up)" {
+		t.Error(text)
+	}
+	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600}) + graceText(api.Host{EvictSeconds: 1}); text != "" {
+		t.Error(text)
+	}
+	f.must("POST", "/api/v1/pending", `{"within":"1h","objects":[{"kind":"global","name":"global","fwdMode":"routing"}]}`)
+	told(false, "is on trial: in ", "netctl confirm ")
+	if _, text := f.do("GET", "/metrics", ""); !strings.Contains(text, "\ncontiv_changes_pending 1\n") || !strings.Contains(text, "\ncontiv_hosts_many_away 0\n") || !strings.Contains(text, "\ncontiv_host_evict_after_seconds 3600\n") {
+		t.Error(text)
+	}
+	if err := reg.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, text := f.do("GET", "/metrics", ""); !strings.Contains(text, "\ncontiv_hosts_many_away 1\n") {
+		t.Error(text)
+	}
+	told(true, "2 of 2 hosts are away, and as that is more than half nothing is concluded")
+}

@@ -1,0 +1,93 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// conditionWentBack is the condition by which an agent tells that its host has gone back
+// from a change by itself.
+const conditionWentBack = "went-back"
+
+// HostEvent is something about a host that the leader tells others than its log.
+type HostEvent struct {
+	Host    model.HostName
+	Reason  string // HostAway, HostBack, WentBack, EndpointsGivenUp
+	Note    string // a sentence; the same one is the same event, whoever leads
+	Warning bool
+}
+
+// event hands an event on, if anybody wants it.
+func (w *HostWatch) event(e HostEvent) {
+	if w.OnEvent != nil {
+		w.OnEvent(e)
+	}
+}
+
+// tooMany tells whether nothing is concluded of who is away now.
+func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
+	return w.c.Current().TooManyAway(alive)
+}
+
+// TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
+// which nothing is concluded: no grace time is counted, and services go on to send new
+// connections there.
+func (v *View) TooManyAway(alive map[model.HostName]bool) bool {
+	away, known := 0, 0
+	for _, h := range v.Hosts() {
+		switch row, _ := v.HostAbsence(h.Name); {
+		case alive[h.Name]:
+			known++
+		case !row.Evicted:
+			known++
+			away++
+		}
+	}
+	return tables.TooManyAway(away, known)
+}
+
+// teller is what a leader has told of hosts.
+type teller struct {
+	w    *HostWatch
+	away map[model.HostName]bool
+	back map[model.HostName]string // of went-back, by what it said
+}
+
+// tell tells what is new of all hosts. That one of very many is away is an event of none
+// of them: it says more of who listens.
+func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
+	log, many := t.w.c.log, t.w.tooMany(alive)
+	known := map[model.HostName]bool{}
+	for _, h := range t.w.c.Current().Hosts() {
+		known[h.Name] = true
+		st := statuses[h.Name]
+		switch {
+		case !alive[h.Name] && !t.away[h.Name]:
+			t.away[h.Name] = true
+			log.Warn("a host is away: its netplugin is not heard of; its containers keep talking by the last policy",
+				"host", string(h.Name), "vtep", h.VTEP, "lastWord", st.Updated)
+			if !many {
+				t.w.event(HostEvent{h.Name, "HostAway", fmt.Sprintf("Contiv's netplugin is not heard of any more; its last word was at %s. Containers there keep talking by the last policy, and none can be attached.", st.Updated), true})
+			}
+		case alive[h.Name] && t.away[h.Name]:
+			delete(t.away, h.Name)
+			log.Info("a host is back", "host", string(h.Name), "vtep", h.VTEP)
+			t.w.event(HostEvent{h.Name, "HostBack", fmt.Sprintf("Contiv's netplugin is heard of again; it said so at %s.", st.Updated), false})
+		}
+		said := ""
+		if i := slices.IndexFunc(st.Conditions, func(c tables.HostCondition) bool { return c.Name == conditionWentBack }); i >= 0 {
+			said = st.Conditions[i].Message
+		}
+		if said != "" && said != t.back[h.Name] {
+			log.Warn("a host has gone back from a change by itself", "host", string(h.Name), "condition", said)
+			t.w.event(HostEvent{h.Name, "WentBack", said, true})
+		}
+		t.back[h.Name] = said
+	}
+	maps.DeleteFunc(t.away, func(h model.HostName, _ bool) bool { return !known[h] })
+	maps.DeleteFunc(t.back, func(h model.HostName, _ string) bool { return !known[h] })
+}
