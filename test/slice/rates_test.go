@@ -5,8 +5,6 @@ package slice
 import (
 	"testing"
 	"time"
-
-	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
 // TestPodRates: a container has the limits that its runtime hands over (the capability
@@ -15,7 +13,7 @@ import (
 // machine that is busy.
 func TestPodRates(t *testing.T) {
 	shared(t)
-	onOne(t, []string{lab.DriverEBPF}, podRates)
+	onOne(t, both, podRates)
 }
 
 func podRates(t *testing.T, driver string) {

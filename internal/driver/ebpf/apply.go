@@ -10,10 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/shape"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -30,9 +29,10 @@ type pass struct {
 	rewritten map[desired.PolicySetID]bool // whose ports' connections are all judged anew
 	oldHosts  []hostKey                    // entries of objects that changed or went
 	oldMACs   []stationKey
-	oldConns  []connKey            // under a former domain
-	parted    map[connKey]bool     // likewise, translations: as their clients send
-	qdiscs    map[int]*netlink.Tbf // queues of interfaces; nil = not looked at
+	oldConns  []connKey           // under a former domain
+	parted    map[connKey]bool    // likewise, translations: as their clients send
+	qdiscs    map[int]shape.Queue // queues of interfaces; nil = not looked at
+	lacking   bool                // it is told that the kernel has no queues
 }
 
 // Apply implements driver.Driver.

@@ -156,7 +156,7 @@ func (l *leftovers) unfilter() error {
 			continue
 		}
 		errs = append(errs, notBefore(i.Attrs().Index))
-		if have[i.Attrs().Index] != nil {
+		if have[i.Attrs().Index].Bucket != nil {
 			errs = append(errs, queues.Remove(i.Attrs().Index))
 		}
 		had := hasFilter(i.Attrs().Index)

@@ -32,13 +32,13 @@ type queued struct {
 var queues = shape.New(nil, 0xc017)
 
 // setQueue makes sure of an interface's queue.
-func (p *pass) setQueue(index int, l desired.Limit) (changed bool, err error) {
+func (p *pass) setQueue(index int, l desired.Limit, mtu int) (changed bool, err error) {
 	if p.qdiscs == nil {
 		if p.qdiscs, err = queues.Have(); err != nil {
 			return false, err
 		}
 	}
-	return queues.Set(p.qdiscs, index, l)
+	return queues.Set(p.qdiscs, index, l, mtu)
 }
 
 // queueAlias marks the devices of a pin directory's driver.
@@ -50,12 +50,22 @@ func queueDevices(port string) (near, far string) {
 }
 
 // putQueues makes what a port's rate asks for and returns what of it the port's entry
-// has. A rate that cannot be held is a problem of its own: the port works without.
+// has. A rate that cannot be held is a problem of its own: the port works without. On a
+// kernel that has no queues at all nothing is made that would be of no use, and marks stay.
 func (p *pass) putQueues(name string, index int, verify bool) (receives bool, tos uint8, err error) {
 	r, ok := p.want.Bandwidth.Get(name)
 	if !ok {
 		delete(p.queued, name)
 		return false, 0, nil
+	}
+	lacking := queues.Lacking()
+	limited := r.Send.Bits > 0 || r.Receive.Bits > 0
+	if limited && lacking != nil {
+		if !p.lacking {
+			p.problem("bandwidth", lacking)
+		}
+		p.lacking = true
+		r = &desired.Rate{DSCP: r.DSCP}
 	}
 	q, known := p.queued[name]
 	if q.index != index {
@@ -70,6 +80,9 @@ func (p *pass) putQueues(name string, index int, verify bool) (receives bool, to
 		again := known && q.rate == *r
 		if err = p.makeQueues(name, &q, *r, again); err != nil {
 			delete(p.queued, name)
+			if limited && lacking == nil && queues.Lacking() != nil {
+				return p.putQueues(name, index, verify)
+			}
 			return p.ports.have[uint32(index)].Queued != 0, 0, err
 		}
 		q.rate = *r
@@ -87,8 +100,16 @@ func (p *pass) putQueues(name string, index int, verify bool) (receives bool, to
 // makeQueues makes the queues, devices and programs of a port; again = they were there.
 func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) error {
 	var changed bool
+	mtu := 0
+	if r.Receive.Bits > 0 || r.Send.Bits > 0 {
+		l, err := netlink.LinkByIndex(q.index)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		mtu = l.Attrs().MTU
+	}
 	if r.Receive.Bits > 0 {
-		done, err := p.setQueue(q.index, r.Receive)
+		done, err := p.setQueue(q.index, r.Receive, mtu)
 		if err != nil {
 			return err
 		}
@@ -102,7 +123,10 @@ func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) er
 		if err != nil {
 			return err
 		}
-		set, err := p.setQueue(near, r.Send)
+		set, err := p.setQueue(near, r.Send, mtu)
+		if err != nil && made { // nobody would find them
+			err = errors.Join(err, queues.Delete(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nearName, Index: near}}))
+		}
 		if err != nil {
 			return err
 		}

@@ -268,6 +268,10 @@ func (d *Driver) concerns(links map[int]linkNews, filters map[int]bool, lost boo
 			devices[index] = name
 		}
 	}
+	for name, q := range d.queued {
+		devices[q.near], devices[q.far] = "of the queue of "+name, "of the queue of "+name
+	}
+	delete(devices, 0)
 	for index, name := range devices {
 		if filters[index] && !links[index].gone {
 			d.verified = time.Time{}

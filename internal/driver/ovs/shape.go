@@ -39,6 +39,7 @@ const (
 type shaped struct {
 	rate  desired.Rate
 	index int // of the endpoint's interface
+	near  int // of the pair's device with the queue
 	// trouble is what is wrong with that, which the switch does not see; nil = nothing.
 	trouble error
 }
@@ -73,9 +74,13 @@ func (d *Driver) newPort(name string, p *desired.Port) newPort {
 // devices. A limit that cannot be held is a problem: the port works without.
 func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []driver.Problem) {
 	verify := force || time.Since(d.shapeSeen) > shapeVerify
-	var have map[int]*netlink.Tbf
+	var have map[int]shape.Queue
 	for name, r := range want.Bandwidth.All() {
 		if _, ok := want.Ports.Get(name); !ok || r.Send.Bits == 0 && r.Receive.Bits == 0 {
+			continue
+		}
+		if d.shaper.queues.Lacking() != nil { // devices would be of no use
+			delete(d.shaped, name)
 			continue
 		}
 		s, known := d.shaped[name]
@@ -100,7 +105,7 @@ func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []d
 			}
 			var changed bool
 			if err == nil {
-				changed, err = d.shaper.ensure(name, l, *r, have)
+				s.near, changed, err = d.shaper.ensure(name, l, *r, have)
 			}
 			if changed && err == nil {
 				changes++
@@ -110,13 +115,18 @@ func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []d
 			}
 		}
 		if err != nil {
-			problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
+			if d.shaper.queues.Lacking() == nil {
+				problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
+			}
 			delete(d.shaped, name) // the switch gets its interface itself
 			d.swept = false
 			continue
 		}
 		s.rate, s.index = *r, index(l)
 		d.shaped[name] = s
+	}
+	if err := d.shaper.queues.Lacking(); err != nil && limits(want) { // once for all
+		problems = append(problems, driver.Problem{Object: "bandwidth", Err: err})
 	}
 	for name := range d.shaped {
 		if r, ok := want.Bandwidth.Get(name); ok && (r.Send.Bits > 0 || r.Receive.Bits > 0) {
@@ -133,6 +143,16 @@ func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []d
 	return changes, problems
 }
 
+// limits tells whether a port of a picture has a limit.
+func limits(want desired.Host) bool {
+	for name, r := range want.Bandwidth.All() {
+		if _, ok := want.Ports.Get(name); ok && (r.Send.Bits > 0 || r.Receive.Bits > 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // deviceOf says what is wrong with the device that the switch has for a port.
 func (d *Driver) deviceOf(name string) string {
 	d.db.mu.Lock()
@@ -140,12 +160,12 @@ func (d *Driver) deviceOf(name string) string {
 	return d.db.port(name).device()
 }
 
-// shapedLook is how often interfaces of ports with a limit are looked at: the switch,
-// which has other devices for these, tells nothing of them.
+// shapedLook is how often interfaces and queues of ports with a limit are looked at: the
+// switch, which has other devices for these, tells nothing of them.
 const shapedLook = time.Second
 
 // watchShaped tells the owner when an interface of a port with a limit has come, gone,
-// or been set up or down.
+// or been set up or down, and when somebody has taken a queue away.
 func (d *Driver) watchShaped(ctx context.Context) {
 	defer d.wg.Done()
 	tick := time.NewTicker(shapedLook)
@@ -157,8 +177,18 @@ func (d *Driver) watchShaped(ctx context.Context) {
 		case <-tick.C:
 		}
 		d.mu.Lock()
-		moved := ""
+		moved, taken := "", ""
+		have := map[int]shape.Queue{}
+		if len(d.shaped) > 0 {
+			var err error
+			if have, err = d.shaper.queues.Have(); err != nil {
+				have = nil // the next look tells
+			}
+		}
 		for name, s := range d.shaped {
+			if have != nil && s.trouble == nil && (s.rate.Send.Bits > 0 && have[s.near].Bucket == nil || s.rate.Receive.Bits > 0 && have[s.index].Bucket == nil) {
+				taken, d.shapeSeen = name, time.Time{}
+			}
 			l, err := d.shaper.links.LinkByName(name)
 			if gone := (netlink.LinkNotFoundError{}); err != nil && !errors.As(err, &gone) {
 				continue
@@ -170,6 +200,8 @@ func (d *Driver) watchShaped(ctx context.Context) {
 		d.mu.Unlock()
 		if moved != "" {
 			d.notify("interface " + moved + " has come, gone, or been set up or down")
+		} else if taken != "" {
+			d.notify("a queue of " + taken + " is gone")
 		}
 	}
 }
@@ -229,26 +261,31 @@ func (s shaper) left() (map[string]netlink.Link, error) {
 }
 
 // ensure makes the queues and ways of a port, whose interface is l.
-func (s shaper) ensure(name string, l netlink.Link, r desired.Rate, have map[int]*netlink.Tbf) (changed bool, err error) {
-	near, far, changed, err := s.queues.Ensure(shape.Pair{
-		Near: shape.Named(nearPrefix, name), Far: shape.Named(farPrefix, name), Alias: s.alias + name, MTU: l.Attrs().MTU,
-	})
+func (s shaper) ensure(name string, l netlink.Link, r desired.Rate, have map[int]shape.Queue) (near int, changed bool, err error) {
+	pair := shape.Pair{Near: shape.Named(nearPrefix, name), Far: shape.Named(farPrefix, name), Alias: s.alias + name, MTU: l.Attrs().MTU}
+	near, far, made, err := s.queues.Ensure(pair)
 	if err != nil {
-		return changed, err
+		return near, made, err
 	}
+	defer func() {
+		if err != nil && made { // it does not lead anywhere yet
+			err = errors.Join(err, s.queues.Remove(l.Attrs().Index), s.queues.Delete(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: pair.Near, Index: near}}))
+		}
+	}()
+	changed = made
 	for _, q := range []struct {
 		index int
 		limit desired.Limit
 	}{{near, r.Send}, {l.Attrs().Index, r.Receive}} {
 		var done bool
 		if q.limit.Bits > 0 {
-			done, err = s.queues.Set(have, q.index, q.limit)
-		} else if have[q.index] != nil {
+			done, err = s.queues.Set(have, q.index, q.limit, l.Attrs().MTU)
+		} else if have[q.index].Bucket != nil {
 			done, err = true, s.queues.Remove(q.index)
 			delete(have, q.index)
 		}
 		if changed = changed || done; err != nil {
-			return changed, err
+			return near, changed, err
 		}
 	}
 	// The way back first: nobody is to send without getting answers.
@@ -259,10 +296,10 @@ func (s shaper) ensure(name string, l netlink.Link, r desired.Rate, have map[int
 	for _, way := range ways {
 		done, err := s.lead(way[0], way[1])
 		if changed = changed || done; err != nil {
-			return changed, err
+			return near, changed, err
 		}
 	}
-	return changed, nil
+	return near, changed, nil
 }
 
 // remove takes everything of a port away; near is of its pair.
