@@ -225,6 +225,9 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	if m.peers, err = openPeers(m.dir, m.cfg); err != nil {
 		return err
 	}
+	if err := m.notCopied(ctx); err != nil {
+		return err
+	}
 	if err := m.openClients(i); err != nil {
 		return err
 	}
