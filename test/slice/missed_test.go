@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,4 +99,41 @@ func missed(t *testing.T, driver string) {
 	send(netip.MustParseAddr("10.250.0.99"), vni, 1002) // no host of the cluster
 	send(h1, vni+1, 1003)                               // no network
 	arrives(1004)
+}
+
+// TestLinksComeAndGo: packets between hosts are not lost while interfaces of theirs come
+// and go, which containers' do all the time.
+func TestLinksComeAndGo(t *testing.T) {
+	shared(t)
+	on(t, 1, []string{lab.DriverOVS}, linksComeAndGo)
+}
+
+func linksComeAndGo(t *testing.T, driver string) {
+	c := up(t, driver, "comego", 2)
+	c.netctl("tenant create shop", "network create -t shop -e vxlan -s 10.1.1.0/24 vx")
+	c.add(spec("a", "h1", "shop/vx"), spec("b", "h2", "shop/vx"))
+	c.knows("h1", "b")
+	c.knows("h2", "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	var churns sync.WaitGroup
+	for _, h := range []string{"h1", "h2"} {
+		churns.Go(func() {
+			for ctx.Err() == nil {
+				if err := c.host(h).NS.Do(func() error {
+					l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "zz0"}, PeerName: "zz1"}
+					return errors.Join(netlink.LinkAdd(l), netlink.LinkSetUp(l), netlink.LinkDel(l))
+				}); err != nil {
+					t.Errorf("%s: %v", h, err)
+					return
+				}
+			}
+		})
+	}
+	defer churns.Wait()
+	defer cancel()
+	const sent = 500 // of which 2 % were lost
+	out, err := c.space("a").Command(t.Context(), "ping", "-q", "-i", "0.002", "-W", "5", "-c", strconv.Itoa(sent), c.addr("b", "4").String()).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), fmt.Sprintf("%d received", sent)) {
+		t.Errorf("%v: %s", err, out)
+	}
 }

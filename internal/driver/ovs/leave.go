@@ -151,6 +151,7 @@ func (l *leftovers) change(ctx context.Context, ops func(*database, *bridgeRow) 
 	if err != nil {
 		return err
 	}
+	defer dropRoute(ctx, l.cfg.RunDir, b.ExternalIDs[routeKey])
 	db.mu.Lock()
 	before := db.next
 	db.mu.Unlock()

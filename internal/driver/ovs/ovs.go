@@ -115,6 +115,9 @@ type Driver struct {
 	missed    bool                     // what the switch misses of the tunnel is taken
 	asked     map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
 	stood     map[string]bool          // wanted ports that the switch has had
+	route     netip.Prefix             // the tunnel's link, to which the switch has been given a route; zero = it has none
+	noted     string                   // the last route that was to be given; "" = none
+	routeSeen time.Time                // when the host's addresses were last looked at for it
 	under     string                   // the bridge that has the tunnel's address; "" = none, or not known yet
 	cut       bool                     // no cable in that bridge has a link, as reported
 	showsOwn  int                      // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
@@ -252,6 +255,9 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if d.db == nil || d.sw == nil {
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
+	if err := d.keepRoute(ctx, force); err != nil {
+		return rep, fmt.Errorf("open vswitch: %w", err)
+	}
 	d.learnAll(want)
 	removed, others := d.clearOthers(ctx, want)
 	rep.Changes += removed
@@ -301,6 +307,7 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 		d.takeSmallPieces(ctx)
 	}
 	cfg, numbers := d.inputs(want)
+	d.tunnelPort.Store(cfg.Tunnel)
 	before := d.pic.have.PolicySets
 	d.pic.update(want, cfg, numbers)
 	d.untold.Note(before, want.PolicySets)

@@ -35,9 +35,13 @@ const (
 // wantedBridge is what the bridge has to be.
 func (d *Driver) wantedBridge() bridgeRow {
 	secure := "secure"
+	ids := map[string]string{markKey: markBridge}
+	if d.noted != "" {
+		ids[routeKey] = d.noted
+	}
 	return bridgeRow{
 		Name: d.cfg.Bridge, FailMode: &secure, DatapathType: d.cfg.Datapath,
-		ExternalIDs: map[string]string{markKey: markBridge},
+		ExternalIDs: ids,
 		OtherConfig: map[string]string{
 			"disable-in-band": "true",
 			// A fixed address keeps the datapath from changing with its ports.
@@ -112,8 +116,8 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 			},
 		},
 	}
-	if d.cfg.VTEP.IsValid() {
-		out[tunnelName].options["local_ip"] = d.cfg.VTEP.String()
+	if d.cfg.VTEP.IsValid() && !d.route.IsValid() {
+		out[tunnelName].options[localIP] = d.cfg.VTEP.String()
 	}
 	if marks(want) {
 		out[markedName] = markedTunnel(out[tunnelName])
@@ -160,6 +164,7 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		case optionsDiffer(h, p):
 			i := *h.iface
 			i.Options = maps.Clone(i.Options)
+			delete(i.Options, localIP)
 			merge(&i.Options, p.options)
 			wrong = append(wrong, &i)
 		case h.failure() != "":
@@ -292,7 +297,6 @@ func (d *Driver) config(want desired.Host) pipeline.Config {
 	}
 	if h := d.db.port(tunnelName); d.ours(h) {
 		c.Tunnel = h.number()
-		d.tunnelPort.Store(c.Tunnel)
 	}
 	if h := d.db.port(markedName); d.ours(h) && marks(want) {
 		c.Marked = h.number()

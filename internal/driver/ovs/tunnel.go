@@ -51,7 +51,7 @@ func optionsDiffer(h portState, want newPort) bool {
 			return true
 		}
 	}
-	return false
+	return h.iface.Options[localIP] != want.options[localIP]
 }
 
 // tunnelMoved tells whether somebody has changed where the tunnel leads.

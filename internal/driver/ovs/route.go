@@ -1,0 +1,159 @@
+package ovs
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// In user space the switch finds the way of the tunnel's packets by a table of routes,
+// which it empties and reads again whenever an interface of the host comes or goes (Open
+// vSwitch 3.1, lib/route-table.c). What is to leave meanwhile is dropped. Routes that it
+// was given (ovs/route/add) outlive that, so the driver gives it the one to the tunnel's
+// own link. A tunnel with local_ip asks for an entry of that address besides, which
+// nobody can give: so it has none where the switch finds the address by itself.
+
+const (
+	// routeKey is in the bridge's external_ids: what the driver has given the switch, so
+	// that another one finds it.
+	routeKey = "contiv-route"
+	// routeAgain is how soon the host's addresses are looked at again.
+	routeAgain = 10 * time.Second
+	localIP    = "local_ip"
+)
+
+// keepRoute gives the switch the tunnel's route, or takes back one that is not right any
+// more; force asks the switch whether it still has it. Until it has the route the tunnel
+// keeps local_ip, and packets are lost while interfaces come and go.
+func (d *Driver) keepRoute(ctx context.Context, force bool) error {
+	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() {
+		return nil
+	}
+	if !force && time.Since(d.routeSeen) < routeAgain {
+		return nil
+	}
+	bridge, link := d.tunnelLink()
+	want := netip.Prefix{}
+	if link.IsValid() {
+		want = link.Masked()
+	}
+	d.routeSeen = time.Now()
+	if !force && want == d.route {
+		return nil
+	}
+	d.db.mu.Lock()
+	given := ""
+	if b := d.db.bridge(d.cfg.Bridge); b != nil {
+		given = b.ExternalIDs[routeKey]
+	}
+	d.db.mu.Unlock()
+	if given != "" && given != want.String() {
+		dropRoute(ctx, d.cfg.RunDir, given)
+	}
+	if !want.IsValid() {
+		d.route = want
+		return nil
+	}
+	d.noted = want.String() // before there is something to find
+	if err := d.restoreBridge(ctx); err != nil {
+		return err
+	}
+	table, err := control(ctx, d.cfg.RunDir, "ovs/route/show")
+	if err == nil && !hasRoute(table, want, bridge, d.cfg.VTEP) {
+		if _, err = control(ctx, d.cfg.RunDir, "ovs/route/add", want.String(), bridge); err == nil {
+			table, err = control(ctx, d.cfg.RunDir, "ovs/route/show")
+		}
+	}
+	switch {
+	case err != nil: // it stands still, or is of a version without
+		d.routeSeen = time.Time{}
+		d.cfg.Log.Debug("the switch was not given the route to the tunnel's link: packets between hosts may be lost while interfaces come and go", "route", want, "error", err)
+	case hasRoute(table, want, bridge, d.cfg.VTEP):
+		d.route = want
+	default: // with another source
+		d.route = netip.Prefix{}
+		dropRoute(ctx, d.cfg.RunDir, want.String())
+	}
+	return nil
+}
+
+// dropRoute takes back a route that the switch was given. A switch that does not answer
+// has forgotten it by the time it does.
+func dropRoute(ctx context.Context, runDir, route string) {
+	if route != "" {
+		_, _ = control(ctx, runDir, "ovs/route/del", route)
+	}
+}
+
+// hasRoute reads the answer of ovs/route/show.
+func hasRoute(table string, route netip.Prefix, bridge string, src netip.Addr) bool {
+	for line := range strings.Lines(table) {
+		if slices.Equal(strings.Fields(line), []string{"User:", route.String(), "dev", bridge, "SRC", src.String()}) {
+			return true
+		}
+	}
+	return false
+}
+
+// tunnelLink is the bridge that has the tunnel's address, and that address with its
+// link's prefix, where the switch can find both by itself: no bridge has another address
+// of the family, and no route leads to a part of the link by another way, over which the
+// given route would win. Else the prefix is zero.
+func (d *Driver) tunnelLink() (bridge string, link netip.Prefix) {
+	d.db.mu.Lock()
+	var names []string
+	for _, b := range d.db.bridges {
+		if b.Name != d.cfg.Bridge {
+			names = append(names, b.Name)
+		}
+	}
+	d.db.mu.Unlock()
+	links, family := d.shaper.links, netlink.FAMILY_V4
+	if d.cfg.VTEP.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	for _, name := range names {
+		l, err := links.LinkByName(name)
+		if err != nil {
+			continue // a bridge that has just come or gone
+		}
+		have, err := links.AddrList(l, family)
+		if err != nil {
+			return "", netip.Prefix{}
+		}
+		for _, a := range have {
+			ip, ok := netip.AddrFromSlice(a.IP)
+			ones, bits := a.Mask.Size()
+			switch ip = ip.Unmap(); {
+			case !ok || ip.IsLinkLocalUnicast():
+			case ip != d.cfg.VTEP || ones == bits || link.IsValid():
+				return "", netip.Prefix{}
+			default:
+				bridge, link = name, netip.PrefixFrom(ip, ones)
+			}
+		}
+	}
+	if !link.IsValid() {
+		return "", link
+	}
+	routes, err := links.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return "", netip.Prefix{}
+	}
+	for _, r := range routes {
+		if r.Dst == nil {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(r.Dst.IP)
+		ones, _ := r.Dst.Mask.Size()
+		if ok && ones > link.Bits() && link.Contains(ip.Unmap()) {
+			return "", netip.Prefix{}
+		}
+	}
+	return bridge, link
+}

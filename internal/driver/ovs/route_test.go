@@ -1,0 +1,97 @@
+package ovs
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+)
+
+// TestRoute: the switch is given a route to the tunnel's link, and the tunnel no address
+// of its own, only where the switch finds the same address; and both go again.
+func TestRoute(t *testing.T) {
+	if ovstest.Kernel() {
+		t.Skip("the kernel's datapath has the kernel's routes")
+	}
+	r := newRig(t)
+	ns, err := netns.GetFromName(r.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	cfg := r.config(t)
+	cfg.VTEP = vtep1
+	if cfg.links, err = netlink.NewHandleAt(ns); err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.links.Close()
+	link := netip.PrefixFrom(vtep1, 24).Masked().String()
+	pic := desired.Host{Name: "h1"}
+	var d *Driver
+	start := func() {
+		t.Helper()
+		if d, err = open(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+	check := func(when string, want bool) {
+		t.Helper()
+		pic.Revision++
+		d.mu.Lock()
+		d.routeSeen = time.Time{} // as after routeAgain
+		d.mu.Unlock()
+		if _, err := d.Apply(t.Context(), pic); err != nil {
+			t.Fatal(err)
+		}
+		table, options := r.Appctl("ovs/route/show"), r.Vsctl("get", "interface", tunnelName, "options")
+		if got := strings.Contains(table, "User: "+link+" dev "+underlayBridge+" SRC "+vtep1.String()); got != want {
+			t.Errorf("%s: a route is given is %v, want %v: %s", when, got, want, table)
+		}
+		if got := !strings.Contains(options, localIP); got != want {
+			t.Errorf("%s: the tunnel has no address of its own is %v, want %v: %s", when, got, want, options)
+		}
+	}
+	check("at first", true)
+	r.Vsctl("set", "interface", tunnelName, "options:local_ip="+vtep1.String())
+	check("with the address that somebody put back", true)
+	r.Appctl("ovs/route/del", link)
+	r.KillSwitch()
+	r.StartSwitch()
+	eventually(t, "the switch that restarted to have the route", func() bool {
+		return strings.Contains(r.Appctl("ovs/route/show"), "User: "+link)
+	})
+	for _, c := range []struct{ name, add, del string }{
+		{"another address on the bridge", "addr add 10.77.0.1/16 dev " + underlayBridge, "addr del 10.77.0.1/16 dev " + underlayBridge},
+		{"a way of its own to a part of the link", "route add 192.168.7.128/25 via " + vtep2.String(), "route del 192.168.7.128/25"},
+	} {
+		r.Run(append([]string{"ip", "-n", r.NS}, strings.Fields(c.add)...)...)
+		check("with "+c.name, false)
+		r.Run(append([]string{"ip", "-n", r.NS}, strings.Fields(c.del)...)...)
+		check("without "+c.name, true)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	start() // it finds the route of the one before
+	check("of a driver before", true)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := Leftovers(t.Context(), cfg)
+	if err != nil || left == nil {
+		t.Fatal(left, err)
+	}
+	if err := left.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if table := r.Appctl("ovs/route/show"); strings.Contains(table, "User:") {
+		t.Errorf("a route is left: %s", table)
+	}
+}
