@@ -21,6 +21,7 @@ var rules = []rule{
 	{pkg: "internal/waiting", why: "how goroutines wait, whatever for"},
 	{pkg: "internal/reconcile", may: []string{"internal/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
+	{pkg: "internal/checksum", why: "sums bytes, whatever they are"},
 	{pkg: "internal/filelock", why: "takes locks, of whatever"},
 	{pkg: "internal/token", why: "what lets a client in knows neither client nor server"},
 	{pkg: "internal/access/refusal", may: []string{"api", "internal/model"}, why: "how to say no knows nothing that is refused"},
@@ -73,7 +74,7 @@ var rules = []rule{
 		why: "one conformance suite for all drivers knows none of them",
 	},
 	{
-		pkg: "internal/driver/*", may: []string{"internal/driver", "internal/driver/shape", "internal/desired", "internal/filelock", "internal/model", "internal/reconcile", "internal/waiting"},
+		pkg: "internal/driver/*", may: []string{"internal/checksum", "internal/driver", "internal/driver/shape", "internal/desired", "internal/filelock", "internal/model", "internal/reconcile", "internal/waiting"},
 		why: "a concrete driver makes the host look like the picture, and knows nothing else",
 	},
 	{pkg: "internal/dns", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.DNS"},
@@ -96,9 +97,9 @@ var rules = []rule{
 		pkg: "internal/agent/netmaster", may: []string{"api", "internal/model", "internal/store", "internal/store/cluster", "internal/attach", "internal/waiting"},
 		why: "the way to netmaster knows neither attachments nor pictures",
 	},
-	{pkg: "internal/agent/answering", may: []string{"internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
+	{pkg: "internal/agent/answering", may: []string{"internal/checksum", "internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
 	{pkg: "internal/agent/probing", may: []string{"internal/model"}, why: "who asks hosts knows neither the store nor services"},
-	{pkg: "internal/multicast", may: []string{"internal/desired", "internal/driver", "internal/durable", "internal/model", "internal/waiting"}, why: "who hears what is one host's own matter: it knows neither the store nor netmaster"},
+	{pkg: "internal/multicast", may: []string{"internal/checksum", "internal/desired", "internal/driver", "internal/durable", "internal/model", "internal/waiting"}, why: "who hears what is one host's own matter: it knows neither the store nor netmaster"},
 	{
 		pkg: "internal/agent/fabric",
 		may: []string{"internal/bgp", "internal/compile", "internal/desired", "internal/durable", "internal/hostnet", "internal/model", "internal/store/tables", "internal/waiting"},

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
@@ -55,11 +56,11 @@ func decode4(b []byte) (m message, ok bool) {
 		return m, false
 	}
 	head, size := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if head < 20 || size < head+8 || size > len(b) || b[9] != 2 || b[8] != 1 || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 || sum(0, b[:head]) != 0xffff {
+	if head < 20 || size < head+8 || size > len(b) || b[9] != 2 || b[8] != 1 || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 || checksum.Sum(0, b[:head]) != checksum.Right {
 		return m, false
 	}
 	p := b[head:size]
-	if sum(0, p) != 0xffff {
+	if checksum.Sum(0, p) != checksum.Right {
 		return m, false
 	}
 	group := netip.AddrFrom4([4]byte(p[4:]))
@@ -98,8 +99,7 @@ func decode6(b []byte) (m message, ok bool) {
 	if next != 58 || len(p) < 8 {
 		return m, false
 	}
-	pseudo := binary.BigEndian.AppendUint32(slices.Clone(b[8:40]), uint32(len(p)))
-	if sum(uint32(sum(58, pseudo)), p) != 0xffff {
+	if checksum.Upper(58, b[8:40], p) != checksum.Right {
 		return m, false
 	}
 	if p[0] == mldReport2 {
@@ -153,18 +153,4 @@ func (m *message) records(b []byte, n, width int) bool {
 	}
 	m.changes = slices.DeleteFunc(m.changes, func(c change) bool { return !desired.Grouped(c.group) })
 	return true
-}
-
-// sum is the ones' complement sum of RFC 1071.
-func sum(s uint32, b []byte) uint16 {
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(b[0])<<8 | uint32(b[1])
-	}
-	if len(b) == 1 {
-		s += uint32(b[0]) << 8
-	}
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
 }

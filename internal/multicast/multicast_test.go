@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -38,10 +39,10 @@ func records(of []record) []byte {
 // igmp is a frame with a message, as Linux sends it: with the router's alert.
 func igmp(typ byte, rest []byte) []byte {
 	p := append([]byte{typ, 0, 0, 0}, rest...)
-	binary.BigEndian.PutUint16(p[2:], ^sum(0, p))
+	binary.BigEndian.PutUint16(p[2:], ^checksum.Sum(0, p))
 	ip := []byte{0x46, 0xc0, 0, byte(24 + len(p)), 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 1, 1, 2, 224, 0, 0, 22, 0x94, 4, 0, 0}
 	binary.BigEndian.PutUint16(ip[2:], uint16(24+len(p)))
-	binary.BigEndian.PutUint16(ip[10:], ^sum(0, ip))
+	binary.BigEndian.PutUint16(ip[10:], ^checksum.Sum(0, ip))
 	return slices.Concat(make([]byte, 12), []byte{8, 0}, ip, p)
 }
 
@@ -50,7 +51,7 @@ func mld(typ byte, rest []byte) []byte {
 	p := append([]byte{typ, 0, 0, 0}, rest...)
 	ip := slices.Concat([]byte{0x60, 0, 0, 0, 0, 0, 0, 1}, addrBytes("fe80::2:aff:fe01:102"), addrBytes("ff02::16"))
 	binary.BigEndian.PutUint16(ip[4:], uint16(8+len(p)))
-	binary.BigEndian.PutUint16(p[2:], ^sum(uint32(sum(58, binary.BigEndian.AppendUint32(slices.Clone(ip[8:]), uint32(len(p))))), p))
+	binary.BigEndian.PutUint16(p[2:], ^checksum.Upper(58, ip[8:], p))
 	return slices.Concat(make([]byte, 12), []byte{0x86, 0xdd}, ip, []byte{58, 0, 5, 2, 0, 0, 1, 0}, p)
 }
 
@@ -102,7 +103,7 @@ func TestDecode(t *testing.T) {
 	far := report4(record{toExclude, "239.1.1.1", nil})
 	far[14+8] = 2
 	binary.BigEndian.PutUint16(far[14+10:], 0)
-	binary.BigEndian.PutUint16(far[14+10:], ^sum(0, far[14:14+24]))
+	binary.BigEndian.PutUint16(far[14+10:], ^checksum.Sum(0, far[14:14+24]))
 	if _, ok := decode(far); ok {
 		t.Error("a report that was routed is taken")
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
@@ -15,9 +16,9 @@ func query4(within time.Duration) []byte {
 	f := append([]byte{1, 0, 0x5e, 0, 0, 1}, desired.RouterMAC[:]...)
 	f = append(f, 8, 0)
 	ip := []byte{0x46, 0xc0, 0, 36, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 224, 0, 0, 1, 0x94, 4, 0, 0}
-	binary.BigEndian.PutUint16(ip[10:], ^sum(0, ip))
+	binary.BigEndian.PutUint16(ip[10:], ^checksum.Sum(0, ip))
 	igmp := []byte{igmpQuery, byte(within / (100 * time.Millisecond)), 0, 0, 0, 0, 0, 0, robustness, byte(Interval / time.Second), 0, 0}
-	binary.BigEndian.PutUint16(igmp[2:], ^sum(0, igmp))
+	binary.BigEndian.PutUint16(igmp[2:], ^checksum.Sum(0, igmp))
 	return append(append(f, ip...), igmp...)
 }
 
@@ -31,8 +32,7 @@ func query6(within time.Duration) []byte {
 	mld[24], mld[25] = robustness, byte(Interval/time.Second)
 	ip := []byte{0x60, 0, 0, 0, 0, byte(8 + len(mld)), 0, 1}
 	ip = append(append(ip, desired.RouterMAC.LinkLocal().AsSlice()...), netip.IPv6LinkLocalAllNodes().AsSlice()...)
-	pseudo := binary.BigEndian.AppendUint32(append([]byte{}, ip[8:]...), uint32(len(mld)))
-	binary.BigEndian.PutUint16(mld[2:], ^sum(uint32(sum(58, pseudo)), mld))
+	binary.BigEndian.PutUint16(mld[2:], ^checksum.Upper(58, ip[8:], mld))
 	f = append(f, ip...)
 	f = append(f, 58, 0, 5, 2, 0, 0, 1, 0) // hop-by-hop: router alert, padding
 	return append(f, mld...)

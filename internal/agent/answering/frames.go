@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/checksum"
 )
 
 // Of frames.
@@ -78,7 +80,7 @@ func answerND(b []byte, asker, mac net.HardwareAddr, ours func(netip.Addr) bool)
 	src, nd := netip.AddrFrom16([16]byte(b[8:24])), b[ipv6Len:]
 	if size := int(binary.BigEndian.Uint16(b[4:])); size < ndLen || size > len(nd) {
 		return nil
-	} else if nd = nd[:size]; checksum(b[8:40], nd) != 0 {
+	} else if nd = nd[:size]; checksum.Upper(icmpv6, b[8:40], nd) != checksum.Right {
 		return nil
 	}
 	target := netip.AddrFrom16([16]byte(nd[8:24]))
@@ -97,7 +99,7 @@ func advertisement(mac, toMAC net.HardwareAddr, addr, to netip.Addr, flags byte)
 	nd = append(append(nd, optTargetMAC, 1), mac...)
 	ip := append([]byte{6 << 4, 0, 0, 0, 0, byte(len(nd)), icmpv6, 255}, addr.AsSlice()...)
 	ip = append(ip, to.AsSlice()...)
-	binary.BigEndian.PutUint16(nd[2:], checksum(ip[8:40], nd))
+	binary.BigEndian.PutUint16(nd[2:], ^checksum.Upper(icmpv6, ip[8:40], nd))
 	return append(append(ether(toMAC, mac, etherIPv6), ip...), nd...)
 }
 
@@ -124,21 +126,4 @@ func group(a netip.Addr) net.HardwareAddr {
 func solicited(a netip.Addr) netip.Addr {
 	b := a.As16()
 	return netip.AddrFrom16([16]byte{0xff, 2, 11: 1, 12: 0xff, 13: b[13], 14: b[14], 15: b[15]})
-}
-
-// checksum is ICMPv6's, over both addresses and the message; 0 = it is right.
-func checksum(addrs, message []byte) uint16 {
-	sum := uint32(len(message)) + icmpv6 //nolint:gosec // a frame's
-	for _, b := range [][]byte{addrs, message} {
-		for i := 0; i+1 < len(b); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(b[i:]))
-		}
-		if len(b)%2 == 1 {
-			sum += uint32(b[len(b)-1]) << 8
-		}
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum) //nolint:gosec // it was folded
 }

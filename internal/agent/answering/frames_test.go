@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/checksum"
 )
 
 // solicitation asks for an IPv6 address.
@@ -18,7 +20,7 @@ func solicitation(mac net.HardwareAddr, from, a netip.Addr) []byte {
 	nd = append(append(nd, 1, 1), mac...)
 	ip := append([]byte{6 << 4, 0, 0, 0, 0, byte(len(nd)), icmpv6, 255}, from.AsSlice()...)
 	ip = append(ip, to.AsSlice()...)
-	binary.BigEndian.PutUint16(nd[2:], checksum(ip[8:40], nd))
+	binary.BigEndian.PutUint16(nd[2:], ^checksum.Upper(icmpv6, ip[8:40], nd))
 	return append(append(ether(group(to), mac, etherIPv6), ip...), nd...)
 }
 
@@ -91,7 +93,7 @@ func TestAnswers(t *testing.T) {
 		a := addr4
 		if binary.BigEndian.Uint16(got[12:]) == etherIPv6 {
 			a = addr6
-			if checksum(got[etherLen+8:etherLen+40], got[etherLen+ipv6Len:]) != 0 {
+			if checksum.Upper(icmpv6, got[etherLen+8:etherLen+40], got[etherLen+ipv6Len:]) != checksum.Right {
 				t.Errorf("%s: a wrong checksum in %x", x.what, got)
 			}
 		}

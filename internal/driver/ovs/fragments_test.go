@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 )
 
@@ -44,7 +45,7 @@ func pieces(from, to *box, v6 bool, port uint16, id, size int, data []byte) [][]
 			be.PutUint16(b[4:], uint16(id))
 			be.PutUint16(b[6:], more<<13|uint16(at/8))
 			copy(b[12:], append(src.AsSlice(), dst.AsSlice()...))
-			be.PutUint16(b[10:], ^sum(0, b))
+			be.PutUint16(b[10:], ^checksum.Sum(0, b))
 		}
 		out = append(out, append(append(f, b...), whole[at:at+n]...))
 		at += n

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -96,10 +97,10 @@ func toldBy(router, to netip.Addr, mac model.MAC, what [2]uint8, mtu uint16, abo
 		f = be.AppendUint16(f, uint16(ipv4Len+icmpLen+len(about)))
 		f = append(f, 0, 0, 0, 0, 64, byte(model.ProtoICMP), 0, 0)
 		f = append(append(f, router.AsSlice()...), to.AsSlice()...)
-		be.PutUint16(f[ethernetLen+10:], ^sum(0, f[ethernetLen:]))
+		be.PutUint16(f[ethernetLen+10:], ^checksum.Sum(0, f[ethernetLen:]))
 		f = append(be.AppendUint16(append(f, what[0], what[1], 0, 0, 0, 0), mtu), about...)
 		icmp := f[ethernetLen+ipv4Len:]
-		be.PutUint16(icmp[2:], ^sum(0, icmp))
+		be.PutUint16(icmp[2:], ^checksum.Sum(0, icmp))
 		return f
 	}
 	about = about[:min(len(about), maxError6-ipv6Len-icmpLen)]
@@ -127,8 +128,7 @@ func icmp6(mac model.MAC, from, to netip.Addr, hops uint8, body []byte) []byte {
 	f = binary.BigEndian.AppendUint16(f, uint16(len(body)))
 	f = append(f, byte(model.ProtoICMPv6), hops)
 	f = append(append(f, from.AsSlice()...), to.AsSlice()...)
-	pseudo := sum(uint32(len(body))+uint32(model.ProtoICMPv6), f[ethernetLen+8:]) // RFC 8200 section 8.1
-	binary.BigEndian.PutUint16(body[2:], ^sum(uint32(pseudo), body))
+	binary.BigEndian.PutUint16(body[2:], ^checksum.Upper(byte(model.ProtoICMPv6), f[ethernetLen+8:], body))
 	return append(f, body...)
 }
 
@@ -136,18 +136,4 @@ func icmp6(mac model.MAC, from, to netip.Addr, hops uint8, body []byte) []byte {
 func ethernet(to model.MAC, typ uint16) []byte {
 	f := append(append(make([]byte, 0, ethernetLen+maxError6), to[:]...), desired.RouterMAC[:]...)
 	return binary.BigEndian.AppendUint16(f, typ)
-}
-
-// sum is the ones' complement sum of RFC 1071.
-func sum(s uint32, b []byte) uint16 {
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(b[0])<<8 | uint32(b[1])
-	}
-	if len(b) == 1 {
-		s += uint32(b[0]) << 8
-	}
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
 }

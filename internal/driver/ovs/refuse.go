@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
@@ -111,7 +112,7 @@ func reset(f []byte, h headers) []byte {
 	if h.src.Is4() {
 		out := append(ethernet(mac, 0x0800), 0x45, 0, 0, ipv4Len+tcpLen, 0, 0, 0x40, 0, 64, byte(model.ProtoTCP), 0, 0)
 		out = append(append(out, h.dst.AsSlice()...), h.src.AsSlice()...)
-		be.PutUint16(out[ethernetLen+10:], ^sum(0, out[ethernetLen:]))
+		be.PutUint16(out[ethernetLen+10:], ^checksum.Sum(0, out[ethernetLen:]))
 		return append(out, b...)
 	}
 	out := append(ethernet(mac, 0x86dd), 0x60, 0, 0, 0, 0, tcpLen, byte(model.ProtoTCP), 64)
@@ -120,8 +121,7 @@ func reset(f []byte, h headers) []byte {
 
 // transportSum is the checksum of a whole segment or datagram whose own is 0.
 func transportSum(src, dst netip.Addr, proto model.Protocol, b []byte) uint16 {
-	pseudo := sum(uint32(len(b))+uint32(proto), append(src.AsSlice(), dst.AsSlice()...)) //nolint:gosec // a packet's length
-	return ^sum(uint32(pseudo), b)
+	return ^checksum.Upper(byte(proto), append(src.AsSlice(), dst.AsSlice()...), b)
 }
 
 // asSent puts a translated packet of a client's back as the client has sent it, as
@@ -143,7 +143,7 @@ func asSent(p openflow.PacketIn) bool {
 	copy(b[at:], append(from.AsSlice(), to.AsSlice()...))
 	if h.src.Is4() {
 		b[10], b[11] = 0, 0
-		binary.BigEndian.PutUint16(b[10:], ^sum(0, b[:h.at-ethernetLen]))
+		binary.BigEndian.PutUint16(b[10:], ^checksum.Sum(0, b[:h.at-ethernetLen]))
 	}
 	if h.proto.HasPorts() {
 		binary.BigEndian.PutUint16(f[h.at:], uint16(p.Register(openflow.CtTpSrc)))   //nolint:gosec // 16 bits wide

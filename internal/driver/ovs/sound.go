@@ -3,6 +3,7 @@ package ovs
 import (
 	"encoding/binary"
 
+	"github.com/contiv/netplugin/v2/internal/checksum"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -14,7 +15,7 @@ func sound(f []byte, h headers) bool {
 	be, b, parts := binary.BigEndian, f[ethernetLen:], false
 	if h.src.Is4() {
 		head := int(b[0]&15) * 4
-		if sum(0, b[:head]) != 0xffff || b[8] == 0 || b[6]&0x80 != 0 || h.end < h.at {
+		if checksum.Sum(0, b[:head]) != checksum.Right || b[8] == 0 || b[6]&0x80 != 0 || h.end < h.at {
 			return false
 		}
 		parts = b[6]&0x20 != 0 // the first one
