@@ -49,6 +49,7 @@ func TestObjects(t *testing.T) {
 		"uni/tn-blue/brc-store:Frm:web/subj-store:Frm:web/rssubjFiltAtt-store:Frm:web": "vzRsSubjFiltAtt action=permit",
 		"uni/tn-blue/flt-store:Frm:web/e-tcp-80":                                       "vzEntry etherT=ip prot=tcp dFromPort=http dToPort=http sFromPort=unspecified",
 		"uni/tn-blue/flt-store:Frm:web/e-icmp":                                         "vzEntry prot=icmp dFromPort=unspecified",
+		"uni/tn-blue/flt-store:Frm:web/e-icmpv6":                                       "vzEntry prot=icmpv6 dFromPort=unspecified",
 	}
 	got := lines(sim.Tree())
 	for dn := range differences(before, sim.Tree()) {
@@ -81,7 +82,7 @@ func TestOnlyTheDifference(t *testing.T) {
 	}{
 		"a rule's port":       {func(f *aci.Fabric) { f.Rules[0].Port = 5432 }, []string{flt + "/e-tcp-5432", flt + "/e-tcp-80"}},
 		"a rule more":         {func(f *aci.Fabric) { f.Rules = append(f.Rules, rule("store", "3", "web", model.ProtoUDP, 53)) }, []string{flt + "/e-udp-53"}},
-		"a rule less":         {func(f *aci.Fabric) { f.Rules = f.Rules[:1] }, []string{flt + "/e-icmp"}},
+		"a rule less":         {func(f *aci.Fabric) { f.Rules = f.Rules[:1] }, []string{flt + "/e-icmp", flt + "/e-icmpv6"}},
 		"a rule's name":       {func(f *aci.Fabric) { f.Rules[0].Key.Rule = "other" }, nil},
 		"the same again":      {func(f *aci.Fabric) { f.Rules = append(f.Rules, rule("store", "3", "web", model.ProtoTCP, 80)) }, nil},
 		"a group's VLAN":      {func(f *aci.Fabric) { f.Groups[1].VLAN = 9 }, []string{epg + "/rsnodeAtt-[topology/pod-1/node-102]", epg + "/rspathAtt-[topology/pod-1/paths-101/pathep-[eth1/14]]"}},

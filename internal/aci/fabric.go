@@ -29,7 +29,14 @@ type Problem struct {
 	Text   string `json:"text"`
 }
 
+// maxProblem is how many bytes a problem's text has at most: it may name what others
+// have made.
+const maxProblem = 600
+
 func sortProblems(list []Problem) []Problem {
+	for i := range list {
+		list[i].Text = clip(list[i].Text, maxProblem)
+	}
 	slices.SortFunc(list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
 	})

@@ -244,11 +244,11 @@ func (g *Gateway) post(ctx context.Context, verb string, p *appProfile) error {
 	}
 	switch err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer); {
 	case resp.StatusCode != http.StatusOK:
-		return model.Errorf(model.ErrUnavailable, "the ACI gateway answers %s", resp.Status)
+		return model.Errorf(model.ErrUnavailable, "the ACI gateway answers %s", clip(resp.Status, maxText))
 	case err != nil || answer.Result == "":
 		return model.Errorf(model.ErrUnavailable, "the ACI gateway answers nonsense")
 	case answer.Result != "success":
-		return model.Errorf(model.ErrInvalid, "the ACI gateway refuses %s: %.300s", verb, answer.Info)
+		return model.Errorf(model.ErrInvalid, "the ACI gateway refuses %s: %s", verb, clip(answer.Info, maxText))
 	}
 	return nil
 }

@@ -110,6 +110,11 @@ func (w *world) step() {
 			r.Direction = model.Out
 		}
 		w.rules[k] = r
+		if w.IntN(2) == 0 { // the same by another policy: what goes by one stays by the other
+			k.Policy = model.PolicyName(fmt.Sprint("p", w.IntN(3)))
+			r.Key = k
+			w.rules[k] = r
+		}
 	case n < 12:
 		if k, ok := pick(w, w.rules); ok {
 			delete(w.rules, k)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -21,8 +22,9 @@ var errEnded = errors.New("the session has ended")
 
 // Limits of what an APIC may answer.
 const (
-	maxAnswer = 256 << 20 // bytes
-	maxText   = 300       // of what it says, in errors
+	maxAnswer  = 64 << 20 // bytes
+	maxObjects = 200_000  // in one: an APIC by itself refuses to tell more than half of that
+	maxText    = 300      // bytes of what it says, in errors
 )
 
 // mo is a managed object on the wire.
@@ -107,7 +109,7 @@ func (s *session) begin(answer []named, login bool) error {
 	a := answer[0].Attributes
 	idle, err := strconv.ParseUint(a["refreshTimeoutSeconds"], 10, 31)
 	if err != nil || idle == 0 {
-		return nonsense("a login that lasts " + strconv.Quote(a["refreshTimeoutSeconds"]) + " seconds")
+		return nonsense("a login that lasts " + s.said(strconv.Quote(a["refreshTimeoutSeconds"])) + " seconds")
 	}
 	now := s.cfg.now()
 	s.token = a["token"]
@@ -115,7 +117,7 @@ func (s *session) begin(answer []named, login bool) error {
 	if login {
 		s.endAt = now.Add(24 * time.Hour) // the APIC's default
 		if most, err := strconv.ParseUint(a["maximumLifetimeSeconds"], 10, 31); err == nil && most > 0 {
-			s.endAt = now.Add(time.Duration(most) * time.Second * 9 / 10)
+			s.endAt = now.Add(time.Duration(most) * time.Second / 10 * 9)
 		}
 	}
 	return nil
@@ -165,7 +167,7 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 	switch code := resp.StatusCode; {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
 		text, _ := refusal(out)
-		return nil, fmt.Errorf("%w: %s: %s", errEnded, resp.Status, s.said(text))
+		return nil, fmt.Errorf("%w: %s: %s", errEnded, s.said(resp.Status), s.said(text))
 	case code == http.StatusOK && err != nil:
 		return nil, err
 	case code == http.StatusOK:
@@ -179,27 +181,69 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 		}
 		return nil, nonsense("a refusal without a reason")
 	default:
-		return nil, model.Errorf(model.ErrUnavailable, "the APIC answers %s", resp.Status)
+		return nil, model.Errorf(model.ErrUnavailable, "the APIC answers %s", s.said(resp.Status))
 	}
 }
 
 // said is what of an APIC's text is told to people: it may repeat the password.
 func (s *session) said(text string) string {
-	text = strings.ReplaceAll(text, s.cfg.Password, "(password)")
-	return text[:min(len(text), maxText)]
+	return clip(strings.ReplaceAll(text, s.cfg.Password, "(password)"), maxText)
+}
+
+// clip is a text of others as terminals and the store take it, of so many bytes at most.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 func nonsense(what string) error {
 	return model.Errorf(model.ErrUnavailable, "the APIC answers nonsense: %s", what)
 }
 
+// objects are those of an answer. They are read one after the other, since an empty one
+// takes many times more memory than its text.
+type objects []map[string]mo
+
+// UnmarshalJSON is json.Unmarshaler's.
+func (o *objects) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if begin, err := d.Token(); err != nil || begin == nil {
+		return err // null
+	} else if begin != json.Delim('[') {
+		return errors.New("no list")
+	}
+	for *o = (objects{}); d.More(); {
+		if len(*o) == maxObjects {
+			return errMany
+		}
+		var item map[string]mo
+		if err := d.Decode(&item); err != nil {
+			return err
+		}
+		*o = append(*o, item)
+	}
+	return nil
+}
+
+var errMany = errors.New("too many objects")
+
 // parse reads the one form that all answers have.
 func parse(data []byte) ([]named, error) {
 	var answer struct {
-		Total  any             `json:"totalCount"`
-		Imdata []map[string]mo `json:"imdata"`
+		Total  any     `json:"totalCount"`
+		Imdata objects `json:"imdata"`
 	}
-	if err := json.Unmarshal(data, &answer); err != nil {
+	switch err := json.Unmarshal(data, &answer); {
+	case errors.Is(err, errMany):
+		return nil, nonsense("more than " + strconv.Itoa(maxObjects) + " objects")
+	case err != nil:
 		return nil, nonsense("no JSON of objects")
 	}
 	if answer.Imdata == nil {
@@ -212,7 +256,7 @@ func parse(data []byte) ([]named, error) {
 		}
 	}
 	if _, refused := refusal(out); !refused && fmt.Sprint(answer.Total) != strconv.Itoa(len(out)) {
-		return nil, nonsense(fmt.Sprintf("%d objects, said to be %v", len(out), answer.Total))
+		return nil, nonsense(fmt.Sprintf("%d objects, said to be %s", len(out), clip(fmt.Sprint(answer.Total), 20)))
 	}
 	return out, nil
 }

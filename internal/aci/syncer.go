@@ -25,9 +25,15 @@ type Report struct {
 // Resync is how often a fabric is compared again when nothing was changed here.
 const Resync = 5 * time.Minute
 
+// Second is how long after the begin a fabric is compared once more: a request of who kept
+// it before, and did not know yet that this is over, may be done after the first
+// comparison, and has ended by then.
+const Second = 2 * Timeout
+
 // SyncerConfig says how often; zero fields get defaults.
 type SyncerConfig struct {
 	Resync time.Duration // 0 = Resync
+	Second time.Duration // after Run's begin it is compared in any case; 0 = Second
 	Retry  waiting.BackoffConfig
 }
 
@@ -58,6 +64,9 @@ type Syncer struct {
 func NewSyncer(t Target, cfg SyncerConfig) *Syncer {
 	if cfg.Resync == 0 {
 		cfg.Resync = Resync
+	}
+	if cfg.Second == 0 {
+		cfg.Second = Second
 	}
 	if cfg.Retry.Base == 0 {
 		cfg.Retry.Base = time.Second
@@ -98,6 +107,7 @@ func (s *Syncer) Run(ctx context.Context) {
 		defer cancel()
 		s.target.Close(over)
 	}()
+	second := time.Now().Add(s.cfg.Second)
 	for ctx.Err() == nil {
 		changed := s.changes.Next()
 		s.mu.Lock()
@@ -117,7 +127,11 @@ func (s *Syncer) Run(ctx context.Context) {
 			}
 			retry.Reset()
 		}
-		s.pause(ctx, s.cfg.Resync, version, changed)
+		wait := s.cfg.Resync
+		if left := time.Until(second); left > 0 {
+			wait = min(wait, left)
+		}
+		s.pause(ctx, wait, version, changed)
 	}
 }
 

@@ -121,3 +121,18 @@ func TestNothingSaid(t *testing.T) {
 		t.Errorf("a new process wrote %q", w)
 	}
 }
+
+// TestSecond: what a former leader's request does after the new one's first comparison is
+// put right without waiting for the next change, or for Resync.
+func TestSecond(t *testing.T) {
+	sim := newSim(t)
+	s := run(t, newAPIC(t, sim), aci.SyncerConfig{Resync: time.Hour, Second: 500 * time.Millisecond})
+	s.Set(shop())
+	until(t, s, inStep)
+	sim.Requests()
+	const late = "uni/tn-blue/brc-store:Frm:web"
+	if err := sim.Delete(late); err != nil {
+		t.Fatal(err)
+	}
+	until(t, s, func(aci.State) bool { return sim.Tree()[late].Class != "" })
+}

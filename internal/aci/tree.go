@@ -211,8 +211,10 @@ func (x *index) addContract(t tree, c *contract) {
 	tenant, name := tenantDN(c.key.policy.Tenant), nameOf(c.key)
 	filter := t.add(tenant+"/flt-"+name, "vzFilter", "name", name)
 	for _, e := range c.sorted() {
-		rn, props := e.props()
-		t.add(filter+"/e-"+rn, "vzEntry", append([]string{"name", rn}, props...)...)
+		t.addEntry(filter, e)
+		if e.protocol == model.ProtoICMP { // of a rule, it is that of either family
+			t.addEntry(filter, entry{protocol: model.ProtoICMPv6})
+		}
 	}
 	brc := t.add(tenant+"/brc-"+name, "vzBrCP", "name", name, "scope", "context")
 	subject := t.add(brc+"/subj-"+name, "vzSubj", "name", name, "revFltPorts", "yes")
@@ -223,6 +225,11 @@ func (x *index) addContract(t tree, c *contract) {
 	for g := range c.consumers {
 		t.relate(x.epgDN(g), name, false)
 	}
+}
+
+func (t tree) addEntry(filter string, e entry) {
+	rn, props := e.props()
+	t.add(filter+"/e-"+rn, "vzEntry", append([]string{"name", rn}, props...)...)
 }
 
 // props returns the name of a filter's entry, which says what it lets through, and
