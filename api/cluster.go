@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	pathMembers   = "/api/v1/cluster/members"
-	pathJoinToken = "/api/v1/cluster/tokens"
-	pathRelieve   = "/api/v1/cluster/relieve"
+	pathMembers          = "/api/v1/cluster/members"
+	pathJoinToken        = "/api/v1/cluster/tokens"
+	pathRelieve          = "/api/v1/cluster/relieve"
+	pathRenewAuthorities = "/api/v1/cluster/authorities/renew"
 )
 
 // Member is a netmaster as a member of the embedded store's cluster.
@@ -76,6 +77,14 @@ func (c *Client) RemoveMember(ctx context.Context, member string, force bool) (M
 	}
 	var out Members
 	err := c.Do(ctx, http.MethodDelete, path, nil, &out)
+	return out, err
+}
+
+// RenewAuthorities makes the next authorities of members, and of hosts and people, beside
+// the former ones, which are trusted until their own end.
+func (c *Client) RenewAuthorities(ctx context.Context) (Members, error) {
+	var out Members
+	err := c.Do(ctx, http.MethodPost, pathRenewAuthorities, struct{}{}, &out)
 	return out, err
 }
 

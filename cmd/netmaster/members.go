@@ -86,5 +86,8 @@ func (m members) RemoveMember(ctx context.Context, member string, force bool) er
 	return m.self.Remove(ctx, member, force)
 }
 
+// RenewAuthorities implements apiserver.Members.
+func (m members) RenewAuthorities(ctx context.Context) error { return m.self.RenewAuthorities(ctx) }
+
 // RelieveMembers implements apiserver.Members.
 func (m members) RelieveMembers(ctx context.Context) error { return m.self.RelieveAll(ctx) }

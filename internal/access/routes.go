@@ -87,6 +87,9 @@ func makeTable() map[string]rule {
 		"GET /api/v1/cluster/members":  {roles: viewers},
 		"POST /api/v1/cluster/tokens":  {roles: nobody, does: changes, kind: "token"},
 		"POST /api/v1/cluster/relieve": {roles: nobody, does: changes, kind: "store"},
+		"POST /api/v1/cluster/authorities/renew": {
+			roles: nobody, does: changes, kind: "authority",
+		},
 		"DELETE /api/v1/cluster/members/{name}": {
 			roles: nobody, does: changes, kind: "member", about: aboutPath("name", false),
 		},

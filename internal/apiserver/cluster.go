@@ -17,6 +17,7 @@ type Members interface {
 	NewHostToken(ctx context.Context, host string, life time.Duration) (api.JoinToken, error) // as NewJoinToken
 	RemoveMember(ctx context.Context, member string, force bool) error
 	RelieveMembers(ctx context.Context) error
+	RenewAuthorities(ctx context.Context) error
 }
 
 // memberTime bounds a change of the members. It goes on when who asked has gone: half
@@ -28,6 +29,7 @@ func (s *server) handleMembers() {
 	s.handle("POST", "/api/v1/cluster/tokens", s.newJoinToken)
 	s.handle("DELETE", "/api/v1/cluster/members/{name}", s.removeMember)
 	s.handle("POST", "/api/v1/cluster/relieve", s.relieveMembers)
+	s.handle("POST", "/api/v1/cluster/authorities/renew", s.renewAuthorities)
 }
 
 // embedded returns the members, or says whose matter they are.
@@ -86,11 +88,21 @@ func (s *server) removeMember(_ http.ResponseWriter, r *http.Request) (any, erro
 // relieveRequest is the body of a request that says all by its path.
 type relieveRequest struct{}
 
+// renewRequest is as relieveRequest.
+type renewRequest struct{}
+
 func (s *server) relieveMembers(w http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := decode(w, r, &relieveRequest{}); err != nil {
 		return nil, err
 	}
 	return s.changeMembers(r, func(ctx context.Context, m Members) error { return m.RelieveMembers(ctx) })
+}
+
+func (s *server) renewAuthorities(w http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := decode(w, r, &renewRequest{}); err != nil {
+		return nil, err
+	}
+	return s.changeMembers(r, func(ctx context.Context, m Members) error { return m.RenewAuthorities(ctx) })
 }
 
 // changeMembers makes a change and answers with the members after it; a member that

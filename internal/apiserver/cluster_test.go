@@ -46,6 +46,11 @@ func (m *testMembers) RelieveMembers(context.Context) error {
 	return nil
 }
 
+func (m *testMembers) RenewAuthorities(context.Context) error {
+	m.told = append(m.told, "renew")
+	return nil
+}
+
 // TestMembers: what is asked of the embedded store's cluster reaches it, and its
 // members and warnings are in the status. The token is cached nowhere, and not logged.
 func TestMembers(t *testing.T) {
@@ -74,7 +79,10 @@ func TestMembers(t *testing.T) {
 	if _, err := f.RelieveMembers(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"token for 1m30s", "token of host4 for 30s", "remove b", "remove 10.0.0.2:9004", "relieve"}; !slices.Equal(m.told, want) {
+	if _, err := f.RenewAuthorities(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"token for 1m30s", "token of host4 for 30s", "remove b", "remove 10.0.0.2:9004", "relieve", "renew"}; !slices.Equal(m.told, want) {
 		t.Errorf("told %q, want %q", m.told, want)
 	}
 	if strings.Contains(f.log.String(), `T"`) || !strings.Contains(f.log.String(), "token=I") {
@@ -90,7 +98,7 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	none := serve(t, 0)
-	for _, route := range []string{"GET /api/v1/cluster/members", "POST /api/v1/cluster/tokens", "DELETE /api/v1/cluster/members/b", "POST /api/v1/cluster/relieve"} {
+	for _, route := range []string{"GET /api/v1/cluster/members", "POST /api/v1/cluster/tokens", "DELETE /api/v1/cluster/members/b", "POST /api/v1/cluster/relieve", "POST /api/v1/cluster/authorities/renew"} {
 		method, path, _ := strings.Cut(route, " ")
 		body := ""
 		if method == http.MethodPost {

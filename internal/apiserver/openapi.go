@@ -46,6 +46,7 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/cluster/members":                         {"The netmasters that are the embedded store, how they are, and what endangers the cluster", nil, api.Members{}},
 	"POST /api/v1/cluster/tokens":                         {"Make a token by which one more netmaster, or the netplugin of the host that is named, may join, once", api.JoinTokenRequest{}, api.JoinToken{}},
 	"DELETE /api/v1/cluster/members/{name}":               {"Take a member out, by name, id or address; where too few of the others answer only with ?force=true. The answer is who is left", nil, api.Members{}},
+	"POST /api/v1/cluster/authorities/renew":              {"Make the next authorities of members, and of hosts and people, beside the former ones", renewRequest{}, api.Members{}},
 	"POST /api/v1/cluster/relieve":                        {"Have each member give unused space back, and a full store take writes again", relieveRequest{}, api.Members{}},
 	"GET /api/v1/backup":                                  {"A backup of the whole store, as etcdutl reads it, while all goes on", nil, text("")},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},

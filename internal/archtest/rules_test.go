@@ -51,6 +51,7 @@ var rules = []rule{
 		why: "a concrete store knows the contract, and is a backend of the engine",
 	},
 	{pkg: "internal/join/ticket", may: []string{"internal/model"}, why: "hosts have it too, and no etcd"},
+	{pkg: "internal/pki/pkitest", may: []string{"internal/pki"}, why: "is for tests of whatever has certificates"},
 	{pkg: "internal/enroll", may: []string{"internal/durable", "internal/join/ticket", "internal/model", "internal/pki", "internal/transport"}, why: "a host gets a certificate, whatever for, and without etcd"},
 	{pkg: "internal/join", may: []string{"internal/durable", "internal/filelock", "internal/join/ticket", "internal/model", "internal/pki", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},

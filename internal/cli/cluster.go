@@ -28,7 +28,7 @@ func newCluster(f *factory) *command {
 			"netctl cluster token",
 			"netctl cluster remove host3",
 		},
-		subs: []*command{newClusterMembers(f), newClusterToken(f), newClusterRemove(f), newClusterRelieve(f)},
+		subs: []*command{newClusterMembers(f), newClusterToken(f), newClusterRemove(f), newClusterRelieve(f), newClusterRenew(f)},
 	}
 }
 

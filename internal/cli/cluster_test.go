@@ -62,6 +62,7 @@ Warning: host2: no answer
 		{[]string{"members"}, "GET /api/v1/cluster/members ", table},
 		{[]string{"members", "-q"}, "GET /api/v1/cluster/members ", "host1\nhost2\nhost3\n"},
 		{[]string{"relieve"}, "POST /api/v1/cluster/relieve {}", table},
+		{[]string{"renew-authorities"}, "POST /api/v1/cluster/authorities/renew {}", table},
 		{[]string{"token"}, "POST /api/v1/cluster/tokens {}", "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
 		{[]string{"token", "--host", "host4"}, `POST /api/v1/cluster/tokens {"host":"host4"}`, "On host host4, once, before 2026-11-27T03:00:00Z:\n\n  netplugin --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
 		{[]string{"token", "--expires", "1m"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":60}`, "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --secure --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},

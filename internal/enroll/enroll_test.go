@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/pki/pkitest"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -148,6 +149,12 @@ func TestRenew(t *testing.T) {
 		}
 		return string(b)
 	}
+	ended := copyDir(t, dir)
+	pkitest.End(t, join.AuthorityDir(m.Dir()), ended)
+	refused(t, "one that has ended", Renew(ctx, ended, nil), "refuses this host's certificate", "expired", "netctl cluster token --host host1", "--join and --token")
+	if err := Join(ctx, Config{Dir: ended, Name: "host2", Token: token(t, m, "host2", 0)}); err != nil { // as the sentence says
+		t.Error(err)
+	}
 	stolen, was := copyDir(t, dir), key(dir)
 	var out bytes.Buffer
 	k := &keeper{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
@@ -211,4 +218,58 @@ func TestRenew(t *testing.T) {
 		}
 	}
 	refused(t, "a foreign one", Renew(ctx, dir, nil), "refuses this host's certificate", "netctl cluster token --host host1")
+}
+
+// TestAuthoritiesRenewed: a host hears within the hour that authorities were renewed, and
+// gets a certificate of the next one; nothing is renewed before.
+func TestAuthoritiesRenewed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	m := member(t)
+	dir := filepath.Join(t.TempDir(), "tls")
+	if err := Join(ctx, Config{Dir: dir, Name: "host1", Token: token(t, m, "host1", 0)}); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (authorities int, by string) {
+		t.Helper()
+		d, err := transport.OpenDirectory(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, all := d.All()
+		if err := leaf.CheckSignatureFrom(all[0]); err != nil {
+			t.Errorf("the newest authority has not signed it: %v", err)
+		}
+		return len(all), leaf.SerialNumber.String()
+	}
+	var out bytes.Buffer
+	now := time.Now()
+	k := &keeper{dir: dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return now }}
+	_, first := look()
+	k.look(ctx)
+	if n, by := look(); n != 1 || by != first {
+		t.Errorf("with nothing renewed: %d authorities", n)
+	}
+	if err := m.RenewAuthorities(ctx); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(askEvery / 2)
+	k.look(ctx)
+	if _, by := look(); by != first {
+		t.Error("it asks all the time")
+	}
+	now = now.Add(askEvery)
+	k.look(ctx)
+	n, second := look()
+	if n != 2 || second == first {
+		t.Fatalf("after the renewal: %d authorities: %s", n, out.String())
+	}
+	now = now.Add(2 * askEvery)
+	k.look(ctx)
+	if _, by := look(); by != second {
+		t.Error("it renews again and again")
+	}
+	if err := Renew(ctx, dir, nil); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,11 +1,16 @@
 package enroll
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -17,6 +22,8 @@ const (
 	tryEvery = 10 * time.Minute
 	// learnEvery is between two questions where netmasters are.
 	learnEvery = 5 * time.Minute
+	// askEvery is between two questions whether the authorities were renewed.
+	askEvery = time.Hour
 )
 
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
@@ -35,6 +42,7 @@ type keeper struct {
 	last      time.Time // try
 	moved     func(doors []string)
 	learnt    time.Time
+	asked     time.Time // whether the authorities were renewed
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -53,7 +61,7 @@ func (k *keeper) run(ctx context.Context) {
 
 func (k *keeper) look(ctx context.Context) {
 	d, err := transport.OpenDirectory(k.dir)
-	if err == nil && d.Leaf().NotAfter.Sub(k.now()) >= pki.Soon || k.now().Sub(k.last) < tryEvery {
+	if k.now().Sub(k.last) < tryEvery || err == nil && d.Leaf().NotAfter.Sub(k.now()) >= pki.Soon && !k.superseded(ctx) {
 		return
 	}
 	k.last = k.now()
@@ -82,4 +90,30 @@ func (k *keeper) learn(ctx context.Context) {
 		k.log.Info("netmasters have come or gone", "doors", doors)
 		k.moved(doors)
 	}
+}
+
+// superseded asks from time to time whether an authority was renewed since the host got its
+// certificate, which then is to be of the next one. Who does not answer is asked later.
+func (k *keeper) superseded(ctx context.Context) bool {
+	if k.now().Sub(k.asked) < askEvery {
+		return false
+	}
+	k.asked = k.now()
+	had, err := read(k.dir)
+	if err != nil {
+		return false
+	}
+	bundle, err := os.ReadFile(filepath.Join(k.dir, pki.BundleFile))
+	if err != nil {
+		return false
+	}
+	c := transport.OwnClient(ticket.Pinned(had.Members), "", dialTime)
+	defer c.CloseIdleConnections()
+	for _, door := range had.Doors {
+		var is ticket.Roots
+		if ticket.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+door+ticket.RootsPath, nil, &is) == nil {
+			return len(is.Authorities) > 0 && (!bytes.Equal(bundle, is.Authorities) || is.Members != had.Members)
+		}
+	}
+	return false
 }

@@ -92,7 +92,7 @@ func TestRelieveAll(t *testing.T) {
 	if err := a.RelieveAll(t.Context()); err != nil {
 		t.Error(err)
 	}
-	stranger := &http.Client{Transport: transport.Pool(ticket.Pinned(fingerprint(a.peers.auth)), 1, patient)}
+	stranger := &http.Client{Transport: transport.Pool(ticket.Pinned(fingerprint(a.peers.auth.Load())), 1, patient)}
 	defer stranger.CloseIdleConnections()
 	err := ticket.Call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.Door+relievePath, nil, &Status{})
 	is(t, "a stranger", err, model.ErrInvalid, "only members")

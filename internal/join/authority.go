@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/durable"
@@ -25,8 +26,9 @@ const (
 // certificate.
 type peers struct {
 	dir  string
-	auth *pki.Authority
+	auth atomic.Pointer[pki.Authority]
 	cert pki.Certificate // of openPeers and renew alone; others read the files
+	by   Fingerprint     // of who signed cert
 	own  string          // the directory of the certificate's files
 }
 
@@ -90,7 +92,9 @@ func openPeers(d *directory, cfg Config) (*peers, error) {
 	if err := a.Spread(); err != nil {
 		return nil, err
 	}
-	p := &peers{dir: d.own("authority"), auth: a, own: a.Dir(d.Name)}
+	p := &peers{dir: d.own("authority"), own: a.Dir(d.Name)}
+	p.auth.Store(a)
+	p.by = fingerprint(a)
 	p.cert, err = certify(a, d.Name, cfg.hosts())
 	return p, err
 }
@@ -120,14 +124,15 @@ func certify(a *pki.Authority, name string, want []string) (pki.Certificate, err
 // renew makes the certificate anew when it ends soon; who uses it reads it at each
 // connection.
 func (p *peers) renew() error {
-	if !p.cert.Due(time.Now()) {
+	auth := p.auth.Load()
+	if !p.cert.Due(time.Now()) && p.by == fingerprint(auth) {
 		return nil
 	}
-	cert, err := p.auth.Renew(p.cert.Name, 0)
+	cert, err := auth.Renew(p.cert.Name, 0)
 	if err != nil {
 		return err
 	}
-	p.cert = cert
+	p.cert, p.by = cert, fingerprint(auth)
 	return nil
 }
 

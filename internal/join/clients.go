@@ -2,18 +2,14 @@ package join
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/internal/durable"
-	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -134,7 +130,7 @@ func (m *Member) shareOnce(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	mine := m.clients.Load()
-	if mine != nil && is.rev != 0 && slices.ContainsFunc(mine.Bundle(), func(c *x509.Certificate) bool { return sum(c) == is.value }) {
+	if mine != nil && is.rev != 0 && knows(mine, is.value) {
 		return true, nil
 	}
 	all, err := m.etcdMembers(ctx)
@@ -142,6 +138,9 @@ func (m *Member) shareOnce(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if mine != nil && is.rev != 0 && len(all) > 1 {
+		if err := m.followLocked(ctx, m.clientsAuthority()); err == nil || !errors.Is(err, model.ErrConflict) {
+			return err == nil, err
+		}
 		return false, errors.New("this data directory has another authority of clients than the cluster: certificates that were made here are good nowhere else; remove this member and join with an empty directory")
 	}
 	if mine == nil && is.rev != 0 {
@@ -172,28 +171,11 @@ func (m *Member) fetch(ctx context.Context, want Fingerprint) (bool, error) {
 			return m.keepClients(text) // it was killed before it kept its own
 		}
 	}
-	rows, err := list[memberRow](ctx, m.server.client, memberRows)
+	text, err := m.fetchFromOthers(ctx, clientsPath, func([]byte) bool { return true })
 	if err != nil {
 		return false, err
 	}
-	c, err := m.asker(askStatus)
-	if err != nil {
-		return false, err
-	}
-	defer c.CloseIdleConnections()
-	var errs []error
-	for _, r := range rows {
-		if r.value.Door == "" || r.value.Name == m.dir.Name {
-			continue
-		}
-		var text []byte
-		if err := ticket.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.value.Door+clientsPath, nil, &text); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		return m.keepClients(text)
-	}
-	return false, errors.Join(append(errs, errors.New("no other netmaster hands it over: start those that have it"))...)
+	return m.keepClients(text)
 }
 
 // keepClients makes an authority that the cluster knows this member's.

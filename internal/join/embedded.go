@@ -24,6 +24,9 @@ func (m *Member) Endpoint() string {
 // Client returns a client inside this process. It has to be closed before the member.
 func (m *Member) Client() *etcd.Client { return etcd.Inside(m.Etcd(), m.Endpoint(), m.cfg.Logger) }
 
+// Dir is its data directory.
+func (m *Member) Dir() string { return m.dir.path }
+
 // Name is this member's, in its cluster.
 func (m *Member) Name() string { return m.dir.Name }
 

@@ -41,14 +41,14 @@ func (m *Member) Ends() (out []End) {
 // fullStatus is Status with what is read from files.
 func (m *Member) fullStatus() Status {
 	s := m.Status()
-	s.Ends = m.Ends()
+	s.Ends, s.Renews = m.Ends(), true
 	return s
 }
 
 // What to do about what ends.
 const (
 	RenewOwn       = "netmaster renews it from 30 days before its end on, and when it starts: its log says why that fails"
-	RenewAuthority = "make a new cluster of a backup before (docs/user/backup-and-restore.md): from 90 days before its end on nothing can be renewed"
+	RenewAuthority = "renew it with 'netctl cluster renew-authorities' 90 days before at the latest: it signs nothing that ends later than itself"
 	EndFormer      = "it was renewed: restart netmasters and netplugins that run since before that, before its end"
 )
 

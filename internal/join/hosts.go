@@ -81,12 +81,25 @@ func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
 		}
 		ticket.Reply(w, http.StatusOK, ticket.HostAnswer{Doors: doors})
 	})
-	mux.HandleFunc("GET "+clientsPath, func(w http.ResponseWriter, r *http.Request) {
+	m.handOverTo(mux, clientsPath, m.handOverClients)
+	m.handOverTo(mux, membersPath, func() ([]byte, error) { return m.peers.handOver() })
+	mux.HandleFunc("GET "+ticket.RootsPath, func(w http.ResponseWriter, _ *http.Request) {
+		if auth := m.clients.Load(); auth != nil {
+			ticket.Reply(w, http.StatusOK, ticket.Roots{Authorities: auth.Text(), Members: fingerprint(m.peers.auth.Load())})
+			return
+		}
+		ticket.Refuse(w, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet"))
+	})
+}
+
+// handOverTo has the door answer members with an authority.
+func (m *Member) handOverTo(mux *http.ServeMux, path string, read func() ([]byte, error)) {
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {
 			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
 			return
 		}
-		text, err := m.handOverClients()
+		text, err := read()
 		if err == nil && text == nil {
 			err = model.Errorf(model.ErrUnavailable, "this netmaster does not have it yet")
 		}
@@ -103,8 +116,13 @@ func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
 func (m *Member) isMember(r *http.Request) bool {
 	return slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool {
 		root := chain[len(chain)-1]
-		return slices.ContainsFunc(m.peers.auth.Bundle(), root.Equal)
+		return slices.ContainsFunc(m.peers.auth.Load().Bundle(), root.Equal)
 	})
+}
+
+// knows tells whether an authority is, or was before its renewals, that of a fingerprint.
+func knows(a *pki.Authority, f Fingerprint) bool {
+	return slices.ContainsFunc(a.Bundle(), func(c *x509.Certificate) bool { return sum(c) == f })
 }
 
 func sum(c *x509.Certificate) Fingerprint { return sha256.Sum256(c.Raw) }
@@ -255,7 +273,7 @@ func (m *Member) sign(ctx context.Context, q ticket.HostRequest, csr *x509.Certi
 		return a, model.Errorf(model.ErrInvalid, "%w", err)
 	}
 	doors, err := m.doors(ctx)
-	return ticket.HostAnswer{Certificate: text, Authorities: auth.Text(), Doors: doors, Members: fingerprint(m.peers.auth)}, err
+	return ticket.HostAnswer{Certificate: text, Authorities: auth.Text(), Doors: doors, Members: fingerprint(m.peers.auth.Load())}, err
 }
 
 // doors are where members answer, this one first.

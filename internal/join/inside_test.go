@@ -228,7 +228,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("a member asks, and gets %+v, %v", s, err)
 	}
 	post := func(body string) error {
-		pool := transport.Pool(ticket.Pinned(fingerprint(a.peers.auth)), 1, patient)
+		pool := transport.Pool(ticket.Pinned(fingerprint(a.peers.auth.Load())), 1, patient)
 		defer pool.CloseIdleConnections()
 		return ticket.Call(t.Context(), &http.Client{Transport: pool}, http.MethodPost, "https://"+a.cfg.Door+joinPath, strings.NewReader(body), &version)
 	}

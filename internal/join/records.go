@@ -194,7 +194,7 @@ func (m *Member) newToken(ctx context.Context, rows, host string, life time.Dura
 	if good >= ticket.MaxTokens {
 		return "", t, model.Errorf(model.ErrExhausted, "there are %d tokens that nobody has used, and no more can be: use one, or wait until one is over", good)
 	}
-	t = ticket.New(addresses, fingerprint(m.peers.auth))
+	t = ticket.New(addresses, fingerprint(m.peers.auth.Load()))
 	t.Host = host
 	row := tokenRow{ID: t.ID, Host: host, Hash: ticket.Hash(t.ID, t.Secret), Expires: now.Add(life).UTC()}
 	if _, err := commit(ctx, m.server.client, nil, append(ops, clientv3.OpPut(rows+t.ID, encode(row)))...); err != nil {

@@ -137,7 +137,7 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 		c.InitialCluster = strings.Join(all, ",")
 	}
 	// Two clusters that were founded at one address are two.
-	c.InitialClusterToken = "contiv " + fingerprint(p.auth).String()
+	c.InitialClusterToken = "contiv " + fingerprint(p.auth.Load()).String()
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcd.NewZap(cfg.Logger, end))
 	c.EnableGRPCGateway = false
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModeRevision, "10000"

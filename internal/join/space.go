@@ -42,6 +42,8 @@ type Status struct {
 	Free    uint64 `json:"free"`           // bytes that its disk has left
 	Full    bool   `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
 	Ends    []End  `json:"ends,omitempty"`
+	// Renews says that it takes authorities that another member renewed.
+	Renews bool `json:"renews,omitempty"`
 }
 
 // Status looks at this member; it asks nobody.
@@ -138,10 +140,11 @@ func (m *Member) watch(ctx context.Context) {
 	var others []string
 	for n := 0; ; n++ {
 		if n%othersEvery == 0 {
+			m.followAll(ctx)
 			if err := m.renewOwn(); err != nil {
 				m.cfg.Logger.Error("this netmaster's certificate for clients is not renewed", "error", err)
 			}
-			if err := m.peers.renew(); err != nil {
+			if err := m.renewPeer(); err != nil {
 				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
 			}
 			others = m.lookAtOthers(ctx)

@@ -113,7 +113,7 @@ func TestSnapshots(t *testing.T) {
 	if due, err := cfg.Backup.filled().due(); err != nil || time.Until(due) < DefaultEvery-patient || time.Until(due) > DefaultEvery {
 		t.Errorf("the next is due at %v, %v", due, err)
 	}
-	former := fingerprint(a.peers.auth)
+	former := fingerprint(a.peers.auth.Load())
 	closed(t, a)
 	r, err := Restore(ctx, RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now()})
 	if err != nil || r.ID != "id" || r.Epoch < 2 {
@@ -123,7 +123,7 @@ func TestSnapshots(t *testing.T) {
 	cfg.Peer = address(62, 23801)
 	cfg.PeerListen = cfg.Peer
 	a = start(t, cfg)
-	if fingerprint(a.peers.auth) == former {
+	if fingerprint(a.peers.auth.Load()) == former {
 		t.Error("whoever has the former cluster's authority is let in to the restored one")
 	}
 	infos, err := a.List(ctx)

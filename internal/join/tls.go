@@ -20,9 +20,13 @@ func (p *peers) doorTLS(clients func() *pki.Authority) *tls.Config {
 			if err != nil { // being renewed: who connects tries again
 				return nil, err
 			}
-			root := p.auth.Bundle()[0]
-			cert.Certificate = append(slices.Clone(cert.Certificate), root.Raw)
-			known := pool(root)
+			roots := p.auth.Load().Bundle()
+			cert.Certificate = slices.Clone(cert.Certificate)
+			known := x509.NewCertPool()
+			for _, root := range roots { // whoever knows one of them knows this cluster
+				cert.Certificate = append(cert.Certificate, root.Raw)
+				known.AddCert(root)
+			}
 			if c := clients(); c != nil { // hosts renew their certificates by them
 				for _, r := range c.Bundle() {
 					known.AddCert(r)
@@ -35,10 +39,4 @@ func (p *peers) doorTLS(clients func() *pki.Authority) *tls.Config {
 			}, nil
 		},
 	}
-}
-
-func pool(root *x509.Certificate) *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(root)
-	return p
 }

@@ -129,6 +129,7 @@ func (a *Authority) Bundle() []*x509.Certificate { return slices.Clone(a.roots) 
 // there are, and gives each certificate's directory the bundle of both. The former
 // one's key is gone afterwards; what it signed stays good.
 func (a *Authority) RenewAuthority() error {
+	a.roots = slices.DeleteFunc(a.roots, func(c *x509.Certificate) bool { return !c.Equal(a.roots[0]) && !a.now().Before(c.NotAfter) })
 	if len(a.roots) > 1 {
 		return fmt.Errorf("the authority of %s was renewed and the former one is still trusted; renew what it signed ('netctl pki renew --all %s'), put that on its hosts, and end the former one with 'netctl pki authority --retire %s'", a.dir, a.dir, a.dir)
 	}
