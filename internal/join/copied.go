@@ -32,7 +32,7 @@ func (m *Member) notCopied(ctx context.Context) error {
 	d := tls.Dialer{NetDialer: new(net.Dialer), Config: own.Client(pki.Netmaster)}
 	c, err := d.DialContext(ctx, "tcp", was)
 	if err != nil {
-		return nil //nolint:nilerr // nobody of this cluster is there
+		return nil // nobody of this cluster is there
 	}
 	defer func() { _ = c.Close() }() // of which nothing was asked
 	if name := c.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName; name != m.dir.Name {

@@ -354,8 +354,8 @@ func (m *Member) enlist(ctx context.Context) error {
 			}
 		}
 	}
-	if m.dir.Peer != m.cfg.Peer {
-		m.dir.Peer = m.cfg.Peer
+	if secure := m.cfg.Secure != nil && len(m.cfg.Plain) == 0; m.dir.Peer != m.cfg.Peer || m.dir.Secure != secure {
+		m.dir.Peer, m.dir.Secure = m.cfg.Peer, secure
 		if err := m.dir.save(); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ type server struct {
 	died   chan struct{}    // closed when etcd cannot go on; why is set before
 	once   sync.Once
 	why    error
-	advice func() string // what to do then
+	advice func(why error) string // what to do then
 }
 
 // OnWrite implements zapcore.CheckWriteHook: it ends the goroutine in which etcd
@@ -173,7 +173,7 @@ func (s *server) ready(ctx context.Context, log *slog.Logger, waits string) erro
 func (s *server) ended() error {
 	select {
 	case <-s.died:
-		return model.Errorf(model.ErrUnavailable, "the store cannot go on: %w; %s", s.why, s.advice())
+		return model.Errorf(model.ErrUnavailable, "the store cannot go on: %w; %s", s.why, s.advice(s.why))
 	default:
 		return errRemoved
 	}

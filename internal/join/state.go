@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -43,6 +44,7 @@ type state struct {
 	Step      step   `json:"step"`
 	Authority string `json:"authority,omitempty"` // fingerprint of the one that it asks, or has
 	Token     string `json:"token,omitempty"`     // id of the one that it joins by
+	Secure    bool   `json:"secure,omitempty"`    // it let in nobody plainly when it ran last
 }
 
 // directory is a data directory that this process has for itself.
@@ -103,8 +105,15 @@ func openDirectory(path string) (*directory, error) {
 	return d, nil
 }
 
-// advice says what to do about a directory that etcd cannot write to.
-func (d *directory) advice() string {
+// lagging is how etcd says that others have counted on more of its log than it has.
+const lagging = "is out of range [lastIndex("
+
+// advice says what to do about a directory with which etcd cannot go on, and why that is
+// so where etcd said it; nil = it did not.
+func (d *directory) advice(why error) string {
+	if why != nil && strings.Contains(why.Error(), lagging) {
+		return fmt.Sprintf("%s is older than the cluster, as when a copy of it was put back, and a member must not forget: on another member remove it with 'netctl cluster remove %s' and make a token, then join with an empty directory; if a copy of it ran elsewhere meanwhile and has ended, start netmaster again", d.path, d.Name)
+	}
 	if _, err := os.Stat(filepath.Join(d.path, lockName)); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("the data directory %s was removed while netmaster ran: put it back from a backup before netmaster starts again, or it makes a new cluster", d.path)
 	}
@@ -169,6 +178,8 @@ func (d *directory) check(cfg Config, t *Token) error {
 		return model.Errorf(model.ErrConflict, "%s is of another cluster (authority %s) than the token (%s): name an empty directory with --data-dir, or leave --join out to go on in the former cluster", d.path, d.Authority, t.Authority)
 	case d.Name != cfg.Name:
 		return model.Errorf(model.ErrConflict, "%s is of the member %s, and a member keeps its name: start it with that, or name an empty directory with --data-dir", d.path, d.Name)
+	case d.Secure && cfg.Secure == nil && cfg.TLS == nil: // a flag that was forgotten opens the cluster to everybody
+		return model.Errorf(model.ErrConflict, "%s is of a cluster with --secure, and without that flag everybody would be let in: start netmaster with --secure; if nobody is to need certificates any more, start it once with --secure --accept-plain before", d.path)
 	case unfinished && d.Peer != cfg.Peer:
 		return model.Errorf(model.ErrConflict, "%s asked to join with the address %s, not %s: repeat the former command line", d.path, d.Peer, cfg.Peer)
 	case (d.Step == learner || d.Step == member) && d.empty():
