@@ -48,6 +48,10 @@ type Harness struct {
 	// routed packet, Network or VLAN say on which one it came out, and Sent
 	// (ReadPacket) what it looked like there.
 	Send func(t testing.TB, p oracle.Packet) oracle.Verdict
+	// Frames puts frames into the data plane, each where a packet comes from, and returns
+	// what has come out by interface, "" being the uplink (frames with their tag), once
+	// done says that it is enough.
+	Frames func(t testing.TB, from []oracle.Packet, frames [][]byte, done func(came map[string][][]byte) bool) map[string][][]byte
 	// WayOut: Send knows packets from and to the host's interface
 	// (desired.Private), and says in Sent what a translated packet looks like
 	// (ReadPacket) where it came out.
@@ -85,6 +89,7 @@ var suite = []struct {
 	{name: "LiveChange", run: testLiveChange},
 	{name: "StrayConnection", run: testStrayConnection},
 	{name: "Multicast", run: testMulticast, programs: true},
+	{name: "MulticastMessages", run: testMessages, programs: true},
 	{name: "Selectors", run: testSelectors, programs: true},
 	{name: "Tiers", run: testTiers, programs: true},
 	{name: "Replies", run: testReplies, programs: true},

@@ -489,6 +489,7 @@ func (r *rig) harness() drivertest.Harness {
 			})
 		},
 		Send:   r.inject,
+		Frames: r.frames,
 		WayOut: true, WayOut6: true,
 	}
 }

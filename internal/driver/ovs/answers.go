@@ -62,7 +62,7 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 	defer cancel()
 	err := conn.TakePackets(short, func(p openflow.PacketIn) {
 		if pipeline.TellsMembership(p.Table, p.Cookie) {
-			d.hear(p)
+			d.hear(conn, p)
 		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
 			d.begin(ctx, conn, p)
 		} else if frame := d.answerTo(p); frame != nil {

@@ -246,23 +246,28 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 	}
 }
 
-// inject sends a packet and tells where it came out.
-func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
-	t.Helper()
-	near, f := p.Port, drivertest.Frame(p)
-	r.hostWire(t)
+// entry is where a packet comes in, and the frame that it has there.
+func (r *rig) entry(p oracle.Packet, f []byte) (near string, frame []byte) {
 	switch {
 	case p.Host:
-		near = desired.HostInterface
+		return desired.HostInterface, f
 	case p.Uplink:
-		near, f = uplinkWire, drivertest.Tagged(f, p.VLAN)
+		return uplinkWire, drivertest.Tagged(f, p.VLAN)
 	case p.VTEP.IsValid():
 		vni, ok := r.networks[p.Network]
 		if !ok {
 			vni = 0xabcdef
 		}
-		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, p.VTEP, vtep1, DefaultVXLANPort, vni, f)
+		return underlayWire, drivertest.VXLAN(r.underMAC, mac2, p.VTEP, vtep1, DefaultVXLANPort, vni, f)
 	}
+	return p.Port, f
+}
+
+// inject sends a packet and tells where it came out.
+func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
+	t.Helper()
+	r.hostWire(t)
+	near, f := r.entry(p, drivertest.Frame(p))
 	in := r.wires[near]
 	if in == nil {
 		t.Fatalf("no interface %q", near)
@@ -435,6 +440,7 @@ func (r *rig) harness() drivertest.Harness {
 			})
 		},
 		Send:    r.inject,
+		Frames:  r.frames,
 		WayOut:  true,
 		WayOut6: true,
 		Slow:    ovstest.Kernel(), // the kernels are emulated

@@ -83,8 +83,8 @@ type Driver struct {
 	run   context.Context // ends with Close
 	stale chan struct{}   // asks for another purge soon
 
-	latest     atomic.Pointer[desired.Host]      // the picture that the switch's flows are of
-	named      atomic.Pointer[map[uint32]string] // ports by the number that their flows are for
+	latest     atomic.Pointer[desired.Host] // the picture that the switch's flows are of
+	named      atomic.Pointer[numbering]    // ports by the number that their flows are for
 	reports    chan driver.MembershipReport
 	answerc    atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
 	tunnelPort atomic.Uint32                 // its number; 0 = there is none

@@ -81,8 +81,19 @@ static __noinline void tell_membership(struct __sk_buff *skb, struct pkt *p)
 	bpf_ringbuf_submit(t, 0);
 }
 
+// of_member tells whether a message is of who hears groups: a report or a leave. All else
+// that IGMP has (questions, who is a router) is routers', which no endpoint is: switches
+// of the physical network send to who says so all that is sent to any group.
+static __always_inline int of_member(const struct pkt *p)
+{
+	__u8 type = p->ip.type;
+	if (p->ip.v6)
+		return type != 130;
+	return type == 0x12 || type == 0x16 || type == 0x17 || type == 0x22;
+}
+
 // membership takes such a message. Questions are asked by the agent, and by the physical
-// network: no endpoint is a router.
+// network.
 static __noinline int membership(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 zero = 0;
@@ -91,7 +102,7 @@ static __noinline int membership(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_UNKNOWN_DEST); // its own host has heard it
 	if (!p->ip.v6 && bpf_skb_load_bytes(skb, p->ip.l4, &p->ip.type, 1))
 		return dropped(DROP_INVALID);
-	if (p->from == FROM_PORT && p->ip.type == (p->ip.v6 ? 130 : 0x11))
+	if (p->from == FROM_PORT && !of_member(p))
 		return dropped(DROP_SPOOF);
 	tell_membership(skb, p);
 	if (p->from == FROM_PORT && p->encap == ENCAP_VLAN)

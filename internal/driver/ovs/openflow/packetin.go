@@ -117,6 +117,11 @@ func (c *Conn) SendPacket(port uint32, frame []byte) error {
 	return c.packetOut(portController, port, frame)
 }
 
+// SendTagged is SendPacket with an 802.1Q tag of a VLAN.
+func (c *Conn) SendTagged(port, vlan uint32, frame []byte) error {
+	return c.packetOut(portController, port, frame, PushVLAN{}, SetField{Field: VlanVID, Value: Uint(0x1000 | vlan)})
+}
+
 // TakePacket makes the switch take a frame as if it had come by a port.
 func (c *Conn) TakePacket(port uint32, frame []byte) error {
 	return c.packetOut(port, portTable, frame)

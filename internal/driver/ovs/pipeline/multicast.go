@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -104,15 +105,20 @@ func multicastPort(l *list, c Config, n *desired.Network, p LocalPort) {
 		return
 	}
 	in := of.Eq(of.InPort, p.Number)
-	acts := []of.Action{of.Meter{ID: firstMembership + p.Number%shares}, of.Controller{MaxLen: membershipLen}}
-	if n.Encap == model.EncapVLAN && c.Uplink != 0 {
-		acts = append(acts, of.Set(regPort, c.Uplink), goTo(Output))
-	}
-	for _, m := range []of.Match{
-		match(in, broadcast, isIP, isProto(protoIGMP)), nd(mldReport1, in, broadcast), nd(mldDone1, in, broadcast), nd(mldReport2, in, broadcast),
-	} {
-		l.add(Destination, 130, m, acts...)
+	tell := []of.Action{of.Meter{ID: firstMembership + p.Number%shares}, of.Controller{MaxLen: membershipLen}}
+	hear := func(m of.Match, then ...of.Action) {
+		l.add(Destination, 130, m, slices.Concat(tell, then)...)
 		l.flows[len(l.flows)-1].Cookie |= AnswerBit
+	}
+	// No flow sees what IGMP says, a report or a question: the driver does, and sends on
+	// to the uplink what may go there.
+	hear(match(in, broadcast, isIP, isProto(protoIGMP)))
+	var on []of.Action
+	if n.Encap == model.EncapVLAN && c.Uplink != 0 {
+		on = []of.Action{of.Set(regPort, c.Uplink), goTo(Output)}
+	}
+	for _, typ := range []int{mldReport1, mldDone1, mldReport2} {
+		hear(nd(typ, in, broadcast), on...)
 	}
 }
 

@@ -1,0 +1,28 @@
+package ovs
+
+import (
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// frames is Harness.Frames.
+func (r *rig) frames(t testing.TB, from []oracle.Packet, frames [][]byte, done func(map[string][][]byte) bool) map[string][][]byte {
+	t.Helper()
+	return drivertest.SendFrames(t, func(i int) {
+		near, f := r.entry(from[i], frames[i])
+		if err := r.wires[near].send(f); err != nil {
+			t.Fatal(err)
+		}
+	}, func() map[string][][]byte {
+		out := map[string][][]byte{}
+		for name, w := range r.wires {
+			if name == uplinkWire {
+				name = ""
+			}
+			out[name] = w.receive()
+		}
+		return out
+	}, len(frames), done)
+}
