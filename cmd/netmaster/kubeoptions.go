@@ -55,6 +55,11 @@ func (k *kubeServices) finish(fs *daemon.FlagSet, kubeconfig string) (err error)
 		}
 	}
 	k.ranges, k.external = parsePrefixes(k.given.ranges), parsePrefixes(k.given.external)
+	for i, p := range k.ranges {
+		if j := slices.IndexFunc(k.ranges[:i], p.Overlaps); j >= 0 {
+			return daemon.Usagef("--service-cidr: %s and %s overlap: give each range once", k.ranges[j], p)
+		}
+	}
 	if len(k.given.pool) == 0 {
 		return nil
 	}

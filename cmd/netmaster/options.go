@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -298,6 +299,11 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	var err error
 	if o.podSubnets, o.noPods, err = parsePodSubnets(o.podCIDR); err != nil {
 		return daemon.Usagef("%s: %w", fs.Given("pod-cidr"), err)
+	}
+	for _, p := range o.podSubnets {
+		if k := slices.IndexFunc(o.services.ranges, p.Overlaps); k >= 0 {
+			return daemon.Usagef("--pod-cidr: %s overlaps %s of --service-cidr: pods and services need addresses of their own", p, o.services.ranges[k])
+		}
 	}
 	if o.token, err = token.Open(o.tokenFile); err != nil {
 		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)

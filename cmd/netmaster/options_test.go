@@ -123,6 +123,8 @@ func TestFlagsRefused(t *testing.T) {
 		{"--kubeconfig x --kubernetes-cluster a.b", []string{"--kubernetes-cluster", "a.b", "must be a UID"}},
 		{"--service-cidr 10.96.0.0/12", []string{"--service-cidr", "--kubeconfig"}},
 		{"--kubeconfig x --service-cidr 10.96.0.1/12", []string{"--service-cidr", "10.96.0.1/12", "without bits of a host"}},
+		{"--kubeconfig x --service-cidr 10.96.0.0/12,10.97.0.0/16", []string{"--service-cidr", "10.96.0.0/12 and 10.97.0.0/16 overlap"}},
+		{"--kubeconfig x --service-cidr 10.96.0.0/12 --pod-cidr 10.100.0.0/16", []string{"--pod-cidr", "10.100.0.0/16", "overlaps 10.96.0.0/12 of --service-cidr"}},
 		{"--kubeconfig x --service-cidr 0.0.0.0/0", []string{"--service-cidr", "must be prefixes", "not all addresses (/0)"}},
 		{"--kubeconfig x --service-cidr 10.96.0.0/12,x", []string{"--service-cidr", "must be prefixes"}},
 		{"--kubeconfig x --load-balancer-pool 203.0.113.0/24", []string{"--load-balancer-pool", "--services"}},

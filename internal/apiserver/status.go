@@ -65,6 +65,9 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	for _, w := range v.Waiting() {
 		o.Notices = append(o.Notices, waitingText(w))
 	}
+	for _, text := range servicesOverlapped(v) {
+		o.Wrong, o.Well = append(o.Wrong, text), false
+	}
 	if text := manyAway(v, hosts); text != "" {
 		o.Wrong, o.Well = append(o.Wrong, text), false
 	}

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,12 @@ func TestTold(t *testing.T) {
 	if _, text := f.do("GET", "/metrics", ""); !strings.Contains(text, "\ncontiv_changes_pending 1\n") || !strings.Contains(text, "\ncontiv_hosts_many_away 0\n") || !strings.Contains(text, "\ncontiv_host_evict_after_seconds 3600\n") {
 		t.Error(text)
 	}
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		return tables.ServiceRanges.Put(tx, model.ServiceRanges{Ranges: []netip.Prefix{netip.MustParsePrefix("10.1.1.128/25"), netip.MustParsePrefix("10.96.0.0/12")}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	told(true, "10.1.1.0/24) overlaps 10.1.1.128/25, a range of services' addresses")
 	if err := reg.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -193,4 +193,10 @@ func (o *clusterOptions) warn(all api.Members) error {
 	return nil
 }
 
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
+func mebibytes(n int64) string {
+	mib := float64(n) / (1 << 20)
+	if n > 0 && mib < 1 { // a store that is young has some kB
+		return fmt.Sprintf("%.3f", max(mib, 0.001))
+	}
+	return fmt.Sprintf("%.1f", mib)
+}

@@ -117,7 +117,7 @@ func storeRow(x api.StoreServer) []string {
 	}
 	size := ""
 	if x.Size > 0 {
-		size = fmt.Sprintf("%.1f MiB", float64(x.Size)/(1<<20))
+		size = mebibytes(x.Size) + " MiB"
 	}
 	if x.Quota > 0 {
 		size += fmt.Sprintf(" of %d", x.Quota>>20)

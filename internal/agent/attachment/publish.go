@@ -95,6 +95,9 @@ func (a *Service) ownPort(b attach.PortBinding) error {
 	if b.Proto == model.ProtoTCP && slices.Contains(a.control.OwnPorts(), b.HostPort) {
 		return model.Errorf(model.ErrExists, "host port %d/%s: address already in use by Contiv's control plane (netmaster, the store or netplugin)", b.HostPort, b.Proto)
 	}
+	if whose := a.way.HealthPortOf(b.HostPort); b.Proto == model.ProtoTCP && whose != "" {
+		return model.Errorf(model.ErrExists, "host port %d/%s: address already in use by netplugin, which answers there as the health check port (healthCheckNodePort) of service %s", b.HostPort, b.Proto, whose)
+	}
 	return nil
 }
 

@@ -188,3 +188,16 @@ func (h *healthPorts) close() {
 		p.server = nil
 	}
 }
+
+// HealthPortOf returns the service of which this host answers the health check at a port;
+// empty = of none.
+func (w *WayOut) HealthPortOf(port uint16) string { return w.health.serviceOf(port) }
+
+func (h *healthPorts) serviceOf(port uint16) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.ports[port]; p != nil && p.server != nil {
+		return p.service.String()
+	}
+	return ""
+}

@@ -63,6 +63,9 @@ func TestHealthPorts(t *testing.T) {
 		}
 	}
 	put(desired.Backend{Local: true}, desired.Backend{Local: true}, desired.Backend{}, desired.Backend{Local: true, State: desired.BackendLeaving})
+	if mine, other := h.serviceOf(port), h.serviceOf(port+1); mine != key.String() || other != "" {
+		t.Errorf("whose the ports are: %q, %q", mine, other)
+	}
 	says(200, 2, true)
 	h.unhealthy()
 	says(503, 2, false)
@@ -76,6 +79,9 @@ func TestHealthPorts(t *testing.T) {
 	all = all.Set(key, &desired.Service{HealthPort: other})
 	if p := h.follow(t.Context(), all, true); len(p) != 1 || !strings.Contains(p[0].Text, "in use") {
 		t.Errorf("problems of a port that is taken: %v", p)
+	}
+	if whose := h.serviceOf(other); whose != "" {
+		t.Errorf("a process has the port, and it is said to be of %s", whose)
 	}
 	if code, _ := ask(port); code != 0 {
 		t.Errorf("the former port answers %d", code)

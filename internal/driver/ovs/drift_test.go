@@ -3,6 +3,7 @@ package ovs
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -123,6 +124,30 @@ func TestUnderlayCut(t *testing.T) {
 				got = p.Err.Error()
 			}
 		}
+	}
+}
+
+// TestBesideSwitch: in user space it is told that the tunnel's address lies on an interface
+// that is not of the switch.
+func TestBesideSwitch(t *testing.T) {
+	if ovstest.Kernel() {
+		t.Skip("the kernel's tunnels leave by its own interfaces")
+	}
+	r := newRig(t)
+	drv := r.open(t)
+	defer drv.Close()
+	drv.mu.Lock()
+	defer drv.mu.Unlock()
+	if p := drv.underlayProblems(); len(p) != 0 {
+		t.Errorf("an address that no interface has: %v", p)
+	}
+	drv.cfg.VTEP = netip.MustParseAddr("127.0.0.1")
+	if p := drv.underlayProblems(); len(p) != 1 || p[0].Object != "tunnel underlay" || !strings.Contains(p[0].Err.Error(), "lies on interface lo, which is not of Open vSwitch") {
+		t.Errorf("the address of lo: %v", p)
+	}
+	drv.under = underlayBridge
+	if p := drv.underlayProblems(); len(p) != 0 {
+		t.Errorf("a bridge has it: %v", p)
 	}
 }
 

@@ -90,11 +90,36 @@ func (d *Driver) underlayProblems() []driver.Problem {
 	if d.under == "" {
 		d.under = d.findUnderlay()
 	}
+	beside := d.besideSwitch()
 	d.db.mu.Lock()
 	defer d.db.mu.Unlock()
 	if d.cut = d.isCut(); !d.cut {
+		if beside != "" && d.db.port(beside).port == nil {
+			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
+				"the tunnel's address %s (--vtep-ip) lies on interface %s, which is not of Open vSwitch: in user space tunnels leave by its bridges alone, so containers reach nobody on other hosts; put the interface into a bridge and the address on that (ovs-vsctl add-br, add-port), or give --vtep-ip an address of one", d.cfg.VTEP, beside)}}
+		}
 		return nil
 	}
 	return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
 		"no interface in bridge %s, which has the tunnel's address %s, has a link: containers reach nobody on other hosts", d.under, d.cfg.VTEP)}}
+}
+
+// besideSwitch returns the interface that has the tunnel's address, in user space, where no
+// bridge has it; "" where it cannot be seen.
+func (d *Driver) besideSwitch() string {
+	if d.under != "" || d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() {
+		return ""
+	}
+	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return ""
+	}
+	for _, a := range all {
+		if ip, ok := netip.AddrFromSlice(a.IP); ok && ip.Unmap() == d.cfg.VTEP {
+			if l, err := netlink.LinkByIndex(a.LinkIndex); err == nil {
+				return l.Attrs().Name
+			}
+		}
+	}
+	return ""
 }
