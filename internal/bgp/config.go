@@ -38,6 +38,7 @@ type Config struct {
 	RestartTime time.Duration  // how long neighbors keep routes while the speaker restarts, whole seconds; 0 = RestartTime
 	Neighbors   []Neighbor     // by address, each once
 	Protected   []netip.Prefix // no learned route may overlap one
+	Links       []netip.Prefix // networks of the host's interfaces: no learned route may be within one
 	Default     bool           // 0.0.0.0/0 and ::/0 are learned too
 }
 

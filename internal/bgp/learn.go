@@ -121,7 +121,7 @@ func (l *learner) begin(srv *server.BgpServer, cfg Config) {
 }
 
 func (l *learner) configure(cfg Config) {
-	f := newFilter(cfg.Protected, cfg.Default)
+	f := newFilter(cfg.Protected, cfg.Links, cfg.Default)
 	own := map[netip.Addr]bool{cfg.RouterID: true}
 	for _, a := range cfg.Listen {
 		own[a] = true

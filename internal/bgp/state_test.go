@@ -11,13 +11,18 @@ import (
 )
 
 func TestFilter(t *testing.T) {
-	f := newFilter([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.3.3.3/32"), netip.MustParsePrefix("fd00:1::/64"), {}}, false)
+	f := newFilter([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.3.3.3/32"), netip.MustParsePrefix("fd00:1::/64"), {}},
+		[]netip.Prefix{netip.MustParsePrefix("50.1.1.0/24"), netip.MustParsePrefix("fd50::/64")}, false)
 	for p, want := range map[string]string{
 		"0.0.0.0/0": ReasonDefault, "::/0": ReasonDefault,
 		"10.1.0.0/16": ReasonProtected, "10.1.255.255/32": ReasonProtected, "10.0.0.0/15": ReasonProtected, "10.3.3.0/24": ReasonProtected,
 		"10.3.3.3/32": ReasonProtected, "fd00:1::5/128": ReasonProtected, "fd00::/16": ReasonProtected, "8.0.0.0/5": ReasonProtected,
 		"10.2.0.0/16": "", "10.3.3.2/32": "", "10.3.3.4/30": "", "10.0.0.0/16": "", "fd00:1:0:1::/64": "", "fd00:0:ffff::/48": "", "11.0.0.0/8": "",
 		"127.0.0.0/8": ReasonSpecial, "224.0.0.0/4": ReasonSpecial, "169.254.1.0/24": ReasonSpecial, "fe80::/64": ReasonSpecial, "ff00::/8": ReasonSpecial, "0.0.0.0/8": ReasonSpecial,
+		"126.0.0.0/7": ReasonSpecial, "169.0.0.0/8": ReasonSpecial, "192.0.0.0/2": ReasonSpecial, "240.1.0.0/16": ReasonSpecial, "255.255.255.255/32": ReasonSpecial,
+		"0.1.0.0/16": ReasonSpecial, "0.0.0.0/1": ReasonSpecial, "fc00::/6": ReasonSpecial, "::/16": ReasonSpecial, "::1/128": ReasonSpecial,
+		"50.1.1.201/32": ReasonProtected, "50.1.1.128/25": ReasonProtected, "50.1.1.0/24": ReasonProtected, "fd50::201/128": ReasonProtected,
+		"50.1.0.0/16": "", "50.1.2.0/24": "", "fd50::/32": "", "2000::/3": "",
 	} {
 		if got := f.refuses(netip.MustParsePrefix(p)); got != want {
 			t.Errorf("%s: %q, want %q", p, got, want)

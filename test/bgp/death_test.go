@@ -29,9 +29,10 @@ const (
 // one configuration. Without a provider nobody tells.
 func TestServices(t *testing.T) {
 	h := newHosts(t, lab.DriverMixed, 2)
-	// As docs/user/bgp.md has it, whose BFD is 300 ms, three of them.
-	vtysh(t, "configure terminal", "router bgp 500", "no neighbor 50.1.1.2 bfd", "neighbor 50.1.1.2 bfd",
-		"neighbor 50.1.1.3 remote-as 65002", "neighbor 50.1.1.3 bfd", "neighbor 50.1.1.3 timers connect 1")
+	// As docs/user/bgp.md has it.
+	vtysh(t, "configure terminal", "bfd", "profile contiv", "receive-interval 250", "transmit-interval 250")
+	vtysh(t, "configure terminal", "router bgp 500", "no neighbor 50.1.1.2 bfd", "neighbor 50.1.1.2 bfd profile contiv",
+		"neighbor 50.1.1.3 remote-as 65002", "neighbor 50.1.1.3 bfd profile contiv", "neighbor 50.1.1.3 timers connect 1")
 	if err := h.ns.Do(func() error { // by connection, not by address
 		return os.WriteFile("/proc/sys/net/ipv4/fib_multipath_hash_policy", []byte("1"), 0)
 	}); err != nil {

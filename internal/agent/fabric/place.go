@@ -19,11 +19,12 @@ import (
 // place sees that the host has the router addresses on one interface, which it returns:
 // where somebody has put the first of them, or else the data plane's interface for them,
 // or an uplink. Where IPv6 is off, which is the host's own decision, it goes on without
-// the IPv6 one: it takes it out of b and notes the problem.
-func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (device string, err error) {
+// the IPv6 one: it takes it out of b and notes the problem. links are the networks that the
+// host is on then.
+func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (device string, links []netip.Prefix, err error) {
 	have, err := hostnet.Addresses()
 	if err != nil {
-		return "", fmt.Errorf("read this host's addresses: %w", err)
+		return "", nil, fmt.Errorf("read this host's addresses: %w", err)
 	}
 	find := func(a netip.Addr) (string, bool) {
 		i := slices.IndexFunc(have, func(x hostnet.HostAddr) bool { return x.Prefix.Addr() == a })
@@ -36,7 +37,7 @@ func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (d
 	if ours := slices.IndexFunc(r.put, func(x hostnet.HostAddr) bool { return x.Prefix == b.RouterIP }); there && ours < 0 {
 		// Somebody has given the host this address, and knows where.
 	} else if device, err = r.uplink(b.RouterIP, made, have); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if b.RouterIP6.IsValid() && hostnet.IPv6Off(device) {
 		problems["BGP routerip6"] = fmt.Sprintf("IPv6 is off on interface %s (net.ipv6.conf.%s.disable_ipv6): %s is not given to it, and IPv6 routes are neither told nor followed", device, device, b.RouterIP6.Addr())
@@ -50,24 +51,28 @@ func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (d
 		at := hostnet.HostAddr{Device: device, Prefix: p}
 		if on, there := find(p.Addr()); there && !slices.Contains(r.put, at) {
 			if on != device {
-				return "", model.Errorf(model.ErrConflict, "%s is on interface %s, and the other router address on %s: both have to be on one", p.Addr(), on, device)
+				return "", nil, model.Errorf(model.ErrConflict, "%s is on interface %s, and the other router address on %s: both have to be on one", p.Addr(), on, device)
 			}
 			continue
 		}
 		want = append(want, at)
 	}
 	if err := r.withdraw(want); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	for _, at := range want {
 		if slices.Contains(have, at) {
 			continue
 		}
 		if err := hostnet.PutAddress(at); err != nil {
-			return "", err
+			return "", nil, err
 		}
 	}
-	return device, nil
+	for _, x := range slices.Concat(have, want) {
+		links = append(links, x.Prefix.Masked())
+	}
+	slices.SortFunc(links, netip.Prefix.Compare)
+	return device, slices.Compact(links), nil
 }
 
 // uplink is the interface that gets routerip; made is the data plane's, if it has one.

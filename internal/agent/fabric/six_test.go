@@ -56,3 +56,20 @@ func TestRefusedRoutes(t *testing.T) {
 	b.set(func(in *Input) { port(&in.Picture, 6, on) })
 	b.heard(r, "10.1.1.5/32", "10.1.1.6/32")
 }
+
+// No route leads into a network that the host is on, such as another router's address: its
+// session would be led away.
+func TestNoRouteIntoLinks(t *testing.T) {
+	b := newBench(t, "50.1.1.200/32")
+	if err := hostnet.PutAddress(hostnet.HostAddr{Device: "peer0", Prefix: prefix("51.1.1.3/24")}); err != nil {
+		t.Fatal(err)
+	}
+	b.in.Settings = settings()
+	b.start()
+	by := map[string]string{}
+	for _, p := range []string{"50.1.1.201/32", "50.1.1.128/25", "50.1.1.0/24", "51.1.1.9/32", "50.0.0.0/8", "51.1.2.0/24"} {
+		by[p] = "50.1.1.210"
+	}
+	b.peer("50.1.1.200", routerAS, bgp.Neighbor{}, by)
+	b.wantRoutes(map[string]string{"50.0.0.0/8": "50.1.1.210", "51.1.2.0/24": "50.1.1.210"})
+}
