@@ -28,6 +28,7 @@ type BgpOper struct {
 	NumRoutes      int      `json:"numRoutes,omitempty"`      // learned
 	Routes         []string `json:"routes,omitempty"`         // the first of them
 	Announced      int      `json:"announced,omitempty"`      // prefixes
+	Problems       []string `json:"problems,omitempty"`       // sentences: what is wrong with its sessions and routes
 }
 
 // Bgps is the collection of hosts' BGP settings; the key is the host's name.

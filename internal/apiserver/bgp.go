@@ -3,7 +3,9 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -91,7 +93,14 @@ func bgpOper(s *server, _ *control.View, b model.Bgp) any {
 		return api.BgpOper{}
 	}
 	st := h.Status.BGP
-	return api.BgpOper{AdminStatus: st.Admin, NeighborStatus: st.Neighbors, NumRoutes: st.Routes, Routes: st.First, Announced: st.Announced}
+	out := api.BgpOper{AdminStatus: st.Admin, NeighborStatus: st.Neighbors, NumRoutes: st.Routes, Routes: st.First, Announced: st.Announced}
+	for object, text := range h.Status.Problems {
+		if strings.HasPrefix(object, "BGP") {
+			out.Problems = append(out.Problems, object+": "+text)
+		}
+	}
+	slices.Sort(out.Problems)
+	return out
 }
 
 // bgpOperTime bounds the look at a host's last word.

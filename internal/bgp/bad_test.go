@@ -88,6 +88,15 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
+// Of a neighbor with another password, or none, nothing is heard at all.
+func TestWrongPassword(t *testing.T) {
+	port := visitor(t, func(net.Conn) { t.Error("a connection") })
+	h := start(t, 0, func(c *Config) {
+		c.Neighbors = []Neighbor{{Address: netip.MustParseAddr("127.0.0.9"), AS: routerAS, Port: port, Password: "secret"}}
+	}, Options{})
+	h.peer("127.0.0.9", "why not", func(p PeerState) bool { return strings.Contains(p.Trouble, "or has another password") })
+}
+
 // A session that works ends by nonsense in it, and comes back.
 func TestNonsenseInSession(t *testing.T) {
 	marksStale(t)

@@ -172,6 +172,9 @@ func (s *sessions) hear(neighbor netip.Addr, message string, attrs map[string]sl
 	switch message {
 	case "failed to connect":
 		of.trouble = noConnection + attrs["Error"].String()
+		if strings.HasSuffix(of.trouble, "i/o timeout") { // as when the kernel drops what is not signed, or signed otherwise
+			of.trouble += ": it is not there, or has another password"
+		}
 	case "sent notification":
 		c, sub := code()
 		what := bgp.NewNotificationErrorCode(c, sub).String()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -61,7 +62,7 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 	c.flags.stringVar(&b.RouterIP, "router-ip", "CIDR", "address of the host on the router's network, with prefix length")
 	c.flags.stringVar(&b.AS, "as", "NUMBER", "AS number of the host")
 	c.flags.stringVar(&b.NeighborAS, "neighbor-as", "NUMBER", "AS number of the router")
-	c.flags.stringVar(&b.Neighbor, "neighbor", "ADDRESS", "address of the router")
+	c.flags.stringVar(&b.Neighbor, "neighbor", "ADDRESS", "IPv4 address of the router; not needed with --neighbors")
 	c.flags.stringVar(&b.RouterIP6, "router-ip6", "CIDR", "IPv6 address of the host on the router's network, with prefix length; without, no routes of IPv6")
 	c.flags.stringVar(&b.Neighbors, "neighbors", "LIST", "more routers, ADDRESS@AS, separated by commas")
 	c.flags.stringVar(&b.Password, "password", "TEXT", "password of the sessions (TCP MD5); ******** keeps the one that is set")
@@ -74,8 +75,16 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 }
 
 func runBgpCreate(ctx context.Context, o *bgpCreateOptions) error {
+	if first, _, _ := strings.Cut(o.bgp.Neighbors, ","); first != "" && o.bgp.Neighbor == "" {
+		// Without 1.x' one router, whose AS number settings have to have.
+		if _, as, _ := strings.Cut(first, "@"); o.bgp.NeighborAS == "" {
+			o.bgp.NeighborAS = as
+		}
+	} else if o.bgp.RouterIP != "" && o.bgp.Neighbor == "" {
+		return usageErrorf("--neighbor is missing, or --neighbors")
+	}
 	for _, f := range []struct{ name, value string }{
-		{"router-ip", o.bgp.RouterIP}, {"as", o.bgp.AS}, {"neighbor", o.bgp.Neighbor}, {"neighbor-as", o.bgp.NeighborAS},
+		{"router-ip", o.bgp.RouterIP}, {"as", o.bgp.AS}, {"neighbor-as", o.bgp.NeighborAS},
 	} {
 		if f.value == "" {
 			return usageErrorf("--%s is missing", f.name)

@@ -271,6 +271,11 @@ func TestChange(t *testing.T) {
 			`POST /api/v1/Bgps/host2/ {"as":"65002","hostname":"host2","neighbor":"50.1.1.200","neighbor-as":"500","routerip":"50.1.1.2/24"}`,
 			"Created bgp host2\n",
 		},
+		{
+			"bgp create --router-ip 50.1.1.2/24 --router-ip6 fd50::2/64 --as 65002 --neighbors fd50::201@501,fd50::202@502 host2",
+			`POST /api/v1/Bgps/host2/ {"as":"65002","hostname":"host2","neighbor-as":"501","routerip":"50.1.1.2/24","routerip6":"fd50::2/64","neighbors":"fd50::201@501,fd50::202@502"}`,
+			"Created bgp host2\n",
+		},
 		{"bgp rm host1", `DELETE /api/v1/Bgps/host1/`, "Deleted bgp host1\n"},
 		{
 			"external-contracts create -t blue -c -a uni/tn-common/brc-a -a uni/tn-common/brc-b new",

@@ -198,6 +198,12 @@ func TestWrong(t *testing.T) {
 	}
 	b.set(func(in *Input) { in.Settings.RouterIP = prefix("51.1.1.2/24") })
 	silent("is on the network of interface peer0 (51.1.1.3/24), which is not up0")
+	b.set(func(in *Input) {
+		*in = good
+		s := *good.Settings
+		s.RouterIP, in.Settings, in.Networks = prefix("53.1.1.2/24"), &s, []netip.Prefix{prefix("53.1.0.0/16")}
+	})
+	silent("router address 53.1.1.2/24 is on 53.1.0.0/16, a network of containers: it is not given to up0")
 	b.set(func(in *Input) { in.Settings.RouterIP = prefix("52.1.1.2/24") })
 	b.problem("BGP neighbor 50.1.1.200", "not on the network of routerip, 52.1.1.0/24")
 	b.set(func(in *Input) { *in = good; s := *good.Settings; s.NeighborAS = 9; in.Settings = &s })

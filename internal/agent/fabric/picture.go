@@ -33,6 +33,7 @@ type having struct {
 	device    string // the interface that gets routerip; empty = an uplink
 	all       []had
 	protected []netip.Prefix
+	networks  []netip.Prefix // of those, containers'
 }
 
 func (h *having) equal(o *having) bool {
@@ -114,6 +115,11 @@ func (h *having) protect(in Input) {
 		add(n.Subnet)
 		add(n.Subnet6)
 	}
+	for _, p := range in.Networks {
+		add(p)
+	}
+	h.networks = slices.Clone(h.protected)
+	slices.SortFunc(h.networks, netip.Prefix.Compare)
 	for _, s := range pic.Services.All() {
 		one(s.IPv4)
 		one(s.IPv6)
@@ -123,7 +129,7 @@ func (h *having) protect(in Input) {
 			}
 		}
 	}
-	for _, p := range slices.Concat(pic.ServiceRanges, in.Networks) {
+	for _, p := range pic.ServiceRanges {
 		add(p)
 	}
 	if p := pic.Private; p != nil {

@@ -21,7 +21,7 @@ import (
 // or an uplink. Where IPv6 is off, which is the host's own decision, it goes on without
 // the IPv6 one: it takes it out of b and notes the problem. links are the networks that the
 // host is on then.
-func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (device string, links []netip.Prefix, err error) {
+func (r *Router) place(b *model.Bgp, h *having, problems map[string]string) (device string, links []netip.Prefix, err error) {
 	have, err := hostnet.Addresses()
 	if err != nil {
 		return "", nil, fmt.Errorf("read this host's addresses: %w", err)
@@ -36,7 +36,7 @@ func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (d
 	device, there := find(b.RouterIP.Addr())
 	if ours := slices.IndexFunc(r.put, func(x hostnet.HostAddr) bool { return x.Prefix == b.RouterIP }); there && ours < 0 {
 		// Somebody has given the host this address, and knows where.
-	} else if device, err = r.uplink(b.RouterIP, made, have); err != nil {
+	} else if device, err = r.uplink(b.RouterIP, h.device, have); err != nil {
 		return "", nil, err
 	}
 	if b.RouterIP6.IsValid() && hostnet.IPv6Off(device) {
@@ -54,6 +54,9 @@ func (r *Router) place(b *model.Bgp, made string, problems map[string]string) (d
 				return "", nil, model.Errorf(model.ErrConflict, "%s is on interface %s, and the other router address on %s: both have to be on one", p.Addr(), on, device)
 			}
 			continue
+		}
+		if i := slices.IndexFunc(h.networks, p.Overlaps); i >= 0 && !slices.Contains(r.put, at) {
+			return "", nil, model.Errorf(model.ErrConflict, "router address %s is on %s, a network of containers: it is not given to %s", p, h.networks[i], device)
 		}
 		want = append(want, at)
 	}

@@ -170,7 +170,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	}
 	here := *b // what of it this host can have
 	b = &here
-	device, links, err := r.place(b, h.device, problems)
+	device, links, err := r.place(b, h, problems)
 	if errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrNotFound) {
 		return r.silent(ctx, look, err)
 	}
