@@ -42,7 +42,7 @@ func execute(ctx context.Context, args []string, w io.Writer) error {
 	f.IntVar(&o.seconds, "seconds", 3, "of each row, after its first second")
 	f.Float64Var(&o.highest, "highest", 1000, "profile, in Mbit/s: those beyond it are left out")
 	f.IntVar(&o.fairness, "fairness", 10, "seconds over which eight streams are compared; 0 = not")
-	f.IntVar(&o.pairs, "pairs", 6, "pairs of figures of endpoints without a profile; 0 = none")
+	f.IntVar(&o.pairs, "pairs", 4, "pairs of figures of endpoints without a profile; 0 = none")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
