@@ -73,7 +73,7 @@ func (c clusterAPI) takesWrites(ctx context.Context) error {
 	defer cancel()
 	for _, s := range c.Stores(ctx) {
 		if len(s.Alarms) > 0 {
-			return fmt.Errorf("the store at %s takes no writes: %s; compact and defragment it, or raise its quota, then disarm the alarm", s.Address, strings.Join(s.Alarms, ", "))
+			return fmt.Errorf("the store at %s takes no writes: %s; %s", s.Address, strings.Join(s.Alarms, ", "), model.AlarmRemedy(s.Alarms...))
 		}
 	}
 	return nil

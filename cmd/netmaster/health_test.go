@@ -50,6 +50,10 @@ func TestReadyKnowsAlarms(t *testing.T) {
 	if got := space(); !strings.Contains(got, "NOSPACE") || c.Health(t.Context()).Ready {
 		t.Errorf("with an alarm: %q", got)
 	}
+	st.alarms = []string{"alarm:CORRUPT "}
+	if got := space(); !strings.Contains(got, "restore a backup") || strings.Contains(got, "quota") {
+		t.Errorf("members whose data differ: %q", got)
+	}
 	st.alarms = nil
 	if got := condition("fabric"); got != "no such condition" {
 		t.Errorf("without an ACI fabric: %q", got)

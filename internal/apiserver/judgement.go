@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // facts are what the doctor judges, beside the store's contents.
@@ -83,7 +84,7 @@ func (f facts) judgeStores() (out []api.Finding) {
 		case x.Error != "":
 			add(x, api.SeverityError, "it does not answer: "+x.Error, "start it, or take it out of the store's members and of netmaster's addresses")
 		case len(x.Alarms) > 0:
-			add(x, api.SeverityError, "it has raised an alarm: "+strings.Join(x.Alarms, ", "), "compact and defragment it, or raise its quota, then disarm the alarm")
+			add(x, api.SeverityError, "it has raised an alarm: "+strings.Join(x.Alarms, ", "), model.AlarmRemedy(x.Alarms...))
 		case x.Quota > 0 && float64(x.Size) > nearlyFull*float64(x.Quota):
 			add(x, api.SeverityWarning, fmt.Sprintf("it has taken %d of %d MiB: when they are used up nothing can be changed", x.Size>>20, x.Quota>>20), "compact and defragment it, or raise its quota")
 		}

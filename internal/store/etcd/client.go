@@ -51,6 +51,7 @@ type Client struct {
 	endpoints string
 	timeout   time.Duration
 	log       *slog.Logger
+	one       oneCluster
 }
 
 var (
@@ -142,10 +143,17 @@ func (c *Client) within(ctx context.Context) (context.Context, context.CancelFun
 // request makes one request, within its time, and counts how long it took. The error
 // is etcd's.
 func request[T any](ctx context.Context, c *Client, op string, do func(context.Context) (T, error)) (T, error) {
+	if err := c.mayAsk(ctx); err != nil {
+		var none T
+		return none, err
+	}
 	rctx, cancel := c.within(ctx)
 	defer cancel()
 	begin := time.Now()
 	answer, err := do(rctx)
+	if err == nil {
+		err = c.belongs(ctx, answer)
+	}
 	c.requests.Observe(ctx, op, begin, err)
 	return answer, err
 }
@@ -168,6 +176,9 @@ func (c *Client) failed(ctx context.Context, err error) error {
 		return model.Errorf(store.ErrTooLarge, "write to etcd: %w", err)
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
 		return model.Errorf(model.ErrUnavailable, "etcd at %s does not answer", c.endpoints)
+	}
+	if why := c.refused(err); why != nil {
+		return why
 	}
 	return model.Errorf(model.ErrUnavailable, "etcd at %s: %w", c.endpoints, err)
 }

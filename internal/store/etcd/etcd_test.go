@@ -55,7 +55,7 @@ func (s *server) Endpoint() string { return s.endpoint }
 func (s *server) Client() *Client  { return Inside(s.etcd.Server, s.endpoint, quiet()) }
 func (s *server) Close()           { s.once.Do(s.etcd.Close) }
 
-func embedded(t testing.TB, dir, listen string) *server {
+func embedded(t testing.TB, dir, listen string, adjust ...func(*embed.Config)) *server {
 	t.Helper()
 	if listen == "127.0.0.1:0" {
 		listen = storetest.FreePort(t)
@@ -65,6 +65,9 @@ func embedded(t testing.TB, dir, listen string) *server {
 	u := url.URL{Scheme: "http", Host: listen}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{u}, []url.URL{u}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(NewZap(quiet(), zapcore.WriteThenPanic))
+	for _, a := range adjust {
+		a(c)
+	}
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		t.Fatal(err)

@@ -72,6 +72,9 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	var events []*mvccpb.Event // of a response that comes in fragments
 	for {
 		resp, err := stream.Recv()
+		if err == nil {
+			err = m.client.belongs(ctx, resp)
+		}
 		switch {
 		case err != nil:
 			return m.stopped(ctx, following, err)

@@ -1,0 +1,36 @@
+package etcd
+
+import (
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// refused says what to do about an etcd that answers and does not do what it is asked,
+// whoever asks; nil = it is something else.
+func (c *Client) refused(err error) error {
+	is := func(kinds ...error) bool {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.As(err, new(splitError)):
+		return model.Errorf(model.ErrUnavailable, "%w", err)
+	case is(rpctypes.ErrNoSpace) && len(c.etcd.Endpoints()) == 0:
+		return model.Errorf(model.ErrUnavailable, "the store is full and takes no writes: delete what is not needed, and free its space with 'netctl cluster relieve'")
+	case is(rpctypes.ErrNoSpace):
+		return model.Errorf(model.ErrUnavailable, "etcd at %s is full and takes no writes: %s", c.endpoints, model.AlarmRemedy("NOSPACE"))
+	case is(rpctypes.ErrCorrupt):
+		return model.Errorf(model.ErrUnavailable, "etcd at %s takes no writes, since the data of its members differ: %s", c.endpoints, model.AlarmRemedy("CORRUPT"))
+	case is(rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthFailed):
+		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): its access control has to let the client's certificate read and write keys that begin with %s", c.endpoints, err, store.Root)
+	}
+	return nil
+}
