@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // TestPKI: the authority of a directory, its certificates and their renewal, from
@@ -76,5 +79,29 @@ func TestPKI(t *testing.T) {
 	do("trusted no more", "authority --retire DIR")
 	if by := show(); len(by) != 3 || by["master1"].State != "good" {
 		t.Errorf("show has %+v", by)
+	}
+}
+
+// TestPKIAdmin: the certificate that is issued for a person has the person's name and the
+// role of a cluster admin, and is good for netctl's --tls-dir; nobody connects to a person.
+func TestPKIAdmin(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	for _, args := range [][]string{{"pki", "init", dir}, {"pki", "issue", dir, "anna", "--role", "cluster-admin"}} {
+		if got := netctl(t, "", args...); got.code != ExitOK {
+			t.Fatalf("%v: %d %s", args, got.code, got.errOut)
+		}
+	}
+	d, err := transport.OpenDirectory(filepath.Join(dir, "issued", "anna"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Check(nil, pki.ClusterAdmin); err != nil || d.Leaf().Subject.CommonName != "anna" {
+		t.Errorf("%v, %v", d.Leaf().Subject, err)
+	}
+	if err := d.Check(nil, pki.Netmaster, pki.Host, pki.Client); err == nil {
+		t.Error("an admin is something else, too")
+	}
+	if got := netctl(t, "", "pki", "issue", dir, "ben", "--role", "cluster-admin", "--addresses", "10.0.0.1"); got.code == ExitOK || !strings.Contains(got.errOut, "nobody connects to a cluster-admin") {
+		t.Errorf("with an address: %d %s", got.code, got.errOut)
 	}
 }
