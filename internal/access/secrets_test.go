@@ -56,9 +56,9 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 		if strings.Contains(string(text), planted) {
 			t.Errorf("recorded: %s", text)
 		}
-		results[string(e.Result)]++
+		results[e.Result]++
 	}
-	for _, r := range []string{string(audit.Done), string(audit.Failed), string(audit.Refused)} {
+	for _, r := range []string{audit.Done, audit.Failed, audit.Refused} {
 		if results[r] == 0 {
 			t.Errorf("nothing was recorded as %s: %v", r, results)
 		}
