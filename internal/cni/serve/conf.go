@@ -107,7 +107,8 @@ func loadConf(data []byte) (conf, error) {
 
 // loadArgs reads CNI_ARGS ("K=V;K=V") into the request: TENANT, NETWORK, GROUP,
 // IP and NAME override the configuration; the K8S_POD_* become name and labels.
-// Unknown keys are refused unless IgnoreUnknown is set, as the convention has it.
+// Unknown keys are refused unless IgnoreUnknown is set, as the convention has it; a key
+// that is there twice always is.
 func loadArgs(args string, r *attach.Request) error {
 	if args == "" {
 		return nil
@@ -116,6 +117,7 @@ func loadArgs(args string, r *attach.Request) error {
 		return types.NewError(types.ErrInvalidEnvironmentVariables, "invalid CNI_ARGS", details)
 	}
 	var unknown []string
+	given := map[string]bool{}
 	ignore := false
 	for pair := range strings.SplitSeq(args, ";") {
 		if pair == "" {
@@ -125,6 +127,10 @@ func loadArgs(args string, r *attach.Request) error {
 		if !ok {
 			return bad(quote(pair) + " must be KEY=VALUE")
 		}
+		if given[k] { // either one could be the policy that was meant
+			return bad("key " + quote(k) + " is there twice; it must be there once at most")
+		}
+		given[k] = true
 		switch k {
 		case "IgnoreUnknown":
 			switch strings.ToLower(v) {

@@ -81,6 +81,9 @@ func TestRequestRefused(t *testing.T) {
 		{`{}`, "TENNANT=t", `unknown key "TENNANT"; known are TENANT`},
 		{`{}`, "IgnoreUnknown=perhaps", `IgnoreUnknown="perhaps" must be`},
 		{`{}`, "IP=1.2.3", `IP: address "1.2.3": must be`},
+		{`{}`, "GROUP=web;GROUP=closed", `key "GROUP" is there twice`},
+		{`{}`, "IgnoreUnknown=1;GROUP=;NAME=n;GROUP=web", `key "GROUP" is there twice`},
+		{`{}`, "IgnoreUnknown=0;IgnoreUnknown=1;FOO=1", `key "IgnoreUnknown" is there twice`},
 	} {
 		if _, err := request(test.conf, test.args); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s with %q: got %v, want %q", test.conf, test.args, err, test.want)
