@@ -17,7 +17,7 @@ var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
 	key: only(aciGwName), list: singleton((*control.View).AciGw), get: one((*control.View).AciGw),
 	parse: aciGwFromAPI, render: aciGwToAPI,
 	change: plain((*control.Controller).ChangeAciGw), delete: forget((*control.Controller).DeleteAciGw),
-	oper: api.AciGwOper{}, inspect: aciGwOper,
+	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
 	fields: map[string]field{
 		"name":                {text: "aciGw", enum: []string{"aciGw"}, required: true},
 		"physicalDomain":      {text: "at most 128 letters, digits or any of _.:-"},
@@ -54,6 +54,13 @@ func aciGwToAPI(g model.AciGw) api.AciGw {
 		Name: aciGwName, NodeBindings: strings.Join(g.NodeBindings, ","), PathBindings: strings.Join(g.PathBindings, ","),
 		PhysicalDomain: g.PhysicalDomain,
 	}
+}
+
+// aciGwUnset are the settings in force while none are set: an ACI fabric is kept by them,
+// and may have trouble.
+func aciGwUnset(v *control.View) (model.AciGw, bool) {
+	settings, _ := v.Global()
+	return model.AciGw{EnforcePolicies: true}, settings.Infra == model.InfraACI || v.AciFabric().Kept
 }
 
 func aciGwOper(_ *server, v *control.View, _ model.AciGw) any {

@@ -37,6 +37,9 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	// nil = the kind has none.
 	oper    any
 	inspect func(*server, *control.View, M) any
+	// unset is what inspect shows in place of an object that is not there; nil, or
+	// false: it is not found.
+	unset func(*control.View) (M, bool)
 }
 
 // kind is a rest without its types.
@@ -52,6 +55,8 @@ type kind struct {
 	del  func(ctx context.Context, c *control.Controller, key string) error
 	// inspect returns the operational state; nil = the kind has none.
 	inspect func(s *server, v *control.View, key string) (any, error)
+	// unset returns what inspect shows of an object that is not there; nil = it is not found.
+	unset func(s *server, v *control.View, key string) (config, oper any, ok bool)
 	// read turns a body, which is a JSON object without the server's fields, into a wish.
 	read func(c *control.Controller, body []byte) (wish, error)
 	// render makes the wire object, without links, of an object of package model;
@@ -75,6 +80,9 @@ func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
 	}
 	if r.inspect != nil {
 		k.inspect = r.state
+	}
+	if r.unset != nil {
+		k.unset = r.stateUnset
 	}
 	registry[r.name] = k
 	return k
@@ -138,6 +146,17 @@ func (r rest[A, K, M]) state(s *server, v *control.View, key string) (any, error
 		return nil, err
 	}
 	return r.inspect(s, v, m), nil
+}
+
+func (r rest[A, K, M]) stateUnset(s *server, v *control.View, key string) (config, oper any, ok bool) {
+	if _, err := r.key(key); err != nil {
+		return nil, nil, false
+	}
+	m, ok := r.unset(v)
+	if !ok {
+		return nil, nil, false
+	}
+	return r.linked(v, m), r.inspect(s, v, m), true
 }
 
 func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, key string) error {
@@ -228,6 +247,11 @@ func (s *server) handleKind(k *kind) {
 	})
 	s.handleOf(k, "GET", inspect+"/{key}", get(func(v *control.View, key string) (any, error) {
 		config, err := k.get(v, key)
+		if errors.Is(err, model.ErrNotFound) && k.unset != nil {
+			if config, oper, ok := k.unset(s, v, key); ok {
+				return struct{ Config, Oper any }{config, oper}, nil
+			}
+		}
 		if err != nil || k.inspect == nil {
 			return struct{ Config any }{config}, err
 		}
