@@ -92,6 +92,7 @@ func (r rank) before(o rank) bool {
 type learner struct {
 	picture waiting.Value[*Picture]
 	bell    waiting.Bell
+	ends    waiting.Bell // a session has ended
 
 	mu        sync.Mutex
 	srv       *server.BgpServer
@@ -107,7 +108,7 @@ type learner struct {
 }
 
 func newLearner() *learner {
-	l := &learner{bell: waiting.NewBell(), dirty: map[netip.Prefix]bool{}}
+	l := &learner{bell: waiting.NewBell(), ends: waiting.NewBell(), dirty: map[netip.Prefix]bool{}}
 	l.picture.Set(&Picture{Routes: map[netip.Prefix][]NextHop{}})
 	return l
 }
@@ -185,25 +186,25 @@ func (l *learner) session(neighbor netip.Addr, up, saysEnd, beyond bool) {
 		clear(l.neighbors[neighbor])
 	}
 	l.all = true
-	l.bell.Ring()
+	if up {
+		l.bell.Ring()
+	} else {
+		l.ends.Ring()
+	}
 }
 
-// run looks whenever something changed, until ctx ends.
+// run looks when something has changed, as paced says, until ctx ends.
 func (l *learner) run(ctx context.Context, patience time.Duration) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.bell:
-		case <-late.C:
+	paced(ctx, l.bell, l.ends, late.C, func(isLate bool) {
+		if isLate {
 			l.mu.Lock()
 			l.late = true
 			l.mu.Unlock()
 		}
 		l.look()
-	}
+	})
 }
 
 // look reads what changed from the library's table and publishes the picture if
