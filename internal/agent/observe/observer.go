@@ -63,6 +63,7 @@ type Observer struct {
 	flowLog   *flowLog // nil = none
 	status    *status
 	standing  *standing
+	drifted   drifted
 	logged    map[string]string // problems; of the runner's goroutine
 	metrics   *prometheus.Registry
 	applyTime prometheus.Histogram
@@ -96,6 +97,9 @@ func (a *Observer) Observe(ctx, inner context.Context) {
 // Passed takes the outcome of a pass, from the runner's goroutine.
 func (a *Observer) Passed(o picture.Outcome) {
 	a.applyTime.Observe(o.Took.Seconds())
+	if d := a.cfg.Can.Drifting; d != nil {
+		a.drifted.note(time.Now(), d.DriftRepairs())
+	}
 	a.status.poke()
 	if o.Err == nil {
 		a.logProblems(o)

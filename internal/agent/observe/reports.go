@@ -139,6 +139,10 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 	}
 	if d := a.cfg.Can.Drifting; d != nil {
 		before := d.DriftRepairs()
+		a.drifted.note(time.Now(), before)
+		if text := a.drifted.sentence(time.Now()); text != "" {
+			add(api.CheckDataPlane, api.SeverityWarning, text, "find out who does (the log of netplugin says what was changed, and when)")
+		}
 		if err := a.pass(ctx); err != nil {
 			add(api.CheckDataPlane, api.SeverityWarning, "the data plane was not looked over: "+err.Error(), "look into the log of netplugin there, and ask again")
 		}

@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// driftedOracle is a data plane to which somebody has done something before.
+type driftedOracle struct{ *oracle.Driver }
+
+func (d driftedOracle) Capabilities() driver.Capabilities {
+	c := d.Driver.Capabilities()
+	c.Drifting = d
+	return c
+}
+
+func (driftedOracle) DriftRepairs() map[string]uint64 {
+	return map[string]uint64{driver.DriftFlow: 12, driver.DriftPort: 0}
+}
+
+// TestDriftTold: an inspection tells what the agent has put back by itself, once, and not
+// as if this look had found it.
+func TestDriftTold(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	of := func() []api.Finding {
+		return slices.DeleteFunc(b.agent.Observer.Inspect(t.Context()).Findings, func(f api.Finding) bool { return f.Check != api.CheckDataPlane })
+	}
+	if found := of(); len(found) != 0 {
+		t.Errorf("nothing was put back: %+v", found)
+	}
+	b.stop()
+	b.fake = b.fake.Restart()
+	b.startWith(driftedOracle{b.fake})
+	b.ready()
+	for range 2 {
+		if found := of(); len(found) != 1 || !strings.Contains(found[0].Text, "put back 12 times in the last hour (flow 12)") || found[0].Severity != api.SeverityWarning || found[0].Remedy == "" {
+			t.Errorf("found %+v", found)
+		}
+	}
+}
