@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -89,6 +92,9 @@ func TestFailover(t *testing.T) {
 	all("well")
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	// The signal alone does not tell: until its one thread gets a processor all others go on.
+	for errors.Is(unix.Waitid(unix.P_PID, first.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 	all("still")
 	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {

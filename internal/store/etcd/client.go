@@ -52,6 +52,7 @@ type Client struct {
 	timeout   time.Duration
 	log       *slog.Logger
 	one       oneCluster
+	lines     lines
 }
 
 var (
@@ -108,10 +109,6 @@ func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpo
 	return c
 }
 
-// SetEndpoints makes the client ask other servers, URLs as ParseEndpoints returns them;
-// what is asked of one that stays goes on.
-func (c *Client) SetEndpoints(urls []string) { c.etcd.SetEndpoints(urls...) }
-
 // form is how etcds are named.
 var form = store.EndpointForm{Flag: "etcd-endpoints", Server: "etcd", Article: "an", Scheme: "etcd", Port: "2379"}
 
@@ -121,7 +118,9 @@ func ParseEndpoints(endpoints []string) ([]string, error) { return form.Parse(en
 
 // Close ends the connection. Sessions and mirrors have to be ended before.
 func (c *Client) Close() error {
-	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	err := c.etcd.Close()
+	c.lines.running.Wait()
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close etcd client: %w", err)
 	}
 	return nil

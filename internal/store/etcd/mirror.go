@@ -66,18 +66,27 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	if from == "" {
 		from = "\x00"
 	}
-	_ = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte(from), RangeEnd: []byte(endOr(to)), StartRevision: int64(rev) + 1, Fragment: true,
-	}}}) // if it fails, Recv tells why
+	watch := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: []byte(from), RangeEnd: []byte(endOr(to)), StartRevision: int64(rev) + 1, Fragment: true, WatchId: 1,
+	}}}
+	_ = stream.Send(watch) // if it fails, Recv tells why
+	word, done := m.client.hear(stream, watch, cancel)
+	defer done()
 	var events []*mvccpb.Event // of a response that comes in fragments
 	for {
 		resp, err := stream.Recv()
 		if err == nil {
+			word()
 			err = m.client.belongs(ctx, resp)
 		}
 		switch {
 		case err != nil:
 			return m.stopped(ctx, following, err)
+		case following && resp.Created && resp.Canceled:
+			continue // the word that was asked for
+		case following && resp.Created:
+			m.client.lines.mute.Store(true)
+			return following, model.Errorf(model.ErrUnavailable, "what answers at %s begins a watch twice", m.client.endpoints), nil
 		case resp.CompactRevision != 0:
 			return following, fmt.Errorf("revisions before %d: %w", resp.CompactRevision, store.ErrCompacted), nil
 		case resp.Canceled:

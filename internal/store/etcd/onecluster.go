@@ -43,7 +43,7 @@ func (c *Client) mayAsk(ctx context.Context) error {
 // unless all servers are of that one now: it was made anew, or of a backup.
 func (c *Client) belongs(ctx context.Context, answer any) error {
 	id := clusterOf(answer)
-	if id == 0 || len(c.etcd.Endpoints()) < 2 {
+	if id == 0 || len(c.allEndpoints()) < 2 {
 		return nil
 	}
 	c.one.mu.Lock()
@@ -65,7 +65,7 @@ func (c *Client) belongs(ctx context.Context, answer any) error {
 func (c *Client) lookLocked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	endpoints := c.etcd.Endpoints()
+	endpoints := c.allEndpoints()
 	ids := make([]uint64, len(endpoints))
 	var asking sync.WaitGroup
 	for i, endpoint := range endpoints {

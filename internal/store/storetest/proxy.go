@@ -15,6 +15,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	broken bool
+	still  chan struct{} // closed = bytes pass
 	conns  map[net.Conn]struct{}
 }
 
@@ -27,12 +28,14 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	}
 	p := &Proxy{
 		dial:     func() (net.Conn, error) { return new(net.Dialer).DialContext(tb.Context(), "tcp", target) },
-		listener: l, conns: map[net.Conn]struct{}{},
+		listener: l, conns: map[net.Conn]struct{}{}, still: make(chan struct{}),
 	}
+	close(p.still)
 	p.running.Go(p.accept)
 	tb.Cleanup(func() {
 		_ = l.Close()
 		p.Break()
+		p.Release()
 		p.running.Wait()
 	})
 	return p
@@ -56,6 +59,39 @@ func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.broken = false
+}
+
+// Hold lets connections be, and new ones be made, and no byte through until Release:
+// as a server that stands still.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.still = make(chan struct{})
+}
+
+// Release lets bytes pass again.
+func (p *Proxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.still:
+	default:
+		close(p.still)
+	}
+}
+
+// Write waits while the proxy is held; see pipe.
+func (w held) Write(b []byte) (int, error) {
+	w.proxy.mu.Lock()
+	pass := w.proxy.still
+	w.proxy.mu.Unlock()
+	<-pass
+	return w.to.Write(b)
+}
+
+type held struct {
+	proxy *Proxy
+	to    net.Conn
 }
 
 func (p *Proxy) accept() {
@@ -82,7 +118,7 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) pipe(to, from net.Conn) {
-	_, _ = io.Copy(to, from)
+	_, _ = io.Copy(held{p, to}, from)
 	_, _ = to.Close(), from.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
