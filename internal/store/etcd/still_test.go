@@ -90,6 +90,7 @@ func (s counted) Recv() (*pb.WatchResponse, error) {
 // A server on which nothing happens answers the question for a word, once written to or
 // not, and delivers what comes after it once.
 func TestWord(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []struct {
 		name  string
 		start func(t *testing.T) string
@@ -98,6 +99,7 @@ func TestWord(t *testing.T) {
 		{"real", func(t *testing.T) string { t.Helper(); return "http://" + realEtcd(t) }},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
 			endpoint := kind.start(t)
 			raw(t, endpoint)
 			c := withoutPings(t, endpoint, strings.Replace(endpoint, "127.0.0.1", "localhost", 1))
@@ -159,6 +161,7 @@ func (c *Client) on() []string {
 // answers, and is shown among the servers meanwhile; no server is given up while all
 // stand still, and none that answers.
 func TestStandsStill(t *testing.T) {
+	t.Parallel()
 	s := embedded(t, t.TempDir(), "127.0.0.1:0")
 	direct := open(t, s.endpoint)
 	t.Cleanup(func() { _ = direct.Close() })
