@@ -71,10 +71,15 @@ func (m *Member) openClients(i initial) error {
 	return nil
 }
 
+// hasClients tells whether the authority of clients is there.
+func (d *directory) hasClients() bool {
+	_, err := os.Stat(d.own(clientsDir))
+	return err == nil
+}
+
 func (m *Member) haveClients(i initial) (*pki.Authority, error) {
-	dir := m.dir.own(clientsDir)
-	if _, err := os.Stat(dir); err == nil {
-		return pki.Open(dir)
+	if m.dir.hasClients() {
+		return pki.Open(m.dir.own(clientsDir))
 	}
 	if len(i.members) > 0 {
 		return nil, nil

@@ -178,7 +178,7 @@ func (d *directory) check(cfg Config, t *Token) error {
 		return model.Errorf(model.ErrConflict, "%s is of another cluster (authority %s) than the token (%s): name an empty directory with --data-dir, or leave --join out to go on in the former cluster", d.path, d.Authority, t.Authority)
 	case d.Name != cfg.Name:
 		return model.Errorf(model.ErrConflict, "%s is of the member %s, and a member keeps its name: start it with that, or name an empty directory with --data-dir", d.path, d.Name)
-	case d.Secure && cfg.Secure == nil && cfg.TLS == nil: // a flag that was forgotten opens the cluster to everybody
+	case d.Secure && cfg.Secure == nil && cfg.TLS == nil && d.hasClients(): // a flag that was forgotten opens the cluster to everybody; who lost that authority gets it plainly
 		return model.Errorf(model.ErrConflict, "%s is of a cluster with --secure, and without that flag everybody would be let in: start netmaster with --secure; if nobody is to need certificates any more, start it once with --secure --accept-plain before", d.path)
 	case unfinished && d.Peer != cfg.Peer:
 		return model.Errorf(model.ErrConflict, "%s asked to join with the address %s, not %s: repeat the former command line", d.path, d.Peer, cfg.Peer)
