@@ -23,6 +23,10 @@ func startMember(ctx context.Context, o options, log *slog.Logger) (*join.Member
 	}
 	cfg := o.member()
 	cfg.Logger = log
+	var err error
+	if cfg.Vouch, err = o.vouch(); err != nil {
+		return nil, err
+	}
 	return join.Start(ctx, cfg)
 }
 

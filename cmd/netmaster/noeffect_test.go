@@ -73,6 +73,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"use-syslog":         effecttest.By("TestSyslog"),
 	"syslog-url":         effecttest.By("TestSyslogURL"),
 	"syslog-format":      effecttest.By("TestSyslog"),
+
+	"enroll-service-account": effecttest.By("TestEnrollServiceAccount"),
 }
 
 // TestEveryFlagHasEffect: each flag does something, by a test, or its help text

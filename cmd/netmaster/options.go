@@ -64,6 +64,7 @@ type options struct {
 	access     accessOptions
 	aci        aciOptions
 	secure     bool
+	enroll     string // NAMESPACE/NAME, whose tokens get hosts certificates
 	// acceptPlain lets in, while a cluster is turned secure, who has no certificate yet.
 	acceptPlain bool
 	plainStore  string // ip:port where the embedded store does

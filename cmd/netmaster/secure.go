@@ -32,6 +32,7 @@ func (o *options) registerSecure(fs *daemon.FlagSet) {
 		Name: "accept-plain", Env: envPrefix + "ACCEPT_PLAIN",
 		Usage: "with --secure, on a cluster that ran without it: let in plainly, as before, who has no certificate yet, beside who has one, at the REST API and the store; until all hosts have joined, and not longer",
 	})
+	o.registerEnroll(fs)
 }
 
 // finishSecure fills in what --secure stands for; own is this host's address, by which
@@ -40,8 +41,8 @@ func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
 	if !o.secure && o.acceptPlain {
 		return daemon.Usagef("%s is for a cluster that is turned secure: give --secure too", fs.Given("accept-plain"))
 	}
-	if !o.secure {
-		return nil
+	if err := o.finishEnroll(fs); err != nil || !o.secure {
+		return err
 	}
 	how := fs.Given("secure")
 	for _, flag := range []string{"tls-dir", "store-tls-dir"} {

@@ -24,10 +24,11 @@ const (
 
 // joining is how this host joins a cluster that is secure.
 type joining struct {
-	doors []string // of netmasters
-	token string
-	dir   string // of the certificate that was got; "" = none was
-	finds bool   // the store at netmasters' addresses: none was given
+	doors   []string // of netmasters
+	token   string
+	account enroll.Account // in place of token
+	dir     string         // of the certificate that was got; "" = none was
+	finds   bool           // the store at netmasters' addresses: none was given
 }
 
 func joinFlags(fs *daemon.FlagSet, o *options) {
@@ -39,6 +40,14 @@ func joinFlags(fs *daemon.FlagSet, o *options) {
 	fs.String(&o.joining.token, daemon.Flag{
 		Name: "token", Env: envPrefix + "TOKEN", Value: "token",
 		Usage: "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment",
+	})
+	fs.String(&o.joining.account.TokenFile, daemon.Flag{
+		Name: "join-token-file", Env: envPrefix + "JOIN_TOKEN_FILE", Value: "file",
+		Usage: "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, as a projected volume has it, where netmasters run with --enroll-service-account; read anew whenever this host needs a certificate that it cannot renew by the former one; needs --join-authority",
+	})
+	fs.String(&o.joining.account.Authority, daemon.Flag{
+		Name: "join-authority", Env: envPrefix + "JOIN_AUTHORITY", Value: "file",
+		Usage: "with --join-token-file: the authority that netmasters show to who joins, in PEM, a copy of join/authority/ca.crt below their --data-dir; nothing is told to others",
 	})
 }
 
@@ -56,8 +65,10 @@ func checkDoors(v string) error {
 func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 	dir := filepath.Join(o.stateDir, joinedDir)
 	how := fs.Given("join")
-	if how == "" {
-		how = fs.Given("token")
+	for _, flag := range []string{"token", "join-token-file", "join-authority"} {
+		if how == "" {
+			how = fs.Given(flag)
+		}
 	}
 	own := fs.Given("tls-dir")
 	if own == "" {
@@ -68,6 +79,10 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		return daemon.Usagef("%s gets this host a certificate, and %s names another; leave one out", how, own)
 	case how != "" && len(o.consul) > 0:
 		return daemon.Usagef("%s is for netmasters that keep the store by themselves, and a Consul is named; leave one out", how)
+	case o.joining.account != (enroll.Account{}):
+		if err := o.joining.checkAccount(fs); err != nil {
+			return err
+		}
 	case own != "" || how == "" && !enroll.Joined(dir):
 		return nil
 	case o.joining.token == "" && !enroll.Joined(dir):
@@ -76,11 +91,10 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 	if err := o.identify(ctx); err != nil {
 		return err
 	}
-	if o.joining.token != "" {
+	if o.joining.token != "" || o.joining.account.TokenFile != "" {
 		ctx, cancel := context.WithTimeout(ctx, joinTime)
 		defer cancel()
-		err := enroll.Join(ctx, enroll.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token})
-		if err != nil {
+		if err := enroll.Join(ctx, o.enrolment(dir)); err != nil {
 			return err
 		}
 	}
@@ -100,6 +114,26 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		return errors.New("no netmaster's address is known: give the store's with --etcd-endpoints")
 	}
 	return nil
+}
+
+// checkAccount refuses what a service account's token does not go with.
+func (j *joining) checkAccount(fs *daemon.FlagSet) error {
+	switch {
+	case j.account.TokenFile == "":
+		return daemon.Usagef("%s is for a pod that joins by its service account: give --join-token-file too", fs.Given("join-authority"))
+	case j.token != "":
+		return daemon.Usagef("%s and %s are two ways to join; leave one out", fs.Given("token"), fs.Given("join-token-file"))
+	case len(j.doors) == 0:
+		return daemon.Usagef("%s needs the netmasters' addresses: give them with --join", fs.Given("join-token-file"))
+	case j.account.Authority == "":
+		return daemon.Usagef("%s is told to none but the netmasters of an authority: give that with --join-authority", fs.Given("join-token-file"))
+	}
+	return nil
+}
+
+// enrolment is how this host gets its certificates, in dir.
+func (o *options) enrolment(dir string) enroll.Config {
+	return enroll.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token, Account: o.joining.account}
 }
 
 // follow returns what is to be done when netmasters have come or gone.

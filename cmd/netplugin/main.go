@@ -194,7 +194,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	})
 	if o.joining.dir != "" {
 		g.Go(func() error {
-			enroll.Keep(ctx, o.joining.dir, o.ownAddresses(), o.joining.follow(st), log)
+			enroll.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(st), log)
 			return nil
 		})
 	}

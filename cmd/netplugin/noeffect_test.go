@@ -20,6 +20,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"join":                           effecttest.By("TestSecureCluster"),
 	"token":                          effecttest.By("TestSecureCluster"),
 	"token-file":                     effecttest.By("TestToken"),
+	"join-token-file":                effecttest.By("TestJoinByAccount"),
+	"join-authority":                 effecttest.By("TestJoinByAccount"),
 	"cluster-store":                  effecttest.By("TestBadFlags"),
 	"netmaster":                      effecttest.By("TestMasterGone"),
 	"host":                           effecttest.By("TestEnvironment"),

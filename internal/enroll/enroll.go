@@ -55,6 +55,7 @@ type Config struct {
 	Addresses []net.IP // by which others connect to it
 	Doors     []string // host:port of members, beside those of the token
 	Token     string   // "" = the directory is to have a certificate
+	Account   Account  // in place of Token
 }
 
 // Joined tells whether a directory has a certificate that Join got.
@@ -67,16 +68,19 @@ func Joined(dir string) bool {
 // until ctx ends while nobody answers. Errors are of model's kinds: ErrInvalid and
 // ErrConflict will stay.
 func Join(ctx context.Context, cfg Config) error {
+	if cfg.Account != (Account{}) {
+		return joinByAccount(ctx, cfg)
+	}
 	t, err := ticket.Parse(cfg.Token)
 	if err != nil {
 		return err
 	}
-	again := "make one with 'netctl cluster token --host " + cfg.Name + "'"
+	how := "make one with 'netctl cluster token --host " + cfg.Name + "'"
 	switch {
 	case t.Host == "":
-		return model.Errorf(model.ErrInvalid, "the token is for a netmaster: %s", again)
+		return model.Errorf(model.ErrInvalid, "the token is for a netmaster: %s", how)
 	case t.Host != cfg.Name:
-		return model.Errorf(model.ErrInvalid, "the token is for the host %s, and this is %s: %s, or give --host %s", t.Host, cfg.Name, again, t.Host)
+		return model.Errorf(model.ErrInvalid, "the token is for the host %s, and this is %s: %s, or give --host %s", t.Host, cfg.Name, how, t.Host)
 	}
 	if had, err := read(cfg.Dir); err == nil && had.Token == t.ID {
 		return nil // a unit's file has it still
@@ -98,11 +102,19 @@ func Join(ctx context.Context, cfg Config) error {
 		if !errors.Is(err, model.ErrUnavailable) {
 			return err
 		}
-		select {
-		case <-time.After(againAfter):
-		case <-ctx.Done():
+		if again(ctx) != nil {
 			return err
 		}
+	}
+}
+
+// again waits until it is asked again, unless ctx ends.
+func again(ctx context.Context) error {
+	select {
+	case <-time.After(againAfter):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -3,6 +3,7 @@ package enroll
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -28,9 +30,14 @@ const (
 
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
 // tries again while it fails, and logs why. It learns where netmasters are, and calls
-// moved, which must return soon, with their doors when these have become others.
-func Keep(ctx context.Context, dir string, addresses []net.IP, moved func(doors []string), log *slog.Logger) {
-	(&keeper{dir: dir, addresses: addresses, moved: moved, log: log, now: time.Now, every: lookEvery}).run(ctx)
+// moved, which must return soon, with their doors when these have become others. A host
+// with an Account whose certificate is renewed no more gets one by that.
+func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) {
+	k := &keeper{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
+	if cfg.Account.TokenFile != "" {
+		k.anew = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
+	}
+	k.run(ctx)
 }
 
 type keeper struct {
@@ -43,6 +50,8 @@ type keeper struct {
 	moved     func(doors []string)
 	learnt    time.Time
 	asked     time.Time // whether the authorities were renewed
+	// anew gets a certificate without the former one; nil = only a person can.
+	anew func(ctx context.Context) error
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -67,6 +76,10 @@ func (k *keeper) look(ctx context.Context) {
 	k.last = k.now()
 	if err == nil {
 		err = Renew(ctx, k.dir, k.addresses)
+	}
+	if err != nil && k.anew != nil && ctx.Err() == nil && !errors.Is(err, model.ErrUnavailable) {
+		k.log.Warn("this host's certificate cannot be renewed; another one is asked for with the token of the service account", "error", err)
+		err = k.anew(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:

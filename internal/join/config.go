@@ -37,6 +37,11 @@ type Config struct {
 	// a certificate where Client is one of them: while a cluster is turned secure.
 	Plain []string
 
+	// Vouch tells of which host, and by whom, a service account's token is that a host
+	// shows in place of one of ours: errors are model.ErrInvalid, or model.ErrUnavailable
+	// where that is not known now. nil = no such token is taken.
+	Vouch func(ctx context.Context, token string) (host, by string, err error) `json:"-"`
+
 	// Addresses and Token are the command line's --join and --token: where neither is
 	// given, a new directory founds a cluster. Doors of the token are asked too.
 	Addresses []string

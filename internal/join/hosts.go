@@ -61,6 +61,9 @@ func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
 		})
 	}
 	handle(ticket.HostPath, func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error) {
+		if q.Account != "" {
+			return m.admitAccount(r.Context(), q)
+		}
 		return m.admitHost(r.Context(), q)
 	})
 	handle(ticket.RenewPath, func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error) {

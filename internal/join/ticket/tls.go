@@ -11,15 +11,15 @@ import (
 // ErrForeign: who answered is not of the cluster that the token is of.
 var ErrForeign = errors.New("it is of another cluster than the token")
 
-// Pinned is for a new member's client: the server must show the authority of the
-// fingerprint, and a certificate of it. Nothing is sent to anybody else.
-func Pinned(want Fingerprint) *tls.Config {
+// Pinned is for a new member's client: the server must show an authority of one of the
+// fingerprints, and a certificate of it. Nothing is sent to anybody else.
+func Pinned(want ...Fingerprint) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it, by the fingerprint
 		VerifyConnection: func(s tls.ConnectionState) error {
 			chain := s.PeerCertificates
-			i := slices.IndexFunc(chain, func(c *x509.Certificate) bool { return sha256.Sum256(c.Raw) == want })
+			i := slices.IndexFunc(chain, func(c *x509.Certificate) bool { return slices.Contains(want, sha256.Sum256(c.Raw)) })
 			if i < 1 {
 				return ErrForeign
 			}

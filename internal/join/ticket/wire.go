@@ -18,13 +18,15 @@ const (
 	DoorsPath = "/join/v1/hosts/doors" // where members answer, to hosts with a certificate
 )
 
-// HostRequest asks for a host's certificate: by a token, or by the certificate that
-// is to be renewed, which the connection shows.
+// HostRequest asks for a host's certificate: by a token, by the token of a service
+// account, or by the certificate that is to be renewed, which the connection shows.
 type HostRequest struct {
 	ID     string `json:"id,omitempty"`     // of the token
 	Secret string `json:"secret,omitempty"` // of the token
-	Name   string `json:"name"`             // of the host
-	CSR    []byte `json:"csr"`              // in DER, with the addresses by which others connect
+	// Account is the token of a Kubernetes service account, in place of the two above.
+	Account string `json:"account,omitempty"`
+	Name    string `json:"name"` // of the host
+	CSR     []byte `json:"csr"`  // in DER, with the addresses by which others connect
 }
 
 // HostAnswer is what a host keeps.

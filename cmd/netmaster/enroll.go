@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/kube/account"
+)
+
+func (o *options) registerEnroll(fs *daemon.FlagSet) {
+	fs.String(&o.enroll, daemon.Flag{
+		Name: "enroll-service-account", Env: envPrefix + "ENROLL_SERVICE_ACCOUNT", Value: "namespace/name",
+		Usage: "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience " + account.Audience + " at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is; empty = hosts join by 'netctl cluster token --host' alone",
+		Check: func(v string) error {
+			if v == "" {
+				return nil
+			}
+			_, _, err := account.ParseName(v)
+			return err
+		},
+	})
+}
+
+func (o *options) finishEnroll(fs *daemon.FlagSet) error {
+	switch how := fs.Given("enroll-service-account"); {
+	case o.enroll == "":
+	case !o.secure:
+		return daemon.Usagef("%s is for hosts that get certificates: give --secure too", how)
+	case o.kubeconfig == "":
+		return daemon.Usagef("%s asks Kubernetes whose token it is; name that with --kubeconfig", how)
+	}
+	return nil
+}
+
+// vouch is who tells of service accounts' tokens; nil = they are not taken.
+func (o *options) vouch() (func(ctx context.Context, token string) (host, by string, err error), error) {
+	if o.enroll == "" {
+		return nil, nil
+	}
+	namespace, name, err := account.ParseName(o.enroll)
+	if err != nil {
+		return nil, err
+	}
+	own := *o // the file of 1.x sets ranges
+	config, err := kubeConfig(&own)
+	if err != nil {
+		return nil, err
+	}
+	judge, err := account.New(config, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, token string) (host, by string, err error) {
+		host, pod, err := judge.Host(ctx, token)
+		return host, "pod " + pod, err
+	}, nil
+}

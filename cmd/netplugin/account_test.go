@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
+)
+
+// TestJoinByAccount: with the token of its pod's service account this host gets its
+// certificate, and uses it; what the flags contradict is refused.
+func TestJoinByAccount(t *testing.T) {
+	dir := t.TempDir()
+	token, data, door := filepath.Join(dir, "token"), filepath.Join(dir, "etcd"), storetest.FreePort(t)
+	if err := os.WriteFile(token, []byte("a.b.c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := join.Start(t.Context(), join.Config{
+		Dir: data, Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door, Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
+		Vouch: func(_ context.Context, token string) (host, by string, err error) {
+			if token != "a.b.c" {
+				return "", "", model.Errorf(model.ErrInvalid, "the token is %q", token)
+			}
+			return "host1", "pod x", nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	state, authority := filepath.Join(dir, "state"), filepath.Join(data, "join", "authority", "ca.crt")
+	finish := func(line string) (options, error) {
+		var o options
+		fs := newFlags(&o)
+		err := fs.Parse(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1", "--state-dir", state}, strings.Fields(line)...), noEnv)
+		if err == nil {
+			err = o.finish(t.Context(), fs)
+		}
+		return o, err
+	}
+	account := " --join-token-file " + token + " --join-authority " + authority
+	for range 2 { // it starts again with the same line
+		o, err := finish("--join " + door + account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.joining.dir != filepath.Join(state, joinedDir) || len(o.etcd) != 1 || o.etcd[0] != "https://127.0.0.1:"+storePort {
+			t.Errorf("its certificate is in %q, the store at %q", o.joining.dir, o.etcd)
+		}
+		if c := o.enrolment("d"); c.Account.TokenFile != token || c.Account.Authority != authority || c.Dir != "d" || c.Name != "host1" || len(c.Addresses) == 0 {
+			t.Errorf("its certificate is kept by %+v", c)
+		}
+	}
+	for line, part := range map[string]string{
+		"--join 127.0.0.1:9005 --join-token-file x":                                                           "--join-authority",
+		"--join 127.0.0.1:9005 --join-authority x":                                                            "give --join-token-file too",
+		"--join 127.0.0.1:9005 --token x --join-token-file x --join-authority x":                              "leave one out",
+		"--join-token-file x --join-authority x":                                                              "give them with --join",
+		"--join 127.0.0.1:9005 --tls-dir /x" + account:                                                        "leave one out",
+		"--join 127.0.0.1:9005 --join-authority /none --join-token-file /none":                                "read the netmasters' authority",
+		"--join 127.0.0.1:9005 --join-token-file /none --join-authority " + authority + " --state-dir " + dir: "read the token of the service account",
+	} {
+		if _, err := finish(line); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v; want %q", line, err, part)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package enroll
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/pki/pkitest"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// vouching is a member that knows of which host tokens are.
+func vouching(t *testing.T, vouch func(ctx context.Context, token string) (host, by string, err error)) (m *join.Member, door string) {
+	t.Helper()
+	door = storetest.FreePort(t)
+	m, err := join.Start(t.Context(), join.Config{
+		Dir: t.TempDir(), Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door,
+		Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler), Vouch: vouch,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m, door
+}
+
+func authority(m *join.Member) string {
+	return filepath.Join(m.Dir(), "join", "authority", pki.BundleFile)
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAccount: a service account's token gets the certificate of its node's host, and of
+// no other, from members of the authority alone; it is read anew while nobody can tell
+// whose it is; a certificate that is good is kept, and one that is renewed no more, or
+// is of another cluster, is replaced without anybody's doing.
+func TestAccount(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	tmp := t.TempDir()
+	file := filepath.Join(tmp, "token")
+	var asked atomic.Int64
+	m, door := vouching(t, func(_ context.Context, token string) (host, by string, err error) {
+		switch asked.Add(1); token {
+		case "early":
+			write(t, file, "good\n") // the kubelet has a newer one
+			return "", "", model.Errorf(model.ErrUnavailable, "the API server is away")
+		case "good":
+			return "host1", "pod x", nil
+		}
+		return "", "", model.Errorf(model.ErrInvalid, "of somebody else")
+	})
+	other, elsewhere := vouching(t, nil)
+	cfg := Config{Dir: filepath.Join(tmp, "tls"), Name: "host1", Doors: []string{door}, Account: Account{TokenFile: file, Authority: authority(m)}}
+	with := func(change func(*Config)) Config {
+		c := cfg
+		c.Dir = filepath.Join(t.TempDir(), "x")
+		change(&c)
+		return c
+	}
+	serial := func() string {
+		t.Helper()
+		d, err := transport.OpenDirectory(cfg.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Check([]string{"host1"}, pki.Host); err != nil {
+			t.Error(err)
+		}
+		return d.Leaf().SerialNumber.String()
+	}
+
+	write(t, file, "early\n")
+	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 {
+		t.Fatalf("%v, asked %d times", err, asked.Load())
+	}
+	first := serial()
+	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 || serial() != first {
+		t.Errorf("it asks though it has a good one: %v", err)
+	}
+	refused(t, "for another host", Join(ctx, with(func(c *Config) { c.Name = "host2" })), "pod x on the node host1, and this is the host host2", "--host host1")
+	write(t, file, "bad")
+	refused(t, "a bad one", Join(ctx, with(func(*Config) {})), "of somebody else")
+	if _, err := os.Stat(filepath.Join(cfg.Dir, nextFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a key is left: %v", err)
+	}
+	write(t, file, "good")
+	before := asked.Load()
+	refused(t, "at another cluster", Join(ctx, with(func(c *Config) { c.Doors = []string{elsewhere}; c.Account.Authority = authority(m) })), "of another cluster")
+	refused(t, "a member of another authority", Join(ctx, with(func(c *Config) { c.Account.Authority = authority(other) })), "of another cluster")
+	if asked.Load() != before {
+		t.Error("the token was told to a cluster of another authority")
+	}
+	refused(t, "where none are taken", Join(ctx, with(func(c *Config) { c.Doors = []string{elsewhere}; c.Account.Authority = authority(other) })), "--enroll-service-account", "netctl cluster token --host host1")
+	write(t, filepath.Join(tmp, "none"), "x")
+	refused(t, "no authority", Join(ctx, with(func(c *Config) { c.Account.Authority = filepath.Join(tmp, "none") })), "has no authority")
+
+	// Its next certificates it gets by the former ones.
+	var out bytes.Buffer
+	k := &keeper{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, anew: func(ctx context.Context) error { return askByAccount(ctx, cfg) }}
+	k.look(ctx)
+	if serial() == first || asked.Load() != before {
+		t.Errorf("it is not renewed by the certificate: asked %d times more: %s", asked.Load()-before, out.String())
+	}
+	// A thief renewed it: the host gets another, and the thief's renews nothing more.
+	stolen := copyDir(t, cfg.Dir)
+	if err := Renew(ctx, stolen, nil); err != nil {
+		t.Fatal(err)
+	}
+	k.last = time.Time{}
+	k.look(ctx)
+	if !strings.Contains(out.String(), "was stolen") || asked.Load() != before+1 {
+		t.Errorf("nothing tells of the thief, or nobody was asked: %s", out.String())
+	}
+	refused(t, "the thief's", Renew(ctx, stolen, nil), "has been replaced")
+	if err := Renew(ctx, cfg.Dir, nil); err != nil {
+		t.Error(err)
+	}
+	// One that has ended, at the start.
+	pkitest.End(t, join.AuthorityDir(m.Dir()), cfg.Dir)
+	if err := Join(ctx, cfg); err != nil || Renew(ctx, cfg.Dir, nil) != nil {
+		t.Errorf("one that has ended is kept: %v", err)
+	}
+	// The cluster was made anew.
+	anew, at := vouching(t, func(context.Context, string) (host, by string, err error) { return "host1", "pod y", nil })
+	cfg.Doors, cfg.Account.Authority = []string{at}, authority(anew)
+	if err := Join(ctx, cfg); err != nil {
+		t.Error(err)
+	}
+	if doors, err := Doors(cfg.Dir); err != nil || doors[0] != at {
+		t.Errorf("it is still of the former cluster: %v, %v", doors, err)
+	}
+}
