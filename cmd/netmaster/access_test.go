@@ -65,7 +65,7 @@ func startSecured(t *testing.T, args ...string) *secured {
 	}
 	server := httptest.NewUnstartedServer(s.gate.limit.Handler(h))
 	_ = server.Listener.Close()
-	if server.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", o.tls.APIServer); err != nil {
+	if server.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", o.tls.APIServer, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

@@ -21,12 +21,12 @@ import (
 // plainly may what everybody might before.
 
 // listenAt opens one address that the API is served on.
-func (o *options) listenAt(ctx context.Context, addr string) ([]net.Listener, error) {
+func (o *options) listenAt(ctx context.Context, addr string, log *slog.Logger) ([]net.Listener, error) {
 	if !o.acceptPlain {
-		ln, err := transport.Listen(ctx, addr, o.tls.APIServer)
+		ln, err := transport.Listen(ctx, addr, o.tls.APIServer, log)
 		return []net.Listener{ln}, err
 	}
-	secure, plain, err := transport.ListenBoth(ctx, addr, o.tls.APIServer)
+	secure, plain, err := transport.ListenBoth(ctx, addr, o.tls.APIServer, log)
 	return []net.Listener{secure, plain}, err
 }
 

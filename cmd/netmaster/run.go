@@ -196,7 +196,7 @@ func restore(ctx context.Context, o options, log *slog.Logger) error {
 
 // listen opens the addresses that the API is served on: the external one, the
 // internal one unless the external covers it, and the agents'.
-func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
+func listen(ctx context.Context, o options, log *slog.Logger) (lns []net.Listener, err error) {
 	want := []struct{ what, addr, flag string }{
 		{"the REST API", o.external, "--external-address"},
 		{"other netmasters", o.internal, "--internal-address"},
@@ -206,7 +206,7 @@ func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
 		if i == 1 && covers(o.external, w.addr) {
 			continue
 		}
-		more, err := o.listenAt(ctx, w.addr)
+		more, err := o.listenAt(ctx, w.addr, log)
 		switch {
 		case err == nil:
 			lns = append(lns, more...)

@@ -87,7 +87,7 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 			return nil, nil, nil, nil, err
 		}
 		if err = o.beSecure(ctx, st, server, log); err == nil {
-			lns, err = listen(ctx, *o)
+			lns, err = listen(ctx, *o, log)
 		}
 		if err != nil {
 			return nil, nil, nil, nil, errors.Join(err, closeStore())
@@ -95,7 +95,7 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 		return lns, st, closeStore, server, nil
 	}
 	// Listeners first: a taken address is told at once.
-	if lns, err = listen(ctx, *o); err != nil {
+	if lns, err = listen(ctx, *o, log); err != nil {
 		return nil, nil, nil, nil, err
 	}
 	defer func() {
@@ -108,7 +108,7 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 	endWait := whileWaiting(ctx, lns, log)
 	st, closeStore, server, err = openStore(ctx, *o, log)
 	if endWait() && err == nil {
-		if lns, err = listen(ctx, *o); err != nil {
+		if lns, err = listen(ctx, *o, log); err != nil {
 			err = errors.Join(err, closeStore())
 		}
 	}

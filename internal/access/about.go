@@ -194,6 +194,9 @@ func aboutApply(_ context.Context, _ Cluster, _ *http.Request, body []byte) (s s
 	if !ok {
 		return s, nil // the server will refuse it
 	}
+	if n := len(ask.Objects); n > maxListed {
+		return s, refusal.Invalid("objects: must be at most %d in one list, and not %d: give several", maxListed, n)
+	}
 	s.ofTenants = true
 	for i, object := range ask.Objects {
 		o, tenant, plain := applied(object)

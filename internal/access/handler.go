@@ -37,7 +37,8 @@ type Config struct {
 // handler is the http.Handler of New.
 type handler struct {
 	Config
-	mux *http.ServeMux // of the table's routes, with the server's own patterns
+	mux    *http.ServeMux // of the table's routes, with the server's own patterns
+	bodies bodies
 }
 
 // New returns a handler that lets through to cfg.Next what may be done by who asks.
@@ -67,7 +68,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 		return
 	}
 	e := audit.Entry{From: clientOf(r.RemoteAddr), Method: r.Method, Route: route}
-	id, v, err := h.judge(w, r, ru, &e)
+	var seen func()
+	id, v, err := h.judge(w, r, ru, &e, &seen)
+	if seen != nil {
+		defer seen() // the body, and what is made of it, are in memory until then
+	}
 	e.Who, e.How, e.ID, e.Role = id.Name, id.How, id.ID, string(v.role)
 	if err != nil {
 		no := refusal.Of(err)
@@ -108,8 +113,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 }
 
 // judge finds out who asks, about what, and whether that may be; it fills e's objects.
-// A body that it has to see is read, and put back.
-func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *audit.Entry) (Identity, verdict, error) {
+// A body that it has to see is read, counted until seen is called, and put back.
+func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *audit.Entry, seen *func()) (Identity, verdict, error) {
 	id, err := identify(r, h.Bearers)
 	if errors.Is(err, errNobody) {
 		err = refusal.Unauthorized("who asks is not known: show a certificate (netctl and netplugin have --tls-dir), or a token (netctl has login and --token-file), in a header: Authorization: Bearer TOKEN")
@@ -122,6 +127,9 @@ func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *aud
 	if id.mayAsk(ru) && ru != nil && ru.about != nil {
 		var body []byte
 		if ru.body > 0 {
+			if *seen, err = h.bodies.take(id, r, ru.body); err != nil {
+				return id, verdict{}, err
+			}
 			if body, err = takeBody(w, r, ru.body); err != nil {
 				return id, verdict{}, err
 			}

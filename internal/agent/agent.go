@@ -138,7 +138,9 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
-		Listen: func(ctx context.Context, addr string) (net.Listener, error) { return transport.Listen(ctx, addr, nil) }, // load balancers know no certificates
+		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
+			return transport.Listen(ctx, addr, nil, cfg.Log)
+		}, // load balancers know no certificates
 		Answer: a.answers.Want,
 	})
 	if a.way.Services { // this host leads to them, whatever runs here
@@ -185,7 +187,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	if cfg.RESTAddress != "" {
-		if a.rest, err = transport.Listen(ctx, cfg.RESTAddress, cfg.TLS.InspectionServer); err != nil {
+		if a.rest, err = transport.Listen(ctx, cfg.RESTAddress, cfg.TLS.InspectionServer, cfg.Log); err != nil {
 			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}

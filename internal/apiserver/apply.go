@@ -18,6 +18,13 @@ import (
 // fifty thousand objects.
 const MaxApplyBody = 16 << 20
 
+// maxListed is how many objects a list has at most, and maxFaults of how many wrong ones
+// of it is told. A list of short objects takes ten times its size while it is read.
+const (
+	maxListed = 100_000
+	maxFaults = 100
+)
+
 // decodeStrict reads an object, in which unknown fields are refused: a misspelt
 // one is told of, since without its "policies" a group would be open.
 func decodeStrict(body []byte, out any) error {
@@ -81,6 +88,9 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // changesOf reads the objects of a list.
 func (s *server) changesOf(objects []json.RawMessage) ([]control.Change, []api.ApplyResult, error) {
+	if n := len(objects); n > maxListed {
+		return nil, nil, model.Errorf(model.ErrInvalid, "objects: must be at most %d in one list, and not %d: give several", maxListed, n)
+	}
 	changes := make([]control.Change, len(objects))
 	results := make([]api.ApplyResult, len(objects))
 	var wrong control.ChangeErrors
@@ -92,6 +102,9 @@ func (s *server) changesOf(objects []json.RawMessage) ([]control.Change, []api.A
 		}
 		if err != nil {
 			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
+			if len(wrong) > maxFaults { // the last is not told: see faultsOf
+				break
+			}
 			continue
 		}
 		changes[i] = want.change

@@ -118,3 +118,26 @@ func TestApplyRefused(t *testing.T) {
 		t.Errorf("nothing to apply: %v", err)
 	}
 }
+
+// Of a list that is wrong throughout the first faults are told, and one that is too long
+// is not looked at.
+func TestApplyManyFaults(t *testing.T) {
+	f := serve(t, 0)
+	many := make([]json.RawMessage, maxListed+1)
+	for i := range many {
+		many[i] = json.RawMessage(`{"kind":"x"}`)
+	}
+	_, err := f.Apply(t.Context(), api.ApplyRequest{Objects: many[:maxListed], DryRun: true})
+	e, ok := errors.AsType[*api.ApplyError](err)
+	if !ok || len(e.More) != maxFaults-1 || !strings.Contains(e.More[maxFaults-2].Err.Message, "more objects of the list are wrong") || strings.Contains(e.Err.Message, "more objects") {
+		t.Errorf("%.300v", err)
+	}
+	_, err = f.Apply(t.Context(), api.ApplyRequest{Objects: many[:maxFaults]})
+	if e, ok = errors.AsType[*api.ApplyError](err); !ok || len(e.More) != maxFaults-1 || strings.Contains(err.Error(), "more objects of") {
+		t.Errorf("%d wrong ones: %.300v", maxFaults, err)
+	}
+	_, err = f.Apply(t.Context(), api.ApplyRequest{Objects: many})
+	if _, ok = errors.AsType[*api.ApplyError](err); ok || err == nil || !strings.Contains(err.Error(), "must be at most 100000 in one list") {
+		t.Errorf("too many: %.300v", err)
+	}
+}

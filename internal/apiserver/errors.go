@@ -57,16 +57,24 @@ func failureOf(err error) (status int, kind string) {
 	return http.StatusInternalServerError, api.KindInternal
 }
 
-// faultsOf returns what is wrong with objects of a list; nil = it is no list.
+// faultsOf returns what is wrong with objects of a list, the first maxFaults of them;
+// nil = it is no list.
 func faultsOf(err error) []api.Fault {
 	all, ok := errors.AsType[control.ChangeErrors](err)
 	if one, only := errors.AsType[*control.ChangeError](err); only && !ok {
 		all = control.ChangeErrors{one}
 	}
 	var out []api.Fault
+	more := len(all) > maxFaults
+	if more {
+		all = all[:maxFaults]
+	}
 	for _, e := range all {
 		_, kind := failureOf(e.Err)
 		out = append(out, api.Fault{Index: e.Index, Kind: kind, Message: e.Err.Error()})
+	}
+	if more {
+		out[maxFaults-1].Message += fmt.Sprintf("; more objects of the list are wrong, and the first %d are told of", maxFaults)
 	}
 	return out
 }

@@ -58,6 +58,9 @@ func (s *server) try(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, model.InvalidField("within", req.Within, "must be a time such as 60s")
 	}
+	if within%time.Second != 0 { // what waits is told of in seconds
+		return nil, model.InvalidField("within", req.Within, "must be whole seconds")
+	}
 	changes, _, err := s.changesOf(req.Objects)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 		if o.dryRun {
 			return usageErrorf("flag --confirm-within cannot go with --dry-run")
 		}
-		docs, err := o.documents()
+		docs, err := o.documents(ctx)
 		if err != nil {
 			return err
 		}
@@ -96,11 +96,26 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	return nil
 }
 
-func (o *applyOptions) documents() ([]document, error) {
+// documents reads the files, until ctx ends: one may be a pipe that nobody writes to.
+func (o *applyOptions) documents(ctx context.Context) ([]document, error) {
 	if len(o.files) == 0 {
 		return nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
 	}
-	return readDocuments(o.stdin, o.files)
+	type read struct {
+		docs []document
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() { // opening a pipe, and reading a terminal, cannot be ended: the process does
+		docs, err := readDocuments(o.stdin, o.files)
+		done <- read{docs, err}
+	}()
+	select {
+	case r := <-done:
+		return r.docs, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read %s: %w", strings.Join(o.files, ", "), ctx.Err())
+	}
 }
 
 // objectsOf are documents as a request has them.
@@ -134,7 +149,7 @@ func inDocuments(docs []document, err error) error {
 // send reads the documents and applies them, asking again while the server
 // says that there is more to do.
 func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, error) {
-	docs, err := o.documents()
+	docs, err := o.documents(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestTLSDir(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		ln, err := transport.Listen(ctx, "127.0.0.1:0", d.Config().APIServer)
+		ln, err := transport.Listen(ctx, "127.0.0.1:0", d.Config().APIServer, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,8 +84,19 @@ func filesOf(path string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
-			files = append(files, filepath.Join(path, e.Name()))
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			continue
+		}
+		name := filepath.Join(path, e.Name())
+		info, err := os.Stat(name) // of what a link leads to
+		switch {
+		case err != nil:
+			return nil, pathError(err)
+		case info.IsDir():
+		case !info.Mode().IsRegular(): // a pipe would be waited for
+			return nil, fmt.Errorf("%s: is no regular file, and is read only when it is named: -f %s", name, name)
+		default:
+			files = append(files, name)
 		}
 	}
 	if files == nil {

@@ -2,14 +2,18 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -390,5 +394,73 @@ func TestDiffAllFaults(t *testing.T) {
 	}
 	if strings.Contains(got.errOut, "fine") {
 		t.Errorf("%q blames what is well", got.errOut)
+	}
+}
+
+// Of a directory regular files are read, and links to such: a pipe there is refused, and
+// one that is named is waited for until netctl is told to end.
+func TestApplyPipe(t *testing.T) {
+	m := newFakeMaster(t)
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	pipe, file := filepath.Join(dir, "b.yaml"), filepath.Join(elsewhere, "a")
+	if err := errors.Join(os.WriteFile(file, []byte("kind: tenant\ntenantName: a\n"), 0o600), os.Symlink(file, filepath.Join(dir, "a.yaml")), os.Mkdir(filepath.Join(dir, "c.yaml"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	m.applied = []string{`{"results":[{"kind":"tenant","key":"a","action":"created"}],"done":1}`}
+	check(t, result{ExitOK, "Created tenant a\n", ""}, netctl(t, m.url, "apply", "-f", dir))
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(ctx context.Context, path string) chan string {
+		told := make(chan string, 1)
+		go func() {
+			var out, errOut bytes.Buffer
+			Run(ctx, Env{Stdout: &out, Stderr: &errOut, Getenv: func(name string) string { return map[string]string{"NETMASTER": m.url}[name] }, Build: testBuild}, []string{"apply", "-f", path})
+			told <- out.String() + errOut.String()
+		}()
+		return told
+	}
+	wait := func(told chan string, want string) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if !strings.Contains(got, want) {
+				t.Errorf("it says %q, not %q", got, want)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("it waits, and does not say %q", want)
+		}
+	}
+	wait(ask(t.Context(), dir), pipe+": is no regular file")
+	m.applied = []string{`{"results":[{"kind":"tenant","key":"a","action":"created"}],"done":1}`}
+	told := ask(t.Context(), pipe)
+	w := writerOf(t, pipe)
+	if _, err := w.WriteString("kind: tenant\ntenantName: a\n"); err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	wait(told, "Created tenant a")
+	ctx, cancel := context.WithCancel(t.Context())
+	told = ask(ctx, pipe)
+	cancel()
+	wait(told, "interrupted")
+	if err := writerOf(t, pipe).Close(); err != nil { // so that what waits for it ends
+		t.Error(err)
+	}
+}
+
+// writerOf opens a pipe once somebody reads it.
+func writerOf(t *testing.T, pipe string) *os.File {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+		w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			return w
+		}
+		if !errors.Is(err, unix.ENXIO) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }

@@ -102,7 +102,7 @@ func (o *common) try(ctx context.Context, within time.Duration, objects []json.R
 	}
 	p, err := client.Try(ctx, api.PendingRequest{Objects: objects, Within: within.String()})
 	switch {
-	case api.IsNotFound(err):
+	case api.KindOf(err) == api.KindNoRoute:
 		return fmt.Errorf("%w (an earlier netmaster knows no --confirm-within)", err)
 	case err != nil:
 		return err

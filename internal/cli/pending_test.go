@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,5 +92,33 @@ func TestConfirmWithin(t *testing.T) {
 	}
 	if r := netctl(t, url, "policy", "inspect", "p"); r.code != ExitNotFound || len(waiting()) != 0 {
 		t.Errorf("taken back: code %d, %q, %+v waits", r.code, r.out, waiting())
+	}
+}
+
+// A refusal says what is wrong: that a netmaster is too old only where it has no such
+// request, and times that would be told in other words than they are meant.
+func TestConfirmWithinRefused(t *testing.T) {
+	url := startNetmaster(t)
+	r := netctl(t, url, "policy", "rule-add", "-d", "in", "--action", "deny", "--confirm-within", "60s", "nosuch", "1")
+	if r.code != ExitNotFound || !strings.Contains(r.errOut, "nosuch") || strings.Contains(r.errOut, "earlier") {
+		t.Errorf("a policy that is not there: code %d, %q", r.code, r.errOut)
+	}
+	r = netctl(t, url, "global", "set", "--fwd-mode", "routing", "--confirm-within", "10s500ms")
+	if r.code == 0 || !strings.Contains(r.errOut, "must be whole seconds") {
+		t.Errorf("half a second: code %d, %q %q", r.code, r.out, r.errOut)
+	}
+	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"kind":"noRoute","message":"no such path"}`))
+	}))
+	defer old.Close()
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte("kind: policy\ntenantName: default\npolicyName: p\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = netctl(t, old.URL, "apply", "-f", file, "--confirm-within", "60s")
+	if r.code == 0 || !strings.Contains(r.errOut, "earlier netmaster") {
+		t.Errorf("an earlier netmaster: code %d, %q", r.code, r.errOut)
 	}
 }

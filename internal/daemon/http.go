@@ -70,7 +70,7 @@ func RegisterDebug(mux *http.ServeMux) {
 // ServeDebug serves the debug endpoints on addr until ctx ends, with TLS unless
 // server is nil.
 func ServeDebug(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) error {
-	ln, err := transport.Listen(ctx, addr, server)
+	ln, err := transport.Listen(ctx, addr, server, log)
 	if err != nil {
 		return fmt.Errorf("listen for debugging on %s: %w", addr, err)
 	}

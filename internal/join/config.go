@@ -111,7 +111,7 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 		if err := checkListen(l.field, l.addr); err != nil {
 			return c, err
 		}
-		ln, err := transport.Listen(ctx, l.addr, nil)
+		ln, err := transport.Listen(ctx, l.addr, nil, c.Logger)
 		if err != nil && c.Spare {
 			c.alone, c.why = true, err
 			continue

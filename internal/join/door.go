@@ -37,7 +37,7 @@ type door struct {
 
 // listen opens a listener for the door, which is not served before open.
 func (m *Member) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS(m.clients.Load))
+	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS(m.clients.Load), m.cfg.Logger)
 	if err != nil {
 		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop what has it", m.cfg.DoorListen, err)
 	}

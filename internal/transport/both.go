@@ -3,13 +3,13 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/soheilhy/cmux"
-	"golang.org/x/net/netutil"
 )
 
 // firstBytes is how long a client may take to show whether it speaks TLS.
@@ -33,13 +33,14 @@ func (h *half) Close() (err error) {
 }
 
 // ListenBoth listens on TCP at one address for who speaks TLS and who does not. It ends
-// when both listeners are closed, within firstBytes. The error is net's.
-func ListenBoth(ctx context.Context, addr string, server *tls.Config) (secure, plain net.Listener, err error) {
+// when both listeners are closed, within firstBytes. Its connections are limited as
+// Listen's are. The error is net's.
+func ListenBoth(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) (secure, plain net.Listener, err error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	mux := cmux.New(netutil.LimitListener(ln, MaxConnections))
+	mux := cmux.New(process().listen(ln, log))
 	mux.SetReadTimeout(firstBytes)
 	open := new(atomic.Int32)
 	open.Store(2)

@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -27,7 +28,7 @@ func TestListenBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure, plain, err := ListenBoth(t.Context(), "127.0.0.1:0", d.Server(pki.Netmaster))
+	secure, plain, err := ListenBoth(t.Context(), "127.0.0.1:0", d.Server(pki.Netmaster), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func expire(t *testing.T, d *Directory) *Directory {
 // serve answers each byte with the same, until the test ends.
 func serve(t *testing.T, server *tls.Config) string {
 	t.Helper()
-	ln, err := Listen(t.Context(), "127.0.0.1:0", server)
+	ln, err := Listen(t.Context(), "127.0.0.1:0", server, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

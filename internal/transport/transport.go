@@ -4,12 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // The schemes that a URL, and a record of the service registry, may have.
@@ -38,16 +37,15 @@ type Files struct {
 	ClientCA  string // whose clients are let in; empty = all
 }
 
-// MaxConnections are those of one listener at a time; more wait to be accepted.
-const MaxConnections = 16384
-
-// Listen listens on TCP, with TLS unless server is nil. The error is net's.
-func Listen(ctx context.Context, addr string, server *tls.Config) (net.Listener, error) {
+// Listen listens on TCP, with TLS unless server is nil. Connections beyond MaxConnections,
+// or beyond what one address may have of them, are closed as they come, which log is told.
+// The error is net's.
+func Listen(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) (net.Listener, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	ln = netutil.LimitListener(ln, MaxConnections) // below TLS, whose connections net/http knows by their type
+	ln = process().listen(ln, log) // below TLS, whose connections net/http knows by their type
 	if server == nil {
 		return ln, nil
 	}

@@ -1,0 +1,142 @@
+package transport
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// MaxConnections are those of all listeners of a process at a time, if it may have
+// enough descriptors. One address has three quarters of them at most: the agents of 5,000
+// hosts behind one address have two or three each.
+const MaxConnections = 16384
+
+// tellAgain is how often it is logged that connections are closed, while they are.
+const tellAgain = time.Minute
+
+// shares counts the connections of several listeners by the clients' addresses.
+type shares struct {
+	all, one int // at most
+
+	mu   sync.Mutex
+	open int
+	of   map[netip.Prefix]int
+	shut int       // since it was told
+	told time.Time // zero = never
+}
+
+// process counts those of this process's listeners. It leaves descriptors to the rest of
+// it: the store, files, and what it asks others.
+var process = sync.OnceValue(func() *shares {
+	all := MaxConnections
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err == nil {
+		all = max(1, int(min(uint64(all), l.Cur/4*3)))
+	}
+	return newShares(all)
+})
+
+func newShares(all int) *shares {
+	return &shares{all: all, one: max(1, all/4*3), of: map[netip.Prefix]int{}}
+}
+
+// listen returns a listener that closes connections beyond the shares as soon as they
+// come, and says so.
+func (s *shares) listen(ln net.Listener, log *slog.Logger) net.Listener {
+	return &shared{Listener: ln, shares: s, log: log}
+}
+
+// take counts a connection, which give ends, or says whether another one has no place.
+func (s *shares) take(who netip.Prefix) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= s.all || s.of[who] >= s.one {
+		s.shut++
+		return false
+	}
+	s.open++
+	s.of[who]++
+	return true
+}
+
+func (s *shares) give(who netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.of[who]--; s.of[who] == 0 {
+		delete(s.of, who)
+	}
+}
+
+// tell logs that connections were closed, unless it did so a moment ago.
+func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
+	s.mu.Lock()
+	now := time.Now()
+	again := s.told.IsZero() || now.Sub(s.told) >= tellAgain
+	shut, open, his := s.shut, s.open, s.of[who]
+	if again {
+		s.told, s.shut = now, 0
+	}
+	s.mu.Unlock()
+	if again {
+		log.Warn("connections were closed as they came: there are too many", "closed", shut, "last", who.String(),
+			"open of it", his, "may be of one", s.one, "open", open, "may be", s.all)
+	}
+}
+
+// shared is a listener of which each address has its share.
+type shared struct {
+	net.Listener
+	shares *shares
+	log    *slog.Logger
+}
+
+// Accept implements net.Listener.
+func (l *shared) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		who := clientOf(c.RemoteAddr())
+		if l.shares.take(who) {
+			return &counted{Conn: c, done: sync.OnceFunc(func() { l.shares.give(who) })}, nil
+		}
+		if t, ok := c.(*net.TCPConn); ok {
+			_ = t.SetLinger(0) // else the kernel keeps it for a minute; closed it is anyway
+		}
+		_ = c.Close() // of a connection that nothing was said on
+		l.shares.tell(l.log, who)
+	}
+}
+
+// counted is a connection that has a place until it is closed.
+type counted struct {
+	net.Conn
+	done func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.done()
+	return c.Conn.Close()
+}
+
+// clientOf is who counts as one client: an IPv4 address, or 64 bits of an IPv6 one, which
+// one machine has all addresses of.
+func clientOf(remote net.Addr) netip.Prefix {
+	at, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	a := at.AddrPort().Addr().Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() && !a.IsLoopback() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // it has as many
+	return p
+}

@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = 3 * time.Minute
+
+// dialFrom connects to a listener from an address of the loopback; nil = it is closed
+// already.
+func dialFrom(t *testing.T, from string, to net.Addr) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	c, err := d.DialContext(t.Context(), "tcp", to.String())
+	if errors.Is(err, syscall.ECONNRESET) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// answered tells whether a connection is served, which is a byte; else it was closed.
+func answered(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	if c == nil {
+		return false
+	}
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Read(make([]byte, 1))
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("neither served nor closed: %v", err)
+	}
+	return err == nil
+}
+
+// Of two listeners together an address has its share of connections and others have the
+// rest; the newest beyond is closed at once, which is told once, and each that ends makes
+// room.
+func TestShares(t *testing.T) {
+	s := newShares(8) // six of one
+	var told bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&told, nil))
+	var running sync.WaitGroup
+	var addrs []net.Addr
+	var lns []net.Listener
+	for range 2 {
+		raw, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this machine
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln := s.listen(raw, log)
+		lns, addrs = append(lns, ln), append(addrs, ln.Addr())
+		running.Go(func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				running.Go(func() {
+					_, _ = c.Write([]byte{1})
+					_, _ = io.Copy(io.Discard, c) // until the client closes it
+					_, _ = c.Close(), c.Close()   // as net/http may
+				})
+			}
+		})
+	}
+	t.Cleanup(func() { // when the clients' connections are closed
+		for _, ln := range lns {
+			_ = ln.Close()
+		}
+		running.Wait()
+		if s.open != 0 || len(s.of) != 0 {
+			t.Errorf("%d are open when all are closed: %v", s.open, s.of)
+		}
+		if n := strings.Count(told.String(), "\n"); n != 1 || !strings.Contains(told.String(), "last=127.0.0.1/32") {
+			t.Errorf("told %d times: %s", n, told.String())
+		}
+	})
+	var first net.Conn
+	for i := range 6 {
+		c := dialFrom(t, "127.0.0.1", addrs[i%2])
+		if !answered(t, c) {
+			t.Fatalf("connection %d of an address is closed", i)
+		}
+		first = c
+	}
+	for range 5 {
+		if answered(t, dialFrom(t, "127.0.0.1", addrs[0])) {
+			t.Error("a seventh connection of an address is served")
+		}
+	}
+	for range 2 {
+		if !answered(t, dialFrom(t, "127.0.0.2", addrs[1])) {
+			t.Error("another address has no place")
+		}
+	}
+	if answered(t, dialFrom(t, "127.0.0.3", addrs[1])) {
+		t.Error("a ninth connection of all is served")
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(patience); !answered(t, dialFrom(t, "127.0.0.1", addrs[0])); {
+		if time.Now().After(deadline) {
+			t.Fatal("one that ended made no room")
+		}
+	}
+}
+
+// What counts as one client, and that a process keeps descriptors for the rest of it.
+func TestSharesOf(t *testing.T) {
+	for addr, want := range map[string]string{
+		"192.168.0.1:7": "192.168.0.1/32", "[::ffff:10.0.0.1]:7": "10.0.0.1/32", "[2001:db8:1:2:3::4]:7": "2001:db8:1:2::/64", "[::1]:7": "::1/128",
+	} {
+		at, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := clientOf(at).String(); got != want {
+			t.Errorf("%s counts as %s, not %s", addr, got, want)
+		}
+	}
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		t.Fatal(err)
+	}
+	if p := process(); uint64(p.all) >= l.Cur || p.one >= p.all || p.all > MaxConnections || newShares(MaxConnections).one < 12000 {
+		t.Errorf("%d of %d descriptors, %d of one address", p.all, l.Cur, p.one)
+	}
+}
+
+// Listeners of both kinds count their connections.
+func TestListenersCount(t *testing.T) {
+	ln, err := Listen(t.Context(), "127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	open := func() int {
+		process().mu.Lock()
+		defer process().mu.Unlock()
+		return process().open
+	}
+	before := open()
+	dialFrom(t, "127.0.0.1", ln.Addr())
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := open(); n != before+1 {
+		t.Errorf("%d are open, %d were", n, before)
+	}
+	_ = c.Close()
+	if n := open(); n != before {
+		t.Errorf("%d are open when it is closed, %d were", n, before)
+	}
+}
