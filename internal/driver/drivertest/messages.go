@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,7 @@ func testMessages(t *testing.T, h Harness) {
 	endpoint := func(network model.NetworkName, id model.EndpointID) model.Endpoint {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})
 	}
-	n := byte(0)
+	n, liars := byte(0), uint64(0) // messages that are no endpoint's to send
 	// send sends a frame, and then a report by which it is seen that the frame is through:
 	// of lan1, or of web1 where that sends it. It returns where the frame came out, and
 	// what of it was handed over.
@@ -156,6 +157,9 @@ func testMessages(t *testing.T, h Harness) {
 			"in another one's name, by MLD":  {mld(other, "ff02::16", 143, "ff05::1"), false},
 		} {
 			out, heard := send(name, port, m.frame)
+			if strings.Contains(name, "another one's") || name == "asks by MLD" {
+				liars++
+			}
 			want := map[string]int{}
 			if m.member && e.Key.Network.Name == "vl" {
 				want[""] = 1
@@ -168,6 +172,7 @@ func testMessages(t *testing.T, h Harness) {
 			}
 		}
 	}
+	db2 := endpoint("vx", "db2")
 	lan := endpoint("vl", "lan2")
 	vl, vx := top.Network(lan.Key.Network), top.Network(endpoint("vx", "web1").Key.Network)
 	for name, frame := range map[string][]byte{"IGMP": igmp(lan, "224.0.0.1", 0x11, "0.0.0.0"), "MLD": mld(lan, "ff02::1", 130, "::")} {
@@ -176,13 +181,25 @@ func testMessages(t *testing.T, h Harness) {
 			t.Errorf("the fabric asks by %s: it came out at %v, handed over: %+v", name, out, heard)
 		}
 	}
-	db2 := endpoint("vx", "db2")
 	for name, frame := range map[string][]byte{
 		"a report": igmp(db2, "224.0.0.22", 0x22, "239.1.1.1"), "a question": igmp(db2, "224.0.0.1", 0x11, "0.0.0.0"), "a question by MLD": mld(db2, "ff02::1", 130, "::"),
 	} {
 		if out, heard := send(name, oracle.Packet{VTEP: top.vtep("h2"), Network: vx.ID}, frame); len(out) != 0 || len(heard) != 0 {
 			t.Errorf("%s comes by the tunnel: it came out at %v, handed over: %+v", name, out, heard)
 		}
+	}
+	// It is dropped for what it is, and not for want of a connection that tracking knows
+	// of: whether it knows such messages is the kernel's affair.
+	var drops map[string]uint64
+	for end := time.Now().Add(framesWait); drops[driver.DropSpoof] < liars && time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+		st, err := b.drv.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		drops = st.Drops
+	}
+	if drops[driver.DropSpoof] < liars || drops[driver.DropInvalid] != 0 {
+		t.Errorf("drops %v, want %d of kind %s at least, and none of kind %s", drops, liars, driver.DropSpoof, driver.DropInvalid)
 	}
 }
 
