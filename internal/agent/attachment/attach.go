@@ -57,7 +57,8 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 			return attach.Result{}, err
 		}
 	}
-	if res, ok, err := a.existing(ctx, r, t); ok || err != nil {
+	res, former, err := a.existing(ctx, r, t)
+	if err != nil || res.Endpoint != "" {
 		return res, err
 	}
 	a.cfg.Begun(ctx)
@@ -69,6 +70,14 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 	}
 	a.cluster.AcquireTenant(t.tenant)
 	defer a.cluster.ReleaseTenant(t.tenant)
+	if former != nil {
+		if err := a.admitted(ctx, r, t); err != nil {
+			return attach.Result{}, err
+		}
+		if err := a.releaseFormer(ctx, *former); err != nil {
+			return attach.Result{}, err
+		}
+	}
 	return a.attachNew(ctx, r, t)
 }
 
@@ -125,12 +134,13 @@ func samePod(was, asked attach.Pod) bool {
 	return was == asked
 }
 
-// existing answers for an attachment that stands: ADD is idempotent. What does
-// not stand any more, or is on another network, is released first.
-func (a *Service) existing(ctx context.Context, r attach.Request, t target) (attach.Result, bool, error) {
+// existing answers for an attachment that stands: ADD is idempotent. One whose interface
+// is there but not as asked for is the former one, to be released before another is made;
+// of any other nothing is left.
+func (a *Service) existing(ctx context.Context, r attach.Request, t target) (res attach.Result, former *Entry, err error) {
 	e, ok := a.journal.get(r.Key)
 	if !ok {
-		return attach.Result{}, false, nil
+		return res, nil, nil
 	}
 	if e.State == StateDone && e.Result != nil {
 		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && (e.Endpoint.Network.Tenant == t.tenant || r.Pod.Name != "" && !t.tenantGiven) && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
@@ -140,24 +150,22 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))
 		there, err := plumb.Exists(e.HostIf)
 		if err != nil {
-			return attach.Result{}, false, err
+			return res, nil, err
 		}
 		if same && there && (r.Parked || plumb.Verify(expectation(e, r.Netns)) == nil) {
 			if a.checkPort(e) == nil {
-				return *e.Result, true, a.followProcess(ctx, e, r)
+				return *e.Result, nil, a.followProcess(ctx, e, r)
 			}
 			if err := a.cfg.Ready(); err != nil {
-				return attach.Result{}, false, err
+				return res, nil, err
 			}
 			// Somebody has deleted the endpoint under the container.
 		}
+		if there {
+			return res, &e, nil
+		}
 	}
-	a.early.keepFormer(e.Told, time.Now())
-	if err := a.releaseEntry(ctx, e); err != nil {
-		return attach.Result{}, false, model.Errorf(model.ErrUnavailable,
-			"its former attachment as %s is not released yet: %w", e.Endpoint, err)
-	}
-	return attach.Result{}, false, nil
+	return res, nil, a.releaseFormer(ctx, e)
 }
 
 // attachNew makes an attachment that the journal does not know. Whatever fails

@@ -131,6 +131,10 @@ func (c *Cluster) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error 
 func (c *Cluster) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.resolveLocked(g, asked)
+}
+
+func (c *Cluster) resolveLocked(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
 	m := c.mirrors[RestOf(g.Tenant)]
 	if asked == "" && g.Name != "" && m != nil {
 		asked = m.groups[g].Network
