@@ -49,6 +49,9 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
 	h.Add("settings", false, err)
+	if text := c.ctrl.StoreTrouble(); text != "" {
+		h.Add("same-store", true, errors.New(text)) // it serves what there is
+	}
 	if f := v.AciFabric(); f.Kept {
 		h.Add("fabric", true, apiserver.FabricError(f)) // what is in the fabric stays
 	}

@@ -110,6 +110,12 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.told.of), Findings: []api.Finding{}}
 	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
 	out.Findings = append(out.Findings, facts.judge()...)
+	if text := s.control.StoreTrouble(); text != "" {
+		out.Findings = append(out.Findings, api.Finding{
+			Check: api.CheckStore, Where: "store", Severity: api.SeverityError, Text: text,
+			Remedy: "put the right store back, or make hosts follow this one; what hosts wait for is in their status",
+		})
+	}
 	sortFindings(out.Findings)
 	return out, nil
 }

@@ -71,6 +71,9 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if text := manyAway(v, hosts); text != "" {
 		o.Wrong, o.Well = append(o.Wrong, text), false
 	}
+	if text := s.control.StoreTrouble(); text != "" {
+		o.Wrong, o.Well = append(o.Wrong, text), false
+	}
 	judgeFabric(&o, v)
 	return o, nil
 }

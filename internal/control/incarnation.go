@@ -24,6 +24,8 @@ type identities struct {
 	now store.Incarnation
 	rev store.Revision
 	met bool
+
+	trouble storeTrouble
 }
 
 // apply enters a batch into the view, and tells of a store that is not the one
@@ -36,19 +38,25 @@ func (c *Controller) apply(b store.Batch) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if b.Listed && i.met {
+		now := c.opts.Now()
+		i.trouble.follows(i.now, b.Store)
 		switch {
 		case b.Store.ID == "":
 			c.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
 				"was", i.now.String(), "revision", int64(b.Revision))
 			c.renew.Ring()
+			i.trouble.meet("the store was empty, or another one without identity, and a new cluster began in it", now, i.now, i.rev)
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
 			c.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
+			i.trouble.meet("the store was another one than before", now, i.now, i.rev)
 		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":
 			c.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
 		case b.Revision < i.rev:
 			c.log.Error("the store has gone back to an older state; hosts with containers keep what they have until the right one is back or this one has all of theirs",
 				"was", int64(i.rev), "now", int64(b.Revision))
+			i.trouble.older("the store was in an older state than before", now)
 		}
+		i.trouble.listed(b.Store, b.Revision)
 	}
 	if b.Listed { // b.Store is as the newest list had it
 		i.now = b.Store
@@ -57,6 +65,7 @@ func (c *Controller) apply(b store.Batch) error {
 	for _, ev := range b.Events {
 		if ev.KV.Key == store.StoreIdentityKey && !b.Listed {
 			if row, err := tables.Incarnations.Decode(ev.KV); err == nil {
+				i.trouble.follows(i.now, row.Value)
 				i.now = row.Value
 			}
 		}

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestStoreTrouble: after the store went back to an older state not all is well, and the
+// doctor says why.
+func TestStoreTrouble(t *testing.T) {
+	f := serve(t, 0)
+	backup := f.mem.Data()
+	f.populate()
+	f.must("GET", "/api/v1/status", "")
+	f.mem.Replace(backup, 0)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		var s api.ClusterStatus
+		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := strings.Join(s.Wrong, "\n"); strings.Contains(wrong, "older state") {
+			if s.Well {
+				t.Error("all is well")
+			}
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("not told: %q", wrong)
+		}
+	}
+	var d api.Diagnosis
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/doctor", "")), &d); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, x := range d.Findings {
+		found = found || x.Check == api.CheckStore && x.Severity == api.SeverityError && strings.Contains(x.Text, "older state")
+	}
+	if !found {
+		t.Errorf("the doctor finds %+v", d.Findings)
+	}
+}

@@ -1,0 +1,62 @@
+package control
+
+import (
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// storeTroubleFor is how long a store that was another one, empty, or an older state is
+// told of by this netmaster, unless that ends before.
+const storeTroubleFor = 4 * time.Hour
+
+// storeTrouble is what this netmaster has met last that was not the store it followed.
+type storeTrouble struct {
+	text string // "" = nothing
+	at   time.Time
+	was  store.Incarnation // the one followed before; with no ID it cannot be told when it is back
+	rev  store.Revision
+}
+
+// meet notes a store that is not the one followed until now.
+func (t *storeTrouble) meet(text string, at time.Time, was store.Incarnation, rev store.Revision) {
+	if t.text == "" {
+		t.was, t.rev = was, rev
+	}
+	t.text, t.at = text, at
+}
+
+// older notes an older state of the store: its own writes may bring it beyond where it
+// was, so that nothing tells when the right one is back.
+func (t *storeTrouble) older(text string, at time.Time) {
+	*t = storeTrouble{text: text, at: at}
+}
+
+// listed ends the trouble when the store that was followed before is back.
+func (t *storeTrouble) listed(now store.Incarnation, rev store.Revision) {
+	if t.was.ID != "" && now.Same(t.was) && rev >= t.rev {
+		*t = storeTrouble{}
+	}
+}
+
+// follows ends the trouble when the store is in a later epoch of its own: it was
+// restored, or an operator has said that hosts are to follow it.
+func (t *storeTrouble) follows(was, now store.Incarnation) {
+	if was.ID != "" && now.ID == was.ID && now.Epoch > was.Epoch {
+		*t = storeTrouble{}
+	}
+}
+
+// StoreTrouble tells that this netmaster has met another store than it followed, an
+// empty one or an older state, and has taken it; "" = no, that is hours ago, it was back
+// since, or an operator has adopted what is there.
+func (c *Controller) StoreTrouble() string {
+	i := &c.identities
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.trouble.text == "" || c.opts.Now().Sub(i.trouble.at) > storeTroubleFor {
+		return ""
+	}
+	return "at " + i.trouble.at.UTC().Format(time.RFC3339) + " " + i.trouble.text +
+		": hosts with containers keep what they have; put the right one back, or let hosts follow this one with 'netctl store adopt'"
+}

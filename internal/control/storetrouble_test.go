@@ -1,0 +1,90 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestStoreTrouble: another store, an empty one or an older state is told of until the
+// right one is back, it is adopted or restored, or hours have gone by.
+func TestStoreTrouble(t *testing.T) {
+	var later atomic.Int64
+	c := newCluster(t, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
+	told := func(what, want string) {
+		t.Helper()
+		c.eventually(what, func() error {
+			if got := c.StoreTrouble(); (got == "") != (want == "") || !strings.Contains(got, want) {
+				return fmt.Errorf("told %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	settled := func() Incarnation { // a new cluster has its identity, and all is seen
+		t.Helper()
+		var i Incarnation
+		c.eventually("an identity", func() (err error) { i, _, err = c.StoreIdentity(t.Context()); return err })
+		c.put(model.Tenant{Name: "blue"})
+		c.fresh()
+		return i
+	}
+	right := settled()
+	backup := c.st.Data()
+	c.put(network("n", "10.1.1.0/24"))
+	c.fresh()
+	latest := c.st.Data()
+	told("the store as it began", "")
+
+	c.st.Replace(memory.New().Data(), 0)
+	told("an empty one", "was empty")
+	settled()
+	told("it is a new cluster's", "was empty")
+	other := c.st.Data()
+	c.st.Replace(latest, 0)
+	told("the right one is back", "")
+
+	c.st.Replace(other, 0)
+	told("another one", "was another one")
+	c.st.Replace(backup, 0)
+	told("back, in an older state", "was another one")
+	c.st.Replace(latest, 0)
+	told("the right one is back again", "")
+
+	c.st.Replace(backup, 0)
+	told("an older state", "older state")
+	for n := range 5 { // beyond where it was
+		c.put(network(fmt.Sprint("more", n), fmt.Sprintf("10.2.%d.0/24", n)))
+	}
+	c.fresh()
+	c.st.Replace(c.st.Data(), 0)
+	c.fresh()
+	told("it has gone on", "older state")
+	_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
+		return tables.Hosts.Put(tx, model.Host{Name: "h", Store: fmt.Sprintf("held:%s/%d", right.ID, right.Epoch)})
+	})
+	c.ok(err)
+	c.eventually("adopted", func() error { _, _, err := c.AdoptStore(t.Context()); return err })
+	told("it is adopted", "")
+
+	c.st.Replace(backup, 0)
+	told("an older state again", "older state")
+	later.Store(int64(storeTroubleFor + time.Minute))
+	told("hours later", "")
+	later.Store(0)
+	told("hours earlier", "older state")
+	restored := memory.New()
+	restored.Replace(backup, 1_000_000)
+	_, err = restored.Update(t.Context(), func(tx store.Tx) error {
+		return tables.Incarnations.Put(tx, Incarnation{ID: right.ID, Epoch: right.Epoch + 1})
+	})
+	c.ok(err)
+	c.st.Replace(restored.Data(), 0)
+	told("it is restored", "")
+}
