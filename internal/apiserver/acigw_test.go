@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/effecttest"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-
-	"github.com/contiv/netplugin/v2/internal/effecttest"
 )
 
 var _ = tested("aciGws", kindCases{

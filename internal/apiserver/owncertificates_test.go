@@ -19,8 +19,10 @@ func TestOwnCertificates(t *testing.T) {
 		c.Address = "10.0.0.9:9999"
 		c.Support = &bundle.Support{Certificates: func() []api.Certificate {
 			return []api.Certificate{
-				{Use: "good", Ends: now.Add(31 * 24 * time.Hour)}, {Use: "near", Ends: now.Add(29 * 24 * time.Hour), Remedy: "renew near"},
-				{Use: "over", Ends: now.Add(-time.Hour), Remedy: "renew over"}, {Use: "later", Ends: now.Add(99 * 24 * time.Hour), TellFrom: now.Add(-time.Hour), Remedy: "renew later"},
+				{Use: "good", Ends: now.Add(31 * 24 * time.Hour)},
+				{Use: "near", Ends: now.Add(29 * 24 * time.Hour), Remedy: "renew near"},
+				{Use: "over", Ends: now.Add(-time.Hour), Remedy: "renew over"},
+				{Use: "later", Ends: now.Add(99 * 24 * time.Hour), TellFrom: now.Add(-time.Hour), Remedy: "renew later"},
 			}
 		}}
 	})

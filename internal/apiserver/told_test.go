@@ -32,8 +32,10 @@ func TestTold(t *testing.T) {
 		if err := tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "gone", Seconds: 600}); err != nil {
 			return err
 		}
-		return tables.HostStatuses.Put(tx, tables.HostStatus{Host: "host1", Ready: true, Updated: time.Now().UTC().Format(time.RFC3339),
-			Conditions: []tables.HostCondition{{Name: "went-back", Notice: true, Message: "by itself"}}})
+		return tables.HostStatuses.Put(tx, tables.HostStatus{
+			Host: "host1", Ready: true, Updated: time.Now().UTC().Format(time.RFC3339),
+			Conditions: []tables.HostCondition{{Name: "went-back", Notice: true, Message: "by itself"}},
+		})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package bundle
 import (
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestEnding(t *testing.T) {
 			_ = (!c.former || yield("own", cert(3000*day, true))) && yield("own", cert(c.left, c.root))
 		}, c.how)}
 		ended, soon := s.Endings(now)
-		got := append(ended, soon...)
+		got := slices.Concat(ended, soon)
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) || (len(ended) > 0) != c.ended {
 			t.Errorf("%s: %q and %q, want %q", c.what, ended, soon, c.want)
 		}

@@ -139,13 +139,14 @@ func hostRow(h api.Host) []string {
 	if h.State == api.HostAway && h.AwaySeconds > 0 {
 		state += " for " + (time.Duration(h.AwaySeconds) * time.Second).String()
 	}
+	states := []string{state}
 	for _, c := range h.Conditions {
 		if told := toldByState[c.Name]; told != "" {
-			state += ", " + told
+			states = append(states, told)
 		}
 	}
 	if h.Draining {
-		state += ", drains"
+		states = append(states, "drains")
 	}
 	word := "never"
 	if h.Age >= 0 {
@@ -155,7 +156,7 @@ func hostRow(h api.Host) []string {
 	if h.Pending > 0 {
 		ports += fmt.Sprintf(" (%d pending)", h.Pending)
 	}
-	return []string{h.Name, state, word, h.Driver, orUnknown(h.Version), h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
+	return []string{h.Name, strings.Join(states, ", "), word, h.Driver, orUnknown(h.Version), h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
 }
 
 // fullest names the table of a host that has the least room.

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,7 +13,7 @@ import (
 // afterwards, which is told by its own condition.
 func certificatesLast(_ context.Context, a *Observer, _ *observation) error {
 	ended, soon := a.support().Endings(time.Now())
-	if all := append(ended, soon...); len(all) > 0 {
+	if all := slices.Concat(ended, soon); len(all) > 0 {
 		return errors.New(strings.Join(all, "; "))
 	}
 	return nil

@@ -92,7 +92,7 @@ func testMessages(t *testing.T, h Harness) {
 	send := func(name string, from oracle.Packet, frame []byte) (out map[string]int, heard []driver.MembershipReport) {
 		t.Helper()
 		if n++; n > messages {
-			t.Fatal("too many messages for one second")
+			t.Fatalf("%s: too many messages for one second", name)
 		}
 		last, by := endpoint("vl", "lan1"), oracle.Packet{}
 		by.Port = compile.IfName(last.Key)
@@ -214,7 +214,9 @@ func SendFrames(t testing.TB, send func(i int), receive func() map[string][][]by
 		send(i)
 	}
 	came := map[string][][]byte{}
-	for end := time.Now().Add(framesWait); ; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(framesWait); ; <-tick.C {
 		for at, all := range receive() {
 			came[at] = append(came[at], all...)
 		}
