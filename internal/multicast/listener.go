@@ -20,8 +20,19 @@ import (
 )
 
 // firstAsk is how long after its first picture an endpoint is asked for the first time,
-// which finds what was joined while nobody listened.
-const firstAsk = time.Second
+// which finds what was joined while nobody listened; soon is within what time it answers
+// then, since it hears nothing until it has: time enough for 64 messages of IGMPv2, one a
+// group, of which 50 a second are heard.
+const (
+	firstAsk = time.Second
+	soon     = 2 * time.Second
+)
+
+// question is the next one to an endpoint.
+type question struct {
+	at     time.Time
+	within time.Duration // it is to be answered
+}
 
 // Config is what a Listener needs.
 type Config struct {
@@ -41,7 +52,7 @@ type Listener struct {
 	table  table
 	ports  desired.Map[string, *desired.Port]
 	vlans  map[model.NetworkID]bool // whose queries are the fabric's too
-	ask    map[string]time.Time     // when each port is asked next
+	ask    map[string]question      // of each port
 	groups desired.Map[desired.GroupKey, *desired.Group]
 	stale  bool // the file is not the table
 	said   bool // that the file cannot be written
@@ -52,7 +63,7 @@ func New(cfg Config) *Listener {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	l := &Listener{cfg: cfg, bell: waiting.NewBell(), table: table{ports: map[string]map[netip.Addr]time.Time{}}, ask: map[string]time.Time{}}
+	l := &Listener{cfg: cfg, bell: waiting.NewBell(), table: table{ports: map[string]map[netip.Addr]time.Time{}}, ask: map[string]question{}}
 	l.load()
 	return l
 }
@@ -66,11 +77,11 @@ func (l *Listener) Follow(want desired.Host) desired.Map[desired.GroupKey, *desi
 		case !c.Has:
 			l.forget(c.Key)
 		case !c.Had:
-			l.ask[c.Key] = l.cfg.Now().Add(firstAsk)
+			l.ask[c.Key] = question{l.cfg.Now().Add(firstAsk), soon}
 			l.bell.Ring()
 		case c.Old.Network != c.New.Network || c.Old.Endpoint != c.New.Endpoint:
 			l.forget(c.Key)
-			l.ask[c.Key] = l.cfg.Now().Add(firstAsk)
+			l.ask[c.Key] = question{l.cfg.Now().Add(firstAsk), soon}
 			l.bell.Ring()
 		}
 	}
@@ -169,19 +180,19 @@ func (l *Listener) send(port string, frame []byte) {
 func (l *Listener) tick() (changed bool) {
 	l.mu.Lock()
 	now := l.cfg.Now()
-	for name, at := range l.ask {
-		if now.Before(at) {
+	for name, q := range l.ask {
+		if now.Before(q.at) {
 			continue
 		}
-		l.ask[name] = now.Add(Interval)
+		l.ask[name] = question{now.Add(Interval), within}
 		p, ok := l.ports.Get(name)
 		if !ok {
 			continue
 		}
 		if p.IPv4.IsValid() {
-			l.send(name, query4(within))
+			l.send(name, query4(q.within))
 		}
-		l.send(name, query6(within)) // every endpoint may have a link-local address
+		l.send(name, query6(q.within)) // every endpoint may have a link-local address
 	}
 	changed = l.table.expire(now)
 	l.stale = l.stale || changed

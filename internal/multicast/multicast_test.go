@@ -118,6 +118,7 @@ func TestDecode(t *testing.T) {
 type plane struct {
 	reports chan driver.MembershipReport
 	asked   []string
+	within  []time.Duration // each question is to be answered
 }
 
 func (p *plane) Reports() <-chan driver.MembershipReport { return p.reports }
@@ -128,6 +129,11 @@ func (p *plane) Ask(port string, f []byte) error {
 		return model.Errorf(model.ErrInvalid, "%x is no question", f)
 	}
 	p.asked = append(p.asked, port)
+	if m.v6 {
+		p.within = append(p.within, time.Duration(binary.BigEndian.Uint16(f[14+40+8+4:]))*time.Millisecond) // RFC 3810 section 5.1.3, below 32768
+	} else {
+		p.within = append(p.within, time.Duration(f[14+24+1])*100*time.Millisecond) // RFC 3376 section 4.1.1, below 128
+	}
 	return nil
 }
 
@@ -215,7 +221,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestAsks: each port is asked soon, and again each Interval; what the fabric asks on a
+// TestAsks: each port is asked soon, to be answered soon, and again each Interval; what the fabric asks on a
 // VLAN network goes to its ports, and reports of others to nobody.
 func TestAsks(t *testing.T) {
 	b := newBed(t, filepath.Join(t.TempDir(), "multicast.json"))
@@ -239,9 +245,18 @@ func TestAsks(t *testing.T) {
 	b.tick()
 	b.tick()
 	count(2) // for IPv4 and for IPv6
+	answered := func(want time.Duration) {
+		t.Helper()
+		if len(b.within) == 0 || slices.ContainsFunc(b.within, func(d time.Duration) bool { return d != want }) {
+			t.Errorf("questions are to be answered within %v, want %v", b.within, want)
+		}
+		b.within = nil
+	}
+	answered(soon)
 	b.now = b.now.Add(Interval)
 	b.tick()
 	count(4)
+	answered(within)
 	b.asked = nil
 	for network := range model.NetworkID(3) {
 		b.hear(driver.MembershipReport{Network: network, Frame: query4(within)})

@@ -106,7 +106,8 @@ func loadConf(data []byte) (conf, error) {
 }
 
 // loadArgs reads CNI_ARGS ("K=V;K=V") into the request: TENANT, NETWORK, GROUP,
-// IP and NAME override the configuration; the K8S_POD_* become name and labels.
+// IP and NAME override the configuration, unless they are empty; the K8S_POD_* become
+// name and labels.
 // Unknown keys are refused unless IgnoreUnknown is set, as the convention has it; a key
 // that is there twice always is.
 func loadArgs(args string, r *attach.Request) error {
@@ -141,11 +142,11 @@ func loadArgs(args string, r *attach.Request) error {
 				return bad("IgnoreUnknown=" + quote(v) + " must be 1, true, 0 or false")
 			}
 		case "TENANT":
-			r.Tenant = v
+			r.Tenant = cmp.Or(v, r.Tenant)
 		case "NETWORK":
-			r.Network = v
+			r.Network = cmp.Or(v, r.Network)
 		case "GROUP":
-			r.Group = v
+			r.Group = cmp.Or(v, r.Group) // a runtime's empty variable must not open what the configuration closes
 		case "NAME":
 			r.Name = v
 		case "IP":

@@ -36,8 +36,11 @@ func TestRequest(t *testing.T) {
 		{"keys of ours", `{"name":"n","tenant":"t","network":"net","group":"g","mtu":1400,"labels":{"a":"b"}}`, "", with(func(r *attach.Request) {
 			r.Tenant, r.Network, r.Group, r.MTU, r.Labels = "t", "net", "g", 1400, map[string]string{"a": "b"}
 		})},
-		{"arguments override", `{"name":"n","tenant":"t","network":"net","group":"g"}`, "TENANT=u;NETWORK=other;GROUP=;NAME=x", with(func(r *attach.Request) {
-			r.Tenant, r.Network, r.Name = "u", "other", "x"
+		{"arguments override", `{"name":"n","tenant":"t","network":"net","group":"g"}`, "TENANT=u;NETWORK=other;GROUP=h;NAME=x", with(func(r *attach.Request) {
+			r.Tenant, r.Network, r.Group, r.Name = "u", "other", "h", "x"
+		})},
+		{"empty arguments take nothing away", `{"name":"n","tenant":"t","network":"net","group":"closed"}`, "TENANT=;NETWORK=;GROUP=", with(func(r *attach.Request) {
+			r.Tenant, r.Network, r.Group = "t", "net", "closed"
 		})},
 		{"addresses with and without length", `{"name":"n","ip":"10.1.1.5/24 fd00::5"}`, "", with(func(r *attach.Request) {
 			r.Addresses = []netip.Addr{addr("10.1.1.5"), addr("fd00::5")}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,8 +50,9 @@ type MesosLabel struct {
 }
 
 // place has the labels say where the container belongs, over what the configuration
-// says; the others become the endpoint's. A label of ours that is not known is refused:
-// misspelt, it would be a container without policy.
+// says; the others become the endpoint's. A label of ours that is not known is refused,
+// also in other letters or between spaces: misspelt, it would be a container without
+// policy. One without a value says nothing, as in 1.x.
 func (m *MesosArgs) place(r *attach.Request) error {
 	if m == nil {
 		return nil
@@ -68,13 +70,13 @@ func (m *MesosArgs) place(r *attach.Request) error {
 		seen[l.Key] = true
 		switch l.Key {
 		case LabelTenant:
-			r.Tenant = l.Value
+			r.Tenant = cmp.Or(l.Value, r.Tenant)
 		case LabelNetwork:
-			r.Network = l.Value
+			r.Network = cmp.Or(l.Value, r.Network)
 		case LabelGroup:
-			r.Group = l.Value
+			r.Group = cmp.Or(l.Value, r.Group)
 		default:
-			if strings.HasPrefix(l.Key, ourLabels) {
+			if strings.HasPrefix(strings.ToLower(strings.TrimSpace(l.Key)), ourLabels) {
 				return bad("unknown label %s; those of Contiv are %s, %s, %s", quote(l.Key), LabelTenant, LabelNetwork, LabelGroup)
 			}
 			labels[l.Key] = l.Value

@@ -46,6 +46,13 @@ func TestMesosLabels(t *testing.T) {
 			name: "one of ours, and others", conf: mesosConf(`,"tenant":"t","labels":{"a":"b","tier":"x"}`, LabelGroup+"=web", "tier=front"),
 			want: with("t", "", "web", map[string]string{"a": "b", "tier": "front"}),
 		},
+		{
+			name: "without values", conf: mesosConf(`,"tenant":"t","network":"n","group":"closed"`, LabelTenant+"=", LabelNetwork+"=", LabelGroup+"="),
+			want: with("t", "n", "closed", nil),
+		},
+		{name: "in other letters", conf: mesosConf("", "IO.Contiv.net-group=web"), refused: `unknown label \"IO.Contiv.net-group\"`},
+		{name: "with a space", conf: mesosConf("", " io.contiv.net-group=web"), refused: `unknown label \" io.contiv.net-group\"`},
+		{name: "of ours with a space behind", conf: mesosConf("", "io.contiv.net-group =web"), refused: `unknown label \"io.contiv.net-group \"`},
 		{name: "misspelt", conf: mesosConf("", "io.contiv.netgroup=web"), refused: `unknown label \"io.contiv.netgroup\"`},
 		{name: "twice", conf: mesosConf("", LabelGroup+"=web", LabelGroup+"=db"), refused: "is there twice"},
 		{name: "no list", conf: `{"name":"n","args":{"org.apache.mesos":{"network_info":{"labels":[]}}}}`, refused: "must be a"},
