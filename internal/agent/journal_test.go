@@ -192,9 +192,9 @@ func TestJournalUnwritable(t *testing.T) {
 				return nil
 			})
 			b.restart()
-			if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r1.Key}); err != nil {
-				t.Errorf("Detach: %v", err)
-			}
+			b.eventually("c1 is detached", func() error { // it is refused until the host has its name again
+				return b.client().Detach(t.Context(), attach.DetachRequest{Key: r1.Key})
+			})
 			b.nothingLeft()
 			if err := disk.mend(dir); err != nil {
 				t.Fatal(err)
