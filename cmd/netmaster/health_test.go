@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -26,7 +27,8 @@ func (a *alarmed) Servers(context.Context) []store.Server {
 // TestReadyKnowsAlarms: a store that can be read and takes no writes is not
 // ready, and the answer says why.
 func TestReadyKnowsAlarms(t *testing.T) {
-	st := &alarmed{Store: memory.New()}
+	mem := memory.New()
+	st := &alarmed{Store: mem}
 	ctrl := control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -69,6 +71,12 @@ func TestReadyKnowsAlarms(t *testing.T) {
 	for _, x := range c.Health(t.Context()).Conditions {
 		if x.Name == "fabric" && !x.Notice {
 			t.Error("it makes a netmaster unready, though what is in the fabric stays")
+		}
+	}
+	mem.Replace(memory.New().Data(), 0)
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(condition("same-store"), "was empty"); {
+		if time.Now().After(deadline) {
+			t.Fatalf("an empty store: %q", condition("same-store"))
 		}
 	}
 }
