@@ -146,22 +146,27 @@ func (l *leftovers) change(ctx context.Context, ops func(*database, *bridgeRow) 
 	if err != nil || len(todo) == 0 {
 		return err
 	}
-	row := db.rootRow()
-	next, err := db.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.NextCfg, Mutator: ovsdb.MutateOperationAdd, Value: 1})
+	defer dropRoute(ctx, l.cfg.RunDir, b.ExternalIDs[routeKey])
+	return db.follow(ctx, b.Name, todo)
+}
+
+// follow makes a change to a bridge and waits until the switch has followed it.
+func (d *database) follow(ctx context.Context, bridge string, ops []ovsdb.Operation) error {
+	row := d.rootRow()
+	next, err := d.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.NextCfg, Mutator: ovsdb.MutateOperationAdd, Value: 1})
 	if err != nil {
 		return err
 	}
-	defer dropRoute(ctx, l.cfg.RunDir, b.ExternalIDs[routeKey])
-	db.mu.Lock()
-	before := db.next
-	db.mu.Unlock()
-	if err := db.transact(ctx, append(todo, next...)); err != nil {
-		return model.Errorf(model.ErrUnavailable, "open vswitch: change bridge %s: %w", l.cfg.Bridge, err)
+	d.mu.Lock()
+	before := d.next
+	d.mu.Unlock()
+	if err := d.transact(ctx, append(ops, next...)); err != nil {
+		return model.Errorf(model.ErrUnavailable, "open vswitch: change bridge %s: %w", bridge, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, goneWait)
 	defer cancel()
-	if err := db.wait(ctx, func() bool { return db.current > before }); err != nil {
-		return model.Errorf(model.ErrUnavailable, "open vswitch: wait until ovs-vswitchd has followed a change of bridge %s: %w", l.cfg.Bridge, err)
+	if err := d.wait(ctx, func() bool { return d.current > before }); err != nil {
+		return model.Errorf(model.ErrUnavailable, "open vswitch: wait until ovs-vswitchd has followed a change of bridge %s: %w", bridge, err)
 	}
 	return nil
 }

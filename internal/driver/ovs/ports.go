@@ -147,6 +147,9 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	if err := d.restoreBridge(ctx); err != nil {
 		return 0, nil, err
 	}
+	if err := d.closeRemade(ctx); err != nil {
+		return 0, nil, err
+	}
 	var missing []newPort
 	var moved []string        // ports that are to be of another device
 	var wrong []*interfaceRow // as they should be
@@ -174,6 +177,9 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	for name, p := range want.Ports.All() {
 		n := d.newPort(name, p)
 		if h := d.db.port(name); h.port == nil {
+			if number := d.remade[name]; number != 0 {
+				n.request = &number // so its flows stay
+			}
 			missing = append(missing, n)
 		} else if h.port.Name != n.name && h.bridge == d.cfg.Bridge && h.port.ExternalIDs[markKey] == markPort {
 			if number := int(h.number()); number != 0 {
@@ -212,6 +218,7 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	if err := d.db.transact(ctx, ops); err != nil {
 		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports and correct %d: %w", len(missing), len(wrong), err)
 	}
+	clear(d.remade)
 	// The mirror takes in a transaction row by row: it may still have shown the bridge
 	// after somebody had deleted it, and then these ports never come.
 	gone := false

@@ -105,7 +105,11 @@ func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []d
 			}
 			var changed bool
 			if err == nil {
+				near := s.near
 				s.near, changed, err = d.shaper.ensure(name, l, *r, have)
+				if known && near != 0 && near != s.near {
+					d.remade[name] = 0
+				}
 			}
 			if changed && err == nil {
 				changes++
@@ -151,6 +155,30 @@ func limits(want desired.Host) bool {
 		}
 	}
 	return false
+}
+
+// closeRemade takes those ports from the switch whose pair somebody took away and that was
+// made again: the switch has the former device still, which leads nowhere, and opens the
+// new one only if it has let go of the port.
+func (d *Driver) closeRemade(ctx context.Context) error {
+	var ids []string
+	d.db.mu.Lock()
+	bridge := d.db.bridge(d.cfg.Bridge)
+	for name := range d.remade {
+		if h := d.db.port(name); h.port != nil && h.bridge == d.cfg.Bridge && h.port.ExternalIDs[behindKey] == name {
+			d.remade[name] = int(h.number())
+			ids = append(ids, h.port.UUID)
+		}
+	}
+	d.db.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	ops, err := d.db.mutatePorts(bridge, "delete", ids)
+	if err != nil {
+		return err
+	}
+	return d.db.follow(ctx, d.cfg.Bridge, ops)
 }
 
 // deviceOf says what is wrong with the device that the switch has for a port.

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+	"github.com/contiv/netplugin/v2/internal/driver/shape"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
@@ -256,6 +257,40 @@ func TestRates(t *testing.T) {
 		t.Errorf("removed, and there is:\n%s", left)
 	}
 	l.open(t)
+}
+
+// TestPairTaken: a port whose pair somebody takes away has another one that the switch
+// uses, with the same number.
+func TestPairTaken(t *testing.T) {
+	l := newShapedLive(t, 2)
+	defer func() { _ = l.drv.Close() }()
+	a, b := l.boxes[0], l.boxes[1]
+	l.echo(t, b, 80)
+	l.rate(t, a, &desired.Rate{Send: desired.Limit{Bits: 1_000_000_000}})
+	conn, err := l.dial(t, a, b.port.IPv4, 80, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	flows := func() string {
+		all := strings.Split(l.Ofctl(DefaultBridge, "dump-flows", "table=0", "--no-stats"), "\n")
+		slices.Sort(all)
+		return strings.Join(all, "\n")
+	}
+	before := flows()
+	for _, prefix := range []string{nearPrefix, farPrefix} {
+		l.Run("ip", "-n", l.NS, "link", "del", shape.Named(prefix, a.port.IfName))
+		l.drv.mu.Lock()
+		l.drv.shapeSeen = time.Time{} // as when its watch has seen it
+		l.drv.mu.Unlock()
+		l.apply(t)
+		if err := roundTrip(conn, time.Minute); err != nil {
+			t.Fatalf("%s: %v", prefix, err)
+		}
+		if now := flows(); now != before {
+			t.Errorf("%s: flows\n%s\nwant\n%s", prefix, now, before)
+		}
+	}
 }
 
 func (d *Driver) portStatus(t *testing.T, pic desired.Host, name string) error {
