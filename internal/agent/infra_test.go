@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -58,7 +60,15 @@ func TestInfraKept(t *testing.T) {
 			if is != ep.IPv4 || want.IsValid() && is != want {
 				return fmt.Errorf("it has %s, the endpoint %s, want %s", is, ep.IPv4, want)
 			}
-			return nil
+			var e attachment.Entry // which a stop in the middle of an attachment undoes
+			data, err := os.ReadFile(b.agent.File(attach.Key{Container: "infra/blue:stor", IfName: "stor"}))
+			if err == nil {
+				err = json.Unmarshal(data, &e)
+			}
+			if err == nil && e.State != attachment.StateDone {
+				err = fmt.Errorf("entry: %+v", e)
+			}
+			return err
 		})
 		return is
 	}
