@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"testing"
@@ -103,6 +104,24 @@ func TestInfraKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stands("somebody has deleted the interface", first)
+
+	subnet := &net.IPNet{IP: net.IPv4(10, 1, 9, 0).To4(), Mask: net.CIDRMask(24, 32)}
+	routed := func(when string) {
+		t.Helper()
+		b.eventually(when+": the route to the subnet", func() error {
+			routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Dst: subnet}, netlink.RT_FILTER_DST)
+			if err == nil && len(routes) == 0 {
+				return errors.New("there is none")
+			}
+			return err
+		})
+	}
+	routed("made again")
+	if err := netlink.RouteDel(&netlink.Route{Dst: subnet, Scope: netlink.SCOPE_LINK}); err != nil {
+		t.Fatal(err)
+	}
+	routed("somebody has deleted it")
+	stands("somebody has deleted its route", first)
 
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	stands("evicted", first)

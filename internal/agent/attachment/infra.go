@@ -176,7 +176,13 @@ func (a *Service) ensureInfra(ctx context.Context, k model.NetworkKey) (did bool
 
 func infraStands(e Entry) bool {
 	there, err := plumb.Exists(e.HostIf)
-	return err != nil || there && plumb.Verify(expectation(e, "")) == nil // when in doubt it does
+	want := expectation(e, "")
+	for _, p := range want.Addresses {
+		if !p.IsSingleIP() { // to which the kernel makes no route
+			want.Direct = append(want.Direct, p.Masked())
+		}
+	}
+	return err != nil || there && plumb.Verify(want) == nil // when in doubt it does
 }
 
 // repairInfra makes the interface anew that the journal knows: the machine was restarted,

@@ -181,6 +181,7 @@ type Expect struct {
 	MAC       model.MAC
 	Addresses []netip.Prefix
 	Gateways  []netip.Addr
+	Direct    []netip.Prefix // reached without a gateway, in the main table of routes
 }
 
 // Verify fails with model.ErrNotFound, naming what is missing, or with
@@ -225,6 +226,15 @@ func verify(h *netlink.Handle, want Expect) error {
 		}
 		if !ok {
 			return model.Errorf(model.ErrNotFound, "interface %s lacks the default route by %s", where, gw)
+		}
+	}
+	for _, p := range want.Direct {
+		ok, err := hasRoute(h, link, p, netip.Addr{})
+		if err != nil {
+			return fmt.Errorf("list routes of %s: %w", where, err)
+		}
+		if !ok {
+			return model.Errorf(model.ErrNotFound, "interface %s lacks the route to %s", where, p)
 		}
 	}
 	return nil
