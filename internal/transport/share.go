@@ -83,7 +83,7 @@ func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
 	s.mu.Unlock()
 	if again {
 		log.Warn("connections were closed as they came: there are too many", "closed", shut, "last", who.String(),
-			"open of it", his, "may be of one", s.one, "open", open, "may be", s.all)
+			"openOfLast", his, "mayBeOfOne", s.one, "open", open, "mayBe", s.all)
 	}
 }
 
