@@ -60,7 +60,7 @@ func (d *Driver) keepRoute(ctx context.Context, force bool) error {
 		return nil
 	}
 	d.noted = want.String() // before there is something to find
-	if err := d.restoreBridge(ctx); err != nil {
+	if _, err := d.ensureBridge(ctx); err != nil {
 		return err
 	}
 	table, err := control(ctx, d.cfg.RunDir, "ovs/route/show")

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 )
 
@@ -59,6 +60,9 @@ func TestRoute(t *testing.T) {
 		}
 	}
 	check("at first", true)
+	if n := d.DriftRepairs()[driver.DriftPort]; n != 0 {
+		t.Errorf("%d things count as put back after somebody else's change", n)
+	}
 	r.Vsctl("set", "interface", tunnelName, "options:local_ip="+vtep1.String())
 	check("with the address that somebody put back", true)
 	r.Appctl("ovs/route/del", link)
