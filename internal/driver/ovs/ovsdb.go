@@ -241,6 +241,16 @@ func (d *database) mutatePorts(bridge *bridgeRow, how ovsdb.Mutator, ids []strin
 	return d.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.Ports, Mutator: how, Value: ids})
 }
 
+// bridgeNames are those of all bridges of the switch.
+func (d *database) bridgeNames() (out []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range d.bridges {
+		out = append(out, b.Name)
+	}
+	return out
+}
+
 // createBridge makes a bridge and its local port.
 func (d *database) createBridge(ctx context.Context, b bridgeRow) error {
 	iface := &interfaceRow{UUID: "iface", Name: b.Name, Type: "internal", ExternalIDs: b.ExternalIDs}

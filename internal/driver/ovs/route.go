@@ -105,19 +105,14 @@ func hasRoute(table string, route netip.Prefix, bridge string, src netip.Addr) b
 // of the family, and no route leads to a part of the link by another way, over which the
 // given route would win. Else the prefix is zero.
 func (d *Driver) tunnelLink() (bridge string, link netip.Prefix) {
-	d.db.mu.Lock()
-	var names []string
-	for _, b := range d.db.bridges {
-		if b.Name != d.cfg.Bridge {
-			names = append(names, b.Name)
-		}
-	}
-	d.db.mu.Unlock()
 	links, family := d.shaper.links, netlink.FAMILY_V4
 	if d.cfg.VTEP.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	for _, name := range names {
+	for _, name := range d.db.bridgeNames() {
+		if name == d.cfg.Bridge {
+			continue
+		}
 		l, err := links.LinkByName(name)
 		if err != nil {
 			continue // a bridge that has just come or gone

@@ -22,13 +22,7 @@ func (d *Driver) findUnderlay() string {
 	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() {
 		return ""
 	}
-	d.db.mu.Lock()
-	var names []string
-	for _, b := range d.db.bridges {
-		names = append(names, b.Name)
-	}
-	d.db.mu.Unlock()
-	for _, name := range names {
+	for _, name := range d.db.bridgeNames() {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
 			continue // a bridge that has just come or gone
@@ -41,21 +35,30 @@ func (d *Driver) findUnderlay() string {
 	return ""
 }
 
-// mtu is the biggest packet that tunnels carry whole, by the MTU of the interface
-// that has the tunnel's address, or else Ethernet's.
-func (d *Driver) mtu() uint16 {
-	under, over := 1500, desired.TunnelOverhead(d.cfg.VTEP)
+// vtepLink is the interface that has the tunnel's address, the loopback only if no other
+// has it; nil when none has, or it cannot be seen.
+func (d *Driver) vtepLink() (link netlink.Link) {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil || !d.cfg.VTEP.IsValid() {
-		return uint16(under - over) //nolint:gosec // some 1,400
+		return nil
 	}
 	for _, a := range all {
 		if ip, ok := netip.AddrFromSlice(a.IP); !ok || ip.Unmap() != d.cfg.VTEP {
 			continue
 		}
-		if l, err := netlink.LinkByIndex(a.LinkIndex); err == nil && l.Attrs().Flags&unix.IFF_LOOPBACK == 0 {
-			under = l.Attrs().MTU
+		if l, err := netlink.LinkByIndex(a.LinkIndex); err == nil && (link == nil || l.Attrs().Flags&unix.IFF_LOOPBACK == 0) {
+			link = l
 		}
+	}
+	return link
+}
+
+// mtu is the biggest packet that tunnels carry whole, by the MTU of the interface
+// that has the tunnel's address, or else Ethernet's.
+func (d *Driver) mtu() uint16 {
+	under, over := 1500, desired.TunnelOverhead(d.cfg.VTEP)
+	if l := d.vtepLink(); l != nil && l.Attrs().Flags&unix.IFF_LOOPBACK == 0 {
+		under = l.Attrs().MTU
 	}
 	return uint16(min(max(under-over, 68), 65535-ethernetLen)) //nolint:gosec // within bounds
 }
@@ -110,16 +113,8 @@ func (d *Driver) besideSwitch() string {
 	if d.under != "" || d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() {
 		return ""
 	}
-	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return ""
-	}
-	for _, a := range all {
-		if ip, ok := netip.AddrFromSlice(a.IP); ok && ip.Unmap() == d.cfg.VTEP {
-			if l, err := netlink.LinkByIndex(a.LinkIndex); err == nil {
-				return l.Attrs().Name
-			}
-		}
+	if l := d.vtepLink(); l != nil {
+		return l.Attrs().Name
 	}
 	return ""
 }
