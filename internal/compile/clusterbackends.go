@@ -172,7 +172,7 @@ func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) 
 // endOf is the endpoint that a backend is, in the services' domain; nil = there is none.
 func (c *Compiler) endOf(b model.ServiceBackend) *endpoint {
 	own, _ := c.out.Networks.Get(c.cluster.at.id)
-	for e := range c.cluster.ends[nameOf(b)] {
+	for _, e := range c.cluster.ends[nameOf(b)] {
 		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.serves() {
 			continue
 		}

@@ -33,7 +33,7 @@ type clusterServices struct {
 	all     map[model.ClusterServiceKey]*clusterService
 	slices  map[model.ServiceSliceKey]*serviceSlice
 	nodes   map[model.NodeName]model.ClusterNode
-	ends    map[backendName]set[*endpoint]       // endpoints, by each name that a backend may have for them
+	ends    map[backendName][]*endpoint          // endpoints, by each name that a backend may have for them
 	asking  map[backendName]set[*clusterService] // services with a backend of that name
 	count   int                                  // services that have a record
 	dirty   set[*clusterService]
@@ -56,7 +56,7 @@ type networkState struct {
 func newClusterServices() clusterServices {
 	return clusterServices{
 		all: map[model.ClusterServiceKey]*clusterService{}, slices: map[model.ServiceSliceKey]*serviceSlice{}, nodes: map[model.NodeName]model.ClusterNode{},
-		ends: map[backendName]set[*endpoint]{}, asking: map[backendName]set[*clusterService]{}, dirty: set[*clusterService]{},
+		ends: map[backendName][]*endpoint{}, asking: map[backendName]set[*clusterService]{}, dirty: set[*clusterService]{},
 	}
 }
 
@@ -156,9 +156,9 @@ func (c *Compiler) SetServiceRanges(r model.ServiceRanges) {
 func (x *clusterServices) follow(e *endpoint, in bool) {
 	for _, name := range namesOf(e) {
 		if in {
-			addTo(x.ends, name, e)
-		} else {
-			removeFrom(x.ends, name, e)
+			x.ends[name] = append(x.ends[name], e)
+		} else if x.ends[name] = slices.DeleteFunc(x.ends[name], func(of *endpoint) bool { return of == e }); len(x.ends[name]) == 0 {
+			delete(x.ends, name)
 		}
 	}
 	x.touch(e)

@@ -3,7 +3,7 @@ package desired
 import (
 	"hash/maphash"
 	"iter"
-	"maps"
+	"slices"
 )
 
 // Map is a persistent map: Set and Delete return a new Map that shares all but
@@ -20,22 +20,44 @@ const fan = 64
 
 type middle[K comparable, V comparable] [fan]*part[K, V]
 
-// part is behind a pointer so that shared parts are recognised without a look inside.
-type part[K comparable, V comparable] struct{ m map[K]V }
+// part holds its entries by their place. It is a list and not a Go map, since most
+// parts of most maps have a few entries, for which a map keeps room for eight and
+// takes its time to be walked. It is behind a pointer so that shared parts are
+// recognised without a look inside.
+type part[K comparable, V comparable] struct{ entries []entry[K, V] }
 
-func (p *part[K, V]) get() map[K]V {
+type entry[K comparable, V comparable] struct {
+	key   K
+	value V
+	place uint8 // of the key's hash; several keys may have the same
+}
+
+func (p *part[K, V]) get() []entry[K, V] {
 	if p == nil {
 		return nil
 	}
-	return p.m
+	return p.entries
+}
+
+// find returns where in a part an entry is, or is to be put.
+func (p *part[K, V]) find(k K, place uint8) (int, bool) {
+	list := p.get()
+	i, _ := slices.BinarySearchFunc(list, place, func(e entry[K, V], place uint8) int { return int(e.place) - int(place) })
+	for ; i < len(list) && list[i].place == place; i++ {
+		if list[i].key == k {
+			return i, true
+		}
+	}
+	return i, false
 }
 
 // seed is fixed for the process: two maps must agree where a key lives.
 var seed = maphash.MakeSeed()
 
-func slot[K comparable](k K) (int, int) {
+// slot returns the part in which a key lives, and its place there.
+func slot[K comparable](k K) (int, int, uint8) {
 	h := maphash.Comparable(seed, k)
-	return int(h % fan), int(h / fan % fan)
+	return int(h % fan), int(h / fan % fan), uint8(h >> 56)
 }
 
 // Len returns the number of entries.
@@ -43,21 +65,17 @@ func (m Map[K, V]) Len() int { return m.n }
 
 // Get returns the value at k.
 func (m Map[K, V]) Get(k K) (V, bool) {
+	i, j, place := slot(k)
+	p := m.mid(i).part(j)
+	if at, ok := p.find(k, place); ok {
+		return p.entries[at].value, true
+	}
 	var zero V
-	if m.root == nil {
-		return zero, false
-	}
-	i, j := slot(k)
-	if m.root[i] == nil {
-		return zero, false
-	}
-	v, ok := m.root[i][j].get()[k]
-	return v, ok
+	return zero, false
 }
 
-// edit returns a copy of m whose part of k may be written, and that part.
-func (m Map[K, V]) edit(k K) (Map[K, V], map[K]V) {
-	i, j := slot(k)
+// put returns a copy of m with other entries, which are nobody else's, in one part.
+func (m Map[K, V]) put(i, j int, entries []entry[K, V]) Map[K, V] {
 	root := new([fan]*middle[K, V])
 	if m.root != nil {
 		*root = *m.root
@@ -66,38 +84,43 @@ func (m Map[K, V]) edit(k K) (Map[K, V], map[K]V) {
 	if root[i] != nil {
 		*mid = *root[i]
 	}
-	own := maps.Clone(mid[j].get())
-	if own == nil {
-		own = map[K]V{}
+	mid[j], root[i] = nil, mid
+	n := m.n - len(m.mid(i).part(j).get()) + len(entries)
+	if len(entries) > 0 {
+		mid[j] = &part[K, V]{entries}
 	}
-	mid[j], root[i] = &part[K, V]{own}, mid
-	return Map[K, V]{root, m.n}, own
+	return Map[K, V]{root, n}
 }
 
 // Set returns a map in which k has the value v. Setting an equal value returns
 // m itself.
 func (m Map[K, V]) Set(k K, v V) Map[K, V] {
-	old, ok := m.Get(k)
-	if ok && old == v {
+	i, j, place := slot(k)
+	p := m.mid(i).part(j)
+	at, ok := p.find(k, place)
+	old := p.get()
+	if ok && old[at].value == v {
 		return m
 	}
-	out, part := m.edit(k)
-	part[k] = v
-	if !ok {
-		out.n++
+	rest := old[at:]
+	if ok {
+		rest = rest[1:]
 	}
-	return out
+	entries := make([]entry[K, V], 0, at+1+len(rest))
+	entries = append(append(append(entries, old[:at]...), entry[K, V]{k, v, place}), rest...)
+	return m.put(i, j, entries)
 }
 
 // Delete returns a map without k.
 func (m Map[K, V]) Delete(k K) Map[K, V] {
-	if _, ok := m.Get(k); !ok {
+	i, j, place := slot(k)
+	p := m.mid(i).part(j)
+	at, ok := p.find(k, place)
+	if !ok {
 		return m
 	}
-	out, part := m.edit(k)
-	delete(part, k)
-	out.n--
-	return out
+	entries := make([]entry[K, V], 0, len(p.entries)-1)
+	return m.put(i, j, append(append(entries, p.entries[:at]...), p.entries[at+1:]...))
 }
 
 // All iterates over the entries in no particular order.
@@ -111,8 +134,8 @@ func (m Map[K, V]) All() iter.Seq2[K, V] {
 				continue
 			}
 			for _, p := range mid {
-				for k, v := range p.get() {
-					if !yield(k, v) {
+				for _, e := range p.get() {
+					if !yield(e.key, e.value) {
 						return
 					}
 				}
@@ -141,7 +164,7 @@ func (m Map[K, V]) Diff(old Map[K, V]) iter.Seq[Change[K, V]] {
 				continue
 			}
 			for j := range fan {
-				if x, y := a.part(j), b.part(j); x != y && !diffPart(x.get(), y.get(), yield) {
+				if x, y := a.part(j), b.part(j); x != y && !diffPart(x, y, yield) {
 					return
 				}
 			}
@@ -163,18 +186,18 @@ func (d *middle[K, V]) part(j int) *part[K, V] {
 	return d[j]
 }
 
-func diffPart[K comparable, V comparable](a, b map[K]V, yield func(Change[K, V]) bool) bool {
-	for k, ov := range a {
-		nv, ok := b[k]
-		if ok && nv == ov {
-			continue
+func diffPart[K comparable, V comparable](a, b *part[K, V], yield func(Change[K, V]) bool) bool {
+	for _, e := range a.get() {
+		c := Change[K, V]{Key: e.key, Old: e.value, Had: true}
+		if at, ok := b.find(e.key, e.place); ok {
+			c.New, c.Has = b.entries[at].value, true
 		}
-		if !yield(Change[K, V]{Key: k, Old: ov, New: nv, Had: true, Has: ok}) {
+		if (!c.Has || c.New != c.Old) && !yield(c) {
 			return false
 		}
 	}
-	for k, nv := range b {
-		if _, ok := a[k]; !ok && !yield(Change[K, V]{Key: k, New: nv, Has: true}) {
+	for _, e := range b.get() {
+		if _, ok := a.find(e.key, e.place); !ok && !yield(Change[K, V]{Key: e.key, New: e.value, Has: true}) {
 			return false
 		}
 	}

@@ -88,3 +88,37 @@ func itoa(n int) string {
 	}
 	return "100000"
 }
+
+// TestMapOfMany has so many keys that parts hold several at one place of the hash.
+func TestMapOfMany(t *testing.T) {
+	const n = 100_000
+	var m Map[int, int]
+	for k := range n {
+		m = m.Set(k, k)
+	}
+	all := m
+	for k := 0; k < n; k += 2 {
+		m = m.Delete(k)
+	}
+	if all.Len() != n || m.Len() != n/2 {
+		t.Fatalf("Len() = %d and %d, want %d and %d", all.Len(), m.Len(), n, n/2)
+	}
+	for k := range n {
+		if v, ok := all.Get(k); !ok || v != k {
+			t.Fatalf("Get(%d) of all = %d, %v", k, v, ok)
+		}
+		if v, ok := m.Get(k); ok != (k%2 == 1) || ok && v != k {
+			t.Fatalf("Get(%d) = %d, %v", k, v, ok)
+		}
+	}
+	gone := map[int]bool{}
+	for c := range m.Diff(all) {
+		if !c.Had || c.Has || c.Key%2 != 0 || c.Old != c.Key {
+			t.Fatalf("%+v is no deletion of an even key", c)
+		}
+		gone[c.Key] = true
+	}
+	if len(gone) != n/2 {
+		t.Fatalf("Diff tells of %d deletions, want %d", len(gone), n/2)
+	}
+}
