@@ -22,6 +22,12 @@ echo "test-kernel: Linux $(uname -r), $(nproc) processors"
 code=0
 fail() { code=1; echo "test-kernel: $*"; }
 
+if [ "$suite" = bandwidth ]; then
+  ./bandwidth.test -rows "$run" -pairs 0 || fail "$run"
+  echo "test-kernel: exit $code"
+  poweroff -f
+fi
+
 if [ "$suite" = ovs ]; then
   mkdir -p /etc/openvswitch /var/run
   modprobe openvswitch && modprobe vport-vxlan || fail 'the kernel has no openvswitch'
