@@ -22,14 +22,14 @@ func TestOf(t *testing.T) {
 		in          string
 		cut         bool
 	}{
-		{desired.Limit{Bits: 10_000}, 1450, 1261, 2, 2_401_000, headDrop, false},
-		{desired.Limit{Bits: 1_000_000}, 1500, 126_166, 2, 24_000, headDrop, false},
+		{desired.Limit{Bits: 10_000}, 1450, 1261, 2, 3_601_000, headDrop, false},
+		{desired.Limit{Bits: 1_000_000}, 1500, 126_166, 2, 36_000, headDrop, false},
 		{desired.Limit{Bits: 10_000_000}, 1450, 1_261_666, 22_500, 3963, bytesFIFO, true},
 		{desired.Limit{Bits: 100_000_000}, 1450, 12_616_666, 56_250, 3963, bytesFIFO, true},
 		{desired.Limit{Bits: 1_000_000_000}, 1450, 126_166_666, 562_500, 3963, bytesFIFO, false},
 		{desired.Limit{Bits: 10_000_000_000_000}, 1450, 1_261_666_666_666, 1<<31 - 1, 3963, bytesFIFO, false},
 		// A full packet fits, whatever the rate and the burst.
-		{desired.Limit{Bits: 5_000_000}, 8950, 630_833, 17_928, 28_420, bytesFIFO, false},
+		{desired.Limit{Bits: 5_000_000}, 8950, 630_833, 17_928, 42_630, bytesFIFO, false},
 		{desired.Limit{Bits: 100_000_000, Burst: 2000}, 8950, 12_616_666, 56_250, 711, bytesFIFO, false},
 		{desired.Limit{Bits: 100_000_000, Burst: 2000}, 1450, 12_616_666, 56_250, 158, bytesFIFO, true},
 		{desired.Limit{Bits: 100_000_000, Burst: 1000}, 1450, 12_616_666, 56_250, 120, bytesFIFO, true},
