@@ -138,7 +138,7 @@ func TestBucket(t *testing.T) {
 	}{
 		{desired.Limit{Bits: 1e9}, 500_000},
 		{desired.Limit{Bits: 1e13}, 5_000_000_000},
-		{desired.Limit{Bits: 1000}, 3028},
+		{desired.Limit{Bits: 1000}, 4542},
 		{desired.Limit{Bits: 1e9, Burst: 2000}, 2000},
 	} {
 		if got := tc.l.Bucket(); got != tc.want {

@@ -29,7 +29,7 @@ const (
 	fast       = 100_000_000             // bits a second
 	cutUpTo    = 200_000_000             // bits a second; beyond it costs more than it gives
 	fewPackets = 4
-	leastBurst = 3 // full packets, of a burst that is left open; as desired.Limit.Bucket has them of 1,500 bytes
+	leastBurst = 3    // full packets, of a burst that is left open; as desired.Limit.Bucket has them of 1,500 bytes
 	packet     = 1514 // bytes of Ethernet
 	tagged     = 4    // bytes of a VLAN tag beside it
 	tick       = 64   // ns, of which the kernel's interface has bursts
