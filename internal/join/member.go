@@ -231,12 +231,12 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	if err := m.openClients(i); err != nil {
 		return err
 	}
-	s, err := startServer(m.dir, m.cfg, m.peers, i)
+	s, err := startServer(ctx, m.dir, m.cfg, m.peers, i)
 	if errors.Is(err, unix.EADDRINUSE) && m.cfg.Spare && !m.cfg.alone { // it was free a moment ago
 		if err := m.doWithout(err); err != nil {
 			return err
 		}
-		s, err = startServer(m.dir, m.cfg, m.peers, i)
+		s, err = startServer(ctx, m.dir, m.cfg, m.peers, i)
 	}
 	if err != nil {
 		return err
@@ -391,7 +391,7 @@ func (m *Member) Wait(ctx context.Context) error {
 		return m.server.ended()
 	case <-m.server.etcd.Server.StopNotify():
 		return m.server.ended()
-	case err := <-m.server.etcd.Err():
+	case err := <-m.server.ports.failed:
 		return err
 	case <-ctx.Done():
 		return nil

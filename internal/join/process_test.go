@@ -30,6 +30,7 @@ type order struct {
 	Config  Config
 	Kill    string // the step at which it kills itself
 	Recover bool
+	Files   uint64 // descriptors that it may have; 0 = as many as may be
 }
 
 // said is a line of a member's process.
@@ -63,6 +64,12 @@ func child(text string) int {
 		if s == o.Kill {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // no step further
+		}
+	}
+	if o.Files != 0 {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: o.Files, Max: o.Files}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

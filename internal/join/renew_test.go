@@ -26,14 +26,17 @@ import (
 )
 
 // asHost is a host that got its certificate now, and trusts what it is told now.
-func asHost(t *testing.T, m *Member) *tls.Config {
+func asHost(t *testing.T, m *Member) *tls.Config { t.Helper(); return as(t, m, pki.Host) }
+
+// as is a client of a role.
+func as(t *testing.T, m *Member, role pki.Role) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := m.clients.Load()
-	_, text, err := a.Sign(pki.Request{Name: "h", Role: pki.Host}, &key.PublicKey)
+	_, text, err := a.Sign(pki.Request{Name: "h", Role: role}, &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}

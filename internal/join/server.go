@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,7 @@ const DefaultQuota = 8 << 30
 // server is the etcd of a member.
 type server struct {
 	etcd   *embed.Etcd
+	ports  *ports
 	client *clientv3.Client // inside this process
 	died   chan struct{}    // closed when etcd cannot go on; why is set before
 	once   sync.Once
@@ -65,11 +67,14 @@ type Peer struct {
 }
 
 // startServer starts etcd; it need not have found a leader when it returns.
-func startServer(d *directory, cfg Config, p *peers, i initial) (*server, error) {
+func startServer(ctx context.Context, d *directory, cfg Config, p *peers, i initial) (*server, error) {
 	s := &server{died: make(chan struct{}), advice: d.advice}
 	c, err := embedConfig(d, cfg, p, i, s)
 	if err != nil {
 		return nil, err
+	}
+	if s.ports, err = openPorts(ctx, cfg, c); err != nil {
+		return nil, fmt.Errorf("start etcd with data in %s: %w", d.path, err)
 	}
 	type started struct {
 		etcd *embed.Etcd
@@ -83,13 +88,19 @@ func startServer(d *directory, cfg Config, p *peers, i initial) (*server, error)
 	select {
 	case r := <-done:
 		if r.err != nil {
+			s.ports.shut()
 			return nil, fmt.Errorf("start etcd with data in %s: %w", d.path, r.err)
 		}
 		s.etcd = r.etcd
 	case <-s.died:
+		s.ports.shut()
 		return nil, fmt.Errorf("start etcd with data in %s: %w", d.path, s.ended())
 	}
 	s.client = v3client.New(s.etcd.Server)
+	if err := s.ports.serve(s.etcd.Server, s.etcd.GetLogger()); err != nil {
+		s.close()
+		return nil, fmt.Errorf("start etcd with data in %s: %w", d.path, err)
+	}
 	return s, nil
 }
 
@@ -103,7 +114,7 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 		c.GRPCAdditionalServerOptions = guard(len(cfg.Plain) > 0)
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	for _, p := range cfg.Plain { // etcd tells by the first bytes who speaks TLS
+	for _, p := range cfg.Plain { // the first bytes tell who speaks TLS
 		c.ListenClientUrls = append(c.ListenClientUrls, url.URL{Scheme: transport.HTTP, Host: p})
 	}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.Peer}}
@@ -124,7 +135,8 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 		// more addresses than others know it by.
 		SkipClientSANVerify: true,
 	}
-	c.TlsMinVersion = "TLS1.3"
+	c.TlsMinVersion = "TLS1.3" // of what it asks others
+	c.ClientTLSInfo.MinVersion, c.PeerTLSInfo.MinVersion = tls.VersionTLS13, tls.VersionTLS13
 	c.InitialCluster = c.InitialClusterFromName(d.Name)
 	if i.existing {
 		c.ClusterState = embed.ClusterStateFlagExisting
@@ -196,12 +208,10 @@ var errRemoved = model.Errorf(model.ErrConflict, "this member was removed from i
 func (s *server) close() {
 	_ = s.client.Close() // of functions, not of a connection
 	if s.broken() {      // it would wait for its own dead parts
+		s.ports.shut()
 		return
 	}
-	select {
-	case <-s.etcd.Server.ReadyNotify():
-	default: // its listeners for clients end when it is ready, or by this
-		s.etcd.Server.Stop()
-	}
+	s.ports.stopClients()
 	s.etcd.Close()
+	s.ports.close()
 }

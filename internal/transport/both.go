@@ -40,7 +40,7 @@ func ListenBoth(ctx context.Context, addr string, server *tls.Config, log *slog.
 	if err != nil {
 		return nil, nil, err
 	}
-	mux := cmux.New(process().listen(ln, log))
+	mux := cmux.New(process()[Asked].listen(ln, log))
 	mux.SetReadTimeout(firstBytes)
 	open := new(atomic.Int32)
 	open.Store(2)

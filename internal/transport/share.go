@@ -2,6 +2,7 @@ package transport
 
 import (
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -9,10 +10,25 @@ import (
 	"time"
 )
 
-// MaxConnections are those of all listeners of a process at a time, if it may have
-// enough descriptors. One address has three quarters of them at most: the agents of 5,000
-// hosts behind one address have two or three each.
+// MaxConnections are those of all listeners of a kind in a process at a time, if it may
+// have enough descriptors. One address has three quarters of them at most: the agents of
+// 5,000 hosts behind one address have two or three each.
 const MaxConnections = 16384
+
+// maxPeers is the same for Peers, of whom a cluster has a few.
+const maxPeers = 2048
+
+// Kind is what a listener is for. Those of one kind share what they may have, so that
+// whoever fills one kind takes nothing from another.
+type Kind int
+
+// The kinds.
+const (
+	Asked Kind = iota // APIs, status, and whoever wants to join
+	Store             // the embedded store, for its clients
+	Peers             // the embedded store, for its other members
+	kinds
+)
 
 // tellAgain is how often it is logged that connections are closed, while they are.
 const tellAgain = time.Minute
@@ -28,15 +44,16 @@ type shares struct {
 	told time.Time // zero = never
 }
 
-// process counts those of this process's listeners. It leaves descriptors to the rest of
-// it: the store, files, and what it asks others.
-var process = sync.OnceValue(func() *shares {
-	all := MaxConnections
+// process counts those of this process's listeners, by kind. An eighth of the descriptors
+// is left to the rest of it: files, and what it asks others.
+var process = sync.OnceValue(func() [kinds]*shares {
+	cur := uint64(math.MaxInt64)
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err == nil {
-		all = max(1, int(min(uint64(all), l.Cur/4*3)))
+		cur = l.Cur
 	}
-	return newShares(all)
+	of := func(most, part uint64) *shares { return newShares(int(max(1, min(most, cur/8*part)))) }
+	return [kinds]*shares{Asked: of(MaxConnections, 4), Store: of(MaxConnections, 2), Peers: of(maxPeers, 1)}
 })
 
 func newShares(all int) *shares {

@@ -138,31 +138,38 @@ func TestSharesOf(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		t.Fatal(err)
 	}
-	if p := process(); uint64(p.all) >= l.Cur || p.one >= p.all || p.all > MaxConnections || newShares(MaxConnections).one < 12000 {
-		t.Errorf("%d of %d descriptors, %d of one address", p.all, l.Cur, p.one)
+	all := uint64(0)
+	for k, p := range process() {
+		if all += uint64(p.all); p.one >= p.all || p.all > MaxConnections {
+			t.Errorf("kind %d: %d connections, %d of one address", k, p.all, p.one)
+		}
+	}
+	if all > l.Cur/8*7 || newShares(MaxConnections).one < 12000 {
+		t.Errorf("%d connections of %d descriptors", all, l.Cur)
 	}
 }
 
-// Listeners of both kinds count their connections.
+// Listeners count their connections, each kind for itself.
 func TestListenersCount(t *testing.T) {
-	ln, err := Listen(t.Context(), "127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
+	ln, err := ListenAs(t.Context(), Peers, "127.0.0.1:0", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = ln.Close() }()
-	open := func() int {
-		process().mu.Lock()
-		defer process().mu.Unlock()
-		return process().open
+	openOf := func(k Kind) int {
+		process()[k].mu.Lock()
+		defer process()[k].mu.Unlock()
+		return process()[k].open
 	}
-	before := open()
+	open := func() int { return openOf(Peers) }
+	before, asked := open(), openOf(Asked)
 	dialFrom(t, "127.0.0.1", ln.Addr())
 	c, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := open(); n != before+1 {
-		t.Errorf("%d are open, %d were", n, before)
+	if n := open(); n != before+1 || openOf(Asked) != asked {
+		t.Errorf("%d are open, %d were; of another kind %d, %d were", n, before, openOf(Asked), asked)
 	}
 	_ = c.Close()
 	if n := open(); n != before {

@@ -41,11 +41,16 @@ type Files struct {
 // or beyond what one address may have of them, are closed as they come, which log is told.
 // The error is net's.
 func Listen(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) (net.Listener, error) {
+	return ListenAs(ctx, Asked, addr, server, log)
+}
+
+// ListenAs is Listen for listeners of a kind.
+func ListenAs(ctx context.Context, k Kind, addr string, server *tls.Config, log *slog.Logger) (net.Listener, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	ln = process().listen(ln, log) // below TLS, whose connections net/http knows by their type
+	ln = process()[k].listen(ln, log) // below TLS, whose connections net/http knows by their type
 	if server == nil {
 		return ln, nil
 	}
