@@ -7,9 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CONTIV_TEST_BIN=$(mktemp -d)
-export CONTIV_TEST_BIN
+export CONTIV_TEST_BIN CGO_ENABLED=0
 trap 'rm -rf "$CONTIV_TEST_BIN"' EXIT
-CGO_ENABLED=0 go build -o "$CONTIV_TEST_BIN/" "${@/#/./cmd/}"
+go build -ldflags '-s -w' -o "$CONTIV_TEST_BIN/" "${@/#/./cmd/}"
 packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx -e ./test/docker -e ./test/bgp -e ./test/cluster -e './test/kube.*')
 failed=0
 # shellcheck disable=SC2086 # several packages

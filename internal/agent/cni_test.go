@@ -35,7 +35,7 @@ func contivk8s(t *testing.T) string {
 var pluginDir = filepath.Join(os.TempDir(), fmt.Sprintf("n-contivk8s-%d", os.Getpid()))
 
 var buildPlugin = sync.OnceValues(func() (string, error) {
-	c := exec.Command("go", "build", "-o", filepath.Join(pluginDir, "contivk8s"), "github.com/contiv/netplugin/v2/cmd/contivk8s")
+	c := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(pluginDir, "contivk8s"), "github.com/contiv/netplugin/v2/cmd/contivk8s")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := c.CombinedOutput()
 	if err != nil {
