@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -88,6 +89,9 @@ func parseTarget(r attach.Request) (target, error) {
 	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
 		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
 	}
+	if !nameable(r.IfName) {
+		return t, model.InvalidField("ifname", r.IfName, "must be a name that Linux gives an interface: neither . nor .. and without /, :, % and spaces")
+	}
 	if r.OnHost != (r.Source == attach.SourceInfra) || r.OnHost != isInfra(r.Key) {
 		return t, model.InvalidField("onHost", r.OnHost, "is for infra networks, to which netplugin attaches the host itself")
 	}
@@ -125,6 +129,14 @@ func parseTarget(r attach.Request) (target, error) {
 		*slot = ip
 	}
 	return t, nil
+}
+
+// nameable tells whether Linux gives an interface this name (dev_valid_name in its
+// net/core/dev.c; % would have it choose a number).
+func nameable(name string) bool {
+	return name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
+		return c == '/' || c == ':' || c == '%' || unicode.IsSpace(c)
+	})
 }
 
 // samePod tells whether a container's pod is the one that is asked for, by a runtime that
