@@ -51,26 +51,19 @@ func TestApartFromNative(t *testing.T) {
 		s.serve(pods, "tcp", netip.AddrPortFrom(a, 80).String())
 	}
 	s.good()
-	for _, x := range []struct{ what, ns, from, to, seen string }{
-		{"the host", s.host, "", "10.244.0.5:80", near.String()},
-		{"the host", s.host, "", "[fd00:244::5]:80", near6.String()},
-		{"a container", s.conts, web.String(), "10.244.0.5:80", ""},
-		{"a container", s.conts, web6.String(), "[fd00:244::5]:80", ""},
-		{"a container by a published port", s.conts, web.String(), near.String() + ":8090", near.String()},
-		{"a container by a published port", s.conts, web6.String(), "[" + near6.String() + "]:8090", near6.String()},
-		{"a container by a service", s.conts, web.String(), "10.244.0.9:80", near.String()},
-		{"a container by a service", s.conts, web6.String(), "[fd00:244::9]:80", near6.String()},
-	} {
-		if seen := s.ask(x.ns, "tcp", x.from, x.to); seen != x.seen {
-			t.Errorf("%s at %s was seen as %q, want %q", x.what, x.to, seen, x.seen)
-		}
-	}
+	s.asks([]question{
+		{"the host", s.host, "tcp", "", "10.244.0.5:80", near.String()},
+		{"the host", s.host, "tcp", "", "[fd00:244::5]:80", near6.String()},
+		{"a container", s.conts, "tcp", web.String(), "10.244.0.5:80", ""},
+		{"a container", s.conts, "tcp", web6.String(), "[fd00:244::5]:80", ""},
+		{"a container by a published port", s.conts, "tcp", web.String(), near.String() + ":8090", near.String()},
+		{"a container by a published port", s.conts, "tcp", web6.String(), "[" + near6.String() + "]:8090", near6.String()},
+		{"a container by a service", s.conts, "tcp", web.String(), "10.244.0.9:80", near.String()},
+		{"a container by a service", s.conts, "tcp", web6.String(), "[fd00:244::9]:80", near6.String()},
+	}...)
 	s.restartsAsItWas()
 	s.want.Services = nil
 	s.good()
-	for _, x := range [][2]string{{web.String(), "10.244.0.9:80"}, {web6.String(), "[fd00:244::9]:80"}} {
-		if seen := s.ask(s.conts, "tcp", x[0], x[1]); seen != "" {
-			t.Errorf("at the address of a service that is gone, %s, a container was seen as %q", x[1], seen)
-		}
-	}
+	s.asks(question{"a service that is gone", s.conts, "tcp", web.String(), "10.244.0.9:80", ""},
+		question{"a service that is gone", s.conts, "tcp", web6.String(), "[fd00:244::9]:80", ""})
 }

@@ -38,7 +38,7 @@ func TestServices(t *testing.T) {
 	iptables("-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-d", "127.0.0.1", "--dport", "30080", "-j", "DNAT", "--to", vip.String()+":80")
 	iptables("-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-d", near.String(), "--dport", "30080", "-j", "DNAT", "--to", vip.String()+":80")
 	private, private6 := s.want.Private.Addr.String(), s.want.Private.Addr6.String()
-	for _, x := range []struct{ name, ns, network, from, to, seen string }{
+	s.asks([]question{
 		{"the host", s.host, "tcp", "", vip.String() + ":80", near.String()},
 		{"the host, UDP", s.host, "udp", "", vip.String() + ":80", near.String()},
 		{"the host by its private address", s.host, "tcp", private, vip.String() + ":80", near.String()},
@@ -50,11 +50,7 @@ func TestServices(t *testing.T) {
 		{"the host's loopback, by a port", s.host, "tcp", "", "127.0.0.1:30080", near.String()},
 		{"outside, by a port", s.beyond, "tcp", "", near.String() + ":30080", far.String()},
 		{"a container's private address is still closed", s.beyond, "tcp", "", web.String() + ":80", ""},
-	} {
-		if seen := s.ask(x.ns, x.network, x.from, x.to); seen != x.seen {
-			t.Errorf("%s: %s to %s was seen as %q, want %q", x.name, x.network, x.to, seen, x.seen)
-		}
-	}
+	}...)
 	routes := func() string {
 		return run(t, "ip", "-n", s.host, "route") + run(t, "ip", "-n", s.host, "-6", "route")
 	}
@@ -102,9 +98,7 @@ func TestServices(t *testing.T) {
 	if all := routes(); strings.Contains(all, vip6.String()) || !strings.Contains(all, model.PvtSubnet6.String()) {
 		t.Errorf("routes without services:\n%s", all)
 	}
-	if seen := s.ask(s.beyond, "tcp", "", vip.String()+":80"); seen != "" {
-		t.Errorf("a service that is gone was reached, by %s", seen)
-	}
+	s.asks(question{"a service that is gone", s.beyond, "tcp", "", vip.String() + ":80", ""})
 }
 
 // TestPrivateFromBeyond: who sends from a private address and is none of the host's

@@ -79,7 +79,7 @@ func TestStack6(t *testing.T) {
 	s.serve(s.host, "tcp", at(near6, "22"))
 	s.serve(s.host, "udp", at(near6, "4789"))
 	s.serve(s.beyond, "udp", at(far6, "4789"))
-	for _, x := range []struct{ name, ns, network, from, to, seen string }{
+	s.asks([]question{
 		{"outside, TCP", s.conts, "tcp", "", at(far6, "80"), near6.String()},
 		{"outside, UDP", s.conts, "udp", "", at(far6, "80"), near6.String()},
 		{"the host by its private address", s.conts, "tcp", "", at(host, "5354"), web6.String()},
@@ -99,11 +99,7 @@ func TestStack6(t *testing.T) {
 		{"this host's tunnel", s.conts, "udp", "", at(near6, "4789"), ""},
 		{"another host's tunnel", s.conts, "udp", "", at(far6, "4789"), ""},
 		{"the tunnel from another host", s.beyond, "udp", "", at(near6, "4789"), far6.String()},
-	} {
-		if seen := s.ask(x.ns, x.network, x.from, x.to); seen != x.seen {
-			t.Errorf("%s: %s to %s was seen as %q, want %q", x.name, x.network, x.to, seen, x.seen)
-		}
-	}
+	}...)
 	from := netip.AddrPortFrom(web6, 40053)
 	var got netip.Addr
 	err := in(t, s.conts, func() error {
