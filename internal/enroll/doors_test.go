@@ -42,18 +42,7 @@ func TestLearn(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := storetest.FreePort(t)
-	other, err := join.Start(ctx, join.Config{
-		Dir: t.TempDir(), Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: second, Name: "second", Token: text,
-		Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := other.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	started(ctx, t, join.Config{Door: second, Name: "second", Token: text})
 	if k.learn(ctx); len(told) != 0 {
 		t.Errorf("it asks again at once: %q", told)
 	}

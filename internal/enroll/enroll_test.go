@@ -26,11 +26,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func member(t *testing.T) *join.Member {
 	t.Helper()
-	door := storetest.FreePort(t)
-	m, err := join.Start(t.Context(), join.Config{
-		Dir: t.TempDir(), Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door,
-		Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
-	})
+	return started(t.Context(), t, join.Config{Door: storetest.FreePort(t)})
+}
+
+// started is a member by what the test wants of it, which is in no one else's way.
+func started(ctx context.Context, t *testing.T, cfg join.Config) *join.Member {
+	t.Helper()
+	cfg.Dir, cfg.Client, cfg.Peer = t.TempDir(), storetest.FreePort(t), storetest.FreePort(t)
+	cfg.Secure, cfg.Logger = []string{"127.0.0.1"}, slog.New(slog.DiscardHandler)
+	m, err := join.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,17 +86,24 @@ func secured(t *testing.T, n int, name string) Config {
 	return cfg
 }
 
+// pair starts a member, and another one that joins it by a token that is not in its
+// configuration any more.
+func pair(t *testing.T, aCfg Config, bCfg *Config) (a, b *Member) {
+	t.Helper()
+	a = start(t, aCfg)
+	bCfg.Token, _ = tokenOf(t, a)
+	b = start(t, *bCfg)
+	bCfg.Token = ""
+	return a, b
+}
+
 // TestRenewAuthorities: one command renews both authorities; members take them, one that
 // was away too, and hosts of before and after it are let in by members that run since
 // before, and by those that were started anew; nobody stops writing.
 func TestRenewAuthorities(t *testing.T) {
 	t.Parallel()
-	aCfg := secured(t, 93, "a")
-	a := start(t, aCfg)
-	bCfg := secured(t, 94, "b")
-	bCfg.Token, _ = tokenOf(t, a)
-	b := start(t, bCfg)
-	bCfg.Token = ""
+	aCfg, bCfg := secured(t, 93, "a"), secured(t, 94, "b")
+	a, b := pair(t, aCfg, &bCfg)
 	before, was := asHost(t, a), fingerprint(a.peers.auth.Load())
 	let := func(what string, host *tls.Config, members Fingerprint, all ...*Member) {
 		t.Helper()
@@ -179,12 +186,8 @@ func TestRenewAuthorities(t *testing.T) {
 // starts; one of before there was an authority of clients gets it from the others.
 func TestEnded(t *testing.T) {
 	t.Parallel()
-	aCfg := secured(t, 96, "a")
-	a := start(t, aCfg)
 	bCfg := secured(t, 97, "b")
-	bCfg.Token, _ = tokenOf(t, a)
-	b := start(t, bCfg)
-	bCfg.Token = ""
+	a, b := pair(t, secured(t, 96, "a"), &bCfg)
 	host, members := asHost(t, a), fingerprint(a.peers.auth.Load())
 	closed(t, b)
 	pkitest.End(t, b.dir.own(authorityDir), b.peers.own)

@@ -30,14 +30,6 @@ func TestCutOff(t *testing.T) {
 func cutOff(t *testing.T, driver string) {
 	c := up(t, driver, "cut", 2, func(cfg *lab.Config) { cfg.AgentArgs = append(cfg.AgentArgs, "--containers-reach-control-plane") })
 	h1, h2 := c.host("h1"), c.host("h2")
-	until := func(what string, check func(context.Context) error) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		if err := lab.Until(ctx, what, check); err != nil {
-			t.Fatal(err)
-		}
-	}
 	c.netctl("network create -n infra -e vlan -p 55 -s 10.1.10.0/24 -g 10.1.10.254 ways",
 		"network create -e vxlan -s 10.1.1.0/24 -g 10.1.1.254 a", "network create -e vxlan -s 10.1.2.0/24 -g 10.1.2.254 b")
 	c.add(spec("a1", "h1", "default/a"), spec("a2", "h2", "default/a"), spec("b1", "h1", "default/b"), spec("b2", "h2", "default/b"))
@@ -50,7 +42,7 @@ func cutOff(t *testing.T, driver string) {
 	if err := errors.Join(err, c.JoinVLAN(gw, 221, 55)); err != nil {
 		t.Fatal(err)
 	}
-	until("h2 to be on the VLAN", func(ctx context.Context) error {
+	c.until("h2 to be on the VLAN", func(ctx context.Context) error {
 		out, err := h2.Run(ctx, "ip", "-4", "-o", "addr", "show", "dev", "ways")
 		if err == nil && !strings.Contains(out, "10.1.10.") {
 			err = errors.New("it has no address there")
@@ -85,7 +77,7 @@ func cutOff(t *testing.T, driver string) {
 	}
 	mode := func(h *lab.Host, from, to string, want model.FwdMode) {
 		t.Helper()
-		until(fmt.Sprintf("%s to be in mode %v", h.Name, want), func(context.Context) error {
+		c.until(fmt.Sprintf("%s to be in mode %v", h.Name, want), func(context.Context) error {
 			verdict := lab.Denied
 			if want == model.FwdRouting {
 				verdict = lab.OK
@@ -99,7 +91,7 @@ func cutOff(t *testing.T, driver string) {
 	talks := func(when string) {
 		t.Helper()
 		for _, pair := range []string{"a1 a2", "a2 a1", "b1 b2", "b2 b1"} {
-			until(when+": "+pair, func(context.Context) error {
+			c.until(when+": "+pair, func(context.Context) error {
 				if a := c.ask(pair+" icmp", time.Second); a.Verdict != lab.OK {
 					return errors.New(a.String())
 				}
@@ -114,7 +106,7 @@ func cutOff(t *testing.T, driver string) {
 			t.Errorf("nothing says that it is on trial: %v %s", err, out)
 		}
 		mode(h2, "a2", "b2", model.FwdRouting)
-		until("h2 to be cut off", func(ctx context.Context) error { // once it asks for the gateway's MAC again
+		c.until("h2 to be cut off", func(ctx context.Context) error { // once it asks for the gateway's MAC again
 			_, err := h2.Run(ctx, "ip", "neigh", "flush", "dev", "ways")
 			return errors.Join(err, reaches(false)(ctx))
 		})
@@ -123,14 +115,14 @@ func cutOff(t *testing.T, driver string) {
 	if err := h2.RestartAgent(t.Context()); err != nil { // all that it says goes that way now
 		t.Fatal(err)
 	}
-	until("h2 to reach netmaster by the gateway", reaches(true))
+	c.until("h2 to reach netmaster by the gateway", reaches(true))
 	c.hostsAway(0)
 	talks("at first")
 	try()
 	if err := h2.RelaunchAgent(); err != nil {
 		t.Fatal(err)
 	}
-	until("h2 to go back alone, and to reach netmaster", reaches(true))
+	c.until("h2 to go back alone, and to reach netmaster", reaches(true))
 	mode(h2, "a2", "b2", model.FwdBridge)
 	mode(h1, "a1", "b1", model.FwdBridge)
 	c.hostsAway(0)
@@ -138,14 +130,14 @@ func cutOff(t *testing.T, driver string) {
 	if out, err := c.Netctl(t.Context(), "pending", "-q"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("what waits: %q, %v", out, err)
 	}
-	until("h2 to have heard", func(ctx context.Context) error {
+	c.until("h2 to have heard", func(ctx context.Context) error {
 		s, err := h2.AgentState(ctx)
 		if err == nil && len(s.Problems) > 0 {
 			err = fmt.Errorf("%q", s.Problems)
 		}
 		return err
 	})
-	until("h2 to say everywhere that it went back alone", func(ctx context.Context) error {
+	c.until("h2 to say everywhere that it went back alone", func(ctx context.Context) error {
 		hosts, err := c.Netctl(ctx, "host", "ls")
 		status, err2 := c.Netctl(ctx, "status")
 		one, err3 := c.Netctl(ctx, "host", "inspect", "h2")
@@ -178,9 +170,9 @@ func cutOff(t *testing.T, driver string) {
 	if err := errors.Join(c.StartEtcd(t.Context()), c.StartMaster(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	until("h2 to reach netmaster again", reaches(true))
+	c.until("h2 to reach netmaster again", reaches(true))
 	c.hostsAway(0)
-	until("nothing to wait", func(ctx context.Context) error {
+	c.until("nothing to wait", func(ctx context.Context) error {
 		out, err := c.Netctl(ctx, "pending", "-q")
 		if err == nil && strings.TrimSpace(out) != "" {
 			err = errors.New(out)

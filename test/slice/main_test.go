@@ -248,6 +248,16 @@ func (c *cluster) ask(line string, timeout time.Duration) lab.Answer {
 	return c.space(q.From).Probe(c.t.Context(), q.Target, timeout)
 }
 
+// until waits two minutes for a check to return nil.
+func (c *cluster) until(what string, check func(context.Context) error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := lab.Until(ctx, what, check); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // denied asks all lines at once; none may be answered.
 func (c *cluster) denied(when string, lines ...string) {
 	c.t.Helper()

@@ -34,14 +34,6 @@ func hostSilent(t *testing.T, driver string) {
 		c.add(s)
 	}
 	c.add(spec("c", "h1", "blue/net"))
-	until := func(what string, check func(context.Context) error) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		if err := lab.Until(ctx, what, check); err != nil {
-			t.Fatal(err)
-		}
-	}
 	answers := func(want ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			got := map[string]bool{}
@@ -96,15 +88,15 @@ func hostSilent(t *testing.T, driver string) {
 		return 0, fmt.Errorf("nstat says %q", out)
 	}
 
-	until("both to answer", answers("web1", "web2"))
-	until("h2 to have answered a probe", peers("answering"))
+	c.until("both to answer", answers("web1", "web2"))
+	c.until("h2 to have answered a probe", peers("answering"))
 	before, err := echos(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cable("ctl0", false)
-	until("h2 to be away", isAway(true))
-	until("h2 to be probed, more often than it would take", func(ctx context.Context) error {
+	c.until("h2 to be away", isAway(true))
+	c.until("h2 to be probed, more often than it would take", func(ctx context.Context) error {
 		now, err := echos(ctx)
 		if err == nil && now < before+5 {
 			err = fmt.Errorf("%d probes", now-before)
@@ -119,18 +111,18 @@ func hostSilent(t *testing.T, driver string) {
 	}
 
 	cable("eth0", false)
-	until("h2 to be silent", peers("silent"))
-	until("new connections to go to the other only", answers("web1"))
+	c.until("h2 to be silent", peers("silent"))
+	c.until("new connections to go to the other only", answers("web1"))
 	cable("eth0", true)
-	until("h2 to have answered again", peers("answering"))
-	until("both to answer, though h2 is away", answers("web1", "web2"))
+	c.until("h2 to have answered again", peers("answering"))
+	c.until("both to answer, though h2 is away", answers("web1", "web2"))
 	if err := isAway(true)(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cable("eth0", false)
-	until("h2 to be silent again", peers("silent"))
+	c.until("h2 to be silent again", peers("silent"))
 	cable("eth0", true)
 	cable("ctl0", true)
-	until("h2 to be back", isAway(false))
-	until("both to answer", answers("web1", "web2"))
+	c.until("h2 to be back", isAway(false))
+	c.until("both to answer", answers("web1", "web2"))
 }

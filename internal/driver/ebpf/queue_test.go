@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,88 +14,23 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 )
 
 // burstOf is how many datagrams burst sends: far more than a limit's bucket and queue
 // hold, and sent in less time than they take.
 const burstOf = 400
 
-// burst sends datagrams marked for ECN (01) from the first container to the second, as fast
-// as it can, and returns what arrives of them: how many, and the classes that they had.
+// burst is drivertest.Burst from the first container to the second.
 func (w *twoHosts) burst(t *testing.T, threads [2]*thread, to netip.Addr) (n int, classes []int) {
 	t.Helper()
-	network, level, opt := "udp4", unix.IPPROTO_IP, unix.IP_RECVTOS
-	if to.Is6() {
-		network, level, opt = "udp6", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS
-	}
-	var in, out *net.UDPConn
-	var err, err2 error
-	threads[1].do(func() {
-		in, err = net.ListenUDP(network, &net.UDPAddr{})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	threads[0].do(func() {
-		out, err2 = net.DialUDP(network, nil, &net.UDPAddr{IP: to.AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
-	})
-	if err2 != nil {
-		t.Fatal(err2)
-	}
-	defer out.Close()
-	set := func(c *net.UDPConn, level, opt, v int) {
-		t.Helper()
-		raw, err := c.SyscallConn()
-		if err == nil {
-			err = errors.Join(raw.Control(func(fd uintptr) { err2 = unix.SetsockoptInt(int(fd), level, opt, v) }), err2)
-		}
-		if err != nil {
-			t.Fatal(err)
+	in := func(th *thread) func(func() error) error {
+		return func(do func() error) (err error) {
+			th.do(func() { err = do() })
+			return err
 		}
 	}
-	set(in, level, opt, 1)
-	set(in, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
-	set(out, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
-	if to.Is6() {
-		set(out, level, unix.IPV6_TCLASS, 1)
-	} else {
-		set(out, level, unix.IP_TOS, 1)
-	}
-	for range burstOf {
-		if _, err := out.Write(make([]byte, 1000)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Behind what has not been dropped comes a last one, which is sent until it arrives.
-	buf, oob := make([]byte, 2000), make([]byte, 100)
-	again := true
-	for deadline := time.Now().Add(time.Minute); ; {
-		if again { // not before what waits has passed, whose places it would take
-			if _, err := out.Write([]byte("end")); err != nil || time.Now().After(deadline) {
-				t.Fatalf("nothing came to the end of the burst: %d of it, %v", n, err)
-			}
-		}
-		if err := in.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		size, on, _, _, err := in.ReadMsgUDP(buf, oob)
-		if again = err != nil; again {
-			continue
-		}
-		if size < 1000 {
-			break
-		}
-		n++
-		cmsgs, err := unix.ParseSocketControlMessage(oob[:on])
-		if err != nil || len(cmsgs) != 1 {
-			t.Fatalf("%v, %v", cmsgs, err)
-		}
-		if class := int(cmsgs[0].Data[0]); !slices.Contains(classes, class) {
-			classes = append(classes, class)
-		}
-	}
-	return n, classes
+	return drivertest.Burst(t, burstOf, in(threads[0]), in(threads[1]), to)
 }
 
 // outerClasses are the classes of IPv4 packets to the tunnel's port that wait in a packet

@@ -10,28 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/shape"
 )
-
-// unbucketed is a kernel without a token bucket.
-type unbucketed struct {
-	netlink.Handle
-	asked int
-}
-
-func (k *unbucketed) QdiscReplace(q netlink.Qdisc) error {
-	if q.Type() == "tbf" {
-		k.asked++
-		return unix.ENOENT
-	}
-	return k.Handle.QdiscReplace(q)
-}
 
 // On a kernel that cannot hold a limit the host says so, once and not for each port; no
 // devices are made, not once a pass either, and marks are kept.
 func TestNoBuckets(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
-	have, k := queues, &unbucketed{}
+	have, k := queues, &drivertest.Unbucketed{Kernel: &netlink.Handle{}}
 	queues = shape.New(k, 0xc017)
 	defer func() { queues = have }()
 	before := ""
@@ -54,8 +41,8 @@ func TestNoBuckets(t *testing.T) {
 		}
 		before = devices()
 	}
-	if k.asked != 1 {
-		t.Errorf("the kernel was asked %d times", k.asked)
+	if k.Asked != 1 {
+		t.Errorf("the kernel was asked %d times", k.Asked)
 	}
 	for name := range pic.Ports.All() {
 		if f := run(t, "tc", "-n", r.host, "filter", "show", "dev", name, "ingress"); !strings.Contains(f, "to_queue") {

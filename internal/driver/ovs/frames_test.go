@@ -16,13 +16,6 @@ func (r *rig) frames(t testing.TB, from []oracle.Packet, frames [][]byte, done f
 			t.Fatal(err)
 		}
 	}, func() map[string][][]byte {
-		out := map[string][][]byte{}
-		for name, w := range r.wires {
-			if name == uplinkWire {
-				name = ""
-			}
-			out[name] = w.receive()
-		}
-		return out
+		return drivertest.Came(r.wires, uplinkWire, (*wire).receive)
 	}, len(frames), done)
 }

@@ -2,7 +2,6 @@ package ovs
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -54,76 +53,13 @@ func newShapedLive(t testing.TB, n int) *live {
 // hold.
 const burstOf = 60
 
-// burst sends datagrams marked for ECN (01) from one box to another and returns how many
-// arrive, and their classes.
+// burst is drivertest.Burst from one box to another.
 func (l *live) burst(t *testing.T, from, to *box, addr netip.Addr) (n int, classes []int) {
 	t.Helper()
-	network, level, recv, class := "udp4", unix.IPPROTO_IP, unix.IP_RECVTOS, unix.IP_TOS
-	if addr.Is6() {
-		network, level, recv, class = "udp6", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS
+	in := func(b *box) func(func() error) error {
+		return func(do func() error) error { return inNamespace(b.ns, do) }
 	}
-	var in, out *net.UDPConn
-	err := inNamespace(to.ns, func() (err error) { in, err = net.ListenUDP(network, &net.UDPAddr{}); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	err = inNamespace(from.ns, func() (err error) {
-		out, err = net.DialUDP(network, nil, &net.UDPAddr{IP: addr.AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	set := func(c *net.UDPConn, level, opt, v int) {
-		t.Helper()
-		raw, err := c.SyscallConn()
-		var err2 error
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { err2 = unix.SetsockoptInt(int(fd), level, opt, v) })
-		}
-		if err = errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(in, level, recv, 1)
-	set(in, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
-	set(out, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
-	set(out, level, class, 1)
-	for range burstOf {
-		if _, err := out.Write(make([]byte, 1000)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Behind what has not been dropped comes a last one, which is sent until it arrives.
-	buf, oob := make([]byte, 2000), make([]byte, 100)
-	again := true
-	for deadline := time.Now().Add(time.Minute); ; {
-		if again { // not before what waits has passed, whose places it would take
-			if _, err := out.Write([]byte("end")); err != nil || time.Now().After(deadline) {
-				t.Fatalf("nothing came to the end of the burst: %d of it, %v", n, err)
-			}
-		}
-		if err := in.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		size, on, _, _, err := in.ReadMsgUDP(buf, oob)
-		if again = err != nil; again {
-			continue
-		}
-		if size < 1000 {
-			return n, classes
-		}
-		n++
-		cmsgs, err := unix.ParseSocketControlMessage(oob[:on])
-		if err != nil || len(cmsgs) != 1 {
-			t.Fatalf("%v, %v", cmsgs, err)
-		}
-		if class := int(cmsgs[0].Data[0]); !slices.Contains(classes, class) {
-			classes = append(classes, class)
-		}
-	}
+	return drivertest.Burst(t, burstOf, in(from), in(to), addr)
 }
 
 // rate gives a box a rate, or takes it away, and wants an Apply of the same to change

@@ -6,27 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/driver/shape"
 )
-
-// unbucketed is a kernel without a token bucket.
-type unbucketed struct {
-	*netlink.Handle
-	asked int
-}
-
-func (k *unbucketed) QdiscReplace(q netlink.Qdisc) error {
-	if q.Type() == "tbf" {
-		k.asked++
-		return unix.ENOENT
-	}
-	return k.Handle.QdiscReplace(q)
-}
 
 // On a kernel that cannot hold a limit the host says so, once and not for each port, and
 // no devices are made, not once a pass either. On one that can, a queue that somebody
@@ -36,7 +22,7 @@ func TestQueuesOfKernels(t *testing.T) {
 	l := newShapedLive(t, 2)
 	defer func() { _ = l.drv.Close() }()
 	l.drv.mu.Lock()
-	queues, k := l.drv.shaper.queues, &unbucketed{Handle: l.cfg.links}
+	queues, k := l.drv.shaper.queues, &drivertest.Unbucketed{Kernel: l.cfg.links}
 	l.drv.shaper.queues = shape.New(k, shapeMajor)
 	l.drv.mu.Unlock()
 	limit := desired.Limit{Bits: 1_000_000}
@@ -55,8 +41,8 @@ func TestQueuesOfKernels(t *testing.T) {
 		}
 		before = all
 	}
-	if k.asked != 1 {
-		t.Errorf("the kernel was asked %d times", k.asked)
+	if k.Asked != 1 {
+		t.Errorf("the kernel was asked %d times", k.Asked)
 	}
 	l.drv.mu.Lock()
 	l.drv.shaper.queues = queues

@@ -8,7 +8,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
-	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // Rows of the tests below.
@@ -26,25 +25,17 @@ func moves(t *testing.T, linger time.Duration) (l *lab, leave, come, end func())
 	l.start(l.ctrl.Run)
 	l.worlds()
 	l.tenant("blue")
-	l.start(l.keeper.Run)
-	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.keeps()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
 	l.sources[mirror.Pods].Add(podNamed("u1", nil))
-	want, err := l.asks("u1", 10*time.Second)
+	want, err := l.asks("u1", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want.Key.ID = "e1"
 	come = func() {
-		l.make(func() error {
-			valid, err := model.Check(want)
-			if err == nil {
-				_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
-			}
-			return err
-		})
+		l.makeEndpoint(want)
 	}
 	end = func() {
 		l.make(func() error {

@@ -104,6 +104,14 @@ func (l *lab) leader() store.Fence {
 	return store.Fence{Key: "/test/leader", Create: rev}
 }
 
+// keeps starts the keeper, and has it lead a new term until stop.
+func (l *lab) keeps() (stop func() error) {
+	l.t.Helper()
+	l.start(l.keeper.Run)
+	fence := l.leader()
+	return l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+}
+
 // rows are the namespaces and policies that there are, a line each.
 func (l *lab) rows() []string {
 	l.t.Helper()

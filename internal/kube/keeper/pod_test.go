@@ -33,6 +33,17 @@ func (l *lab) make(change func() error) {
 	}
 }
 
+func (l *lab) makeEndpoint(e model.Endpoint) {
+	l.t.Helper()
+	l.make(func() error {
+		valid, err := model.Check(e)
+		if err == nil {
+			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
+		}
+		return err
+	})
+}
+
 // worlds makes the default network, and another one with a group.
 func (l *lab) worlds() {
 	l.t.Helper()
@@ -110,14 +121,14 @@ func TestPodsWait(t *testing.T) {
 			l.unavailable("u1", 300*time.Millisecond, "behind with namespaces") // nobody leads
 			fence := l.leader()
 			l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
-			e, err := l.asks("u1", 10*time.Second)
+			e, err := l.asks("u1", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got, want := text(e), "default:default-net  a one u1 map[app:web] [{http tcp 8080}]"; got != want {
 				t.Errorf("the endpoint is %s, want %s", got, want)
 			}
-			if named, err := l.asks("", 10*time.Second); err != nil || text(named) != text(e) {
+			if named, err := l.asks("", time.Minute); err != nil || text(named) != text(e) {
 				t.Errorf("by its name the endpoint is %s (%v), want %s", text(named), err, text(e))
 			}
 			l.unavailable("u2", 5*time.Second, "no such pod with UID u2")
@@ -149,17 +160,15 @@ func TestPodPlaces(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()
-	l.start(l.keeper.Run)
-	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.keeps()
 	l.sources[mirror.Namespaces].Add(namespace("a", map[string]string{"io.contiv.net-group": "web"}))
 	l.sources[mirror.Pods].Add(podNamed("u1", nil))
-	e, err := l.asks("u1", 10*time.Second)
+	e, err := l.asks("u1", time.Minute)
 	if err != nil || e.Group != "web" {
 		t.Errorf("%s, %v, want the namespace's group", text(e), err)
 	}
 	l.again("u1", podNamed("u2", map[string]string{"io.contiv.network": "none"}))
-	if _, err := l.asks("u2", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "there are default-net, other") {
+	if _, err := l.asks("u2", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "there are default-net, other") {
 		t.Errorf("a network that does not exist: %v", err)
 	}
 	l.wantTold("metadata.labels[io.contiv.network]")
@@ -172,32 +181,24 @@ func TestPodGroups(t *testing.T) {
 	l.start(l.ctrl.Run)
 	l.worlds()
 	l.group("db", "default-net")
-	l.start(l.keeper.Run)
-	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.keeps()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	in := func(group string) *corev1.Pod {
 		return podNamed("u1", map[string]string{"io.contiv.net-group": group, "app": "of-" + group})
 	}
 	l.sources[mirror.Pods].Add(in("db"))
 	const why = "label io.contiv.net-group=db of the pod: pods may choose only web"
-	if _, err := l.asks("u1", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), why) {
+	if _, err := l.asks("u1", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), why) {
 		t.Errorf("a group that pods may not choose: %v", err)
 	}
 	l.wantTold("metadata.labels[io.contiv.net-group]: " + why)
 	l.sources[mirror.Pods].Modify(in("web"))
 	var e model.Endpoint
 	for end := time.Now().Add(time.Minute); e.Group != "web" && time.Now().Before(end); {
-		e, _ = l.asks("u1", 10*time.Second)
+		e, _ = l.asks("u1", time.Minute)
 	}
 	e.Key.ID = "e1"
-	l.make(func() error {
-		valid, err := model.Check(e)
-		if err == nil {
-			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
-		}
-		return err
-	})
+	l.makeEndpoint(e)
 	l.sources[mirror.Pods].Modify(in("db"))
 	for end := time.Now().Add(time.Minute); ; <-time.After(2 * time.Millisecond) {
 		v, err := l.ctrl.View(context.Background())
@@ -246,19 +247,13 @@ func TestPodsFollow(t *testing.T) {
 	stop := lead()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	l.sources[mirror.Pods].Add(podNamed("u1", map[string]string{"app": "web", "io.contiv.net-group": "web"}))
-	want, err := l.asks("u1", 10*time.Second)
+	want, err := l.asks("u1", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.sources[mirror.Pods].Modify(podNamed("u1", map[string]string{"app": "new", "io.contiv.net-group": "web"}))
 	want.Key.ID = "e1"
-	l.make(func() error { // by what it was
-		valid, err := model.Check(want)
-		if err == nil {
-			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
-		}
-		return err
-	})
+	l.makeEndpoint(want) // by what it was
 	is := func(group, labels string) {
 		t.Helper()
 		var got string
@@ -296,7 +291,7 @@ func TestPodsFollow(t *testing.T) {
 
 	l.again("u1", podNamed("u2", map[string]string{"app": "second"}))
 	change("u2", map[string]string{"app": "third"})
-	if _, err := l.asks("u2", 10*time.Second); err != nil { // the mirror has it
+	if _, err := l.asks("u2", time.Minute); err != nil { // the mirror has it
 		t.Fatal(err)
 	}
 	is("", "map[]")
@@ -311,9 +306,7 @@ func TestPodAddressAnnotations(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()
-	l.start(l.keeper.Run)
-	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.keeps()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	asking := func(uid, address string) *corev1.Pod {
 		p := podNamed(uid, nil)
@@ -321,25 +314,19 @@ func TestPodAddressAnnotations(t *testing.T) {
 		return p
 	}
 	l.sources[mirror.Pods].Add(asking("u1", "ten"))
-	if _, err := l.asks("u1", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"ten": must be an IPv4 address`) {
+	if _, err := l.asks("u1", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"ten": must be an IPv4 address`) {
 		t.Errorf("an address that is none: %v", err)
 	}
 	l.wantTold("metadata.annotations[contiv.io/ipv4]: \"ten\": must be an IPv4 address")
 	l.again("u1", asking("u2", "10.1.0.7"))
-	e, err := l.asks("u2", 10*time.Second)
+	e, err := l.asks("u2", time.Minute)
 	if err != nil || e.IPv4.String() != "10.1.0.7" || !e.Pod.KeepIPv4 || e.Pod.KeepIPv6 {
 		t.Fatalf("%s %v %v", text(e), e.IPv4, err)
 	}
 	l.keeper.Refused("a", "one", "u2", errors.New("10.1.0.7 is used by another"))
 	l.wantTold("metadata.annotations: 10.1.0.7 is used by another: name a free address of its network in contiv.io/ipv4 or contiv.io/ipv6, then delete the pod")
 	e.Key.ID = "e1"
-	l.make(func() error {
-		valid, err := model.Check(e)
-		if err == nil {
-			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
-		}
-		return err
-	})
+	l.makeEndpoint(e)
 	l.sources[mirror.Pods].Modify(asking("u2", "10.1.0.8"))
 	l.wantTold("it asks for 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is made again")
 }
@@ -350,9 +337,7 @@ func TestPodRates(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
 	l.worlds()
-	l.start(l.keeper.Run)
-	fence := l.leader()
-	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.keeps()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	asking := func(uid string, in, out string) *corev1.Pod {
 		p := podNamed(uid, nil)
@@ -365,23 +350,17 @@ func TestPodRates(t *testing.T) {
 		return p
 	}
 	l.sources[mirror.Pods].Add(asking("u1", "fast", ""))
-	if _, err := l.asks("u1", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"fast": must be a number of bits a second`) {
+	if _, err := l.asks("u1", time.Minute); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"fast": must be a number of bits a second`) {
 		t.Errorf("a rate that is none: %v", err)
 	}
 	l.wantTold(`metadata.annotations[kubernetes.io/ingress-bandwidth]: "fast": must be a number of bits a second`)
 	l.again("u1", asking("u2", "1M", "2M"))
-	e, err := l.asks("u2", 10*time.Second)
+	e, err := l.asks("u2", time.Minute)
 	if want := (model.Rates{Receive: model.Rate{Bits: 1_000_000}, Send: model.Rate{Bits: 2_000_000}}); err != nil || e.Rates != want {
 		t.Fatalf("%+v %v, want %+v", e.Rates, err, want)
 	}
 	e.Key.ID = "e1"
-	l.make(func() error {
-		valid, err := model.Check(e)
-		if err == nil {
-			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
-		}
-		return err
-	})
+	l.makeEndpoint(e)
 	is := func(receive, send uint64) {
 		t.Helper()
 		var got model.Rates

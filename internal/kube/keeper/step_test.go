@@ -15,9 +15,7 @@ import (
 func TestBehindAgain(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
-	l.start(l.keeper.Run)
-	fence := l.leader()
-	stop := l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	stop := l.keeps()
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
 	var rows []string
 	for i := range 5 {

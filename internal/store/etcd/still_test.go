@@ -28,11 +28,10 @@ func withoutPings(t *testing.T, endpoints ...string) *Client {
 	return c
 }
 
-// follows starts a mirror of state/ and returns a function that waits until it has
-// delivered a key.
-func follows(ctx context.Context, t *testing.T, c *Client) (until func(name string)) {
-	t.Helper()
-	seen := make(chan string, 64)
+// delivers starts a mirror of state/ and returns the values that it delivers, and what
+// ends it.
+func delivers(ctx context.Context, c *Client, gap func(error)) (seen chan string, end func()) {
+	seen = make(chan string, 64)
 	mctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -42,9 +41,21 @@ func follows(ctx context.Context, t *testing.T, c *Client) (until func(name stri
 				seen <- string(e.KV.Value)
 			}
 			return nil
-		})
+		}, store.OnState(func(err error) {
+			if err != nil && mctx.Err() == nil {
+				gap(err)
+			}
+		}))
 	}()
-	t.Cleanup(func() { stop(); <-ended })
+	return seen, func() { stop(); <-ended }
+}
+
+// follows starts a mirror of state/ and returns a function that waits until it has
+// delivered a key.
+func follows(ctx context.Context, t *testing.T, c *Client) (until func(name string)) {
+	t.Helper()
+	seen, end := delivers(ctx, c, func(error) {})
+	t.Cleanup(end)
 	return func(name string) {
 		t.Helper()
 		for {
@@ -107,23 +118,8 @@ func TestWord(t *testing.T) {
 			c.watch = words{c.watch, heard}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			told := make(chan string, 64)
-			mctx, stop := context.WithCancel(ctx)
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_ = c.Mirror(mctx, []string{store.Root + "state/"}, func(b store.Batch) error {
-					for _, e := range b.Events {
-						told <- string(e.KV.Value)
-					}
-					return nil
-				}, store.OnState(func(err error) {
-					if err != nil && mctx.Err() == nil {
-						t.Errorf("the mirror has a gap: %v", err)
-					}
-				}))
-			}()
-			defer func() { stop(); <-ended }()
+			told, end := delivers(ctx, c, func(err error) { t.Errorf("the mirror has a gap: %v", err) })
+			defer end()
 			for _, name := range []string{"a", "b", "c"} {
 				select {
 				case <-heard:

@@ -1,0 +1,23 @@
+package drivertest
+
+import (
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/driver/shape"
+)
+
+// Unbucketed is a kernel without a token bucket, and how often it was asked for one.
+type Unbucketed struct {
+	shape.Kernel
+	Asked int
+}
+
+// QdiscReplace implements shape.Kernel.
+func (k *Unbucketed) QdiscReplace(q netlink.Qdisc) error {
+	if q.Type() == "tbf" {
+		k.Asked++
+		return unix.ENOENT
+	}
+	return k.Kernel.QdiscReplace(q)
+}
