@@ -57,6 +57,22 @@ func Sample(cases []Case, seed uint64) (out []Case) {
 	return out
 }
 
+// parts is in how many parts the exchanges of packets are of which each case is tried
+// with one.
+const parts = 4
+
+// tries tells whether the n-th case is tried with the i-th packet of its exchanges, which
+// are a request and its answer each: of a slow harness with a fifth of them, always the
+// same; else with one part, another in the next case, or with -full with all.
+func (h Harness) tries(n, i int) bool {
+	if h.Slow {
+		return i/2%5 == 0
+	}
+	return *full || inPart(Seed(), n, i)
+}
+
+func inPart(seed uint64, n, i int) bool { return (seed+uint64(n)+uint64(i/2))%parts == 0 }
+
 // RunAttached runs the suite on programs that Run has been through, attached in
 // another way, the n-th of several, with Harness.Slow. Each test whose outcome the way
 // of attaching may change is run in one of the ways, and of the tests that only the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // eachSet rewrites the policy sets of a picture.
@@ -46,9 +47,11 @@ func eachRule(fn func(r *desired.Rule)) func(desired.Host) desired.Host {
 	})
 }
 
-// TestDifferentialHasTeeth checks that seeded faults are found.
-func TestDifferentialHasTeeth(t *testing.T) {
-	for name, mutate := range map[string]func(desired.Host) desired.Host{
+const addressesAnywhere = "networks of addresses ignored"
+
+// faults are what a data plane that is wrong makes of a picture.
+func faults() map[string]func(desired.Host) desired.Host {
+	return map[string]func(desired.Host) desired.Host{
 		"allow wins a tie": eachRule(func(r *desired.Rule) {
 			r.Priority = 3*r.Priority + map[model.Action]int{model.Allow: 2, model.Pass: 1}[r.Action]
 		}),
@@ -65,7 +68,7 @@ func TestDifferentialHasTeeth(t *testing.T) {
 		"protocols ignored":  eachRule(func(r *desired.Rule) { r.Ports = nil }),
 		"addresses ignored":  eachRule(func(r *desired.Rule) { r.CIDRs = nil }),
 		"identities ignored": eachRule(func(r *desired.Rule) { r.Identities = desired.Identities{} }),
-		"networks of addresses ignored": eachRule(func(r *desired.Rule) {
+		addressesAnywhere: eachRule(func(r *desired.Rule) {
 			for i := range r.CIDRs {
 				r.CIDRs[i].Network = 0
 			}
@@ -123,7 +126,12 @@ func TestDifferentialHasTeeth(t *testing.T) {
 			}
 			return h
 		},
-	} {
+	}
+}
+
+// TestDifferentialHasTeeth checks that seeded faults are found.
+func TestDifferentialHasTeeth(t *testing.T) {
+	for name, mutate := range faults() {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint32(3000) {
 				w := newFuzzWorld(binary.BigEndian.AppendUint32([]byte("m"), seed), mutate)
@@ -134,6 +142,68 @@ func TestDifferentialHasTeeth(t *testing.T) {
 			}
 			t.Error("not found")
 		})
+	}
+}
+
+// TestPartHasTeeth: of the generated policies, whichever part of their exchanges each is
+// tried with finds every fault that all of them find.
+func TestPartHasTeeth(t *testing.T) {
+	ctx := t.Context()
+	top, labelled, routed := StandardTopology(), Labelled(StandardTopology()), RoutedTopology()
+	generated := []struct {
+		name  string
+		top   Topology
+		cases []Case
+		of    func(Topology, *uint16) []namedPacket
+	}{
+		{"Packets", top, Cases(top), exchanges},
+		{"Selectors", labelled, LabelCases(labelled, 1, 24), exchanges},
+		{"RoutingPolicy", routed, RoutedCases(routed), routedExchanges},
+	}
+	for name, mutate := range faults() {
+		found := false
+		for _, g := range generated {
+			var by [parts]bool // by seed
+			any := false
+			w, err := NewWorld(g.top, Case{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			right, wrong, sport := oracle.New(), oracle.New(), uint16(30000)
+			for n, c := range g.cases {
+				if err := w.Switch(c); err != nil {
+					t.Fatal(err)
+				}
+				pic := w.Pictures["h1"]
+				if _, err := right.Apply(ctx, pic); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := wrong.Apply(ctx, mutate(pic)); err != nil {
+					t.Fatal(err)
+				}
+				for i, x := range g.of(g.top, &sport) {
+					if right.Send(x.packet).Passed() == wrong.Send(x.packet).Passed() {
+						continue
+					}
+					any = true
+					for seed := range by {
+						by[seed] = by[seed] || inPart(uint64(seed), n, i)
+					}
+				}
+				if !slices.Contains(by[:], false) {
+					break
+				}
+			}
+			for seed, part := range by {
+				if any && !part {
+					t.Errorf("%s: %s is found by all exchanges, and not by the part of seed %d", g.name, name, seed)
+				}
+			}
+			found = found || any
+		}
+		if !found && name != addressesAnywhere { // TestDifferential finds that
+			t.Errorf("%s is found by none", name)
+		}
 	}
 }
 

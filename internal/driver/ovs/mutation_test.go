@@ -12,27 +12,24 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// TestMutationsAreNoticed seeds faults into the pipeline: for each of them, some
-// of the generated policies must have another outcome than the oracle's, and with
-// none, no policy may. It is the proof that the matrix would catch them.
+// TestMutationsAreNoticed seeds faults into the pipeline: for each of them, one of the
+// generated policies must have another outcome than the oracle's. It is the proof that
+// the matrix would catch them; that with none no policy has, TestConformance shows.
 func TestMutationsAreNoticed(t *testing.T) {
-	for m := range pipeline.NumMutations {
+	for m := pipeline.NoMutation + 1; m < pipeline.NumMutations; m++ {
 		t.Run(fmt.Sprint("mutation ", m), func(t *testing.T) {
 			r := newRig(t)
 			r.mutation = m
-			wrong := r.countWrong(t)
-			if (wrong > 0) != (m != pipeline.NoMutation) {
-				t.Errorf("%d packets differ from the oracle's verdict", wrong)
+			if !r.wrong(t) {
+				t.Error("no packet differs from the oracle's verdict")
 			}
-			t.Logf("%d packets differ from the oracle's verdict", wrong)
 		})
 	}
 }
 
-// countWrong sends requests and answers among the endpoints of blue's VXLAN
-// network under every generated policy, and counts those whose fate differs
-// from the oracle's.
-func (r *rig) countWrong(t *testing.T) int {
+// wrong sends requests and answers among the endpoints of blue's VXLAN network under the
+// generated policies until the fate of one differs from the oracle's.
+func (r *rig) wrong(t *testing.T) bool {
 	t.Helper()
 	h := r.harness()
 	d := h.Open(t)
@@ -46,7 +43,7 @@ func (r *rig) countWrong(t *testing.T) int {
 		r.addWire(t, name, p.MAC)
 	}
 	ref := oracle.New()
-	wrong, sport := 0, uint16(40000)
+	sport := uint16(40000)
 	for _, c := range drivertest.Cases(top) {
 		if err := w.Switch(c); err != nil {
 			t.Fatal(err)
@@ -77,11 +74,10 @@ func (r *rig) countWrong(t *testing.T) int {
 			back.SrcPort, back.DstPort, back.ICMPType, back.TCPFlags = there.DstPort, there.SrcPort, 0, oracle.FlagSYN|oracle.FlagACK
 			for _, x := range []oracle.Packet{there, back} {
 				if ref.Send(x).Passed() != r.inject(t, x).Passed() {
-					wrong++
-					break // the connection tables differ now
+					return true
 				}
 			}
 		}
 	}
-	return wrong
+	return false
 }
