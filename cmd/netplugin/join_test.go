@@ -19,16 +19,8 @@ import (
 // by it, attaches a container, and starts again without it; the token works once.
 func TestSecureCluster(t *testing.T) {
 	netnstest.Need(t)
-	bin, err := buildAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "n-netplugin-") //nolint:usetesting // t.TempDir may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, bin: bin, dir: dir}
+	c := noCluster(t)
+	dir := c.dir
 	data := filepath.Join(dir, "etcd")
 	c.spawn("netmaster", nil, "--secure", "--data-dir", data, "--external-address", "127.0.0.1:9999", "--internal-address", "127.0.0.1:9999")
 	admin := filepath.Join(data, "admin-token")

@@ -71,7 +71,7 @@ var buildAll = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "build", "-o", dir, "../netplugin", "../netmaster", "../contivk8s", "../netctl")
+	c := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../netplugin", "../netmaster", "../contivk8s", "../netctl")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)
@@ -90,9 +90,9 @@ func newClusterWith(t *testing.T, opts []api.Option, flags ...string) *cluster {
 	return newClusterAt(t, "http", opts, flags...)
 }
 
-func newClusterAt(t *testing.T, scheme string, opts []api.Option, flags ...string) *cluster {
+// noCluster is one of which nothing runs yet; the caller has a namespace of its own.
+func noCluster(t *testing.T) *cluster {
 	t.Helper()
-	netnstest.Need(t)
 	bin, err := buildAll()
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +102,32 @@ func newClusterAt(t *testing.T, scheme string, opts []api.Option, flags ...strin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, bin: bin, dir: dir}
-	c.spawn("netmaster", nil, append(flags, "--data-dir", filepath.Join(dir, "etcd"), "--external-address", "127.0.0.1:9999",
+	t.Cleanup(func() { noInterfaces(t) })
+	return &cluster{t: t, bin: bin, dir: dir}
+}
+
+// noInterfaces takes away those of containers that a test leaves: with a namespace they
+// would go only when nobody has it any more, and the next test's netplugin adopts them.
+func noInterfaces(t *testing.T) {
+	t.Helper()
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, l := range links {
+		if l.Type() == "veth" {
+			_ = netlink.LinkDel(l) // it may go by itself meanwhile
+		}
+	}
+}
+
+func newClusterAt(t *testing.T, scheme string, opts []api.Option, flags ...string) *cluster {
+	t.Helper()
+	netnstest.Need(t)
+	c := noCluster(t)
+	c.spawn("netmaster", nil, append(flags, "--data-dir", filepath.Join(c.dir, "etcd"), "--external-address", "127.0.0.1:9999",
 		"--internal-address", "127.0.0.1:9999")...)
+	var err error
 	if c.client, err = api.NewClient(scheme+"://127.0.0.1:9999", opts...); err != nil {
 		t.Fatal(err)
 	}

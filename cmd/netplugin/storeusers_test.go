@@ -29,10 +29,6 @@ func TestStoreUsers(t *testing.T) {
 	if _, err := os.Stat(etcd); err != nil {
 		t.Skip("the package etcd-server is missing")
 	}
-	bin, err := buildAll()
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)
@@ -96,12 +92,7 @@ func TestStoreUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	dir, err := os.MkdirTemp("", "n-netplugin-") //nolint:usetesting // t.TempDir may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, bin: bin, dir: dir}
+	c := noCluster(t)
 	c.spawn("netmaster", nil, "--etcd-endpoints", listen, "--store-tls-dir", dirs["master1"], "--external-address", "127.0.0.1:9999", "--internal-address", "127.0.0.1:9999")
 	if c.client, err = api.NewClient("http://127.0.0.1:9999"); err != nil {
 		t.Fatal(err)
