@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/anchor"
 	"github.com/contiv/netplugin/v2/internal/kube/keeper"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/kube/notice"
@@ -40,7 +41,8 @@ type kubernetes struct {
 	intent   *keeper.Objects
 	notices  *notice.Notices
 	ours     *keeper.Ours
-	kubeadm  *kubeadm // nil = flags say all
+	kubeadm  *kubeadm       // nil = flags say all
+	anchor   *anchor.Keeper // nil = hosts do not join by a service account
 }
 
 // objects are kinds as the mirror names them, for events.
@@ -141,6 +143,9 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
 		return nil, err
 	}
+	if k.anchor, err = o.newAnchor(config, k.ours.Check, log); err != nil {
+		return nil, err
+	}
 	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups, "services", o.services.serve)
 	return k, nil
 }
@@ -229,6 +234,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { return k.intent.Run(ctx) })
 	g.Go(func() error { return k.notices.Run(ctx) })
 	g.Go(func() error { return k.kubeadm.run(ctx) })
+	g.Go(func() error { return k.anchor.Run(ctx) })
 	return g.Wait()
 }
 
@@ -288,6 +294,9 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	h.Add("kubernetes", true, err)
 	k.kubeadm.check(h)
+	if k.anchor != nil {
+		h.Add("hosts-authority", true, k.anchor.Err())
+	}
 	if s.Trouble == nil {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,8 +15,9 @@ import (
 )
 
 const (
-	// joinTime is how long a host asks for its first certificate while nobody answers:
-	// whoever starts it should hear of a wrong address soon, and systemd starts it again.
+	// joinTime is how long a host asks for its first certificate by a token while nobody
+	// answers: whoever starts it should hear of a wrong address soon, and systemd starts it
+	// again.
 	joinTime = 30 * time.Second
 	// joinedDir is below the state directory.
 	joinedDir = "tls"
@@ -92,9 +94,7 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		return err
 	}
 	if o.joining.token != "" || o.joining.account.TokenFile != "" {
-		ctx, cancel := context.WithTimeout(ctx, joinTime)
-		defer cancel()
-		if err := enroll.Join(ctx, o.enrolment(dir)); err != nil {
+		if err := o.getCertificate(ctx, dir); err != nil {
 			return err
 		}
 	}
@@ -114,6 +114,24 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		return errors.New("no netmaster's address is known: give the store's with --etcd-endpoints")
 	}
 	return nil
+}
+
+// getCertificate gets this host's first certificate. A pod waits for it as long as it
+// takes: its kubelet would start it again, each time later.
+func (o *options) getCertificate(ctx context.Context, dir string) (err error) {
+	cfg := o.enrolment(dir)
+	if o.joining.account.TokenFile == "" {
+		ctx, cancel := context.WithTimeout(ctx, joinTime)
+		defer cancel()
+		return enroll.Join(ctx, cfg)
+	}
+	log, closeLog, err := o.log.Open("netplugin", os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	cfg.Waits = func(why error) { log.Warn("this host waits for its first certificate", "error", why) }
+	return enroll.Join(ctx, cfg)
 }
 
 // checkAccount refuses what a service account's token does not go with.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -53,6 +56,13 @@ func TestSecureCluster(t *testing.T) {
 	}
 	c.client = client("https://127.0.0.1:9999", api.WithTLS(trust), api.WithToken(func() string { return strings.TrimSpace(string(secret)) }))
 	c.eventually("netmaster is ready", func() error { return c.client.Do(t.Context(), http.MethodGet, "/readyz", nil, nil) })
+	own, err := transport.OpenDirectory(join.AdminDir(data)) // what netctl in netmaster's pod shows
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client("https://127.0.0.1:9999", api.WithTLS(own.Config().APIClient)).CreateToken(t.Context(), api.TokenRequest{Name: "x", Role: "viewer", Life: 60}); err != nil {
+		t.Errorf("who administers netmaster's host: %v", err)
+	}
 	if k, err := c.client.NewJoinToken(t.Context(), api.JoinTokenRequest{}); err != nil || !k.Secure {
 		t.Errorf("the token of a netmaster that has to have --secure too: %+v, %v", k, err)
 	}
@@ -67,6 +77,26 @@ func TestSecureCluster(t *testing.T) {
 			if resp.StatusCode == http.StatusOK {
 				t.Errorf("the store answers who shows no certificate, by %s", path)
 			}
+		}
+	}
+	probe := func(url string) (status int, body string) { // as a kubelet does
+		t.Helper()
+		k := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // kubelets verify nothing
+		defer k.CloseIdleConnections()
+		resp, err := k.Get(url) //nolint:noctx // it has a time limit
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		return resp.StatusCode, string(text)
+	}
+	for path, want := range map[string]int{"healthz": 200, "readyz": 200, "api/v1/status": 401} {
+		if status, body := probe("https://127.0.0.1:9999/" + path); status != want {
+			t.Errorf("who shows nothing asks netmaster for %s: %d %s", path, status, body)
 		}
 	}
 	c.must("POST", "/api/v1/tenants/blue/", api.Tenant{TenantName: "blue"})
@@ -86,6 +116,11 @@ func TestSecureCluster(t *testing.T) {
 		}
 		if code, out := c.cni("DEL", "c1", ns); code != 0 {
 			t.Fatalf("DEL: %d %s", code, out)
+		}
+		for path, want := range map[string]int{"livez": 200, "readyz": 200, "debug/state": 401} {
+			if status, body := probe("https://127.0.0.1:9090/" + path); status != want {
+				t.Errorf("who shows nothing asks netplugin for %s: %d %s", path, status, body)
+			}
 		}
 		c.plugin.stop()
 	}

@@ -194,8 +194,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	})
 	if o.joining.dir != "" {
 		g.Go(func() error {
-			enroll.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(st), log)
-			return nil
+			return enroll.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(st), log)
 		})
 	}
 	g.Go(func() error { return a.Run(ctx) })

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
@@ -381,7 +383,7 @@ func TestInspect(t *testing.T) {
 	for path, want := range map[string]string{
 		"/svcstats?": `"tables":{"conns"`, "/inspect/driver?": `"tables":{"conns"`, "/metrics?": `contiv_netplugin_table_evictions_total{table="conns"} 0`,
 		"/svcstats": `"ports"`, "/svcstats??": `"services":[]`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": `"names":{}`,
-		"/debug/state": `"programmed":true`, "/debug/state?": `"networks":{"blue:net1":0}`, "/healthz": "ok", "/metrics": "contiv_netplugin_ports 1\n",
+		"/debug/state": `"programmed":true`, "/debug/state?": `"networks":{"blue:net1":0}`, "/healthz": "ok", "/livez": "ok\n", "/metrics": "contiv_netplugin_ports 1\n",
 	} {
 		status, body := do(t, http.DefaultClient, http.MethodGet, base+path, "")
 		if status != http.StatusOK || !strings.Contains(body, want) {
@@ -395,6 +397,13 @@ func TestInspect(t *testing.T) {
 	}
 	if status, _ := do(t, http.DefaultClient, http.MethodPost, base+"/debug/mirror/pause", ""); status != http.StatusNotFound {
 		t.Errorf("pausing the mirror without --debug-hooks: %d, want 404", status)
+	}
+	stranger := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/state", nil)
+	stranger.TLS = &tls.ConnectionState{}
+	w := httptest.NewRecorder()
+	b.agent.Handler(b.agent.More()).ServeHTTP(w, stranger)
+	if w.Code != http.StatusUnauthorized {
+		t.Errorf("who shows no certificate by TLS reads the state: %d %s", w.Code, w.Body)
 	}
 	b.nothingLeft()
 }

@@ -66,6 +66,7 @@ var rules = []rule{
 	{pkg: "internal/kube/objects", may: []string{"api", "internal/model", "internal/wire"}, why: "what Contiv's own objects are and mean is pure: no watch, no store"},
 	{pkg: "internal/kube/mirror", may: []string{"internal/kube/objects", "internal/model", "internal/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
 	{pkg: "internal/kube/account", may: []string{"internal/model"}, why: "whose token it is, the API server says, and what that is good for is another's matter"},
+	{pkg: "internal/kube/anchor", may: []string{"internal/model", "internal/waiting"}, why: "a file is to be in a ConfigMap: whose authority that is and what it is good for is another's matter"},
 	{pkg: "internal/kube/notice", may: []string{"internal/kube", "internal/kube/objects", "internal/waiting"}, why: "what became of an object is told to it, by nobody asked"},
 	{pkg: "internal/kube/keeper", may: []string{"internal/control", "internal/kube", "internal/kube/mirror", "internal/kube/objects", "internal/model", "internal/store", "internal/waiting"}, why: "an orchestrator is a thin adapter on use-cases"},
 

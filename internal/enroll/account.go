@@ -36,8 +36,12 @@ func joinByAccount(ctx context.Context, cfg Config) error {
 			return nil
 		}
 	}
-	for {
+	for told := (time.Time{}); ; {
 		err := askByAccount(ctx, cfg)
+		if err != nil && cfg.Waits != nil && errors.Is(err, model.ErrUnavailable) && time.Since(told) >= tellEvery {
+			cfg.Waits(err)
+			told = time.Now()
+		}
 		if err == nil || !errors.Is(err, model.ErrUnavailable) || again(ctx) != nil {
 			return err
 		}

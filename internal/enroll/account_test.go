@@ -91,8 +91,10 @@ func TestAccount(t *testing.T) {
 	}
 
 	write(t, file, "early\n")
-	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 {
-		t.Fatalf("%v, asked %d times", err, asked.Load())
+	var waits []string
+	cfg.Waits = func(why error) { waits = append(waits, why.Error()) }
+	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 || len(waits) != 1 || !strings.Contains(waits[0], "the API server is away") {
+		t.Fatalf("%v, asked %d times, waited because of %q", err, asked.Load(), waits)
 	}
 	first := serial()
 	if err := Join(ctx, cfg); err != nil || asked.Load() != 2 || serial() != first {
@@ -141,13 +143,39 @@ func TestAccount(t *testing.T) {
 	if err := Join(ctx, cfg); err != nil || Renew(ctx, cfg.Dir, nil) != nil {
 		t.Errorf("one that has ended is kept: %v", err)
 	}
-	// The cluster was made anew.
+	// The cluster was made anew: one that starts is of the new one, and one that runs gets
+	// its certificate and ends. Another one by the same cluster is no reason to end.
 	anew, at := vouching(t, func(context.Context, string) (host, by string, err error) { return "host1", "pod y", nil })
-	cfg.Doors, cfg.Account.Authority = []string{at}, authority(anew)
-	if err := Join(ctx, cfg); err != nil {
-		t.Error(err)
+	former := copyDir(t, cfg.Dir)
+	runs := cfg
+	runs.Dir = former
+	k = &keeper{dir: former, log: k.log, now: time.Now, anew: func(ctx context.Context) error { return askByAccount(ctx, runs) }, authority: cfg.Account.Authority}
+	for _, why := range []string{"nothing", "one that has ended"} {
+		if k.look(ctx); k.replaced {
+			t.Errorf("it would end because of %s", why)
+		}
+		pkitest.End(t, join.AuthorityDir(m.Dir()), former)
+		k.last = time.Time{}
 	}
-	if doors, err := Doors(cfg.Dir); err != nil || doors[0] != at {
-		t.Errorf("it is still of the former cluster: %v, %v", doors, err)
+	k.look(ctx)
+	cfg.Doors, cfg.Account.Authority = []string{at}, authority(anew)
+	runs.Doors, runs.Account.Authority = cfg.Doors, cfg.Account.Authority
+	for _, how := range []func() error{
+		func() error { return Join(ctx, cfg) },
+		func() error {
+			if err := Keep(ctx, runs, func([]string) {}, k.log); !errors.Is(err, ErrAnew) {
+				t.Errorf("one that runs: %v", err)
+			}
+			return nil
+		},
+	} {
+		if err := how(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, dir := range []string{cfg.Dir, runs.Dir} {
+		if doors, err := Doors(dir); err != nil || doors[0] != at {
+			t.Errorf("it is still of the former cluster: %v, %v", doors, err)
+		}
 	}
 }

@@ -38,6 +38,8 @@ const (
 	askTime  = 40 * time.Second
 	// againAfter is between two questions while nobody answers.
 	againAfter = time.Second
+	// tellEvery is between two times that it is told why.
+	tellEvery = time.Minute
 )
 
 // state is what a directory says of itself.
@@ -56,6 +58,10 @@ type Config struct {
 	Doors     []string // host:port of members, beside those of the token
 	Token     string   // "" = the directory is to have a certificate
 	Account   Account  // in place of Token
+
+	// Waits is told at once, and then once a minute, why Join with an Account asks again;
+	// nil = nobody is.
+	Waits func(why error)
 }
 
 // Joined tells whether a directory has a certificate that Join got.

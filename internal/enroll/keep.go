@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
@@ -31,14 +32,21 @@ const (
 // Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
 // tries again while it fails, and logs why. It learns where netmasters are, and calls
 // moved, which must return soon, with their doors when these have become others. A host
-// with an Account whose certificate is renewed no more gets one by that.
-func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) {
+// with an Account whose certificate is renewed no more, or is of another cluster than the
+// Account's authority, gets one by that; where the former and the next have no authority
+// in common it returns ErrAnew, since the process trusts the former ones on. Else it
+// returns nil when ctx ends.
+func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) error {
 	k := &keeper{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
 	if cfg.Account.TokenFile != "" {
+		k.authority = cfg.Account.Authority
 		k.anew = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
 	}
-	k.run(ctx)
+	return k.run(ctx)
 }
+
+// ErrAnew: the cluster was made anew, and the process has to start again to be of it.
+var ErrAnew = errors.New("the netmasters' cluster was made anew, and this host has a certificate of it: start again to follow it")
 
 type keeper struct {
 	dir       string
@@ -51,35 +59,49 @@ type keeper struct {
 	learnt    time.Time
 	asked     time.Time // whether the authorities were renewed
 	// anew gets a certificate without the former one; nil = only a person can.
-	anew func(ctx context.Context) error
+	anew      func(ctx context.Context) error
+	authority string // file of members' authorities, of anew
+	replaced  bool   // what the directory has is of another cluster than before
 }
 
-func (k *keeper) run(ctx context.Context) {
+func (k *keeper) run(ctx context.Context) error {
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	for {
-		k.look(ctx)
+		if k.look(ctx); k.replaced {
+			return ErrAnew
+		}
 		k.learn(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
 
 func (k *keeper) look(ctx context.Context) {
 	d, err := transport.OpenDirectory(k.dir)
-	if k.now().Sub(k.last) < tryEvery || err == nil && d.Leaf().NotAfter.Sub(k.now()) >= pki.Soon && !k.superseded(ctx) {
+	if k.now().Sub(k.last) < tryEvery {
+		return
+	}
+	foreign := k.foreign()
+	if err == nil && foreign == nil && d.Leaf().NotAfter.Sub(k.now()) >= pki.Soon && !k.superseded(ctx) {
 		return
 	}
 	k.last = k.now()
 	if err == nil {
-		err = Renew(ctx, k.dir, k.addresses)
+		if err = foreign; err == nil {
+			err = Renew(ctx, k.dir, k.addresses)
+		}
 	}
+	former, _ := authoritiesOf(filepath.Join(k.dir, pki.BundleFile)) // none, where none was read
 	if err != nil && k.anew != nil && ctx.Err() == nil && !errors.Is(err, model.ErrUnavailable) {
 		k.log.Warn("this host's certificate cannot be renewed; another one is asked for with the token of the service account", "error", err)
-		err = k.anew(ctx)
+		if err = k.anew(ctx); err == nil {
+			next, err := authoritiesOf(filepath.Join(k.dir, pki.BundleFile))
+			k.replaced = err == nil && len(former) > 0 && !slices.ContainsFunc(next, func(f ticket.Fingerprint) bool { return slices.Contains(former, f) })
+		}
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -88,6 +110,23 @@ func (k *keeper) look(ctx context.Context) {
 	default:
 		k.log.Info("this host's certificate was renewed")
 	}
+}
+
+// foreign is what is wrong with a certificate of another cluster than the one whose
+// authority this host is told to trust; nil = nothing is, or nobody tells it.
+func (k *keeper) foreign() error {
+	if k.authority == "" {
+		return nil
+	}
+	known, err := authoritiesOf(k.authority)
+	if err != nil {
+		return nil //nolint:nilerr // the kubelet may be writing it; what the host has counts on
+	}
+	had, err := read(k.dir)
+	if err != nil || slices.Contains(known, had.Members) {
+		return nil //nolint:nilerr // what cannot be read is asked for anyway
+	}
+	return model.Errorf(model.ErrConflict, "it is of another cluster than that whose authority is in %s", k.authority)
 }
 
 func (k *keeper) learn(ctx context.Context) {

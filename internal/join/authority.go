@@ -95,13 +95,13 @@ func openPeers(d *directory, cfg Config) (*peers, error) {
 	p := &peers{dir: d.own("authority"), own: a.Dir(d.Name)}
 	p.auth.Store(a)
 	p.by = fingerprint(a)
-	p.cert, err = certify(a, d.Name, cfg.hosts())
+	p.cert, err = certify(a, d.Name, pki.Netmaster, cfg.hosts())
 	return p, err
 }
 
 // certify makes, or renews, a netmaster's certificate of that name, good for the
 // addresses by which others connect.
-func certify(a *pki.Authority, name string, want []string) (pki.Certificate, error) {
+func certify(a *pki.Authority, name string, role pki.Role, want []string) (pki.Certificate, error) {
 	all, err := a.Issued()
 	if err != nil {
 		return pki.Certificate{}, err
@@ -118,7 +118,7 @@ func certify(a *pki.Authority, name string, want []string) (pki.Certificate, err
 			return pki.Certificate{}, fmt.Errorf("replace the certificate of %s: %w", name, err)
 		}
 	}
-	return a.Issue(pki.Request{Name: name, Role: pki.Netmaster, Addresses: want})
+	return a.Issue(pki.Request{Name: name, Role: role, Addresses: want})
 }
 
 // renew makes the certificate anew when it ends soon; who uses it reads it at each

@@ -23,6 +23,8 @@ const (
 	clientsDir = "clients"
 	// ownName is that of a netmaster's certificate for clients, at every member.
 	ownName = "netmaster"
+	// adminName is that of who administers a member where its data directory is.
+	adminName = "local-admin"
 	// clientsPath is asked by members.
 	clientsPath = "/join/v1/clients"
 	// shareEvery is between two tries to have the same authority as the others.
@@ -35,8 +37,18 @@ func ClientsDir(data string) string {
 	return filepath.Join(AuthorityDir(data), "issued", ownName)
 }
 
+// AdminDir is where a member with Config.Secure keeps a certificate of a cluster-admin for
+// the user that it runs as, as netctl's --tls-dir takes it, and renews it.
+func AdminDir(data string) string { return filepath.Join(AuthorityDir(data), "issued", adminName) }
+
 // AuthorityDir is where a member has the authority of clients, as 'netctl pki' takes it.
 func AuthorityDir(data string) string { return filepath.Join(data, "join", clientsDir) }
+
+// MembersBundle is the file of the authority that a member's door shows, below its data
+// directory, with the former one while that is trusted.
+func MembersBundle(data string) string {
+	return filepath.Join(data, "join", authorityDir, pki.BundleFile)
+}
 
 // openClients opens the authority of clients, or makes it where nobody else could have
 // one, and what clients are served with.
@@ -60,7 +72,7 @@ func (m *Member) openClients(i initial) error {
 	if m.cfg.Secure == nil {
 		return nil
 	}
-	if _, err := certify(a, ownName, m.cfg.Secure); err != nil {
+	if err := m.certifyOwn(a); err != nil {
 		return err
 	}
 	d, err := transport.OpenDirectory(a.Dir(ownName))
@@ -92,14 +104,24 @@ func (m *Member) haveClients(i initial) (*pki.Authority, error) {
 	return putAuthority(m.dir, clientsDir, initAuthority)
 }
 
-// renewOwn renews the certificate for clients.
+// renewOwn renews the certificates for clients.
 func (m *Member) renewOwn() error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	if m.cfg.Secure == nil {
 		return nil
 	}
-	_, err := certify(m.clients.Load(), ownName, m.cfg.Secure)
+	return m.certifyOwn(m.clients.Load())
+}
+
+// certifyOwn has this member's certificates for clients: the one it serves them with, and
+// the one of who administers it. Whoever can read that could make one of the authority
+// beside it.
+func (m *Member) certifyOwn(a *pki.Authority) error {
+	if _, err := certify(a, ownName, pki.Netmaster, m.cfg.Secure); err != nil {
+		return err
+	}
+	_, err := certify(a, adminName, pki.ClusterAdmin, nil)
 	return err
 }
 

@@ -191,8 +191,13 @@ func TestEnded(t *testing.T) {
 	host, members := asHost(t, a), fingerprint(a.peers.auth.Load())
 	closed(t, b)
 	pkitest.End(t, b.dir.own(authorityDir), b.peers.own)
-	pkitest.End(t, AuthorityDir(b.dir.path), ClientsDir(b.dir.path))
+	for _, dir := range []string{ClientsDir(b.dir.path), AdminDir(b.dir.path)} {
+		pkitest.End(t, AuthorityDir(b.dir.path), dir)
+	}
 	b = start(t, bCfg)
+	if d, err := transport.OpenDirectory(AdminDir(b.dir.path)); err != nil || d.Trouble() != nil {
+		t.Errorf("the administrator's certificate: %v, %v", d.Trouble(), err)
+	}
 	if err := asks(t, host, members, b); err != nil {
 		t.Error(err)
 	}

@@ -159,7 +159,7 @@ func (d *Directory) Config() Config {
 	return Config{
 		APIServer:        d.Server(pki.Roles...),
 		APIClient:        d.Client(pki.Netmaster),
-		InspectionServer: d.Server(pki.ClusterAdmin, pki.Netmaster, pki.Client),
+		InspectionServer: d.ServerAsking(pki.ClusterAdmin, pki.Netmaster, pki.Client),
 		DebugServer:      d.Server(pki.ClusterAdmin),
 	}
 }

@@ -170,6 +170,8 @@ func TestDirectory(t *testing.T) {
 		"server of another":          {foreign, admin.Client(), "unknown authority", "not trusted here"},
 		"another name":               {api, named, "master9", "for other names"},
 		"no certificate":             {api, anonymous, "certificate required", "wants a certificate"},
+		"inspection without one":     {inspection, anonymous, "", ""},
+		"another's at inspection":    {inspection, stranger, "unknown certificate authority", "of another authority"},
 		"a server that is plain":     {plain, admin.Client(), "does not look like a TLS handshake", "does not speak TLS"},
 		"TLS of before 1.3":          {api, &tls.Config{MaxVersion: tls.VersionTLS12, RootCAs: named.RootCAs}, "protocol version", ""}, //nolint:gosec // it is to be refused
 		"a client without authority": {api, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}, "unknown authority", "not trusted here"},

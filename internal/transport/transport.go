@@ -26,7 +26,7 @@ type Config struct {
 	APIClient        *tls.Config // whoever asks a netmaster: netctl, agents, netmaster's look at itself
 	StoreServer      *Files      // the embedded etcd, for its clients; it has no peers
 	StoreClient      *tls.Config // netmasters and agents of an etcd
-	InspectionServer *tls.Config // netplugin's --rest-address
+	InspectionServer *tls.Config // netplugin's --rest-address, which tells who shows no certificate next to nothing
 	DebugServer      *tls.Config // profiling of netmaster and netplugin
 }
 

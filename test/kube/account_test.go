@@ -3,24 +3,34 @@
 package kube
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/contiv/netplugin/v2/internal/kube/account"
+	"github.com/contiv/netplugin/v2/internal/kube/anchor"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // TestAccount: a real API server says of which node the pod is that a token is bound to,
 // to a netmaster that has the right to ask; tokens of another account, for another
-// audience, of no pod, and of a pod that is gone are refused.
+// audience, of no pod, and of a pod that is gone are refused. It may write the ConfigMap
+// of what netplugins trust, and no other.
 func TestAccount(t *testing.T) {
 	c, client := control(t)
 	config := ok[*rest.Config](t)(c.Config())
@@ -44,19 +54,23 @@ func TestAccount(t *testing.T) {
 	mine, theirs := pod("netplugin-x", "contiv-netplugin"), pod("other-x", "other")
 	good := token("contiv-netplugin", account.Audience, mine)
 
+	roles := client.RbacV1().ClusterRoles()
+	role := ok[*rbacv1.ClusterRole](t)(roles.Get(t.Context(), "contiv-netmaster", metav1.GetOptions{}))
+	shipped := role.Rules
+	role.Rules = slices.DeleteFunc(slices.Clone(role.Rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "tokenreviews") })
+	role = ok[*rbacv1.ClusterRole](t)(roles.Update(t.Context(), role, metav1.UpdateOptions{}))
 	own := ok[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", asNetmaster(t, client, config)))
 	j := ok[*account.Judge](t)(account.New(own, ns, "contiv-netplugin"))
+	until(t, "netmaster may not ask", func() bool { // the API server's authorizer follows by a watch
+		_, _, err := j.Host(t.Context(), good)
+		return errors.Is(err, model.ErrUnavailable)
+	})
 	if _, _, err := j.Host(t.Context(), good); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "create tokenreviews") {
 		t.Errorf("without the right to ask: %v", err)
 	}
-	ok[*rbacv1.ClusterRole](t)(client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "reviews"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}}},
-	}, metav1.CreateOptions{}))
-	ok[*rbacv1.ClusterRoleBinding](t)(client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "reviews"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reviews"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "contiv-netmaster", Namespace: ns}},
-	}, metav1.CreateOptions{}))
-	until(t, "netmaster may ask", func() bool { // the API server's authorizer follows by a watch
+	role.Rules = shipped
+	ok[*rbacv1.ClusterRole](t)(roles.Update(t.Context(), role, metav1.UpdateOptions{}))
+	until(t, "netmaster may ask", func() bool {
 		host, by, err := j.Host(t.Context(), good)
 		if err == nil && (host != "node1" || by != ns+"/netplugin-x") {
 			t.Errorf("the node is %q, by %q", host, by)
@@ -79,4 +93,26 @@ func TestAccount(t *testing.T) {
 		_, _, err := j.Host(t.Context(), good)
 		return errors.Is(err, model.ErrInvalid)
 	})
+
+	maps := client.CoreV1().ConfigMaps(ns)
+	for _, name := range []string{anchor.Name, "other"} {
+		ok[*corev1.ConfigMap](t)(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	must(t, os.WriteFile(file, []byte("an authority"), 0o600))
+	k := ok[*anchor.Keeper](t)(anchor.New(anchor.Config{API: own, Namespace: ns, File: file, Ours: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = k.Run(ctx) }) // it ends with ctx
+	until(t, "the ConfigMap has the file", func() bool {
+		return ok[*corev1.ConfigMap](t)(maps.Get(t.Context(), anchor.Name, metav1.GetOptions{})).Data[anchor.Key] == "an authority"
+	})
+	asItself := ok[*kubernetes.Clientset](t)(kubernetes.NewForConfig(own)).CoreV1().ConfigMaps(ns)
+	_, made := asItself.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+	_, written := asItself.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Data: map[string]string{"x": "y"}}, metav1.UpdateOptions{})
+	if !apierrors.IsForbidden(made) || !apierrors.IsForbidden(written) {
+		t.Errorf("netmaster makes a ConfigMap: %v, and writes another: %v", made, written)
+	}
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -22,7 +23,8 @@ import (
 )
 
 // Handler serves inspection (1.x: port 9090), health and metrics, and
-// more by http.ServeMux's patterns.
+// more by http.ServeMux's patterns. Who comes by TLS without a certificate is told whether
+// the agent lives and is ready, and nothing else.
 func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range more {
@@ -47,7 +49,8 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 			writeJSON(w, map[string]bool{"paused": false})
 		})
 	}
-	return mux
+	mux.HandleFunc("GET /livez", a.getLive)
+	return certified(mux, func(ctx context.Context) bool { return a.Health(ctx).Ready })
 }
 
 func failHTTP(w http.ResponseWriter, err error) {

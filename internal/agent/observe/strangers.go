@@ -1,0 +1,44 @@
+package observe
+
+import (
+	"context"
+	"io"
+	"net/http"
+)
+
+// certified keeps who comes by TLS without a certificate from all but the answer, in one
+// word, whether the agent lives and whether it is ready: kubelets have no certificate.
+// Listeners that are plain, and unix sockets, are as they were.
+func certified(all http.Handler, ready func(context.Context) bool) http.Handler {
+	few := http.NewServeMux()
+	few.Handle("GET /livez", all)
+	for _, path := range []string{"GET /readyz", "GET /healthz"} {
+		few.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			if ready(r.Context()) {
+				_, _ = io.WriteString(w, "ok\n") // who does not listen any more needs no answer
+				return
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "not ready\n")
+		})
+	}
+	few.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "show a certificate of the cluster's (curl --cert, --key): without one there is /livez and /readyz", http.StatusUnauthorized)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil && len(r.TLS.PeerCertificates) == 0 {
+			few.ServeHTTP(w, r)
+			return
+		}
+		all.ServeHTTP(w, r)
+	})
+}
+
+// getLive answers while the agent's own locks can be had; what /healthz tells of, no
+// restart mends.
+func (a *Observer) getLive(w http.ResponseWriter, _ *http.Request) {
+	a.State()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n")
+}
