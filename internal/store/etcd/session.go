@@ -2,11 +2,13 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -29,18 +31,21 @@ func parseLease(id string) (clientv3.LeaseID, error) {
 
 // GrantLease implements store.Backend. etcd counts whole seconds, rounded up.
 func (c *Client) GrantLease(ctx context.Context, ttl time.Duration) (string, error) {
-	id, err := c.grant(ctx, ttl)
-	return leaseID(id), err
+	granted, err := c.grant(ctx, ttl)
+	if err != nil {
+		return leaseID(0), err
+	}
+	return leaseID(granted.ID), nil
 }
 
-func (c *Client) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+func (c *Client) grant(ctx context.Context, ttl time.Duration) (*clientv3.LeaseGrantResponse, error) {
 	resp, err := request(ctx, c, store.OpLease, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return c.etcd.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	})
 	if err != nil {
-		return 0, c.failed(ctx, err)
+		return nil, c.failed(ctx, err)
 	}
-	return resp.ID, nil
+	return resp, nil
 }
 
 // NewSession implements store.Store.
@@ -48,25 +53,63 @@ func (c *Client) NewSession(ctx context.Context, ttl time.Duration) (store.Sessi
 	if ttl <= 0 {
 		return nil, model.Errorf(model.ErrInvalid, "session: ttl %s must be positive", ttl)
 	}
-	id, err := c.grant(ctx, ttl)
+	begin := time.Now()
+	granted, err := c.grant(ctx, ttl)
 	if err != nil {
 		return nil, err
 	}
 	kctx, cancel := context.WithCancel(ctx)
-	alive, err := c.etcd.KeepAlive(kctx, id)
-	if err != nil {
-		cancel()
-		return nil, c.failed(ctx, err)
-	}
-	s := &session{client: c, id: id, cancel: cancel, done: make(chan struct{})}
+	gone := context.AfterFunc(c.etcd.Ctx(), cancel) // the client is closed
+	s := &session{client: c, id: granted.ID, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		defer cancel()
-		for range alive {
-			// Each message is a refresh; the end of them is the end of the lease.
-		}
+		defer gone()
+		s.keep(kctx, begin, granted.TTL)
 	}()
 	return s, nil
+}
+
+// Refreshing a lease. Each is a request of its own, which goes to the next server: the
+// stream that etcd's client keeps for all would stay with one that stands still.
+const (
+	refreshes    = 3                      // in the lease's time
+	refreshMost  = askTimeout             // that one may take, and half of what is left of the lease,
+	refreshLeast = 500 * time.Millisecond // but no less than this
+	refreshAgain = 250 * time.Millisecond // after one that failed
+)
+
+// keep refreshes the lease until ctx ends, or the lease has: it lasts for seconds from
+// when what confirmed it was asked.
+func (s *session) keep(ctx context.Context, asked time.Time, seconds int64) {
+	ttl := time.Duration(seconds) * time.Second
+	until := asked.Add(ttl)
+	timer := time.NewTimer(ttl / refreshes)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		asked := time.Now()
+		left := until.Sub(asked)
+		rctx, cancel := context.WithTimeout(ctx, min(left, refreshMost, max(left/2, refreshLeast)))
+		kept, err := request(rctx, s.client, store.OpLease, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+			return s.client.etcd.KeepAliveOnce(ctx, s.id)
+		})
+		cancel()
+		switch now := time.Now(); {
+		case err == nil:
+			ttl = time.Duration(kept.TTL) * time.Second
+			until = asked.Add(ttl)
+			timer.Reset(ttl / refreshes)
+		case errors.Is(err, rpctypes.ErrLeaseNotFound), !now.Before(until):
+			return
+		default:
+			timer.Reset(min(refreshAgain, until.Sub(now)))
+		}
+	}
 }
 
 type session struct {
