@@ -49,13 +49,15 @@ type Client struct {
 	timeout   time.Duration
 	requests  *store.Requests
 	log       *slog.Logger
+	one       store.OneStore
+	life      context.Context // until Close
+	end       context.CancelFunc
 
 	// committing is held during a commit: of several at a time all but one would
 	// fail at the journal's head.
 	committing sync.Mutex
 	head       *entry // the newest known; nil = to be read
 
-	stop    context.CancelFunc // of the reaper
 	reaping sync.WaitGroup
 }
 
@@ -72,7 +74,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{urls: endpoints, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, requests: store.NewRequests(), log: cfg.Logger, stop: func() {}}
+	c := &Client{urls: endpoints, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, requests: store.NewRequests(), log: cfg.Logger}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -85,18 +87,19 @@ func New(cfg Config) (*Client, error) {
 		c.apis = append(c.apis, a)
 	}
 	c.Backend = c
+	c.one = store.OneStore{Name: "Consul", Flag: form.Flag, Count: func() int { return len(c.urls) }, Ask: c.tell}
+	c.life, c.end = context.WithCancel(context.Background())
 	if cfg.Reap {
-		ctx, stop := context.WithCancel(context.Background())
-		c.stop = stop
-		c.reaping.Go(func() { c.reap(ctx) })
+		c.reaping.Go(func() { c.reap(c.life) })
 	}
 	return c, nil
 }
 
 // Close ends the connections. Sessions and mirrors have to be ended before.
 func (c *Client) Close() error {
-	c.stop()
+	c.end()
 	c.reaping.Wait()
+	c.one.Close()
 	c.transport.CloseIdleConnections()
 	return nil
 }
@@ -107,15 +110,20 @@ func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collect
 // ask makes a request, within the timeout, of the endpoint that answered last; one
 // that cannot be connected to leaves it to the next.
 func ask[T any](ctx context.Context, c *Client, timeout time.Duration, do func(context.Context, *api.Client) (T, error)) (T, error) {
+	var out T
+	err := c.one.May(ctx, c.life)
+	if err != nil {
+		return out, c.failed(ctx, err)
+	}
 	rctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	first := int(c.at.Load())
-	var out T
-	var err error
 	for i := range c.apis {
 		n := (first + i) % len(c.apis)
 		if out, err = do(rctx, c.apis[n]); err == nil {
-			c.at.Store(int32(n))
+			if c.at.Swap(int32(n)) != int32(n) {
+				c.one.Again()
+			}
 			return out, nil
 		}
 		// Only what was not sent may be sent again.
@@ -140,6 +148,9 @@ func (c *Client) failed(ctx context.Context, err error) error {
 			return c.forbidden(said.Body)
 		}
 		return model.Errorf(model.ErrUnavailable, "Consul at %s: %s", c.endpoints, strings.TrimSpace(said.Body))
+	}
+	if errors.As(err, new(store.SplitError)) {
+		return model.Errorf(model.ErrUnavailable, "%w", err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return model.Errorf(model.ErrUnavailable, "Consul at %s does not answer", c.endpoints)

@@ -44,6 +44,7 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 			return store.Outcome{}, err
 		}
 		if refused == nil {
+			c.one.Wrote(commit)
 			return store.Outcome{Committed: true, Revision: rev}, nil
 		}
 		out := store.Outcome{}

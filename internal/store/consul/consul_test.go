@@ -448,3 +448,33 @@ func TestManyKeysOfOneMoment(t *testing.T) {
 		}
 	}
 }
+
+// Endpoints of two Consuls: nothing is read or written by way of them, until one is gone.
+func TestTwoStores(t *testing.T) {
+	t.Parallel()
+	addrs := []string{server(t), server(t)}
+	proxy := storetest.NewProxy(t, addrs[1])
+	for i, addr := range addrs {
+		c := open(t, addr)
+		ready(t, c)
+		v, err := store.EncodeRecord(1, store.Incarnation{ID: fmt.Sprint("x", i), Epoch: 1})
+		if err == nil {
+			_, err = c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, v, nil); return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	c := openWith(t, Config{Endpoints: []string{addrs[0], proxy.Addr()}})
+	t.Cleanup(func() { _ = c.Close() })
+	_, rerr := c.Get(t.Context(), store.Root+"x")
+	_, werr := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"x", []byte("x"), nil); return nil })
+	for what, err := range map[string]error{"read": rerr, "write": werr} {
+		if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "of store x1") || !strings.Contains(err.Error(), "--consul-endpoints") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	proxy.Break()
+	ready(t, c)
+}

@@ -55,6 +55,30 @@ func (c *Client) server(ctx context.Context, a *api.Client, at string) store.Ser
 	return s
 }
 
+// tell asks all endpoints which store they have: Consul has no id of its cluster.
+func (c *Client) tell(ctx context.Context, _ bool) []store.Told {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	all := make([]store.Told, len(c.apis))
+	var asking sync.WaitGroup
+	for i, a := range c.apis {
+		asking.Go(func() {
+			key := consulKey(store.StoreIdentityKey)
+			p, _, err := a.KV().Get(key, (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+			if err != nil {
+				return
+			}
+			v := view{}
+			if p != nil {
+				v.pairs = map[string]*api.KVPair{key: p}
+			}
+			all[i] = store.Told{Endpoint: c.urls[i], Read: true, Identity: v.kv(key)}
+		})
+	}
+	asking.Wait()
+	return slices.DeleteFunc(all, func(t store.Told) bool { return !t.Read })
+}
+
 // Addresses are where Consul answers, as host:port, sorted: the endpoints that the
 // client was given, and where its servers speak with each other. When these cannot
 // be asked, the endpoints come with the error.

@@ -51,7 +51,7 @@ type Client struct {
 	endpoints string
 	timeout   time.Duration
 	log       *slog.Logger
-	one       oneCluster
+	one       store.OneStore
 	lines     lines
 }
 
@@ -105,6 +105,7 @@ func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpo
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
+	c.one = store.OneStore{Name: "etcd", Flag: form.Flag, Count: func() int { return len(c.allEndpoints()) }, Ask: c.tell}
 	c.Backend = c
 	return c
 }
@@ -120,6 +121,7 @@ func ParseEndpoints(endpoints []string) ([]string, error) { return form.Parse(en
 func (c *Client) Close() error {
 	err := c.etcd.Close()
 	c.lines.running.Wait()
+	c.one.Close()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close etcd client: %w", err)
 	}
@@ -142,7 +144,7 @@ func (c *Client) within(ctx context.Context) (context.Context, context.CancelFun
 // request makes one request, within its time, and counts how long it took. The error
 // is etcd's.
 func request[T any](ctx context.Context, c *Client, op string, do func(context.Context) (T, error)) (T, error) {
-	if err := c.mayAsk(ctx); err != nil {
+	if err := c.one.May(ctx, c.etcd.Ctx()); err != nil {
 		var none T
 		return none, err
 	}

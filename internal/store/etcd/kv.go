@@ -157,6 +157,7 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 	if err != nil {
 		return store.Outcome{}, c.failed(ctx, err)
 	}
+	c.one.Wrote(commit)
 	out := store.Outcome{Committed: resp.Succeeded, Revision: store.Revision(resp.Header.Revision)}
 	if !out.Committed {
 		keys := make([]string, len(commit.Compares))

@@ -21,7 +21,7 @@ func (c *Client) refused(err error) error {
 		return false
 	}
 	switch {
-	case errors.As(err, new(splitError)):
+	case errors.As(err, new(store.SplitError)):
 		return model.Errorf(model.ErrUnavailable, "%w", err)
 	case is(rpctypes.ErrNoSpace) && len(c.etcd.Endpoints()) == 0:
 		return model.Errorf(model.ErrUnavailable, "the store is full and takes no writes: delete what is not needed, and free its space with 'netctl cluster relieve'")

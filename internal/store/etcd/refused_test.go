@@ -171,3 +171,61 @@ func TestTwoClusters(t *testing.T) {
 	embedded(t, t.TempDir(), strings.TrimPrefix(a.endpoint, "http://"), named("c"))
 	works("a new one in its place")
 }
+
+// Two etcds that were started with one address for peers, as by default, have one id of
+// the cluster: what is written first, the store's identity, tells them apart, and nothing
+// is answered that is not in the store that has it; nor by one that each has an identity.
+func TestTwoOfOneID(t *testing.T) {
+	t.Parallel()
+	a, b := embedded(t, t.TempDir(), "127.0.0.1:0"), embedded(t, t.TempDir(), "127.0.0.1:0")
+	ra, rb := raw(t, a.endpoint), raw(t, b.endpoint)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if x, y := a.etcd.Server.Cluster().ID(), b.etcd.Server.Cluster().ID(); x != y {
+		t.Fatalf("they have two ids, %s and %s", x, y)
+	}
+	both := func() *Client {
+		t.Helper()
+		c, err := New(Config{Endpoints: []string{a.endpoint, b.endpoint}, Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	identify := func(c *Client, id string) {
+		t.Helper()
+		v, err := store.EncodeRecord(1, store.Incarnation{ID: id, Epoch: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Update(ctx, func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, v, nil); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := both()
+	identify(c, "x")
+	for n := range 4 {
+		says(t, "a write", write(ctx, c, fmt.Sprint("w", n)), "servers of different stores", "of store x", "of one without identity", "--etcd-endpoints")
+	}
+	_, err := c.Get(ctx, "x")
+	says(t, "a read", err, "servers of different stores")
+	for _, r := range []*clientv3.Client{ra, rb} {
+		if got, err := r.Get(ctx, store.Root+"state/w", clientv3.WithPrefix()); err != nil || len(got.Kvs) > 0 {
+			t.Errorf("one has %v, %v", got.Kvs, err)
+		}
+	}
+	for i, s := range []*server{a, b} {
+		one := open(t, s.endpoint)
+		identify(one, fmt.Sprint("of ", i))
+		_ = one.Close()
+	}
+	_, err = both().Get(ctx, "x")
+	says(t, "a first read", err, "of store of 0", "of store of 1")
+	b.Close()
+	for err = errors.New("not asked"); err != nil; _, err = c.Get(ctx, "x") {
+		if ctx.Err() != nil {
+			t.Fatalf("one is stopped: %v", err)
+		}
+	}
+}
