@@ -25,6 +25,8 @@ func TestOf(t *testing.T) {
 		{desired.Limit{Bits: 10_000}, 1450, 1261, 2, 3_601_000, headDrop, false},
 		{desired.Limit{Bits: 1_000_000}, 1500, 126_166, 2, 36_000, headDrop, false},
 		{desired.Limit{Bits: 10_000_000}, 1450, 1_261_666, 22_500, 3963, bytesFIFO, true},
+		{desired.Limit{Bits: 25_000_000}, 1450, 3_154_166, 56_250, 3963, bytesFIFO, true},
+		{desired.Limit{Bits: 50_000_000}, 1450, 6_308_333, 56_250, 3963, bytesFIFO, true},
 		{desired.Limit{Bits: 100_000_000}, 1450, 12_616_666, 56_250, 3963, bytesFIFO, true},
 		{desired.Limit{Bits: 1_000_000_000}, 1450, 126_166_666, 562_500, 3963, bytesFIFO, false},
 		{desired.Limit{Bits: 10_000_000_000_000}, 1450, 1_261_666_666_666, 1<<31 - 1, 3963, bytesFIFO, false},
@@ -114,7 +116,7 @@ func TestTakeTurns(t *testing.T) {
 		limit   desired.Limit
 		changed bool
 		memory  uint32
-	}{{faster, true, 112_500 * 5 / 4}, {faster, false, 112_500 * 5 / 4}, {slow, true, 8 * 2304}, {slow, false, 8 * 2304}} {
+	}{{faster, true, 56_250 * 5 / 4}, {faster, false, 56_250 * 5 / 4}, {slow, true, 8 * 2304}, {slow, false, 8 * 2304}} {
 		in, ok := set(q, tc.limit, tc.changed).(*netlink.FqCodel)
 		if !ok || in.MemoryLimit != tc.memory || in.ECN != 0 || in.DropBatchSize != 1 {
 			t.Errorf("%+v: %+v", tc, in)
