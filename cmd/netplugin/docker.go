@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/daemon"
@@ -48,8 +49,19 @@ func dockerFlags(fs *daemon.FlagSet, o *options) {
 // docker tells whether containers of a Docker engine are served.
 func (o options) docker() bool { return o.mode == modeDocker || o.mode == modeSwarm }
 
+// listenDocker takes the Docker plugin's socket where the mode asks for it, nil otherwise:
+// first of all, since nothing of a plugin of the same name may be touched, and an engine
+// that enables a managed plugin gives up, and ends it, after some 12 s without its socket,
+// while a busy kernel may take longer to check the data plane's programs.
+func listenDocker(ctx context.Context, o options) (net.Listener, error) {
+	if !o.docker() {
+		return nil, nil
+	}
+	return libnetwork.Listen(ctx, o.dockerDir, o.pluginName)
+}
+
 // openDocker makes the Docker plugin where the mode asks for it; nil otherwise.
-func openDocker(ctx context.Context, o options, a *agent.Agent, log *slog.Logger) (*libnetwork.Plugin, error) {
+func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Listener, log *slog.Logger) (*libnetwork.Plugin, error) {
 	if !o.docker() {
 		return nil, nil
 	}
@@ -59,6 +71,6 @@ func openDocker(ctx context.Context, o options, a *agent.Agent, log *slog.Logger
 	}
 	return libnetwork.New(ctx, libnetwork.Config{
 		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm,
-		Endpoint: endpoint, Backend: a, Log: log,
+		Endpoint: endpoint, Backend: a, Log: log, Socket: socket,
 	})
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/enroll"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/mesos"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
@@ -110,10 +109,12 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if o.docker() {
-		if err := libnetwork.Free(ctx, o.dockerDir, o.pluginName); err != nil {
-			return err
-		}
+	socket, err := listenDocker(ctx, o)
+	if err != nil {
+		return err
+	}
+	if socket != nil {
+		defer func() { _ = socket.Close() }() // the plugin has, once it runs
 	}
 	chosen, err := chooseDriver(ctx, o)
 	if err != nil {
@@ -173,7 +174,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a)); err != nil {
 		return errors.Join(err, a.Close())
 	}
-	docker, err := openDocker(ctx, o, a, log)
+	docker, err := openDocker(ctx, o, a, socket, log)
 	if err != nil {
 		return errors.Join(err, a.Close())
 	}

@@ -356,6 +356,44 @@ func TestKillAtEveryStep(t *testing.T) {
 	}
 }
 
+// TestDockerWaits: an engine that enables a managed plugin finds its socket while the data
+// plane is not there yet, however long that takes.
+func TestDockerWaits(t *testing.T) {
+	c := newCluster(t)
+	path := filepath.Join(c.dir, "db.sock")
+	db, err := new(net.ListenConfig).Listen(t.Context(), "unix", path) // which never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "n-vtep"}, PeerName: "n-vtep-far"}
+	if err := netlink.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(veth) }) // it goes with the namespace
+	addr, err := netlink.ParseAddr("10.0.0.1/24")
+	if err := errors.Join(err, netlink.AddrAdd(veth, addr), netlink.LinkSetUp(veth)); err != nil {
+		t.Fatal(err)
+	}
+	p := c.spawn("netplugin", nil, "--driver", "ovs", "--ovs-db", "unix:"+path, "--ovs-run-dir", c.dir, "--ctrl-ip", "127.0.0.1", "--vtep-ip", "10.0.0.1",
+		"--state-dir", filepath.Join(c.dir, "s3"), "--cni-socket", filepath.Join(c.dir, "s3.sock"), "--rest-address", "none",
+		"--mode", "docker", "--docker-endpoint", "none", "--docker-socket-dir", c.dir)
+	go func() {
+		<-p.done
+		_ = db.Close() // nobody asks any more
+	}()
+	conn, err := db.Accept() // it asks the data plane
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.log)
+	}
+	defer conn.Close()
+	engine, err := new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(c.dir, "netplugin.sock"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.log)
+	}
+	_ = engine.Close() // as engines do, before they ask
+}
+
 // TestStartRefused starts netplugin where it cannot work, and reads why.
 func TestStartRefused(t *testing.T) {
 	c := newCluster(t)

@@ -29,6 +29,7 @@ type Config struct {
 	Endpoint  string // of the engine, unix:///path; empty = its networks are left alone
 	Backend   Backend
 	Log       *slog.Logger
+	Socket    net.Listener // by Listen; nil = New listens
 }
 
 // SocketDir is where Docker engines look for plugins.
@@ -63,8 +64,8 @@ func socketName(name string) string {
 	return name + ".sock"
 }
 
-// New reads the map of network ids and listens on the plugin's socket. The
-// engine need not be there. Run or Close release the socket.
+// New reads the map of network ids and listens on the plugin's socket, unless it is given
+// one. The engine need not be there. Run or Close release the socket.
 func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
@@ -80,8 +81,16 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 			return nil, err
 		}
 	}
-	p.socket, err = listen(ctx, p.path)
+	if p.socket = cfg.Socket; p.socket == nil {
+		p.socket, err = listen(ctx, p.path)
+	}
 	return p, err
+}
+
+// Listen takes the socket of a plugin that New has not made yet: what engines ask meanwhile
+// waits. Errors are as Free's. Who does not hand the socket on closes it.
+func Listen(ctx context.Context, socketDir, name string) (net.Listener, error) {
+	return listen(ctx, Socket(socketDir, name))
 }
 
 // Socket is where a plugin of that name listens.
