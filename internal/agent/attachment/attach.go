@@ -218,7 +218,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	a.cluster.Hide(key)
 	made := make(chan vethOutcome, 1)
 	if known {
-		go func() { made <- a.makeVeth(e, mtu) }()
+		go func() { made <- a.makeVethAnew(ctx, e, mtu) }()
 	}
 	defer func() {
 		if err != nil {
@@ -251,7 +251,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
 			return res, err
 		}
-		made <- a.makeVeth(e, mtu)
+		made <- a.makeVethAnew(ctx, e, mtu)
 		known = true
 	}
 	veth := <-made
@@ -341,6 +341,19 @@ func (p *phases) mark(name string) {
 type vethOutcome struct {
 	mac model.MAC
 	err error
+}
+
+// makeVethAnew makes a pair once the data plane has no port of its name any more, as of an
+// attachment that ended a moment ago: a switch that has one would not notice that it is
+// another interface, and take in nothing of it.
+func (a *Service) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOutcome {
+	if o, _ := a.reached.Get(); hasPort(o, e.HostIf) {
+		a.kick("an interface is made anew")
+		if err := a.awaitNoPort(ctx, e.HostIf); err != nil {
+			return vethOutcome{err: model.Errorf(model.ErrUnavailable, "wait until the data plane has let go of the former interface %s: %w", e.HostIf, err)}
+		}
+	}
+	return a.makeVeth(e, mtu)
 }
 
 func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {

@@ -230,9 +230,13 @@ func (a *Service) awaitNoPort(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	return a.reached.Until(ctx, func(o picture.Outcome) (bool, error) {
-		_, has := o.Report.Ports.Get(name)
-		return !has && !o.At.IsZero(), nil
+		return !hasPort(o, name) && !o.At.IsZero(), nil
 	})
+}
+
+func hasPort(o picture.Outcome, name string) bool {
+	_, has := o.Report.Ports.Get(name)
+	return has
 }
 
 // withoutGateways takes the routers from addresses: the host has its own default route.

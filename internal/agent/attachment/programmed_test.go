@@ -1,10 +1,15 @@
 package attachment
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -67,5 +72,39 @@ func TestMissing(t *testing.T) {
 	}
 	if got := upTo(netmaster.Committed{Revision: 10}, 6); got != 6 {
 		t.Errorf("by a netmaster that does not say when the tenant changed: up to %d", got)
+	}
+}
+
+// TestVethAnew: the pair of an attachment whose interface's name the data plane still has,
+// of one that ended a moment ago, is made only after a pass without that port.
+func TestVethAnew(t *testing.T) {
+	var reached picture.Reached
+	pass := func(names ...string) {
+		o := picture.Outcome{At: time.Now()}
+		for _, n := range names {
+			o.Report.Ports.Set(n, driver.PortStatus{})
+		}
+		reached.Set(o)
+	}
+	kicked := make(chan string, 9)
+	a := &Service{reached: &reached, kick: func(reason string) { kicked <- reason }, cfg: Config{Timeout: time.Minute}}
+	e := Entry{HostIf: "cvaaaaaaaaaaaaa", Request: attach.Request{Netns: filepath.Join(t.TempDir(), "gone")}} // so that none is made
+	pass("other")
+	if out := a.makeVethAnew(t.Context(), e, 1400); !errors.Is(out.err, model.ErrNotFound) || len(kicked) != 0 {
+		t.Errorf("a new name: %v, %d passes asked for", out.err, len(kicked))
+	}
+	pass("other", e.HostIf)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if out := a.makeVethAnew(ended, e, 1400); !errors.Is(out.err, model.ErrUnavailable) {
+		t.Errorf("with the former port there: %v", out.err)
+	}
+	made := make(chan error, 1)
+	go func() { made <- a.makeVethAnew(t.Context(), e, 1400).err }()
+	<-kicked
+	<-kicked
+	pass("other")
+	if err := <-made; !errors.Is(err, model.ErrNotFound) {
+		t.Errorf("once it is gone: %v", err)
 	}
 }

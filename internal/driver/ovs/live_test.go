@@ -89,19 +89,24 @@ func (l *live) addBoxOn(t testing.TB, n *desired.Network, i, addr int) {
 	}
 	l.Run("ip", "netns", "add", b.ns)
 	t.Cleanup(func() { _, _ = l.Try("ip", "netns", "del", b.ns) })
+	l.plug(b)
+	l.boxes = append(l.boxes, b)
+	l.pic.Ports = l.pic.Ports.Set(b.port.IfName, b.port)
+}
+
+// plug makes a box's interface.
+func (l *live) plug(b *box) {
 	l.Run("ip", "-n", l.NS, "link", "add", b.port.IfName, "type", "veth", "peer", "name", "eth0", "netns", b.ns, "address", b.port.MAC.String())
 	l.Run("ip", "-n", l.NS, "link", "set", b.port.IfName, "up")
 	for _, args := range [][]string{
-		{"addr", "add", v4.String() + "/24", "dev", "eth0"},
-		{"addr", "add", v6.String() + "/64", "dev", "eth0", "nodad"},
+		{"addr", "add", b.port.IPv4.String() + "/24", "dev", "eth0"},
+		{"addr", "add", b.port.IPv6.String() + "/64", "dev", "eth0", "nodad"},
 		{"link", "set", "lo", "up"},
 		{"link", "set", "eth0", "up"},
 	} {
 		l.Run(append([]string{"ip", "-n", b.ns}, args...)...)
 	}
 	l.Run("ip", "netns", "exec", b.ns, "ethtool", "-K", "eth0", "tx", "off")
-	l.boxes = append(l.boxes, b)
-	l.pic.Ports = l.pic.Ports.Set(b.port.IfName, b.port)
 }
 
 func (l *live) apply(t testing.TB) driver.Report {

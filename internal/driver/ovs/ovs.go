@@ -122,11 +122,12 @@ type Driver struct {
 	cut       bool                     // no cable in that bridge has a link, as reported
 	showsOwn  int                      // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
 	shaper    shaper
-	shaped    map[string]shaped // ports with a limit, by name
-	remade    map[string]int    // ports whose pair was made again, which the switch has to open again, with their numbers
-	swept     bool              // nothing of limits is left that is gone
-	shapeSeen time.Time         // when what was made for limits was last looked at
-	devices   map[string]string // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
+	shaped    map[string]shaped    // ports with a limit, by name
+	remade    map[string]int       // ports whose pair was made again, which the switch has to open again, with their numbers
+	left      map[string]time.Time // ports that the switch was told to let go of, and when
+	swept     bool                 // nothing of limits is left that is gone
+	shapeSeen time.Time            // when what was made for limits was last looked at
+	devices   map[string]string    // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -143,7 +144,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}

@@ -193,6 +193,9 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		return 0, problems, nil
 	}
 	slices.SortFunc(missing, func(a, b newPort) int { return strings.Compare(a.name, b.name) })
+	if err := d.letGo(ctx, missing); err != nil {
+		return 0, problems, err
+	}
 	for _, p := range missing {
 		if d.stood[p.called()] && p.request == nil {
 			d.drift.Repaired(d.cfg.Log, driver.DriftPort, p.name, 1)
@@ -251,7 +254,7 @@ func (d *Driver) taken(name string, h portState) error {
 // before: the switch may give a port's number to another one.
 func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error) {
 	infra := d.infrastructure(want)
-	var ids []string
+	var ids, names []string
 	d.db.mu.Lock()
 	bridge := d.db.bridge(d.cfg.Bridge)
 	for name, p := range d.db.named {
@@ -263,7 +266,7 @@ func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error
 			_, keep = infra[name]
 		}
 		if !keep && d.db.holder[p.UUID] == d.cfg.Bridge {
-			ids = append(ids, p.UUID)
+			ids, names = append(ids, p.UUID), append(names, p.Name)
 		}
 	}
 	d.db.mu.Unlock()
@@ -280,6 +283,7 @@ func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error
 	if err := d.db.transact(ctx, ops); err != nil {
 		return 0, model.Errorf(model.ErrUnavailable, "remove %d ports: %w", len(ids), err)
 	}
+	d.noteLeft(names)
 	return len(ids), d.db.shown(ctx, func() bool {
 		b := d.db.bridge(d.cfg.Bridge)
 		return !slices.ContainsFunc(ids, func(id string) bool {

@@ -1,0 +1,40 @@
+package ovs
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// A switch that finds in one look at the database that a port has gone and that another
+// one of its name has come takes the two for one. In user space it goes on reading from
+// the former interface then, which is gone, and takes in nothing of the new one. So a port
+// whose name was there a moment ago is made only when the switch has let go of it.
+
+// leftFor is how long a name is remembered: any switch that lives has looked by then.
+const leftFor = time.Minute
+
+// noteLeft remembers ports that the switch was told to let go of.
+func (d *Driver) noteLeft(names []string) {
+	now := time.Now()
+	for name, at := range d.left {
+		if now.Sub(at) > leftFor {
+			delete(d.left, name)
+		}
+	}
+	for _, name := range names {
+		d.left[name] = now
+	}
+}
+
+// letGo waits until the switch has let go of former ports of the names of new ones.
+func (d *Driver) letGo(ctx context.Context, next []newPort) error {
+	if !slices.ContainsFunc(next, func(p newPort) bool { _, ok := d.left[p.name]; return ok }) {
+		return nil
+	}
+	if err := d.db.follow(ctx, d.cfg.Bridge, nil); err != nil {
+		return err
+	}
+	clear(d.left)
+	return nil
+}

@@ -1,0 +1,54 @@
+package ovs
+
+import "testing"
+
+// TestPortAnew: a container leaves, and one comes at once by an interface of the same
+// name, both while the switch is too busy to look. It takes in what the new one sends.
+func TestPortAnew(t *testing.T) {
+	l := newLive(t, 2)
+	defer func() { _ = l.drv.Close() }()
+	a, b := l.boxes[0], l.boxes[1]
+	reaches := func(when string) {
+		t.Helper()
+		eventually(t, when+" to be reached", func() bool {
+			return l.in(a, "ping", "-c", "1", "-W", "1", b.port.IPv4.String()).Run() == nil
+		})
+	}
+	reaches("the first one")
+
+	l.anew(t, a)
+	l.apply(t)
+	reaches("the new one")
+}
+
+// anew takes a box's port away and makes it again, with another interface, before the
+// switch looks.
+func (l *live) anew(t *testing.T, b *box) {
+	t.Helper()
+	d := l.drv
+	d.mu.Lock() // nothing else is applied
+	defer d.mu.Unlock()
+	l.PauseSwitch()
+	gone := l.pic
+	gone.Ports = gone.Ports.Delete(b.port.IfName)
+	if n, err := d.removePorts(t.Context(), gone); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	l.Run("ip", "-n", l.NS, "link", "del", b.port.IfName)
+	l.plug(b)
+	made := make(chan error, 1)
+	go func() {
+		_, _, err := d.ensurePorts(t.Context(), l.pic)
+		made <- err
+	}()
+	eventually(t, "the port to be made, or waited for", func() bool {
+		there := l.Vsctl("--no-wait", "--bare", "find", "port", "name="+b.port.IfName) != ""
+		d.db.mu.Lock()
+		defer d.db.mu.Unlock()
+		return there || d.db.next > d.db.current
+	})
+	l.ResumeSwitch()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+}
