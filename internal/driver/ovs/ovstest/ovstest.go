@@ -49,7 +49,7 @@ type Server struct {
 	DB     string // the database's address, such as unix:/tmp/x/db.sock
 
 	t        testing.TB
-	db, vswd *exec.Cmd
+	db, vswd *daemon
 }
 
 // Require skips the test, or fails it in CI, unless it runs as root and all
@@ -78,7 +78,8 @@ func Require(t testing.TB, programs ...string) {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	Require(t, "ip", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
-	dir, err := os.MkdirTemp("", "Oovs") //nolint:usetesting // t.TempDir is too long for the path of a unix socket
+	sweepOnce()
+	dir, err := os.MkdirTemp("", fmt.Sprintf("Oovs%d-", os.Getpid())) //nolint:usetesting // t.TempDir is too long for the path of a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func (s *Server) env() []string {
 		"OVS_SYSCONFDIR="+s.RunDir)
 }
 
-func (s *Server) daemon(args ...string) *exec.Cmd {
+func (s *Server) daemon(args ...string) *daemon {
 	s.t.Helper()
 	cmd := exec.CommandContext(context.Background(), "ip", append([]string{"netns", "exec", s.NS}, args...)...)
 	cmd.Env = s.env()
@@ -120,20 +121,12 @@ func (s *Server) daemon(args ...string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	err = cmd.Start()
+	d, err := start(cmd)
 	_ = log.Close() // the daemon has its own
 	if err != nil {
 		s.t.Fatalf("start %s: %v", args[0], err)
 	}
-	return cmd
-}
-
-func end(cmd *exec.Cmd) {
-	if cmd == nil || cmd.ProcessState != nil {
-		return
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	return d
 }
 
 // await waits until a unix socket answers.
@@ -165,7 +158,7 @@ func (s *Server) StartDatabase() {
 }
 
 // KillDatabase ends the database server as a crash would.
-func (s *Server) KillDatabase() { end(s.db) }
+func (s *Server) KillDatabase() { s.db.end() }
 
 // StartSwitch starts the switch daemon, after KillSwitch.
 func (s *Server) StartSwitch() {
@@ -175,7 +168,7 @@ func (s *Server) StartSwitch() {
 }
 
 // KillSwitch ends the switch daemon as a crash would.
-func (s *Server) KillSwitch() { end(s.vswd) }
+func (s *Server) KillSwitch() { s.vswd.end() }
 
 // PauseSwitch stops the switch daemon without ending it.
 func (s *Server) PauseSwitch() { s.signal(syscall.SIGSTOP) }
@@ -185,13 +178,13 @@ func (s *Server) ResumeSwitch() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.vswd.Process.Signal(sig); err != nil {
+	if err := s.vswd.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // SwitchPID is the process number of the switch daemon.
-func (s *Server) SwitchPID() int { return s.vswd.Process.Pid }
+func (s *Server) SwitchPID() int { return s.vswd.cmd.Process.Pid }
 
 // Log returns what the switch daemon wrote.
 func (s *Server) Log() string {
