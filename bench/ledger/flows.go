@@ -27,6 +27,7 @@ type away struct{ killed, back time.Time }
 // requests, datagrams of one UDP connection, and a TCP connection.
 type flows struct {
 	pings []*lab.Pinger
+	names []string // of pings
 	stops []func()
 	ctx   context.Context
 	end   context.CancelFunc
@@ -56,6 +57,7 @@ func startFlows(ctx context.Context, from *lab.Namespace, to map[netip.Addr]*lab
 				return nil, errors.Join(err, f.stop())
 			}
 			f.pings = append(f.pings, p)
+			f.names = append(f.names, []string{"icmp", "udp"}[len(f.pings)%2]+" to "+addr.String())
 		}
 		f.wg.Go(func() { f.converse(from, at) })
 	}
@@ -121,7 +123,12 @@ func (f *flows) connection(from *lab.Namespace, to netip.AddrPort) error {
 
 // judge writes down how the flows have fared since a time.
 func (f *flows) judge(r *report, since, until time.Time, aways []away) {
-	for _, p := range f.pings {
+	r.Outages = make([][2]int64, len(aways))
+	for i, a := range aways {
+		r.Outages[i][0] = a.back.Sub(a.killed).Milliseconds()
+	}
+	for n, p := range f.pings {
+		f.trace(r, f.names[n], p.LostAt(since, until), aways)
 		s := p.Between(since, until)
 		r.Sent, r.Lost = r.Sent+s.Sent, r.Lost+s.Lost()
 		r.Gap = max(r.Gap, s.Gap.Milliseconds())
@@ -132,6 +139,35 @@ func (f *flows) judge(r *report, since, until time.Time, aways []away) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.Broken = f.broken
+}
+
+// later is how many packets a report names that were lost while nothing was away.
+const later = 50
+
+// trace writes down to which kill each of a flow's losses belongs.
+func (f *flows) trace(r *report, flow string, lost []time.Time, aways []away) {
+	for _, at := range lost {
+		i := len(aways) - 1
+		for i >= 0 && at.Before(aways[i].killed) {
+			i--
+		}
+		if i < 0 {
+			r.note(flow + ", before the first kill")
+			continue
+		}
+		after := at.Sub(aways[i].killed)
+		r.Outages[i][1] = max(r.Outages[i][1], after.Milliseconds())
+		if at.After(aways[i].back.Add(grace)) {
+			r.note(fmt.Sprintf("%s, %d ms after kill %d", flow, after.Milliseconds(), i))
+		}
+	}
+}
+
+// note names a loss in the report.
+func (r *report) note(what string) {
+	if len(r.Later) < later {
+		r.Later = append(r.Later, what)
+	}
 }
 
 // stop ends the flows; replies are waited for.

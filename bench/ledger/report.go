@@ -30,11 +30,16 @@ type report struct {
 	Kills int   `json:"kills"`
 	Back  int64 `json:"longestBackMs"` // from a kill until the component was back
 
-	Sent   int   `json:"packetsSent"`
-	Lost   int   `json:"packetsLost"`
-	During int   `json:"packetsLostWhileAway"` // of these, those sent from a kill until half a second after the component was back
-	Gap    int64 `json:"longestGapMs"`         // between two answered packets with lost ones between them
-	Broken int   `json:"connectionsBroken"`
+	Sent   int `json:"packetsSent"`
+	Lost   int `json:"packetsLost"`
+	During int `json:"packetsLostWhileAway"` // of these, those sent from a kill until half a second after the component was back
+	// Outages are of each kill the milliseconds until the component was back, and until the
+	// last packet was sent that was lost, 0 = none was; Later are packets lost outside of
+	// these times, a few at most.
+	Outages [][2]int64 `json:"outagesMs,omitempty"`
+	Later   []string   `json:"lostLater,omitempty"`
+	Gap     int64      `json:"longestGapMs"` // between two answered packets with lost ones between them
+	Broken  int        `json:"connectionsBroken"`
 
 	Requests int      `json:"apiRequests"`
 	Failed   int      `json:"apiFailed"`

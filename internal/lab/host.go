@@ -169,7 +169,7 @@ func (h *Host) StartVswitchd(ctx context.Context) error {
 		return err
 	}
 	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, append(h.ovsEnv(), keepMemory...), "nice", "-n", "-15", "/usr/sbin/ovs-vswitchd", h.DB(),
-		"--no-chdir", "-vconsole:info", "-vsyslog:off", "--unixctl="+ctl)
+		"--no-chdir", "-vconsole:info", "-vsyslog:off", "-vPATTERN:console:%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m", "--unixctl="+ctl)
 	if err != nil {
 		return err
 	}

@@ -195,6 +195,19 @@ func (p *Pinger) Stop() error {
 	return nil
 }
 
+// LostAt lists when the requests of a span were sent that nobody has answered.
+func (p *Pinger) LostAt(from, to time.Time) (out []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first, _ := slices.BinarySearchFunc(p.sentAt, from, time.Time.Compare)
+	for i := first; i < len(p.sentAt) && !p.sentAt[i].After(to); i++ {
+		if !p.answered[i] {
+			out = append(out, p.sentAt[i])
+		}
+	}
+	return out
+}
+
 // Between tells how the requests sent in a span fared.
 func (p *Pinger) Between(from, to time.Time) PingStats {
 	p.mu.Lock()

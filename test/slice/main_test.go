@@ -152,6 +152,9 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config
 			for name, p := range l.Processes() {
 				t.Logf("end of %s's log:\n%s", name, p.Tail(25))
 			}
+			for _, h := range l.Hosts() {
+				t.Logf("what %s dropped:\n%s", h.Name, dropped(h))
+			}
 			if os.Getenv("CONTIV_TEST_KEEP") == "1" {
 				t.Logf("kept in %s until the next run", cfg.Dir)
 				return
@@ -162,6 +165,32 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config
 		}
 	})
 	return c
+}
+
+// dropped is what a host in user space has dropped for want of time or room: packet
+// sockets by which the switch reads (d in skmem), and its own counters.
+func dropped(h *lab.Host) string {
+	if h.Driver() != lab.DriverOVS || h.Vswitchd() == nil {
+		return "not asked"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var out []string
+	sockets, err := h.Run(ctx, "ss", "-0", "-n", "-m", "-e")
+	for entry := range strings.SplitSeq(strings.ReplaceAll(sockets, "\n\t", " "), "\n") {
+		if err == nil && strings.Contains(entry, "skmem") && !strings.Contains(entry, ",d0)") {
+			out = append(out, entry)
+		}
+	}
+	for _, ask := range []string{"coverage/show", "dpctl/show -s"} {
+		text, _ := h.Run(ctx, "ovs-appctl", append([]string{"-t", filepath.Join(h.RunDir(), "ovs-vswitchd.ctl")}, strings.Fields(ask)...)...) // it may have ended
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "drop") || strings.Contains(line, "lost") || strings.Contains(line, "lookups") {
+				out = append(out, strings.TrimSpace(line))
+			}
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // netctl runs netctl commands, one a line; they must succeed.

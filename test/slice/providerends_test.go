@@ -46,6 +46,11 @@ func (x *exchange) why() error {
 	return nil
 }
 
+// by is how it goes: the protocol and both ends.
+func (x *exchange) by() string {
+	return fmt.Sprint(x.conn.LocalAddr().Network(), " ", x.conn.LocalAddr(), " to ", x.conn.RemoteAddr())
+}
+
 func (x *exchange) run(stop <-chan struct{}) {
 	for {
 		select {
@@ -121,7 +126,7 @@ func (x *exchanges) goOn(when, gone string) {
 	for i, one := range x.all {
 		for one.provider != gone && one.answered.Load() < was[i]+10 {
 			if time.Now().After(end) {
-				x.c.t.Fatalf("%s: a connection to %s, %s: %v after %d answers", when, one.provider, one.conn.LocalAddr().Network(), one.why(), one.answered.Load())
+				x.c.t.Fatalf("%s: a connection to %s, %s: %v after %d answers", when, one.provider, one.by(), one.why(), one.answered.Load())
 			}
 			<-time.After(time.Millisecond)
 		}
@@ -142,7 +147,7 @@ func (x *exchanges) end(gone string) {
 		others++
 		answers += one.answered.Load()
 		if one.why() != nil {
-			x.c.t.Errorf("a connection to %s, %s: %v after %d answers", one.provider, one.conn.LocalAddr().Network(), one.why(), one.answered.Load())
+			x.c.t.Errorf("a connection to %s, %s: %v after %d answers", one.provider, one.by(), one.why(), one.answered.Load())
 		}
 	}
 	if others == 0 || gone != "" && others == len(x.all) {
