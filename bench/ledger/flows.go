@@ -128,13 +128,7 @@ func (f *flows) judge(r *report, since, until time.Time, aways []away) {
 		r.Outages[i][0] = a.back.Sub(a.killed).Milliseconds()
 	}
 	for n, p := range f.pings {
-		f.trace(r, f.names[n], p.LostAt(since, until), aways)
-		s := p.Between(since, until)
-		r.Sent, r.Lost = r.Sent+s.Sent, r.Lost+s.Lost()
-		r.Gap = max(r.Gap, s.Gap.Milliseconds())
-		for _, a := range aways {
-			r.During += p.Between(a.killed, a.back.Add(grace)).Lost()
-		}
+		r.trace(p, f.names[n], since, until, aways)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,12 +138,31 @@ func (f *flows) judge(r *report, since, until time.Time, aways []away) {
 // later is how many packets a report names that were lost while nothing was away.
 const later = 50
 
-// trace writes down to which kill each of a flow's losses belongs.
-func (f *flows) trace(r *report, flow string, lost []time.Time, aways []away) {
-	for _, at := range lost {
+// underway bounds how long before a kill a packet was sent that is lost with what was killed:
+// a switch in user space has packets in its queues, and a busy machine leaves them there.
+const underway = 100 * time.Millisecond
+
+// series are packets of one flow, of which each is answered or lost.
+type series interface {
+	Between(from, to time.Time) lab.PingStats
+	LostAt(from, to time.Time) []time.Time
+}
+
+// trace writes down how a flow fared, and to which kill each of its losses belongs: to that
+// from which on it was sent, or before which, when it was on its way still: nothing of the
+// flow that was sent after it was answered until the kill.
+func (r *report) trace(p series, flow string, since, until time.Time, aways []away) {
+	s := p.Between(since, until)
+	r.Sent, r.Lost = r.Sent+s.Sent, r.Lost+s.Lost()
+	r.Gap = max(r.Gap, s.Gap.Milliseconds())
+	for _, at := range p.LostAt(since, until) {
 		i := len(aways) - 1
 		for i >= 0 && at.Before(aways[i].killed) {
 			i--
+		}
+		if next := i + 1; next < len(aways) && aways[next].killed.Sub(at) < underway && p.Between(at, aways[next].killed).Received == 0 {
+			r.During++
+			continue
 		}
 		if i < 0 {
 			r.note(flow + ", before the first kill")
@@ -159,7 +172,9 @@ func (f *flows) trace(r *report, flow string, lost []time.Time, aways []away) {
 		r.Outages[i][1] = max(r.Outages[i][1], after.Milliseconds())
 		if at.After(aways[i].back.Add(grace)) {
 			r.note(fmt.Sprintf("%s, %d ms after kill %d", flow, after.Milliseconds(), i))
+			continue
 		}
+		r.During++
 	}
 }
 

@@ -32,7 +32,7 @@ type report struct {
 
 	Sent   int `json:"packetsSent"`
 	Lost   int `json:"packetsLost"`
-	During int `json:"packetsLostWhileAway"` // of these, those sent from a kill until half a second after the component was back
+	During int `json:"packetsLostWhileAway"` // of these, those on their way at a kill, or sent from then until half a second after the component was back
 	// Outages are of each kill the milliseconds until the component was back, and until the
 	// last packet was sent that was lost, 0 = none was; Later are packets lost outside of
 	// these times, a few at most.

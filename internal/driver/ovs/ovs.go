@@ -313,7 +313,8 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 	before := d.pic.have.PolicySets
 	d.pic.update(want, cfg, numbers)
 	d.untold.Note(before, want.PolicySets)
-	if !d.known {
+	unknown := !d.known
+	if unknown {
 		if err := d.readBack(ctx); err != nil {
 			return err
 		}
@@ -323,7 +324,7 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 	}
 	edits := d.pic.ledger.edits()
 	// Reading back costs up to a twentieth of the time.
-	if force || len(edits) == 0 && rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook {
+	if force && !unknown || len(edits) == 0 && rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook {
 		own := len(edits)
 		if err := d.readBack(ctx); err != nil {
 			return err
