@@ -428,25 +428,6 @@ func TestRestart(t *testing.T) {
 	b.start()
 	b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e1"}`, `{"Interface":{"Address":"10.1.1.1/24","MacAddress":"02:02:0a:01:01:01"}}`)
 	b.stop()
-	early, err := Listen(t.Context(), b.cfg.SocketDir, b.cfg.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan error, 1)
-	go func() { // as an engine asks while netplugin starts
-		resp, err := b.http.Post("http://x/Plugin.Activate", "", nil) //nolint:noctx // it ends with the socket
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		answered <- err
-	}()
-	b.cfg.Socket = early
-	b.start()
-	if err := <-answered; err != nil {
-		t.Errorf("what was asked before the plugin was there: %v", err)
-	}
-	b.stop()
-	b.cfg.Socket = nil
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
