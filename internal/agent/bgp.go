@@ -37,7 +37,7 @@ func (a *Agent) followBGP(pic picture.Picture, report driver.Report) {
 	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
 	if in.Settings, in.Rivals = a.cluster.Bgp(); in.Settings != nil {
 		in.Machines = append(a.cluster.NodeAddresses(), a.control.Targets()...)
-		in.Networks = a.cluster.Subnets()
+		in.Networks, in.VLANs = a.cluster.Subnets(), a.cluster.VLANs()
 	}
 	for name, st := range report.Ports.All() {
 		if st.Err != nil {

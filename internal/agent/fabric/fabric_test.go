@@ -206,6 +206,17 @@ func TestWrong(t *testing.T) {
 	silent("router address 53.1.1.2/24 is on 53.1.0.0/16, a network of containers: it is not given to up0")
 	b.set(func(in *Input) { in.Settings.RouterIP = prefix("52.1.1.2/24") })
 	b.problem("BGP neighbor 50.1.1.200", "not on the network of routerip, 52.1.1.0/24")
+	// Another host may tell of the same addresses.
+	b.set(func(in *Input) {
+		*in = good
+		port(&in.Picture, 5, network(1, "blue", model.EncapVLAN))
+		in.VLANs = []model.Network{
+			{Key: model.NetworkKey{Tenant: "amber", Name: "apart"}, Subnet: prefix("10.1.2.0/24")}, {Key: model.NetworkKey{Tenant: "blue", Name: "net"}, Subnet: prefix("10.1.1.0/24")},
+			{Key: model.NetworkKey{Tenant: "red", Name: "wide"}, Subnet: prefix("10.1.0.0/22")},
+		}
+	})
+	b.problem("BGP network blue:net", "network red:wide has a subnet in common with it")
+	b.heard(r, "10.1.1.5/32")
 	b.set(func(in *Input) { *in = good; s := *good.Settings; s.NeighborAS = 9; in.Settings = &s })
 	b.problem("BGP session 50.1.1.200", "AS")
 	b.set(func(in *Input) { *in = good })

@@ -3,6 +3,7 @@ package fabric
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -19,6 +20,7 @@ type Input struct {
 	Refused  map[string]bool  // ports of it that the data plane could not make
 	Machines []netip.Addr     // of the cluster: hosts', the control plane's
 	Networks []netip.Prefix   // of the cluster: the subnets of all tenants' networks
+	VLANs    []model.Network  // of the cluster: those of encap vlan, in order
 }
 
 // had is a prefix that this host has.
@@ -34,10 +36,15 @@ type having struct {
 	all       []had
 	protected []netip.Prefix
 	networks  []netip.Prefix // of those, containers'
+	doubts    []doubt
 }
 
+// doubt is a network of which this host tells addresses, and another tenant's with such
+// addresses, of which other hosts may tell: none knows the other's containers.
+type doubt struct{ network, other model.NetworkKey }
+
 func (h *having) equal(o *having) bool {
-	return h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.protected, o.protected)
+	return slices.Equal(h.doubts, o.doubts) && h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.protected, o.protected)
 }
 
 // have works out what this host has. Only networks that are joined are spoken of: the
@@ -51,6 +58,7 @@ func have(in Input) *having {
 	}
 	if pic.Private != nil && pic.FwdMode == model.FwdRouting {
 		h.private = pic.Private.Interface
+		told := map[model.NetworkID]*desired.Network{}
 		for name, port := range pic.Ports.All() {
 			n, ok := pic.Networks.Get(port.Network)
 			if !ok || in.Refused[name] || n.Encap != model.EncapVLAN || n.Joined == 0 {
@@ -59,8 +67,12 @@ func have(in Input) *having {
 			for _, a := range [][2]netip.Addr{{port.IPv4, port.Private}, {port.IPv6, port.Private6}} {
 				if a[0].IsValid() && a[1].IsValid() {
 					h.add(b, a[0], a[1], port.Endpoint.Network.Tenant)
+					told[n.ID] = n
 				}
 			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(told)) {
+			h.doubt(told[id], in.VLANs)
 		}
 		for key, s := range pic.Services.All() {
 			for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
@@ -76,6 +88,18 @@ func have(in Input) *having {
 	h.protect(in)
 	return h
 }
+
+// doubt notes the first network of another tenant that may have addresses of one.
+func (h *having) doubt(n *desired.Network, all []model.Network) {
+	for _, o := range all {
+		if o.Key.Tenant != n.Key.Tenant && (overlap(n.Subnet, o.Subnet) || overlap(n.Subnet6, o.Subnet6)) {
+			h.doubts = append(h.doubts, doubt{n.Key, o.Key})
+			return
+		}
+	}
+}
+
+func overlap(a, b netip.Prefix) bool { return a.IsValid() && b.IsValid() && a.Overlaps(b) }
 
 func (h *having) add(b *model.Bgp, a, private netip.Addr, t model.TenantName) {
 	hop := b.RouterIP.Addr()

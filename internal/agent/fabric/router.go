@@ -189,6 +189,9 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 		addr, _, _ := strings.Cut(text, " ")
 		problems["BGP address "+addr] = text
 	}
+	for _, d := range h.doubts {
+		problems["BGP network "+d.network.String()] = fmt.Sprintf("network %s has a subnet in common with it: where another host has containers of that one, both may tell of the same address, and routers lead clients of one tenant to the other's", d.other)
+	}
 	want := hostnet.FabricWant{Device: device, Private: h.private, Own: map[netip.Addr]netip.Addr{}, Keep: true}
 	var announced []bgp.Announcement
 	for _, x := range chosen {

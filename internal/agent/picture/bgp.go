@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -55,6 +56,22 @@ func (c *Cluster) Subnets() (out []netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.subnetsLocked()
+}
+
+// VLANs are the networks of encap vlan that this host knows of, in order: of the
+// cluster's, where it has BGP settings.
+func (c *Cluster) VLANs() (out []model.Network) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.mirrors {
+		for _, n := range m.networks {
+			if n.Encap == model.EncapVLAN {
+				out = append(out, n)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b model.Network) int { return cmp.Compare(a.ID, b.ID) })
+	return out
 }
 
 func (c *Cluster) subnetsLocked() (out []netip.Prefix) {
