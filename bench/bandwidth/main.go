@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv/netplugin/v2/bench/rig"
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
@@ -74,13 +75,16 @@ func execute(ctx context.Context, args []string, w io.Writer) error {
 		return err
 	}
 	switch {
-	case o.driver != "ebpf" && o.driver != driverOVS:
+	case o.driver != rig.EBPF && o.driver != rig.OVS:
 		return errors.New("-driver is ebpf or ovs")
 	case o.seconds < 1 || o.repeat < 1:
 		return errors.New("-seconds and -repeat are at least 1")
 	}
 	return measure(ctx, w, o)
 }
+
+// host is the host that is measured.
+type host struct{ *rig.Rig }
 
 // runs are TCP's: bbr, which paces itself and so hides much, is beside the others.
 var runs = []struct {
@@ -118,11 +122,12 @@ func (o options) wanted(mbit float64, way string) (out []want) {
 const sends, receives = "sends", "receives"
 
 func measure(ctx context.Context, w io.Writer, o options) error {
-	r, err := newRig(ctx, o.driver, 4)
+	made, err := rig.New(ctx, o.driver, 4)
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	r := host{made}
+	defer r.Close()
 	fmt.Fprint(w, "| profile | direction | traffic | lowest and highest second, % of the profile | round trip of a probe beside it, median / p99 / highest, ms | probes lost | a stream's share, lowest and highest, %, and Jain's index | |\n|---|---|---|---|---|---|---|---|\n")
 	for _, mbit := range o.profiles {
 		if mbit > o.highest {
@@ -150,7 +155,7 @@ func measure(ctx context.Context, w io.Writer, o options) error {
 const besideFrom = 1000
 
 // one measures a row.
-func one(ctx context.Context, w io.Writer, r *rig, at int, rate desired.Rate, x want) error {
+func one(ctx context.Context, w io.Writer, r host, at int, rate desired.Rate, x want) error {
 	var without []float64
 	bare := func() error {
 		if x.mbit < besideFrom || x.streams == 0 {
@@ -163,7 +168,7 @@ func one(ctx context.Context, w io.Writer, r *rig, at int, rate desired.Rate, x 
 	if err := bare(); err != nil {
 		return err
 	}
-	if err := r.rate(ctx, at, &rate); err != nil {
+	if err := r.Rate(ctx, at, &rate); err != nil {
 		return err
 	}
 	var res result
@@ -173,7 +178,7 @@ func one(ctx context.Context, w io.Writer, r *rig, at int, rate desired.Rate, x 
 	} else {
 		res, err = r.udp(ctx, 0, 1, x.mbit, x.seconds)
 	}
-	if err = errors.Join(err, r.rate(ctx, at, nil)); err != nil {
+	if err = errors.Join(err, r.Rate(ctx, at, nil)); err != nil {
 		return err
 	}
 	if err := bare(); err != nil {
@@ -197,7 +202,7 @@ func jain(shares []float64) float64 {
 
 // unlimited measures two containers without a profile, in turn where nobody has one and
 // beside two that have, which rest.
-func unlimited(ctx context.Context, w io.Writer, r *rig, pairs int) error {
+func unlimited(ctx context.Context, w io.Writer, r host, pairs int) error {
 	if pairs == 0 {
 		return nil
 	}
@@ -210,7 +215,7 @@ func unlimited(ctx context.Context, w io.Writer, r *rig, pairs int) error {
 			for j := range states {
 				at := (i + j) % 2 // who is first takes turns
 				for c := range 2 {
-					if err := r.rate(ctx, c, states[at]); err != nil {
+					if err := r.Rate(ctx, c, states[at]); err != nil {
 						return err
 					}
 				}
@@ -230,7 +235,7 @@ func unlimited(ctx context.Context, w io.Writer, r *rig, pairs int) error {
 		pair(w, "round trip without traffic, µs", waits)
 	}
 	for c := range 2 {
-		if err := r.rate(ctx, c, nil); err != nil {
+		if err := r.Rate(ctx, c, nil); err != nil {
 			return err
 		}
 	}
@@ -254,7 +259,7 @@ func pair(w io.Writer, what string, figures [2][]float64) {
 }
 
 // together measures two containers with different profiles at once.
-func together(ctx context.Context, w io.Writer, r *rig, o options) error {
+func together(ctx context.Context, w io.Writer, r host, o options) error {
 	rows := []want{{mbit: 20}, {mbit: 200}}
 	for i := range rows {
 		rows[i] = want{rows[i].mbit, sends, "cubic, 1, beside the other of these two", 1, "cubic", o.seconds}
@@ -264,7 +269,7 @@ func together(ctx context.Context, w io.Writer, r *rig, o options) error {
 	}
 	for range o.repeat {
 		for i, x := range rows {
-			if err := r.rate(ctx, 2*i, &desired.Rate{Send: desired.Limit{Bits: uint64(x.mbit * 1e6)}}); err != nil {
+			if err := r.Rate(ctx, 2*i, &desired.Rate{Send: desired.Limit{Bits: uint64(x.mbit * 1e6)}}); err != nil {
 				return err
 			}
 		}
@@ -280,7 +285,7 @@ func together(ctx context.Context, w io.Writer, r *rig, o options) error {
 			return err
 		}
 		for i := range rows {
-			if err := r.rate(ctx, 2*i, nil); err != nil {
+			if err := r.Rate(ctx, 2*i, nil); err != nil {
 				return err
 			}
 		}

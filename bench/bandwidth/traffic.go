@@ -11,6 +11,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/bench/rig"
 )
 
 // ipOfTCP and ipOfUDP turn payload into bytes of IP: full segments with timestamps, and
@@ -81,13 +85,13 @@ func perSecond(ctx context.Context, c *counted, seconds int) (r result) {
 }
 
 // tcp sends streams from one container to another, and probes beside them.
-func (r *rig) tcp(ctx context.Context, from, to, streams int, control string, seconds int) (result, error) {
+func (r host) tcp(ctx context.Context, from, to, streams int, control string, seconds int) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	var ln net.Listener
-	if err := within(r.containers[to], func() (err error) {
+	if err := rig.Within(r.Containers[to], func() (err error) {
 		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", ":0")
 		return err
 	}); err != nil {
@@ -117,10 +121,10 @@ func (r *rig) tcp(ctx context.Context, from, to, streams int, control string, se
 		return errors.Join(raw.Control(func(fd uintptr) { err = setCongestion(int(fd), control) }), err)
 	}}
 	dialer.SetMultipathTCP(false)
-	at := fmt.Sprintf("%s:%d", address(to), ln.Addr().(*net.TCPAddr).Port)
+	at := fmt.Sprintf("%s:%d", rig.Address(to), ln.Addr().(*net.TCPAddr).Port)
 	for range streams {
 		var conn net.Conn
-		if err := within(r.containers[from], func() (err error) {
+		if err := rig.Within(r.Containers[from], func() (err error) {
 			conn, err = dialer.DialContext(ctx, "tcp4", at)
 			return err
 		}); err != nil {
@@ -148,9 +152,9 @@ func (r *rig) tcp(ctx context.Context, from, to, streams int, control string, se
 
 // probe sends a small datagram every 50 ms, which comes back, and adds the bytes of IP of
 // those that arrive to arrived.
-func (r *rig) probe(ctx context.Context, from, to int, last time.Duration, arrived *atomic.Uint64) (out result) {
+func (r host) probe(ctx context.Context, from, to int, last time.Duration, arrived *atomic.Uint64) (out result) {
 	var in, conn *net.UDPConn
-	err := within(r.containers[to], func() (err error) {
+	err := rig.Within(r.Containers[to], func() (err error) {
 		in, err = net.ListenUDP("udp4", &net.UDPAddr{})
 		return err
 	})
@@ -158,8 +162,8 @@ func (r *rig) probe(ctx context.Context, from, to int, last time.Duration, arriv
 		return out
 	}
 	defer func() { _ = in.Close() }() // a measurement is over
-	err = within(r.containers[from], func() (err error) {
-		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
+	err = rig.Within(r.Containers[from], func() (err error) {
+		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: rig.Address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
 	})
 	if err != nil {
@@ -214,13 +218,13 @@ sending:
 }
 
 // udp sends datagrams at a third more than a rate.
-func (r *rig) udp(ctx context.Context, from, to int, mbit float64, seconds int) (result, error) {
+func (r host) udp(ctx context.Context, from, to int, mbit float64, seconds int) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	var in, conn *net.UDPConn
-	if err := within(r.containers[to], func() (err error) {
+	if err := rig.Within(r.Containers[to], func() (err error) {
 		if in, err = net.ListenUDP("udp4", &net.UDPAddr{}); err == nil {
 			err = in.SetReadBuffer(8 << 20)
 		}
@@ -229,8 +233,8 @@ func (r *rig) udp(ctx context.Context, from, to int, mbit float64, seconds int) 
 		return result{}, err
 	}
 	defer func() { _ = in.Close() }() // a measurement is over
-	if err := within(r.containers[from], func() (err error) {
-		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
+	if err := rig.Within(r.Containers[from], func() (err error) {
+		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: rig.Address(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
 	}); err != nil {
 		return result{}, err
@@ -265,4 +269,8 @@ func (r *rig) udp(ctx context.Context, from, to int, mbit float64, seconds int) 
 		}
 	})
 	return perSecond(ctx, c, seconds), ctx.Err()
+}
+
+func setCongestion(fd int, name string) error {
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }

@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -25,31 +24,39 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// driverOVS names Open vSwitch.
-const driverOVS = "ovs"
+// OVS names Open vSwitch, EBPF the other driver.
+const (
+	OVS  = "ovs"
+	EBPF = "ebpf"
+)
 
-// rig is one host with containers, each in a namespace.
-type rig struct {
-	host       string
-	containers []string
-	dir        string
-	pic        desired.Host
-	drv        driver.Driver
-	clean      []func()
+// Rig is one host with containers on one VXLAN network, each in a namespace. Close ends it.
+type Rig struct {
+	Containers []string     // their namespaces' names
+	Picture    desired.Host // what Apply makes true
+
+	host  string
+	dir   string
+	drv   driver.Driver
+	clean []func()
 }
 
-func sh(args ...string) error {
+// Run runs a command.
+func Run(args ...string) error {
 	if out, err := exec.CommandContext(context.Background(), args[0], args[1:]...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return nil
 }
 
-func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}) }
-func port(i int) string        { return "cvbw" + strconv.Itoa(i) }
+// Address is container i's address.
+func Address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}) }
 
-// within runs a function on a thread of a namespace, which ends with it.
-func within(ns string, do func() error) error {
+// Port is the host's side of container i's pair.
+func Port(i int) string { return "cvbw" + strconv.Itoa(i) }
+
+// Within runs a function on a thread of a namespace, which ends with it.
+func Within(ns string, do func() error) error {
 	errs := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked
@@ -66,79 +73,80 @@ func within(ns string, do func() error) error {
 	return <-errs
 }
 
-func newRig(ctx context.Context, name string, containers int) (r *rig, err error) {
-	r = &rig{host: fmt.Sprintf("bw%d-h", os.Getpid()), dir: filepath.Join(os.TempDir(), fmt.Sprintf("bw%d", os.Getpid()))}
-	defer func(made *rig) {
+// New makes a host with a driver, EBPF or OVS, and its containers.
+func New(ctx context.Context, name string, containers int) (r *Rig, err error) {
+	r = &Rig{host: fmt.Sprintf("bw%d-h", os.Getpid()), dir: filepath.Join(os.TempDir(), fmt.Sprintf("bw%d", os.Getpid()))}
+	defer func(made *Rig) {
 		if err != nil {
-			made.close()
+			made.Close()
 		}
 	}(r)
 	add := func(ns string) error {
-		r.clean = append(r.clean, func() { _ = sh("ip", "netns", "del", ns) })
-		return sh("ip", "netns", "add", ns)
+		r.clean = append(r.clean, func() { _ = Run("ip", "netns", "del", ns) })
+		return Run("ip", "netns", "add", ns)
 	}
 	if err := add(r.host); err != nil {
 		return nil, err
 	}
-	r.pic = desired.Host{Name: "h1", VTEP: netip.MustParseAddr("10.8.0.1"), ArpMode: model.ArpProxy, Revision: 1}
-	r.pic.Networks = r.pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
-	if err := sh("ip", "-n", r.host, "link", "add", "u0", "type", "veth", "peer", "name", "u1"); err != nil {
+	r.Picture = desired.Host{Name: "h1", VTEP: netip.MustParseAddr("10.8.0.1"), ArpMode: model.ArpProxy, Revision: 1}
+	r.Picture.Networks = r.Picture.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
+	if err := Run("ip", "-n", r.host, "link", "add", "u0", "type", "veth", "peer", "name", "u1"); err != nil {
 		return nil, err
 	}
-	if err := sh("ip", "-n", r.host, "addr", "add", "10.8.0.1/24", "dev", "u0"); err != nil {
+	if err := Run("ip", "-n", r.host, "addr", "add", "10.8.0.1/24", "dev", "u0"); err != nil {
 		return nil, err
 	}
 	for i := range containers {
 		ns := fmt.Sprintf("bw%d-c%d", os.Getpid(), i)
-		r.containers = append(r.containers, ns)
+		r.Containers = append(r.Containers, ns)
 		if err := add(ns); err != nil {
 			return nil, err
 		}
 		mac := model.MAC{2, 9, 0, 0, 0, byte(i + 1)}
 		for _, args := range [][]string{
-			{"-n", r.host, "link", "add", port(i), "type", "veth", "peer", "name", "eth0", "address", mac.String(), "netns", ns},
-			{"-n", r.host, "link", "set", port(i), "up"},
+			{"-n", r.host, "link", "add", Port(i), "type", "veth", "peer", "name", "eth0", "address", mac.String(), "netns", ns},
+			{"-n", r.host, "link", "set", Port(i), "up"},
 			{"-n", ns, "link", "set", "eth0", "up"},
 			{"-n", ns, "link", "set", "lo", "up"},
-			{"-n", ns, "addr", "add", address(i).String() + "/24", "dev", "eth0"},
-			{"netns", "exec", ns, "ethtool", "-K", "eth0", "tx", map[bool]string{true: "off", false: "on"}[name == driverOVS]}, // as netplugin does
+			{"-n", ns, "addr", "add", Address(i).String() + "/24", "dev", "eth0"},
+			{"netns", "exec", ns, "ethtool", "-K", "eth0", "tx", map[bool]string{true: "off", false: "on"}[name == OVS]}, // as netplugin does
 		} {
-			if err := sh(append([]string{"ip"}, args...)...); err != nil {
+			if err := Run(append([]string{"ip"}, args...)...); err != nil {
 				return nil, err
 			}
 		}
-		r.pic.Ports = r.pic.Ports.Set(port(i), &desired.Port{IfName: port(i), Network: 1, MAC: mac, IPv4: address(i), Identity: 300})
+		r.Picture.Ports = r.Picture.Ports.Set(Port(i), &desired.Port{IfName: Port(i), Network: 1, MAC: mac, IPv4: Address(i), Identity: 300})
 	}
 	r.clean = append(r.clean, func() { _ = os.RemoveAll(r.dir) })
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		return nil, err
 	}
 	open := r.openEBPF
-	if name == driverOVS {
+	if name == OVS {
 		open = r.openOVS
 	}
 	if err := open(ctx); err != nil {
 		return nil, err
 	}
-	return r, r.apply(ctx)
+	return r, r.Apply(ctx)
 }
 
-func (r *rig) openEBPF(ctx context.Context) error {
-	r.clean = append(r.clean, func() { _ = sh("umount", r.dir) })
-	if err := sh("mount", "-t", "bpf", "bpf", r.dir); err != nil {
+func (r *Rig) openEBPF(ctx context.Context) error {
+	r.clean = append(r.clean, func() { _ = Run("umount", r.dir) })
+	if err := Run("mount", "-t", "bpf", "bpf", r.dir); err != nil {
 		return err
 	}
-	return within(r.host, func() (err error) { // the driver's own threads stay in the namespace
+	return Within(r.host, func() (err error) { // the driver's own threads stay in the namespace
 		r.drv, err = ebpf.New(ctx, ebpf.Config{PinDir: filepath.Join(r.dir, "driver"), Log: slog.New(slog.DiscardHandler)})
 		return err
 	})
 }
 
 // openOVS starts a switch of the datapath in user space.
-func (r *rig) openOVS(ctx context.Context) error {
+func (r *Rig) openOVS(ctx context.Context) error {
 	at := func(name string) string { return filepath.Join(r.dir, name) }
 	db := "unix:" + at("db.sock")
-	if err := sh("ovsdb-tool", "create", at("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
+	if err := Run("ovsdb-tool", "create", at("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
 		return err
 	}
 	for _, args := range [][]string{
@@ -162,7 +170,7 @@ func (r *rig) openOVS(ctx context.Context) error {
 			return err
 		}
 	}
-	return within(r.host, func() (err error) {
+	return Within(r.host, func() (err error) {
 		r.drv, err = ovs.New(ctx, ovs.Config{OVSDB: db, RunDir: r.dir, Datapath: "netdev", Log: slog.New(slog.DiscardHandler)})
 		return err
 	})
@@ -185,18 +193,19 @@ func listens(ctx context.Context, path string) error {
 	}
 }
 
-// rate gives a container a rate, or takes it away (nil).
-func (r *rig) rate(ctx context.Context, i int, rate *desired.Rate) error {
-	r.pic.Bandwidth = r.pic.Bandwidth.Delete(port(i))
+// Rate gives a container a rate, or takes it away (nil).
+func (r *Rig) Rate(ctx context.Context, i int, rate *desired.Rate) error {
+	r.Picture.Bandwidth = r.Picture.Bandwidth.Delete(Port(i))
 	if rate != nil {
-		r.pic.Bandwidth = r.pic.Bandwidth.Set(port(i), rate)
+		r.Picture.Bandwidth = r.Picture.Bandwidth.Set(Port(i), rate)
 	}
-	return r.apply(ctx)
+	return r.Apply(ctx)
 }
 
-func (r *rig) apply(ctx context.Context) error {
-	return within(r.host, func() error {
-		rep, err := r.drv.Apply(ctx, r.pic)
+// Apply makes the picture true; a problem is an error.
+func (r *Rig) Apply(ctx context.Context) error {
+	return Within(r.host, func() error {
+		rep, err := r.drv.Apply(ctx, r.Picture)
 		if err == nil && len(rep.Problems) > 0 {
 			err = fmt.Errorf("problems: %v", rep.Problems)
 		}
@@ -204,15 +213,12 @@ func (r *rig) apply(ctx context.Context) error {
 	})
 }
 
-func (r *rig) close() {
+// Close ends the driver and removes all that New made.
+func (r *Rig) Close() {
 	if r.drv != nil {
 		_ = r.drv.Close()
 	}
 	for _, undo := range slices.Backward(r.clean) {
 		undo()
 	}
-}
-
-func setCongestion(fd int, name string) error {
-	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }

@@ -1,0 +1,13 @@
+package main
+
+import "testing"
+
+// The ratio is that of neighbors, not of medians.
+func TestRatio(t *testing.T) {
+	if got := ratio([]float64{10, 20, 90}, []float64{20, 10, 30}); got != 2 {
+		t.Errorf("%v, want 2", got)
+	}
+	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+		t.Errorf("%v, want 2.5", got)
+	}
+}
