@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -23,6 +24,14 @@ func (driftedOracle) DriftRepairs() map[string]uint64 {
 	return map[string]uint64{driver.DriftFlow: 12, driver.DriftPort: 0}
 }
 
+// DriftLately has only what was put back before somebody asked.
+func (driftedOracle) DriftLately(since time.Time) []string {
+	if time.Since(since) < time.Minute {
+		return nil
+	}
+	return []string{"flow contivBr"}
+}
+
 // TestDriftTold: an inspection tells what the agent has put back by itself, once, and not
 // as if this look had found it.
 func TestDriftTold(t *testing.T) {
@@ -39,7 +48,7 @@ func TestDriftTold(t *testing.T) {
 	b.startWith(driftedOracle{b.fake})
 	b.ready()
 	for range 2 {
-		if found := of(); len(found) != 1 || !strings.Contains(found[0].Text, "put back 12 times in the last hour (flow 12)") || found[0].Severity != api.SeverityWarning || found[0].Remedy == "" {
+		if found := of(); len(found) != 1 || !strings.Contains(found[0].Text, "put back 12 times in the last hour (flow 12)") || !strings.HasSuffix(found[0].Text, ": flow contivBr") || found[0].Severity != api.SeverityWarning || found[0].Remedy == "" {
 			t.Errorf("found %+v", found)
 		}
 	}

@@ -87,6 +87,9 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 		return printLines(o.out, []string{t.Token})
 	case o.host != "":
 		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --join %s --token %s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token)
+		if h, failed := client.Host(ctx, t.Host); err == nil && failed == nil && h.State == api.HostAlive { // else nothing is said
+			_, err = fmt.Fprintf(o.out, "\nA host of that name is alive, at %s. If another one joins by the token, the certificate of %s is renewed no more, and the other one is refused its name: give each host a name of its own.\n", h.Control, t.Host)
+		}
 		return err
 	}
 	secure := ""

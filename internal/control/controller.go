@@ -65,6 +65,7 @@ func New(st store.Store, opts Options) *Controller {
 	c := &Controller{born: time.Now(), store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
 	c.view.now = opts.Now
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
+	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
 	return c
 }
 

@@ -58,6 +58,10 @@ func TestReadsWhatItTouches(t *testing.T) {
 			}
 			return nil
 		}},
+		{"a rule, which may be locked", 0, func() error {
+			c.put(rule("p", "new", func(r *model.Rule) { r.Network, r.Priority = "small", 1 }))
+			return nil
+		}},
 		{"a group in use", 20, inUse(groupKey("web"))},
 		{"a network in use by endpoints", 30, inUse(netKey("other"))},
 		{"a network in use by rules", 60, inUse(netKey("small"))},

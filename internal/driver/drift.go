@@ -3,13 +3,18 @@ package driver
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Drifting is a driver that tells how often it put back what somebody else had
 // taken from the data plane or changed in it.
 type Drifting interface {
 	DriftRepairs() map[string]uint64 // by what it was: one of the Drift constants
+	// DriftLately names what was put back since then, the newest first, each once, ten at
+	// most.
+	DriftLately(since time.Time) []string
 }
 
 // What drifts.
@@ -17,6 +22,7 @@ const (
 	DriftDevice  = "device"  // the tunnel's, or the host's interface to its containers
 	DriftProgram = "program" // what runs on an interface
 	DriftPin     = "pin"     // what a restarted agent finds the data plane by
+	DriftEntry   = "entry"   // of a map
 	DriftFlow    = "flow"    // of a switch
 	DriftPort    = "port"    // of a switch, or its bridge
 )
@@ -24,9 +30,21 @@ const (
 // Drift counts repairs, and logs each. Its methods may be called from several
 // goroutines.
 type Drift struct {
-	mu sync.Mutex
-	n  map[string]uint64
+	mu   sync.Mutex
+	n    map[string]uint64
+	last []repair // newest last
 }
+
+// repair is what was put back.
+type repair struct {
+	at   time.Time
+	name string
+}
+
+const (
+	driftKept = 64 // repairs that are remembered by name
+	driftTold = 10 // names that are told at once
+)
 
 // Repaired records that n objects of a kind were put back.
 func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
@@ -38,6 +56,8 @@ func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
 		d.n = map[string]uint64{}
 	}
 	d.n[what] += uint64(n)
+	d.last = append(d.last, repair{time.Now(), what + " " + object})
+	d.last = d.last[max(0, len(d.last)-driftKept):]
 	d.mu.Unlock()
 	log.Warn("put back what somebody else had changed", "what", what, "object", object, "count", n)
 }
@@ -46,7 +66,22 @@ func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
 func (d *Drift) DriftRepairs() map[string]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := map[string]uint64{DriftDevice: 0, DriftProgram: 0, DriftPin: 0, DriftFlow: 0, DriftPort: 0}
+	out := map[string]uint64{DriftDevice: 0, DriftProgram: 0, DriftPin: 0, DriftEntry: 0, DriftFlow: 0, DriftPort: 0}
 	maps.Copy(out, d.n)
 	return out
+}
+
+// DriftLately implements Drifting.
+func (d *Drift) DriftLately(since time.Time) (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range slices.Backward(d.last) {
+		if r.at.Before(since) || len(names) == driftTold {
+			break
+		}
+		if !slices.Contains(names, r.name) {
+			names = append(names, r.name)
+		}
+	}
+	return names
 }

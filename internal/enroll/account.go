@@ -75,7 +75,7 @@ func askByAccount(ctx context.Context, cfg Config) error {
 		}
 	}
 	q := ticket.HostRequest{Account: strings.TrimSpace(string(token)), Name: cfg.Name, CSR: csr}
-	a, err := ask(ctx, ticket.Pinned(known...), doors, ticket.HostPath, q)
+	a, err := ask(ctx, ticket.Pinned(known...), doors, 0, ticket.HostPath, q)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func Join(ctx context.Context, cfg Config) error {
 	doors := append(append([]string(nil), cfg.Doors...), t.Addresses...)
 	q := ticket.HostRequest{ID: t.ID, Secret: t.Secret, Name: cfg.Name, CSR: csr}
 	for {
-		a, err := ask(ctx, ticket.Pinned(t.Authority), doors, ticket.HostPath, q)
+		a, err := ask(ctx, ticket.Pinned(t.Authority), doors, len(cfg.Doors), ticket.HostPath, q)
 		if err == nil {
 			return keep(cfg.Dir, key, state{Name: cfg.Name, Token: t.ID, Doors: a.Doors, Members: a.Members}, a)
 		}
@@ -140,7 +140,7 @@ func Renew(ctx context.Context, dir string, addresses []net.IP) error {
 	}
 	pinned := ticket.Pinned(had.Members)
 	pinned.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
-	a, err := ask(ctx, pinned, had.Doors, ticket.RenewPath, ticket.HostRequest{Name: had.Name, CSR: csr})
+	a, err := ask(ctx, pinned, had.Doors, 0, ticket.RenewPath, ticket.HostRequest{Name: had.Name, CSR: csr})
 	if err != nil {
 		return err
 	}
@@ -238,8 +238,9 @@ func keep(dir string, key []byte, s state, a ticket.HostAnswer) error {
 	return nil
 }
 
-// ask asks one door after the other. Who is of another cluster is told nothing.
-func ask(ctx context.Context, with *tls.Config, doors []string, path string, q ticket.HostRequest) (a ticket.HostAnswer, err error) {
+// ask asks one door after the other. Who is of another cluster is told nothing; where that
+// is one of the first named, which a person has named, the others are not asked.
+func ask(ctx context.Context, with *tls.Config, doors []string, named int, path string, q ticket.HostRequest) (a ticket.HostAnswer, err error) {
 	pool := transport.Pool(with, 1, dialTime)
 	defer pool.CloseIdleConnections()
 	c := &http.Client{Transport: pool, Timeout: askTime}
@@ -249,7 +250,7 @@ func ask(ctx context.Context, with *tls.Config, doors []string, path string, q t
 	}
 	var why []string
 	foreign := 0
-	for _, door := range doors {
+	for i, door := range doors {
 		err := ticket.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+door+path, bytes.NewReader(body), &a)
 		remedy := ""
 		if err != nil {
@@ -261,6 +262,9 @@ func ask(ctx context.Context, with *tls.Config, doors []string, path string, q t
 		case errors.Is(err, ticket.ErrForeign):
 			foreign++
 			why = append(why, door+" is of another cluster than the token (its authority is another), nothing was told to it: give an address of the cluster that made the token, or make a token there")
+			if i < named {
+				return a, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
+			}
 		case errors.Is(err, model.ErrUnavailable):
 			why = append(why, door+" says: "+err.Error())
 		case ticket.IsKind(err):

@@ -134,6 +134,7 @@ func TestJoin(t *testing.T) {
 	}
 	moved.Addresses = theirs.Addresses
 	refused(t, "at another cluster", elsewhere("host1", moved.Text()), "of another cluster than the token")
+	refused(t, "at another cluster's address", Join(ctx, Config{Dir: filepath.Join(t.TempDir(), "x"), Name: "host1", Doors: theirs.Addresses, Token: token(t, m, "host1", 0)}), "of another cluster than the token")
 }
 
 // TestRenew: see TestJoin.

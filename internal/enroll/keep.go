@@ -3,6 +3,7 @@ package enroll
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -86,7 +87,7 @@ func (k *keeper) look(ctx context.Context) {
 		return
 	}
 	foreign := k.foreign()
-	if err == nil && foreign == nil && d.Leaf().NotAfter.Sub(k.now()) >= pki.Soon && !k.superseded(ctx) {
+	if err == nil && foreign == nil && good(d.Leaf(), k.now()) && !k.superseded(ctx) {
 		return
 	}
 	k.last = k.now()
@@ -127,6 +128,12 @@ func (k *keeper) foreign() error {
 		return nil //nolint:nilerr // what cannot be read is asked for anyway
 	}
 	return model.Errorf(model.ErrConflict, "it is of another cluster than that whose authority is in %s", k.authority)
+}
+
+// good tells whether a certificate needs no renewal; one that begins later was signed by a
+// netmaster whose clock was ahead.
+func good(c *x509.Certificate, now time.Time) bool {
+	return c.NotAfter.Sub(now) >= pki.Soon && !now.Before(c.NotBefore)
 }
 
 func (k *keeper) learn(ctx context.Context) {

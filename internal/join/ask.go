@@ -46,7 +46,7 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 	}
 	told := ""
 	for silent := 0; ; {
-		a, err := askAll(ctx, c, addresses, body)
+		a, err := askAll(ctx, c, addresses, len(cfg.Addresses), body)
 		switch {
 		case errors.Is(err, errSilent):
 			if silent++; silent >= silentTries {
@@ -77,11 +77,13 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 // errSilent: nobody answered who could decide.
 var errSilent = errors.New("no member answers")
 
-// askAll asks one address after the other for a decision.
-func askAll(ctx context.Context, c *http.Client, addresses []string, body []byte) (answer, error) {
+// askAll asks one address after the other for a decision. Where one of the first named, which
+// a person has named, is of another cluster than the token, the others are not asked: it is
+// not known which of the two clusters was meant.
+func askAll(ctx context.Context, c *http.Client, addresses []string, named int, body []byte) (answer, error) {
 	var why []string
 	foreign := 0
-	for _, addr := range addresses {
+	for i, addr := range addresses {
 		var a answer
 		err := ticket.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+addr+joinPath, bytes.NewReader(body), &a)
 		switch {
@@ -90,6 +92,9 @@ func askAll(ctx context.Context, c *http.Client, addresses []string, body []byte
 		case errors.Is(err, ticket.ErrForeign):
 			foreign++
 			why = append(why, addr+" is of another cluster than the token (its authority is another), nothing was told to it: give an address of the cluster that made the token, or make a token there")
+			if i < named {
+				return answer{}, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
+			}
 		case errors.Is(err, model.ErrUnavailable):
 			why = append(why, addr+" says: "+err.Error())
 		case ticket.IsKind(err):

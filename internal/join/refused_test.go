@@ -82,6 +82,7 @@ func TestRefused(t *testing.T) {
 	foreign := goodToken
 	foreign.Addresses = []string{other.cfg.Door}
 	try("an address of another cluster", func(c *Config) { c.Token = foreign.Text() }, model.ErrConflict, other.cfg.Door+" is of another cluster", "nothing was told to it")
+	try("a token, and the address of another cluster", func(c *Config) { c.Token, c.Addresses = good, []string{other.cfg.Door} }, model.ErrConflict, other.cfg.Door+" is of another cluster", "nothing was told to it")
 	silent := goodToken
 	silent.Addresses = []string{address(14, 1)}
 	try("an address of nobody", func(c *Config) { c.Token = silent.Text() }, model.ErrUnavailable, "no member answers", address(14, 1)+" does not answer", "netmaster runs there")

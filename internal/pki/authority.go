@@ -27,8 +27,10 @@ const (
 	Days = 90
 	// Soon is how long before its end a certificate, or an authority, is to be renewed.
 	Soon = 30 * 24 * time.Hour
-	// skew is by how much clocks of hosts may differ.
-	skew = 5 * time.Minute
+	// skew is by how much the clock of whoever is shown a certificate may be behind that
+	// of who signed it: a day, which a clock goes back that was set wrongly, and half a
+	// one, so that days tells it from the five minutes of before.
+	skew = 36 * time.Hour
 
 	// authorityFile has the key, the authorities, newest first, and the newest one as
 	// the former ones signed it: in one file, so that they always fit together.

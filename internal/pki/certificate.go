@@ -46,6 +46,8 @@ func (c Certificate) State(now time.Time) string {
 		return "ended: renew it"
 	case c.Torn:
 		return "renew it: its key does not fit"
+	case now.Before(c.Begin):
+		return fmt.Sprintf("good from %s on: renew it, or set the clock", date(c.Begin))
 	case c.Former:
 		return "renew it: by the former authority"
 	case left < Soon:
@@ -54,9 +56,22 @@ func (c Certificate) State(now time.Time) string {
 	return "good"
 }
 
-// Due tells whether the certificate is to be renewed: it ends Soon, its authority
-// was renewed, or its own renewal was interrupted.
-func (c Certificate) Due(now time.Time) bool { return c.Former || c.Torn || c.End.Sub(now) < Soon }
+// Due tells whether the certificate is to be renewed: it ends Soon, or has not begun
+// (who signed it had a clock that was ahead), its authority was renewed, or its own
+// renewal was interrupted.
+func (c Certificate) Due(now time.Time) bool {
+	return c.Former || c.Torn || c.End.Sub(now) < Soon || now.Before(c.Begin)
+}
+
+// days is for how many days the certificate was made, which is not from its Begin on.
+func (c Certificate) days() int {
+	const day = 24 * time.Hour
+	d := c.End.Sub(c.Begin)
+	if part := d % day; part > day/4 && part < 3*day/4 { // else it begins five minutes before it was made
+		d -= skew
+	}
+	return max(1, int((d+2*time.Hour)/day)) // days in which clocks are put back and forth are no whole ones
+}
 
 var (
 	validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -104,7 +119,7 @@ func (a *Authority) Renew(name string, days int) (Certificate, error) {
 		return had, err
 	}
 	if days == 0 {
-		days = max(1, int((had.End.Sub(had.Begin)-skew).Hours()/24))
+		days = had.days()
 	}
 	template, err := a.template(Request{name, had.Role, had.Addresses, days})
 	if err != nil {

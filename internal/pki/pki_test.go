@@ -248,3 +248,34 @@ func TestRenewAuthority(t *testing.T) {
 	a.now = func() time.Time { return now.AddDate(Years, 0, 1) }
 	wantErr(t, a.RenewAuthority(), "pki init")
 }
+
+// TestClocks: what was just made is good for who has a clock that is a day behind; what was
+// made with a clock that was further ahead is seen, and to be renewed; a renewal is for
+// as many days as the former one was, also of a certificate that begins five minutes
+// before it was made.
+func TestClocks(t *testing.T) {
+	a := made(t)
+	c := issue(t, a, Request{Name: "host1", Role: Host, Days: 40})
+	leaf, roots := certs(t, filepath.Join(c.Dir, CertFile))[0], x509.NewCertPool()
+	for _, root := range a.Bundle() {
+		roots.AddCert(root)
+	}
+	for ago, want := range map[time.Duration]bool{0: true, 25 * time.Hour: true, 72 * time.Hour: false} {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: time.Now().Add(-ago), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		if (err == nil) != want {
+			t.Errorf("with a clock that is %v behind: %v", ago, err)
+		}
+	}
+	now := time.Now().AddDate(0, 0, -10)
+	if !c.Due(now) || !strings.Contains(c.State(now), "set the clock") {
+		t.Errorf("what begins in days counts as good: due %v, %q", c.Due(now), c.State(now))
+	}
+	for _, begin := range []time.Duration{skew, 5 * time.Minute, skew + time.Hour, 5*time.Minute - time.Hour} { // summer time has an hour more, or less
+		for _, days := range []int{1, 40, 90, 400} {
+			x := Certificate{Begin: now.Add(-begin), End: now.AddDate(0, 0, days)}
+			if got := x.days(); got != days {
+				t.Errorf("one that began %v before it was made for %d days counts as made for %d", begin, days, got)
+			}
+		}
+	}
+}

@@ -43,6 +43,8 @@ type nearCache struct {
 	kvs  map[string]KV
 	from Revision            // earlier ones are not known
 	gone map[string]Revision // what was deleted after from, and when
+
+	ranges map[string]*nearRange // by prefix
 }
 
 // maxGone is how many deletions are remembered.
@@ -64,6 +66,7 @@ func (c *nearCache) apply(b Batch) {
 		}
 	}
 	c.rev = b.Revision
+	c.applyRanges(b)
 	if b.Listed || len(c.gone) > maxGone { // a list does not tell when things went, or may be another store's
 		c.gone, c.from = map[string]Revision{}, b.Revision
 	}

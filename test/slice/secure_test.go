@@ -3,24 +3,28 @@
 package slice
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
 // securing is netmaster's side of a cluster that is turned secure.
 type securing struct {
 	*cluster
-	addr string // of netmaster
-	data string // its data directory
+	addr   string   // of netmaster
+	data   string   // its data directory
+	tokens []string // by which hosts have joined
 }
 
 // netmaster ends the one that runs and starts it with these flags, and waits until it
@@ -68,7 +72,8 @@ func (s *securing) warns(ctx context.Context, part string) error {
 
 // TestTurnSecure: a cluster that was begun without --secure is turned secure by the page's
 // steps, while containers talk: no packet is lost, plain hosts work until they join, and
-// at the end nobody is let in plainly and all work.
+// at the end nobody is let in plainly and all work. Then its authorities are renewed in
+// the same way, and bugtool packs it without its secrets.
 func TestTurnSecure(t *testing.T) {
 	shared(t)
 	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
@@ -82,15 +87,23 @@ func TestTurnSecure(t *testing.T) {
 			_, pings := c.traffic(func(ctx context.Context, s *stream) error { return errors.Join(do(ctx), s.more(ctx, 4<<20)) })
 			return pings
 		}
-		pings := series(s.turn)
-		var without map[string]lab.PingStats
-		for name, p := range pings {
-			if p.Lost() > 0 && without == nil { // a busy machine loses packets by itself
-				without = series(func(context.Context) error { return nil })
+		for _, do := range []func(context.Context) error{s.turn, s.renew} {
+			pings := series(do)
+			var without map[string]lab.PingStats
+			for name, p := range pings {
+				if p.Lost() > 0 && without == nil { // a busy machine loses packets by itself
+					without = series(func(context.Context) error { return nil })
+				}
+				if w := without[name]; p.Sent < 100 || p.Lost() > 2*w.Lost()*p.Sent/max(1, w.Sent) {
+					t.Errorf("ping %s: %s, and without the change %s", name, p, w)
+				}
 			}
-			if w := without[name]; p.Sent < 100 || p.Lost() > 2*w.Lost()*p.Sent/max(1, w.Sent) {
-				t.Errorf("ping %s: %s, and without the change %s", name, p, w)
+			if t.Failed() {
+				return
 			}
+		}
+		if err := s.packs(t.Context(), s.tokens); err != nil {
+			t.Error(err)
 		}
 		out, err := s.run(t.Context(), "--netmaster", "http://"+net.JoinHostPort(s.addr, "9999"), "tenant", "ls")
 		if err == nil {
@@ -126,6 +139,7 @@ func (s *securing) turn(ctx context.Context) error {
 		if err := h.Agent().Stop(20 * time.Second); err != nil {
 			return err
 		}
+		s.tokens = append(s.tokens, strings.TrimSpace(token))
 		if err := s.joins(ctx, h, "--join", net.JoinHostPort(s.addr, "9005"), "--token", strings.TrimSpace(token)); err != nil {
 			return err
 		}
@@ -152,6 +166,53 @@ func (s *securing) turn(ctx context.Context) error {
 		return err
 	}
 	return s.works(ctx, "again", h)
+}
+
+// renew renews the authorities, and has one host get a certificate of the next one, while the
+// other one has those of before; then netmaster is restarted.
+func (s *securing) renew(ctx context.Context) error {
+	if out, err := s.anna(ctx, "cluster", "renew-authorities"); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	h1, h2 := s.Hosts()[0], s.Hosts()[1]
+	trusted := func(h *lab.Host) (n int, err error) {
+		text, err := os.ReadFile(filepath.Join(h.StateDir(), "tls", pki.BundleFile))
+		return bytes.Count(text, []byte("BEGIN CERTIFICATE")), err
+	}
+	for i, h := range s.Hosts() {
+		if err := s.works(ctx, fmt.Sprint("renewed", i), h); err != nil {
+			return err
+		}
+	}
+	if err := h1.KillAgent(); err != nil {
+		return err
+	}
+	if err := s.joins(ctx, h1); err != nil {
+		return err
+	}
+	if err := lab.Until(ctx, "h1 to trust both", func(context.Context) error {
+		if n, err := trusted(h1); err != nil || n != 2 {
+			return fmt.Errorf("it trusts %d: %w", n, err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if n, err := trusted(h2); err != nil || n != 1 {
+		return fmt.Errorf("h2, which asks later, trusts %d: %w", n, err)
+	}
+	if err := s.netmaster(ctx, s.anna, "--secure"); err != nil {
+		return err
+	}
+	for i, h := range s.Hosts() {
+		if err := s.works(ctx, fmt.Sprint("next", i), h); err != nil {
+			return err
+		}
+	}
+	if out, err := s.anna(ctx, "cluster", "renew-authorities"); err == nil || !strings.Contains(out, "the former ones are trusted until") {
+		return fmt.Errorf("a second renewal: %w: %s", err, out)
+	}
+	return nil
 }
 
 // joins starts a host's netplugin with the store's address as it is by TLS.

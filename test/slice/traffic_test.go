@@ -148,7 +148,7 @@ func retransmitted(out net.Conn) (n uint32) {
 // pings' fate.
 func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.Duration, map[string]lab.PingStats) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 4*time.Minute)
 	defer cancel()
 	pinging, stop := context.WithCancel(ctx)
 	defer stop()

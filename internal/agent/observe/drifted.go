@@ -19,7 +19,7 @@ type drifted struct {
 }
 
 type driftedThen struct {
-	at time.Time // the minute's begin
+	at time.Time // the minute's begin, by the monotonic clock too
 	n  map[string]uint64
 }
 
@@ -27,7 +27,6 @@ type driftedThen struct {
 func (d *drifted) note(now time.Time, counters map[string]uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at := now.Truncate(time.Minute)
 	for what, n := range counters {
 		more := n - d.seen[what]
 		if n <= d.seen[what] {
@@ -37,8 +36,8 @@ func (d *drifted) note(now time.Time, counters map[string]uint64) {
 			d.seen = map[string]uint64{}
 		}
 		d.seen[what] = n
-		if last := len(d.found) - 1; last < 0 || !d.found[last].at.Equal(at) {
-			d.found = append(d.found, driftedThen{at, map[string]uint64{}})
+		if last := len(d.found) - 1; last < 0 || now.Sub(d.found[last].at) >= time.Minute {
+			d.found = append(d.found, driftedThen{now, map[string]uint64{}})
 		}
 		d.found[len(d.found)-1].n[what] += more
 	}

@@ -38,6 +38,11 @@ func TestDrifted(t *testing.T) {
 	if text := d.sentence(now.Add(101 * time.Minute)); text != "" || len(d.found) != 0 {
 		t.Errorf("an hour after the last: %q, %d kept", text, len(d.found))
 	}
+	var clock drifted
+	clock.note(time.Now(), map[string]uint64{"flow": 1})
+	if at := clock.found[0].at.String(); !strings.Contains(at, " m=") { // as package time says of String
+		t.Errorf("what was put back at %s is forgotten by the time of day, which may be set", at)
+	}
 	for i := range 1000 {
 		d.note(now.Add(200*time.Minute+time.Duration(i)*10*time.Second), map[string]uint64{"flow": 10 + uint64(i)})
 	}
@@ -50,6 +55,8 @@ func TestDrifted(t *testing.T) {
 type drifts map[string]uint64
 
 func (d drifts) DriftRepairs() map[string]uint64 { return d }
+
+func (drifts) DriftLately(time.Time) []string { return nil }
 
 // TestDriftedByPass: each pass, also one that fails, notes what was put back until then:
 // when somebody asks much later, it counts for when it was.

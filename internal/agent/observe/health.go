@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -186,20 +187,35 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) er
 
 // portsProgrammed: every finished attachment's port must be in the data plane.
 func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
-	var bad []string
+	var bad, gone []string
 	for _, e := range s.finished {
 		st, there := s.Report.Ports.Get(e.HostIf)
 		switch {
+		case there && errors.Is(st.Err, model.ErrNotFound) && isGone(e.HostIf):
+			gone = append(gone, fmt.Sprintf("%s (%s)", e.Key(), e.HostIf))
 		case there && st.Err != nil:
 			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
 		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
 			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.Key()))
 		}
 	}
-	if len(bad) == 0 {
+	var texts []string
+	if len(bad) > 0 {
+		texts = append(texts, fmt.Sprintf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad)))
+	}
+	if len(gone) > 0 {
+		texts = append(texts, fmt.Sprintf("%d containers of this host have gone with their interface and were not detached, so that they keep their addresses: %s; have their runtime delete them, or release each with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection", len(gone), firstOf(gone)))
+	}
+	if len(texts) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad))
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// isGone tells whether a host's interface is not there; when in doubt it is.
+func isGone(name string) bool {
+	there, err := plumb.Exists(name)
+	return err == nil && !there
 }
 
 // tunnelLeads: other hosts must be reachable as far as this one can see.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,18 +139,25 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 		out.Findings = append(out.Findings, api.Finding{Check: check, Severity: severity, Text: text, Remedy: remedy})
 	}
 	if d := a.cfg.Can.Drifting; d != nil {
-		before := d.DriftRepairs()
-		a.drifted.note(time.Now(), before)
-		if text := a.drifted.sentence(time.Now()); text != "" {
+		before, begun := d.DriftRepairs(), time.Now()
+		a.drifted.note(begun, before)
+		if text := a.drifted.sentence(begun); text != "" {
+			if names := d.DriftLately(begun.Add(-driftTold)); len(names) > 0 {
+				text += ": " + strings.Join(names, ", ")
+			}
 			add(api.CheckDataPlane, api.SeverityWarning, text, "find out who does (the log of netplugin says what was changed, and when)")
 		}
 		if err := a.pass(ctx); err != nil {
 			add(api.CheckDataPlane, api.SeverityWarning, "the data plane was not looked over: "+err.Error(), "look into the log of netplugin there, and ask again")
 		}
-		now := d.DriftRepairs()
+		now, names := d.DriftRepairs(), d.DriftLately(begun)
 		for _, what := range sortedKeys(now) {
 			if n := now[what] - before[what]; n > 0 {
-				add(api.CheckDataPlane, api.SeverityWarning, fmt.Sprintf("somebody else had changed the data plane: %d of kind %s were put back just now", n, what), "find out who changes it (the log of netplugin says what was changed); ask again")
+				text := fmt.Sprintf("somebody else had changed the data plane: %d of kind %s were put back just now", n, what)
+				if of := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, what+" ") }); len(of) > 0 {
+					text += ": " + strings.Join(of, ", ")
+				}
+				add(api.CheckDataPlane, api.SeverityWarning, text, "find out who changes it (the log of netplugin says what was changed); ask again")
 			}
 		}
 	}

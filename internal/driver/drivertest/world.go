@@ -187,7 +187,9 @@ func (w *World) Change(tell func(*compile.Compiler)) error {
 // Failed returns an error when a report says that something is not as wanted.
 func Failed(r driver.Report) error {
 	for _, p := range r.Problems {
-		return fmt.Errorf("%s: %w", p.Object, p.Err)
+		if !p.Strange {
+			return fmt.Errorf("%s: %w", p.Object, p.Err)
+		}
 	}
 	for name, p := range r.Ports.All() {
 		if p.Err != nil {

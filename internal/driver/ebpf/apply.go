@@ -56,6 +56,9 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	d.known = false
 	err := p.run()
 	p.tellUnserved()
+	if err == nil && d.restoreDue(d.w.changes > 0) {
+		err = d.restoreTables()
+	}
 	rep.Changes = d.w.changes
 	if err = errors.Join(err, d.turn()); d.w.global > 0 || err != nil || !d.begun {
 		epoch := d.newEpoch()

@@ -97,6 +97,9 @@ type Driver struct {
 	backends     *table[backendKey, backendEntry]
 	serving      serving
 	tables       []filled // those of them that can be full
+	restorables  []restorable
+	restored     time.Time     // when restoreTables last looked
+	restoreTook  time.Duration // what that took
 
 	last     desired.Host // what the maps hold, when known
 	known    bool
@@ -245,6 +248,11 @@ func (d *Driver) takeOver() error {
 		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.natives, d.nodes,
 		d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends, &d.translations, &d.counts,
 	}
+	d.restorables = []restorable{
+		d.settings, d.source, d.tunnels, d.ends, d.ports, d.tags, d.networks, d.subnets, d.natives, d.nodes, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules,
+		d.privates, d.queues, d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends,
+	}
+	d.restored = time.Now() // what is there is read below
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
 	}
@@ -348,6 +356,9 @@ func (d *Driver) Capabilities() driver.Capabilities {
 
 // DriftRepairs implements driver.Drifting.
 func (d *Driver) DriftRepairs() map[string]uint64 { return d.drift.DriftRepairs() }
+
+// DriftLately implements driver.Drifting.
+func (d *Driver) DriftLately(since time.Time) []string { return d.drift.DriftLately(since) }
 
 // Events implements driver.Driver.
 func (d *Driver) Events() <-chan driver.Event { return d.events }

@@ -23,12 +23,10 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	if d.closed {
 		return "", model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
 	}
-	for _, load := range []func() error{
-		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
-		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.sources.load, d.backends.load,
-	} {
-		if err := load(); err != nil {
+	for _, t := range d.restorables {
+		back, err := t.peek() // what was written stays known: restoreTables compares with it
+		defer back()
+		if err != nil {
 			return "", fmt.Errorf("ebpf driver: %w", err)
 		}
 	}

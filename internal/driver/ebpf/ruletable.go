@@ -54,6 +54,16 @@ func (t *ruleTable) load() error {
 	return nil
 }
 
+// peek is that of a table.
+func (t *ruleTable) peek() (back func(), err error) {
+	was, n := t.of, t.n
+	back = func() {
+		t.of = was
+		t.count(n - t.n)
+	}
+	return back, t.load()
+}
+
 // put makes k hold v.
 func (t *ruleTable) put(k ruleKey, v rule) error {
 	have := t.of[k.Instance]

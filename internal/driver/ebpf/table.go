@@ -71,6 +71,17 @@ func (t *table[K, V]) load() error {
 	return nil
 }
 
+// peek has t show what the map holds, until the function that it returns is called.
+func (t *table[K, V]) peek() (back func(), err error) {
+	was := t.have
+	back = func() {
+		t.have = was
+		t.count()
+	}
+	t.have = map[K]V{}
+	return back, t.load()
+}
+
 func (t *table[K, V]) begin() { t.wanted = map[K]bool{} }
 
 // put makes k hold v.

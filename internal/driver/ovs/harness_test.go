@@ -399,7 +399,8 @@ func (r *rig) open(t testing.TB) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Ofctl("contivBr", "add-flow", "priority=65535,dl_type=0x88b5,actions=IN_PORT")
+	// With a cookie like those of what the switch learns, which are not the driver's to judge.
+	r.Ofctl("contivBr", "add-flow", fmt.Sprintf("cookie=%#x,priority=65535,dl_type=0x88b5,actions=IN_PORT", pipeline.AffineMagic|1<<47))
 	r.drv = d
 	return d
 }

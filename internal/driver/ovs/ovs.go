@@ -105,6 +105,7 @@ type Driver struct {
 	bridge    string // its row, once it was known as Contiv's
 	verified  time.Time
 	dumpTook  time.Duration
+	strange   strangeFlows   // as of verified
 	patience  time.Duration  // switchPatience, but in tests
 	listable  uint64         // maxLiving, but in tests
 	watching  *watch         // who monitors; nil = nobody
@@ -177,6 +178,9 @@ func (d *Driver) notify(reason string) {
 
 // DriftRepairs implements driver.Drifting.
 func (d *Driver) DriftRepairs() map[string]uint64 { return d.drift.DriftRepairs() }
+
+// DriftLately implements driver.Drifting.
+func (d *Driver) DriftLately(since time.Time) []string { return d.drift.DriftLately(since) }
 
 // Events implements driver.Driver.
 func (d *Driver) Events() <-chan driver.Event { return d.events }
@@ -298,6 +302,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	rep.Problems = append(rep.Problems, d.pic.services.problems()...)
 	rep.Problems = append(rep.Problems, d.underlayProblems()...)
 	rep.Problems = append(rep.Problems, d.showOwn(want)...)
+	rep.Problems = append(rep.Problems, d.strangers()...)
 	return rep, nil
 }
 
@@ -355,21 +360,24 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 	return nil
 }
 
-// readBack learns what flows of ours the switch holds.
+// readBack learns what flows of ours, and of others, the switch holds.
 func (d *Driver) readBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	start := time.Now()
 	found := map[string]string{}
 	var odd []openflow.Mod
-	err := d.sw.DumpFlows(ctx, openflow.Filter{Table: 0xff, Cookie: pipeline.CookieMagic, CookieMask: pipeline.MagicMask},
-		func(s openflow.FlowStats) {
-			if s.Err != nil { // ours, but of another version
-				odd = append(odd, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: s.Flow.Cookie}, CookieMask: ^uint64(0)})
-				return
-			}
+	var strange strangeFlows
+	err := d.sw.DumpFlows(ctx, openflow.AllFlows, func(s openflow.FlowStats) {
+		switch {
+		case !strange.note(s):
+		case s.Err != nil: // ours, but of another version
+			odd = append(odd, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: s.Flow.Cookie}, CookieMask: ^uint64(0)})
+		default:
 			found[s.Flow.Key()] = s.Flow.Body()
-		})
+		}
+	})
+	d.strange = strange
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: read flows: %w", err)
 	}

@@ -53,6 +53,7 @@ type Client struct {
 	log       *slog.Logger
 	one       store.OneStore
 	lines     lines
+	distrust  distrust
 }
 
 var (
@@ -102,6 +103,7 @@ func New(cfg Config) (*Client, error) {
 
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
 	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
+	c.distrust.tls = cfg.TLS
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -176,7 +178,7 @@ func (c *Client) failed(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return model.Errorf(store.ErrTooLarge, "write to etcd: %w", err)
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
-		return model.Errorf(model.ErrUnavailable, "etcd at %s does not answer", c.endpoints)
+		return model.Errorf(model.ErrUnavailable, "etcd at %s does not answer%s", c.endpoints, c.because())
 	}
 	if why := c.refused(err); why != nil {
 		return why

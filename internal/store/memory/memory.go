@@ -178,7 +178,7 @@ func (m *Store) Largest() int {
 }
 
 // KeysRead returns how many keys were read through this connection since the
-// last call, without the keys that mirrors list.
+// last call, without the keys that mirrors list; a range without any counts as one.
 func (m *Store) KeysRead() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,7 +238,7 @@ func (m *Store) ReadRange(ctx context.Context, at store.Revision, prefix string,
 		return nil, 0, err
 	}
 	kvs := m.db.list(prefix, at, limit)
-	m.count(len(kvs))
+	m.count(max(1, len(kvs)))
 	return kvs, at, nil
 }
 

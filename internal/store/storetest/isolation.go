@@ -43,6 +43,9 @@ func testSerializable(t *testing.T, b *bench) {
 		update := st.Update
 		if c%2 == 1 { // half of them read from memory first
 			f := store.NewFollower(st, []string{scope}, func(store.Batch) error { return nil })
+			if c%4 == 1 { // and half of these list from memory, too
+				f.Ranges(scope)
+			}
 			b.follow(f)
 			update = f.Update
 		}
