@@ -56,7 +56,7 @@ func sweep() {
 			return false
 		}
 		pid, err := strconv.Atoi(m[1])
-		return err == nil && syscall.Kill(pid, 0) == syscall.ESRCH //nolint:errorlint // an errno
+		return err == nil && syscall.Kill(pid, 0) == syscall.ESRCH
 	}
 	spaces, _ := filepath.Glob("/run/netns/O*") // of a pattern that is right
 	for _, path := range spaces {
