@@ -76,7 +76,7 @@ type clusterStore interface {
 // openStore makes a client of the cluster's store.
 func openStore(o options, log *slog.Logger) (clusterStore, error) {
 	if len(o.consul) == 0 {
-		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
+		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true})
 		if err != nil {
 			return nil, daemon.Usagef("--etcd-endpoints: %w", err)
 		}
@@ -86,7 +86,7 @@ func openStore(o options, log *slog.Logger) (clusterStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: token, TLS: o.tls.StoreClient, Logger: log})
+	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: token, TLS: o.tls.StoreClient, Logger: log, Agent: true})
 	if err != nil {
 		return nil, daemon.Usagef("--consul-endpoints: %w", err)
 	}

@@ -192,8 +192,18 @@ func (p *process) stop() {
 // startPlugin starts netplugin and waits until it could attach.
 func (c *cluster) startPlugin(env ...string) {
 	c.t.Helper()
+	c.spawnPlugin(env...)
+	c.pluginReady()
+}
+
+func (c *cluster) spawnPlugin(env ...string) {
+	c.t.Helper()
 	c.plugin = c.spawn("netplugin", env, "--driver", "fake", "--host", "n-host1", "--ctrl-ip", "127.0.0.1", "--debug-hooks",
 		"--state-dir", filepath.Join(c.dir, "state"), "--cni-socket", c.socket(), "--rest-address", "127.0.0.1:9090", "--log-level", "DEBUG")
+}
+
+func (c *cluster) pluginReady() {
+	c.t.Helper()
 	c.eventually("netplugin is ready", func() error {
 		select {
 		case <-c.plugin.done:

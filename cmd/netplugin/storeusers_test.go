@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -29,6 +31,7 @@ func TestStoreUsers(t *testing.T) {
 	if _, err := os.Stat(etcd); err != nil {
 		t.Skip("the package etcd-server is missing")
 	}
+	c := noCluster(t) // before the time that follows: it builds the programs
 	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)
@@ -59,22 +62,20 @@ func TestStoreUsers(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	root := as("root")
 	readWrite, read := clientv3.PermissionType(clientv3.PermReadWrite), clientv3.PermissionType(clientv3.PermRead)
+	grant := func(role, from, to string, may clientv3.PermissionType) error {
+		_, err := root.RoleGrantPermission(ctx, role, from, to, may)
+		return err
+	}
 	for _, do := range []func() error{
 		func() error { _, err := root.RoleAdd(ctx, "root"); return err },
 		func() error { _, err := root.RoleAdd(ctx, "contiv-netmaster"); return err },
 		func() error { _, err := root.RoleAdd(ctx, "contiv-host"); return err },
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "contiv-netmaster", store.Root, store.PrefixEnd(store.Root), readWrite)
-			return err
-		},
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "contiv-host", store.AgentsBegin, store.AgentsEnd, read)
-			return err
-		},
+		func() error { return grant("contiv-netmaster", store.Root, store.PrefixEnd(store.Root), read) },
+		func() error { return grant("contiv-host", store.AgentsBegin, store.AgentsEnd, read) },
 	} {
 		if err := do(); err != nil {
 			t.Fatal(err)
@@ -92,16 +93,34 @@ func TestStoreUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c := noCluster(t)
-	c.spawn("netmaster", nil, "--etcd-endpoints", listen, "--store-tls-dir", dirs["master1"], "--external-address", "127.0.0.1:9999", "--internal-address", "127.0.0.1:9999")
+	netmaster := c.spawn("netmaster", nil, "--etcd-endpoints", listen, "--store-tls-dir", dirs["master1"], "--external-address", "127.0.0.1:9999", "--internal-address", "127.0.0.1:9999")
 	if c.client, err = api.NewClient("http://127.0.0.1:9999"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.client.Close)
+	says := func(p *process, words string) {
+		t.Helper()
+		c.eventually("it says "+words, func() error {
+			if log := p.log.String(); !strings.Contains(log, "refuses this client") || !strings.Contains(log, words) {
+				return errors.New(log[max(0, len(log)-500):])
+			}
+			return nil
+		})
+	}
+	const wants = "readwrite /contiv.io/ /contiv.io0"
+	mayWrite := func(may clientv3.PermissionType) {
+		t.Helper()
+		if err := grant("contiv-netmaster", store.Root, store.PrefixEnd(store.Root), may); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(netmaster, wants) // it may only read, and goes on when it may write
+	mayWrite(readWrite)
 	c.eventually("netmaster leads", func() error { return c.client.Do(ctx, http.MethodGet, "/readyz", nil, nil) })
 	c.must("POST", "/api/v1/tenants/blue/", api.Tenant{TenantName: "blue"})
 	c.must("POST", "/api/v1/networks/blue:net1/", api.Network{TenantName: "blue", NetworkName: "net1", NwType: "data", Encap: "vxlan", Subnet: "10.1.1.0/24", Gateway: "10.1.1.254"})
-	c.startPlugin("CONTIV_NETPLUGIN_ETCD_ENDPOINTS="+listen, "CONTIV_NETPLUGIN_STORE_TLS_DIR="+dirs["n-host1"])
+	store1 := []string{"CONTIV_NETPLUGIN_ETCD_ENDPOINTS=" + listen, "CONTIV_NETPLUGIN_STORE_TLS_DIR=" + dirs["n-host1"]}
+	c.startPlugin(store1...)
 	ns := newNetns(t)
 	for _, verb := range []string{"ADD", "DEL"} {
 		if code, out := c.cni(verb, "c1", ns); code != 0 {
@@ -110,6 +129,51 @@ func TestStoreUsers(t *testing.T) {
 	}
 	if log := c.plugin.log.String(); strings.Contains(log, "permission denied") {
 		t.Errorf("netplugin asks for more than it may read:\n%s", log)
+	}
+
+	// Rights are withdrawn from netmaster while it runs, and given back.
+	mayWrite(read)
+	err = c.client.Do(ctx, http.MethodPost, "/api/v1/tenants/green/", api.Tenant{TenantName: "green"}, nil)
+	if err == nil || !strings.Contains(err.Error(), wants) {
+		t.Errorf("a change while it may not write: %v", err)
+	}
+	var h api.Health
+	if err := c.client.Do(ctx, http.MethodGet, "/readyz?format=json", nil, &h); err == nil || !strings.Contains(err.Error(), "DENIED") {
+		t.Errorf("it is ready while it may not write: %v", err)
+	}
+	var st api.ClusterStatus
+	if err := c.client.Do(ctx, http.MethodGet, "/api/v1/status", nil, &st); err != nil || st.Well || !strings.Contains(strings.Join(st.Wrong, "\n"), "DENIED") {
+		t.Errorf("status while it may not write: %q, %v", st.Wrong, err)
+	}
+	mayWrite(readWrite)
+	c.must("POST", "/api/v1/tenants/green/", api.Tenant{TenantName: "green"})
+	c.eventually("netmaster is ready again", func() error { return c.client.Do(ctx, http.MethodGet, "/readyz", nil, nil) })
+
+	// A host that may not read any more goes on with what it has, and says what it wants.
+	if code, out := c.cni("ADD", "kept", ns); code != 0 {
+		t.Fatalf("ADD: %d %s", code, out)
+	}
+	if _, err := root.RoleRevokePermission(ctx, "contiv-host", store.AgentsBegin, store.AgentsEnd); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.plugin.cmd.Process.Kill()
+	<-c.plugin.done
+	c.spawnPlugin(store1...)
+	c.eventually("netplugin says what it wants", func() error {
+		if err := (attach.Client{Socket: c.socket()}).Ready(ctx); err == nil || !strings.Contains(err.Error(), "read /contiv.io/oper/ /contiv.io/state0") {
+			return fmt.Errorf("it says %v", err)
+		}
+		return nil
+	})
+	if err := grant("contiv-host", store.AgentsBegin, store.AgentsEnd, read); err != nil {
+		t.Fatal(err)
+	}
+	c.pluginReady()
+	if code, out := c.cni("DEL", "kept", ns); code != 0 {
+		t.Errorf("DEL: %d %s", code, out)
+	}
+	if code, out := c.cni("ADD", "kept", ns); code != 0 {
+		t.Errorf("ADD: %d %s", code, out)
 	}
 
 	// The users by themselves.

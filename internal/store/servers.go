@@ -17,6 +17,10 @@ type Server struct {
 	Err     error         // why nothing of the above is known; nil = it is
 }
 
+// Denied is the alarm of a server whose access control has refused this client's last
+// write. It begins with a word, as etcd's own do.
+const Denied = "DENIED: its access control lets this client change nothing"
+
 // Inspectable is a Store that can ask its servers.
 type Inspectable interface {
 	// Servers asks all servers that are known, each for at most two seconds.

@@ -36,6 +36,8 @@ type Config struct {
 	// others'. One that does has to run at least; each asks for all leases twice a
 	// second, so netmasters do and agents do not.
 	Reap bool
+	// Agent: this client reads what agents read, and writes nothing.
+	Agent bool
 }
 
 // Client is a store.Store on Consul.
@@ -49,6 +51,8 @@ type Client struct {
 	timeout   time.Duration
 	requests  *store.Requests
 	log       *slog.Logger
+	agent     bool
+	denied    atomic.Bool // the last write, by access control
 	one       store.OneStore
 	life      context.Context // until Close
 	end       context.CancelFunc
@@ -74,7 +78,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{urls: endpoints, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, requests: store.NewRequests(), log: cfg.Logger}
+	c := &Client{urls: endpoints, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, requests: store.NewRequests(), log: cfg.Logger, agent: cfg.Agent}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -159,6 +163,10 @@ func (c *Client) failed(ctx context.Context, err error) error {
 }
 
 func (c *Client) forbidden(said string) error {
+	if c.agent {
+		return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): it has to be allowed to read keys that begin with %soper/, service/ and state/, and with %sjournal/",
+			c.endpoints, strings.TrimSpace(said), consulKey(store.Root), own)
+	}
 	return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): it has to be allowed to write keys that begin with %s",
 		c.endpoints, strings.TrimSpace(said), consulKey(strings.TrimSuffix(store.Root, "/")))
 }

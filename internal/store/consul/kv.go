@@ -115,8 +115,14 @@ func (c *Client) transact(ctx context.Context, op string, ops api.TxnOps) (*api.
 	}
 	for _, e := range done.Errors {
 		if strings.Contains(e.What, "Permission denied") {
+			if op == store.OpCommit {
+				c.denied.Store(true)
+			}
 			return nil, c.forbidden(e.What)
 		}
+	}
+	if op == store.OpCommit {
+		c.denied.Store(false)
 	}
 	return done, nil
 }

@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestLeastPrivilege(t *testing.T) {
 	const first = "11111111-2222-3333-4444-555555555555"
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
 	with := func(token string, reap bool) *Client {
-		c := openWith(t, Config{Endpoints: []string{addr}, Token: token, Reap: reap})
+		c := openWith(t, Config{Endpoints: []string{addr}, Token: token, Reap: reap, Agent: !reap})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
@@ -111,6 +112,10 @@ func TestLeastPrivilege(t *testing.T) {
 				t.Errorf("an agent lists %q, which has %s", key, p.Key)
 			}
 		}
+	}
+	denied := func(c *Client) bool { return slices.Contains(c.Servers(t.Context())[0].Alarms, store.Denied) }
+	if err := write(agent, "3", state); err == nil || !strings.Contains(err.Error(), "to read keys that begin with contiv.io/oper/") || !denied(agent) || denied(master) {
+		t.Errorf("an agent that writes is told %v; denied: %t, netmaster: %t", err, denied(agent), denied(master))
 	}
 	for _, key := range []string{state, secret, store.Root + "service/x", store.Root + "oper/x", store.Root + "lock"} {
 		if err := write(agent, "3", key); err == nil {

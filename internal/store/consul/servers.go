@@ -45,6 +45,9 @@ func (c *Client) server(ctx context.Context, a *api.Client, at string) store.Ser
 	case leader == "":
 		s.Alarms = []string{"its cluster has no leader"}
 	}
+	if c.denied.Load() {
+		s.Alarms = append(s.Alarms, store.Denied)
+	}
 	var self struct {
 		Config struct{ Version string }
 		Stats  struct{ Consul map[string]string }

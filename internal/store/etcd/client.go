@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,7 @@ type Config struct {
 	Timeout   time.Duration // of one request; 0 = DefaultTimeout
 	TLS       *tls.Config   // for https endpoints; nil = the system's roots
 	Logger    *slog.Logger  // required
+	Agent     bool          // it reads what agents read, and writes nothing
 }
 
 // Client is a store.Store on etcd.
@@ -51,6 +53,8 @@ type Client struct {
 	endpoints string
 	timeout   time.Duration
 	log       *slog.Logger
+	agent     bool
+	denied    atomic.Bool // the last write, by access control
 	one       store.OneStore
 	lines     lines
 	distrust  distrust
@@ -102,7 +106,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
-	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
+	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger, agent: cfg.Agent}
 	c.distrust.tls = cfg.TLS
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout

@@ -155,8 +155,12 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 		return resp, err
 	})
 	if err != nil {
+		if isDenied(err) {
+			c.denied.Store(true)
+		}
 		return store.Outcome{}, c.failed(ctx, err)
 	}
+	c.denied.Store(false)
 	c.one.Wrote(commit)
 	out := store.Outcome{Committed: resp.Succeeded, Revision: store.Revision(resp.Header.Revision)}
 	if !out.Committed {

@@ -12,25 +12,35 @@ import (
 // refused says what to do about an etcd that answers and does not do what it is asked,
 // whoever asks; nil = it is something else.
 func (c *Client) refused(err error) error {
-	is := func(kinds ...error) bool {
-		for _, kind := range kinds {
-			if errors.Is(err, kind) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
 	case errors.As(err, new(store.SplitError)):
 		return model.Errorf(model.ErrUnavailable, "%w", err)
-	case is(rpctypes.ErrNoSpace) && len(c.etcd.Endpoints()) == 0:
+	case is(err, rpctypes.ErrNoSpace) && len(c.etcd.Endpoints()) == 0:
 		return model.Errorf(model.ErrUnavailable, "the store is full and takes no writes: delete what is not needed, and free its space with 'netctl cluster relieve'")
-	case is(rpctypes.ErrNoSpace):
+	case is(err, rpctypes.ErrNoSpace):
 		return model.Errorf(model.ErrUnavailable, "etcd at %s is full and takes no writes: %s", c.endpoints, model.AlarmRemedy("NOSPACE"))
-	case is(rpctypes.ErrCorrupt):
+	case is(err, rpctypes.ErrCorrupt):
 		return model.Errorf(model.ErrUnavailable, "etcd at %s takes no writes, since the data of its members differ: %s", c.endpoints, model.AlarmRemedy("CORRUPT"))
-	case is(rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthFailed):
-		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): its access control has to let the client's certificate read and write keys that begin with %s", c.endpoints, err, store.Root)
+	case isDenied(err) && c.agent:
+		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): its access control has to let the client's certificate read keys from %s to %s (etcdctl role grant-permission ROLE read %s %s)",
+			c.endpoints, err, store.AgentsBegin, store.AgentsEnd, store.AgentsBegin, store.AgentsEnd)
+	case isDenied(err):
+		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): its access control has to let the client's certificate read and write keys that begin with %s (etcdctl role grant-permission ROLE readwrite %s %s)",
+			c.endpoints, err, store.Root, store.Root, store.PrefixEnd(store.Root))
 	}
 	return nil
+}
+
+// isDenied tells whether etcd's access control has refused something.
+func isDenied(err error) bool {
+	return is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthFailed)
+}
+
+func is(err error, kinds ...error) bool {
+	for _, kind := range kinds {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
 }

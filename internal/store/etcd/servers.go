@@ -44,6 +44,9 @@ func (c *Client) ask(ctx context.Context, endpoint string) store.Server {
 		return s
 	}
 	s.Version, s.Size, s.Quota, s.Alarms = answer.Version, answer.DbSize, answer.DbSizeQuota, answer.Errors
+	if c.denied.Load() {
+		s.Alarms = append(s.Alarms, store.Denied)
+	}
 	s.Leads = answer.Header.MemberId == answer.Leader
 	return s
 }
