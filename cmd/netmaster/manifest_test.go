@@ -5,18 +5,21 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/kube/account"
+	"github.com/contiv/netplugin/v2/internal/kube/anchor"
 )
 
 // manifestObject is as much of a manifest's object as tests ask for.
 type manifestObject struct {
 	Kind     string
-	Metadata struct{ Name string }
+	Metadata struct{ Name, Namespace string }
 	Rules    []struct {
 		Groups    []string `yaml:"apiGroups"`
 		Resources []string
@@ -25,7 +28,10 @@ type manifestObject struct {
 	Spec struct {
 		Template struct {
 			Spec struct {
-				Containers []struct{ Args []string }
+				Containers []struct {
+					Args []string
+					Env  []struct{ Name, Value string }
+				}
 			}
 		}
 	}
@@ -51,13 +57,10 @@ func manifestObjects(t *testing.T) (all []manifestObject) {
 }
 
 // TestManifest: netmaster takes the flags of the manifest, follows the API server as
-// its pod's account, asks for a token, and has ports that kubeadm leaves free.
+// its pod's account, serves nothing plainly, lets in the hosts of netplugin's account, has
+// ports that kubeadm leaves free, and netctl in its pod has a certificate.
 func TestManifest(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(secret, []byte("0123456789abcdef"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	values := strings.NewReplacer("$(HOST_IP)", "10.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1", "/etc/contiv/secret/token", secret)
+	values := strings.NewReplacer("$(HOST_IP)", "10.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1")
 	all := manifestObjects(t)
 	i := slices.IndexFunc(all, func(o manifestObject) bool { return o.Kind == "Deployment" })
 	var args []string
@@ -68,21 +71,39 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.token == nil || o.kubeconfig != inCluster || len(o.etcd) != 0 || o.dataDir != "/var/lib/contiv/etcd" {
+	if !o.secure || o.acceptPlain || o.plainStore != "" || o.enroll != "kube-system/contiv-netplugin" || o.kubeconfig != inCluster || len(o.etcd) != 0 || o.dataDir != "/var/lib/contiv/etcd" {
 		t.Errorf("%v: %+v", args, o)
+	}
+	env := map[string]string{}
+	for _, e := range all[i].Spec.Template.Spec.Containers[0].Env {
+		env[e.Name] = values.Replace(e.Value)
+	}
+	if env["NETMASTER"] != "https://"+o.internal || env["NETMASTER_TLS_DIR"] != join.AdminDir(o.dataDir) {
+		t.Errorf("netctl has %v", env)
+	}
+	namespace, name, err := account.ParseName(o.enroll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, of := range map[string]string{"ServiceAccount": name, "ConfigMap": anchor.Name} {
+		if !slices.ContainsFunc(all, func(x manifestObject) bool {
+			return x.Kind == kind && x.Metadata.Name == of && x.Metadata.Namespace == namespace
+		}) {
+			t.Errorf("the manifest has no %s %s in %s", kind, of, namespace)
+		}
 	}
 	// API server, etcd and its peers and metrics, kubelet, scheduler, controllers, proxy.
 	taken := []string{"6443", "2379", "2380", "2381", "10248", "10249", "10250", "10255", "10256", "10257", "10259"}
 	var ports []string
-	for _, at := range []string{o.external, o.internal, o.agent, o.etcdListen} {
+	for _, at := range o.listening() {
 		host, port, err := net.SplitHostPort(at)
-		if err != nil || host != "10.0.0.1" || slices.Contains(taken, port) {
+		if err != nil || host != "10.0.0.1" && at != o.joining.peerListen || at == o.joining.peerListen && !isLoopback(host) || slices.Contains(taken, port) {
 			t.Errorf("it serves at %s, %v", at, err)
 		}
 		ports = append(ports, port)
 	}
 	slices.Sort(ports)
-	if got := slices.Compact(ports); len(got) != 3 {
-		t.Errorf("ports %v: the API's, agents' and the store's", got)
+	if got := slices.Compact(ports); len(got) != 5 {
+		t.Errorf("ports %v: the API's, agents', the store's, and those of members and of who joins", got)
 	}
 }

@@ -4,10 +4,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/netplugin/v2/internal/kube/account"
+	"github.com/contiv/netplugin/v2/internal/kube/anchor"
 )
 
 // pod is as much of a manifest's pod as tests ask for.
@@ -17,21 +22,35 @@ type pod struct {
 	Volumes        []struct {
 		Name     string
 		HostPath struct{ Path string } `yaml:"hostPath"`
+
+		Projected struct {
+			Sources []struct {
+				Token     struct{ Audience, Path string } `yaml:"serviceAccountToken"`
+				ConfigMap struct {
+					Name  string
+					Items []struct{ Key, Path string }
+				} `yaml:"configMap"`
+			}
+		}
 	}
+	Account string `yaml:"serviceAccountName"`
+}
+
+type mount struct {
+	Name      string
+	MountPath string `yaml:"mountPath"`
 }
 
 type container struct {
-	Name    string
-	Command []string
-	Args    []string
-	Mounts  []struct {
-		Name      string
-		MountPath string `yaml:"mountPath"`
-	} `yaml:"volumeMounts"`
+	Name                string
+	Command             []string
+	Args                []string
+	Mounts              []mount `yaml:"volumeMounts"`
 	Readiness, Liveness struct {
 		HTTPGet struct {
-			Host, Path string
-			Port       int
+			Host, Path, Scheme string
+
+			Port int
 		} `yaml:"httpGet"`
 	}
 }
@@ -64,7 +83,7 @@ func podOf(t *testing.T, manifest, name string) pod {
 // TestManifests: netplugin takes the flags of the manifests' containers, and what they
 // lead to is the node's.
 func TestManifests(t *testing.T) {
-	values := strings.NewReplacer("$(NODE_NAME)", "node1", "$(HOST_IP)", "127.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1", "/etc/contiv/secret/token", "")
+	values := strings.NewReplacer("$(NODE_NAME)", "node1", "$(HOST_IP)", "127.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1")
 	onNode := func(p pod, c container, path string) string {
 		for _, m := range c.Mounts {
 			if m.MountPath == path {
@@ -83,9 +102,7 @@ func TestManifests(t *testing.T) {
 		fs := newFlags(&o)
 		var args []string
 		for _, a := range c.Args {
-			if a = values.Replace(a); !strings.HasSuffix(a, "=") {
-				args = append(args, a)
-			}
+			args = append(args, values.Replace(a))
 		}
 		if err := fs.Parse(args, func(string) (string, bool) { return "", false }); err != nil {
 			t.Fatalf("%s: %v", c.Name, err)
@@ -93,7 +110,10 @@ func TestManifests(t *testing.T) {
 		if err := o.checkOnce(fs); err != nil {
 			t.Errorf("%s: %v", c.Name, err)
 		}
-		if err := o.finish(t.Context(), fs); err != nil && !o.uninstall && !o.installCNI {
+		if o.uninstall || o.installCNI {
+			return o
+		}
+		if err := errors.Join(o.joining.checkAccount(fs), o.identify(t.Context())); err != nil { // finish would ask netmaster
 			t.Errorf("%s: %v", c.Name, err)
 		}
 		return o
@@ -104,8 +124,23 @@ func TestManifests(t *testing.T) {
 		t.Errorf("%s installs into %s and %s", install.Name, onNode(agent, install, o.cniBinDir), onNode(agent, install, o.cniConfDir))
 	}
 	o := options(run)
-	if o.hostName != "node1" || o.ctrl.String() != "127.0.0.1" || o.vtep != o.ctrl || o.driver != driverAuto || len(o.etcd) != 1 {
+	if o.hostName != "node1" || o.ctrl.String() != "127.0.0.1" || o.vtep != o.ctrl || o.driver != driverAuto || !slices.Equal(o.etcd, []string{"https://10.0.0.1:9002"}) || !slices.Equal(o.joining.doors, []string{"10.0.0.1:9005"}) {
 		t.Errorf("%s: %+v", run.Name, o)
+	}
+	var token, authority string // where they are in the container
+	for _, v := range agent.Volumes {
+		i := slices.IndexFunc(run.Mounts, func(m mount) bool { return m.Name == v.Name })
+		for _, s := range v.Projected.Sources {
+			if s.Token.Audience == account.Audience {
+				token = filepath.Join(run.Mounts[i].MountPath, s.Token.Path)
+			}
+			if s.ConfigMap.Name == anchor.Name && s.ConfigMap.Items[0].Key == anchor.Key {
+				authority = filepath.Join(run.Mounts[i].MountPath, s.ConfigMap.Items[0].Path)
+			}
+		}
+	}
+	if token != o.joining.account.TokenFile || authority != o.joining.account.Authority || agent.Account != "contiv-netplugin" {
+		t.Errorf("its token is at %q, netmaster's authority at %q, its account %q: %+v", token, authority, agent.Account, o.joining)
 	}
 	for _, path := range []string{o.stateDir, "/run/contiv", "/sys/fs/bpf", "/run/netns"} {
 		if got := onNode(agent, run, path); got != path {

@@ -31,11 +31,52 @@ func (n *onNodes) kubectl(line string) string {
 	return out
 }
 
-// TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready, without
-// kube-proxy: kubelets run netmaster and netplugin of the image, nodes and pods reach
-// pods and services, pods obey policy, no connection is refused while netplugin is
-// exchanged, and the other manifest leaves nothing behind.
-func TestInstall(t *testing.T) {
+// isSecure: who shows nothing is refused by REST and by the store, plainly and by TLS, at
+// netmaster's and at netplugin's ports; netctl in netmaster's pod needs nothing more, and
+// knows that all hosts have certificates.
+func (n *onNodes) isSecure(master string) {
+	n.t.Helper()
+	from := n.Hosts()[1].NS
+	for what, tc := range map[string]struct {
+		url, want string // want: the status; "" = there is no answer by HTTP
+	}{
+		"REST, plainly":              {"http://" + at(master, 9999) + "/api/v1/status", "400"}, // Go's server says that it speaks TLS
+		"REST without certificate":   {"https://" + at(master, 9999) + "/api/v1/status", "401"},
+		"agents' REST, plainly":      {"http://" + at(master, 9001) + "/api/v1/status", "400"},
+		"agents' REST":               {"https://" + at(master, 9001) + "/api/v1/status", "401"},
+		"the store, plainly":         {"http://" + at(master, 9002) + "/version", ""},
+		"the store":                  {"https://" + at(master, 9002) + "/version", ""},
+		"where hosts join, plainly":  {"http://" + at(master, 9005) + "/join/v1/authority", "400"},
+		"netplugin's state, plainly": {"http://127.0.0.1:9090/debug/state", "400"},
+		"netplugin's state":          {"https://127.0.0.1:9090/debug/state", "401"},
+		"netplugin's health":         {"https://127.0.0.1:9090/readyz", "200"},
+		"netmaster's health":         {"https://" + at(master, 9999) + "/readyz", "200"},
+	} {
+		out, err := from.Command(n.t.Context(), "curl", "-sk", "--max-time", "20", "-o", "/dev/null", "-w", "%{http_code}", tc.url).CombinedOutput()
+		if got := strings.Replace(string(out), "000", "", 1); got != tc.want || (err == nil) != (tc.want != "") {
+			n.t.Errorf("%s: %q, %v; want %q", what, got, err, tc.want)
+		}
+	}
+	const netctl = "-n kube-system exec deploy/contiv-netmaster -- netctl "
+	status, members := n.kubectl(netctl+"status"), n.kubectl(netctl+"cluster members")
+	for _, h := range n.Hosts() {
+		if !strings.Contains(n.kubectl(netctl+"host ls"), h.Name) {
+			n.t.Errorf("netctl does not know the host %s: %s", h.Name, status)
+		}
+		if out, err := h.Run(n.t.Context(), "ls", "/var/lib/contiv/tls/tls.crt"); err != nil {
+			n.t.Errorf("%s has no certificate: %s", h.Name, out)
+		}
+	}
+	if strings.Contains(members, "warning") {
+		n.t.Errorf("the cluster's members: %s", members)
+	}
+}
+
+// bareNodes starts two nodes of kubeadm's configuration without a pod network or
+// kube-proxy, which have the image. A manifest is made theirs by manifest, with more
+// replaced in it.
+func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string, more ...string) string) {
+	t.Helper()
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	if err := lab.Build(t.Context(), ".", bin); err != nil {
@@ -45,9 +86,9 @@ func TestInstall(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "run", "../../packaging/image", "-bin", bin, "-o", archive, "-name", "docker.io/contiv/contiv:2.0").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: "kubeinstall", Dir: dir, BinDir: bin, Nodes: 2, Bare: true, Images: []string{archive}})
+	c, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: name, Dir: dir, BinDir: bin, Nodes: 2, Bare: true, Images: []string{archive}})
 	must(t, err)
-	n := &onNodes{Nodes: c, t: t}
+	n = &onNodes{Nodes: c, t: t}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, line := range []string{"get pods -A -o wide", "-n kube-system describe pods", "-n kube-system logs ds/contiv-netplugin --tail=30", "-n kube-system logs deploy/contiv-netmaster --tail=30", "-n kube-system logs ds/contiv-uninstall -c uninstall --tail=20"} {
@@ -64,32 +105,62 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest := func(name string) string {
-		text := ok[[]byte](t)(os.ReadFile("../../packaging/kubernetes/" + name))
-		file := filepath.Join(dir, name)
-		changed := strings.NewReplacer(`"CONTROL_PLANE_ADDRESS"`, `"`+server+`"`, "CONTROL_PLANE_ADDRESS", first, `"6443"`, `"`+port+`"`, "- --kubeconfig=in-cluster", "- --kubeconfig=in-cluster\n            - --services", "/etc/cni/net.d", "/opt/cni/net.d").Replace(string(text))
+	manifest = func(path string, more ...string) string {
+		text := ok[[]byte](t)(os.ReadFile(path))
+		file := filepath.Join(t.TempDir(), filepath.Base(path))
+		changed := strings.NewReplacer(append(more, `"CONTROL_PLANE_ADDRESS"`, `"`+server+`"`, "CONTROL_PLANE_ADDRESS", first, `"6443"`, `"`+port+`"`, "- --kubeconfig=in-cluster", "- --kubeconfig=in-cluster\n            - --services", "/etc/cni/net.d", "/opt/cni/net.d")...).Replace(string(text))
 		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file
 	}
-	contiv, off := manifest("contiv.yaml"), manifest("uninstall.yaml")
 	until(t, "both nodes are known", func() bool {
 		return len(ok[*corev1.NodeList](t)(n.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})).Items) == 2
 	})
 	n.kubectl("label node h1 node-role.kubernetes.io/control-plane=")
-	n.kubectl("-n kube-system create secret generic contiv-token --from-literal=token=0123456789abcdef0123456789abcdef")
 	ok[*corev1.ConfigMap](t)(n.Client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config"},
 		Data: map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nnetworking:\n" +
 			"  podSubnet: " + cluster.PodCIDR + "\n  serviceSubnet: " + cluster.Services + "\n"},
 	}, metav1.CreateOptions{}))
+	return n, manifest
+}
+
+// connectsWhile makes connections of the pod shop/a until workloads of kube-system are rolled out, each of
+// which has to come about.
+func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
+	n.t.Helper()
+	tried := 0
+	for begun := time.Now(); len(workloads) > 0; tried++ {
+		if !n.reaches("shop", "a", to) {
+			n.t.Errorf("connection %d was not made, %v after it began that %s", tried, time.Since(begun), what)
+		}
+		if out, err := n.Kubectl(n.t.Context(), "-n", "kube-system", "rollout", "status", workloads[0], "--watch=false"); err == nil && strings.Contains(out, "successfully rolled out") {
+			workloads = workloads[1:]
+		}
+		if time.Since(begun) > 4*time.Minute {
+			n.t.Fatalf("it does not end that %s", what)
+		}
+	}
+	n.t.Logf("%d connections were made while %s", tried, what)
+}
+
+// TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready, without
+// kube-proxy: kubelets run netmaster and netplugin of the image, nodes and pods reach
+// pods and services, nobody who shows nothing is let in, netctl in netmaster's pod is
+// asked for nothing, pods obey policy, no connection is refused while netplugin is
+// exchanged, and the other manifest leaves nothing behind.
+func TestInstall(t *testing.T) {
+	n, manifest := bareNodes(t, "kubeinstall")
+	first := n.Hosts()[0].Address.String()
+	contiv, off := manifest("../../packaging/kubernetes/contiv.yaml"), manifest("../../packaging/kubernetes/uninstall.yaml")
 	n.kubectl("apply -f " + contiv)
 	n.kubectl("-n kube-system rollout status deployment/contiv-netmaster --timeout=120s")
 	n.kubectl("-n kube-system rollout status daemonset/contiv-netplugin --timeout=120s")
 	if err := n.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	n.isSecure(first)
 	n.namespace("shop", nil)
 	n.pod("shop", "a", "h1", nil)
 	n.pod("shop", "b", "h2", map[string]string{"app": "b"})
@@ -116,19 +187,7 @@ func TestInstall(t *testing.T) {
 
 	// Each netplugin is exchanged while connections are made.
 	n.kubectl("-n kube-system rollout restart daemonset/contiv-netplugin")
-	tried := 0
-	for begun := time.Now(); ; tried++ {
-		if !n.reaches("shop", "a", b) {
-			t.Errorf("connection %d was not made, %v after netplugin's exchange began", tried, time.Since(begun))
-		}
-		if out, err := n.Kubectl(t.Context(), "-n", "kube-system", "rollout", "status", "daemonset/contiv-netplugin", "--watch=false"); err == nil && strings.Contains(out, "successfully rolled out") {
-			break
-		}
-		if time.Since(begun) > 4*time.Minute {
-			t.Fatal("netplugin is not exchanged")
-		}
-	}
-	t.Logf("%d connections were made while netplugin was exchanged on both nodes", tried)
+	n.connectsWhile(b, "netplugin is exchanged on both nodes", "daemonset/contiv-netplugin")
 
 	n.gone("shop")
 	n.kubectl("delete -f " + contiv)

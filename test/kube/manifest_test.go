@@ -32,7 +32,7 @@ func TestManifests(t *testing.T) {
 		_, err := r.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		return err
 	}
-	for file, want := range map[string]int{"contiv.yaml": 7, "uninstall.yaml": 1} {
+	for file, want := range map[string]int{"contiv.yaml": 9, "uninstall.yaml": 1} {
 		text := ok[[]byte](t)(os.ReadFile("../../packaging/kubernetes/" + file))
 		n := 0
 		for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {

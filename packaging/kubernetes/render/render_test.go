@@ -26,6 +26,12 @@ func with(section string, values map[string]any) map[string]any {
 	return v
 }
 
+// plain is without TLS.
+func plain(v map[string]any) map[string]any {
+	v["secure"] = map[string]any{"enabled": false}
+	return v
+}
+
 // TestDrift: the manifests are what the chart makes.
 func TestDrift(t *testing.T) {
 	for name, values := range manifests {
@@ -47,7 +53,8 @@ func TestDrift(t *testing.T) {
 func TestLint(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
-		"services": with("services", map[string]any{"enabled": true}), "store": with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}}),
+		"services": with("services", map[string]any{"enabled": true}), "store": plain(with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}})),
+		"plain": plain(address("10.0.0.1")), "turned secure": with("secure", map[string]any{"acceptPlain": true}),
 		"ovs": with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
 	} {
 		result := lint.All(chart, values, "kube-system", true)
@@ -71,11 +78,22 @@ type object struct {
 					Name, Image string
 					Args        []string
 					Env         []struct{ Name, Value string }
+
+					StartupProbe, LivenessProbe, ReadinessProbe struct {
+						HTTPGet struct{ Path, Scheme string }
+					}
 				}
 				Volumes []struct {
-					Name   string
-					Secret struct{ SecretName string }
+					Name      string
+					Secret    struct{ SecretName string }
+					Projected struct {
+						Sources []struct {
+							ServiceAccountToken struct{ Audience, Path string }
+							ConfigMap           struct{ Name string }
+						}
+					}
 				}
+				ServiceAccountName string
 			}
 		}
 	}
@@ -109,9 +127,9 @@ func TestTemplate(t *testing.T) {
 		spec := all[name].Spec.Template.Spec
 		var text strings.Builder
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
-			fmt.Fprintf(&text, "%s %s %v %v\n", c.Name, c.Image, c.Args, c.Env)
+			fmt.Fprintf(&text, "%s %s %v %v %v %v %v\n", c.Name, c.Image, c.Args, c.Env, c.StartupProbe, c.LivenessProbe, c.ReadinessProbe)
 		}
-		fmt.Fprint(&text, spec.Volumes, all[name].Spec.Replicas)
+		fmt.Fprint(&text, spec.Volumes, all[name].Spec.Replicas, spec.ServiceAccountName)
 		return text.String()
 	}
 	const master, plugin = "Deployment/contiv-netmaster", "DaemonSet/contiv-netplugin"
@@ -121,19 +139,36 @@ func TestTemplate(t *testing.T) {
 		has    []string
 		lacks  string
 	}{
-		{address("10.0.0.1"), master, []string{"--etcd-listen=10.0.0.1:9002", "--token-file=/etc/contiv/secret/token", "--kubeconfig=in-cluster", "{KUBERNETES_SERVICE_HOST 10.0.0.1}", "{KUBERNETES_SERVICE_PORT 6443}", "{contiv-token}"}, "--etcd-endpoints"},
+		{address("10.0.0.1"), master, []string{
+			"--etcd-listen=10.0.0.1:9002", "--secure", "--join-listen=10.0.0.1:9005", "--peer-listen=127.0.0.1:9004", "--enroll-service-account=kube-system/contiv-netplugin", "--kubeconfig=in-cluster",
+			"{KUBERNETES_SERVICE_HOST 10.0.0.1}", "{KUBERNETES_SERVICE_PORT 6443}", "{NETMASTER https://$(HOST_IP):9999}", "{NETMASTER_TLS_DIR /var/lib/contiv/etcd/join/clients/issued/local-admin}", "{{/healthz HTTPS}} {{/readyz HTTPS}}",
+		}, "token"},
+		{address("10.0.0.1"), master, nil, "--etcd-endpoints"},
+		{address("10.0.0.1"), master, nil, "--accept-plain"},
+		{with("secure", map[string]any{"acceptPlain": true}), master, []string{"--secure --accept-plain"}, "{contiv-token}"},
+		{plain(address("10.0.0.1")), master, []string{"--etcd-listen=10.0.0.1:9002", "--peer-listen=none", "--token-file=/etc/contiv/secret/token", "{NETMASTER http://$(HOST_IP):9999}", "{{/healthz HTTP}} {{/readyz HTTP}}", "{contiv-token}"}, "--secure"},
+		{plain(address("10.0.0.1")), master, nil, "enroll"},
+		{with("netmaster", map[string]any{"joinPort": 7}), master, []string{"--join-listen=10.0.0.1:7 "}, "9005"},
+		{with("netmaster", map[string]any{"joinPort": 7}), plugin, []string{"--join=10.0.0.1:7 "}, "9005"},
+		{with("netmaster", map[string]any{"dataDir": "/d"}), master, []string{"{NETMASTER_TLS_DIR /d/join/"}, "/var/lib"},
 		{address("10.0.0.1"), master, nil, "--services"},
 		{with("services", map[string]any{"enabled": true}), master, []string{"--services"}, ""},
-		{address("10.0.0.1"), plugin, []string{"--etcd-endpoints=http://10.0.0.1:9002", "--driver=auto", "--install-cni", "{contiv-token}"}, "openvswitch"},
-		{address("fd00::1"), plugin, []string{"--etcd-endpoints=http://[fd00::1]:9002"}, ""},
+		{address("10.0.0.1"), plugin, []string{
+			"--etcd-endpoints=https://10.0.0.1:9002", "--join=10.0.0.1:9005", "--join-token-file=/etc/contiv/join/token", "--join-authority=/etc/contiv/join/ca.crt", "--driver=auto", "--install-cni",
+			"{contiv token}", "{contiv-authority}", "{{/livez HTTPS}} {{/livez HTTPS}} {{/readyz HTTPS}}", "contiv-netplugin",
+		}, "openvswitch"},
+		{address("10.0.0.1"), plugin, nil, "secret"},
+		{plain(address("10.0.0.1")), plugin, []string{"--etcd-endpoints=http://10.0.0.1:9002", "--token-file=/etc/contiv/secret/token", "{contiv-token}", "{{/livez HTTP}} {{/livez HTTP}} {{/readyz HTTP}}"}, "join"},
+		{plain(address("10.0.0.1")), plugin, nil, "contiv-netplugin"},
+		{address("fd00::1"), plugin, []string{"--etcd-endpoints=https://[fd00::1]:9002", "--join=[fd00::1]:9005"}, ""},
 		{with("apiServer", map[string]any{"host": "10.0.0.9", "port": 8443}), master, []string{"{KUBERNETES_SERVICE_HOST 10.0.0.9}", "{KUBERNETES_SERVICE_PORT 8443}", "--etcd-listen=10.0.0.1:9002"}, ""},
-		{with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}}), master, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "--etcd-listen"},
-		{with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}}), plugin, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "10.0.0.1"},
-		{with("token", map[string]any{"secret": "mine"}), plugin, []string{"{mine}"}, "contiv-token"},
-		{with("token", map[string]any{"secret": "mine"}), master, []string{"{mine}"}, "contiv-token"},
+		{plain(with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}})), master, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "--etcd-listen"},
+		{plain(with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}})), plugin, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "10.0.0.1"},
+		{plain(with("token", map[string]any{"secret": "mine"})), plugin, []string{"{mine}"}, "contiv-token"},
+		{plain(with("token", map[string]any{"secret": "mine"})), master, []string{"{mine}"}, "contiv-token"},
 		{with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}), plugin, []string{"--driver=ovs", "--ip-forward", "openvswitch"}, ""},
 		{with("netmaster", map[string]any{"args": []any{"--pods-choose-tenant"}, "etcdPort": 12379}), master, []string{"--pods-choose-tenant", "--etcd-listen=10.0.0.1:12379"}, ""},
-		{with("netmaster", map[string]any{"etcdPort": 12379}), plugin, []string{"http://10.0.0.1:12379"}, ""},
+		{with("netmaster", map[string]any{"etcdPort": 12379}), plugin, []string{"https://10.0.0.1:12379"}, ""},
 		{with("image", map[string]any{"repository": "r.example/c", "tag": "7"}), plugin, []string{"install-cni r.example/c:7", "netplugin r.example/c:7"}, "docker.io"},
 		{map[string]any{"uninstall": map[string]any{"enabled": true, "force": true}}, "DaemonSet/contiv-uninstall", []string{"--uninstall", "--force", "--stay", "openvswitch"}, "--token"},
 	} {
@@ -150,12 +185,21 @@ func TestTemplate(t *testing.T) {
 	if all := rendered(t, manifests["uninstall.yaml"]); len(all) != 1 {
 		t.Errorf("to uninstall there are %v", all)
 	}
-	replicas := with("store", map[string]any{"endpoints": []any{"http://a:1"}})
+	replicas := plain(with("store", map[string]any{"endpoints": []any{"http://a:1"}}))
 	replicas["netmaster"] = map[string]any{"replicas": 3}
 	if got := rendered(t, replicas)[master].Spec.Replicas; got != 3 {
 		t.Errorf("%d replicas", got)
 	}
-	for name, o := range rendered(t, address("10.0.0.1")) {
+	all := rendered(t, address("10.0.0.1"))
+	for _, name := range []string{"ServiceAccount/contiv-netplugin", "ConfigMap/contiv-authority"} {
+		if _, there := all[name]; !there {
+			t.Errorf("%s is not made", name)
+		}
+		if _, there := rendered(t, plain(address("10.0.0.1")))[name]; there {
+			t.Errorf("%s is made without secure.enabled", name)
+		}
+	}
+	for name, o := range all {
 		if o.Kind != "ClusterRole" && o.Kind != "ClusterRoleBinding" && o.Metadata.Namespace != "kube-system" {
 			t.Errorf("%s is in %q", name, o.Metadata.Namespace)
 		}
@@ -171,6 +215,10 @@ func TestRefused(t *testing.T) {
 		{nil, "controlPlane.address must be the address of the node on which netmaster runs"},
 		{address("http://10.0.0.1"), "address"},
 		{with("netmaster", map[string]any{"replicas": 2}), "set store.endpoints"},
+		{with("store", map[string]any{"endpoints": []any{"http://a:1"}}), "--set secure.enabled=false"},
+		{with("secure", map[string]any{"enabled": false, "acceptPlain": true}), "secure.acceptPlain"},
+		{with("secure", map[string]any{"enable": true}), "enable"},
+		{with("netmaster", map[string]any{"joinPort": 0}), "joinPort"},
 		{with("netmaster", map[string]any{"replicas": 0}), "replicas"},
 		{with("netmaster", map[string]any{"port": 70000}), "port"},
 		{with("netmaster", map[string]any{"args": []any{"pods-choose-tenant"}}), "args"},

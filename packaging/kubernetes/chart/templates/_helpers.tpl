@@ -17,11 +17,38 @@ app.kubernetes.io/part-of: contiv
 {{- if contains ":" .host }}[{{ .host }}]{{ else }}{{ .host }}{{ end }}:{{ .port }}
 {{- end }}
 
+{{- define "contiv.scheme" -}}
+{{ if .Values.secure.enabled }}HTTPS{{ else }}HTTP{{ end }}
+{{- end }}
+
 {{- define "contiv.store" -}}
 {{- if .Values.store.endpoints -}}
 {{ join "," .Values.store.endpoints }}
 {{- else -}}
-http://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "port" .Values.netmaster.etcdPort) }}
+http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "port" .Values.netmaster.etcdPort) }}
+{{- end }}
+{{- end }}
+
+{{- /* What cannot work, or would cut off nodes that run. */ -}}
+{{- define "contiv.check" -}}
+{{- if and .Values.store.endpoints .Values.secure.enabled }}
+{{- fail "store.endpoints: TLS and certificates of the cluster's own are for netmaster's own etcd; with yours netmaster is asked plainly, with the token of token.secret, and that has to be said: --set secure.enabled=false" }}
+{{- end }}
+{{- if and .Values.secure.acceptPlain (not .Values.secure.enabled) }}
+{{- fail "secure.acceptPlain: is for an installation that is turned secure; leave it out, or secure.enabled=false" }}
+{{- end }}
+{{- if and (gt (int .Values.netmaster.replicas) 1) (not .Values.store.endpoints) }}
+{{- fail "netmaster.replicas: more than one share an etcd of your own: set store.endpoints" }}
+{{- end }}
+{{- $is := lookup "apps/v1" "Deployment" "kube-system" "contiv-netmaster" }}
+{{- if $is }}
+{{- $secure := has "--secure" (default list (first $is.spec.template.spec.containers).args) }}
+{{- if and .Values.secure.enabled (not .Values.secure.acceptPlain) (not $secure) }}
+{{- fail "this cluster's netmaster is plain: to turn it secure upgrade with --set secure.acceptPlain=true first, and without it when all pods of contiv-netplugin are ready (docs/user/kubernetes.md, Upgrade); to leave it plain, --set secure.enabled=false" }}
+{{- end }}
+{{- if and $secure (not .Values.secure.enabled) }}
+{{- fail "this cluster's netmaster is secure, and nodes would not follow a plain one: leave secure.enabled=false out" }}
+{{- end }}
 {{- end }}
 {{- end }}
 
