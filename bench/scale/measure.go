@@ -78,7 +78,7 @@ func (o *options) measure(ctx context.Context, r row, l *lab.Lab, dir string, re
 		return err
 	}
 	begun := time.Now()
-	s, err := start(ctx, l, orders{Sizes: r.sizes, Store: l.StoreURL(), Dir: dir, Heap: o.heap, First: r.first})
+	s, err := start(ctx, l, orders{Sizes: r.sizes, Store: l.StoreURL(), Dir: dir, Heap: o.heap, Relay: o.relay, First: r.first})
 	if err != nil {
 		return err
 	}

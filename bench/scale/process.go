@@ -29,6 +29,7 @@ type orders struct {
 	Store string `json:"store"` // URL
 	Dir   string `json:"dir"`   // for state directories and sockets; short
 	Heap  string `json:"heap"`  // file for a profile of the heap; empty = none
+	Relay bool   `json:"relay"` // agents mirror from netmaster
 	First bool   `json:"first"` // only the first agent is begun, and the others are not there
 }
 
@@ -59,7 +60,7 @@ const patience = 30 * time.Minute
 func simulate(ctx context.Context, o orders, in io.Reader, out io.Writer) error {
 	debug.SetMemoryLimit(int64(status("/proc/meminfo", "MemTotal:") * 1024 * 3 / 4)) // before the machine swaps, or kills, it collects more often
 	before := heap()
-	s := &shared{news: newNews()}
+	s := &shared{news: newNews(), relay: o.Relay}
 	agents, err := s.beginAll(ctx, o)
 	defer func() {
 		var ending sync.WaitGroup
@@ -153,11 +154,18 @@ func (s *shared) beginAll(ctx context.Context, o orders) ([]*simulated, error) {
 func (s *shared) counts() counts {
 	c := counts{Batches: s.batches.Load(), Events: s.events.Load(), Payload: s.payload.Load(), Passes: s.passes.Load()}
 	c.Wire, c.Conns = received(storePort)
+	if s.relay { // answers to what agents tell netmaster are in it, some bytes a second each
+		wire, conns := received(netmasterPort)
+		c.Wire, c.Conns = c.Wire+wire, c.Conns+conns
+	}
 	return c
 }
 
-// storePort is where the store answers.
-const storePort = 2379
+// Where the store and netmaster answer.
+const (
+	storePort     = 2379
+	netmasterPort = 9999
+)
 
 // received is what the kernel has received over this process's connections to a port,
 // by TCP_INFO.

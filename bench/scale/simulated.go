@@ -31,13 +31,14 @@ type counts struct {
 	Events  int64 `json:"events"`  // keys in these
 	Payload int64 `json:"payload"` // bytes of these keys and their values
 	Passes  int64 `json:"passes"`  // of drivers
-	Wire    int64 `json:"wire"`    // bytes that came over the connections to the store
+	Wire    int64 `json:"wire"`    // bytes that came over the connections to the store and, with -relay, to netmaster
 	Conns   int   `json:"conns"`   // how many those are
 }
 
 // shared is what all simulated agents of the process write to.
 type shared struct {
 	news                             *news
+	relay                            bool // agents mirror from netmaster
 	batches, events, payload, passes atomic.Int64
 	said                             said
 }
@@ -91,15 +92,15 @@ func (d *timed) has() int {
 	return d.remotes.Len() + d.ports.Len()
 }
 
-// counted is a connection to the store that counts what mirrors are told.
+// counted counts what mirrors are told.
 type counted struct {
-	*etcd.Client
+	store.Reader
 	shared *shared
 }
 
 // Mirror implements store.Reader.
 func (c counted) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	return c.Client.Mirror(ctx, prefixes, func(b store.Batch) error {
+	return c.Reader.Mirror(ctx, prefixes, func(b store.Batch) error {
 		c.shared.batches.Add(1)
 		c.shared.events.Add(int64(len(b.Events)))
 		bytes := 0
@@ -133,7 +134,7 @@ func (s *shared) begin(n int, z sizes, storeURL, dir string) (*simulated, error)
 	drv := &timed{Driver: oracle.New(), shared: s}
 	at := z.vtep(n)
 	a, err := agent.New(context.Background(), agent.Config{
-		Host: host, Control: at, VTEP: at, DriverName: "fake", Driver: drv, Store: counted{client, s}, Log: log,
+		Host: host, Control: at, VTEP: at, DriverName: "fake", Driver: drv, Store: client, Mirrored: func(st store.Reader) store.Reader { return counted{st, s} }, FromNetmasters: s.relay, Log: log,
 		StateDir: dir, Socket: filepath.Join(dir, "s"), UnderlayMTU: 1500, NoDNS: true,
 	})
 	if err != nil {

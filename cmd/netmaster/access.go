@@ -141,7 +141,9 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 	g.close = func() error { return nil }
 	g.limit = limit.New(limit.Config{
 		Rate: rate, Burst: 4 * o.access.rate, Running: 2048, RunningAll: 8192,
-		Streams: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
+		Streams: func(r *http.Request) bool {
+			return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") || r.URL.Path == "/plugin/mirror"
+		},
 	})
 	if !o.asksWho() {
 		return g, nil

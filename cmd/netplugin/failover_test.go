@@ -23,7 +23,8 @@ import (
 
 // TestFailover: of two netmasters the one that is asked stands still, then the other
 // one, which is asked since, is killed: contivk8s' ADD, 1.x's contivk8s, Docker's request for an address
-// and netctl succeed at the first try. The third netmaster only keeps the store.
+// and netctl succeed at the first try. netplugin mirrors from one of both, then from the
+// other or the store. The third netmaster only keeps the store.
 func TestFailover(t *testing.T) {
 	c := newCluster(t)
 	replica := func(port int) (*process, string) {
@@ -45,7 +46,7 @@ func TestFailover(t *testing.T) {
 	})
 	c.must("POST", "/api/v1/endpointGroups/default:default-group/", api.EndpointGroup{TenantName: "default", NetworkName: "net1", GroupName: "default-group"})
 	plugins := filepath.Join(c.dir, "docker")
-	c.startPlugin("CONTIV_NETPLUGIN_NETMASTER="+both, "CONTIV_NETPLUGIN_MODE=docker", "CONTIV_NETPLUGIN_DOCKER_ENDPOINT=none", "CONTIV_NETPLUGIN_DOCKER_SOCKET_DIR="+plugins)
+	c.startPlugin("CONTIV_NETPLUGIN_MIRROR_FROM=netmaster", "CONTIV_NETPLUGIN_NETMASTER="+both, "CONTIV_NETPLUGIN_MODE=docker", "CONTIV_NETPLUGIN_DOCKER_ENDPOINT=none", "CONTIV_NETPLUGIN_DOCKER_SOCKET_DIR="+plugins)
 
 	all := func(when string) {
 		t.Helper()
@@ -89,6 +90,16 @@ func TestFailover(t *testing.T) {
 			t.Logf("%s, %s: %.2f s", when, way.name, time.Since(begin).Seconds())
 		}
 	}
+	var mirrors struct{ From, Netmaster string }
+	c.eventually("netplugin mirrors from a netmaster", func() error {
+		if err := c.inspect("/inspect/mirror", &mirrors); err != nil {
+			return err
+		}
+		if mirrors.From != "netmaster" || !strings.Contains(both, mirrors.Netmaster) || mirrors.Netmaster == "" {
+			return fmt.Errorf("%+v", mirrors)
+		}
+		return nil
+	})
 	all("well")
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -142,4 +153,18 @@ func onSocket(ctx context.Context, socket, path string, in, out any) error {
 		err = json.Unmarshal(text, out)
 	}
 	return err
+}
+
+// inspect asks netplugin for what it tells of itself.
+func (c *cluster) inspect(path string, out any) error {
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9090"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(out)
 }

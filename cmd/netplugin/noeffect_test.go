@@ -46,6 +46,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-socket-dir":              effecttest.By("TestDocker"),
 	"docker-endpoint":                effecttest.By("TestDocker"),
 	"docker-scope":                   effecttest.By("TestSwarm"),
+	"mirror-from":                    effecttest.By("TestFailover"),
 	"dns":                            effecttest.By("TestNameServerFollowsHome"),
 	"dns-upstream":                   effecttest.By("TestResolvers"),
 	"uninstall":                      effecttest.By("TestUninstall"),

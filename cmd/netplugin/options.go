@@ -61,6 +61,8 @@ type options struct {
 	dns         string
 	dnsUpstream string
 
+	mirrorFrom string
+
 	stateDir    string
 	cniSocket   string
 	restAddress string
@@ -91,6 +93,9 @@ const (
 	modeDocker = "docker"
 	modeSwarm  = "swarm-mode"
 
+	mirrorStore     = "store"
+	mirrorNetmaster = "netmaster"
+
 	scopeLocal  = "local"
 	scopeGlobal = "global"
 
@@ -102,7 +107,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	*o = options{
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
 		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
-		dns:      dnsOn,
+		dns: dnsOn, mirrorFrom: mirrorStore,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9090",
 		log: daemon.DefaultLog(),
 	}
@@ -150,6 +155,10 @@ func storeFlags(fs *daemon.FlagSet, o *options) {
 		Usage: "netmasters to ask, comma-separated", Default: "those registered in the store",
 		Check: checkURLs,
 	})
+	fs.Enum(&o.mirrorFrom, daemon.Flag{
+		Name: "mirror-from", Env: envPrefix + "MIRROR_FROM", Value: "store|netmaster",
+		Usage: "where this host learns of the cluster's state: from the store, or from a netmaster that relays it, so that the store has fewer watches, and from the store while none does",
+	}, mirrorStore, mirrorNetmaster)
 	fs.String(&o.tokenFile, daemon.Flag{
 		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
 		Usage: "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none",

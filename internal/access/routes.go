@@ -147,6 +147,7 @@ func makeTable() map[string]rule {
 		"POST /plugin/answer":         {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
 		"POST /plugin/report/{id}":    {roles: hosts, does: tells, kind: "host", about: aboutHostQuery},
 		"POST /plugin/monitor/{id}":   {roles: hosts, does: tells, kind: "host", about: aboutHostQuery}, // a stream, under an id that only asked agents know
+		"POST /plugin/mirror":         {roles: hosts, does: tells},                                      // what the store lets every host read, and less
 		"POST /plugin/hostsHeard":     {roles: []Role{Netmaster}, does: tells},
 	}
 	writes := []string{http.MethodPost, http.MethodPut, http.MethodDelete}

@@ -87,11 +87,11 @@ var want = map[string]string{
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": "",
 	"POST /plugin/pod": "H", "POST /plugin/createEndpoint": "h", "POST /plugin/deleteEndpoint": "h", "POST /plugin/updateEndpoint": "h",
 	"POST /plugin/allocAddress": "h", "POST /plugin/releaseAddress": "h", "POST /plugin/host": "h", "POST /plugin/hostStatus": "h", "POST /plugin/answer": "h",
-	"POST /plugin/monitor/{id}": "h", "POST /plugin/hostsHeard": "n",
+	"POST /plugin/monitor/{id}": "h", "POST /plugin/hostsHeard": "n", "POST /plugin/mirror": "H",
 }
 
 // observations are told often, and are no changes of what somebody wants.
-var observations = []string{"POST /plugin/pod", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard"}
+var observations = []string{"POST /plugin/pod", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard", "POST /plugin/mirror"}
 
 // wanted is want, and the same for collections.
 func wanted(t *testing.T, route string) string {

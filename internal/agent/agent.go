@@ -31,6 +31,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/multicast"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
+	"github.com/contiv/netplugin/v2/internal/store/relay"
 	"github.com/contiv/netplugin/v2/internal/transport"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -54,6 +55,7 @@ type Agent struct {
 	answers    *answering.Answerer
 	fabric     *fabric.Router
 	prober     *probing.Prober     // nil = no host is asked
+	relay      *relay.Reader       // nil = netmasters are not mirrored from
 	listener   *multicast.Listener // nil = the driver cannot say who hears what
 	legacyPods atomic.Int64        // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
@@ -110,7 +112,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	}
 	a.Objects = a.masters.Objects()
 	a.cluster, err = picture.New(picture.Config{
-		Host: cfg.Host, Store: cfg.Store, Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
+		Host: cfg.Host, Store: a.mirrored(), Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
 		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
 		Own:       func() []picture.Owned { return a.Standing() },
 		OnOwnHost: a.reannounce.Ring,
@@ -174,8 +176,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
-		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP},
-		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
+		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP, "GET /inspect/mirror": a.getMirroring},
+		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
 		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat,
@@ -322,6 +324,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	inside.Go(func() { a.cluster.Run(inner, a.cfg.TenantLinger) })
+	if a.relay != nil {
+		inside.Go(func() { a.relay.Run(inner) })
+	}
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.Observe(ctx, inner) })
 	inside.Go(func() { a.cluster.Remember(inner) })

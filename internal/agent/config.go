@@ -45,6 +45,12 @@ type Config struct {
 	// Netmasters are base URLs, separated by commas, used instead of the service
 	// registry; optional.
 	Netmasters string
+	// FromNetmasters: mirror the cluster's state from a netmaster that relays the store,
+	// and from the store while there is none.
+	FromNetmasters bool
+	// Mirrored, when set, comes between the picture and what is mirrored: measurements
+	// count there.
+	Mirrored func(store.Reader) store.Reader
 	// StoreAddresses tells where the store answers, as host:port; nil = nowhere
 	// that containers could reach. With an error it tells what it knows.
 	StoreAddresses func(context.Context) ([]string, error)

@@ -77,6 +77,7 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/monitor":                                 {"Packets that are dropped, and connections that begin (unless ?drops=true), a JSON object a line as they happen; ?from= and ?to= name groups, ?host= a host", nil, api.FlowEvent{}},
 	"GET /api/v1/serviceLBs/{key}/counts":                 {"Connections of containers to a service, by provider, of all hosts that count them", nil, api.ServiceCounts{}},
 	"POST /plugin/monitor/{id}":                           {"An agent's events for a monitor, a JSON object a line", api.FlowEvent{}, text("")},
+	"POST /plugin/mirror":                                 {"An agent mirrors the cluster's state from this netmaster: a stream both ways, a JSON object a line", api.MirrorAsk{}, api.MirrorMessage{}},
 	"GET /version":                                        {"The server's build", nil, api.Version{}},
 	"GET /info":                                           {"The server's role and the nodes that the registry knows", nil, api.Info{}},
 	"GET /services":                                       {"All load-balanced services with their providers", nil, []api.ServiceInfo{}},
@@ -271,7 +272,7 @@ var (
 
 func responses(r route, content map[string]any) map[string]any {
 	done := map[string]any{"description": "Done", "content": content}
-	if r.method != http.MethodGet && r.path != "/plugin/monitor/{id}" {
+	if r.method != http.MethodGet && r.path != "/plugin/monitor/{id}" && r.path != "/plugin/mirror" {
 		headers := map[string]any{revisionHeader: revision}
 		if r.kind != nil && r.method != http.MethodDelete {
 			headers["Warning"] = warning

@@ -121,7 +121,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Door != nil {
 		asks.Set(1)
 	}
-	for _, c := range []prometheus.Collector{s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}} {
+	for _, c := range append(s.relayMetrics(), s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -150,10 +150,11 @@ func New(cfg Config) (http.Handler, error) {
 	s.handle("GET", "/debug/ofnet", s.ofnet)
 	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
 	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/readyz", nil}, route{"GET", "/openapi.json", nil},
-		route{"GET", "/api/v1/monitor", nil}, route{"POST", "/plugin/monitor/{id}", nil})
+		route{"GET", "/api/v1/monitor", nil}, route{"POST", "/plugin/monitor/{id}", nil}, route{"POST", "/plugin/mirror", nil})
 	for _, slash := range []string{"", "/{$}"} {
 		s.mux.HandleFunc("GET /api/v1/monitor"+slash, s.watch)
 		s.mux.HandleFunc("POST /plugin/monitor/{id}"+slash, s.deliver)
+		s.mux.HandleFunc("POST /plugin/mirror"+slash, s.relay)
 		s.mux.HandleFunc("GET /readyz"+slash, func(w http.ResponseWriter, r *http.Request) { s.cluster.Health(r.Context()).ServeHTTP(w, r) })
 	}
 	description, err := openAPI(s.routes)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/relay"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -27,6 +28,9 @@ type Options struct {
 	// ReservationTTL is how long an address is kept for an endpoint that does not
 	// come; 0 = 24 hours.
 	ReservationTTL time.Duration
+	// RelayBeat is how often hosts that are mirrored are told that they know all; 0 =
+	// relay.Beat.
+	RelayBeat time.Duration
 }
 
 // Controller runs use-cases. Any number may work on one store at once. All
@@ -48,6 +52,7 @@ type Controller struct {
 	born       time.Time    // since when it can hear them
 	renew      waiting.Bell // the store has lost its identity
 	stalled    stalled
+	relay      *relay.Hub
 }
 
 // New returns a Controller on a store that somebody else closes. It does
@@ -66,6 +71,7 @@ func New(st store.Store, opts Options) *Controller {
 	c.view.now = opts.Now
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
+	c.relay = relay.NewHub(c.follow, relayed, opts.RelayBeat)
 	return c
 }
 
@@ -74,6 +80,10 @@ func New(st store.Store, opts Options) *Controller {
 func (c *Controller) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.follow.Run(gctx) })
+	g.Go(func() error {
+		c.relay.Run(gctx)
+		return nil
+	})
 	g.Go(func() error {
 		if err := c.prepare(gctx); err != nil {
 			return err

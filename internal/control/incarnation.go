@@ -34,6 +34,7 @@ func (c *Controller) apply(b store.Batch) error {
 	if err := c.view.apply(b); err != nil {
 		return err
 	}
+	c.relay.Apply(b)
 	i := &c.identities
 	i.mu.Lock()
 	defer i.mu.Unlock()

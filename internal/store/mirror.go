@@ -126,7 +126,32 @@ func (m *MirrorState) Known(prefix string) []string {
 // one, has gone back in time, or is further than was delivered: something may have come
 // and gone meanwhile.
 func (m *MirrorState) Relist(kvs []KV, rev Revision, identity KV) (b Batch, deliver bool) {
-	of := incarnationOf(identity)
+	return m.relist(kvs, rev, incarnationOf(identity))
+}
+
+// Pass takes a batch of another mirror of the same prefixes and options, from its
+// snapshot on, and returns what is to be delivered of it: so one may go on where another
+// has ended.
+func (m *MirrorState) Pass(b Batch) (out Batch, deliver bool) {
+	if b.Snapshot {
+		kvs := make([]KV, len(b.Events))
+		for i, e := range b.Events {
+			kvs[i] = e.KV
+		}
+		return m.relist(kvs, b.Revision, b.Store)
+	}
+	for _, e := range b.Events {
+		if e.Deleted() {
+			delete(m.known, e.KV.Key)
+		} else {
+			m.known[e.KV.Key] = e.KV
+		}
+	}
+	m.last, m.of = b.Revision, b.Store
+	return b, true
+}
+
+func (m *MirrorState) relist(kvs []KV, rev Revision, of Incarnation) (b Batch, deliver bool) {
 	b = Batch{Revision: rev, Snapshot: !m.listed, Listed: true, Store: of}
 	now := make(map[string]KV, len(kvs))
 	for _, kv := range kvs {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,14 @@ func (c *nearCache) apply(b Batch) {
 	if b.Listed || len(c.gone) > maxGone { // a list does not tell when things went, or may be another store's
 		c.gone, c.from = map[string]Revision{}, b.Revision
 	}
+}
+
+// Rows returns all rows under the followed prefixes as they are stored, in no order, and
+// of which revision they are: 0 before the first snapshot.
+func (f *Follower) Rows() ([]KV, Revision) {
+	f.near.mu.RLock()
+	defer f.near.mu.RUnlock()
+	return slices.Collect(maps.Values(f.near.kvs)), f.near.rev
 }
 
 // ReadNear implements Near.

@@ -79,7 +79,7 @@ func (h *node) start() {
 	a, err := agent.New(context.Background(), agent.Config{
 		Host: h.name, Control: addr, VTEP: addr, DriverName: "fake", Driver: h.drv, Store: st, Log: h.w.log.With("host", h.name),
 		StateDir: h.dir, Socket: filepath.Join(h.dir, "s"), UnderlayMTU: 1500, NoDNS: true,
-		Netmasters: strings.Join(urls, ","), AttachTimeout: clientPatience, SpoolEvery: time.Second,
+		Netmasters: strings.Join(urls, ","), FromNetmasters: h.n%2 == 0, AttachTimeout: clientPatience, SpoolEvery: time.Second,
 	})
 	if err != nil {
 		h.w.t.Errorf("%s: %v", h.name, err)

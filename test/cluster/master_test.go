@@ -29,6 +29,7 @@ type master struct {
 	ctrl    *control.Controller
 	server  *http.Server
 	leading atomic.Bool
+	close   context.CancelFunc // ends its streams
 	end     context.CancelFunc
 	ended   sync.WaitGroup
 }
@@ -47,10 +48,11 @@ func startMaster(t *testing.T, st store.Store, listen string, mutant func(http.H
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	m := &master{t: t, listens: ln.Addr().String(), st: st, end: end}
-	m.ctrl = control.New(st, control.Options{Log: log})
+	streams, closeStreams := context.WithCancel(ctx)
+	m := &master{t: t, listens: ln.Addr().String(), st: st, close: closeStreams, end: end}
+	m.ctrl = control.New(st, control.Options{Log: log, RelayBeat: relayBeat})
 	watch := m.ctrl.NewHostWatch()
-	h, err := apiserver.New(apiserver.Config{Control: m.ctrl, Cluster: m, Watch: watch, Mode: "test", Log: log, Stopping: ctx.Done()})
+	h, err := apiserver.New(apiserver.Config{Control: m.ctrl, Cluster: m, Watch: watch, Mode: "test", Log: log, Stopping: streams.Done()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +136,7 @@ func (m *master) address() string { return m.listens }
 func (m *master) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	m.close()
 	_ = m.server.Shutdown(ctx) // what does not end in time is cut by the next line
 	m.kill()
 }

@@ -32,11 +32,7 @@ type Harness struct {
 // Run runs the suite. fresh is called for each test.
 func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	t.Helper()
-	breaking := []string{"Unavailable", "MirrorGap", "MirrorReconnect", "MirrorEnds"}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *bench)
-	}{
+	run(t, fresh, []test{
 		{"Values", testValues},
 		{"ReadOwnWrites", testReadOwnWrites},
 		{"Abort", testAbort},
@@ -57,17 +53,36 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"NearSteps", testNearSteps},
 		{"Cancel", testCancel},
 		{"Unavailable", testUnavailable},
-		{"MirrorTransactions", testMirrorTransactions},
-		{"MirrorPrefixes", testMirrorPrefixes},
-		{"MirrorGap", testMirrorGap},
-		{"MirrorReconnect", testMirrorReconnect},
-		{"MirrorEnds", testMirrorEnds},
 		{"Sessions", testSessions},
 		{"SessionAbandoned", testSessionAbandoned},
 		{"Election", testElection},
 		{"ElectionFence", testElectionFence},
 		{"Registry", testRegistry},
-	} {
+	})
+	RunMirrors(t, fresh)
+}
+
+// RunMirrors runs the part of the suite that is about mirrors, for what only mirrors.
+func RunMirrors(t *testing.T, fresh func(t *testing.T) Harness) {
+	t.Helper()
+	run(t, fresh, []test{
+		{"MirrorTransactions", testMirrorTransactions},
+		{"MirrorPrefixes", testMirrorPrefixes},
+		{"MirrorGap", testMirrorGap},
+		{"MirrorReconnect", testMirrorReconnect},
+		{"MirrorEnds", testMirrorEnds},
+	})
+}
+
+type test struct {
+	name string
+	run  func(*testing.T, *bench)
+}
+
+func run(t *testing.T, fresh func(t *testing.T) Harness, tests []test) {
+	t.Helper()
+	breaking := []string{"Unavailable", "MirrorGap", "MirrorReconnect", "MirrorEnds"}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			h := fresh(t)
 			if h.Break == nil && slices.Contains(breaking, test.name) {

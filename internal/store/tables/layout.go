@@ -36,6 +36,9 @@ func TenantPrefix(t model.TenantName) string {
 	return tenantsPrefix + store.Segment(string(t)) + "/"
 }
 
+// Relayed are the prefixes of what agents mirror of the cluster's state.
+func Relayed() []string { return []string{GlobalPrefix, tenantsPrefix} }
+
 // tenantRest are the kinds of rows that TenantRest holds.
 var tenantRest = []string{"groups", "identities", "netprofiles", "networks", "policies", "replacements", "rules", "services", "staged", "trials"}
 

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+)
+
+// pathMirror is where agents mirror the cluster's state from a netmaster, which relays
+// the store's: POST /plugin/mirror, a stream both ways. The body is a MirrorAsk a line,
+// for as long as the stream is to live; the answer is a MirrorMessage a line.
+const pathMirror = "/plugin/mirror"
+
+// MirrorAsk begins or ends a mirror on a stream.
+type MirrorAsk struct {
+	ID       int      `json:"id"`                 // the client's name for it, above 0
+	Prefixes []string `json:"prefixes,omitempty"` // of keys
+	Commits  bool     `json:"commits,omitempty"`  // also tell of commits that touched nothing under them
+	End      bool     `json:"end,omitempty"`      // of the mirror with this id
+}
+
+// MirrorMessage is what a stream tells. A mirror gets one list, in parts, of which the
+// last has a revision, then a message for each commit that touched it, in order.
+type MirrorMessage struct {
+	ID       int         `json:"id,omitempty"`       // of the mirror; 0 = of the stream
+	List     bool        `json:"list,omitempty"`     // Rows are a part of the list
+	Rows     []MirrorRow `json:"rows,omitempty"`     // of the list, or what a commit has left
+	Revision int64       `json:"revision,omitempty"` // of the commit, or of the list that is complete by this
+	Identity *MirrorRow  `json:"identity,omitempty"` // with the latter: the store's record of itself; none = it has none
+	// Fresh: all that was committed by a moment ago has been told. It comes at the
+	// beginning, and every two seconds while the netmaster hears the store.
+	Fresh bool `json:"fresh,omitempty"`
+	// End: nothing more comes, and why.
+	End string `json:"end,omitempty"`
+}
+
+// MirrorRow is one key as the store has it.
+type MirrorRow struct {
+	Key    string `json:"k"`
+	Create int64  `json:"c,omitempty"` // revision of its making; 0 = it is deleted
+	Mod    int64  `json:"m,omitempty"` // revision of its last change
+	Text   string `json:"t,omitempty"` // the value
+	Data   []byte `json:"d,omitempty"` // likewise, where that is no text in UTF-8
+}
+
+// Mirror opens a stream to a netmaster, which reads asks for as long as it lives; closing
+// what it returns, or the end of ctx, ends it. At the end of ctx asks must end too, or
+// Mirror waits for them. A body can be sent once, so only a
+// netmaster that cannot be reached is passed over. A netmaster that is older refuses with
+// an *Error.
+func (c *Client) Mirror(ctx context.Context, asks io.Reader) (io.ReadCloser, error) {
+	resp, err := c.open(ctx, http.MethodPost, pathMirror, asks)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}

@@ -1,0 +1,66 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// relayWrite bounds one write to an agent: one that does not read for so long is cut off.
+const relayWrite = 10 * time.Second
+
+// relay answers POST /plugin/mirror: a stream both ways, for as long as both ends live.
+func (s *server) relay(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	defer func() {
+		s.requests.WithLabelValues("/plugin/mirror", http.MethodPost, strconv.Itoa(sw.status)).Inc()
+		s.durations.WithLabelValues("/plugin/mirror", http.MethodPost).Observe(time.Since(begin).Seconds())
+	}()
+	ctx, cancel := context.WithCancel(r.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		defer cancel()
+		select {
+		case <-s.stopping:
+		case <-ctx.Done():
+		}
+	})
+	rc := http.NewResponseController(sw)
+	if err := rc.EnableFullDuplex(); err != nil {
+		s.refuse(sw, r, err)
+		return
+	}
+	_ = rc.SetReadDeadline(time.Time{}) // asks come when they come; not every connection has deadlines
+	sw.Header().Set("Content-Type", api.MediaLines)
+	err := s.control.Relay(ctx, r.Body,
+		func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) },
+		func(lines []byte) error {
+			_ = rc.SetWriteDeadline(time.Now().Add(relayWrite))
+			if _, err := sw.Write(lines); err != nil {
+				return err
+			}
+			return rc.Flush()
+		})
+	s.log.Debug("a host is mirrored no more", "client", r.RemoteAddr, "error", err)
+}
+
+// relayMetrics tell of the agents that mirror from this netmaster.
+func (s *server) relayMetrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "contiv_netmaster_relayed_hosts", Help: "Hosts that mirror the cluster's state from this netmaster.",
+		}, func() float64 { return float64(s.control.Relayed().Streams) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "contiv_netmaster_relay_cut_off_total", Help: "Hosts that were cut off since they did not read fast enough what is relayed to them.",
+		}, func() float64 { return float64(s.control.Relayed().Cut) }),
+	}
+}

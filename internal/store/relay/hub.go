@@ -1,0 +1,272 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	iradix "github.com/hashicorp/go-immutable-radix"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+const (
+	// Beat is how often streams are told that they are fresh.
+	Beat = 2 * time.Second
+	// freshFor bounds how long the store may take to say how far it is.
+	freshFor = 3 * time.Second
+	// maxMirrors are those of one stream.
+	maxMirrors = 1024
+	// maxPrefixes are those of one mirror.
+	maxPrefixes = 64
+	// maxWaiting are messages that were not sent yet, of one stream, and maxWaitingBytes
+	// their bytes.
+	maxWaiting      = 4096
+	maxWaitingBytes = 8 << 20
+)
+
+// Source is what a Hub stands on: a store.Follower.
+type Source interface {
+	// Rows returns all rows as they are stored, and of which revision.
+	Rows() ([]store.KV, store.Revision)
+	// Fresh returns when Rows, and all that Apply has been told, hold what was committed
+	// before the call.
+	Fresh(ctx context.Context) (store.Revision, error)
+}
+
+// Hub hands on what a Follower gets. Its methods may be called from any goroutine.
+type Hub struct {
+	source Source
+	serves []string
+	bell   waiting.Bell // somebody has come
+	beat   time.Duration
+
+	mu      sync.Mutex
+	rows    *iradix.Tree // of store.KV, by key; nil while nobody has asked
+	rev     store.Revision
+	topics  map[string]*topic
+	at      map[string][]*topic // by each of their prefixes
+	lengths map[int]int         // of these, and how many have it
+	streams map[*stream]struct{}
+	cut     int
+}
+
+// topic is who mirrors the same: a message for them is made once.
+type topic struct {
+	key      string
+	prefixes []string
+	commits  bool
+	subs     map[sub]struct{}
+}
+
+// sub is one mirror of a stream.
+type sub struct {
+	s  *stream
+	id int
+}
+
+// Stats count what a Hub does.
+type Stats struct {
+	Streams int // now
+	Mirrors int // on them
+	Cut     int // streams since the start whose clients did not read fast enough
+}
+
+// NewHub returns a Hub that hands on what lies under serves, and refuses the rest. beat 0
+// is Beat.
+func NewHub(source Source, serves []string, beat time.Duration) *Hub {
+	if beat == 0 {
+		beat = Beat
+	}
+	return &Hub{
+		source: source, serves: serves, bell: waiting.NewBell(), beat: beat,
+		topics: map[string]*topic{}, at: map[string][]*topic{}, lengths: map[int]int{}, streams: map[*stream]struct{}{},
+	}
+}
+
+// Run tells streams that they are fresh, while they are, until ctx ends.
+func (h *Hub) Run(ctx context.Context) {
+	for {
+		h.mu.Lock()
+		alone := len(h.streams) == 0
+		h.mu.Unlock()
+		if alone {
+			select {
+			case <-h.bell:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if waiting.Pause(ctx, h.beat) != nil {
+			return
+		}
+		if h.fresh(ctx) != nil {
+			continue // clients hear nothing, and draw their conclusions
+		}
+		h.mu.Lock()
+		for s := range h.streams {
+			s.pushLocked(item{line: freshLine})
+		}
+		h.mu.Unlock()
+	}
+}
+
+var freshLine = line(api.MirrorMessage{Fresh: true})
+
+func (h *Hub) fresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	defer cancel()
+	_, err := h.source.Fresh(ctx)
+	return err
+}
+
+// Stats returns what the Hub does.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Stats{Streams: len(h.streams), Cut: h.cut}
+	for s := range h.streams {
+		st.Mirrors += len(s.mirrors)
+	}
+	return st
+}
+
+// Apply takes the next batch of the Follower, in order.
+func (h *Hub) Apply(b store.Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.rows == nil:
+		return
+	case b.Listed: // what happened meanwhile is not known, and it may be another store
+		h.rows = nil
+		for s := range h.streams {
+			s.endLocked("this netmaster has read the store anew")
+		}
+		return
+	case b.Revision <= h.rev: // the rows had it
+		return
+	}
+	h.rev = b.Revision
+	txn := h.rows.Txn()
+	touched := map[*topic][]api.MirrorRow{}
+	for _, e := range b.Events {
+		if !h.served(e.KV.Key) {
+			continue
+		}
+		if e.Deleted() {
+			txn.Delete([]byte(e.KV.Key))
+		} else {
+			txn.Insert([]byte(e.KV.Key), e.KV)
+		}
+		for n := range h.lengths {
+			if n > len(e.KV.Key) {
+				continue
+			}
+			for _, t := range h.at[e.KV.Key[:n]] {
+				touched[t] = append(touched[t], toWire(e.KV))
+			}
+		}
+	}
+	h.rows = txn.Commit()
+	for _, t := range h.topics {
+		if rows, ok := touched[t]; ok || t.commits {
+			t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision)}))
+		}
+	}
+}
+
+func (t *topic) tell(line []byte) {
+	for to := range t.subs {
+		to.s.pushLocked(item{id: to.id, line: line})
+	}
+}
+
+func (h *Hub) served(key string) bool {
+	return slices.ContainsFunc(h.serves, func(p string) bool { return strings.HasPrefix(key, p) })
+}
+
+// readLocked takes all rows, unless they are there.
+func (h *Hub) readLocked() {
+	if h.rows != nil {
+		return
+	}
+	rows, rev := h.source.Rows()
+	txn := iradix.New().Txn()
+	for _, kv := range rows {
+		if h.served(kv.Key) {
+			txn.Insert([]byte(kv.Key), kv)
+		}
+	}
+	h.rows, h.rev = txn.Commit(), rev
+}
+
+// begin begins a mirror on a stream with a list.
+func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
+	if len(ask.Prefixes) > maxPrefixes {
+		return model.Errorf(model.ErrInvalid, "mirror: at most %d prefixes are taken", maxPrefixes)
+	}
+	for _, p := range ask.Prefixes {
+		if !h.served(p) {
+			return model.Errorf(model.ErrInvalid, "mirror: what lies under %q is not relayed", p)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, is := s.mirrors[ask.ID]; is || ask.ID <= 0 || len(s.mirrors) == maxMirrors {
+		return model.Errorf(model.ErrInvalid, "mirror: %d is no id of another mirror, or there are too many", ask.ID)
+	}
+	h.readLocked()
+	t := h.topicLocked(ask)
+	s.mirrors[ask.ID] = t
+	t.subs[sub{s, ask.ID}] = struct{}{}
+	s.pushLocked(item{id: ask.ID, list: h.rows, of: t, rev: h.rev})
+	return nil
+}
+
+// topicLocked returns the topic of who asks for the same.
+func (h *Hub) topicLocked(ask api.MirrorAsk) *topic {
+	prefixes := store.NewMirrorState(ask.Prefixes, ask.Commits).Prefixes()
+	key := strings.Join(prefixes, "\x00")
+	if ask.Commits {
+		key += "\x00commits"
+	}
+	t := h.topics[key]
+	if t != nil {
+		return t
+	}
+	t = &topic{key: key, prefixes: prefixes, commits: ask.Commits, subs: map[sub]struct{}{}}
+	h.topics[key] = t
+	for _, p := range prefixes {
+		h.at[p] = append(h.at[p], t)
+		h.lengths[len(p)]++
+	}
+	return t
+}
+
+// leaveLocked ends a mirror.
+func (h *Hub) leaveLocked(s *stream, id int) {
+	t := s.mirrors[id]
+	if t == nil {
+		return
+	}
+	delete(s.mirrors, id)
+	delete(t.subs, sub{s, id})
+	if len(t.subs) > 0 {
+		return
+	}
+	delete(h.topics, t.key)
+	for _, p := range t.prefixes {
+		if h.at[p] = slices.DeleteFunc(h.at[p], func(o *topic) bool { return o == t }); len(h.at[p]) == 0 {
+			delete(h.at, p)
+		}
+		if h.lengths[len(p)]--; h.lengths[len(p)] == 0 {
+			delete(h.lengths, len(p))
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+)
+
+// A client that does not read is cut off after a bounded number of messages, which holds
+// nobody else up, is told so, and lists anew.
+func TestSlow(t *testing.T) {
+	base := memory.New()
+	r := newReplica(t, base)
+	conn, err := r.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &link{conn: conn, lines: newLines(conn)}
+	if m, err := slow.read(); err != nil || !m.Fresh {
+		t.Fatal(m, err)
+	}
+	rev := put(t, base, "x/n", "0")
+	if _, err := conn.Write([]byte(`{"id":1,"prefixes":["` + state + `x/"]}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	for m := (api.MirrorMessage{}); m.Revision == 0; {
+		if m, err = slow.read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newAgent(base.Client(), map[string]*replica{"r": r}, nil)
+	t.Cleanup(func() { _ = a.Close() })
+	s := watch(t, a, state+"x/")
+	s.reaches(t, rev)
+	big := strings.Repeat("x", maxWaitingBytes/64)
+	for i := range 70 {
+		rev = put(t, base, "x/n", fmt.Sprint(i, big))
+		s.reaches(t, rev) // who reads is told meanwhile
+	}
+	for err == nil {
+		_, err = slow.read()
+	}
+	if !containsAll(err.Error(), "cut off", "not read fast enough") {
+		t.Errorf("the slow client is told: %v", err)
+	}
+	eventually(t, "the stream is counted", func() bool { return r.hub.Stats().Cut == 1 })
+	if got := r.hub.Stats(); got.Streams != 1 || got.Mirrors != 1 {
+		t.Errorf("what is left: %+v", got)
+	}
+	if now := watch(t, a, state+"x/").reaches(t, rev); now[state+"x/n"] != fmt.Sprint(69, big) {
+		t.Error("a new list is not of now")
+	}
+}
+
+// fake is a Source of what it is given.
+type fake struct {
+	rows []store.KV
+	rev  store.Revision
+}
+
+func (f *fake) Rows() ([]store.KV, store.Revision)            { return f.rows, f.rev }
+func (f *fake) Fresh(context.Context) (store.Revision, error) { return f.rev, nil }
+
+// When a netmaster has listed the store anew, which may be another one or an older state
+// of it, its streams end, and new lists are of what it has now.
+func TestAnotherStore(t *testing.T) {
+	f := &fake{[]store.KV{{Key: state + "x", Value: []byte("1"), Create: 7, Mod: 7}}, 9}
+	h := NewHub(f, []string{state}, 0)
+	list := func(more func(l *link)) (rows []api.MirrorRow, rev int64) {
+		mine, theirs := net.Pipe()
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			_ = h.Serve(t.Context(), theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
+				_, err := theirs.Write(b)
+				return err
+			})
+			_ = theirs.Close()
+		})
+		defer serving.Wait()
+		defer mine.Close()
+		l := &link{conn: mine, lines: newLines(mine)}
+		for asked := false; ; {
+			m, err := l.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !asked {
+				asked = true
+				if _, err := mine.Write([]byte(`{"id":1,"prefixes":["` + state + `"]}` + "\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if m.List {
+				more(l)
+				return m.Rows, m.Revision
+			}
+		}
+	}
+	list(func(l *link) {
+		f.rows, f.rev = []store.KV{{Key: state + "y", Value: []byte("2"), Create: 3, Mod: 3}}, 4
+		h.Apply(store.Batch{Revision: 4, Listed: true, Events: []store.Event{{KV: store.KV{Key: state + "x", Mod: 4}}, {KV: f.rows[0]}}})
+		for {
+			if m, err := l.read(); err != nil {
+				if !containsAll(err.Error(), "it ended the stream", "anew") {
+					t.Error(err)
+				}
+				return
+			} else if !m.Fresh {
+				t.Fatalf("told of %+v", m)
+			}
+		}
+	})
+	if rows, rev := list(func(*link) {}); rev != 4 || len(rows) != 1 || rows[0].Key != state+"y" {
+		t.Errorf("the new list is %v at %d", rows, rev)
+	}
+}
+
+// Bad asks end the stream with a sentence, and what is not served is refused.
+func TestBadAsks(t *testing.T) {
+	base := memory.New()
+	r := newReplica(t, base)
+	r.hub.serves = []string{state + "x/"}
+	for ask, want := range map[string]string{
+		"{":                                     "no ask",
+		`{"id":1,"prefixes":["` + state + `"]}`: "is not relayed",
+		`{"id":1,"prefixes":["` + state + `alloc/"]}`:     "is not relayed",
+		`{"id":0,"prefixes":["` + state + `x/"]}`:         "no id",
+		`{"id":1}` + "\n" + `{"id":1}`:                    "no id of another",
+		`{"id":1}` + "\n" + `{"id":1,"end":true}` + "\n?": "no ask",
+	} {
+		conn, err := r.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asking sync.WaitGroup
+		asking.Go(func() { _, _ = conn.Write([]byte(ask + "\n")) }) // the end tells
+		l := &link{conn: conn, lines: newLines(conn)}
+		for err == nil {
+			_, err = l.read()
+		}
+		if !containsAll(err.Error(), "it ended the stream", want) {
+			t.Errorf("%s: %v, want %q", ask, err, want)
+		}
+		_ = conn.Close()
+		asking.Wait()
+	}
+	eventually(t, "nothing is kept of them", func() bool {
+		r.hub.mu.Lock()
+		defer r.hub.mu.Unlock()
+		return len(r.hub.streams)+len(r.hub.topics)+len(r.hub.at)+len(r.hub.lengths) == 0
+	})
+}
+
+// Values pass as they are, whatever they are.
+func TestValues(t *testing.T) {
+	for _, v := range []string{"", "{\"v\":1,\"d\":{\"a\":\"<&>\u2028\"}}", "\xff\x00", "\x00", "é"} {
+		kv := store.KV{Key: "k", Value: []byte(v), Create: 1, Mod: 2}
+		if got := fromWire(toWire(kv)); !cmp.Equal(got, kv) {
+			t.Errorf("%q becomes %+v", v, got)
+		}
+	}
+	if got := fromWire(toWire(store.KV{Key: "k", Mod: 2})); got.Exists() || got.Value != nil {
+		t.Errorf("a deletion becomes %+v", got)
+	}
+}

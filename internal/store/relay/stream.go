@@ -1,0 +1,221 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	iradix "github.com/hashicorp/go-immutable-radix"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+const (
+	// partBytes is how much is sent at a time: of a list, or of what waits.
+	partBytes = 64 << 10
+	// maxAsk is the longest line of a client, in bytes.
+	maxAsk = 64 << 10
+)
+
+// stream is one client.
+type stream struct {
+	wake waiting.Bell
+
+	// Guarded by the hub's mutex.
+	mirrors map[int]*topic
+	queue   []item
+	bytes   int    // of the lines in it
+	end     string // why nothing more is queued
+	slow    bool   // that is its client's fault
+}
+
+// item is what waits to be sent: a line for a mirror (0 = for the stream), or a list.
+type item struct {
+	id   int
+	line []byte
+	list *iradix.Tree
+	of   *topic
+	rev  store.Revision
+}
+
+func (s *stream) pushLocked(it item) {
+	if s.end != "" {
+		return
+	}
+	if len(s.queue) == maxWaiting || s.bytes+len(it.line) > maxWaitingBytes {
+		s.slow = true
+		s.endLocked(fmt.Sprintf("cut off: %d messages of %d bytes wait and are not read fast enough", len(s.queue), s.bytes))
+		return
+	}
+	s.queue, s.bytes = append(s.queue, it), s.bytes+len(it.line)
+	s.wake.Ring()
+}
+
+func (s *stream) endLocked(why string) {
+	if s.end == "" {
+		s.end, s.queue, s.bytes = why, nil, 0
+		s.wake.Ring()
+	}
+}
+
+// Serve answers one client until ctx ends or its asks do, and returns why it ended it: an
+// error of send, or a reason that the client was told. asks is read until it ends or
+// fails, which stop, called before Serve waits for that, has to bring about. send writes
+// some lines, and bounds how long that takes.
+func (h *Hub) Serve(ctx context.Context, asks io.Reader, stop func(), send func([]byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	if err := h.fresh(ctx); err != nil {
+		cancel()
+		return h.tellEnd(send, fmt.Sprintf("this netmaster does not hear the store: %v", err))
+	}
+	s := &stream{wake: waiting.NewBell(), mirrors: map[int]*topic{}}
+	h.mu.Lock()
+	h.streams[s] = struct{}{}
+	s.pushLocked(item{line: freshLine})
+	h.mu.Unlock()
+	h.bell.Ring()
+	var reading sync.WaitGroup
+	defer func() {
+		stop()
+		cancel()
+		reading.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.streams, s)
+		for id := range s.mirrors {
+			h.leaveLocked(s, id)
+		}
+		if s.slow {
+			h.cut++
+		}
+	}()
+	reading.Go(func() {
+		defer cancel() // a client that asks no more has gone
+		h.read(ctx, s, asks)
+	})
+	return h.write(ctx, s, send)
+}
+
+func (h *Hub) tellEnd(send func([]byte) error, why string) error {
+	if err := send(line(api.MirrorMessage{End: why})); err != nil {
+		return err
+	}
+	return model.Errorf(model.ErrUnavailable, "%s", why)
+}
+
+// read does what the client asks for, until it asks no more.
+func (h *Hub) read(ctx context.Context, s *stream, asks io.Reader) {
+	lines := bufio.NewScanner(asks)
+	lines.Buffer(nil, maxAsk)
+	for lines.Scan() {
+		var ask api.MirrorAsk
+		err := json.Unmarshal(lines.Bytes(), &ask)
+		switch {
+		case err != nil:
+			err = model.Errorf(model.ErrInvalid, "mirror: a line is no ask: %w", err)
+		case ask.End:
+			h.mu.Lock()
+			h.leaveLocked(s, ask.ID)
+			h.mu.Unlock()
+		default: // the list must have all that was committed before it was asked for
+			if err = h.fresh(ctx); err == nil {
+				err = h.begin(s, ask)
+			}
+		}
+		if err != nil {
+			h.mu.Lock()
+			s.endLocked(err.Error())
+			h.mu.Unlock()
+			<-ctx.Done() // the client is told before its connection ends
+			return
+		}
+	}
+}
+
+// write sends what waits.
+func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) error {
+	var out []byte
+	for {
+		h.mu.Lock()
+		queue, end := s.queue, s.end
+		s.queue, s.bytes = nil, 0
+		h.mu.Unlock()
+		for _, it := range queue {
+			var err error
+			if out, err = h.put(s, out, it, send); err != nil {
+				return err
+			}
+		}
+		if len(out) > 0 {
+			if err := send(out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+		if end != "" {
+			return h.tellEnd(send, end)
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// put adds an item to what is sent next, and sends when that is enough.
+func (h *Hub) put(s *stream, out []byte, it item, send func([]byte) error) ([]byte, error) {
+	flush := func() error {
+		if len(out) < partBytes {
+			return nil
+		}
+		err := send(out)
+		out = out[:0]
+		return err
+	}
+	switch {
+	case it.id == 0:
+		out = append(out, it.line...)
+		return out, flush()
+	case it.list == nil:
+		out = addressed(out, strconv.AppendInt(nil, int64(it.id), 10), it.line)
+		return out, flush()
+	}
+	h.mu.Lock()
+	wanted := s.mirrors[it.id] == it.of
+	h.mu.Unlock()
+	if !wanted {
+		return out, nil
+	}
+	part, size := api.MirrorMessage{ID: it.id, List: true}, 0
+	for _, p := range it.of.prefixes {
+		rows := it.list.Root().Iterator()
+		rows.SeekPrefix([]byte(p))
+		for _, v, ok := rows.Next(); ok; _, v, ok = rows.Next() {
+			kv := v.(store.KV)
+			part.Rows = append(part.Rows, toWire(kv))
+			if size += len(kv.Key) + len(kv.Value); size < partBytes {
+				continue
+			}
+			out = append(out, line(part)...)
+			if err := flush(); err != nil {
+				return out, err
+			}
+			part.Rows, size = part.Rows[:0], 0
+		}
+	}
+	part.Revision = int64(it.rev)
+	if v, ok := it.list.Get([]byte(store.StoreIdentityKey)); ok {
+		row := toWire(v.(store.KV))
+		part.Identity = &row
+	}
+	out = append(out, line(part)...)
+	return out, flush()
+}
