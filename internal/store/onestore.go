@@ -11,6 +11,7 @@ import (
 )
 
 // When the endpoints are asked which store they are of: before the first request, and
+// again later.
 const (
 	lookEvery = 10 * time.Minute // to twice that, after they were of one
 	lookSoon  = 5 * time.Second  // while none has an identity: the first netmaster gives it to one

@@ -36,7 +36,7 @@ func TestDistrust(t *testing.T) {
 	nobody := ours.Clone() // trusts them, and is not trusted
 	nobody.InsecureSkipVerify, nobody.VerifyConnection = true, nil
 	serve := func(config *tls.Config) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestDistrust(t *testing.T) {
 				go func() {
 					defer func() { _ = conn.Close() }()
 					if config != nil {
-						_ = tls.Server(conn, config).Handshake()
+						_ = tls.Server(conn, config).HandshakeContext(t.Context())
 					} else {
 						_, _ = conn.Read(make([]byte, 1<<10)) // and says nothing
 					}
