@@ -25,7 +25,7 @@ func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	err = from(func() (err error) {
 		out, err = net.DialUDP(network, nil, &net.UDPAddr{IP: addr.AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
 		return err
@@ -33,7 +33,7 @@ func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	set := func(c *net.UDPConn, level, opt, v int) {
 		t.Helper()
 		raw, err := c.SyscallConn()

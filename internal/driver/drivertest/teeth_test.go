@@ -164,7 +164,7 @@ func TestPartHasTeeth(t *testing.T) {
 		found := false
 		for _, g := range generated {
 			var by [parts]bool // by seed
-			any := false
+			byAll := false
 			w, err := NewWorld(g.top, Case{})
 			if err != nil {
 				t.Fatal(err)
@@ -185,7 +185,7 @@ func TestPartHasTeeth(t *testing.T) {
 					if right.Send(x.packet).Passed() == wrong.Send(x.packet).Passed() {
 						continue
 					}
-					any = true
+					byAll = true
 					for seed := range by {
 						by[seed] = by[seed] || inPart(uint64(seed), n, i)
 					}
@@ -195,11 +195,11 @@ func TestPartHasTeeth(t *testing.T) {
 				}
 			}
 			for seed, part := range by {
-				if any && !part {
+				if byAll && !part {
 					t.Errorf("%s: %s is found by all exchanges, and not by the part of seed %d", g.name, name, seed)
 				}
 			}
-			found = found || any
+			found = found || byAll
 		}
 		if !found && name != addressesAnywhere { // TestDifferential finds that
 			t.Errorf("%s is found by none", name)
