@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -258,7 +257,7 @@ func (p *ports) close() {
 // quiet bounds how long a stranger keeps a connection, and logs nothing of what strangers
 // do to a listener.
 func quiet(s *http.Server) *http.Server {
-	s.ReadHeaderTimeout, s.ErrorLog = helloTime, log.New(io.Discard, "", 0)
+	s.ReadHeaderTimeout, s.ErrorLog = helloTime, slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	return s
 }
 

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
@@ -66,7 +64,7 @@ func TestSessionWhileStill(t *testing.T) {
 	if id, err = parseLease(other.ID()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Revoke(ctx, clientv3.LeaseID(id)); err != nil {
+	if _, err := admin.Revoke(ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	ends("revoked", other)
