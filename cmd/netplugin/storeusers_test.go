@@ -161,7 +161,7 @@ func TestStoreUsers(t *testing.T) {
 	c.spawnPlugin(store1...)
 	c.eventually("netplugin says what it wants", func() error {
 		if err := (attach.Client{Socket: c.socket()}).Ready(ctx); err == nil || !strings.Contains(err.Error(), "read /contiv.io/oper/ /contiv.io/state0") {
-			return fmt.Errorf("it says %v", err)
+			return fmt.Errorf("it says %q", fmt.Sprint(err))
 		}
 		return nil
 	})

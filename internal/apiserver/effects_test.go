@@ -17,7 +17,8 @@ import (
 // requestEffects are the fields of requests beside the collections. The sentence
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]effecttest.Effect{
-	"Release.kind":      effecttest.By("TestOwner"),
+	"Release.kind": effecttest.By("TestOwner"),
+	"MirrorAsk.id": effecttest.By("TestMirror"), "MirrorAsk.prefixes": effecttest.By("TestMirror"), "MirrorAsk.commits": effecttest.By("TestConformance"), "MirrorAsk.end": effecttest.By("TestMirror"),
 	"TokenRequest.name": effecttest.By("TestWhoIsLetIn"), "TokenRequest.role": effecttest.By("TestWhoIsLetIn"), "TokenRequest.tenants": effecttest.By("TestWhoIsLetIn"), "TokenRequest.life": effecttest.By("TestLife"),
 
 	"CreateEndpointRequest.TenantName":   effecttest.By("TestEndpointLife"),

@@ -151,7 +151,7 @@ func TestMirrorEnds(t *testing.T) {
 	}
 	f.mem.Unavailable(true)
 	defer f.mem.Unavailable(false)
-	body, err := f.Client.Mirror(t.Context(), strings.NewReader(""))
+	body, err := f.Mirror(t.Context(), strings.NewReader(""))
 	if err != nil {
 		t.Fatal(err)
 	}

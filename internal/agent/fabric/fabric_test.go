@@ -211,7 +211,8 @@ func TestWrong(t *testing.T) {
 		*in = good
 		port(&in.Picture, 5, network(1, "blue", model.EncapVLAN))
 		in.VLANs = []model.Network{
-			{Key: model.NetworkKey{Tenant: "amber", Name: "apart"}, Subnet: prefix("10.1.2.0/24")}, {Key: model.NetworkKey{Tenant: "blue", Name: "net"}, Subnet: prefix("10.1.1.0/24")},
+			{Key: model.NetworkKey{Tenant: "amber", Name: "apart"}, Subnet: prefix("10.1.2.0/24")},
+			{Key: model.NetworkKey{Tenant: "blue", Name: "net"}, Subnet: prefix("10.1.1.0/24")},
 			{Key: model.NetworkKey{Tenant: "red", Name: "wide"}, Subnet: prefix("10.1.0.0/22")},
 		}
 	})

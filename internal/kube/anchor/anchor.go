@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	// Name is the ConfigMap's, and Key where the authority is in it, in PEM.
+	// Name is the ConfigMap's.
 	Name = "contiv-authority"
-	Key  = "ca.crt"
+	// Key is where the authority is in it, in PEM.
+	Key = "ca.crt"
 
 	// lookEvery is between two looks at both, and tryEvery while something is wrong.
 	lookEvery = time.Minute

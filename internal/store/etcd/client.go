@@ -150,8 +150,11 @@ func (c *Client) within(ctx context.Context) (context.Context, context.CancelFun
 // request makes one request, within its time, and counts how long it took. The error
 // is etcd's.
 func request[T any](ctx context.Context, c *Client, op string, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil { // an etcd in this process may answer all the same
+		return none, err
+	}
 	if err := c.one.May(ctx, c.etcd.Ctx()); err != nil {
-		var none T
 		return none, err
 	}
 	rctx, cancel := c.within(ctx)

@@ -99,10 +99,9 @@ func (r *Reader) From() From {
 func (r *Reader) Run(ctx context.Context) {
 	defer r.move(nil, From{})
 	for ctx.Err() == nil {
-		begun := time.Now()
 		l, err := r.connect(ctx)
 		if err == nil {
-			begun = time.Now()
+			begun := time.Now()
 			r.move(&source{link: l, done: make(chan struct{})}, From{Hub: l.hub})
 			r.cfg.Log.Info("the cluster is mirrored from a netmaster", "netmaster", l.hub)
 			err = l.run(r.cfg.Patience)

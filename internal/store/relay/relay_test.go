@@ -152,6 +152,7 @@ func TestConformance(t *testing.T) {
 	for _, hubToo := range []bool{false, true} {
 		t.Run(fmt.Sprint("the hub loses the store: ", hubToo), func(t *testing.T) {
 			storetest.RunMirrors(t, func(t *testing.T) storetest.Harness {
+				t.Helper()
 				base := memory.New()
 				r := newReplica(t, base)
 				var mu sync.Mutex
