@@ -244,6 +244,9 @@ func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
 	if err != nil {
 		m.floor = c.memory.Revision
 	}
+	if errors.Is(err, store.ErrMoves) {
+		return // it goes on within seconds, or says what keeps it from that
+	}
 	if err == nil && !m.ready {
 		return // following, but the snapshot is not in
 	}

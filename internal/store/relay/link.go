@@ -143,7 +143,7 @@ func (l *link) run(patience time.Duration) error {
 	if still.Load() {
 		err = errStill
 	}
-	l.why = fmt.Errorf("netmaster %s: %w", l.hub, err)
+	l.why = fmt.Errorf("netmaster %s: %w: %w", l.hub, store.ErrMoves, err)
 	close(l.done)
 	l.end()
 	_ = l.conn.Close() // whoever writes to it is told

@@ -239,7 +239,7 @@ func (r *Reader) fromStore(ctx context.Context, src *source, m *mirror) (followi
 	case ctx.Err() != nil:
 		return following, nil, ctx.Err()
 	case within.Err() != nil:
-		return true, nil, nil // another source goes on
+		return true, store.ErrMoves, nil
 	}
 	return following, nil, err
 }
