@@ -213,6 +213,7 @@ func (p *Plugin) deleteEndpoint(ctx context.Context, r endpointRequest) (empty, 
 	if r.EndpointID == "" {
 		return empty{}, model.InvalidField("EndpointID", "", "must not be empty")
 	}
+	p.routers.leave(r.EndpointID) // an engine that was killed has not said Leave
 	return empty{}, p.backend.Detach(ctx, attach.DetachRequest{Key: endpointAttachment(r.EndpointID)})
 }
 
@@ -229,8 +230,8 @@ func (p *Plugin) operInfo(_ context.Context, r endpointRequest) (operInfoRespons
 // join names the interface that libnetwork moves into the container. The
 // gateway service of Docker (docker_gwbridge) stays off: it would be a way
 // around the network's policy.
-func (p *Plugin) join(_ context.Context, r endpointRequest) (joinResponse, error) {
-	res, err := p.endpoint(r)
+func (p *Plugin) join(_ context.Context, r joinRequest) (joinResponse, error) {
+	res, err := p.endpoint(r.endpointRequest)
 	if err != nil {
 		return joinResponse{}, err
 	}
@@ -247,11 +248,13 @@ func (p *Plugin) join(_ context.Context, r endpointRequest) (joinResponse, error
 			out.GatewayIPv6 = a.Gateway.String()
 		}
 	}
-	if out.Gateway == "" && res.Router.IsValid() { // the router is in no subnet: it needs a route of its own
+	// The router is in no subnet: it needs a route of its own, of which a container can
+	// have one only.
+	if out.Gateway == "" && res.Router.IsValid() && p.routers.join(r.SandboxKey, r.EndpointID, res.Router) {
 		out.Gateway = res.Router.String()
 		out.StaticRoutes = []staticRoute{{Destination: netip.PrefixFrom(res.Router, 32).String(), RouteType: routeConnected}}
 	}
-	if out.GatewayIPv6 == "" && res.Router6.IsValid() {
+	if out.GatewayIPv6 == "" && res.Router6.IsValid() && p.routers.join(r.SandboxKey, r.EndpointID, res.Router6) {
 		out.GatewayIPv6 = res.Router6.String()
 		out.StaticRoutes = append(out.StaticRoutes, staticRoute{Destination: netip.PrefixFrom(res.Router6, 128).String(), RouteType: routeConnected})
 	}

@@ -116,5 +116,6 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		}
 	}
 	maps.DeleteFunc(told, func(k attach.Key, _ attach.Fact) bool { return !attached[k] })
+	p.routeSeveral(ctx, running, attached)
 	return nil
 }

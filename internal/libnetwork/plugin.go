@@ -45,6 +45,8 @@ type Plugin struct {
 	networks *networks
 	reserved reservations
 	starting starting
+	several  several
+	routers  routers
 	told     scopeFile
 	engine   *engine // nil = none
 	socket   net.Listener
@@ -209,8 +211,7 @@ func (p *Plugin) handler() http.Handler {
 	add("NetworkDriver.DeleteEndpoint", verb(p, p.deleteEndpoint))
 	add("NetworkDriver.EndpointOperInfo", verb(p, p.operInfo))
 	add("NetworkDriver.Join", verb(p, p.join))
-	// On leave, libnetwork takes the interface back itself, and then deletes the endpoint.
-	add("NetworkDriver.Leave", fixed(empty{}))
+	add("NetworkDriver.Leave", verb(p, p.leave))
 	add("NetworkDriver.ProgramExternalConnectivity", verb(p, p.publish))
 	add("NetworkDriver.RevokeExternalConnectivity", verb(p, p.unpublish))
 	// Hosts find each other through the cluster's store.

@@ -36,6 +36,8 @@ type cluster struct {
 	published map[attach.Key][]attach.PortBinding
 
 	described map[string][]string // what was told, by endpoint id
+	own       []string            // calls of AnswerOwn and ForgetOwn
+	lost      bool                // AnswerOwn fails
 	away      bool
 }
 
@@ -210,6 +212,7 @@ type bed struct {
 	t    *testing.T
 	c    *cluster
 	cfg  Config
+	p    *Plugin
 	http *http.Client
 	stop func()
 }
@@ -244,6 +247,7 @@ func (b *bed) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	b.p = p
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()

@@ -84,6 +84,11 @@ type interfaceName struct {
 	DstPrefix string
 }
 
+type joinRequest struct {
+	endpointRequest
+	SandboxKey string // path of the container's network namespace, as the engine sees it
+}
+
 type joinResponse struct {
 	InterfaceName         *interfaceName
 	Gateway               string        `json:",omitempty"`

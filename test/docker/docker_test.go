@@ -173,6 +173,7 @@ func TestDocker(t *testing.T) {
 	b.countFlows()
 	b.sub("Image", image)
 	b.sub("Life", life)
+	b.sub("Connect", connect)
 	b.sub("Outside", outside)
 	b.sub("Names", names)
 	b.sub("LabelsFirst", labelsFirst)

@@ -120,8 +120,8 @@ func (e *engine) run(name, flags string) {
 	e.docker("run -d --name " + name + " " + flags + " bb httpd -f -h /www")
 }
 
-// reaches asks from a container until the answer is as wanted, at most 3 s:
-// what is "ping" or a TCP port.
+// reaches asks from a container until the answer is as wanted: what is "ping" or a TCP
+// port. On a busy machine the client alone takes seconds.
 func (e *engine) reaches(from, what, addr string, want bool) {
 	e.t.Helper()
 	ask := func() (string, error) { return e.try("exec", from, "ping", "-c1", "-W1", addr) }
@@ -132,7 +132,7 @@ func (e *engine) reaches(from, what, addr string, want bool) {
 				"bash", "-c", "exec 3<>/dev/tcp/"+addr+"/"+what+" && echo -e 'GET / HTTP/1.0\r\n\r' >&3 && grep -q ok <&3")
 		}
 	}
-	e.until(fmt.Sprintf("%s to %s %s: %v", from, addr, what, want), 5*time.Second, func() error {
+	e.until(fmt.Sprintf("%s to %s %s: %v", from, addr, what, want), 40*time.Second, func() error {
 		out, err := ask()
 		if (err == nil) != want {
 			return fmt.Errorf("it is %v: %s", err == nil, out)

@@ -246,7 +246,7 @@ func (r *runtime) nomad() {
 // answers who comes in from another subnet by the interface that it came in by.
 func (r *runtime) second() {
 	t := r.t
-	r.netctl("network create -t blue -e vxlan -s 10.1.9.0/24 -g 10.1.9.254 other", "group create -t blue -p p other inner")
+	r.netctl("global set --fwd-mode routing", "network create -t blue -e vxlan -s 10.1.9.0/24 -g 10.1.9.254 other", "group create -t blue -p p other inner")
 	ns := r.fresh("two")
 	const one, two = `{"cniVersion":"1.0.0","name":"contiv","type":"contivk8s","tenant":"blue","group":"clients"}`,
 		`{"cniVersion":"1.0.0","name":"other","type":"contivk8s","tenant":"blue","group":"inner"}`
@@ -269,10 +269,17 @@ func (r *runtime) second() {
 	if a := ns.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: r.addr("peer", "4"), Port: 80}, time.Second); a.Verdict != lab.OK {
 		t.Errorf("from the second interface to its network: %s", a)
 	}
-	for conf, ifName := range map[string]string{one: "eth0", two: "net1"} {
-		if _, err := r.call("DEL", "contivk8s", "two", ns.Path(), ifName, "", conf); err != nil {
+	r.protected("the second interface", firstAddr(res)) // by clients of another subnet
+	for _, i := range []struct{ conf, ifName string }{{two, "net1"}, {one, "eth0"}} {
+		if _, err := r.call("DEL", "contivk8s", "two", ns.Path(), i.ifName, "", i.conf); err != nil {
 			t.Error(err)
 		}
+		if out, err := ns.Command(t.Context(), "ip", "rule").Output(); err != nil || strings.Contains(string(out), "30000:") {
+			t.Errorf("rules of %s are left: %s %v", i.ifName, out, err)
+		}
+	}
+	if links, err := ns.Links(); err != nil || len(links) != 1 {
+		t.Errorf("the namespace has the interfaces %v %v", links, err)
 	}
 	r.hasEndpoints("blue:other", 1)
 }

@@ -47,17 +47,7 @@ func (a *Service) configure(res attach.Result) ([]attach.Route, error) {
 		in.IfName = res.Parked
 		return nil, plumb.Park(in)
 	}
-	for _, ad := range res.Addresses {
-		in.Addresses = append(in.Addresses, ad.Prefix)
-		if ad.Gateway.IsValid() {
-			in.Gateways = append(in.Gateways, ad.Gateway)
-		}
-	}
-	for _, router := range []netip.Addr{res.Router, res.Router6} {
-		if router.IsValid() {
-			in.Gateways = append(in.Gateways, router)
-		}
-	}
+	in.Addresses, in.Gateways = ways(res)
 	routed, err := plumb.Configure(in)
 	if err != nil {
 		return nil, err

@@ -82,9 +82,10 @@ func setTxChecksums(indexes []int, on bool) error {
 }
 
 // namespaces lists files that stand for network namespaces: known ones, named
-// ones, those of Docker, those of processes; each namespace once.
+// ones, those of Docker (below /host/run for its managed plugin, which sees no
+// processes of others), those of processes; each namespace once.
 func namespaces(known []string) (paths []string) {
-	for _, pattern := range []string{"/run/netns/*", "/run/docker/netns/*", "/proc/[0-9]*/ns/net"} {
+	for _, pattern := range []string{"/run/netns/*", "/run/docker/netns/*", "/host/run/docker/netns/*", "/proc/[0-9]*/ns/net"} {
 		found, _ := filepath.Glob(pattern) // the patterns are well-formed
 		known = append(known, found...)
 	}
