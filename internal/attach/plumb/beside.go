@@ -3,9 +3,7 @@ package plumb
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -24,14 +22,11 @@ import (
 func AnswerOwn(hostIf string, addresses []netip.Prefix, gateways []netip.Addr) error {
 	err := behind(hostIf, func(h *netlink.Handle, index int) error {
 		for _, gw := range gateways {
-			onlink := !slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return p.Contains(gw) })
-			if err := answerOwn(h, index, addresses, gw, onlink); err != nil {
+			if err := answerOwn(h, index, addresses, gw); err != nil {
 				return err
 			}
-			last := &netlink.Route{LinkIndex: index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice()), Priority: secondPriority + index}
-			if onlink {
-				last.Flags = int(netlink.FLAG_ONLINK)
-			}
+			last := wayBy(index, addresses, gw)
+			last.Priority = secondPriority + index
 			if err := h.RouteReplace(last); err != nil {
 				return fmt.Errorf("add default route by %s behind the others: %w", gw, err)
 			}

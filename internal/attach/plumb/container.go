@@ -126,11 +126,7 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	}
 	var routed []netip.Addr
 	for _, gw := range in.Gateways {
-		r := &netlink.Route{LinkIndex: index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
-		if !slices.ContainsFunc(in.Addresses, func(p netip.Prefix) bool { return p.Contains(gw) }) {
-			r.Flags = int(netlink.FLAG_ONLINK)
-		}
-		switch err := h.RouteAdd(r); {
+		switch err := h.RouteAdd(wayBy(index, in.Addresses, gw)); {
 		case err == nil:
 			routed = append(routed, gw)
 		case errors.Is(err, unix.EEXIST):
@@ -138,7 +134,7 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 				return nil, err
 			} else if ours {
 				routed = append(routed, gw)
-			} else if err := answerOwn(h, index, in.Addresses, gw, r.Flags != 0); err != nil {
+			} else if err := answerOwn(h, index, in.Addresses, gw); err != nil {
 				return nil, err
 			}
 		default:
@@ -146,6 +142,16 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 		}
 	}
 	return routed, nil
+}
+
+// wayBy is an interface's default route by a gateway, on-link where that is in no subnet of
+// the interface's addresses.
+func wayBy(index int, addresses []netip.Prefix, gw netip.Addr) *netlink.Route {
+	r := &netlink.Route{LinkIndex: index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
+	if !slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return p.Contains(gw) }) {
+		r.Flags = int(netlink.FLAG_ONLINK)
+	}
+	return r
 }
 
 // linkLocal is the address that a kernel derives from a MAC (RFC 4291 appendix A);

@@ -3,7 +3,6 @@ package plumb
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -25,7 +24,7 @@ const (
 // otherwise the answer to whoever came in from another subnet would leave by the other
 // interface, under the other's policy and from an address that is not that one's. A
 // kernel without policy routing (CONFIG_IP_MULTIPLE_TABLES) has it as it is.
-func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.Addr, onlink bool) error {
+func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.Addr) error {
 	family := netlink.FAMILY_V6
 	if gw.Is4() {
 		family = netlink.FAMILY_V4
@@ -34,10 +33,8 @@ func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.
 	if err := sweepRules(h, family, index); err != nil {
 		return noPolicyRouting(err)
 	}
-	way := &netlink.Route{LinkIndex: index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice()), Table: table}
-	if onlink {
-		way.Flags = int(netlink.FLAG_ONLINK)
-	}
+	way := wayBy(index, addresses, gw)
+	way.Table = table
 	var routes []*netlink.Route
 	for _, p := range addresses {
 		if p.Addr().Is4() == gw.Is4() && !p.Addr().IsLinkLocalUnicast() {

@@ -50,6 +50,7 @@ type Hub struct {
 	rows    *iradix.Tree // of store.KV, by key; nil while nobody has asked
 	rev     store.Revision
 	topics  map[string]*topic
+	heeding map[*topic]struct{} // those that are told of each commit
 	at      map[string][]*topic // by each of their prefixes
 	lengths map[int]int         // of these, and how many have it
 	streams map[*stream]struct{}
@@ -60,7 +61,6 @@ type Hub struct {
 type topic struct {
 	key      string
 	prefixes []string
-	commits  bool
 	subs     map[sub]struct{}
 }
 
@@ -85,7 +85,7 @@ func NewHub(source Source, serves []string, beat time.Duration) *Hub {
 	}
 	return &Hub{
 		source: source, serves: serves, bell: waiting.NewBell(), beat: beat,
-		topics: map[string]*topic{}, at: map[string][]*topic{}, lengths: map[int]int{}, streams: map[*stream]struct{}{},
+		topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}, streams: map[*stream]struct{}{},
 	}
 }
 
@@ -174,10 +174,13 @@ func (h *Hub) Apply(b store.Batch) {
 		}
 	}
 	h.rows = txn.Commit()
-	for _, t := range h.topics {
-		if rows, ok := touched[t]; ok || t.commits {
-			t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision)}))
+	for t := range h.heeding {
+		if _, is := touched[t]; !is {
+			touched[t] = nil
 		}
+	}
+	for t, rows := range touched {
+		t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision)}))
 	}
 }
 
@@ -240,8 +243,11 @@ func (h *Hub) topicLocked(ask api.MirrorAsk) *topic {
 	if t != nil {
 		return t
 	}
-	t = &topic{key: key, prefixes: prefixes, commits: ask.Commits, subs: map[sub]struct{}{}}
+	t = &topic{key: key, prefixes: prefixes, subs: map[sub]struct{}{}}
 	h.topics[key] = t
+	if ask.Commits {
+		h.heeding[t] = struct{}{}
+	}
 	for _, p := range prefixes {
 		h.at[p] = append(h.at[p], t)
 		h.lengths[len(p)]++
@@ -261,6 +267,7 @@ func (h *Hub) leaveLocked(s *stream, id int) {
 		return
 	}
 	delete(h.topics, t.key)
+	delete(h.heeding, t)
 	for _, p := range t.prefixes {
 		if h.at[p] = slices.DeleteFunc(h.at[p], func(o *topic) bool { return o == t }); len(h.at[p]) == 0 {
 			delete(h.at, p)
