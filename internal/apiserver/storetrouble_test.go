@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -13,6 +14,12 @@ import (
 // doctor says why.
 func TestStoreTrouble(t *testing.T) {
 	f := serve(t, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	// It waits: a backup from before the cluster has written its identity is another store's.
+	if _, _, err := f.ctrl.StoreIdentity(ctx); err != nil {
+		t.Fatal(err)
+	}
 	backup := f.mem.Data()
 	f.populate()
 	f.must("GET", "/api/v1/status", "")
