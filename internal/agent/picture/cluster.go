@@ -45,7 +45,7 @@ type Cluster struct {
 	reconsider bool          // another look may find something else
 
 	unrecorded   bool            // this host's record has gone
-	hostsVersion uint64          // counts changes of hosts
+	hostsVersion uint64          // counts changes of hosts' addresses
 	hostsChanged waiting.Changes // of hosts and absences
 
 	memory  Memory

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -54,7 +53,7 @@ type ControlPlane struct {
 	last atomic.Pointer[hostnet.Control]
 
 	// Of the runner's goroutine.
-	hosts []model.Host
+	hosts [][2]netip.Addr  // of each host, for control and for tunnels
 	built *hostnet.Control // nil = not yet
 	past  []netip.AddrPort // what containers of VLAN networks could reach past their host, so their ports deny it
 	known []netip.Addr     // of all machines that the control plane is on, sorted; each built has a list of its own
@@ -299,16 +298,24 @@ func (p *ControlPlane) buildLocked() *hostnet.Control {
 			}
 		}
 	}
-	// Where a machine is a host as well, it answers at both of its addresses.
+	inspection = slices.Compact(inspection)
+	// Where a machine is a host as well, it answers at both of its addresses. Hosts are
+	// many and such machines are few, so only these are kept.
 	twins := map[netip.Addr][]netip.Addr{}
+	for ap := range at {
+		twins[ap.Addr()] = nil
+	}
+	k.Targets = make([]netip.AddrPort, 0, len(p.hosts)*len(inspection)+len(at))
 	for _, h := range p.hosts {
-		twins[h.Control] = append(twins[h.Control], h.VTEP)
-		twins[h.VTEP] = append(twins[h.VTEP], h.Control)
-		for _, a := range []netip.Addr{h.Control, h.VTEP} {
+		for i, a := range h {
+			if !a.IsValid() || i == 1 && a == h[0] {
+				continue
+			}
+			if all, ours := twins[a]; ours {
+				twins[a] = append(all, h[1-i])
+			}
 			for _, port := range inspection {
-				if a.IsValid() {
-					k.Targets = append(k.Targets, netip.AddrPortFrom(a, port))
-				}
+				k.Targets = append(k.Targets, netip.AddrPortFrom(a, port))
 			}
 		}
 	}
@@ -378,17 +385,17 @@ func (c *Cluster) setControl(targets []netip.AddrPort) {
 	c.comp.SetControl(targets)
 }
 
-// knownHosts returns the hosts' records and their version, which is never 0; no
-// records when the version is the given one.
-func (c *Cluster) knownHosts(version uint64) ([]model.Host, uint64) {
+// knownHosts returns the hosts' addresses, for control and for tunnels, and their
+// version, which is never 0; no addresses if that is the version that is known.
+func (c *Cluster) knownHosts(version uint64) ([][2]netip.Addr, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hostsVersion+1 == version {
 		return nil, version
 	}
-	out := make([]model.Host, 0, len(c.hosts))
+	out := make([][2]netip.Addr, 0, len(c.hosts))
 	for _, h := range c.hosts {
-		out = append(out, h)
+		out = append(out, [2]netip.Addr{h.Control, h.VTEP})
 	}
 	return out, c.hostsVersion + 1
 }

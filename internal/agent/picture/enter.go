@@ -87,7 +87,9 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 				return atOnce // the picture keeps the last record
 			}
 		}
-		c.hostsVersion++
+		if now, _ := ch.Value.(model.Host); now.Control != c.hosts[k].Control || now.VTEP != c.hosts[k].VTEP {
+			c.hostsVersion++
+		}
 		c.hostsChanged.Tell()
 		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:
