@@ -3,16 +3,22 @@ package enroll
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/pki/pkitest"
@@ -177,5 +183,81 @@ func TestAccount(t *testing.T) {
 		if doors, err := Doors(dir); err != nil || doors[0] != at {
 			t.Errorf("it is still of the former cluster: %v, %v", doors, err)
 		}
+	}
+}
+
+// TestStrangers: who floods the door with tokens of no service account, which Kubernetes is
+// asked about for as long as that takes, keeps no other address's pod from its certificate,
+// and from all addresses no host that has a token of the cluster's, or a certificate.
+func TestStrangers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var held, answered atomic.Int64
+	m, door := vouching(t, func(ctx context.Context, token string) (host, by string, err error) {
+		if token == "good" {
+			return "host1", "pod x", nil
+		}
+		held.Add(1)
+		<-ctx.Done()
+		return "", "", model.Errorf(model.ErrUnavailable, "the API server is slow")
+	})
+	dir := t.TempDir()
+	_, csr, err := nextKey(dir, "host1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(ticket.HostRequest{Account: "bad", Name: "host1", CSR: csr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flooding, stop := context.WithCancel(ctx)
+	var floods sync.WaitGroup
+	defer floods.Wait()
+	defer stop()
+	const each = 20
+	tried := int64(0)
+	flood := func(from string) {
+		t.Helper()
+		pool := &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a stranger verifies nothing
+			DialContext:     (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
+		}
+		t.Cleanup(pool.CloseIdleConnections)
+		for range each {
+			floods.Go(func() {
+				defer answered.Add(1)
+				q, err := http.NewRequestWithContext(flooding, http.MethodPost, "https://"+door+ticket.HostPath, bytes.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r, err := (&http.Client{Transport: pool}).Do(q); err == nil {
+					_ = r.Body.Close()
+				}
+			})
+		}
+		for tried += each; held.Load()+answered.Load() < tried; <-time.After(time.Millisecond) {
+			if ctx.Err() != nil {
+				t.Fatalf("of %d strangers %d are held and %d answered", tried, held.Load(), answered.Load())
+			}
+		}
+	}
+	file := filepath.Join(dir, "token")
+	write(t, file, "good")
+	cfg := Config{Dir: filepath.Join(dir, "tls"), Name: "host1", Doors: []string{door}, Account: Account{TokenFile: file, Authority: authority(m)}}
+	flood("127.0.0.2")
+	at, end := context.WithTimeout(ctx, 20*time.Second)
+	defer end()
+	if err := Join(at, cfg); err != nil {
+		t.Errorf("a pod beside strangers: %v", err)
+	}
+	for _, from := range []string{"127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6"} {
+		flood(from)
+	}
+	if err := Join(at, Config{Dir: filepath.Join(dir, "other"), Name: "host2", Token: token(t, m, "host2", 0)}); err != nil {
+		t.Errorf("a host with a token beside strangers: %v", err)
+	}
+	if err := Renew(at, cfg.Dir, nil); err != nil {
+		t.Errorf("a host with a certificate beside strangers: %v", err)
 	}
 }

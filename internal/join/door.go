@@ -23,11 +23,15 @@ const (
 	relievePath = "/join/v1/relieve"
 
 	maxBody = 16 << 10 // bytes of a request
-	// atOnce is how many requests are looked at at a time; more are told to come again.
-	atOnce = 16
+	// atOnce is how many requests of a kind are looked at at a time; more are told to come
+	// again. Of accounts, whose tokens another server is asked about, one address has so many.
+	atOnce      = 16
+	accountsOne = atOnce / 4
 	// doorTime is how long a request may take.
 	doorTime = 30 * time.Second
 )
+
+var errTooMany = model.Errorf(model.ErrUnavailable, "too many ask at once: try again")
 
 // door is where new members show their tokens, and members ask each other how they are.
 type door struct {
@@ -47,7 +51,7 @@ func (m *Member) listen(ctx context.Context) (net.Listener, error) {
 // open serves the door until it is closed.
 func (m *Member) open(ln net.Listener) *door {
 	mux := http.NewServeMux()
-	slots := make(chan struct{}, atOnce)
+	strangers := newTurns(atOnce, atOnce) // who show a token of the cluster's
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
 		var q request
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -59,13 +63,12 @@ func (m *Member) open(ln net.Listener) *door {
 			ticket.Refuse(w, err)
 			return
 		}
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		default:
-			ticket.Refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
+		end, ok := strangers.take(r)
+		if !ok {
+			ticket.Refuse(w, errTooMany)
 			return
 		}
+		defer end()
 		a, err := m.admit(r.Context(), q)
 		if err != nil {
 			m.cfg.Logger.Warn("a host was not admitted", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
@@ -92,7 +95,7 @@ func (m *Member) open(ln net.Listener) *door {
 		}
 		ticket.Reply(w, http.StatusOK, m.Status())
 	})
-	m.handleHosts(mux, slots)
+	m.handleHosts(mux, strangers)
 	d := &door{http: &http.Server{
 		Handler:     http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`),
 		ReadTimeout: doorTime, WriteTimeout: doorTime + 5*time.Second, IdleTimeout: doorTime, MaxHeaderBytes: 8 << 10,

@@ -35,8 +35,10 @@ type hostRow struct {
 	End  time.Time `json:"end"`
 }
 
-// handleHosts has the door answer hosts.
-func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
+// handleHosts has the door answer hosts. Whoever fills the turns of accounts, which last as
+// long as another server takes, takes none from hosts that show something of the cluster's.
+func (m *Member) handleHosts(mux *http.ServeMux, strangers *turns) {
+	accounts, known := newTurns(atOnce, accountsOne), newTurns(atOnce, atOnce)
 	handle := func(path string, do func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			var q ticket.HostRequest
@@ -44,13 +46,19 @@ func (m *Member) handleHosts(mux *http.ServeMux, slots chan struct{}) {
 				ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
 				return
 			}
-			select {
-			case slots <- struct{}{}:
-				defer func() { <-slots }()
-			default:
-				ticket.Refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
+			of := strangers
+			switch {
+			case len(r.TLS.VerifiedChains) > 0:
+				of = known
+			case q.Account != "":
+				of = accounts
+			}
+			end, ok := of.take(r)
+			if !ok {
+				ticket.Refuse(w, errTooMany)
 				return
 			}
+			defer end()
 			a, err := do(r, q)
 			if err != nil {
 				m.cfg.Logger.Warn("a host gets no certificate", "host", q.Name, "from", r.RemoteAddr, "token", q.ID, "error", err)
