@@ -62,6 +62,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	judge(&o, now)
 	o.Notices = append(o.Notices, warnings...)
 	s.judgeOwn(&o, now)
+	s.judgeHealth(ctx, &o)
 	for _, w := range v.Waiting() {
 		o.Notices = append(o.Notices, waitingText(w))
 	}

@@ -1,0 +1,36 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type noticing struct{ testCluster }
+
+func (c noticing) Health(ctx context.Context) api.Health {
+	h := c.testCluster.Health(ctx)
+	h.Add("kubernetes", true, errors.New("pods are not known"))
+	h.Add("hosts-authority", true, nil)
+	h.Add("same-store", true, errors.New("it was empty"))
+	return h
+}
+
+// TestOwnHealth: the status has the notices of the netmaster that answers, but those that it
+// tells in other words, and all may be well with them.
+func TestOwnHealth(t *testing.T) {
+	f := serveWith(t, func(c *Config) {
+		c.Address, c.Cluster = "10.0.0.9:9999", noticing{c.Cluster.(testCluster)}
+	})
+	var s api.ClusterStatus
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"netmaster 10.0.0.9:9999: kubernetes: pods are not known"}; !slices.Equal(s.Notices, want) || !s.Well {
+		t.Errorf("the notices are %q, well %t: want %q", s.Notices, s.Well, want)
+	}
+}
