@@ -106,6 +106,11 @@ func TestClientPort(t *testing.T) {
 				if status, text := webGet(t, pool, "https://"+cfg.Client+"/version"); status == http.StatusOK {
 					t.Errorf("a stranger is answered %q", text)
 				}
+				if cfg.Plain == nil { // an HTTP server's word that it speaks TLS is the answer, whoever else listens there
+					if status, text := webGet(t, pool, "http://"+cfg.Client+"/version"); status != http.StatusBadRequest || strings.Contains(text, "etcd") {
+						t.Errorf("who comes plainly is answered %d %q", status, text)
+					}
+				}
 			}
 			for _, c := range tried {
 				pool := transport.Pool(c, 1, patient)

@@ -31,6 +31,31 @@ func (n *onNodes) kubectl(line string) string {
 	return out
 }
 
+// inPod runs netctl in netmaster's pod and returns what it prints.
+func (n *onNodes) inPod(line string) string {
+	n.t.Helper()
+	return n.kubectl("-n kube-system exec deploy/contiv-netmaster -- netctl " + line)
+}
+
+// becomesWell waits until netctl says that all is well: hosts tell the store how they are a
+// moment after their pods are ready.
+func (n *onNodes) becomesWell() {
+	n.t.Helper()
+	untilLate(n.t, "netctl status says that all is well", func() bool {
+		_, err := n.Kubectl(n.t.Context(), "-n", "kube-system", "exec", "deploy/contiv-netmaster", "--", "netctl", "status")
+		return err == nil
+	})
+}
+
+// rollsOut waits until the pods of netmaster and of netplugin are those that were applied
+// last, and ready.
+func (n *onNodes) rollsOut() {
+	n.t.Helper()
+	for _, workload := range []string{"deployment/contiv-netmaster", "daemonset/contiv-netplugin"} {
+		n.kubectl("-n kube-system rollout status " + workload + " --timeout=10m")
+	}
+}
+
 // isSecure: who shows nothing is refused by REST and by the store, plainly and by TLS, at
 // netmaster's and at netplugin's ports; netctl in netmaster's pod needs nothing more, and
 // knows that all hosts have certificates.
@@ -44,7 +69,7 @@ func (n *onNodes) isSecure(master string) {
 		"REST without certificate":   {"https://" + at(master, 9999) + "/api/v1/status", "401"},
 		"agents' REST, plainly":      {"http://" + at(master, 9001) + "/api/v1/status", "400"},
 		"agents' REST":               {"https://" + at(master, 9001) + "/api/v1/status", "401"},
-		"the store, plainly":         {"http://" + at(master, 9002) + "/version", ""},
+		"the store, plainly":         {"http://" + at(master, 9002) + "/version", "400"},
 		"the store":                  {"https://" + at(master, 9002) + "/version", ""},
 		"where hosts join, plainly":  {"http://" + at(master, 9005) + "/join/v1/authority", "400"},
 		"netplugin's state, plainly": {"http://127.0.0.1:9090/debug/state", "400"},
@@ -57,11 +82,11 @@ func (n *onNodes) isSecure(master string) {
 			n.t.Errorf("%s: %q, %v; want %q", what, got, err, tc.want)
 		}
 	}
-	const netctl = "-n kube-system exec deploy/contiv-netmaster -- netctl "
-	status, members := n.kubectl(netctl+"status"), n.kubectl(netctl+"cluster members")
+	n.becomesWell()
+	hosts, members := n.inPod("host ls"), n.inPod("cluster members")
 	for _, h := range n.Hosts() {
-		if !strings.Contains(n.kubectl(netctl+"host ls"), h.Name) {
-			n.t.Errorf("netctl does not know the host %s: %s", h.Name, status)
+		if !strings.Contains(hosts, h.Name) {
+			n.t.Errorf("netctl does not know the host %s: %s", h.Name, hosts)
 		}
 		if out, err := h.Run(n.t.Context(), "ls", "/var/lib/contiv/tls/tls.crt"); err != nil {
 			n.t.Errorf("%s has no certificate: %s", h.Name, out)
@@ -91,7 +116,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 	n = &onNodes{Nodes: c, t: t}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, line := range []string{"get pods -A -o wide", "-n kube-system describe pods", "-n kube-system logs ds/contiv-netplugin --tail=30", "-n kube-system logs deploy/contiv-netmaster --tail=30", "-n kube-system logs ds/contiv-uninstall -c uninstall --tail=20"} {
+			for _, line := range []string{"get pods -A -o wide", "-n kube-system exec deploy/contiv-netmaster -- netctl status", "-n kube-system describe pods", "-n kube-system logs ds/contiv-netplugin --tail=30", "-n kube-system logs deploy/contiv-netmaster --tail=30", "-n kube-system logs ds/contiv-uninstall -c uninstall --tail=20"} {
 				out, err := n.Kubectl(context.Background(), strings.Fields(line)...)
 				t.Logf("kubectl %s: %v\n%s", line, err, out)
 			}
@@ -126,19 +151,19 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 	return n, manifest
 }
 
-// connectsWhile makes connections of the pod shop/a until workloads of kube-system are rolled out, each of
-// which has to come about.
+// connectsWhile makes connections of the pod shop/a until workloads of kube-system are
+// rolled out, each of which has to come about.
 func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
 	n.t.Helper()
 	tried := 0
 	for begun := time.Now(); len(workloads) > 0; tried++ {
-		if !n.reaches("shop", "a", to) {
+		if !n.reachesWithin("5s", "shop", "a", to) {
 			n.t.Errorf("connection %d was not made, %v after it began that %s", tried, time.Since(begun), what)
 		}
 		if out, err := n.Kubectl(n.t.Context(), "-n", "kube-system", "rollout", "status", workloads[0], "--watch=false"); err == nil && strings.Contains(out, "successfully rolled out") {
 			workloads = workloads[1:]
 		}
-		if time.Since(begun) > 4*time.Minute {
+		if time.Since(begun) > 10*time.Minute {
 			n.t.Fatalf("it does not end that %s", what)
 		}
 	}
@@ -155,11 +180,8 @@ func TestInstall(t *testing.T) {
 	first := n.Hosts()[0].Address.String()
 	contiv, off := manifest("../../packaging/kubernetes/contiv.yaml"), manifest("../../packaging/kubernetes/uninstall.yaml")
 	n.kubectl("apply -f " + contiv)
-	n.kubectl("-n kube-system rollout status deployment/contiv-netmaster --timeout=120s")
-	n.kubectl("-n kube-system rollout status daemonset/contiv-netplugin --timeout=120s")
-	if err := n.AwaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	n.rollsOut()
+	must(t, n.AwaitReady(t.Context()))
 	n.isSecure(first)
 	n.namespace("shop", nil)
 	n.pod("shop", "a", "h1", nil)
@@ -192,7 +214,7 @@ func TestInstall(t *testing.T) {
 	n.gone("shop")
 	n.kubectl("delete -f " + contiv)
 	n.kubectl("apply -f " + off)
-	n.kubectl("-n kube-system rollout status daemonset/contiv-uninstall --timeout=120s")
+	n.kubectl("-n kube-system rollout status daemonset/contiv-uninstall --timeout=10m")
 	for _, h := range n.Hosts() {
 		links := ok[[]string](t)(h.NS.Links())
 		for _, l := range links {

@@ -149,7 +149,18 @@ func lags(t *testing.T, m *mirror.Mirror, moment string, in time.Duration, why s
 // until waits for what an API server or a mirror does by itself.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	const enough = 3 * time.Minute // a busy machine needs more than one
+	untilAfter(t, 3*time.Minute, what, holds) // a busy machine needs more than one
+}
+
+// untilLate is until for what takes minutes by itself: kubelets bring a ConfigMap into a pod
+// within one or two, netplugin looks each, and a pod that has ended starts again later.
+func untilLate(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	untilAfter(t, 15*time.Minute, what, holds)
+}
+
+func untilAfter(t *testing.T, enough time.Duration, what string, holds func() bool) {
+	t.Helper()
 	for end := time.Now().Add(enough); !holds(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", enough, what)

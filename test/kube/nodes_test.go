@@ -104,7 +104,13 @@ func (n *onNodes) runs(namespace, name string) string {
 // reaches tells whether a pod's connection to TCP port 80 of an address begins within a second.
 func (n *onNodes) reaches(namespace, name, to string) bool {
 	n.t.Helper()
-	out, err := n.Kubectl(n.t.Context(), "exec", "-n", namespace, name, "--", "/agnhost", "connect", to+":80", "--timeout=1s")
+	return n.reachesWithin("1s", namespace, name, to)
+}
+
+// reachesWithin is reaches within another time: where what is lost once may be sent again.
+func (n *onNodes) reachesWithin(limit, namespace, name, to string) bool {
+	n.t.Helper()
+	out, err := n.Kubectl(n.t.Context(), "exec", "-n", namespace, name, "--", "/agnhost", "connect", to+":80", "--timeout="+limit)
 	if err != nil && !strings.Contains(out, "TIMEOUT") && !strings.Contains(out, "REFUSED") {
 		n.t.Fatalf("%v", err)
 	}

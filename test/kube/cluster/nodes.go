@@ -27,8 +27,9 @@ const PodCIDR = "10.1.0.0/16"
 
 const podCIDR6 = "fd00:1::/64" // where there is IPv6
 
-// nodesTimeout bounds the start of a cluster with nodes: half a minute on an idle machine.
-const nodesTimeout = 5 * time.Minute
+// nodesTimeout bounds the start of a cluster with nodes: half a minute on an idle machine,
+// of which containerd's import of images was over five at a load of 45.
+const nodesTimeout = 20 * time.Minute
 
 // NodesConfig says what a cluster with nodes is.
 type NodesConfig struct {
