@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -60,6 +61,30 @@ func TestJoinByAccount(t *testing.T) {
 		if c := o.enrolment("d"); c.Account.TokenFile != token || c.Account.Authority != authority || c.Dir != "d" || c.Name != "host1" || len(c.Addresses) == 0 {
 			t.Errorf("its certificate is kept by %+v", c)
 		}
+	}
+	// Its cluster goes back: it is told a store that is plain, and nothing of how it joins.
+	if o, err := finish("--etcd-endpoints http://127.0.0.1:9002"); err != nil || o.joining.dir != "" || o.joining.left == "" || o.tls.StoreClient != nil || o.etcd[0] != "http://127.0.0.1:9002" {
+		t.Errorf("a pod of a plain cluster: %+v, at %q, %v", o.joining, o.etcd, err)
+	}
+	for _, line := range []string{"", "--etcd-endpoints https://127.0.0.1:9002"} {
+		if o, err := finish(line); err != nil || o.joining.dir == "" || o.joining.left != "" {
+			t.Errorf("a pod that is told %q: %+v, %v", line, o.joining, err)
+		}
+	}
+	other := filepath.Join(dir, "other")
+	if err := os.CopyFS(other, os.DirFS(state)); err != nil {
+		t.Fatal(err)
+	}
+	joined := filepath.Join(other, joinedDir, "joined.json")
+	text, err := os.ReadFile(joined)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(joined, bytes.Replace(text, []byte(`"token":""`), []byte(`"token":"spent"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := finish("--etcd-endpoints http://127.0.0.1:9002 --state-dir " + other); err == nil || !strings.Contains(err.Error(), "is plain") {
+		t.Errorf("a host that joined by a token of its own is told a plain store: %v", err)
 	}
 	for line, part := range map[string]string{
 		"--join 127.0.0.1:9005 --join-token-file x":                                                           "--join-authority",

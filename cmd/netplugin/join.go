@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type joining struct {
 	account enroll.Account // in place of token
 	dir     string         // of the certificate that was got; "" = none was
 	finds   bool           // the store at netmasters' addresses: none was given
+	left    string         // where the certificate is that is not used any more
 }
 
 func joinFlags(fs *daemon.FlagSet, o *options) {
@@ -87,6 +89,9 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		}
 	case own != "" || how == "" && !enroll.Joined(dir):
 		return nil
+	case how == "" && enroll.ByAccount(dir) && o.toldPlain(fs):
+		o.joining.left = dir
+		return nil
 	case o.joining.token == "" && !enroll.Joined(dir):
 		return daemon.Usagef("%s needs a token: make one with 'netctl cluster token --host NAME' and give it with --token", how)
 	}
@@ -114,6 +119,13 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		return errors.New("no netmaster's address is known: give the store's with --etcd-endpoints")
 	}
 	return nil
+}
+
+// toldPlain tells whether the store was named, and is plain. A pod is told at each start
+// how it joins: one that is not any more, and is to ask plainly, is of a cluster that goes
+// back. Other hosts are told once, so for them http:// is a mistake.
+func (o *options) toldPlain(fs *daemon.FlagSet) bool {
+	return fs.Given("etcd-endpoints") != "" && !slices.ContainsFunc(o.etcd, func(u string) bool { return !strings.HasPrefix(u, transport.HTTP+"://") })
 }
 
 // getCertificate gets this host's first certificate. A pod waits for it as long as it

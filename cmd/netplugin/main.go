@@ -125,6 +125,9 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return err
 	}
 	o.warnIdle(fs, log)
+	if o.joining.left != "" {
+		log.Warn("this host has a certificate and does not use it: its store is plain, and whoever reaches that, or a netmaster, can change everything", "certificate", o.joining.left, "remedy", "give --etcd-endpoints https://, --join and --join-token-file where netmasters run with --secure")
+	}
 	log.Info("the data plane is chosen", "driver", chosen.Driver, "why", chosen.Why, "since", chosen.Since)
 	drv, err := openDriver(ctx, o, log)
 	if err != nil {

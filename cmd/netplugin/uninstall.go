@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/cni/place"
+	"github.com/contiv/netplugin/v2/internal/enroll"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -113,6 +114,13 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w; what is named stays, and so does the state in %s: try again", err, o.stateDir)
+	}
+	certificate := filepath.Join(o.stateDir, joinedDir)
+	switch was, err := enroll.Forget(certificate); {
+	case err != nil:
+		return err
+	case was:
+		say("%s", certificate)
 	}
 	files, err := host.Forget()
 	for _, f := range files {

@@ -70,6 +70,28 @@ func Joined(dir string) bool {
 	return err == nil
 }
 
+// ByAccount tells whether a directory has a certificate that was got with an Account.
+func ByAccount(dir string) bool {
+	s, err := read(dir)
+	return err == nil && s.Token == ""
+}
+
+// Forget removes what Join and Keep have made of a directory, and the directory if nothing
+// else is in it; it tells whether there was anything.
+func Forget(dir string) (was bool, err error) {
+	if !Joined(dir) {
+		return false, nil // whatever is there is somebody else's
+	}
+	var errs []error
+	for _, name := range []string{pki.KeyFile, pki.CertFile, pki.BundleFile, nextFile, stateFile} { // the last says whose they are
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove the host's certificate: %w", err))
+		}
+	}
+	_ = os.Remove(dir) // it stays with what is somebody else's
+	return true, errors.Join(errs...)
+}
+
 // Join gets a host's certificate, unless the directory has that of the token. It asks
 // until ctx ends while nobody answers. Errors are of model's kinds: ErrInvalid and
 // ErrConflict will stay.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -276,5 +277,41 @@ func TestAuthoritiesRenewed(t *testing.T) {
 	}
 	if err := Renew(ctx, dir, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestForget: what joining made of a directory goes, and nothing of somebody else's.
+func TestForget(t *testing.T) {
+	for what, tc := range map[string]struct {
+		has  []string
+		was  bool
+		left []string // nil = the directory is gone
+	}{
+		"of a host that joined":   {[]string{stateFile, pki.KeyFile, pki.CertFile, pki.BundleFile, nextFile}, true, nil},
+		"half of one":             {[]string{stateFile, pki.BundleFile}, true, nil},
+		"with a file of a user's": {[]string{stateFile, pki.KeyFile, "notes"}, true, []string{"notes"}},
+		"a user's own":            {[]string{pki.KeyFile, pki.CertFile}, false, []string{pki.CertFile, pki.KeyFile}},
+	} {
+		dir := filepath.Join(t.TempDir(), "tls")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range tc.has {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, err := Forget(dir)
+		if err != nil || was != tc.was {
+			t.Errorf("%s: %t, %v", what, was, err)
+		}
+		var left []string
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		if !slices.Equal(left, tc.left) || (err == nil) != (tc.left != nil) {
+			t.Errorf("%s: left is %v, %v", what, left, err)
+		}
 	}
 }

@@ -225,7 +225,7 @@ func TestInstall(t *testing.T) {
 		if tables := ok[string](t)(h.Run(t.Context(), "nft", "list", "tables")); strings.Contains(tables, "contiv") {
 			t.Errorf("%s has tables still: %s", h.Name, tables)
 		}
-		for _, file := range []string{"/opt/cni/bin/contivk8s", "/opt/cni/net.d/10-contiv.conflist", "/var/lib/contiv/attach", "/sys/fs/bpf/contiv/default"} {
+		for _, file := range []string{"/opt/cni/bin/contivk8s", "/opt/cni/net.d/10-contiv.conflist", "/var/lib/contiv/attach", "/var/lib/contiv/tls", "/sys/fs/bpf/contiv/default"} {
 			if out, err := h.Run(t.Context(), "ls", "-d", file); err == nil {
 				t.Errorf("%s has %s still", h.Name, out)
 			}

@@ -163,6 +163,7 @@ func TestTemplate(t *testing.T) {
 		{address("fd00::1"), plugin, []string{"--etcd-endpoints=https://[fd00::1]:9002", "--join=[fd00::1]:9005"}, ""},
 		{with("apiServer", map[string]any{"host": "10.0.0.9", "port": 8443}), master, []string{"{KUBERNETES_SERVICE_HOST 10.0.0.9}", "{KUBERNETES_SERVICE_PORT 8443}", "--etcd-listen=10.0.0.1:9002"}, ""},
 		{plain(with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}})), master, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "--etcd-listen"},
+		{plain(map[string]any{"controlPlane": map[string]any{"address": "api.example"}, "store": map[string]any{"endpoints": []any{"http://a:1"}}}), master, []string{"{KUBERNETES_SERVICE_HOST api.example}"}, ""},
 		{plain(with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}})), plugin, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "10.0.0.1"},
 		{plain(with("token", map[string]any{"secret": "mine"})), plugin, []string{"{mine}"}, "contiv-token"},
 		{plain(with("token", map[string]any{"secret": "mine"})), master, []string{"{mine}"}, "contiv-token"},
@@ -190,6 +191,10 @@ func TestTemplate(t *testing.T) {
 	if got := rendered(t, replicas)[master].Spec.Replicas; got != 3 {
 		t.Errorf("%d replicas", got)
 	}
+	// A release that was secure leaves a name in the pods' template that nothing takes out but another one.
+	if got := rendered(t, plain(address("10.0.0.1")))[plugin].Spec.Template.Spec.ServiceAccountName; got != "default" {
+		t.Errorf("plain pods are of the service account %q", got)
+	}
 	all := rendered(t, address("10.0.0.1"))
 	for _, name := range []string{"ServiceAccount/contiv-netplugin", "ConfigMap/contiv-authority"} {
 		if _, there := all[name]; !there {
@@ -214,6 +219,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{nil, "controlPlane.address must be the address of the node on which netmaster runs"},
 		{address("http://10.0.0.1"), "address"},
+		{address("master.example"), "takes an address of its node"},
 		{with("netmaster", map[string]any{"replicas": 2}), "set store.endpoints"},
 		{with("store", map[string]any{"endpoints": []any{"http://a:1"}}), "--set secure.enabled=false"},
 		{with("secure", map[string]any{"enabled": false, "acceptPlain": true}), "secure.acceptPlain"},

@@ -22,8 +22,8 @@ func (i installed) GetClientFor(string, string) (dynamic.NamespaceableResourceIn
 	return i.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}), true, nil
 }
 
-// TestUpgrade: an installation that is plain is turned secure in two steps, and Helm
-// refuses to take the second one first, which would cut off its nodes, and the way back.
+// TestUpgrade: an installation that is plain is turned secure in two steps, and goes back
+// in two; Helm refuses to take the second one of either first.
 func TestUpgrade(t *testing.T) {
 	for _, tc := range []struct {
 		is     string // netmaster's flags that are there; "none" = no netmaster is
@@ -38,7 +38,9 @@ func TestUpgrade(t *testing.T) {
 		{"--peer-listen=none", plain(address("10.0.0.1")), ""},
 		{"--secure --accept-plain", address("10.0.0.1"), ""},
 		{"--secure", address("10.0.0.1"), ""},
-		{"--secure", plain(address("10.0.0.1")), "is secure"},
+		{"--secure", plain(address("10.0.0.1")), "--set secure.acceptPlain=true first"},
+		{"--secure", with("secure", map[string]any{"acceptPlain": true}), ""},
+		{"--secure --accept-plain", plain(address("10.0.0.1")), ""},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

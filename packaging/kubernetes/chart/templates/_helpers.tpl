@@ -31,6 +31,9 @@ http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "ho
 
 {{- /* What cannot work, or would cut off nodes that run. */ -}}
 {{- define "contiv.check" -}}
+{{- if not (or .Values.store.endpoints (regexMatch "^([0-9.]*|[0-9a-fA-F:]*|CONTROL_PLANE_ADDRESS)$" .Values.controlPlane.address)) }}
+{{- fail (printf "controlPlane.address %s is a name: netmaster listens there, and takes an address of its node" .Values.controlPlane.address) }}
+{{- end }}
 {{- if and .Values.store.endpoints .Values.secure.enabled }}
 {{- fail "store.endpoints: TLS and certificates of the cluster's own are for netmaster's own etcd; with yours netmaster is asked plainly, with the token of token.secret, and that has to be said: --set secure.enabled=false" }}
 {{- end }}
@@ -42,12 +45,13 @@ http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "ho
 {{- end }}
 {{- $is := lookup "apps/v1" "Deployment" "kube-system" "contiv-netmaster" }}
 {{- if $is }}
-{{- $secure := has "--secure" (default list (first $is.spec.template.spec.containers).args) }}
+{{- $args := default list (first $is.spec.template.spec.containers).args }}
+{{- $secure := has "--secure" $args }}
 {{- if and .Values.secure.enabled (not .Values.secure.acceptPlain) (not $secure) }}
 {{- fail "this cluster's netmaster is plain: to turn it secure upgrade with --set secure.acceptPlain=true first, and without it when all pods of contiv-netplugin are ready (docs/user/kubernetes.md, Upgrade); to leave it plain, --set secure.enabled=false" }}
 {{- end }}
-{{- if and $secure (not .Values.secure.enabled) }}
-{{- fail "this cluster's netmaster is secure, and nodes would not follow a plain one: leave secure.enabled=false out" }}
+{{- if and $secure (not (has "--accept-plain" $args)) (not .Values.secure.enabled) }}
+{{- fail "this cluster's netmaster is secure, and would not start plainly: leave secure.enabled=false out; to go back to plain for good, upgrade with --set secure.acceptPlain=true first (docs/user/kubernetes.md, Back to plain)" }}
 {{- end }}
 {{- end }}
 {{- end }}
