@@ -12,9 +12,10 @@ import (
 )
 
 // Burst sends n datagrams of 1,000 bytes marked for ECN (01) to an address, as fast as it
-// can, and returns how many arrive, and the classes (RFC 2474, with ECN) that these have.
+// can, and returns how many arrive, how long sending took, in which a limit lets more pass,
+// and the classes (RFC 2474, with ECN) that they have.
 // from and to do something in the network namespaces of who sends and who has the address.
-func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip.Addr) (arrived int, classes []int) {
+func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip.Addr) (arrived int, took time.Duration, classes []int) {
 	t.Helper()
 	network, level, recv, class := "udp4", unix.IPPROTO_IP, unix.IP_RECVTOS, unix.IP_TOS
 	if addr.Is6() {
@@ -49,11 +50,13 @@ func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip
 	set(in, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
 	set(out, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
 	set(out, level, class, 1)
+	began := time.Now()
 	for range n {
 		if _, err := out.Write(make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	took = time.Since(began)
 	// Behind what has not been dropped comes a last one, which is sent until it arrives.
 	buf, oob := make([]byte, 2000), make([]byte, 100)
 	again := true
@@ -71,7 +74,7 @@ func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip
 			continue
 		}
 		if size < 1000 {
-			return arrived, classes
+			return arrived, took, classes
 		}
 		arrived++
 		cmsgs, err := unix.ParseSocketControlMessage(oob[:on])

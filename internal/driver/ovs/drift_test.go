@@ -202,7 +202,7 @@ func TestBridgeDeleted(t *testing.T) {
 }
 
 // TestBridgeDrift: what others change of the bridge itself is put back without an Apply,
-// also what keeps the driver from connecting again.
+// also what keeps the driver from connecting again, and while it waits for the switch.
 func TestBridgeDrift(t *testing.T) {
 	r := newRig(t)
 	pic, _ := drivertest.Pictures(t)
@@ -229,13 +229,17 @@ func TestBridgeDrift(t *testing.T) {
 		{"mark gone", []string{"clear", "bridge", "contivBr", "external_ids"}, []string{"get", "bridge", "contivBr", "external_ids"}, "{contiv=bridge}"},
 		{"other versions", []string{"set", "bridge", "contivBr", "protocols=OpenFlow10,OpenFlow13"}, []string{"get", "bridge", "contivBr", "protocols"}, "[OpenFlow10, OpenFlow13, OpenFlow14, OpenFlow15]"},
 	} {
-		r.Vsctl(x.do...)
-		var have string
-		for deadline := time.Now().Add(20 * time.Second); have != x.wanted; have = strings.TrimSpace(r.Vsctl(x.get...)) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: it is %s, not %s", x.name, have, x.wanted)
+		func() {
+			drv.mu.Lock() // as one does who waits for a switch that does not answer
+			defer drv.mu.Unlock()
+			r.Vsctl(x.do...)
+			var have string
+			for deadline := time.Now().Add(20 * time.Second); have != x.wanted; have = strings.TrimSpace(r.Vsctl(x.get...)) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: it is %s, not %s", x.name, have, x.wanted)
+				}
 			}
-		}
+		}()
 	}
 	// A switch that knew other versions for a while took the connection with it.
 	for deadline := time.Now().Add(20 * time.Second); ; {

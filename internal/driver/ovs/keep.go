@@ -29,21 +29,17 @@ func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
 	}
 }
 
-// keepDatabase renews the database connection, puts back what others change of the
-// bridge, and tells when the ports or uplinks that the flows were made for have changed
-// by themselves, and when interfaces of ports have come or gone.
+// keepDatabase renews the database connection, has the bridge kept, and tells when the
+// ports or uplinks that the flows were made for have changed by themselves, and when
+// interfaces of ports have come or gone.
 func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 	defer d.wg.Done()
+	d.wg.Go(func() { d.keepBridge(ctx, db) })
 	for {
 		ch := db.changes.Next()
 		d.mu.Lock()
 		stale, moved := d.db == db && d.portsMoved(), d.db == db && d.devicesMoved()
 		led := d.db == db && d.tunnelMoved()
-		if d.db == db && d.bridgeMoved() {
-			if err := d.restoreBridge(ctx); err != nil {
-				d.cfg.Log.Warn("what was changed of the bridge is not put back yet", "bridge", d.cfg.Bridge, "error", err)
-			}
-		}
 		d.mu.Unlock()
 		switch {
 		case stale:
@@ -67,6 +63,8 @@ func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 			if db = d.reopen(ctx); db == nil {
 				return
 			}
+			at := db
+			d.wg.Go(func() { d.keepBridge(ctx, at) })
 			d.replay(ctx, "the switch's database is back")
 		}
 	}

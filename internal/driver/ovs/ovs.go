@@ -89,6 +89,10 @@ type Driver struct {
 	answerc    atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
 	tunnelPort atomic.Uint32                 // its number; 0 = there is none
 
+	rowMu  sync.Mutex // one correction of the bridge's row at a time; may be taken under mu
+	bridge string     // the row, once it was known as Contiv's
+	noted  string     // the last route that was to be given; "" = none
+
 	mu        sync.Mutex // one Apply, replay or reading at a time
 	db        *database
 	sw        *openflow.Conn
@@ -102,7 +106,6 @@ type Driver struct {
 	rules     map[uint32]string // rule ids by the number in cookies
 	kept      int               // how many of rules the last clean-up has left
 	fills     fills
-	bridge    string // its row, once it was known as Contiv's
 	verified  time.Time
 	dumpTook  time.Duration
 	strange   strangeFlows   // as of verified
@@ -117,7 +120,6 @@ type Driver struct {
 	asked     map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
 	stood     map[string]bool          // wanted ports that the switch has had
 	route     netip.Prefix             // the tunnel's link, to which the switch has been given a route; zero = it has none
-	noted     string                   // the last route that was to be given; "" = none
 	routeSeen time.Time                // when the host's addresses were last looked at for it
 	under     string                   // the bridge that has the tunnel's address; "" = none, or not known yet
 	cut       bool                     // no cable in that bridge has a link, as reported
@@ -149,7 +151,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
-	if _, err := d.ensureBridge(ctx); err != nil {
+	if _, err := d.ensureBridge(ctx, d.db); err != nil {
 		d.db.close()
 		return nil, err
 	}
@@ -254,7 +256,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
 	if d.db != nil {
-		if err := d.restoreBridge(ctx); err != nil {
+		if err := d.restoreBridge(ctx, d.db); err != nil {
 			return rep, fmt.Errorf("open vswitch: %w", err)
 		}
 	}

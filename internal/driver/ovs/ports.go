@@ -3,7 +3,6 @@ package ovs
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -31,79 +30,6 @@ const (
 
 	hwaddr = "hwaddr" // in other_config
 )
-
-// wantedBridge is what the bridge has to be.
-func (d *Driver) wantedBridge() bridgeRow {
-	secure := "secure"
-	ids := map[string]string{markKey: markBridge}
-	if d.noted != "" {
-		ids[routeKey] = d.noted
-	}
-	return bridgeRow{
-		Name: d.cfg.Bridge, FailMode: &secure, DatapathType: d.cfg.Datapath,
-		ExternalIDs: ids,
-		OtherConfig: map[string]string{
-			"disable-in-band": "true",
-			// A fixed address keeps the datapath from changing with its ports.
-			hwaddr: d.stationMAC(4).String(),
-		},
-	}
-}
-
-// stationMAC is an address of this host's bridge, always the same: kind tells its
-// interfaces apart.
-func (d *Driver) stationMAC(kind byte) model.MAC {
-	h := fnv.New32a()
-	h.Write([]byte(d.cfg.Bridge + d.cfg.VTEP.String()))
-	s := h.Sum32()
-	return model.MAC{2, kind, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
-}
-
-// ensureBridge makes the bridge, or corrects it, and tells whether it did.
-func (d *Driver) ensureBridge(ctx context.Context) (bool, error) {
-	want := d.wantedBridge()
-	d.db.mu.Lock()
-	have := d.db.bridge(d.cfg.Bridge)
-	d.db.mu.Unlock()
-	if have == nil {
-		if err := d.db.createBridge(ctx, want); err != nil {
-			return false, model.Errorf(model.ErrUnavailable, "create bridge %s: %w", d.cfg.Bridge, err)
-		}
-		return true, nil
-	}
-	if have.ExternalIDs[markKey] != markBridge && have.UUID != d.bridge {
-		return false, model.Errorf(model.ErrConflict, "bridge %s exists and is not Contiv's: give another name with --ovs-bridge or remove it", d.cfg.Bridge)
-	}
-	d.bridge = have.UUID
-	changed, err := d.db.updateBridge(ctx, have, want)
-	if err != nil {
-		return false, model.Errorf(model.ErrUnavailable, "update bridge %s: %w", d.cfg.Bridge, err)
-	}
-	return changed, nil
-}
-
-// restoreBridge makes the bridge again if somebody has deleted it, and corrects what
-// somebody has changed of it: without it, and in versions of OpenFlow that it does not
-// speak any more, there is no switch to connect to.
-func (d *Driver) restoreBridge(ctx context.Context) error {
-	changed, err := d.ensureBridge(ctx)
-	if changed {
-		d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
-	}
-	return err
-}
-
-// bridgeMoved tells whether somebody has changed what has to be of the bridge.
-func (d *Driver) bridgeMoved() bool {
-	d.db.mu.Lock()
-	defer d.db.mu.Unlock()
-	have := d.db.bridge(d.cfg.Bridge)
-	if have == nil {
-		return false // its ports are gone too
-	}
-	_, changed := corrected(have, d.wantedBridge())
-	return changed
-}
 
 // infrastructure lists the ports that the bridge should have beside those of
 // endpoints.
@@ -144,7 +70,7 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 // ensurePorts makes the ports that are missing, and corrects the options of those that
 // are there, all in one transaction, and returns how many. Ports of others are never taken.
 func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []driver.Problem, error) {
-	if err := d.restoreBridge(ctx); err != nil {
+	if err := d.restoreBridge(ctx, d.db); err != nil {
 		return 0, nil, err
 	}
 	if err := d.closeRemade(ctx); err != nil {
@@ -317,10 +243,11 @@ func (d *Driver) config(want desired.Host) pipeline.Config {
 		if !d.ours(h) || h.number() == 0 {
 			continue
 		}
-		if c.Uplink == 0 || h.up() {
+		up := h.up() || h.untold() && h.number() == d.pic.config.Uplink
+		if c.Uplink == 0 || up {
 			c.Uplink = h.number()
 		}
-		if h.up() {
+		if up {
 			break
 		}
 	}

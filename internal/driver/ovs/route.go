@@ -59,8 +59,10 @@ func (d *Driver) keepRoute(ctx context.Context, force bool) error {
 		d.route = want
 		return nil
 	}
+	d.rowMu.Lock()
 	d.noted = want.String() // before there is something to find
-	if _, err := d.ensureBridge(ctx); err != nil {
+	d.rowMu.Unlock()
+	if _, err := d.ensureBridge(ctx, d.db); err != nil {
 		return err
 	}
 	table, err := control(ctx, d.cfg.RunDir, "ovs/route/show")

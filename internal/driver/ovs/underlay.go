@@ -80,7 +80,7 @@ func (d *Driver) isCut() bool {
 		if s.iface == nil || s.iface.Type != "" && s.iface.Type != "system" || p.Name == b.Name {
 			continue
 		}
-		if s.up() {
+		if s.up() || s.untold() && !d.cut {
 			return false
 		}
 		cables++

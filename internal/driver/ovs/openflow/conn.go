@@ -40,9 +40,10 @@ type pending struct {
 }
 
 type reply struct {
-	typ  uint8
-	xid  uint32
-	body []byte
+	version uint8
+	typ     uint8
+	xid     uint32
+	body    []byte
 }
 
 // Dial connects to a bridge's management socket (<run dir>/<bridge>.mgmt) and
@@ -70,9 +71,13 @@ func dial(ctx context.Context, path string, version uint8) (*Conn, error) {
 	return c, nil
 }
 
+// hello greets (OpenFlow 1.4.1 section 6.3.2). It names the one version that c speaks: a
+// switch that may choose takes an earlier one where the bridge has not got c's, and then
+// refuses whatever comes.
 func (c *Conn) hello(r io.Reader) error {
-	b := finish(appendMessage(nil, typeHello, 0), 0)
-	if _, err := c.c.Write(c.spoken(b)); err != nil {
+	b := binary.BigEndian.AppendUint32(appendMessage(nil, typeHello, 0), helloVersions<<16|8)
+	b = binary.BigEndian.AppendUint32(b, 1<<c.version)
+	if _, err := c.c.Write(c.spoken(finish(b, 0))); err != nil {
 		return err
 	}
 	m, err := readMessage(r, c.version)
@@ -85,7 +90,29 @@ func (c *Conn) hello(r io.Reader) error {
 	if m.typ != typeHello {
 		return fmt.Errorf("first message is of type %d, not hello", m.typ)
 	}
+	if !speaks(m, c.version) {
+		return fmt.Errorf("the bridge does not speak OpenFlow version %#x", c.version)
+	}
 	return nil
+}
+
+// helloVersions is the type of a hello's element that has a bitmap of versions.
+const helloVersions = 1
+
+// speaks tells whether the sender of a hello speaks a version: its bitmap says so, or,
+// without one, its own version, which is its highest.
+func speaks(m reply, version uint8) bool {
+	for b := m.body; len(b) >= 4; {
+		n := int(binary.BigEndian.Uint16(b[2:]))
+		if n < 4 || n > len(b) {
+			break
+		}
+		if binary.BigEndian.Uint16(b) == helloVersions && n >= 8 {
+			return binary.BigEndian.Uint32(b[4:])>>version&1 == 1 // versions to 31
+		}
+		b = b[min((n+7)/8*8, len(b)):]
+	}
+	return m.version >= version
 }
 
 // spoken marks messages, which were made in OpenFlow 1.4, as of the connection's
@@ -114,7 +141,7 @@ func readMessage(r io.Reader, version uint8) (reply, error) {
 	if n < headerLen {
 		return reply{}, fmt.Errorf("message of length %d", n)
 	}
-	m := reply{typ: h[1], xid: binary.BigEndian.Uint32(h[4:]), body: make([]byte, n-headerLen)}
+	m := reply{version: h[0], typ: h[1], xid: binary.BigEndian.Uint32(h[4:]), body: make([]byte, n-headerLen)}
 	if _, err := io.ReadFull(r, m.body); err != nil {
 		return reply{}, err
 	}
@@ -299,13 +326,14 @@ func (c *Conn) bundle(ctx context.Context, count int, add func(b []byte, xid uin
 		if err != nil {
 			return true, err
 		}
-		if i := m.xid - first; e != nil && refusal == nil {
+		i := m.xid - first
+		if e != nil && refusal == nil {
 			refusal = e
 			if i >= 1 && i <= n {
 				refusal = fmt.Errorf("change %s: %w", name(int(i-1)), e)
 			}
 		}
-		return false, nil
+		return i == n+1, nil // the barrier is refused: nothing else comes
 	})
 	if err != nil {
 		return err

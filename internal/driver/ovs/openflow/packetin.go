@@ -180,16 +180,18 @@ func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
 func (c *Conn) Share(ctx context.Context, rate uint32, meters ...uint32) error {
 	n := uint32(len(meters))
 	var refusal error
+	var barrier uint32
 	err := c.exchange(ctx, n+1, func(xid uint32) (b []byte, _ error) {
 		for i, m := range meters {
 			b = appendMeterMod(b, xid+uint32(i), meterAdd, m, rate)
 		}
-		return finish(appendMessage(b, typeBarrierReq, xid+n), len(b)), nil
+		barrier = xid + n
+		return finish(appendMessage(b, typeBarrierReq, barrier), len(b)), nil
 	}, func(m reply) (bool, error) {
 		if e, err := asError(m); refusal == nil && (err != nil || e != nil && (e.Type != errMeterMod || e.Code != errMeterExists)) {
 			refusal = firstError(e, err)
 		}
-		return m.typ == typeBarrierRep, nil
+		return m.xid == barrier, nil
 	})
 	return errors.Join(err, refusal)
 }
@@ -236,14 +238,18 @@ func (c *Conn) PacketCounts(ctx context.Context, meters ...uint32) (met, cut uin
 }
 
 // refusable sends n messages of which the last is a barrier, and returns the
-// first refusal.
+// first refusal. Whatever answers the barrier is the last answer, its refusal too.
 func (c *Conn) refusable(ctx context.Context, n uint32, build func(xid uint32) ([]byte, error)) error {
 	var refusal error
-	err := c.exchange(ctx, n, build, func(m reply) (bool, error) {
+	var barrier uint32
+	err := c.exchange(ctx, n, func(xid uint32) ([]byte, error) {
+		barrier = xid + n - 1
+		return build(xid)
+	}, func(m reply) (bool, error) {
 		if err := firstError(asError(m)); err != nil && refusal == nil {
 			refusal = err
 		}
-		return m.typ == typeBarrierRep, nil
+		return m.xid == barrier, nil
 	})
 	if err != nil {
 		return err
