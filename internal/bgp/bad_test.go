@@ -38,12 +38,14 @@ func visitor(t *testing.T, do func(net.Conn)) uint16 {
 // What is wrong with a neighbor that never gets a session is told, and another
 // one's session does not suffer.
 func TestBadNeighbors(t *testing.T) {
-	hello := func(as uint32) []byte {
-		m, err := (&router{t: t, as: as, addr: netip.MustParseAddr("127.0.0.9")}).hello().Serialize()
+	hello := func(as uint32, hold uint16) []byte {
+		m := (&router{t: t, as: as, addr: netip.MustParseAddr("127.0.0.9")}).hello()
+		m.Body.(*bgp.BGPOpen).HoldTime = hold
+		b, err := m.Serialize()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return m
+		return b
 	}
 	drain := func(c net.Conn) {
 		for b := make([]byte, 4096); ; {
@@ -56,7 +58,10 @@ func TestBadNeighbors(t *testing.T) {
 		do   func(net.Conn)
 		want string
 	}{
-		"another number": {func(c net.Conn) { _, _ = c.Write(hello(65066)); drain(c) }, "its AS number is not 4200000500, as configured"},
+		"another number": {func(c net.Conn) { _, _ = c.Write(hello(65066, 60)); drain(c) }, "its AS number is not 4200000500, as configured"},
+		"half an OPEN":   {func(c net.Conn) { _, _ = c.Write(hello(routerAS, 60)[:25]); drain(c) }, "it took the connection and said nothing yet"},
+		"hold time 1":    {func(c net.Conn) { _, _ = c.Write(hello(routerAS, 1)); drain(c) }, "ended by this host: code 2(open) subcode 6(unacceptable hold time)"},
+		"a length of 18": {func(c net.Conn) { b := hello(routerAS, 60); b[17] = 18; _, _ = c.Write(b); drain(c) }, "it sent what is no BGP"},
 		"nonsense":       {func(c net.Conn) { _, _ = c.Write(slices.Repeat([]byte("GET / HTTP/1.1\r\n"), 4)); drain(c) }, "it sent what is no BGP"},
 		"silence":        {drain, "it took the connection and said nothing yet"},
 		"hangs up":       {func(net.Conn) {}, "it took the connection and ended it"},

@@ -30,9 +30,10 @@ const keepalive = 15 * time.Second
 // router is a hand-written neighbor: it dials the speaker, opens, and keeps what
 // it is told. It shares the messages' codec with the speaker and nothing else.
 type router struct {
-	t    testing.TB
-	addr netip.Addr
-	as   uint32
+	t     testing.TB
+	addr  netip.Addr
+	as    uint32
+	still bool // it wants no keepalives, and sends but the first
 
 	mu       sync.Mutex
 	conn     net.Conn
@@ -109,6 +110,10 @@ func (r *router) try(ctx context.Context, speaker netip.AddrPort) error {
 	if err := hello(); err != nil {
 		return errors.Join(err, conn.Close())
 	}
+	if r.still {
+		r.done.Go(func() { r.listen(conn) })
+		return nil
+	}
 	ctx, stop := context.WithCancel(context.Background()) // listen ends it, when the connection does
 	r.done.Go(func() { r.listen(conn); stop() })
 	r.done.Go(func() {
@@ -132,7 +137,11 @@ func (r *router) hello() *bgp.BGPMessage {
 	caps := []bgp.ParameterCapabilityInterface{
 		bgp.NewCapMultiProtocol(bgp.RF_IPv4_UC), bgp.NewCapMultiProtocol(bgp.RF_IPv6_UC), bgp.NewCapFourOctetASNumber(r.as), graceful,
 	}
-	m, err := bgp.NewBGPOpenMessage(uint16(as), 60, r.addr, []bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(caps)})
+	hold := uint16(60)
+	if r.still {
+		hold = 0
+	}
+	m, err := bgp.NewBGPOpenMessage(uint16(as), hold, r.addr, []bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(caps)})
 	if err != nil {
 		r.t.Errorf("make an OPEN: %v", err)
 	}

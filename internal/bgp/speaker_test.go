@@ -367,6 +367,7 @@ func TestBadConfig(t *testing.T) {
 		"is there twice":             func(c *Config) { c.Neighbors = append(c.Neighbors, c.Neighbors[0]) },
 		"neighbor 10.0.0.2: as":      func(c *Config) { c.Neighbors[0].AS = 0 },
 		"must be a router's address": func(c *Config) { c.Neighbors[0].Address = netip.Addr{} },
+		"neighbor 224.0.0.5":         func(c *Config) { c.Neighbors[0].Address = netip.MustParseAddr("224.0.0.5") },
 		"hold time":                  func(c *Config) { c.Neighbors[0].HoldTime = time.Second },
 		"password":                   func(c *Config) { c.Neighbors[0].Password = strings.Repeat("x", 81) },
 		"local address":              func(c *Config) { c.Neighbors[0].Local = netip.MustParseAddr("fd00::1") },

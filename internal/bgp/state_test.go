@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -111,5 +113,41 @@ func TestBest(t *testing.T) {
 	all[2].rank.minusPref, all[4].rank.minusPref, all[4].why = -7, -9, ReasonNextHop
 	if got := best(all); len(got) != 1 || got[0].Neighbor != all[2].neighbor {
 		t.Errorf("the best: %v", got)
+	}
+}
+
+// Which of two paths is better, each attribute by itself and before those that come after it.
+func TestRank(t *testing.T) {
+	path := func(as uint32, attrs ...bgp.PathAttributeInterface) rank {
+		_, r := attributes(&apiutil.Path{PeerASN: as, Attrs: attrs}, hostAS)
+		return r
+	}
+	pref, med, origin := bgp.NewPathAttributeLocalPref, bgp.NewPathAttributeMultiExitDisc, bgp.NewPathAttributeOrigin
+	way := func(as ...uint32) bgp.PathAttributeInterface {
+		return bgp.NewPathAttributeAsPath([]bgp.AsPathParamInterface{bgp.NewAs4PathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, as)})
+	}
+	better := []rank{ // each than the next one
+		path(routerAS, pref(101), way(1, 2, 3), origin(2), med(9)),
+		path(routerAS, pref(100), way(1), origin(2), med(9)),
+		path(routerAS, pref(100), way(1, 2), origin(0), med(9)),
+		path(routerAS, way(1, 2), origin(1), med(8)), // 100 is what is not said
+		path(routerAS, way(1, 2), origin(1), med(9)),
+		path(routerAS, pref(99), origin(0)),
+		path(hostAS, pref(300), origin(0)), // of the host's own AS
+	}
+	for i, a := range better {
+		for j, b := range better {
+			if got := a.before(b); got != (i < j) {
+				t.Errorf("%+v before %+v: %t", a, b, got)
+			}
+		}
+	}
+	mapped := netip.MustParseAddr("::ffff:10.9.0.2")
+	reach, err := bgp.NewPathAttributeMpReachNLRI(bgp.RF_IPv4_UC, nlri(t, []string{"10.2.0.0/16"}), mapped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hop, _ := attributes(&apiutil.Path{Attrs: []bgp.PathAttributeInterface{reach}}, hostAS); hop != mapped.Unmap() {
+		t.Errorf("next hop %s", hop)
 	}
 }

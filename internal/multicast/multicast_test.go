@@ -114,6 +114,54 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// TestDecodeRefuses: what the protocols do not have is none of their messages.
+func TestDecodeRefuses(t *testing.T) {
+	again := func(f []byte) []byte { // with the header's checksum made anew
+		binary.BigEndian.PutUint16(f[14+10:], 0)
+		binary.BigEndian.PutUint16(f[14+10:], ^checksum.Sum(0, f[14:14+24]))
+		return f
+	}
+	first := igmp(igmpReport2, addrBytes("239.1.1.1"))
+	first[14+6] = 0x20 // more fragments
+	later := igmp(igmpReport2, addrBytes("239.1.1.1"))
+	later[14+7] = 1
+	short := igmp(igmpReport2, nil)
+	many := make([]record, maxRecords+1)
+	for i := range many {
+		many[i] = record{toExclude, "239.1.1.1", nil}
+	}
+	global := report6(record{toExclude, "ff0e::1", nil})
+	copy(global[14+8:], addrBytes("fd00::1"))
+	sum := func(f []byte, at int) []byte { // of an MLD message
+		binary.BigEndian.PutUint16(f[at+2:], 0)
+		binary.BigEndian.PutUint16(f[at+2:], ^checksum.Upper(58, f[14+8:14+40], f[at:]))
+		return f
+	}
+	long := report6(record{toExclude, "ff0e::1", nil})
+	long = slices.Concat(long[:14+40], []byte{58, 8, 1, 68}, make([]byte, 68), long[14+48:])
+	binary.BigEndian.PutUint16(long[14+4:], uint16(len(long)-14-40))
+	for name, f := range map[string][]byte{
+		"a first fragment": again(first), "a later fragment": again(later), "a report of four bytes": short, "too many records": report4(many...),
+		"a report about an endpoint": igmp(igmpReport2, addrBytes("10.1.1.1")), "a record about an endpoint": report4(record{toExclude, "10.1.1.1", nil}),
+		"MLD from beyond the link": sum(global, 14+48), "long options": long, "MLD about an endpoint": mld(mldReport1, slices.Concat(make([]byte, 4), addrBytes("fd00::1"))),
+		"an address of IPv4 in MLD": report6(record{toExclude, "::ffff:239.1.1.1", nil}), "no type of IGMP": igmp(0x13, addrBytes("239.1.1.1")),
+		"no type of MLD": mld(134, slices.Concat(make([]byte, 4), addrBytes("ff05::1"))),
+	} {
+		if m, ok := decode(f); ok {
+			t.Errorf("%s is taken: %+v", name, m)
+		}
+	}
+	most := report4(many[1:]...)
+	if m, ok := decode(most); !ok || len(m.changes) != maxRecords {
+		t.Errorf("%d records: %v, %d changes", maxRecords, ok, len(m.changes))
+	}
+	// Auxiliary data is passed over.
+	aux := igmp(igmpReport3, slices.Concat([]byte{0, 0, 0, 2}, []byte{toExclude, 1, 0, 0, 239, 1, 1, 1, 9, 9, 9, 9}, []byte{toExclude, 0, 0, 0, 239, 1, 1, 2}))
+	if m, ok := decode(aux); !ok || len(m.changes) != 2 || m.changes[1].group != netip.MustParseAddr("239.1.1.2") {
+		t.Errorf("auxiliary data: %v %+v", ok, m)
+	}
+}
+
 // plane is a driver's part.
 type plane struct {
 	reports chan driver.MembershipReport
@@ -190,6 +238,9 @@ func TestMembers(t *testing.T) {
 	b.want(t, 1, "239.1.1.1", "a", "b")
 	b.want(t, 2, "239.1.1.1", "c")
 	b.want(t, 1, "ff05::1", "a")
+	if n, _ := b.Refused(); n != 4 {
+		t.Errorf("%d memberships, with those of a port that is not there", n)
+	}
 	before := b.Follow(b.pic)
 	b.hears("a", join)
 	if after := b.Follow(b.pic); after != before {
@@ -266,6 +317,56 @@ func TestAsks(t *testing.T) {
 		t.Errorf("the fabric's questions went to %q, want to c", b.asked)
 	}
 	b.want(t, 2, "239.1.1.1")
+}
+
+// TestPortAnew: what is a port of the same name and another endpoint's, or on another
+// network, hears nothing of before and is asked anew; over a restart, too. One without IPv4
+// is asked for IPv6 alone.
+func TestPortAnew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "multicast.json")
+	b := newBed(t, file)
+	anew := func(change func(*desired.Port)) {
+		t.Helper()
+		b.now = b.now.Add(Interval)
+		b.tick()
+		b.asked, b.within = nil, nil
+		b.hears("a", report4(record{toExclude, "239.1.1.1", nil}))
+		b.want(t, 1, "239.1.1.1", "a")
+		b.tick()
+		p, _ := b.pic.Ports.Get("a")
+		next := *p
+		change(&next)
+		b.pic.Ports = b.pic.Ports.Set("a", &next)
+		b.want(t, next.Network, "239.1.1.1")
+		b.tick()
+		again := newBed(t, file)
+		again.want(t, 1, "239.1.1.1")
+		b.now = b.now.Add(firstAsk)
+		b.tick()
+		for i, d := range b.within {
+			if b.asked[i] == "a" && d != soon {
+				t.Errorf("it is asked to answer within %v", d)
+			}
+		}
+	}
+	asked := func(want int) {
+		t.Helper()
+		n := 0
+		for _, p := range b.asked {
+			if p == "a" {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("it was asked %d times, want %d", n, want)
+		}
+	}
+	anew(func(p *desired.Port) { p.Endpoint.ID = "another" })
+	asked(2)
+	anew(func(p *desired.Port) { p.Endpoint.ID, p.IPv4 = "without IPv4", netip.Addr{} })
+	asked(1)
+	anew(func(p *desired.Port) { p.Network = 2 })
+	asked(1)
 }
 
 // TestBounds: an endpoint has its share, and the host an end.

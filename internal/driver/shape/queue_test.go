@@ -92,6 +92,9 @@ func TestTakeTurns(t *testing.T) {
 		if err != nil || changed != want {
 			t.Errorf("%+v: changed %v, %v, want %v", l, changed, err, want)
 		}
+		if again, err := q.Set(have, 7, l, 1450); again || err != nil { // in the same look
+			t.Errorf("%+v, once more: changed %v, %v", l, again, err)
+		}
 		return k.queues[q.handle()|1]
 	}
 	q := New(k, 0x100)
