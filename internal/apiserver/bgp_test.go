@@ -18,7 +18,7 @@ var _ = tested("Bgps", kindCases{
 		"as":          {[]string{`{"as":"1"}`, `{"as":"4294967295"}`}, []string{`{"as":""}`, `{"as":"0"}`, `{"as":"abc"}`, `{"as":"4294967296"}`, `{"as":"99999999999"}`, `{"as":"-1"}`, `{"as":"065"}`, `{"as":65000}`}},
 		"neighbor-as": {[]string{`{"neighbor-as":"1"}`, `{"neighbor-as":"4294967295"}`}, []string{`{"neighbor-as":""}`, `{"neighbor-as":"0"}`, `{"neighbor-as":"x"}`, `{"neighbor-as":"4294967296"}`}},
 		"neighbor":    {[]string{`{"neighbor":""}`, `{"neighbor":"50.1.1.9"}`}, []string{`{"neighbor":"abc"}`, `{"neighbor":"50.1.1.2"}`, `{"neighbor":"50.1.1.1/24"}`, `{"neighbor":"2001:db8::1"}`, `{"neighbor":"224.0.0.1"}`}},
-		"routerip6":   {[]string{`{"routerip6":""}`, `{"routerip6":"fd50::2/64"}`}, []string{`{"routerip6":"fd50::2"}`, `{"routerip6":"fe80::2/64"}`, `{"routerip6":"50.1.1.2/24"}`}},
+		"routerip6":   {[]string{`{"routerip6":""}`, `{"routerip6":"fd50::2/64"}`, `{"routerip6":"fd50::2/127"}`, `{"routerip6":"fd50::2/128"}`}, []string{`{"routerip6":"fd50::/64"}`, `{"routerip6":"fd50::2"}`, `{"routerip6":"fe80::2/64"}`, `{"routerip6":"50.1.1.2/24"}`}},
 		"neighbors": {[]string{`{"neighbors":""}`, `{"neighbors":"50.1.1.201@500,50.1.1.202@501"}`, `{"neighbors":"fd50::1@500","routerip6":"fd50::2/64"}`}, []string{
 			`{"neighbors":"50.1.1.201"}`, `{"neighbors":"50.1.1.201@0"}`, `{"neighbors":"x@1"}`, `{"neighbors":"50.1.1.1@500"}`, `{"neighbors":"50.1.1.2@500"}`, `{"neighbors":"fd50::1@500"}`, `{"neighbors":"50.1.1.3@1,50.1.1.3@1"}`,
 		}},

@@ -77,7 +77,10 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 func runBgpCreate(ctx context.Context, o *bgpCreateOptions) error {
 	if first, _, _ := strings.Cut(o.bgp.Neighbors, ","); first != "" && o.bgp.Neighbor == "" {
 		// Without 1.x' one router, whose AS number settings have to have.
-		if _, as, _ := strings.Cut(first, "@"); o.bgp.NeighborAS == "" {
+		_, as, told := strings.Cut(first, "@")
+		if o.bgp.NeighborAS == "" && !told {
+			return usageErrorf("--neighbors %q: routers are given as ADDRESS@AS", first)
+		} else if o.bgp.NeighborAS == "" {
 			o.bgp.NeighborAS = as
 		}
 	} else if o.bgp.RouterIP != "" && o.bgp.Neighbor == "" {

@@ -202,6 +202,7 @@ func TestUsage(t *testing.T) {
 		{"global set", "netctl: nothing to set: give at least one of the flags\nSee 'netctl global set --help'.\n"},
 		{"bgp create h", "netctl: --router-ip is missing\nSee 'netctl bgp create --help'.\n"},
 		{"bgp create --router-ip 50.1.1.2/24 --as 65002 h", "netctl: --neighbor is missing, or --neighbors\nSee 'netctl bgp create --help'.\n"},
+		{"bgp create --router-ip 50.1.1.2/24 --as 65002 --neighbors 50.1.1.201 h", "netctl: --neighbors \"50.1.1.201\": routers are given as ADDRESS@AS\nSee 'netctl bgp create --help'.\n"},
 		{"external-contracts create -a c x", "netctl: give either --consumed or --provided\nSee 'netctl external-contracts create --help'.\n"},
 		{"external-contracts create -c -p -a c x", "netctl: give either --consumed or --provided\nSee 'netctl external-contracts create --help'.\n"},
 		{"external-contracts create -c x", "netctl: --contract is missing\nSee 'netctl external-contracts create --help'.\n"},

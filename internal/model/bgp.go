@@ -82,8 +82,8 @@ func ParseRouterIP(s string) (netip.Prefix, error) {
 // ParseRouterIP6 is ParseRouterIP for IPv6.
 func ParseRouterIP6(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !usable6(p.Addr()) || p.Bits() == 0 {
-		return netip.Prefix{}, InvalidField("routerip6", s, "must be an IPv6 address with its prefix length such as fd50::2/64, and not a link-local one")
+	if err != nil || !usable6(p.Addr()) || p.Bits() == 0 || !HostRange(p).Contains(p.Addr()) {
+		return netip.Prefix{}, InvalidField("routerip6", s, "must be an IPv6 address with its prefix length such as fd50::2/64, and neither a link-local one nor the network's own, which is its routers'")
 	}
 	return p, nil
 }
