@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"fmt"
+
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -40,4 +42,18 @@ func netProfileView(v *control.View, p model.NetProfile) api.NetProfile {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
 	return o
+}
+
+// burstWarnings names the bursts of a profile that are of no limit, which 1.x took too.
+func burstWarnings(p model.NetProfile) (out []string) {
+	for _, d := range []struct {
+		field, limit string
+		burst        int
+		of           model.Bandwidth
+	}{{"burst", "bandwidth", p.Burst, p.Bandwidth}, {"receiveBurst", "receiveBandwidth", p.ReceiveBurst, p.ReceiveBandwidth}} {
+		if d.burst > 0 && d.of.Kbps == 0 {
+			out = append(out, fmt.Sprintf("%s has no effect without %s: nothing is limited", d.field, d.limit))
+		}
+	}
+	return out
 }

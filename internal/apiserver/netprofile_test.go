@@ -1,6 +1,12 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/effecttest"
+import (
+	"slices"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
 
 var _ = tested("netprofiles", kindCases{
 	object: `{"tenantName":"blue","profileName":"x"}`, key: []string{"tenantName", "profileName"},
@@ -31,3 +37,28 @@ var _ = tested("netprofiles", kindCases{
 		"receiveBurst":     effecttest.By("TestRates"),
 	},
 })
+
+// TestBurstWarnings: a burst of no limit is taken, as by 1.x, and told to have no effect.
+func TestBurstWarnings(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	var told []string
+	c, err := api.NewClient(f.url, api.WithHTTPClient(f.http), api.WithWarnings(func(text string) { told = append(told, text) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		profile api.NetProfile
+		want    []string
+	}{
+		{api.NetProfile{Burst: 2}, []string{"burst has no effect without bandwidth: nothing is limited"}},
+		{api.NetProfile{Burst: 2, Bandwidth: "1m", ReceiveBurst: 2}, []string{"receiveBurst has no effect without receiveBandwidth: nothing is limited"}},
+		{api.NetProfile{Burst: 2, Bandwidth: "1m", ReceiveBurst: 2, ReceiveBandwidth: "1m"}, nil},
+		{api.NetProfile{Bandwidth: "1m"}, nil},
+	} {
+		tt.profile.TenantName, tt.profile.ProfileName, told = "blue", "burst", nil
+		if _, err := c.NetProfiles().Create(t.Context(), tt.profile); err != nil || !slices.Equal(told, tt.want) {
+			t.Errorf("%+v: %v, told %q, want %q", tt.profile, err, told, tt.want)
+		}
+	}
+}

@@ -30,8 +30,11 @@ func warnings(m any) []string {
 	for _, n := range model.WithoutEffect(m) {
 		out = append(out, n.Text)
 	}
-	if e, ok := m.(model.Endpoint); ok {
-		out = append(out, labelWarnings(e.Labels)...)
+	switch m := m.(type) {
+	case model.Endpoint:
+		out = append(out, labelWarnings(m.Labels)...)
+	case model.NetProfile:
+		out = append(out, burstWarnings(m)...)
 	}
 	return out
 }
