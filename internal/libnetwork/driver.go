@@ -65,13 +65,34 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		p.log.Info("created a network for Docker", "network", ref.Network.String(), "subnet", want.Subnet)
 	case err != nil:
 		return empty{}, err
-	case want.Subnet.IsValid() && want.Subnet != have.Subnet:
-		return empty{}, model.Errorf(model.ErrConflict, "network %s exists with the subnet %s, not %s", ref.Network, have.Subnet, want.Subnet)
+	default:
+		if err := differs(want, have, options); err != nil {
+			return empty{}, err
+		}
 	}
 	if old, ok := p.networks.get(r.NetworkID); ok {
 		b.Created = b.Created || old.Created
 	}
 	return empty{}, p.networks.put(r.NetworkID, b)
+}
+
+// differs refuses what is asked of a network that exists and is otherwise.
+func differs(want, have model.Network, options map[string]string) error {
+	for _, f := range []struct {
+		asked     bool
+		what      string
+		have, not any
+	}{
+		{want.Subnet.IsValid() && want.Subnet != have.Subnet, "the subnet", have.Subnet, want.Subnet},
+		{want.Subnet6.IsValid() && want.Subnet6 != have.Subnet6, "the IPv6 subnet", have.Subnet6, want.Subnet6},
+		{options[optEncap] != "" && want.Encap != have.Encap, "encap", have.Encap, want.Encap},
+		{want.ReqTag != 0 && want.ReqTag != have.Tag, "pkt-tag", have.Tag, want.ReqTag},
+	} {
+		if f.asked {
+			return model.Errorf(model.ErrConflict, "network %s exists with %s %v, not %v", have.Key, f.what, f.have, f.not)
+		}
+	}
+	return nil
 }
 
 // wantedNetwork is the network that a request describes.

@@ -48,7 +48,7 @@ func newCluster() *cluster {
 	}
 	n := model.Network{
 		Key: model.NetworkKey{Tenant: "default", Name: "net1"}, Subnet: netip.MustParsePrefix("10.1.1.0/24"),
-		Gateway: netip.MustParseAddr("10.1.1.254"), Subnet6: netip.MustParsePrefix("fd00:1::/64"),
+		Gateway: netip.MustParseAddr("10.1.1.254"), Subnet6: netip.MustParsePrefix("fd00:1::/64"), Encap: model.EncapVXLAN, Tag: 7,
 	}
 	lone := model.Network{Key: model.NetworkKey{Tenant: "blue", Name: "lone"}, Subnet: netip.MustParsePrefix("10.1.2.0/24")}
 	c.nets[n.Key], c.nets[lone.Key] = n, lone

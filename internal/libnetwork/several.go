@@ -96,27 +96,46 @@ func (p *Plugin) leave(_ context.Context, r endpointRequest) (empty, error) {
 // and the engine fails to join a container whose second endpoint brings the same one. The
 // zero value is ready for use.
 type routers struct {
-	mu    sync.Mutex
-	of    map[string]map[netip.Addr]string // endpoint, by sandbox and router
-	known map[string]bool                  // endpoints whose sandbox is known
+	mu sync.Mutex
+	// Endpoints by sandbox and router: the one that brought the route, or, where several
+	// had joined before this process began, all that may have.
+	of    map[string]map[netip.Addr]map[string]bool
+	known map[string]bool // endpoints whose sandbox is known
 }
 
 // join tells whether an endpoint brings the route to a router into its sandbox.
 func (r *routers) join(sandbox, endpoint string, router netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of == nil {
-		r.of, r.known = map[string]map[netip.Addr]string{}, map[string]bool{}
+	have := r.at(sandbox, endpoint)
+	if has := have[router]; len(has) > 0 && sandbox != "" {
+		return has[endpoint]
 	}
-	if r.of[sandbox] == nil {
-		r.of[sandbox] = map[netip.Addr]string{}
+	have[router] = map[string]bool{endpoint: true}
+	return true
+}
+
+// learn notes that an endpoint may have brought the route to a router into its sandbox.
+func (r *routers) learn(sandbox, endpoint string, router netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have := r.at(sandbox, endpoint)
+	if have[router] == nil {
+		have[router] = map[string]bool{}
+	}
+	have[router][endpoint] = true
+}
+
+// at is what a sandbox has, which an endpoint is in.
+func (r *routers) at(sandbox, endpoint string) map[netip.Addr]map[string]bool {
+	if r.of == nil {
+		r.of, r.known = map[string]map[netip.Addr]map[string]bool{}, map[string]bool{}
 	}
 	r.known[endpoint] = true
-	if has, ok := r.of[sandbox][router]; ok && sandbox != "" {
-		return has == endpoint
+	if r.of[sandbox] == nil {
+		r.of[sandbox] = map[netip.Addr]map[string]bool{}
 	}
-	r.of[sandbox][router] = endpoint
-	return true
+	return r.of[sandbox]
 }
 
 func (r *routers) leave(endpoint string) {
@@ -124,7 +143,11 @@ func (r *routers) leave(endpoint string) {
 	defer r.mu.Unlock()
 	delete(r.known, endpoint)
 	for sandbox, by := range r.of {
-		maps.DeleteFunc(by, func(_ netip.Addr, has string) bool { return has == endpoint })
+		for router, has := range by {
+			if delete(has, endpoint); len(has) == 0 {
+				delete(by, router)
+			}
+		}
 		if len(by) == 0 {
 			delete(r.of, sandbox)
 		}
@@ -132,7 +155,8 @@ func (r *routers) leave(endpoint string) {
 }
 
 // learnRouters notes the sandbox of an endpoint that joined it before this process began.
-// Which of several of a container brought the route does not matter: one did.
+// Which of several of a container brought the route is not known: until all of them have
+// left, nobody else brings it, and has his way out by AnswerOwn.
 func (p *Plugin) learnRouters(ctx context.Context, container, endpoint string) {
 	p.routers.mu.Lock()
 	known := p.routers.known[endpoint]
@@ -149,7 +173,7 @@ func (p *Plugin) learnRouters(ctx context.Context, container, endpoint string) {
 	}
 	for _, router := range []netip.Addr{res.Router, res.Router6} {
 		if router.IsValid() {
-			p.routers.join(c.NetworkSettings.SandboxKey, endpoint, router)
+			p.routers.learn(c.NetworkSettings.SandboxKey, endpoint, router)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package libnetwork
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,4 +88,45 @@ func TestJoinSecondWithoutGateway(t *testing.T) {
 	joins("e4", "/x", true)
 	b.is("NetworkDriver.DeleteEndpoint", `{"NetworkID":"n9","EndpointID":"e4"}`, `{}`)
 	joins("e2", "/x", true)
+}
+
+// TestJoinAfterRestart: of several networks without a gateway that a container had when
+// netplugin began, the one that leaves may not be the one that has the route to the router:
+// none is made while one that may have it is there.
+func TestJoinAfterRestart(t *testing.T) {
+	b := newBed(t)
+	b.is("NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"tenant":"blue","network":"lone"}},"IPv4Data":[{"Pool":"10.1.2.0/24"}]}`, `{}`)
+	for _, id := range []string{"1", "2", "3", "4"} {
+		b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n9","EndpointID":"e`+id+`","Interface":{"Address":"10.1.2.`+id+`/24","MacAddress":"02:00:00:00:00:0`+id+`"}}`, `{}`)
+	}
+	b.stop()
+	p, err := New(t.Context(), b.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	p.engine = &engine{http: &http.Client{Transport: answering(`{"NetworkSettings":{"SandboxKey":"/x"}}`)}}
+	ours := map[attach.Key]bool{endpointAttachment("e1"): true, endpointAttachment("e2"): true}
+	for range 2 {
+		p.routeSeveral(t.Context(), []container{{id: "c1", endpoints: []string{"e1", "e2"}}}, ours)
+	}
+	joins := func(endpoint string, routed bool) {
+		t.Helper()
+		r := joinRequest{endpointRequest: endpointRequest{NetworkID: "n9", EndpointID: endpoint}, SandboxKey: "/x"}
+		out, err := p.join(t.Context(), r)
+		if err != nil || len(out.StaticRoutes) != map[bool]int{true: 2}[routed] || (out.Gateway != "") != routed {
+			t.Errorf("%s: %+v, %v; want routes: %v", endpoint, out, err, routed)
+		}
+	}
+	leaves := func(endpoint string) {
+		t.Helper()
+		if _, err := p.leave(t.Context(), endpointRequest{NetworkID: "n9", EndpointID: endpoint}); err != nil {
+			t.Error(err)
+		}
+	}
+	leaves("e1")
+	joins("e3", false)
+	leaves("e2")
+	joins("e4", true)
+	joins("e1", false)
 }
