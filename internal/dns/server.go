@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/places"
 )
 
 // Config is what a Server needs. Log is required.
@@ -190,13 +191,11 @@ type connLimit struct {
 	net.Listener
 	names *names
 
-	mu    sync.Mutex
-	total int
-	by    map[netip.Addr]int
+	open *places.Places
 }
 
 func newConnLimit(l net.Listener, n *names) *connLimit {
-	return &connLimit{Listener: l, names: n, by: map[netip.Addr]int{}}
+	return &connLimit{Listener: l, names: n, open: places.New(maxConns, maxConnsPerAsker)}
 }
 
 // Accept implements net.Listener.
@@ -207,30 +206,12 @@ func (l *connLimit) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		addr := addrOf(c.RemoteAddr())
-		if _, ok := l.names.asker(addr); ok && l.take(addr) {
-			return &limitedConn{Conn: c, free: sync.OnceFunc(func() { l.give(addr) })}, nil
+		if _, ok := l.names.asker(addr); ok {
+			if free, ok := l.open.Take(netip.PrefixFrom(addr, addr.BitLen())); ok {
+				return &limitedConn{Conn: c, free: free}, nil
+			}
 		}
 		_ = c.Close() // nothing was read
-	}
-}
-
-func (l *connLimit) take(a netip.Addr) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.total >= maxConns || l.by[a] >= maxConnsPerAsker {
-		return false
-	}
-	l.total++
-	l.by[a]++
-	return true
-}
-
-func (l *connLimit) give(a netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.total--
-	if l.by[a]--; l.by[a] == 0 {
-		delete(l.by, a)
 	}
 }
 

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/places"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -51,7 +53,7 @@ func (m *Member) listen(ctx context.Context) (net.Listener, error) {
 // open serves the door until it is closed.
 func (m *Member) open(ln net.Listener) *door {
 	mux := http.NewServeMux()
-	strangers := newTurns(atOnce, atOnce) // who show a token of the cluster's
+	strangers := places.New(atOnce, atOnce) // who show a token of the cluster's
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
 		var q request
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -63,7 +65,7 @@ func (m *Member) open(ln net.Listener) *door {
 			ticket.Refuse(w, err)
 			return
 		}
-		end, ok := strangers.take(r)
+		end, ok := strangers.Take(asker(r))
 		if !ok {
 			ticket.Refuse(w, errTooMany)
 			return
@@ -123,4 +125,10 @@ func (q request) check() error {
 		return err
 	}
 	return errors.Join(ticket.CheckAddress(q.Peer), ticket.CheckAddress(q.Door))
+}
+
+// asker is who asks, as places are shared.
+func asker(r *http.Request) netip.Prefix {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr) // what is none shares its places
+	return places.Of(at.Addr())
 }

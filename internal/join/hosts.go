@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/places"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -37,8 +38,8 @@ type hostRow struct {
 
 // handleHosts has the door answer hosts. Whoever fills the turns of accounts, which last as
 // long as another server takes, takes none from hosts that show something of the cluster's.
-func (m *Member) handleHosts(mux *http.ServeMux, strangers *turns) {
-	accounts, known := newTurns(atOnce, accountsOne), newTurns(atOnce, atOnce)
+func (m *Member) handleHosts(mux *http.ServeMux, strangers *places.Places) {
+	accounts, known := places.New(atOnce, accountsOne), places.New(atOnce, atOnce)
 	handle := func(path string, do func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			var q ticket.HostRequest
@@ -53,7 +54,7 @@ func (m *Member) handleHosts(mux *http.ServeMux, strangers *turns) {
 			case q.Account != "":
 				of = accounts
 			}
-			end, ok := of.take(r)
+			end, ok := of.Take(asker(r))
 			if !ok {
 				ticket.Refuse(w, errTooMany)
 				return

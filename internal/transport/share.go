@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/places"
 )
 
 // MaxConnections are those of all listeners of a kind in a process at a time, if it may
@@ -35,11 +37,9 @@ const tellAgain = time.Minute
 
 // shares counts the connections of several listeners by the clients' addresses.
 type shares struct {
-	all, one int // at most
+	*places.Places
 
 	mu   sync.Mutex
-	open int
-	of   map[netip.Prefix]int
 	shut int       // since it was told
 	told time.Time // zero = never
 }
@@ -57,7 +57,7 @@ var process = sync.OnceValue(func() [kinds]*shares {
 })
 
 func newShares(all int) *shares {
-	return &shares{all: all, one: max(1, all/4*3), of: map[netip.Prefix]int{}}
+	return &shares{Places: places.New(all, max(1, all/4*3))}
 }
 
 // listen returns a listener that closes connections beyond the shares as soon as they
@@ -66,41 +66,22 @@ func (s *shares) listen(ln net.Listener, log *slog.Logger) net.Listener {
 	return &shared{Listener: ln, shares: s, log: log}
 }
 
-// take counts a connection, which give ends, or says whether another one has no place.
-func (s *shares) take(who netip.Prefix) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open >= s.all || s.of[who] >= s.one {
-		s.shut++
-		return false
-	}
-	s.open++
-	s.of[who]++
-	return true
-}
-
-func (s *shares) give(who netip.Prefix) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
-	if s.of[who]--; s.of[who] == 0 {
-		delete(s.of, who)
-	}
-}
-
-// tell logs that connections were closed, unless it did so a moment ago.
+// tell logs that connections are closed, unless it did so a moment ago.
 func (s *shares) tell(log *slog.Logger, who netip.Prefix) {
 	s.mu.Lock()
 	now := time.Now()
 	again := s.told.IsZero() || now.Sub(s.told) >= tellAgain
-	shut, open, his := s.shut, s.open, s.of[who]
+	s.shut++
+	shut := s.shut
 	if again {
 		s.told, s.shut = now, 0
 	}
 	s.mu.Unlock()
 	if again {
+		all, one := s.Bounds()
+		open, his := s.Taken(who)
 		log.Warn("connections were closed as they came: there are too many", "closed", shut, "last", who.String(),
-			"openOfLast", his, "mayBeOfOne", s.one, "open", open, "mayBe", s.all)
+			"openOfLast", his, "mayBeOfOne", one, "open", open, "mayBe", all)
 	}
 }
 
@@ -119,8 +100,8 @@ func (l *shared) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		who := clientOf(c.RemoteAddr())
-		if l.shares.take(who) {
-			return &counted{Conn: c, done: sync.OnceFunc(func() { l.shares.give(who) })}, nil
+		if give, ok := l.shares.Take(who); ok {
+			return &counted{Conn: c, done: give}, nil
 		}
 		if t, ok := c.(*net.TCPConn); ok {
 			_ = t.SetLinger(0) // else the kernel keeps it for a minute; closed it is anyway
@@ -142,18 +123,11 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// clientOf is who counts as one client: an IPv4 address, or 64 bits of an IPv6 one, which
-// one machine has all addresses of.
+// clientOf is who is at the other end, as places are shared.
 func clientOf(remote net.Addr) netip.Prefix {
 	at, ok := remote.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
-	a := at.AddrPort().Addr().Unmap().WithZone("")
-	bits := a.BitLen()
-	if a.Is6() && !a.IsLoopback() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits) // it has as many
-	return p
+	return places.Of(at.AddrPort().Addr())
 }

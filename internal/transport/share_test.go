@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,8 +84,8 @@ func TestShares(t *testing.T) {
 			_ = ln.Close()
 		}
 		running.Wait()
-		if s.open != 0 || len(s.of) != 0 {
-			t.Errorf("%d are open when all are closed: %v", s.open, s.of)
+		if open, _ := s.Taken(netip.Prefix{}); open != 0 {
+			t.Errorf("%d are open when all are closed", open)
 		}
 		if n := strings.Count(told.String(), "\n"); n != 1 || !strings.Contains(told.String(), "last=127.0.0.1/32") {
 			t.Errorf("told %d times: %s", n, told.String())
@@ -121,30 +122,20 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What counts as one client, and that a process keeps descriptors for the rest of it.
-func TestSharesOf(t *testing.T) {
-	for addr, want := range map[string]string{
-		"192.168.0.1:7": "192.168.0.1/32", "[::ffff:10.0.0.1]:7": "10.0.0.1/32", "[2001:db8:1:2:3::4]:7": "2001:db8:1:2::/64", "[::1]:7": "::1/128",
-	} {
-		at, err := net.ResolveTCPAddr("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := clientOf(at).String(); got != want {
-			t.Errorf("%s counts as %s, not %s", addr, got, want)
-		}
-	}
+// A process keeps descriptors for the rest of it.
+func TestBounds(t *testing.T) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		t.Fatal(err)
 	}
 	all := uint64(0)
 	for k, p := range process() {
-		if all += uint64(p.all); p.one >= p.all || p.all > MaxConnections {
-			t.Errorf("kind %d: %d connections, %d of one address", k, p.all, p.one)
+		of, one := p.Bounds()
+		if all += uint64(of); one >= of || of > MaxConnections {
+			t.Errorf("kind %d: %d connections, %d of one address", k, of, one)
 		}
 	}
-	if all > l.Cur/8*7 || newShares(MaxConnections).one < 12000 {
+	if _, one := newShares(MaxConnections).Bounds(); all > l.Cur/8*7 || one < 12000 {
 		t.Errorf("%d connections of %d descriptors", all, l.Cur)
 	}
 }
@@ -157,9 +148,8 @@ func TestListenersCount(t *testing.T) {
 	}
 	defer func() { _ = ln.Close() }()
 	openOf := func(k Kind) int {
-		process()[k].mu.Lock()
-		defer process()[k].mu.Unlock()
-		return process()[k].open
+		open, _ := process()[k].Taken(netip.Prefix{})
+		return open
 	}
 	open := func() int { return openOf(Peers) }
 	before, asked := open(), openOf(Asked)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
+	"github.com/contiv/netplugin/v2/internal/places"
 )
 
 // Config are the limits; fields that are 0 have their default.
@@ -75,19 +76,8 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// clientOf is who counts as one client: an IPv4 address, or 64 bits of an IPv6 one,
-// which one machine has all addresses of. What is no address is one client, all of
-// them.
+// clientOf is who counts as one client; what is no address is one, all of them.
 func clientOf(remote string) netip.Prefix {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	a := at.Addr().Unmap().WithZone("")
-	bits := a.BitLen()
-	if a.Is6() && !a.IsLoopback() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits) // it has as many
-	return p
+	at, _ := netip.ParseAddrPort(remote)
+	return places.Of(at.Addr())
 }
