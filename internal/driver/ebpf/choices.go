@@ -193,49 +193,20 @@ func (p *pass) putHeader(after *servicePass, number uint32, c candidates) error 
 // putTable makes the owners of slots those that they should be: what it writes are
 // the rows that differ.
 func (p *pass) putTable(key uint32, known map[uint16]uint64, members []member) (err error) {
-	var inner *ebpf.Map
-	var table []ownersRow
-	err = p.obj.Choices.Lookup(key, &inner)
-	fresh := isNotExist(err)
-	switch {
-	case err == nil:
-		table = make([]ownersRow, rows)
-		keys := make([]uint32, rows)
-		var cur ebpf.MapBatchCursor
-		if _, err = inner.BatchLookup(&cur, keys, table, nil); isNotExist(err) {
-			err = nil
-		}
-	case fresh:
-		inner, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 2 * ownersInRow, MaxEntries: rows})
-	}
+	inner, table, fresh, err := p.slots.readOwners(key)
 	if err != nil {
 		return writeError{fmt.Errorf("map choices: %w", err)}
 	}
 	defer func() { err = errors.Join(err, inner.Close()) }()
-	next := ownersOf(table, known, members)
-	var keys []uint32
-	var values []ownersRow
-	for i, row := range next {
-		if fresh || row != table[i] {
-			keys, values = append(keys, uint32(i)), append(values, row)
-		}
-	}
-	if len(keys) > 0 {
-		p.count(true)
-		if _, err := inner.BatchUpdate(keys, values, nil); err != nil {
-			return writeError{fmt.Errorf("write a map of choices: %w", err)}
-		}
-	}
-	if !fresh {
-		return nil
-	}
-	if err := p.obj.Choices.Put(key, inner); err != nil {
-		if isFull(err) {
-			return model.Errorf(model.ErrExhausted, "this host's data plane holds %d services with more than %d backends", p.obj.Choices.MaxEntries(), scanned)
-		}
-		return writeError{fmt.Errorf("write map choices: %w", err)}
-	}
-	return nil
+	next := ownersOf(p.slots.trusted(key, table), known, members)
+	n, err := p.slots.put(key, inner, table, next, fresh)
+	p.count(n > 0)
+	return err
+}
+
+// manyServices is what is said where choices is full.
+func manyServices(m *ebpf.Map) error {
+	return model.Errorf(model.ErrExhausted, "this host's data plane holds %d services with more than %d backends", m.MaxEntries(), scanned)
 }
 
 // ownersOf are the owners of all slots, by place, among members. table is who they were,
@@ -310,6 +281,7 @@ func (p *pass) dropTables(after *servicePass) error {
 		if err := p.obj.Choices.Delete(key); err != nil && !isNotExist(err) {
 			return writeError{fmt.Errorf("write map choices: %w", err)}
 		}
+		delete(p.slots.sums, key)
 	}
 	return nil
 }

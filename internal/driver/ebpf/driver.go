@@ -98,6 +98,7 @@ type Driver struct {
 	serving      serving
 	tables       []filled // those of them that can be full
 	restorables  []restorable
+	slots        *slotTables
 	restored     time.Time     // when restoreTables last looked
 	restoreTook  time.Duration // what that took
 
@@ -248,9 +249,11 @@ func (d *Driver) takeOver() error {
 		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.natives, d.nodes,
 		d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends, &d.translations, &d.counts,
 	}
+	d.slots = newSlotTables(d)
 	d.restorables = []restorable{
 		d.settings, d.source, d.tunnels, d.ends, d.ports, d.tags, d.networks, d.subnets, d.natives, d.nodes, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules,
 		d.privates, d.queues, d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends,
+		d.slots, // which follow from the backends
 	}
 	d.restored = time.Now() // what is there is read below
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {

@@ -14,8 +14,7 @@ import (
 
 // Nobody tells who else writes a map: the tables are read now and then and made again
 // what this driver has written. Only it writes them; what the programs write (connections,
-// counters, what they remember of clients) is not looked at, nor are the owners of slots
-// of services with many backends.
+// counters, what they remember of clients) is not looked at.
 
 const (
 	// restorePause is the least time between two looks at what the maps hold.
