@@ -113,7 +113,19 @@ func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.Addr
 
 // expired tells whether an address is kept by a reservation that has run out.
 func (c *Controller) expired(a tables.Address) bool {
-	return a.Reservation != nil && !c.opts.Now().Before(a.Reservation.Expires)
+	c.view.mu.RLock()
+	defer c.view.mu.RUnlock()
+	return c.expiredLocked(a)
+}
+
+func (c *Controller) expiredLocked(a tables.Address) bool {
+	if a.Reservation == nil {
+		return false
+	}
+	if over, known := c.view.kept.over(a); known {
+		return over
+	}
+	return !c.opts.Now().Before(a.Reservation.Expires)
 }
 
 // ReleaseAddress gives a reserved address back. An address that nobody has

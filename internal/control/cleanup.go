@@ -164,7 +164,7 @@ func (c *Controller) sweepReservations(ctx context.Context, fence store.Fence, v
 	var gone []tables.AddressKey
 	for _, s := range v.spaces {
 		for _, o := range s.owners {
-			if c.expired(o.Address) {
+			if c.expiredLocked(o.Address) {
 				gone = append(gone, o.AddressKey)
 			}
 		}

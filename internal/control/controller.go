@@ -31,6 +31,8 @@ type Options struct {
 	// RelayBeat is how often hosts that are mirrored are told that they know all; 0 =
 	// relay.Beat.
 	RelayBeat time.Duration
+
+	uptime func() time.Duration // a clock that nobody sets; nil = that of Now
 }
 
 // Controller runs use-cases. Any number may work on one store at once. All
@@ -69,6 +71,11 @@ func New(st store.Store, opts Options) *Controller {
 	}
 	c := &Controller{born: time.Now(), store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
 	c.view.now = opts.Now
+	if opts.uptime == nil {
+		began := opts.Now()
+		opts.uptime = func() time.Duration { return opts.Now().Sub(began) }
+	}
+	c.view.kept = newKeepings(opts.ReservationTTL, opts.uptime)
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
 	c.relay = relay.NewHub(c.follow, relayed, opts.RelayBeat)

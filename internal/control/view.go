@@ -63,10 +63,12 @@ type View struct {
 	now     func() time.Time
 	listing bool                            // what is entered comes with a list
 	ends    map[tables.PendingKey]time.Time // by when changes must be confirmed; lists do not reset it
+	kept    keepings                        // likewise
 }
 
 func newView(log *slog.Logger) *View {
-	v := &View{log: log, now: time.Now, ends: map[tables.PendingKey]time.Time{}}
+	began := time.Now()
+	v := &View{log: log, now: time.Now, ends: map[tables.PendingKey]time.Time{}, kept: newKeepings(0, func() time.Duration { return time.Since(began) })}
 	v.reset()
 	return v
 }
@@ -107,6 +109,7 @@ func (v *View) apply(b store.Batch) error {
 	defer v.mu.Unlock()
 	if b.Snapshot {
 		v.reset()
+		v.kept.listed()
 	}
 	if b.Listed && (b.Revision < v.rev || b.Store.ID != v.storeID) {
 		// Another store counts by itself: hosts would wait for revisions of the former one,
@@ -127,6 +130,7 @@ func (v *View) apply(b store.Batch) error {
 	for _, ch := range v.rules.Rest() {
 		v.enter(ch)
 	}
+	v.kept.entered()
 	v.rev = b.Revision
 	v.settle()
 	return nil
@@ -149,7 +153,9 @@ func (v *View) enter(ch tables.Change) {
 	}
 	switch k := ch.Key.(type) {
 	case tables.AddressKey:
-		v.space(k.Network).enter(k.Addr, value[tables.Address](ch), ch.Create)
+		a := value[tables.Address](ch)
+		v.space(k.Network).enter(k.Addr, a, ch.Create)
+		v.kept.note(k, a, v.now())
 		if ch.Deleted() {
 			v.dropSpace(k.Network)
 		}

@@ -1,0 +1,59 @@
+package control
+
+import (
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// keepings are until when addresses are reserved. A row says it by the time of day of who
+// wrote it, which may be set: so it counts once, when this process first sees the row; from
+// there on goes a clock that nobody sets, for as long as reservations last at most. The
+// view's lock guards it.
+type keepings struct {
+	most   time.Duration        // how long reservations last
+	uptime func() time.Duration // never goes back
+	until  map[tables.AddressKey]keeping
+	before map[tables.AddressKey]keeping // while a list is entered: what was known
+}
+
+type keeping struct {
+	expires time.Time     // as the row says
+	until   time.Duration // of uptime
+}
+
+func newKeepings(most time.Duration, uptime func() time.Duration) keepings {
+	return keepings{most: most, uptime: uptime, until: map[tables.AddressKey]keeping{}}
+}
+
+// listed begins anew with what a list has; what was known of the same rows stays.
+func (k *keepings) listed() { k.before, k.until = k.until, map[tables.AddressKey]keeping{} }
+
+// entered ends the list.
+func (k *keepings) entered() { k.before = nil }
+
+// note enters a row; nil = it is gone.
+func (k *keepings) note(key tables.AddressKey, a *tables.Address, now time.Time) {
+	if a == nil || a.Reservation == nil {
+		delete(k.until, key)
+		return
+	}
+	expires := a.Reservation.Expires
+	for _, known := range []map[tables.AddressKey]keeping{k.until, k.before} {
+		if was, ok := known[key]; ok && was.expires.Equal(expires) {
+			k.until[key] = was
+			return
+		}
+	}
+	k.until[key] = keeping{expires, k.uptime() + min(expires.Sub(now), k.most)}
+}
+
+// over tells whether a reservation has run out; known is false where its row was not seen
+// yet.
+func (k *keepings) over(a tables.Address) (over, known bool) {
+	x, ok := k.until[a.AddressKey]
+	if !ok || !x.expires.Equal(a.Reservation.Expires) {
+		return false, false
+	}
+	return k.uptime() >= x.until, true
+}
