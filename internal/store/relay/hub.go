@@ -28,6 +28,15 @@ const (
 	// their bytes.
 	maxWaiting      = 4096
 	maxWaitingBytes = 8 << 20
+	// maxAskedBytes are those of the prefixes of one stream's mirrors: of 500 networks they
+	// are some 100 KiB.
+	maxAskedBytes = 1 << 20
+	// maxStreams are those of one client that is known by name. It has one, and others while
+	// it is not noticed yet that they broke.
+	maxStreams = 4
+	// listsFor bounds how long a client may read what it asked for: it keeps a former state
+	// of all rows in memory.
+	listsFor = 10 * time.Minute
 )
 
 // Source is what a Hub stands on: a store.Follower.
@@ -41,10 +50,11 @@ type Source interface {
 
 // Hub hands on what a Follower gets. Its methods may be called from any goroutine.
 type Hub struct {
-	source Source
-	serves []string
-	bell   waiting.Bell // somebody has come
-	beat   time.Duration
+	source   Source
+	serves   []string
+	bell     waiting.Bell // somebody has come
+	beat     time.Duration
+	listsFor time.Duration
 
 	mu      sync.Mutex
 	rows    *iradix.Tree // of store.KV, by key; nil while nobody has asked
@@ -54,6 +64,7 @@ type Hub struct {
 	at      map[string][]*topic // by each of their prefixes
 	lengths map[int]int         // of these, and how many have it
 	streams map[*stream]struct{}
+	named   map[string][]*stream // of clients that are known by name, oldest first
 	cut     int
 }
 
@@ -84,8 +95,8 @@ func NewHub(source Source, serves []string, beat time.Duration) *Hub {
 		beat = Beat
 	}
 	return &Hub{
-		source: source, serves: serves, bell: waiting.NewBell(), beat: beat,
-		topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}, streams: map[*stream]struct{}{},
+		source: source, serves: serves, bell: waiting.NewBell(), beat: beat, listsFor: listsFor,
+		topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}, streams: map[*stream]struct{}{}, named: map[string][]*stream{},
 	}
 }
 
@@ -224,12 +235,43 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 	if _, is := s.mirrors[ask.ID]; is || ask.ID <= 0 || len(s.mirrors) == maxMirrors {
 		return model.Errorf(model.ErrInvalid, "mirror: %d is no id of another mirror, or there are too many", ask.ID)
 	}
+	n := bytesOf(store.NewMirrorState(ask.Prefixes, ask.Commits).Prefixes())
+	if s.asked+n > maxAskedBytes {
+		return model.Errorf(model.ErrInvalid, "mirror: prefixes of more than %d bytes are asked for on one stream", maxAskedBytes)
+	}
 	h.readLocked()
+	s.asked += n
 	t := h.topicLocked(ask)
 	s.mirrors[ask.ID] = t
 	t.subs[sub{s, ask.ID}] = struct{}{}
 	s.pushLocked(item{id: ask.ID, list: h.rows, of: t, rev: h.rev})
 	return nil
+}
+
+func bytesOf(prefixes []string) (n int) {
+	for _, p := range prefixes {
+		n += len(p)
+	}
+	return n
+}
+
+// enterLocked enters a stream. Of a client that has too many the oldest one ends.
+func (h *Hub) enterLocked(s *stream) {
+	h.streams[s] = struct{}{}
+	if s.who == "" {
+		return
+	}
+	if of := h.named[s.who]; len(of) >= maxStreams {
+		of[len(of)-maxStreams].endLocked("cut off: this host has begun newer streams")
+	}
+	h.named[s.who] = append(h.named[s.who], s)
+}
+
+func (h *Hub) forgetLocked(s *stream) {
+	delete(h.streams, s)
+	if h.named[s.who] = slices.DeleteFunc(h.named[s.who], func(o *stream) bool { return o == s }); len(h.named[s.who]) == 0 {
+		delete(h.named, s.who)
+	}
 }
 
 // topicLocked returns the topic of who asks for the same.
@@ -262,6 +304,7 @@ func (h *Hub) leaveLocked(s *stream, id int) {
 		return
 	}
 	delete(s.mirrors, id)
+	s.asked -= bytesOf(t.prefixes)
 	delete(t.subs, sub{s, id})
 	if len(t.subs) > 0 {
 		return

@@ -80,7 +80,7 @@ func TestAnotherStore(t *testing.T) {
 		mine, theirs := net.Pipe()
 		var serving sync.WaitGroup
 		serving.Go(func() {
-			_ = h.Serve(t.Context(), theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
+			_ = h.Serve(t.Context(), "", theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
 				_, err := theirs.Write(b)
 				return err
 			})

@@ -42,6 +42,7 @@ type replica struct {
 	serves sync.WaitGroup
 
 	mu    sync.Mutex
+	who   string // who opens streams
 	away  bool
 	conns map[net.Conn]struct{}
 }
@@ -96,8 +97,9 @@ func (r *replica) open(ctx context.Context) (io.ReadWriteCloser, error) {
 	}
 	mine, theirs := net.Pipe()
 	r.conns[mine] = struct{}{}
+	who := r.who
 	r.serves.Go(func() {
-		_ = r.hub.Serve(r.ctx, theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
+		_ = r.hub.Serve(r.ctx, who, theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
 			_, err := theirs.Write(b)
 			return err
 		})

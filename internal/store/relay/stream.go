@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	iradix "github.com/hashicorp/go-immutable-radix"
 
@@ -27,9 +28,11 @@ const (
 // stream is one client.
 type stream struct {
 	wake waiting.Bell
+	who  string // its client's name; empty = it is not known
 
 	// Guarded by the hub's mutex.
 	mirrors map[int]*topic
+	asked   int // bytes of the prefixes of these
 	queue   []item
 	bytes   int    // of the lines in it
 	end     string // why nothing more is queued
@@ -66,18 +69,19 @@ func (s *stream) endLocked(why string) {
 }
 
 // Serve answers one client until ctx ends or its asks do, and returns why it ended it: an
-// error of send, or a reason that the client was told. asks is read until it ends or
+// error of send, or a reason that the client was told. who is the client's name, empty =
+// it is not known; of one that is, the oldest streams end when it has too many. asks is read until it ends or
 // fails, which stop, called before Serve waits for that, has to bring about. send writes
 // some lines, and bounds how long that takes.
-func (h *Hub) Serve(ctx context.Context, asks io.Reader, stop func(), send func([]byte) error) error {
+func (h *Hub) Serve(ctx context.Context, who string, asks io.Reader, stop func(), send func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	if err := h.fresh(ctx); err != nil {
 		cancel()
 		return h.tellEnd(send, fmt.Sprintf("this netmaster does not hear the store: %v", err))
 	}
-	s := &stream{wake: waiting.NewBell(), mirrors: map[int]*topic{}}
+	s := &stream{wake: waiting.NewBell(), who: who, mirrors: map[int]*topic{}}
 	h.mu.Lock()
-	h.streams[s] = struct{}{}
+	h.enterLocked(s)
 	s.pushLocked(item{line: freshLine})
 	h.mu.Unlock()
 	h.bell.Ring()
@@ -88,7 +92,7 @@ func (h *Hub) Serve(ctx context.Context, asks io.Reader, stop func(), send func(
 		reading.Wait()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.streams, s)
+		h.forgetLocked(s)
 		for id := range s.mirrors {
 			h.leaveLocked(s, id)
 		}
@@ -146,8 +150,15 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 		h.mu.Lock()
 		queue, end := s.queue, s.end
 		s.queue, s.bytes = nil, 0
+		until := time.Now().Add(h.listsFor)
 		h.mu.Unlock()
 		for _, it := range queue {
+			if time.Now().After(until) {
+				h.mu.Lock()
+				s.slow = true
+				h.mu.Unlock()
+				return h.tellEnd(send, "cut off: what was asked for is not read fast enough")
+			}
 			var err error
 			if out, err = h.put(s, out, it, send); err != nil {
 				return err
