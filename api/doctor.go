@@ -85,6 +85,8 @@ type Machine struct {
 	Version      string        `json:"version,omitempty"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Disks        []Disk        `json:"disks,omitempty"`
+	// Time is the clock there when this was told; zero = a daemon that does not tell it.
+	Time time.Time `json:"time,omitzero"`
 }
 
 // Certificate is one that a daemon shows or trusts.

@@ -358,7 +358,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	}
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
-		Support: o.support(o.ring, server), Peer: m.askPeer,
+		Support: o.support(o.ring, server), HostKeys: hostKeys(server), Peer: m.askPeer,
 		Pods: pods, Members: membersOf(server, o, ctrl).api(), Door: gate.door, Tokens: gate.tokensOf(),
 		Watch: watch, EvictAfter: o.graceTime(), Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/join"
@@ -46,4 +47,19 @@ func (m *member) askPeer(ctx context.Context, address string) (out api.Machine, 
 	}
 	defer client.Close()
 	return out, client.Do(ctx, http.MethodGet, "/api/v1/doctor/netmaster", nil, &out)
+}
+
+// hostKeys tells of the certificates that a member has given hosts; nil = none does.
+func hostKeys(server *join.Member) apiserver.HostKeys {
+	if server == nil {
+		return nil
+	}
+	return func(ctx context.Context) (map[string]apiserver.HostKey, error) {
+		all, err := server.HostCertificates(ctx)
+		out := map[string]apiserver.HostKey{}
+		for _, c := range all {
+			out[c.Name] = apiserver.HostKey{Key: c.Key, Was: c.Was, By: c.By, At: c.At}
+		}
+		return out, err
+	}
 }

@@ -96,6 +96,11 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	if facts.told, err = s.askHosts(ctx, alive); err != nil {
 		return none, err
 	}
+	if s.hostKeys != nil { // after the answers: a host may have got another one meanwhile
+		if facts.keys, err = s.hostKeys(ctx); err != nil {
+			return none, err
+		}
+	}
 	facts.asked = s.address != ""
 	facts.told.mu.Lock() // a late host may still write
 	defer facts.told.mu.Unlock()
@@ -135,7 +140,7 @@ func (s *server) machine() api.Machine {
 func (s *server) hearMasters(ctx context.Context, f *facts) {
 	ctx, cancel := context.WithTimeout(ctx, mastersAnswer)
 	defer cancel()
-	f.machines, f.unheard = map[string]api.Machine{}, map[string]string{}
+	f.machines, f.unheard, f.mastersAhead = map[string]api.Machine{}, map[string]string{}, map[string]time.Duration{}
 	own := cmp.Or(s.address, "here")
 	f.machines[own] = s.machine()
 	if s.peer == nil {
@@ -155,6 +160,9 @@ func (s *server) hearMasters(ctx context.Context, f *facts) {
 				f.unheard[m.Address] = err.Error()
 			} else {
 				f.machines[m.Address] = x
+				if !x.Time.IsZero() {
+					f.mastersAhead[m.Address] = time.Until(x.Time)
+				}
 			}
 		})
 	}

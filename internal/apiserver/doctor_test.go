@@ -81,6 +81,21 @@ func TestJudgement(t *testing.T) {
 	if found := fine().judge(); len(found) != 0 {
 		t.Fatalf("all is in order: %+v", found)
 	}
+	given := map[string]HostKey{"h1": {Key: []byte{1}, Was: []byte{2}, By: "token x", At: time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)}}
+	tell := func(key byte) *told { // h1, with a certificate of this key; 0 = none
+		x := &told{of: map[string]api.HostInspection{"h1": {}}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}}
+		if key > 0 {
+			x.keys["h1"] = [][]byte{{1}, {key}}
+		}
+		return x
+	}
+	for _, key := range []byte{0, 1, 2} { // none, the newest one, the one before
+		f := fine()
+		f.told, f.asked, f.keys = tell(key), true, given
+		if found := f.judge(); len(found) != 0 {
+			t.Errorf("it shows certificate %d: %+v", key, found)
+		}
+	}
 	for name, tt := range map[string]struct {
 		change                 func(*facts)
 		check, severity, where string
@@ -118,7 +133,21 @@ func TestJudgement(t *testing.T) {
 		"host's table": {func(f *facts) {
 			f.hosts[0].Tables = map[string]api.TableFill{"conns": {Entries: 9, Capacity: 10}}
 		}, api.CheckCapacity, api.SeverityNotice, "host h1", "conns has 9 of 10"},
-		"pool": {func(f *facts) { f.pools = []api.Pool{{Name: "vlans", Used: 9, Size: 10}} }, api.CheckCapacity, api.SeverityNotice, "vlans", "9 of 10"},
+		"host's own clock": { // which is why its last word is old
+			func(f *facts) {
+				f.told, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 86400, now.Add(-24*time.Hour).UTC().Format(time.RFC3339)
+				f.told.ahead["h1"] = -24 * time.Hour
+			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s behind that",
+		},
+		"host's clock that is a little ahead": {func(f *facts) {
+			f.told, f.hosts[0].LastWord = tell(0), now.Add(time.Minute).UTC().Format(time.RFC3339)
+			f.told.ahead["h1"] = time.Minute
+		}, api.CheckHosts, api.SeverityNotice, "host h1", "its clock is 1m0s ahead of that"},
+		"netmaster's clock": {func(f *facts) {
+			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}
+		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of that"},
+		"host's certificate": {func(f *facts) { f.told, f.asked, f.keys = tell(3), true, given }, api.CheckCertificates, api.SeverityError, "host h1", "another machine has got a certificate for its name, on 2026-11-27T00:00:00Z by token x"},
+		"pool":               {func(f *facts) { f.pools = []api.Pool{{Name: "vlans", Used: 9, Size: 10}} }, api.CheckCapacity, api.SeverityNotice, "vlans", "9 of 10"},
 	} {
 		f := fine()
 		tt.change(&f)

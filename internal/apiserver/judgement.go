@@ -17,13 +17,16 @@ type facts struct {
 	now      time.Time
 	masters  []api.Master
 	machines map[string]api.Machine // of netmasters, by address; those that did not answer say so in unheard
-	unheard  map[string]string
-	told     *told // what hosts have told of themselves for this
-	asked    bool  // whether they were asked
-	stores   []api.StoreServer
-	hosts    []api.Host
-	pools    []api.Pool
-	fabric   control.AciFabric
+	// mastersAhead is how far the clocks are of those that told it.
+	mastersAhead map[string]time.Duration
+	unheard      map[string]string
+	keys         map[string]HostKey // of hosts' certificates
+	told         *told              // what hosts have told of themselves for this
+	asked        bool               // whether they were asked
+	stores       []api.StoreServer
+	hosts        []api.Host
+	pools        []api.Pool
+	fabric       control.AciFabric
 }
 
 // judge says what is not as it should be.
@@ -36,6 +39,7 @@ func (f facts) judge() (out []api.Finding) {
 	}
 	for _, m := range sortedKeys(f.machines) {
 		out = append(out, f.judgeMachine("netmaster "+m, f.machines[m])...)
+		out = append(out, judgeClock(api.CheckNetmasters, "netmaster "+m, f.mastersAhead[m])...)
 	}
 	for _, m := range sortedKeys(f.unheard) {
 		out = append(out, api.Finding{
@@ -110,14 +114,16 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 			fmt.Sprintf("start netplugin there, or forget the host with 'netctl host rm %s'", h.Name))
 		return out
 	}
+	ahead, known := f.ahead(h.Name)
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
 	case err != nil:
 		add(api.CheckHosts, api.SeverityNotice, "it is alive and has not told its status yet", "wait a minute; then look into the log of netplugin there")
-	case time.Duration(h.Age)*time.Second > silence:
+	case time.Duration(h.Age)*time.Second+ahead > silence:
 		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is alive, but its last word was %s ago", ageText(h.Age)), "set its clock if that is behind; else look into the log of netplugin there: it cannot tell netmasters its status")
-	case said.Sub(f.now) > clockSkew:
+	case !known && said.Sub(f.now) > clockSkew:
 		add(api.CheckHosts, api.SeverityNotice, fmt.Sprintf("its clock is %s ahead", said.Sub(f.now).Round(time.Second)), "have the hosts' clocks follow one time")
 	}
+	out = append(out, judgeClock(api.CheckHosts, "host "+h.Name, ahead)...)
 	if h.Error != "" {
 		add(api.CheckDataPlane, api.SeverityError, "the data plane does not follow: "+h.Error, "look into the log of netplugin there")
 	}
@@ -168,7 +174,7 @@ func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) (out []api.Fin
 		}
 		out = append(out, x)
 	}
-	return append(out, f.judgeMachine(where, i.Machine)...)
+	return append(append(out, f.judgeKey(h.Name)...), f.judgeMachine(where, i.Machine)...)
 }
 
 // Of a disk this much is too little, where it is also less than a tenth.

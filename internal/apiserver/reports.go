@@ -47,6 +47,8 @@ type report struct {
 	ctx  context.Context // ends when nobody waits any more
 	take func(host string, body io.Reader) error
 	old  func(host string) // an agent that knows no reports has answered
+	// shown hears of the certificate by which a host tells; nil = nobody asks.
+	shown func(host string, key []byte)
 }
 
 func (r *reports) add(id string, x *report) error {
@@ -105,6 +107,9 @@ func (s *server) deliverReport(w http.ResponseWriter, r *http.Request) {
 		_ = rc.SetReadDeadline(time.Now().Add(bundleRead)) // not every connection has deadlines
 		// When nobody waits any more, the reading ends.
 		defer context.AfterFunc(x.ctx, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })()
+		if key := shownKey(r); key != nil && x.shown != nil {
+			x.shown(string(host), key)
+		}
 		err = x.take(string(host), r.Body)
 	}
 	if err != nil {
@@ -118,7 +123,9 @@ func (s *server) deliverReport(w http.ResponseWriter, r *http.Request) {
 type told struct {
 	mu    sync.Mutex
 	of    map[string]api.HostInspection
-	older map[string]bool // agents that know no reports
+	older map[string]bool          // agents that know no reports
+	keys  map[string][][]byte      // of the certificates by which they told
+	ahead map[string]time.Duration // how far the clocks are of those who told it
 	want  int
 	all   chan struct{} // closed when want hosts have answered
 }
@@ -131,6 +138,9 @@ func (t *told) note(host string, i api.HostInspection, older bool) {
 		t.older[host] = true
 	} else {
 		t.of[host] = i
+		if !i.Time.IsZero() {
+			t.ahead[host] = time.Until(i.Time)
+		}
 	}
 	if now := len(t.of) + len(t.older); now >= t.want && before < t.want {
 		close(t.all)
@@ -140,7 +150,7 @@ func (t *told) note(host string, i api.HostInspection, older bool) {
 // askHosts asks all hosts to tell of themselves, and waits for those that are alive, but
 // no longer than inspectionAnswer.
 func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
-	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, want: alive, all: make(chan struct{})}
+	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
 		return t, nil
 	}
@@ -158,6 +168,11 @@ func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
 			return nil
 		},
 		old: func(host string) { t.note(host, api.HostInspection{}, true) },
+		shown: func(host string, key []byte) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.keys[host] = append(t.keys[host], key)
+		},
 	})
 	if err != nil {
 		return nil, err

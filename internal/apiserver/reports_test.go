@@ -91,13 +91,14 @@ func TestDoctorHearsHosts(t *testing.T) {
 				return errors.Join(err, c.DeliverReport(t.Context(), r.ID, host, bytes.NewReader(text)))
 			})
 		}
-		deliver("h1", api.HostInspection{})
+		deliver("h1", api.HostInspection{Machine: api.Machine{Time: time.Now()}})
 		deliver("h2", api.HostInspection{
 			Findings: []api.Finding{
 				{Check: api.CheckDataPlane, Severity: api.SeverityWarning, Text: "3 flows were put back", Remedy: "find out"},
 				{Check: "disk", Severity: api.SeverityError, Text: "it is full"},
 			},
 			Machine: api.Machine{
+				Time:         now.Add(-time.Hour),
 				Certificates: []api.Certificate{{Use: "own", Subject: "CN=h2", Ends: now.Add(50 * time.Hour)}, {Use: "gone", Subject: "CN=h2", Ends: now.Add(-time.Hour)}, {Use: "fine", Ends: now.Add(1000 * time.Hour)}},
 				Disks:        []api.Disk{{Use: "state", Path: "/s", Free: 100 << 20, Size: 10 << 30}, {Use: "log", Path: "/l", Free: 1 << 20, Size: 10 << 30}, {Use: "fine", Path: "/f", Free: 9 << 30, Size: 10 << 30}, {Use: "small", Free: 10 << 20, Size: 50 << 20}, {Use: "lost", Path: "/x", Error: "no such"}},
 			},
@@ -120,7 +121,7 @@ func TestDoctorHearsHosts(t *testing.T) {
 	}
 	want := map[string]string{
 		"host h2 data-plane warning": "3 flows", "host h2 disks error": "disk: it is full", "host h2 certificates warning": "own (CN=h2) ends on",
-		"host h2 certificates error": "gone (CN=h2) ended on", "host h2 disks warning": "fills: 100 of 10240 MiB",
+		"host h2 certificates error": "gone (CN=h2) ended on", "host h2 disks warning": "fills: 100 of 10240 MiB", "host h2 hosts warning": "behind that of the netmaster",
 		"host old versions notice": "older than this netmaster", "host mute hosts warning": "has not told of itself within",
 	}
 	for _, x := range d.Findings {

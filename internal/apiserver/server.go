@@ -56,6 +56,8 @@ type Config struct {
 	Tokens Tokens
 	// Support is what people who search for a fault get of this netmaster; nil = little.
 	Support *bundle.Support
+	// HostKeys tells which certificates hosts have got; nil = the cluster gives none.
+	HostKeys HostKeys
 	// Peer asks another netmaster, by its address, what it tells of itself (GET
 	// /api/v1/doctor/netmaster); nil = none is asked.
 	Peer func(ctx context.Context, address string) (api.Machine, error)
@@ -78,6 +80,7 @@ type server struct {
 	stopping   <-chan struct{}
 	monitors   monitors
 	reports    reports
+	hostKeys   HostKeys
 	support    *bundle.Support                                                // nil = little is told
 	peer       func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
 	mux        *http.ServeMux
@@ -105,7 +108,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s := &server{
 		control: cfg.Control, evictAfter: cfg.EvictAfter, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
-		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
+		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, hostKeys: cfg.HostKeys, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
 		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",

@@ -57,7 +57,7 @@ func (s *Support) Lines() ([]byte, error) {
 
 // Machine tells of certificates and disks.
 func (s *Support) Machine() api.Machine {
-	m := api.Machine{Version: s.Version}
+	m := api.Machine{Version: s.Version, Time: time.Now().UTC()}
 	if s.Certificates != nil {
 		m.Certificates = s.Certificates()
 	}

@@ -109,8 +109,8 @@ func (m *Member) spend(ctx context.Context, q request) (row[memberRow], error) {
 		return had, nil
 	case t.Dir != "":
 		return none, model.Errorf(model.ErrConflict, "the token was used by %s on %s, and a token works once: make another with 'netctl cluster token'", t.Name, date(t.At))
-	case !time.Now().Before(t.Expires):
-		return none, model.Errorf(model.ErrInvalid, "the token ended on %s: make another with 'netctl cluster token'", date(t.Expires))
+	case t.over(time.Now()) != "":
+		return none, model.Errorf(model.ErrInvalid, "%s: make another with 'netctl cluster token'", t.over(time.Now()))
 	}
 	now := time.Now().UTC()
 	mine := memberRow{Name: q.Name, Dir: q.Dir, Peer: q.Peer, Door: q.Door, At: now}

@@ -200,8 +200,8 @@ func (m *Member) admitHost(ctx context.Context, q ticket.HostRequest) (ticket.Ho
 			return m.sign(ctx, q, csr)
 		case t.Dir != "":
 			return none, model.Errorf(model.ErrConflict, "the token was used on %s, and a token works once: %s", date(t.At), again)
-		case !time.Now().Before(t.Expires):
-			return none, model.Errorf(model.ErrInvalid, "the token ended on %s: %s", date(t.Expires), again)
+		case t.over(time.Now()) != "":
+			return none, model.Errorf(model.ErrInvalid, "%s: %s", t.over(time.Now()), again)
 		}
 		now := time.Now().UTC()
 		spent := tok.value
@@ -307,6 +307,11 @@ func (m *Member) doors(ctx context.Context) ([]string, error) {
 type HostCertificate struct {
 	Name string
 	End  time.Time
+	// Key is the SHA-256 of its public key, Was of the one before, which may be in use until
+	// the host has got this one; nil = there is none such.
+	Key, Was []byte
+	By       string // a token, or renewal
+	At       time.Time
 }
 
 // HostCertificates are those of all hosts that ever had one, the newest of each.
@@ -317,7 +322,7 @@ func (m *Member) HostCertificates(ctx context.Context) ([]HostCertificate, error
 	}
 	var out []HostCertificate
 	for _, r := range rows {
-		out = append(out, HostCertificate{Name: r.value.Name, End: r.value.End})
+		out = append(out, HostCertificate{Name: r.value.Name, End: r.value.End, Key: r.value.Key, Was: r.value.Was, By: r.value.By, At: r.value.At})
 	}
 	return out, nil
 }

@@ -38,11 +38,27 @@ type tokenRow struct {
 	ID      string    `json:"id"`
 	Hash    []byte    `json:"hash"`
 	Expires time.Time `json:"expires"`
+	Made    time.Time `json:"made,omitzero"`  // none: by a version that did not say so
 	Host    string    `json:"host,omitempty"` // whose it is; "" = a netmaster's
 	// Spent on a directory, or a host's key; "" = not yet.
 	Dir  string    `json:"dir,omitempty"`
 	Name string    `json:"name,omitempty"`
 	At   time.Time `json:"at,omitzero"`
+}
+
+// clocksDiffer is by how much the clocks of netmasters may differ until tokens are refused.
+const clocksDiffer = 5 * time.Minute
+
+// over says why a token that nobody has used is good no more; "" = it is good. One that was
+// made by a clock that was ahead would be good for longer than it should.
+func (t tokenRow) over(now time.Time) string {
+	switch ahead := t.Made.Sub(now); {
+	case !now.Before(t.Expires):
+		return "the token ended on " + date(t.Expires)
+	case ahead > clocksDiffer:
+		return fmt.Sprintf("the token was made on %s, which is %s later than it is here, since a clock was set: it is not known when it ends", date(t.Made), ahead.Round(time.Minute))
+	}
+	return ""
 }
 
 // memberRow is what the store has of a member, from the moment in which a token was
@@ -196,7 +212,7 @@ func (m *Member) newToken(ctx context.Context, rows, host string, life time.Dura
 	}
 	t = ticket.New(addresses, fingerprint(m.peers.auth.Load()))
 	t.Host = host
-	row := tokenRow{ID: t.ID, Host: host, Hash: ticket.Hash(t.ID, t.Secret), Expires: now.Add(life).UTC()}
+	row := tokenRow{ID: t.ID, Host: host, Hash: ticket.Hash(t.ID, t.Secret), Expires: now.Add(life).UTC(), Made: now.UTC()}
 	if _, err := commit(ctx, m.server.client, nil, append(ops, clientv3.OpPut(rows+t.ID, encode(row)))...); err != nil {
 		return "", t, err
 	}

@@ -78,6 +78,12 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	try("a token too late", func(c *Config) { c.Token = late }, model.ErrInvalid, "the token ended on")
+	r.value.Made = time.Now().Add(time.Hour)
+	r.value.Expires = r.value.Made.Add(time.Hour)
+	if _, err := a.server.client.Put(ctx, tokenRows+lateToken.ID, encode(r.value)); err != nil {
+		t.Fatal(err)
+	}
+	try("a token of a clock that was ahead", func(c *Config) { c.Token = late }, model.ErrInvalid, "later than it is here, since a clock was set", "netctl cluster token")
 
 	foreign := goodToken
 	foreign.Addresses = []string{other.cfg.Door}

@@ -42,7 +42,9 @@ func (a *Observer) deliverReport(ctx context.Context, client *api.Client, r clus
 	switch r.Report {
 	case cluster.ReportInspection:
 		var text []byte
-		if text, err = json.Marshal(a.Inspect(ctx)); err == nil {
+		i := a.Inspect(ctx)
+		i.Time = time.Now().UTC() // netmaster compares it with its own when this arrives
+		if text, err = json.Marshal(i); err == nil {
 			err = client.DeliverReport(ctx, r.ID, string(a.cfg.Host), bytes.NewReader(text))
 		}
 	case cluster.ReportBundle:

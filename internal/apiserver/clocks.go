@@ -1,0 +1,40 @@
+package apiserver
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// clocksMatter is from what difference on a clock that differs is more than a notice: join
+// tokens are refused from there on.
+const clocksMatter = 5 * time.Minute
+
+// judgeClock tells of a clock that is ahead of this netmaster's, or behind.
+func judgeClock(check, where string, ahead time.Duration) []api.Finding {
+	off, side := ahead.Abs(), "ahead of"
+	if off <= clockSkew {
+		return nil
+	}
+	if ahead < 0 {
+		side = "behind"
+	}
+	severity := api.SeverityNotice
+	if off > clocksMatter {
+		severity = api.SeverityWarning
+	}
+	return []api.Finding{{
+		Check: check, Where: where, Severity: severity, Text: fmt.Sprintf("its clock is %s %s that of the netmaster which answers", off.Round(time.Second), side),
+		Remedy: "have the clocks of all hosts and netmasters follow one time",
+	}}
+}
+
+// ahead is how far a host's clock is, if it has told it.
+func (f facts) ahead(host string) (time.Duration, bool) {
+	if f.told == nil {
+		return 0, false
+	}
+	d, known := f.told.ahead[host]
+	return d, known
+}
