@@ -91,7 +91,7 @@ func refuseAll(l net.Listener) error {
 	}
 	for h := make([]byte, 8); ; {
 		if _, err := io.ReadFull(c, h); err != nil {
-			return nil //nolint:nilerr // the other end has closed
+			return nil // the other end has closed
 		}
 		if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(h[2:]))-8); err != nil {
 			return err
