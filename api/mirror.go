@@ -16,6 +16,7 @@ type MirrorAsk struct {
 	ID       int      `json:"id"`                 // the client's name for it, above 0
 	Prefixes []string `json:"prefixes,omitempty"` // of keys
 	Commits  bool     `json:"commits,omitempty"`  // also tell of commits that touched nothing under them
+	Since    string   `json:"since,omitempty"`    // a place that the list is to be judged by
 	End      bool     `json:"end,omitempty"`      // of the mirror with this id
 }
 
@@ -26,6 +27,8 @@ type MirrorMessage struct {
 	List     bool        `json:"list,omitempty"`     // Rows are a part of the list
 	Rows     []MirrorRow `json:"rows,omitempty"`     // of the list, or what a commit has left
 	Revision int64       `json:"revision,omitempty"` // of the commit, or of the list that is complete by this
+	Place    string      `json:"place,omitempty"`    // in the store's journal, that the revision is of; none = it has no journal
+	Older    bool        `json:"older,omitempty"`    // with a list's revision: the store's history lacks Since, it went back
 	Identity *MirrorRow  `json:"identity,omitempty"` // with the latter: the store's record of itself; none = it has none
 	// Fresh: all that was committed by a moment ago has been told. It comes at the
 	// beginning, and every two seconds while the netmaster hears the store.

@@ -18,7 +18,7 @@ import (
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]effecttest.Effect{
 	"Release.kind": effecttest.By("TestOwner"),
-	"MirrorAsk.id": effecttest.By("TestMirror"), "MirrorAsk.prefixes": effecttest.By("TestMirror"), "MirrorAsk.commits": effecttest.By("TestConformance"), "MirrorAsk.end": effecttest.By("TestMirror"),
+	"MirrorAsk.id": effecttest.By("TestMirror"), "MirrorAsk.prefixes": effecttest.By("TestMirror"), "MirrorAsk.commits": effecttest.By("TestConformance"), "MirrorAsk.end": effecttest.By("TestMirror"), "MirrorAsk.since": effecttest.By("TestConformance"),
 	"TokenRequest.name": effecttest.By("TestWhoIsLetIn"), "TokenRequest.role": effecttest.By("TestWhoIsLetIn"), "TokenRequest.tenants": effecttest.By("TestWhoIsLetIn"), "TokenRequest.life": effecttest.By("TestLife"),
 
 	"CreateEndpointRequest.TenantName":   effecttest.By("TestEndpointLife"),

@@ -76,7 +76,7 @@ func New(st store.Store, opts Options) *Controller {
 		opts.uptime = func() time.Duration { return opts.Now().Sub(began) }
 	}
 	c.view.kept = newKeepings(opts.ReservationTTL, opts.uptime)
-	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
+	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply, store.Since(c.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
 	c.relay = relay.NewHub(c.follow, relayed, opts.RelayBeat)
 	return c

@@ -23,9 +23,21 @@ type identities struct {
 	mu  sync.Mutex
 	now store.Incarnation
 	rev store.Revision
+	at  string // its Place
 	met bool
 
 	trouble storeTrouble
+}
+
+// since is what the next list is judged by: the store as it was seen last, or, while it is
+// not the one that it was, as that one was.
+func (i *identities) since() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.trouble.was.ID != "" {
+		return i.trouble.place
+	}
+	return i.at
 }
 
 // apply enters a batch into the view, and tells of a store that is not the one
@@ -46,23 +58,23 @@ func (c *Controller) apply(b store.Batch) error {
 			c.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
 				"was", i.now.String(), "revision", int64(b.Revision))
 			c.renew.Ring()
-			i.trouble.meet("the store was empty, or another one without identity, and a new cluster began in it", now, i.now, i.rev)
+			i.trouble.meet("the store was empty, or another one without identity, and a new cluster began in it", now, i)
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
 			c.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
-			i.trouble.meet("the store was another one than before", now, i.now, i.rev)
+			i.trouble.meet("the store was another one than before", now, i)
 		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":
 			c.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
-		case b.Revision < i.rev:
+		case b.Revision < i.rev, b.Older && i.trouble.was.ID == "":
 			c.log.Error("the store has gone back to an older state; hosts with containers keep what they have until the right one is back or this one has all of theirs",
 				"was", int64(i.rev), "now", int64(b.Revision))
 			i.trouble.older("the store was in an older state than before", now)
 		}
-		i.trouble.listed(b.Store, b.Revision)
+		i.trouble.listed(b)
 	}
 	if b.Listed { // b.Store is as the newest list had it
 		i.now = b.Store
 	}
-	i.rev = b.Revision
+	i.rev, i.at = b.Revision, b.Place
 	for _, ev := range b.Events {
 		if ev.KV.Key == store.StoreIdentityKey && !b.Listed {
 			if row, err := tables.Incarnations.Decode(ev.KV); err == nil {

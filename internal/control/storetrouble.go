@@ -16,12 +16,14 @@ type storeTrouble struct {
 	at   time.Time
 	was  store.Incarnation // the one followed before; with no ID it cannot be told when it is back
 	rev  store.Revision
+
+	place string // likewise, where it has a journal
 }
 
 // meet notes a store that is not the one followed until now.
-func (t *storeTrouble) meet(text string, at time.Time, was store.Incarnation, rev store.Revision) {
+func (t *storeTrouble) meet(text string, at time.Time, until *identities) {
 	if t.text == "" {
-		t.was, t.rev = was, rev
+		t.was, t.rev, t.place = until.now, until.rev, until.at
 	}
 	t.text, t.at = text, at
 }
@@ -33,8 +35,8 @@ func (t *storeTrouble) older(text string, at time.Time) {
 }
 
 // listed ends the trouble when the store that was followed before is back.
-func (t *storeTrouble) listed(now store.Incarnation, rev store.Revision) {
-	if t.was.ID != "" && now.Same(t.was) && rev >= t.rev {
+func (t *storeTrouble) listed(b store.Batch) {
+	if t.was.ID != "" && b.Store.Same(t.was) && b.Revision >= t.rev && !b.Older {
 		*t = storeTrouble{}
 	}
 }

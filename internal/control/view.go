@@ -111,7 +111,7 @@ func (v *View) apply(b store.Batch) error {
 		v.reset()
 		v.kept.listed()
 	}
-	if b.Listed && (b.Revision < v.rev || b.Store.ID != v.storeID) {
+	if b.Listed && (b.Revision < v.rev || b.Older || b.Store.ID != v.storeID) {
 		// Another store counts by itself: hosts would wait for revisions of the former one,
 		// which it may never reach.
 		v.globalRev, v.tenantRevs = 0, map[model.TenantName]tenantRevisions{}

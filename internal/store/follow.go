@@ -68,7 +68,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			}
 		})
 		return nil
-	}, FollowCommits(), OnState(onState))
+	}, FollowCommits(), OnState(onState), Since(given.Since))
 	f.update(func() { f.state = model.Errorf(model.ErrUnavailable, "the view of the store has ended: %w", err) })
 	return err
 }
@@ -130,6 +130,15 @@ func (f *Follower) Fresh(ctx context.Context) (Revision, error) {
 		return 0, err
 	}
 	return rev, f.WaitFor(ctx, rev)
+}
+
+// Older tells whether a commit, named by its Place, is missing from the history of the
+// store; false when that cannot be said.
+func (f *Follower) Older(ctx context.Context, place string) (bool, error) {
+	if st, ok := f.store.(Historian); ok && place != "" {
+		return st.Older(ctx, place)
+	}
+	return false, nil
 }
 
 // commitRevision reads the revision of the last commit. A store that is behind

@@ -21,6 +21,10 @@ type MirrorState struct {
 	listed   bool
 	last     Revision
 	of       Incarnation // at the newest list
+
+	since func() string // nil = place
+	place string        // of what was delivered
+	older bool          // what the next list is of
 }
 
 // KeepMirror is the loop of Store.Mirror: it calls follow again whenever there is a
@@ -35,6 +39,7 @@ func KeepMirror(ctx context.Context, prefixes []string, opts []MirrorOption, fol
 		o.OnState = func(error) {}
 	}
 	state := NewMirrorState(prefixes, o.Commits)
+	state.JudgeBy(o.Since)
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
 	for {
 		following, reason, err := follow(state, o.OnState)
@@ -70,6 +75,26 @@ func (m *MirrorState) Prefixes() []string { return m.prefixes }
 
 // Last returns the revision up to which everything was delivered.
 func (m *MirrorState) Last() Revision { return m.last }
+
+// JudgeBy sets MirrorOptions.Since.
+func (m *MirrorState) JudgeBy(since func() string) { m.since = since }
+
+// Since returns, before a list begins, the Place that the store's history is to have; "" =
+// any will do.
+func (m *MirrorState) Since() string {
+	if m.since != nil {
+		return m.since()
+	}
+	return m.place
+}
+
+// Reach notes, before Relist or Commit, which Place that is of, "" = nobody knows; and, of a
+// list, whether the store's history lacks what Since returned.
+func (m *MirrorState) Reach(place string, older bool) {
+	if m.older = older; place != "" {
+		m.place = place
+	}
+}
 
 // Span returns the one contiguous range of keys [from, to) that covers all
 // prefixes, and CommitKey when the mirror follows commits: one watch on it sees
@@ -138,6 +163,7 @@ func (m *MirrorState) Pass(b Batch) (out Batch, deliver bool) {
 		for i, e := range b.Events {
 			kvs[i] = e.KV
 		}
+		m.Reach(b.Place, b.Older)
 		return m.relist(kvs, b.Revision, b.Store)
 	}
 	for _, e := range b.Events {
@@ -148,11 +174,12 @@ func (m *MirrorState) Pass(b Batch) (out Batch, deliver bool) {
 		}
 	}
 	m.last, m.of = b.Revision, b.Store
+	m.Reach(b.Place, false)
 	return b, true
 }
 
 func (m *MirrorState) relist(kvs []KV, rev Revision, of Incarnation) (b Batch, deliver bool) {
-	b = Batch{Revision: rev, Snapshot: !m.listed, Listed: true, Store: of}
+	b = Batch{Revision: rev, Snapshot: !m.listed, Listed: true, Older: m.older, Place: m.place, Store: of}
 	now := make(map[string]KV, len(kvs))
 	for _, kv := range kvs {
 		if !m.Wants(kv.Key) {
@@ -172,15 +199,15 @@ func (m *MirrorState) relist(kvs []KV, rev Revision, of Incarnation) (b Batch, d
 		}
 	}
 	sort.Slice(b.Events, func(i, j int) bool { return b.Events[i].KV.Key < b.Events[j].KV.Key })
-	deliver = !m.listed || len(b.Events) > 0 || rev != m.last || !reflect.DeepEqual(of, m.of)
-	m.known, m.listed, m.last, m.of = now, true, rev, of
+	deliver = !m.listed || b.Older || len(b.Events) > 0 || rev != m.last || !reflect.DeepEqual(of, m.of)
+	m.known, m.listed, m.last, m.of, m.older = now, true, rev, of, false
 	return b, deliver
 }
 
 // Commit takes all that one revision did within Span: new states of keys, a
 // deleted one with Create 0.
 func (m *MirrorState) Commit(kvs []KV, rev Revision) (b Batch, deliver bool) {
-	b = Batch{Revision: rev, Store: m.of}
+	b = Batch{Revision: rev, Place: m.place, Store: m.of}
 	for _, kv := range kvs {
 		if kv.Key == CommitKey {
 			deliver = deliver || m.commits

@@ -41,6 +41,7 @@ type nearCache struct {
 
 	mu   sync.RWMutex
 	rev  Revision // 0 before the first snapshot
+	at   string   // its Place
 	kvs  map[string]KV
 	from Revision            // earlier ones are not known
 	gone map[string]Revision // what was deleted after from, and when
@@ -66,7 +67,7 @@ func (c *nearCache) apply(b Batch) {
 			delete(c.gone, e.KV.Key)
 		}
 	}
-	c.rev = b.Revision
+	c.rev, c.at = b.Revision, b.Place
 	c.applyRanges(b)
 	if b.Listed || len(c.gone) > maxGone { // a list does not tell when things went, or may be another store's
 		c.gone, c.from = map[string]Revision{}, b.Revision
@@ -74,11 +75,11 @@ func (c *nearCache) apply(b Batch) {
 }
 
 // Rows returns all rows under the followed prefixes as they are stored, in no order, and
-// of which revision they are: 0 before the first snapshot.
-func (f *Follower) Rows() ([]KV, Revision) {
+// of which revision they are, 0 before the first snapshot, and of which Batch.Place.
+func (f *Follower) Rows() ([]KV, Revision, string) {
 	f.near.mu.RLock()
 	defer f.near.mu.RUnlock()
-	return slices.Collect(maps.Values(f.near.kvs)), f.near.rev
+	return slices.Collect(maps.Values(f.near.kvs)), f.near.rev, f.near.at
 }
 
 // ReadNear implements Near.

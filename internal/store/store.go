@@ -134,6 +134,13 @@ type Batch struct {
 	// a gap do. Only then Revision may be lower than before, when the store is
 	// another one, or an older state of it.
 	Listed bool
+	// Older: what was known of the store before this list (see Since) is not in its
+	// history any more: a backup was put back, and what was committed then may have brought
+	// Revision beyond what it was. Only with Listed, and of stores with a journal.
+	Older bool
+	// Place names the newest commit in what was delivered so far, for Since; "" = the store
+	// has no journal: that it went back shows in Revision.
+	Place string
 	// Store is which store the newest list was read from.
 	Store  Incarnation
 	Events []Event
@@ -150,6 +157,8 @@ type MirrorOptions struct {
 	// Commits asks for a Batch, without events, also for every Update that
 	// touched nothing under the prefixes.
 	Commits bool
+	// Since returns what each list is judged by; see the function Since.
+	Since func() string
 }
 
 // FollowCommits makes a mirror deliver a Batch for every Update of anybody,
@@ -157,6 +166,19 @@ type MirrorOptions struct {
 // Batch.Revision reaches every commit revision. Without it Batch.Revision
 // reaches only revisions that touched the prefixes, and those of lists.
 func FollowCommits() MirrorOption { return func(o *MirrorOptions) { o.Commits = true } }
+
+// Since makes Batch.Older tell whether the store's history has a commit that was known
+// before the list began: since returns its Place, "" = none is known. Without it, that is
+// the newest that the mirror itself has seen. When too much was committed since to say,
+// Older is false.
+func Since(since func() string) MirrorOption { return func(o *MirrorOptions) { o.Since = since } }
+
+// Historian is a Store with a journal, by which it can be told whether a commit is in its
+// history. Those whose revisions go back with the data have none.
+type Historian interface {
+	// Older tells whether a commit, named by its Place, is missing from the store's history.
+	Older(ctx context.Context, place string) (bool, error)
+}
 
 // OnState reports a mirror's health: nil while it follows the store.
 func OnState(f func(error)) MirrorOption { return func(o *MirrorOptions) { o.OnState = f } }

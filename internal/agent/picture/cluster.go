@@ -93,10 +93,13 @@ type mirror struct {
 	ready     bool               // the snapshot is in
 	err       error              // why it does not follow now; nil = it follows
 	rev       store.Revision     // of the last batch
+	place     string             // likewise
 	changed   store.Revision     // of the last change, but for what a list has found deleted
 	staged    bool               // one of all endpoints of a tenant that is not entered yet: others are
 	of        store.Incarnation
 	listed    store.Revision // of the last list
+	older     bool           // likewise: it is of a store that went back, as its journal says
+	behind    bool           // the store went back, and this one has still to list
 	floor     store.Revision // what had been seen of the store before the next list began: it cannot be older
 	again     bool           // it is being listed again
 	seen      map[any]any    // while the picture stands still: what values would be by the store that is not followed
@@ -225,7 +228,8 @@ func (c *Cluster) followLocked(m *mirror) {
 		defer cancel()
 		err := c.Store.Mirror(ctx, prefixes,
 			func(b store.Batch) error { return c.deliver(ctx, m, b) },
-			store.OnState(func(err error) { c.onState(ctx, m, err) }))
+			store.OnState(func(err error) { c.onState(ctx, m, err) }),
+			store.Since(func() string { return c.sinceOf(m) }))
 		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
 			c.onState(ctx, m, err)
 			c.Log.Error("the mirror of the store has ended", "part", m.part.String(), "error", err)
@@ -315,7 +319,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	for _, ch := range m.rules.Rest() {
 		enter(ch)
 	}
-	m.rev = b.Revision
+	m.rev, m.place = b.Revision, b.Place
 	if b.Snapshot || !m.ready {
 		m.ready = true
 	}
@@ -333,7 +337,12 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	c.rev = max(c.rev, b.Revision)
 	c.keepTakenLocked()
-	c.memory.Revision = max(c.memory.Revision, b.Revision)
+	if b.Revision > c.memory.Revision {
+		c.memory.Revision = b.Revision
+		if b.Place != "" { // what an older netmaster relays has none
+			c.memory.Place = b.Place
+		}
+	}
 	switch matters {
 	case irrelevant:
 	case atOnce:

@@ -33,7 +33,8 @@ const StoreGrace = time.Minute
 type Memory struct {
 	Version int `json:"version"` // 1
 	store.Incarnation
-	Revision store.Revision `json:"revision"` // the highest seen
+	Revision store.Revision `json:"revision"`        // the highest seen
+	Place    string         `json:"place,omitempty"` // likewise, in a store with a journal
 	// Older: the store was met in an older state, which by its own writes may
 	// reach any revision since.
 	Older bool `json:"older,omitempty"`
@@ -111,11 +112,11 @@ func (c *Cluster) MayWrite() error {
 // when that is not the store that is followed, or is an older state of it: other mirrors
 // may have gone on since the list was read, but not since before it began.
 func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
-	m.of, m.listed, m.again = b.Store, b.Revision, false
+	m.of, m.listed, m.older, m.again, m.behind = b.Store, b.Revision, b.Older, false, false
 	if c.held != nil {
 		return
 	}
-	if (c.memory.ID == "" || m.of.Same(c.memory.Incarnation)) && m.listed >= m.floor {
+	if (c.memory.ID == "" || m.of.Same(c.memory.Incarnation)) && m.listed >= m.floor && !m.older {
 		if c.memory.ID == "" {
 			c.memory.Incarnation = m.of // it has got its identity meanwhile
 		}
@@ -124,7 +125,24 @@ func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	c.held = &hold{since: time.Now()}
 	for _, x := range c.mirrors {
 		x.seen = maps.Clone(x.values)
+		x.behind = m.older && x.ready && x != m
 	}
+}
+
+// relistFor bounds how long mirrors are waited for that have still to list a store that went
+// back, as another one has seen: one that was no further than the store is now lists nothing.
+const relistFor = 10 * time.Second
+
+// sinceOf is what the next list of a mirror is judged by: what the mirror itself has seen,
+// since others may follow an older state by then; while the picture stands still, and before
+// the first list, what is remembered.
+func (c *Cluster) sinceOf(m *mirror) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil && m.place != "" {
+		return m.place
+	}
+	return c.memory.Place
 }
 
 // listAgainLocked lists again the parts that were listed from another store than the
@@ -184,19 +202,23 @@ func (c *Cluster) judgeLocked() {
 			return
 		}
 	}
-	of, listed := c.mirrors[Part{}].of, c.mirrors[Part{}].listed
+	of, listed, lacks := c.mirrors[Part{}].of, c.mirrors[Part{}].listed, false
 	for _, m := range c.mirrors {
 		if m.ready && !m.of.Same(of) {
 			return // some still have to list
 		}
 		if m.ready {
-			listed = min(listed, m.listed)
+			listed, lacks = min(listed, m.listed), lacks || m.older
 		}
 	}
+	if lacks && time.Since(c.held.since) < relistFor && slices.ContainsFunc(slices.Collect(maps.Values(c.mirrors)), func(m *mirror) bool { return m.behind }) {
+		return
+	}
+	wentBack := listed < c.memory.Revision || lacks
 	own := c.Own()
 	missing := c.missingLocked(own)
 	c.memory.Older = of.ID != "" && of.ID == c.memory.ID && (c.memory.Older && of.Same(c.memory.Incarnation) ||
-		of.Epoch < c.memory.Epoch || of.Epoch == c.memory.Epoch && listed < c.memory.Revision)
+		of.Epoch < c.memory.Epoch || of.Epoch == c.memory.Epoch && wentBack)
 	older := c.memory.Older
 	what, restored := "", false
 	switch {
@@ -204,7 +226,7 @@ func (c *Cluster) judgeLocked() {
 		// The first store that this host meets: it is believed.
 	case c.memory.ID == "" && c.memory.Revision == 0:
 		what = fmt.Sprintf("the store (%s) has none of the %d attachments of this host", of, len(own))
-	case (c.memory.ID == "" || of.Same(c.memory.Incarnation)) && !older && listed >= c.memory.Revision:
+	case (c.memory.ID == "" || of.Same(c.memory.Incarnation)) && !older && !wentBack:
 		// As it was.
 	case of.Succeeds(c.memory.Incarnation):
 		what, restored = fmt.Sprintf("the store was restored: it is %s, since %s", of, of.Since), true
@@ -212,6 +234,9 @@ func (c *Cluster) judgeLocked() {
 		what = fmt.Sprintf("the store has gone back: it is at revision %d, and was at %d", listed, c.memory.Revision)
 	case of.ID == "":
 		what = fmt.Sprintf("the store is empty, or another one: it has no identity, and this host has followed %s", c.memory.Incarnation)
+	case older && lacks:
+		what = fmt.Sprintf("the store is an older state of the one that this host has followed, and goes on from there: it is at epoch %d, revision %d, and lacks what it had at epoch %d, revision %d",
+			of.Epoch, listed, c.memory.Epoch, c.memory.Revision)
 	case older:
 		what = fmt.Sprintf("the store is an older state of the one that this host has followed: it is at epoch %d, revision %d, and was at epoch %d, revision %d",
 			of.Epoch, listed, c.memory.Epoch, c.memory.Revision)
@@ -239,7 +264,7 @@ func (c *Cluster) judgeLocked() {
 	}
 	// After a restart the older state cannot be told from the right one any more,
 	// once it has as many revisions: what runs here decides.
-	back := older && !c.entered && listed >= c.memory.Revision
+	back := older && !c.entered && !wentBack
 	if len(own) > 0 && !back && time.Since(c.held.ownSince) < c.Grace {
 		if waiting := c.awaitedLocked(of, older); len(waiting) > 0 {
 			c.tellLocked(fmt.Sprintf("%s; all of this host is in it, and it waits, until %s at the latest, for what it lacks of hosts %s: until then the last picture stays",
@@ -348,12 +373,15 @@ func (c *Cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 func (c *Cluster) takeLocked(of store.Incarnation) {
 	told := c.held.text != ""
 	c.held, c.entered, c.recalled = nil, true, false
-	rev := store.Revision(0)
+	rev, place := store.Revision(0), ""
 	for _, m := range c.mirrors {
 		seen := m.seen
+		m.older, m.behind = false, false
 		if m.seen = nil; m.staged {
 			m.values = seen
-			rev = max(rev, m.rev)
+			if m.rev > rev {
+				rev, place = m.rev, m.place
+			}
 			continue
 		}
 		for k := range m.values {
@@ -366,12 +394,15 @@ func (c *Cluster) takeLocked(of store.Incarnation) {
 				c.enterLocked(m, tables.Change{Key: k, Value: v})
 			}
 		}
-		if rev = max(rev, m.rev); m.ready {
+		if m.rev > rev {
+			rev, place = m.rev, m.place
+		}
+		if m.ready {
 			c.followsLocked(m, true)
 		}
 	}
 	c.followConcernsLocked()
-	c.memory.Incarnation, c.memory.Revision, c.memory.Older = of, rev, false
+	c.memory.Incarnation, c.memory.Revision, c.memory.Place, c.memory.Older = of, rev, place, false
 	c.rev, c.dirty = rev, rev
 	c.keepTakenLocked()
 	clear(c.refused)

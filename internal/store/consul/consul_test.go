@@ -109,10 +109,30 @@ func TestConformance(t *testing.T) {
 				defer func() { _ = c.Close() }()
 				skip(t, c)
 			},
+			Backup:   func(t *testing.T) func() { t.Helper(); return backup(t, admin) },
 			TTL:      2 * time.Second,
 			Patience: 60 * time.Second,
 		}
 	})
+}
+
+// backup saves what a server has, and returns what restores it.
+func backup(t testing.TB, c *Client) (restore func()) {
+	t.Helper()
+	snap, _, err := c.apis[0].Snapshot().Save(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := io.ReadAll(snap)
+	if err := errors.Join(err, snap.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := c.apis[0].Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // skip makes the journal forget all but the newest commit.
@@ -335,17 +355,9 @@ func TestRestoredFromBackup(t *testing.T) {
 		return rev
 	}
 	put("a", "old")
-	backup, _, err := c.apis[0].Snapshot().Save(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved, err := io.ReadAll(backup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = backup.Close()
+	restore := backup(t, c)
 	put("a", "new")
-	put("b", "new")
+	last := put("b", "new")
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	batches := make(chan store.Batch, 16)
@@ -355,9 +367,7 @@ func TestRestoredFromBackup(t *testing.T) {
 	}()
 	t.Cleanup(func() { stop(); <-done })
 	<-batches
-	if err := c.apis[0].Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
-		t.Fatal(err)
-	}
+	restore()
 	for _, k := range []string{"c", "d", "e"} { // past where the mirror has been
 		for {
 			if _, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"state/"+k, []byte("then"), nil); return nil }); err == nil {
@@ -367,10 +377,13 @@ func TestRestoredFromBackup(t *testing.T) {
 			}
 		}
 	}
-	now := map[string]string{"a": "new", "b": "new"}
+	now, older := map[string]string{"a": "new", "b": "new"}, 0
 	for now["a"] != "old" || now["b"] != "" || now["e"] != "then" {
 		select {
 		case b := <-batches:
+			if b.Older {
+				older++
+			}
 			for _, e := range b.Events {
 				k := strings.TrimPrefix(e.KV.Key, store.Root+"state/")
 				if now[k] = string(e.KV.Value); e.Deleted() {
@@ -380,6 +393,9 @@ func TestRestoredFromBackup(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Fatalf("the mirror has %v", now)
 		}
+	}
+	if older != 1 {
+		t.Errorf("%d lists are told as of an older state, with the store's index beyond %d", older, last)
 	}
 }
 

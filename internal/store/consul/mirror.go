@@ -38,7 +38,8 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 		}
 		return following, reason, nil
 	}
-	v, err := m.list(ctx)
+	known := parsePlace(m.state.Since())
+	v, err := m.list(ctx, known)
 	if err != nil {
 		return stopped(err)
 	}
@@ -46,6 +47,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	for _, prefix := range m.state.Prefixes() {
 		kvs = append(kvs, v.under(consulKey(prefix))...)
 	}
+	m.state.Reach(v.head.place(), v.lacks(known))
 	if b, deliver := m.state.Relist(kvs, v.revision(), v.kv(consulKey(store.StoreIdentityKey))); deliver {
 		if err := m.fn(b); err != nil {
 			return false, nil, err
@@ -70,6 +72,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 			return stopped(err)
 		}
 		head = to
+		m.state.Reach(head.place(), false)
 		if b, deliver := m.state.Commit(kvs, to.mod); deliver {
 			if err := m.fn(b); err != nil {
 				return following, nil, err
@@ -78,16 +81,17 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	}
 }
 
-// list reads all prefixes at one moment. There are few of them.
-func (m *mirror) list(ctx context.Context) (view, error) {
+// list reads all prefixes at one moment, and where a commit that is known stands in the
+// journal. There are few of them.
+func (m *mirror) list(ctx context.Context, known entry) (view, error) {
 	var prefixes []string
 	for _, p := range m.state.Prefixes() {
 		prefixes = append(prefixes, consulKey(p))
 	}
-	if len(prefixes) > maxOps-2 {
-		return view{}, fmt.Errorf("a mirror of %d prefixes: Consul's transactions take %d", len(prefixes), maxOps-2)
+	if len(prefixes) > maxOps-3 {
+		return view{}, fmt.Errorf("a mirror of %d prefixes: Consul's transactions take %d", len(prefixes), maxOps-3)
 	}
-	return m.client.read(ctx, []string{consulKey(store.StoreIdentityKey)}, prefixes)
+	return m.client.read(ctx, []string{consulKey(store.StoreIdentityKey)}, append(prefixes, known.slot()...))
 }
 
 // changes returns the present states of all that commits after one up to another

@@ -113,6 +113,11 @@ func TestLeastPrivilege(t *testing.T) {
 			}
 		}
 	}
+	for who, c := range map[string]*Client{"netmaster": master, "an agent": agent} { // of a slot that is empty
+		if older, err := c.Older(t.Context(), "4000.x"); err != nil || !older {
+			t.Errorf("whether the store went back is told to %s as %t, %v", who, older, err)
+		}
+	}
 	denied := func(c *Client) bool { return slices.Contains(c.Servers(t.Context())[0].Alarms, store.Denied) }
 	if err := write(agent, "3", state); err == nil || !strings.Contains(err.Error(), "to read keys that begin with contiv.io/oper/") || !denied(agent) || denied(master) {
 		t.Errorf("an agent that writes is told %v; denied: %t, netmaster: %t", err, denied(agent), denied(master))

@@ -12,6 +12,8 @@ type Data struct {
 	rev   store.Revision
 	keys  []string
 	items map[string][]store.KV
+
+	branches []branch
 }
 
 // Data returns what the store holds now.
@@ -25,7 +27,7 @@ func (m *Store) Data() *Data {
 			leased[key] = true
 		}
 	}
-	d := &Data{rev: db.rev, items: map[string][]store.KV{}}
+	d := &Data{rev: db.rev, items: map[string][]store.KV{}, branches: slices.Clone(db.branches)}
 	for _, key := range db.keys {
 		if kv := db.get(key, db.rev); kv.Exists() && !leased[key] {
 			d.keys = append(d.keys, key)
@@ -52,6 +54,7 @@ func (m *Store) Replace(d *Data, bump store.Revision) {
 	}
 	db.compacted, db.log = db.rev, nil
 	db.generation++
+	db.branch(d)
 	close(db.changed)
 	db.changed = make(chan struct{})
 }

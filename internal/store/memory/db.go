@@ -27,7 +27,9 @@ type database struct {
 	leases    map[string]*lease
 	lastLease int64
 
-	generation int // grows when the data are replaced
+	generation int  // grows when the data are replaced
+	journal    bool // mirrors tell of branches
+	branches   []branch
 }
 
 // entry is what one revision did, sorted by key; Create 0 = deleted.
@@ -90,12 +92,16 @@ type listing struct {
 	rev        store.Revision
 	identity   store.KV // of the store
 	generation int
+	branch     string // of what comes
+	place      string
+	older      bool // the history lacks a place
 }
 
-func (db *database) listAll(prefixes []string) listing {
+func (db *database) listAll(prefixes []string, since string) listing {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	l := listing{rev: db.rev, identity: db.get(store.StoreIdentityKey, db.rev), generation: db.generation}
+	l := listing{rev: db.rev, identity: db.get(store.StoreIdentityKey, db.rev), generation: db.generation, older: db.lacks(since)}
+	l.branch, l.place = db.newest()
 	for _, p := range prefixes {
 		l.kvs = append(l.kvs, db.list(p, db.rev, 0)...)
 	}

@@ -50,16 +50,18 @@ func New() *Store {
 }
 
 // Consul is what a Consul cluster with default settings would do: it takes 64
-// operations and 512 kB in a transaction, keeps no earlier revisions, and tells
-// watchers the present state only.
+// operations and 512 kB in a transaction, keeps no earlier revisions, tells
+// watchers the present state only, and keeps a journal.
 var Consul = store.Capabilities{Ops: store.MinOps, Value: store.MinValue, Bytes: store.MinValue + 10_000}
 
 // NewWith returns an empty store with other capabilities. What it could not do
 // it refuses.
 func NewWith(can store.Capabilities) *Store {
-	return (&Store{can: can, db: &database{
-		rev: 1, items: map[string][]store.KV{}, leases: map[string]*lease{}, changed: make(chan struct{}),
-	}}).Client()
+	db := &database{
+		rev: 1, items: map[string][]store.KV{}, leases: map[string]*lease{}, changed: make(chan struct{}), journal: can == Consul,
+	}
+	db.branch(nil)
+	return (&Store{can: can, db: db}).Client()
 }
 
 // Client returns another connection to the same data.
@@ -283,6 +285,7 @@ func (m *Store) Mirror(ctx context.Context, prefixes []string, fn func(store.Bat
 		o.OnState = func(error) {}
 	}
 	state := store.NewMirrorState(prefixes, o.Commits)
+	state.JudgeBy(o.Since)
 	for {
 		reason, err := m.follow(ctx, state, fn, o.OnState)
 		if err != nil {
@@ -298,7 +301,8 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 	if err != nil {
 		return nil, err
 	}
-	list := m.db.listAll(state.Prefixes())
+	list := m.db.listAll(state.Prefixes(), state.Since())
+	state.Reach(list.place, list.older)
 	if b, deliver := state.Relist(list.kvs, list.rev, list.identity); deliver {
 		if err := fn(b); err != nil {
 			return nil, err
@@ -325,6 +329,7 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
+			state.Reach(place(entry.rev, list.branch), false)
 			b, deliver := state.Commit(within(entry.kvs, from, to), entry.rev)
 			if !deliver {
 				continue

@@ -22,6 +22,8 @@ const (
 	freshFor = 3 * time.Second
 	// maxMirrors are those of one stream.
 	maxMirrors = 1024
+	// maxSince are bytes of a Place; ours have less than 60.
+	maxSince = 256
 	// maxPrefixes are those of one mirror.
 	maxPrefixes = 64
 	// maxWaiting are messages that were not sent yet, of one stream, and maxWaitingBytes
@@ -41,11 +43,13 @@ const (
 
 // Source is what a Hub stands on: a store.Follower.
 type Source interface {
-	// Rows returns all rows as they are stored, and of which revision.
-	Rows() ([]store.KV, store.Revision)
+	// Rows returns all rows as they are stored, and of which revision and Batch.Place.
+	Rows() ([]store.KV, store.Revision, string)
 	// Fresh returns when Rows, and all that Apply has been told, hold what was committed
 	// before the call.
 	Fresh(ctx context.Context) (store.Revision, error)
+	// Older is as store.Historian has it; false of a store that has no journal.
+	Older(ctx context.Context, place string) (bool, error)
 }
 
 // Hub hands on what a Follower gets. Its methods may be called from any goroutine.
@@ -59,6 +63,7 @@ type Hub struct {
 	mu      sync.Mutex
 	rows    *iradix.Tree // of store.KV, by key; nil while nobody has asked
 	rev     store.Revision
+	place   string // likewise
 	topics  map[string]*topic
 	heeding map[*topic]struct{} // those that are told of each commit
 	at      map[string][]*topic // by each of their prefixes
@@ -163,7 +168,7 @@ func (h *Hub) Apply(b store.Batch) {
 	case b.Revision <= h.rev: // the rows had it
 		return
 	}
-	h.rev = b.Revision
+	h.rev, h.place = b.Revision, b.Place
 	txn := h.rows.Txn()
 	touched := map[*topic][]api.MirrorRow{}
 	for _, e := range b.Events {
@@ -191,7 +196,7 @@ func (h *Hub) Apply(b store.Batch) {
 		}
 	}
 	for t, rows := range touched {
-		t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision)}))
+		t.tell(line(api.MirrorMessage{Rows: rows, Revision: int64(b.Revision), Place: b.Place}))
 	}
 }
 
@@ -210,18 +215,21 @@ func (h *Hub) readLocked() {
 	if h.rows != nil {
 		return
 	}
-	rows, rev := h.source.Rows()
+	rows, rev, place := h.source.Rows()
 	txn := iradix.New().Txn()
 	for _, kv := range rows {
 		if h.served(kv.Key) {
 			txn.Insert([]byte(kv.Key), kv)
 		}
 	}
-	h.rows, h.rev = txn.Commit(), rev
+	h.rows, h.rev, h.place = txn.Commit(), rev, place
 }
 
 // begin begins a mirror on a stream with a list.
 func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
+	if len(ask.Since) > maxSince {
+		return model.Errorf(model.ErrInvalid, "mirror: a place has at most %d bytes", maxSince)
+	}
 	if len(ask.Prefixes) > maxPrefixes {
 		return model.Errorf(model.ErrInvalid, "mirror: at most %d prefixes are taken", maxPrefixes)
 	}
@@ -244,7 +252,7 @@ func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 	t := h.topicLocked(ask)
 	s.mirrors[ask.ID] = t
 	t.subs[sub{s, ask.ID}] = struct{}{}
-	s.pushLocked(item{id: ask.ID, list: h.rows, of: t, rev: h.rev})
+	s.pushLocked(item{id: ask.ID, list: h.rows, of: t, rev: h.rev, place: h.place, since: ask.Since})
 	return nil
 }
 

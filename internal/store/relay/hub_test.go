@@ -68,7 +68,8 @@ type fake struct {
 	rev  store.Revision
 }
 
-func (f *fake) Rows() ([]store.KV, store.Revision)            { return f.rows, f.rev }
+func (f *fake) Rows() ([]store.KV, store.Revision, string)    { return f.rows, f.rev, "" }
+func (f *fake) Older(context.Context, string) (bool, error)   { return false, nil }
 func (f *fake) Fresh(context.Context) (store.Revision, error) { return f.rev, nil }
 
 // When a netmaster has listed the store anew, which may be another one or an older state
@@ -133,10 +134,11 @@ func TestBadAsks(t *testing.T) {
 	for ask, want := range map[string]string{
 		"{":                                     "no ask",
 		`{"id":1,"prefixes":["` + state + `"]}`: "is not relayed",
-		`{"id":1,"prefixes":["` + state + `alloc/"]}`:     "is not relayed",
-		`{"id":0,"prefixes":["` + state + `x/"]}`:         "no id",
-		`{"id":1}` + "\n" + `{"id":1}`:                    "no id of another",
-		`{"id":1}` + "\n" + `{"id":1,"end":true}` + "\n?": "no ask",
+		`{"id":1,"prefixes":["` + state + `x/"],"since":"` + strings.Repeat("1", maxSince+1) + `"}`: "at most 256 bytes",
+		`{"id":1,"prefixes":["` + state + `alloc/"]}`:                                               "is not relayed",
+		`{"id":0,"prefixes":["` + state + `x/"]}`:                                                   "no id",
+		`{"id":1}` + "\n" + `{"id":1}`:                                                              "no id of another",
+		`{"id":1}` + "\n" + `{"id":1,"end":true}` + "\n?":                                           "no ask",
 	} {
 		conn, err := r.open(t.Context())
 		if err != nil {

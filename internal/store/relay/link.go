@@ -180,13 +180,13 @@ func (l *link) putLocked(ask api.MirrorAsk) {
 	l.wake.Ring()
 }
 
-func (l *link) open(prefixes []string, commits bool) *follow {
+func (l *link) open(prefixes []string, commits bool, since string) *follow {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	f := &follow{id: l.last, wake: waiting.NewBell()}
 	l.by[f.id] = f
-	l.putLocked(api.MirrorAsk{ID: f.id, Prefixes: prefixes, Commits: commits})
+	l.putLocked(api.MirrorAsk{ID: f.id, Prefixes: prefixes, Commits: commits, Since: since})
 	return f
 }
 
@@ -222,7 +222,7 @@ func (l *link) take(ctx context.Context, f *follow) ([]api.MirrorMessage, error)
 
 // follow mirrors over the link, in the terms of store.KeepMirror.
 func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, err error) {
-	f := l.open(m.state.Prefixes(), m.commits)
+	f := l.open(m.state.Prefixes(), m.commits, m.state.Since())
 	defer l.close(f)
 	var list []store.KV
 	for {
@@ -240,6 +240,9 @@ func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, e
 			kvs, rev := allFromWire(msg.Rows), store.Revision(msg.Revision)
 			var b store.Batch
 			var deliver bool
+			if rev != 0 {
+				m.state.Reach(msg.Place, msg.Older)
+			}
 			switch {
 			case msg.List && rev == 0:
 				list = append(list, kvs...)

@@ -220,7 +220,7 @@ func (r *Reader) fromStore(ctx context.Context, src *source, m *mirror) (followi
 			following = following || err == nil
 			m.onState(err)
 		}
-	})}
+	}), store.Since(m.state.Since)}
 	if m.commits {
 		opts = append(opts, store.FollowCommits())
 	}

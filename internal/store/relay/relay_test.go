@@ -66,8 +66,12 @@ func newReplica(t *testing.T, base *memory.Store) *replica {
 	return r
 }
 
-// Rows and Fresh are the follower's.
-func (r *replica) Rows() ([]store.KV, store.Revision) { return r.follow.Rows() }
+// Rows, Older and Fresh are the follower's.
+func (r *replica) Rows() ([]store.KV, store.Revision, string) { return r.follow.Rows() }
+
+func (r *replica) Older(ctx context.Context, place string) (bool, error) {
+	return r.follow.Older(ctx, place)
+}
 
 func (r *replica) Fresh(ctx context.Context) (store.Revision, error) {
 	r.mu.Lock()
@@ -155,7 +159,10 @@ func TestConformance(t *testing.T) {
 		t.Run(fmt.Sprint("the hub loses the store: ", hubToo), func(t *testing.T) {
 			storetest.RunMirrors(t, func(t *testing.T) storetest.Harness {
 				t.Helper()
-				base := memory.New()
+				base, bump := memory.New(), store.Revision(0)
+				if !hubToo {
+					base, bump = memory.NewWith(memory.Consul), 1000
+				}
 				r := newReplica(t, base)
 				var mu sync.Mutex
 				var clients []*memory.Store
@@ -182,16 +189,53 @@ func TestConformance(t *testing.T) {
 							}
 						})
 					},
-					Direct:   func(*testing.T) store.Store { return base.Client() },
-					Break:    func(*testing.T) { away(true) },
-					Heal:     func(*testing.T) { away(false) },
-					Compact:  func(*testing.T) { base.Compact() },
+					Direct:  func(*testing.T) store.Store { return base.Client() },
+					Break:   func(*testing.T) { away(true) },
+					Heal:    func(*testing.T) { away(false) },
+					Compact: func(*testing.T) { base.Compact() },
+					Backup: func(*testing.T) func() {
+						data := base.Data()
+						return func() { base.Replace(data, bump) }
+					},
 					Can:      base.Capabilities(),
 					TTL:      200 * time.Millisecond,
 					Patience: patience,
 				}
 			})
 		})
+	}
+}
+
+// A mirror that has to go on from the store itself tells there, too, that the store went
+// back, as far as who mirrors knew it.
+func TestOlder(t *testing.T) {
+	base := memory.NewWith(memory.Consul)
+	backup := base.Data()
+	a := newAgent(base.Client(), nil, nil)
+	t.Cleanup(func() { _ = a.Close() })
+	rev := put(t, base, "x/n", "1")
+	mirrors := func(since string) store.Batch {
+		t.Helper()
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		var first store.Batch
+		_ = a.Mirror(ctx, []string{state}, func(b store.Batch) error { // its error is ctx's end
+			first = b
+			end()
+			return nil
+		}, store.Since(func() string { return since }))
+		return first
+	}
+	known := mirrors("")
+	if known.Older || known.Revision != rev || known.Place == "" {
+		t.Fatalf("the first list: %+v", known)
+	}
+	base.Replace(backup, 1000)
+	if b := mirrors(known.Place); !b.Older || b.Revision <= rev {
+		t.Errorf("an older state, at %d after %d: %+v", b.Revision, rev, b)
+	}
+	if b := mirrors(""); b.Older {
+		t.Errorf("without knowing of it: %+v", b)
 	}
 }
 

@@ -46,6 +46,8 @@ type item struct {
 	list *iradix.Tree
 	of   *topic
 	rev  store.Revision
+
+	place, since string // of a list
 }
 
 func (s *stream) pushLocked(it item) {
@@ -160,7 +162,7 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 				return h.tellEnd(send, "cut off: what was asked for is not read fast enough")
 			}
 			var err error
-			if out, err = h.put(s, out, it, send); err != nil {
+			if out, err = h.put(ctx, s, out, it, send); err != nil {
 				return err
 			}
 		}
@@ -181,8 +183,15 @@ func (h *Hub) write(ctx context.Context, s *stream, send func([]byte) error) err
 	}
 }
 
+// older tells whether the store's history lacks a commit.
+func (h *Hub) older(ctx context.Context, since string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	defer cancel()
+	return h.source.Older(ctx, since)
+}
+
 // put adds an item to what is sent next, and sends when that is enough.
-func (h *Hub) put(s *stream, out []byte, it item, send func([]byte) error) ([]byte, error) {
+func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func([]byte) error) ([]byte, error) {
 	flush := func() error {
 		if len(out) < partBytes {
 			return nil
@@ -222,7 +231,14 @@ func (h *Hub) put(s *stream, out []byte, it item, send func([]byte) error) ([]by
 			part.Rows, size = part.Rows[:0], 0
 		}
 	}
-	part.Revision = int64(it.rev)
+	part.Revision, part.Place = int64(it.rev), it.place
+	if it.since != "" {
+		// After the list: what the store has now, it had then, or this stream ends.
+		var err error
+		if part.Older, err = h.older(ctx, it.since); err != nil {
+			return out, h.tellEnd(send, fmt.Sprintf("this netmaster cannot tell whether the store went back: %v", err))
+		}
+	}
 	if v, ok := it.list.Get([]byte(store.StoreIdentityKey)); ok {
 		row := toWire(v.(store.KV))
 		part.Identity = &row

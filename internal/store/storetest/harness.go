@@ -21,6 +21,8 @@ type Harness struct {
 	Break, Heal func(t *testing.T)
 	// Compact forgets all revisions but the present one.
 	Compact func(t *testing.T)
+	// Backup takes a backup of the data, which restore puts back; nil when that is not tried.
+	Backup func(t *testing.T) (restore func())
 	// Can is what the store's backend is capable of.
 	Can store.Capabilities
 	// TTL is what sessions have: short, but more than a busy machine stands still.
@@ -71,6 +73,7 @@ func RunMirrors(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"MirrorGap", testMirrorGap},
 		{"MirrorReconnect", testMirrorReconnect},
 		{"MirrorEnds", testMirrorEnds},
+		{"MirrorOlder", testMirrorOlder},
 	})
 }
 

@@ -180,9 +180,11 @@ func testMirrorGap(t *testing.T, b *bench) {
 		"g/changed=2(1) -g/deleted(1) g/new=2 g/recreated=1(1)",
 		"g/same=3(1)",
 	}
-	if diff := cmp.Diff(want, render(w.reached(last))); diff != "" {
+	batches := w.reached(last)
+	if diff := cmp.Diff(want, render(batches)); diff != "" {
 		t.Error(diff)
 	}
+	notOlder(t, batches)
 }
 
 // A mirror whose connection broke catches up without a gap in what it knows.
@@ -211,7 +213,9 @@ func testMirrorReconnect(t *testing.T, b *bench) {
 		w.until("following", func(_ []store.Batch, states []error) bool { return states[len(states)-1] == nil })
 	}
 	now := map[string]string{}
-	for i, batch := range w.reached(last) {
+	batches := w.reached(last)
+	notOlder(t, batches)
+	for i, batch := range batches {
 		if batch.Snapshot != (i == 0) {
 			t.Errorf("batch %d: snapshot is %v", i, batch.Snapshot)
 		}
