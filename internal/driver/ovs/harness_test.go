@@ -1,7 +1,6 @@
 package ovs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -393,12 +392,7 @@ func (r *rig) config(t testing.TB) Config {
 // open starts a driver on the rig.
 func (r *rig) open(t testing.TB) *Driver {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), ovstest.Patience(20*time.Second))
-	defer cancel()
-	d, err := open(ctx, r.config(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := opened(t, r.config(t))
 	// With a cookie like those of what the switch learns, which are not the driver's to judge.
 	r.Ofctl("contivBr", "add-flow", fmt.Sprintf("cookie=%#x,priority=65535,dl_type=0x88b5,actions=IN_PORT", pipeline.AffineMagic|1<<47))
 	r.drv = d

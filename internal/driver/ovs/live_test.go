@@ -3,6 +3,7 @@ package ovs
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -58,15 +59,26 @@ func newLive(t testing.TB, n int) *live {
 	return l
 }
 
-func (l *live) open(t testing.TB) {
+// opened is a driver. An emulated switch that is busy may not answer it in time: it tries
+// again, as netplugin does when it is started again.
+func opened(t testing.TB, cfg Config) *Driver {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ovstest.Patience(20*time.Second))
 	defer cancel()
-	d, err := open(ctx, l.cfg)
-	if err != nil {
-		t.Fatal(err)
+	for {
+		d, err := open(ctx, cfg)
+		if err == nil {
+			return d
+		}
+		if !ovstest.Kernel() || ctx.Err() != nil || !errors.Is(err, model.ErrUnavailable) {
+			t.Fatal(err)
+		}
 	}
-	l.drv = d
+}
+
+func (l *live) open(t testing.TB) {
+	t.Helper()
+	l.drv = opened(t, l.cfg)
 }
 
 func (l *live) addBox(t testing.TB, i int) {
