@@ -144,6 +144,9 @@ func (c *Client) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if strings.Contains(err.Error(), "ACL not found") { // of a transaction it comes as text only
+		return model.Errorf(model.ErrUnavailable, "Consul at %s does not know the token: it was deleted, or is another cluster's; --consul-token-file names the file of one that it knows", c.endpoints)
+	}
 	if said, ok := errors.AsType[api.StatusError](err); ok {
 		switch said.Code {
 		case http.StatusRequestEntityTooLarge:

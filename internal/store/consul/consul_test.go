@@ -334,7 +334,7 @@ func TestToken(t *testing.T) {
 	if err := put(with("")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "contiv.io") {
 		t.Errorf("without a token: %v", err)
 	}
-	if _, err := with("99999999-2222-3333-4444-555555555555").Get(t.Context(), store.Root+"x"); !errors.Is(err, model.ErrUnavailable) {
+	if _, err := with("99999999-2222-3333-4444-555555555555").Get(t.Context(), store.Root+"x"); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "does not know the token") {
 		t.Errorf("with a token that Consul does not know: %v", err)
 	}
 }
