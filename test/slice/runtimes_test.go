@@ -178,9 +178,11 @@ func (r *runtime) mesos() {
 			t.Error(err)
 		}
 	}
-	nobody := strings.Replace(whole, `"value":"servers"`, `"value":"nobody"`, 1)
-	if _, err := r.call("ADD", "netcontiv", executor, handle, "eth0", "", nobody); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("a group that does not exist: %v", err)
+	for _, label := range []string{"blue", "net", "servers"} { // tenant, network and group that are not there
+		nobody := strings.Replace(whole, `"value":"`+label+`"`, `"value":"nobody"`, 1)
+		if _, err := r.call("ADD", "netcontiv", executor, handle, "eth0", "", nobody); err == nil || !strings.Contains(err.Error(), "nobody") {
+			t.Errorf("nobody in place of %s: %v", label, err)
+		}
 	}
 	if links, err := ns.Links(); err != nil || len(links) != 1 {
 		t.Errorf("the namespace has the interfaces %v %v", links, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // burstOf is how many datagrams burst sends: far more than a limit's bucket and queue
@@ -170,6 +171,10 @@ func TestRates(t *testing.T) {
 	limited("another netplugin", dscp<<2|1)
 	w.rate(t, 0, &desired.Rate{Send: desired.Limit{Bits: 10_000_000_000, Burst: 2_000_000}})
 	free("a higher one", 1)
+	w.rate(t, 0, &desired.Rate{Send: desired.Limit{Bits: model.MaxRate}, Receive: desired.Limit{Bits: model.MaxRate}})
+	free("one beyond every link", 1)
+	w.rate(t, 0, &desired.Rate{Send: desired.Limit{Bits: 10_000_000_000, Burst: 1}})
+	free("a burst below a packet", 1)
 	w.rate(t, 0, &desired.Rate{Send: small})
 	limited("a lower one without mark", 1)
 	w.rate(t, 0, nil)

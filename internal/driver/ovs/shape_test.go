@@ -141,6 +141,10 @@ func TestRates(t *testing.T) {
 	}
 	l.rate(t, a, &desired.Rate{Send: desired.Limit{Bits: 10_000_000_000, Burst: 2_000_000}, DSCP: dscp})
 	look("a higher one, and a mark", false, marked, v4, v6)
+	l.rate(t, a, &desired.Rate{Send: desired.Limit{Bits: model.MaxRate}, Receive: desired.Limit{Bits: model.MaxRate}})
+	look("one beyond every link", false, 1, v4)
+	l.rate(t, a, &desired.Rate{Send: desired.Limit{Bits: 10_000_000_000, Burst: 1}})
+	look("a burst below a packet", false, 1, v4)
 	l.rate(t, a, &desired.Rate{Send: small, DSCP: dscp})
 	look("a lower one", true, marked, v6)
 	again()
