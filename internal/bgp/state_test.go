@@ -22,7 +22,7 @@ func TestFilter(t *testing.T) {
 		"10.2.0.0/16": "", "10.3.3.2/32": "", "10.3.3.4/30": "", "10.0.0.0/16": "", "fd00:1:0:1::/64": "", "fd00:0:ffff::/48": "", "11.0.0.0/8": "",
 		"127.0.0.0/8": ReasonSpecial, "224.0.0.0/4": ReasonSpecial, "169.254.1.0/24": ReasonSpecial, "fe80::/64": ReasonSpecial, "ff00::/8": ReasonSpecial, "0.0.0.0/8": ReasonSpecial,
 		"126.0.0.0/7": ReasonSpecial, "169.0.0.0/8": ReasonSpecial, "192.0.0.0/2": ReasonSpecial, "240.1.0.0/16": ReasonSpecial, "255.255.255.255/32": ReasonSpecial,
-		"0.1.0.0/16": ReasonSpecial, "0.0.0.0/1": ReasonSpecial, "fc00::/6": ReasonSpecial, "::/16": ReasonSpecial, "::1/128": ReasonSpecial,
+		"0.1.0.0/16": ReasonSpecial, "::ffff:10.0.0.0/104": ReasonSpecial, "0.0.0.0/1": ReasonSpecial, "fc00::/6": ReasonSpecial, "::/16": ReasonSpecial, "::1/128": ReasonSpecial,
 		"50.1.1.201/32": ReasonProtected, "50.1.1.128/25": ReasonProtected, "50.1.1.0/24": ReasonProtected, "fd50::201/128": ReasonProtected,
 		"50.1.0.0/16": "", "50.1.2.0/24": "", "fd50::/32": "", "2000::/3": "",
 	} {

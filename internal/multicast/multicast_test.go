@@ -162,6 +162,20 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// TestQuestions: what hosts look at before they answer is in the questions (RFC 3376 sections
+// 4 and 4.1, RFC 3810 sections 5 and 5.1): the router's alert, how robust and how often they are.
+func TestQuestions(t *testing.T) {
+	robust := []byte{2, byte(Interval / time.Second)}
+	if f := query4(within)[14:]; !slices.Equal(f[20:24], []byte{0x94, 4, 0, 0}) || f[8] != 1 || !slices.Equal(f[24+8:24+10], robust) {
+		t.Errorf("of IGMP: %x", f)
+	}
+	f := query6(within)[14:]
+	alert := []byte{58, 0, 5, 2, 0, 0} // RFC 2711 section 2.1, of MLD
+	if f[6] != 0 || f[7] != 1 || !slices.Equal(f[40:46], alert) || !slices.Equal(f[48+24:48+26], robust) {
+		t.Errorf("of MLD: %x", f)
+	}
+}
+
 // plane is a driver's part.
 type plane struct {
 	reports chan driver.MembershipReport
