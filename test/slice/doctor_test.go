@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/lab"
@@ -46,7 +48,30 @@ func (c *cluster) diagnose(flags ...string) (d api.Diagnosis, err error) {
 }
 
 // ofMachine tells whether a finding is about what this machine has little of.
-func ofMachine(f api.Finding) bool { return f.Check == api.CheckDisks }
+func ofMachine(f api.Finding) bool {
+	return f.Check == api.CheckDisks && !strings.Contains(f.Text, smallDisk)
+}
+
+// smallDisk is in the path of a disk that a test fills.
+const smallDisk = "contiv-small-disk"
+
+// withSmallDisk mounts a file system of 40 MiB until the test ends.
+func withSmallDisk(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), smallDisk)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
 
 // told waits until the doctor tells of all of these, each by parts of one finding, and
 // returns what it told of them.
@@ -124,22 +149,14 @@ func (c *cluster) write(fn func(store.Tx) error) {
 }
 
 func doctor(t *testing.T, driver string) {
-	c := pairUp(t, driver, "doc")
+	small := withSmallDisk(t)
+	c := pairUp(t, driver, "doc", func(cfg *lab.Config) { cfg.AgentArgs = []string{"--flow-log", filepath.Join(small, "flows")} })
 	if _, err := c.AddContainer(t.Context(), spec("gone", "h2", "blue/net/clients")); err != nil { // nothing listens there, which would keep its namespace
 		t.Fatal(err)
 	}
 	c.well(ofMachine)
 	ctx, h := t.Context(), c.host("h2")
 
-	// The store: what nobody has.
-	net := model.NetworkKey{Tenant: "blue", Name: "net"}
-	c.write(func(tx store.Tx) error {
-		return errors.Join(
-			tables.Addresses.Put(tx, tables.Address{AddressKey: tables.AddressKey{Network: net, Addr: netip.MustParseAddr("10.1.1.77")}, Endpoint: "nobody"}),
-			tables.Numbers.Put(tx, tables.Number{NumberKey: tables.NumberKey{Kind: tables.NumberVNI, Number: 777}, Owner: "blue:former"}),
-			tables.Numbers.Put(tx, tables.Number{NumberKey: tables.NumberKey{Kind: tables.NumberNetwork, Number: 778}, Owner: "blue:former"}),
-		)
-	})
 	// The host: a device that no container has, and a container that ended without a word.
 	if out, err := h.Run(ctx, "ip", "link", "add", strayDevice, "type", "veth", "peer", "name", "yartsvc"); err != nil {
 		t.Fatal(err, out)
@@ -155,6 +172,7 @@ func doctor(t *testing.T, driver string) {
 		"a tag":                     {"vni 777", "blue:former", "nobody has it", "--repair"},
 		"a network's number":        {"network 778", "nobody has it", "--repair"},
 		"a device":                  {"host h2", strayDevice, "contiv:stray", "no attachment has it", "ip link del"},
+		"a full disk":               {"host h2", small, "flow log", "is full", "make room"},
 		"a container that has gone": {"host h2", "1 containers", c.Config().Name + "-gone/eth0", "were not detached", "reclaimEndpoint"},
 	}
 	damage, mend := c.damageMaps, func() {}
@@ -163,8 +181,22 @@ func doctor(t *testing.T, driver string) {
 	} else {
 		want["entries of maps"] = []string{"host h2", "somebody else", "entry map hosts (1 gone, 0 wrong, 1 too many)"}
 	}
-	c.losesNothing("the doctor", func(context.Context) error {
+	net := model.NetworkKey{Tenant: "blue", Name: "net"}
+	stray := func() { // in the store: what nobody has
+		c.write(func(tx store.Tx) error {
+			return errors.Join(
+				tables.Addresses.Put(tx, tables.Address{AddressKey: tables.AddressKey{Network: net, Addr: netip.MustParseAddr("10.1.1.77")}, Endpoint: "nobody"}),
+				tables.Numbers.Put(tx, tables.Number{NumberKey: tables.NumberKey{Kind: tables.NumberVNI, Number: 777}, Owner: "blue:former"}),
+				tables.Numbers.Put(tx, tables.Number{NumberKey: tables.NumberKey{Kind: tables.NumberNetwork, Number: 778}, Owner: "blue:former"}),
+			)
+		})
+	}
+	c.losesNothing("the doctor", func(context.Context) error { // more than once, where packets are lost anyway
+		stray()
 		damage(h)
+		if err := os.WriteFile(filepath.Join(small, "ballast"), make([]byte, 38<<20), 0o600); err != nil {
+			return err
+		}
 		found := c.told(want)
 		for _, what := range []string{"an address", "a tag", "a network's number"} {
 			if found[what].Repair != api.RepairPossible {
@@ -187,6 +219,9 @@ func doctor(t *testing.T, driver string) {
 		mend()
 		return nil
 	})
+	if err := os.Remove(filepath.Join(small, "ballast")); err != nil {
+		t.Error(err)
+	}
 	if out, err := h.Run(ctx, "ip", "link", "del", strayDevice); err != nil {
 		t.Error(err, out)
 	}

@@ -73,16 +73,13 @@ func (s *securing) warns(ctx context.Context, part string) error {
 // TestTurnSecure: a cluster that was begun without --secure is turned secure by the page's
 // steps, while containers talk: no packet is lost, plain hosts work until they join, and
 // at the end nobody is let in plainly and all work. Then its authorities are renewed in
-// the same way, and bugtool packs it without its secrets.
+// the same way, bugtool packs it without its secrets, and the doctor tells of hosts'
+// certificates.
 func TestTurnSecure(t *testing.T) {
 	shared(t)
 	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
 		c := pairUp(t, driver, "sec", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" })
-		master, err := url.Parse(c.MasterURL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &securing{cluster: c, addr: master.Hostname(), data: filepath.Join(c.Config().Dir, "master", "data")}
+		s := secured(c)
 		series := func(do func(context.Context) error) map[string]lab.PingStats {
 			_, pings := c.traffic(func(ctx context.Context, s *stream) error { return errors.Join(do(ctx), s.more(ctx, 4<<20)) })
 			return pings
@@ -105,11 +102,24 @@ func TestTurnSecure(t *testing.T) {
 		if err := s.packs(t.Context(), s.tokens); err != nil {
 			t.Error(err)
 		}
+		if err := s.takenOver(t.Context()); err != nil {
+			t.Error(err)
+		}
 		out, err := s.run(t.Context(), "--netmaster", "http://"+net.JoinHostPort(s.addr, "9999"), "tenant", "ls")
 		if err == nil {
 			t.Errorf("who asks plainly is answered: %s", out)
 		}
 	})
+}
+
+// secured is a cluster that is to be turned secure.
+func secured(c *cluster) *securing {
+	c.t.Helper()
+	master, err := url.Parse(c.MasterURL())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &securing{cluster: c, addr: master.Hostname(), data: filepath.Join(c.Config().Dir, "master", "data")}
 }
 
 func (s *securing) turn(ctx context.Context) error {
