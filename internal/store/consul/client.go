@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/engine"
 	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // DefaultTimeout bounds one request to Consul.
@@ -111,8 +112,15 @@ func (c *Client) Close() error {
 // Collectors are the metrics of the requests that this client makes.
 func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collectors() }
 
+// leaderless tells whether Consul has refused a request because it had no leader to give
+// it to, so that nothing of it was done. Of a transaction that comes as text only.
+func leaderless(err error) bool {
+	return strings.Contains(err.Error(), "No cluster leader") || strings.Contains(err.Error(), "rpc error getting client")
+}
+
 // ask makes a request, within the timeout, of the endpoint that answered last; one
-// that cannot be connected to leaves it to the next.
+// that cannot be connected to leaves it to the next. While Consul has no leader it waits
+// for one, as etcd's client does, but no longer than for an answer.
 func ask[T any](ctx context.Context, c *Client, timeout time.Duration, do func(context.Context, *api.Client) (T, error)) (T, error) {
 	var out T
 	err := c.one.May(ctx, c.life)
@@ -122,13 +130,19 @@ func ask[T any](ctx context.Context, c *Client, timeout time.Duration, do func(c
 	rctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	first := int(c.at.Load())
-	for i := range c.apis {
+	begun := time.Now()
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond, Jitter: 0.5})
+	for i := 0; i < len(c.apis); i++ {
 		n := (first + i) % len(c.apis)
 		if out, err = do(rctx, c.apis[n]); err == nil {
 			if c.at.Swap(int32(n)) != int32(n) {
 				c.one.Again()
 			}
 			return out, nil
+		}
+		if leaderless(err) && time.Since(begun) < c.timeout && retry.Pause(rctx) == nil {
+			first, i = n+1, -1
+			continue
 		}
 		// Only what was not sent may be sent again.
 		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
