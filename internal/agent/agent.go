@@ -432,7 +432,7 @@ func (a *Agent) compare(ctx context.Context) error {
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable,
-			"the cluster's store does not answer: %w; give its address with --etcd-endpoints (or $CONTIV_NETPLUGIN_ETCD_ENDPOINTS)", a.cluster.Stale())
+			"the cluster's store does not answer: %w; if the address is wrong, give it with --etcd-endpoints or --consul-endpoints", a.cluster.Stale())
 	}
 	if err := a.AssignPrivate(ctx); err != nil {
 		return err
