@@ -28,6 +28,8 @@ func TestOf(t *testing.T) {
 		{desired.Limit{Bits: 25_000_000}, 1450, 3_154_166, 56_250, 3963, bytesFIFO, true},
 		{desired.Limit{Bits: 50_000_000}, 1450, 6_308_333, 56_250, 3963, bytesFIFO, true},
 		{desired.Limit{Bits: 100_000_000}, 1450, 12_616_666, 56_250, 3963, bytesFIFO, true},
+		{desired.Limit{Bits: 200_000_000}, 1450, 25_233_333, 112_500, 3963, bytesFIFO, true},
+		{desired.Limit{Bits: 201_000_000}, 1450, 25_359_500, 113_062, 3963, bytesFIFO, false},
 		{desired.Limit{Bits: 1_000_000_000}, 1450, 126_166_666, 562_500, 3963, bytesFIFO, false},
 		{desired.Limit{Bits: 10_000_000_000_000}, 1450, 1_261_666_666_666, 1<<31 - 1, 3963, bytesFIFO, false},
 		// A full packet fits, whatever the rate and the burst.
@@ -42,6 +44,39 @@ func TestOf(t *testing.T) {
 		if b.Rate != tc.rate || b.Limit != tc.fifo || q.In != tc.in || us < tc.microsecond*98/100 || us > tc.microsecond*102/100+1 || (b.Peakrate > 0) != tc.cut || tc.cut && b.Minburst < packet {
 			t.Errorf("%+v: rate %d, limit %d, bucket %d µs, %s, cut from %d; want %+v", tc.limit, b.Rate, b.Limit, us, q.In, b.Minburst, tc)
 		}
+	}
+}
+
+// A queue is another one by each of what a rate makes of it.
+func TestEqual(t *testing.T) {
+	of := func(change func(*Queue)) Queue {
+		q := New(nil, 1).Of(1, desired.Limit{Bits: 50_000_000}, 1450)
+		change(&q)
+		return q
+	}
+	same := of(func(q *Queue) { q.Bucket.Peakrate, q.Bucket.Minburst = 1<<32-1, 0 }) // as a kernel tells of it
+	if !same.equal(of(func(*Queue) {})) {
+		t.Error("the same is another one")
+	}
+	for name, change := range map[string]func(*Queue){
+		"rate": func(q *Queue) { q.Bucket.Rate++ }, "limit": func(q *Queue) { q.Bucket.Limit++ }, "bucket": func(q *Queue) { q.Bucket.Buffer++ },
+		"cut": func(q *Queue) { q.Bucket.Peakrate = 0 }, "kind": func(q *Queue) { q.In = headDrop },
+	} {
+		if same.equal(of(change)) {
+			t.Errorf("with another %s it is the same", name)
+		}
+	}
+}
+
+// Somebody else's bucket is none of ours.
+func TestOthers(t *testing.T) {
+	k := &kernel{asked: map[string]int{}}
+	theirs := New(nil, 0x200).Of(7, desired.Limit{Bits: 50_000_000}, 1450)
+	if err := k.QdiscReplace(theirs.Bucket); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := New(k, 0x100).Have(); err != nil || len(have) != 0 {
+		t.Errorf("%v, %v", have, err)
 	}
 }
 
@@ -121,7 +156,7 @@ func TestTakeTurns(t *testing.T) {
 		memory  uint32
 	}{{faster, true, 56_250 * 5 / 4}, {faster, false, 56_250 * 5 / 4}, {slow, true, 8 * 2304}, {slow, false, 8 * 2304}} {
 		in, ok := set(q, tc.limit, tc.changed).(*netlink.FqCodel)
-		if !ok || in.MemoryLimit != tc.memory || in.ECN != 0 || in.DropBatchSize != 1 {
+		if !ok || in.MemoryLimit != tc.memory || in.ECN != 0 || in.DropBatchSize != 1 || in.Quantum != packet {
 			t.Errorf("%+v: %+v", tc, in)
 		}
 	}
