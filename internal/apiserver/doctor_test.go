@@ -143,6 +143,12 @@ func TestJudgement(t *testing.T) {
 			f.told, f.hosts[0].LastWord = tell(0), now.Add(time.Minute).UTC().Format(time.RFC3339)
 			f.told.ahead["h1"] = time.Minute
 		}, api.CheckHosts, api.SeverityNotice, "host h1", "its clock is 1m0s ahead of that"},
+		"host's own clock that is ahead": { // whose last word is of tomorrow
+			func(f *facts) {
+				f.told, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 0, now.Add(24*time.Hour).UTC().Format(time.RFC3339)
+				f.told.ahead["h1"] = 24 * time.Hour
+			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s ahead of that",
+		},
 		"netmaster's clock": {func(f *facts) {
 			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}
 		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of that"},

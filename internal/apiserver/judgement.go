@@ -115,11 +115,15 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		return out
 	}
 	ahead, known := f.ahead(h.Name)
+	age := time.Duration(h.Age) * time.Second
+	if said, err := time.Parse(time.RFC3339, h.LastWord); known && err == nil {
+		age = f.now.Sub(said) + ahead // by the host's own clock, which h.Age is not
+	}
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
 	case err != nil:
 		add(api.CheckHosts, api.SeverityNotice, "it is alive and has not told its status yet", "wait a minute; then look into the log of netplugin there")
-	case time.Duration(h.Age)*time.Second+ahead > silence:
-		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is alive, but its last word was %s ago", ageText(h.Age)), "set its clock if that is behind; else look into the log of netplugin there: it cannot tell netmasters its status")
+	case age > silence:
+		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is alive, but its last word was %s ago", ageText(int64(age/time.Second))), "set its clock if that is behind; else look into the log of netplugin there: it cannot tell netmasters its status")
 	case !known && said.Sub(f.now) > clockSkew:
 		add(api.CheckHosts, api.SeverityNotice, fmt.Sprintf("its clock is %s ahead", said.Sub(f.now).Round(time.Second)), "have the hosts' clocks follow one time")
 	}
