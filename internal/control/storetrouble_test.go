@@ -23,6 +23,7 @@ func TestStoreTrouble(t *testing.T) {
 
 // testStoreTrouble has a store's revisions go on, whatever is put into it, if it does that.
 func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
+	t.Helper()
 	began := st.Data()
 	var later atomic.Int64
 	c := onStore(t, st, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })

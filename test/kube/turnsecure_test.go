@@ -52,7 +52,7 @@ func (n *onNodes) talk() (b string, end func()) {
 		if got < 100 || sent-got > 1 { // the last one may be under way
 			n.t.Errorf("of %d pings %d were answered", sent, got)
 		}
-		for _, line := range strings.Split(strings.TrimSpace(n.log("shop", "calls")), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(n.log("shop", "calls")), "\n") {
 			if line == "made" {
 				made++
 			} else {

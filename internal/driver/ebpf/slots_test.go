@@ -93,7 +93,7 @@ func TestSlotsPutBack(t *testing.T) {
 	key := slices.Collect(maps.Keys(before))[0]
 	same := func(when string, want map[uint32][]ownersRow, repairs *uint64, more uint64) {
 		t.Helper()
-		if !maps.EqualFunc(read(), want, func(a, b []ownersRow) bool { return slices.Equal(a, b) }) {
+		if !maps.EqualFunc(read(), want, slices.Equal) {
 			t.Errorf("%s: slots have other owners", when)
 		}
 		n := d.DriftRepairs()[driver.DriftEntry]
