@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,10 +85,15 @@ func TestMadeAnew(t *testing.T) {
 	must(t, os.RemoveAll(seenAt(h1, dataDir)))
 	n.scale(1)
 	n.newAuthority()
+	untilLate(t, "both nodes are there again", func() bool {
+		out, err := n.asks("host ls")
+		return err == nil && !slices.ContainsFunc(n.Hosts(), func(h *lab.Host) bool { return !strings.Contains(out, h.Name) })
+	})
 	untilLate(t, "the nodes are told to follow the new store", func() bool {
 		_, err := n.asks("store adopt")
 		return err == nil
 	})
+	n.becomesWell()
 	n.isSecure(h1.Address.String())
 	n.attaches("anew", b)
 	t.Log("followed a netmaster whose data were lost")
