@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	daemon.PaceCollector(64 << 20) // with 50,000 endpoints and 1,000 hosts it had 505 MB without
+	daemon.PaceCollector(64 << 20) // with 50,000 endpoints and 1,000 hosts it has 352 MB by it, and 505 without
 	os.Exit(daemon.Run("netmaster", os.Stderr, func(ctx context.Context) error {
 		var o options
 		fs := newFlags(&o)
