@@ -42,11 +42,7 @@ var _ = tested("netprofiles", kindCases{
 func TestBurstWarnings(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
-	var told []string
-	c, err := api.NewClient(f.url, api.WithHTTPClient(f.http), api.WithWarnings(func(text string) { told = append(told, text) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, told := f.warned(t)
 	for _, tt := range []struct {
 		profile api.NetProfile
 		want    []string
@@ -56,9 +52,9 @@ func TestBurstWarnings(t *testing.T) {
 		{api.NetProfile{Burst: 2, Bandwidth: "1m", ReceiveBurst: 2, ReceiveBandwidth: "1m"}, nil},
 		{api.NetProfile{Bandwidth: "1m"}, nil},
 	} {
-		tt.profile.TenantName, tt.profile.ProfileName, told = "blue", "burst", nil
-		if _, err := c.NetProfiles().Create(t.Context(), tt.profile); err != nil || !slices.Equal(told, tt.want) {
-			t.Errorf("%+v: %v, told %q, want %q", tt.profile, err, told, tt.want)
+		tt.profile.TenantName, tt.profile.ProfileName, *told = "blue", "burst", nil
+		if _, err := c.NetProfiles().Create(t.Context(), tt.profile); err != nil || !slices.Equal(*told, tt.want) {
+			t.Errorf("%+v: %v, told %q, want %q", tt.profile, err, *told, tt.want)
 		}
 	}
 }

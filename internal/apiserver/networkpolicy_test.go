@@ -261,19 +261,26 @@ func TestKubernetesOwns(t *testing.T) {
 func TestLabelWarnings(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
-	var told []string
-	c, err := api.NewClient(f.url, api.WithHTTPClient(f.http), api.WithWarnings(func(text string) { told = append(told, text) }))
+	c, told := f.warned(t)
+	labels := map[string]string{"app": "web", "note": "two words", "a b": "c", "com.docker.x": "y"}
+	_, err := c.CreateEndpoint(t.Context(), api.CreateEndpointRequest{TenantName: "blue", NetworkName: "n", EndpointID: "l1", ConfigEP: api.ConfigEP{Host: "h1", Labels: labels}})
+	if err != nil || len(*told) != 1 || !strings.Contains((*told)[0], `labels "a b", "note": kept and shown`) {
+		t.Errorf("create: %v, %q", err, *told)
+	}
+	*told = nil
+	_, err = c.UpdateEndpoint(t.Context(), api.UpdateEndpointRequest{Event: api.EventStart, Tenant: "blue", Network: "n", EndpointID: "l1", ContainerID: "x", Labels: map[string]string{"more": "a,b"}})
+	if err != nil || len(*told) != 1 || !strings.Contains((*told)[0], `labels "more"`) {
+		t.Errorf("update: %v, %q", err, *told)
+	}
+}
+
+// warned is a client, and what the server's answers to it warn of.
+func (f *fixture) warned(t *testing.T) (c *api.Client, told *[]string) {
+	t.Helper()
+	told = new([]string)
+	c, err := api.NewClient(f.url, api.WithHTTPClient(f.http), api.WithWarnings(func(text string) { *told = append(*told, text) }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels := map[string]string{"app": "web", "note": "two words", "a b": "c", "com.docker.x": "y"}
-	_, err = c.CreateEndpoint(t.Context(), api.CreateEndpointRequest{TenantName: "blue", NetworkName: "n", EndpointID: "l1", ConfigEP: api.ConfigEP{Host: "h1", Labels: labels}})
-	if err != nil || len(told) != 1 || !strings.Contains(told[0], `labels "a b", "note": kept and shown`) {
-		t.Errorf("create: %v, %q", err, told)
-	}
-	told = nil
-	_, err = c.UpdateEndpoint(t.Context(), api.UpdateEndpointRequest{Event: api.EventStart, Tenant: "blue", Network: "n", EndpointID: "l1", ContainerID: "x", Labels: map[string]string{"more": "a,b"}})
-	if err != nil || len(told) != 1 || !strings.Contains(told[0], `labels "more"`) {
-		t.Errorf("update: %v, %q", err, told)
-	}
+	return c, told
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -65,7 +64,7 @@ func (m *Member) open(ln net.Listener) *door {
 			ticket.Refuse(w, err)
 			return
 		}
-		end, ok := strangers.Take(asker(r))
+		end, ok := strangers.Take(places.OfRemote(r.RemoteAddr))
 		if !ok {
 			ticket.Refuse(w, errTooMany)
 			return
@@ -125,10 +124,4 @@ func (q request) check() error {
 		return err
 	}
 	return errors.Join(ticket.CheckAddress(q.Peer), ticket.CheckAddress(q.Door))
-}
-
-// asker is who asks, as places are shared.
-func asker(r *http.Request) netip.Prefix {
-	at, _ := netip.ParseAddrPort(r.RemoteAddr) // what is none shares its places
-	return places.Of(at.Addr())
 }

@@ -54,7 +54,7 @@ func (m *Member) handleHosts(mux *http.ServeMux, strangers *places.Places) {
 			case q.Account != "":
 				of = accounts
 			}
-			end, ok := of.Take(asker(r))
+			end, ok := of.Take(places.OfRemote(r.RemoteAddr))
 			if !ok {
 				ticket.Refuse(w, errTooMany)
 				return

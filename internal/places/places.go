@@ -59,3 +59,9 @@ func Of(a netip.Addr) netip.Prefix {
 	p, _ := a.Prefix(bits) // it has as many, or is none
 	return p
 }
+
+// OfRemote is Of for an address with a port, as http.Request has it.
+func OfRemote(addr string) netip.Prefix {
+	at, _ := netip.ParseAddrPort(addr) // what is none is one with all that are none
+	return Of(at.Addr())
+}

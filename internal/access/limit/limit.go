@@ -2,7 +2,6 @@ package limit
 
 import (
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
@@ -55,7 +54,7 @@ func New(cfg Config) *Limiter {
 // Handler lets through to next what is within the limits.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		done, no := l.table.begin(clientOf(r.RemoteAddr), l.now())
+		done, no := l.table.begin(places.OfRemote(r.RemoteAddr), l.now())
 		if no != nil {
 			no.Write(w, r)
 			return
@@ -74,10 +73,4 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// clientOf is who counts as one client; what is no address is one, all of them.
-func clientOf(remote string) netip.Prefix {
-	at, _ := netip.ParseAddrPort(remote)
-	return places.Of(at.Addr())
 }

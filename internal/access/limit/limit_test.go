@@ -208,14 +208,3 @@ func TestBody(t *testing.T) {
 		t.Errorf("of the limit: %v, read %q", err, got)
 	}
 }
-
-func TestClientOf(t *testing.T) {
-	for remote, want := range map[string]string{
-		"10.0.0.1:5": "10.0.0.1/32", "[::ffff:10.0.0.1]:6": "10.0.0.1/32", "[fd00:1:2:3:4::5]:1": "fd00:1:2:3::/64",
-		"[fe80::1%eth0]:1": "fe80::/64", "[::1]:1": "::1/128", "@": "invalid Prefix", "": "invalid Prefix",
-	} {
-		if got := clientOf(remote).String(); got != want {
-			t.Errorf("%s is client %s, want %s", remote, got, want)
-		}
-	}
-}
