@@ -99,14 +99,15 @@ func (u *churn) next() func(context.Context) {
 	u.late[network]++
 	host := hostName(u.z.hosts(network) + u.chance.IntN(u.z.Spread))
 	e := came{network, fmt.Sprintf("late%d-%d", network, n), u.z.late(network, n)}
-	return func(ctx context.Context) { u.comes(ctx, e, host) }
+	labels := u.z.labels(network, n)
+	return func(ctx context.Context) { u.comes(ctx, e, host, labels) }
 }
 
-func (u *churn) comes(ctx context.Context, e came, host string) {
+func (u *churn) comes(ctx context.Context, e came, host string, labels map[string]string) {
 	begun := now()
 	_, err := u.c.CreateEndpoint(ctx, api.CreateEndpointRequest{
 		TenantName: u.z.tenant(e.network), NetworkName: networkName(e.network), ServiceName: groupName(e.network),
-		EndpointID: e.id, ConfigEP: api.ConfigEP{Host: host, IPAddress: e.addr.String()},
+		EndpointID: e.id, ConfigEP: api.ConfigEP{Host: host, IPAddress: e.addr.String(), Labels: labels},
 	})
 	if u.answered(begun, e, false, err) {
 		u.mu.Lock()

@@ -55,7 +55,7 @@ func fill(ctx context.Context, c *api.Client, z sizes) error {
 			network, n := z.place(i)
 			_, err := c.CreateEndpoint(ctx, api.CreateEndpointRequest{
 				TenantName: z.tenant(network), NetworkName: networkName(network), ServiceName: groupName(network),
-				EndpointID: endpointName(i), ConfigEP: api.ConfigEP{Host: hostName(z.host(network, n))},
+				EndpointID: endpointName(i), ConfigEP: api.ConfigEP{Host: hostName(z.host(network, n)), Labels: z.labels(network, n)},
 			})
 			return err
 		}},

@@ -101,6 +101,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&given.Endpoints, "endpoints", 0, "likewise: endpoints, from the beginning")
 	flag.IntVar(&given.Rules, "rules", 0, "likewise: rules")
 	flag.IntVar(&given.Tenants, "tenants", 0, "likewise: tenants")
+	flag.IntVar(&given.Labels, "labels", 0, "sets of labels in a tenant, one on each endpoint; 0 = none have labels")
 	flag.Float64Var(&given.Changes, "changes", 0, "likewise: endpoints that come or go, a second")
 	flag.DurationVar(&given.For, "for", 0, "likewise: how long they come and go")
 	flag.Parse()
@@ -167,7 +168,7 @@ func run(ctx context.Context) (err error) {
 func (s *sizes) replace(given sizes) {
 	all := s.Spread == s.Agents
 	for _, f := range []struct{ to, from *int }{
-		{&s.Agents, &given.Agents}, {&s.Networks, &given.Networks}, {&s.Endpoints, &given.Endpoints}, {&s.Rules, &given.Rules}, {&s.Tenants, &given.Tenants},
+		{&s.Agents, &given.Agents}, {&s.Networks, &given.Networks}, {&s.Endpoints, &given.Endpoints}, {&s.Rules, &given.Rules}, {&s.Tenants, &given.Tenants}, {&s.Labels, &given.Labels},
 	} {
 		if *f.from != 0 {
 			*f.to = *f.from

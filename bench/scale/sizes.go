@@ -20,6 +20,7 @@ type sizes struct {
 	Endpoints int           `json:"endpoints"`
 	Rules     int           `json:"rules"`
 	Tenants   int           `json:"tenants"`
+	Labels    int           `json:"labels,omitempty"` // sets of them in a tenant, one on each endpoint; 0 = none have labels
 	Changes   float64       `json:"changesPerSecondWanted"`
 	For       time.Duration `json:"nanoseconds"` // how long endpoints come and go
 }
@@ -28,8 +29,8 @@ type sizes struct {
 const fewestBits = 4
 
 func (s sizes) check() error {
-	if s.Agents < 1 || s.Networks < 1 || s.Spread < 1 || s.Tenants < 1 || s.Rules < 0 || s.Changes <= 0 || s.For <= 0 {
-		return fmt.Errorf("%+v: all but rules must be above zero", s)
+	if s.Agents < 1 || s.Networks < 1 || s.Spread < 1 || s.Tenants < 1 || s.Rules < 0 || s.Labels < 0 || s.Changes <= 0 || s.For <= 0 {
+		return fmt.Errorf("%+v: all but rules and labels must be above zero", s)
 	}
 	switch {
 	case s.Agents%s.Spread != 0:
@@ -125,6 +126,14 @@ func hostName(agent int) string { return fmt.Sprintf("s%04d", agent) }
 func networkName(n int) string { return "n" + strconv.Itoa(n) }
 
 func groupName(n int) string { return "g" + strconv.Itoa(n) }
+
+// labels are those of the n-th endpoint of a network.
+func (s sizes) labels(network, n int) map[string]string {
+	if s.Labels == 0 {
+		return nil
+	}
+	return map[string]string{"app": "a" + strconv.Itoa((network+n*s.Networks)%s.Labels)}
+}
 
 func policyName(n int) string { return "p" + strconv.Itoa(n) }
 
