@@ -180,7 +180,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
 		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
-		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat,
+		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,
 	})
 	if err != nil {
 		return err

@@ -113,6 +113,9 @@ type Config struct {
 	StatusLook    time.Duration // how often the host's health is looked at when nothing happens; default 5 s
 	StatusBeat    time.Duration // longest time between two status writes; default 1 min
 
+	// Now is the time of day, which may be set; default time.Now.
+	Now func() time.Time
+
 	// Hook, when set, is called at every step of Attach and Detach: tests kill or
 	// fail there. An error fails the step.
 	Hook func(step string) error
@@ -148,6 +151,9 @@ func (c *Config) complete() error {
 	}
 	if c.VXLANPort == 0 {
 		c.VXLANPort = 4789
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Hook == nil {
 		c.Hook = func(string) error { return nil }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,31 @@ func TestStatusBeats(t *testing.T) {
 				err = errors.New("nothing new")
 			}
 			first = rev
+			return err
+		})
+	}
+}
+
+// TestStatusClockSet: a host whose clock is set has a last word by its new time at once:
+// by the old one it would be silent for as long as it was set by.
+func TestStatusClockSet(t *testing.T) {
+	var ahead atomic.Int64
+	b := newBed(t, func(c *Config) {
+		c.StatusLook, c.StatusBeat = 5*time.Millisecond, 10*time.Minute
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	b.ready()
+	for _, by := range []time.Duration{0, time.Hour, -24 * time.Hour, 0} {
+		ahead.Store(int64(by))
+		b.eventually(fmt.Sprint("a word with the clock set by ", by), func() error {
+			s, _, err := b.told()
+			if err != nil {
+				return err
+			}
+			said, err := time.Parse(time.RFC3339, s.Updated)
+			if off := time.Until(said) - by; err == nil && off.Abs() > 5*time.Minute {
+				err = fmt.Errorf("it is of %s", s.Updated)
+			}
 			return err
 		})
 	}

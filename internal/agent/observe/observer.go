@@ -54,6 +54,8 @@ type Config struct {
 	StatusEvery time.Duration // least time between two status writes
 	StatusLook  time.Duration // how often the host's health is looked at when nothing happens
 	StatusBeat  time.Duration // longest time between two status writes
+
+	Now func() time.Time // the time of day
 }
 
 // Observer tells of one host. Its exported methods are safe for concurrent use.

@@ -43,7 +43,7 @@ func (a *Observer) deliverReport(ctx context.Context, client *api.Client, r clus
 	case cluster.ReportInspection:
 		var text []byte
 		i := a.Inspect(ctx)
-		i.Time = time.Now().UTC() // netmaster compares it with its own when this arrives
+		i.Time = a.cfg.Now().UTC() // netmaster compares it with its own when this arrives
 		if text, err = json.Marshal(i); err == nil {
 			err = client.DeliverReport(ctx, r.ID, string(a.cfg.Host), bytes.NewReader(text))
 		}

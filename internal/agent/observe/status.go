@@ -27,8 +27,8 @@ func (s *status) poke() { s.dirty.Ring() }
 
 func (s *status) run(ctx context.Context) {
 	var last tables.HostStatus
-	var said time.Time
-	var master error // as of the last beat while one answers: asking costs it a request
+	var said, at time.Time // of the last write, and the time of day then
+	var master error       // as of the last beat while one answers: asking costs it a request
 	look := time.NewTicker(s.a.cfg.StatusLook)
 	defer look.Stop()
 	for {
@@ -43,7 +43,9 @@ func (s *status) run(ctx context.Context) {
 		if s.a.cfg.Named() != nil { // another's status is not ours to write; the claim pokes
 			continue
 		}
-		beat := time.Since(said) >= s.a.cfg.StatusBeat
+		// Netmasters know the last word's age by the time of day, which may have been set.
+		since := time.Since(said)
+		beat := since >= s.a.cfg.StatusBeat || (s.a.cfg.Now().Round(0).Sub(at)-since).Abs() >= s.a.cfg.StatusBeat
 		if beat || master != nil { // a netmaster that does not answer is asked each time: that costs it nothing
 			actx, cancel := context.WithTimeout(ctx, healthTimeout)
 			master = s.a.cfg.Netmasters.Ping(actx)
@@ -51,11 +53,12 @@ func (s *status) run(ctx context.Context) {
 		}
 		now := s.a.Status(ctx, master)
 		if beat || !sameStatus(now, last) {
-			now.Updated = time.Now().UTC().Format(time.RFC3339)
+			day := s.a.cfg.Now().Round(0)
+			now.Updated = day.UTC().Format(time.RFC3339)
 			err := s.a.cfg.WriteStatus(ctx, now)
 			switch {
 			case err == nil:
-				last, said = now, time.Now()
+				last, said, at = now, time.Now(), day
 			case ctx.Err() == nil:
 				s.a.cfg.Log.Debug("the status cannot be written to the store", "error", err)
 				s.poke()
