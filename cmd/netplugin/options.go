@@ -305,6 +305,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		}
 		o.etcd, err = o.certs.SecureStore(given, o.etcd)
 	}
+	if err != nil && o.joining.dir != "" {
+		return fmt.Errorf("%w; where the cluster goes back to plain connections, remove %s", err, o.joining.dir)
+	}
 	if err != nil {
 		return err
 	}

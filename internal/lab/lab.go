@@ -20,7 +20,7 @@ type Config struct {
 	Dir        string   `json:"dir"`    // state, logs, sockets; default BaseDir/Name
 	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
 	Hosts      int      `json:"hosts"`
-	Replicas   int      `json:"replicas,omitempty"` // netmasters, and as many members of their etcd, each on an address of its own; default 1
+	Replicas   int      `json:"replicas,omitempty"` // netmasters, and as many members of their etcd, each on an address of its own; with Embedded the others join the first; default 1
 	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
 	Consul     string   `json:"consul,omitempty"`   // path of a Consul, which is the store instead of an etcd
 	Bare       bool     `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
@@ -87,8 +87,8 @@ func (c *Config) fill() error {
 	if c.Replicas < 1 || c.Replicas > firstHost-masterHost {
 		return fmt.Errorf("replicas %d: must be between 1 and %d", c.Replicas, firstHost-masterHost)
 	}
-	if c.Replicas > 1 && (c.Embedded || c.Consul != "") {
-		return fmt.Errorf("replicas %d: more than one need an etcd of processes, neither netmaster's own nor a Consul", c.Replicas)
+	if c.Replicas > 1 && c.Consul != "" {
+		return fmt.Errorf("replicas %d: more than one need an etcd, not a Consul", c.Replicas)
 	}
 	if c.Dir == "" {
 		c.Dir = filepath.Join(BaseDir, c.Name)

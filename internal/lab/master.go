@@ -2,8 +2,10 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -188,6 +190,9 @@ func (l *Lab) StartConsul(ctx context.Context) error {
 // StartMaster starts the netmasters and waits until they serve the tenants, which
 // needs the store.
 func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
+	if _, err := os.Stat(l.dataDir(1)); l.st.Config.Embedded && errors.Is(err, fs.ErrNotExist) {
+		return l.beginMembers(ctx, env...)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for n := range l.st.Config.Replicas {
 		g.Go(func() error { return l.StartReplica(ctx, n+1, env...) })
@@ -195,9 +200,35 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 	return g.Wait()
 }
 
+func (l *Lab) dataDir(n int) string {
+	return filepath.Join(l.st.Config.Dir, "master", replicaName("data", n))
+}
+
+// beginMembers starts a first netmaster that keeps the store itself, and has the others join.
+func (l *Lab) beginMembers(ctx context.Context, env ...string) error {
+	if err := l.StartReplica(ctx, 1, env...); err != nil {
+		return err
+	}
+	for n := 2; n <= l.st.Config.Replicas; n++ {
+		token, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), "--netmaster", masterURL(1), "cluster", "token", "-q").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("a token for %s: %w: %s", replicaName("netmaster", n), err, token)
+		}
+		flags := []string{"--join", net.JoinHostPort(replicaAddress(1).String(), "9005"), "--token", strings.TrimSpace(string(token)), "--member-name", replicaName("netmaster", n)}
+		if err := l.startReplica(ctx, n, flags, env...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // StartReplica starts the n-th netmaster, counted from 1, and waits until it serves.
 func (l *Lab) StartReplica(ctx context.Context, n int, env ...string) error {
-	p, err := l.launchMaster(n, nil, env...)
+	return l.startReplica(ctx, n, nil, env...)
+}
+
+func (l *Lab) startReplica(ctx context.Context, n int, flags []string, env ...string) error {
+	p, err := l.LaunchReplica(n, flags, env...)
 	if err != nil {
 		return err
 	}
@@ -209,13 +240,14 @@ func (l *Lab) StartReplica(ctx context.Context, n int, env ...string) error {
 	})
 }
 
-// LaunchMaster starts the first netmaster and does not wait for it; the flags stand
-// behind the lab's own and win over them.
+// LaunchMaster is LaunchReplica of the first netmaster.
 func (l *Lab) LaunchMaster(flags []string, env ...string) (*Process, error) {
-	return l.launchMaster(1, flags, env...)
+	return l.LaunchReplica(1, flags, env...)
 }
 
-func (l *Lab) launchMaster(n int, flags []string, env ...string) (*Process, error) {
+// LaunchReplica starts the n-th netmaster, counted from 1, and does not wait for it; the
+// flags stand behind the lab's own and win over them.
+func (l *Lab) LaunchReplica(n int, flags []string, env ...string) (*Process, error) {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -230,7 +262,7 @@ func (l *Lab) launchMaster(n int, flags []string, env ...string) (*Process, erro
 		"--external-address", net.JoinHostPort(everywhere, "9999"), "--internal-address", net.JoinHostPort(addr, "9999"),
 	}
 	if l.st.Config.Embedded {
-		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
+		argv = append(argv, "--data-dir", l.dataDir(n), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {
 		argv = append(argv, l.storeFlag(), l.StoreURLs())
 	}

@@ -35,7 +35,7 @@ func TestReplicasHaveAddresses(t *testing.T) {
 
 func TestReplicasNeedProcesses(t *testing.T) {
 	for _, cfg := range []Config{
-		{Name: "x", Replicas: 3, Embedded: true}, {Name: "x", Replicas: 3, Consul: "/consul"}, {Name: "x", Replicas: -1}, {Name: "x", Replicas: 10},
+		{Name: "x", Replicas: 3, Consul: "/consul"}, {Name: "x", Replicas: -1}, {Name: "x", Replicas: 10},
 	} {
 		if err := cfg.fill(); err == nil || !strings.Contains(err.Error(), "replicas") {
 			t.Errorf("%+v: %v, want a refusal that says why", cfg, err)

@@ -145,7 +145,7 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d hosts up in %v", hosts, time.Since(start).Round(time.Millisecond))
+	t.Logf("%d hosts up in %v", cfg.Hosts, time.Since(start).Round(time.Millisecond))
 	c := &cluster{Lab: l, t: t}
 	t.Cleanup(func() {
 		if t.Failed() {

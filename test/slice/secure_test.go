@@ -22,24 +22,41 @@ import (
 // securing is netmaster's side of a cluster that is turned secure.
 type securing struct {
 	*cluster
-	addr   string   // of netmaster
+	addr   string   // of the first netmaster
+	at     string   // that of which is asked
 	data   string   // its data directory
 	tokens []string // by which hosts have joined
 }
 
-// netmaster ends the one that runs and starts it with these flags, and waits until it
-// is ready.
+// netmaster ends those that run and starts them with these flags, one after the other, and
+// waits until each is ready.
 func (s *securing) netmaster(ctx context.Context, ask func(context.Context, ...string) (string, error), flags ...string) error {
-	if err := s.Process("netmaster").Stop(20 * time.Second); err != nil {
+	defer func() { s.at = s.addr }()
+	for i, address := range strings.Split(s.MasterURLs(), ",") {
+		master, err := url.Parse(address)
+		if err != nil {
+			return err
+		}
+		s.at = master.Hostname()
+		if err := s.replica(ctx, i+1, ask, flags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replica does that with the n-th.
+func (s *securing) replica(ctx context.Context, n int, ask func(context.Context, ...string) (string, error), flags []string) error {
+	if err := s.Process([]string{"netmaster", "netmaster2"}[n-1]).Stop(20 * time.Second); err != nil {
 		return err
 	}
-	p, err := s.LaunchMaster(flags)
+	p, err := s.LaunchReplica(n, flags)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return lab.Until(ctx, "netmaster to serve with "+strings.Join(flags, " "), func(ctx context.Context) error {
+	return lab.Until(ctx, p.Name+" to serve with "+strings.Join(flags, " "), func(ctx context.Context) error {
 		if out, err := ask(ctx, "tenant", "ls"); err != nil {
 			return fmt.Errorf("%w: %s; %s", err, out, p.Tail(3))
 		}
@@ -52,9 +69,14 @@ func (s *securing) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
+// plainly asks without a certificate.
+func (s *securing) plainly(ctx context.Context, args ...string) (string, error) {
+	return s.run(ctx, append([]string{"--netmaster", "http://" + net.JoinHostPort(s.at, "9999")}, args...)...)
+}
+
 // anna is an administrator with a certificate.
 func (s *securing) anna(ctx context.Context, args ...string) (string, error) {
-	return s.run(ctx, append([]string{"--netmaster", "https://" + net.JoinHostPort(s.addr, "9999"), "--tls-dir", filepath.Join(s.data, "join", "clients", "issued", "anna")}, args...)...)
+	return s.run(ctx, append([]string{"--netmaster", "https://" + net.JoinHostPort(s.at, "9999"), "--tls-dir", filepath.Join(s.data, "join", "clients", "issued", "anna")}, args...)...)
 }
 
 // warns waits until 'netctl cluster members' says something, or does not any more.
@@ -73,31 +95,15 @@ func (s *securing) warns(ctx context.Context, part string) error {
 // TestTurnSecure: a cluster that was begun without --secure is turned secure by the page's
 // steps, while containers talk: no packet is lost, plain hosts work until they join, and
 // at the end nobody is let in plainly and all work. Then its authorities are renewed in
-// the same way, bugtool packs it without its secrets, and the doctor tells of hosts'
-// certificates.
+// the same way, bugtool packs it without its secrets, the doctor tells of hosts'
+// certificates, and it is made plain again.
 func TestTurnSecure(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
-		c := pairUp(t, driver, "sec", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" })
-		s := secured(c)
-		series := func(do func(context.Context) error) map[string]lab.PingStats {
-			_, pings := c.traffic(func(ctx context.Context, s *stream) error { return errors.Join(do(ctx), s.more(ctx, 4<<20)) })
-			return pings
-		}
-		for _, do := range []func(context.Context) error{s.turn, s.renew} {
-			pings := series(do)
-			var without map[string]lab.PingStats
-			for name, p := range pings {
-				if p.Lost() > 0 && without == nil { // a busy machine loses packets by itself
-					without = series(func(context.Context) error { return nil })
-				}
-				if w := without[name]; p.Sent < 100 || p.Lost() > 2*w.Lost()*p.Sent/max(1, w.Sent) {
-					t.Errorf("ping %s: %s, and without the change %s", name, p, w)
-				}
-			}
-			if t.Failed() {
-				return
-			}
+	on(t, 1, both, func(t *testing.T, driver string) {
+		s := secured(pairUp(t, driver, "sec", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" }))
+		s.losesNothingBy(s.turn, s.renew)
+		if t.Failed() {
+			return
 		}
 		if err := s.packs(t.Context(), s.tokens); err != nil {
 			t.Error(err)
@@ -105,11 +111,53 @@ func TestTurnSecure(t *testing.T) {
 		if err := s.takenOver(t.Context()); err != nil {
 			t.Error(err)
 		}
-		out, err := s.run(t.Context(), "--netmaster", "http://"+net.JoinHostPort(s.addr, "9999"), "tenant", "ls")
+		out, err := s.plainly(t.Context(), "tenant", "ls")
 		if err == nil {
 			t.Errorf("who asks plainly is answered: %s", out)
 		}
+		s.losesNothingBy(s.back)
 	})
+}
+
+// TestTurnSecureTwo: so it is with two netmasters that keep the store together, of which each
+// restart leaves one that waits for the other.
+func TestTurnSecureTwo(t *testing.T) {
+	shared(t)
+	on(t, 1, both, func(t *testing.T, driver string) {
+		s := secured(pairUp(t, driver, "sectwo", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Replicas = true, "", 2 }))
+		s.until("both netmasters to have the authority", func(context.Context) error {
+			_, err := os.Stat(filepath.Join(s.data+"2", "join", "clients", "authority.pem"))
+			return err
+		})
+		s.losesNothingBy(s.turn, s.back)
+	})
+}
+
+// losesNothingBy does what can be done once each under traffic, which may lose what it loses
+// without it.
+func (s *securing) losesNothingBy(steps ...func(context.Context) error) {
+	s.t.Helper()
+	series := func(do func(context.Context, *stream) error) map[string]lab.PingStats {
+		_, pings := s.traffic(func(ctx context.Context, s *stream) error { return errors.Join(do(ctx, s), s.more(ctx, 4<<20)) })
+		return pings
+	}
+	for _, do := range steps {
+		began := time.Now()
+		pings := series(func(ctx context.Context, _ *stream) error { return do(ctx) })
+		bytes := int(time.Since(began)/pace) * chunk // of the stream in that time
+		var without map[string]lab.PingStats
+		for name, p := range pings {
+			if p.Lost() > 0 && without == nil { // a busy machine loses packets by itself
+				without = series(func(ctx context.Context, s *stream) error { return s.more(ctx, bytes) })
+			}
+			if w := without[name]; p.Sent < 100 || p.Lost() > 2*w.Lost()*p.Sent/max(1, w.Sent) {
+				s.t.Errorf("ping %s: %s, and without the change %s", name, p, w)
+			}
+		}
+		if s.t.Failed() {
+			return
+		}
+	}
 }
 
 // secured is a cluster that is to be turned secure.
@@ -119,11 +167,11 @@ func secured(c *cluster) *securing {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &securing{cluster: c, addr: master.Hostname(), data: filepath.Join(c.Config().Dir, "master", "data")}
+	return &securing{cluster: c, addr: master.Hostname(), at: master.Hostname(), data: filepath.Join(c.Config().Dir, "master", "data")}
 }
 
 func (s *securing) turn(ctx context.Context) error {
-	if err := s.netmaster(ctx, s.Netctl, "--secure", "--accept-plain"); err != nil {
+	if err := s.netmaster(ctx, s.plainly, "--secure", "--accept-plain"); err != nil {
 		return err
 	}
 	if out, err := s.run(ctx, "pki", "issue", filepath.Join(s.data, "join", "clients"), "anna", "--role", "cluster-admin"); err != nil {
@@ -132,13 +180,15 @@ func (s *securing) turn(ctx context.Context) error {
 	if out, err := s.Netctl(ctx, "cluster", "token", "--host", "h1"); err == nil || !strings.Contains(out, "tokens are made by TLS only") {
 		return fmt.Errorf("a token that is asked for plainly: %w %s", err, out)
 	}
-	// Both hosts are plain yet, and work.
+	// All hosts are plain yet, and work.
+	var names []string
 	for i, h := range s.Hosts() {
+		names = append(names, h.Name)
 		if err := s.works(ctx, fmt.Sprint("plain", i), h); err != nil {
 			return err
 		}
 	}
-	if err := s.warns(ctx, "have no certificate: h1, h2;"); err != nil {
+	if err := s.warns(ctx, "have no certificate: "+strings.Join(names, ", ")+";"); err != nil {
 		return err
 	}
 	for i, h := range s.Hosts() {
@@ -176,6 +226,51 @@ func (s *securing) turn(ctx context.Context) error {
 		return err
 	}
 	return s.works(ctx, "again", h)
+}
+
+// back makes the cluster plain again, by the page's steps.
+func (s *securing) back(ctx context.Context) error {
+	if err := s.netmaster(ctx, s.anna, "--secure", "--accept-plain"); err != nil {
+		return err
+	}
+	for i, h := range s.Hosts() {
+		if err := s.leaves(ctx, h); err != nil {
+			return err
+		}
+		if err := s.works(ctx, fmt.Sprint("back", i), h); err != nil {
+			return err
+		}
+	}
+	if err := s.netmaster(ctx, s.plainly); err != nil {
+		return err
+	}
+	for i, h := range s.Hosts() {
+		if err := s.works(ctx, fmt.Sprint("plainly", i), h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaves has a host go back to plain connections, which it does not by being told alone.
+func (s *securing) leaves(ctx context.Context, h *lab.Host) error {
+	if err := h.Agent().Stop(20 * time.Second); err != nil {
+		return err
+	}
+	p, err := h.LaunchAgent()
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	kept := filepath.Join(h.StateDir(), "tls")
+	if err := p.Wait(limited); err != nil || !strings.Contains(p.Tail(3), "remove "+kept) {
+		return fmt.Errorf("netplugin that is told a plain store and has a certificate: %w: %s", err, p.Tail(3))
+	}
+	if err := os.RemoveAll(kept); err != nil {
+		return err
+	}
+	return h.StartAgent(ctx)
 }
 
 // renew renews the authorities, and has one host get a certificate of the next one, while the
@@ -227,7 +322,7 @@ func (s *securing) renew(ctx context.Context) error {
 
 // joins starts a host's netplugin with the store's address as it is by TLS.
 func (s *securing) joins(ctx context.Context, h *lab.Host, flags ...string) error {
-	p, err := h.LaunchAgentWith(append([]string{"--etcd-endpoints", "https://" + net.JoinHostPort(s.addr, "2379")}, flags...))
+	p, err := h.LaunchAgentWith(append([]string{"--etcd-endpoints", strings.ReplaceAll(s.StoreURLs(), "http://", "https://")}, flags...))
 	if err != nil {
 		return err
 	}
