@@ -166,6 +166,14 @@ func (o *options) enrolment(dir string) enroll.Config {
 	return enroll.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token, Account: o.joining.account}
 }
 
+// distrusted is what to do where this host and the store do not trust each other.
+func (o *options) distrusted() string {
+	if o.joining.dir == "" {
+		return ""
+	}
+	return "where the cluster was restored or made anew, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token"
+}
+
 // follow returns what is to be done when netmasters have come or gone.
 func (j *joining) follow(st any) func(doors []string) {
 	return func(doors []string) {

@@ -77,7 +77,7 @@ type clusterStore interface {
 // openStore makes a client of the cluster's store.
 func openStore(o options, log *slog.Logger) (clusterStore, error) {
 	if len(o.consul) == 0 {
-		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true})
+		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true, Distrusted: o.distrusted()})
 		if err != nil {
 			return nil, daemon.Usagef("--etcd-endpoints: %w", err)
 		}

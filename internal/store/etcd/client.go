@@ -41,6 +41,9 @@ type Config struct {
 	TLS       *tls.Config   // for https endpoints; nil = the system's roots
 	Logger    *slog.Logger  // required
 	Agent     bool          // it reads what agents read, and writes nothing
+	// Distrusted is what to do where one end does not trust the other's certificate; empty =
+	// nothing is told but that.
+	Distrusted string
 }
 
 // Client is a store.Store on etcd.
@@ -107,7 +110,7 @@ func New(cfg Config) (*Client, error) {
 
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
 	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger, agent: cfg.Agent}
-	c.distrust.tls = cfg.TLS
+	c.distrust.tls, c.distrust.remedy = cfg.TLS, cfg.Distrusted
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}

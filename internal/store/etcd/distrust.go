@@ -26,7 +26,8 @@ const (
 // distrust is why no endpoint is connected to, where that is for certificates. gRPC tries
 // until the time of a request is over, and does not say.
 type distrust struct {
-	tls *tls.Config // nil = connections are plain
+	tls    *tls.Config // nil = connections are plain
+	remedy string
 
 	mu     sync.Mutex
 	looked time.Time
@@ -50,6 +51,9 @@ func (c *Client) because() string {
 	for _, e := range c.etcd.Endpoints() {
 		if err := shake(ctx, strings.TrimPrefix(e, transport.HTTPS+"://"), d.tls); transport.Remedy(err) != "" {
 			d.why = fmt.Sprintf(" (%v)", err)
+			if d.remedy != "" {
+				d.why = fmt.Sprintf(" (%v: %s)", err, d.remedy)
+			}
 			break
 		}
 	}

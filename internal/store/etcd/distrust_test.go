@@ -64,12 +64,12 @@ func TestDistrust(t *testing.T) {
 		with     *tls.Config
 		want     string
 	}{
-		{"another authority", serve(theirs), ours, "x509: certificate signed by unknown authority"},
-		{"a server that does not trust us", serve(theirs), nobody, "remote error: tls: "},
+		{"another authority", serve(theirs), ours, "x509: certificate signed by unknown authority: join anew)"},
+		{"a server that does not trust us", serve(theirs), nobody, ": join anew)"},
 		{"a server that is slow", serve(nil), ours, ""},
 		{"nobody", "https://127.0.0.1:1", ours, ""},
 	} {
-		c, err := New(Config{Endpoints: []string{x.at}, TLS: x.with, Timeout: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		c, err := New(Config{Endpoints: []string{x.at}, TLS: x.with, Timeout: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Distrusted: "join anew"})
 		if err != nil {
 			t.Fatal(err)
 		}

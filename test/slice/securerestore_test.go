@@ -1,0 +1,187 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// TestRestoreSecure: netmaster's directory of a secure cluster is lost while containers of
+// three hosts talk, and made anew of a backup by the page: people log in by the tokens that
+// they had with the new authority, hosts go on, tell what to do, attach nothing, and join anew
+// one after the other. No packet is lost, also to what was attached after the backup.
+func TestRestoreSecure(t *testing.T) {
+	shared(t)
+	on(t, 1, both, restoreSecure)
+}
+
+func restoreSecure(t *testing.T, driver string) {
+	c := pairUp(t, driver, "secb", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Hosts = true, "", 3 })
+	s := secured(c)
+	if err := s.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := &person{securing: s, home: t.TempDir()}
+	out, err := s.anna(t.Context(), "token", "create", "-q", "bert", "--role", "cluster-admin")
+	if p.token = strings.TrimSpace(out); err != nil {
+		t.Fatal(err, out)
+	}
+	if err := p.login(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	c.losesNothing("a secure store that is lost and restored", func(ctx context.Context) error {
+		tries++
+		return p.restored(ctx, tries)
+	})
+}
+
+// person is somebody with a token of netmaster's.
+type person struct {
+	*securing
+	home, token string
+}
+
+func (p *person) runs(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netctl"), append([]string{"--netmaster", "https://" + net.JoinHostPort(p.addr, "9999")}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+p.home)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("netctl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// login takes netmaster's ca.crt along, as the page has it.
+func (p *person) login(ctx context.Context) error {
+	ca := filepath.Join(p.home, "ca.crt")
+	if err := copyFiles(filepath.Join(p.data, "join", "clients", "issued", "netmaster"), p.home, []string{"ca.crt"}); err != nil {
+		return err
+	}
+	_, err := p.runs(ctx, p.token+"\n", "login", "--token", "--ca-file", ca)
+	return err
+}
+
+// restored backs up, loses the directory and restores it.
+func (p *person) restored(ctx context.Context, try int) error {
+	backup := filepath.Join(p.home, fmt.Sprint(try, ".backup"))
+	if _, err := p.runs(ctx, "", "backup", backup); err != nil {
+		return err
+	}
+	// Attached after the backup, on the host that joins last.
+	late := spec(fmt.Sprint("late", try), "h3", "blue/net/servers")
+	if _, err := p.AddContainer(ctx, late); err != nil {
+		return err
+	}
+	if _, err := p.Serve(late.Name, late.Listen...); err != nil {
+		return err
+	}
+	pinging, stop := context.WithCancel(ctx)
+	defer stop()
+	pinged := make(chan error, 1)
+	go func() {
+		stats, err := p.space("c").Ping(pinging, p.cluster.addr(late.Name, "4"), 10*time.Millisecond)
+		// A busy machine loses some by itself; who is cut off loses all until the last host has joined.
+		if p.t.Logf("ping every 10 ms what is in no backup: %s", stats); stats.Gap > time.Second || stats.Sent < 100 {
+			err = errors.Join(err, fmt.Errorf("ping what is in no backup: %s", stats))
+		}
+		pinged <- err
+	}()
+	if err := p.again(ctx, backup, try); err != nil {
+		return err
+	}
+	stop()
+	return <-pinged
+}
+
+// again has the directory be lost, and made of the backup.
+func (p *person) again(ctx context.Context, backup string, try int) error {
+	if err := p.Process("netmaster").Kill(); err != nil {
+		return err
+	}
+	if err := os.Rename(p.data, fmt.Sprint(p.data, ".lost", try)); err != nil {
+		return err
+	}
+	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--data-dir", p.data).CombinedOutput(); err != nil {
+		return fmt.Errorf("restore: %w: %s", err, out)
+	}
+	master, err := p.LaunchMaster([]string{"--secure"})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	if err := lab.Until(ctx, "netmaster to have a new authority", func(context.Context) error {
+		_, err := os.Stat(filepath.Join(p.data, "join", "clients", "issued", "netmaster", "ca.crt"))
+		return err
+	}); err != nil {
+		return err
+	}
+	if _, err := p.runs(ctx, "", "tenant", "ls"); err == nil {
+		return errors.New("netctl trusts another authority than it was told")
+	}
+	if err := lab.Until(ctx, "bert to be let in", p.login); err != nil {
+		return fmt.Errorf("%w; %s", err, master.Tail(5))
+	}
+	// What hosts say, that have not joined anew, one of which is started again.
+	h2, store := p.Hosts()[1], strings.ReplaceAll(p.StoreURL(), "http://", "https://")
+	if err := h2.KillAgent(); err != nil {
+		return err
+	}
+	if _, err := h2.LaunchAgentWith([]string{"--etcd-endpoints", store}); err != nil {
+		return err
+	}
+	for _, h := range p.Hosts() {
+		if err := lab.Until(ctx, h.Name+" to say that it has to join anew", func(ctx context.Context) error {
+			if err := h.Status(ctx); err == nil || !strings.Contains(err.Error(), "netctl cluster token") {
+				return fmt.Errorf("it says %w; the end of its log: %s", err, h.Agent().Tail(10))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	// Nobody waits for one host before the next is started: each waits for the others to put
+	// back what the backup lacks.
+	began := time.Now()
+	for _, h := range p.Hosts() {
+		token, err := p.runs(ctx, "", "cluster", "token", "-q", "--host", h.Name)
+		if err != nil {
+			return err
+		}
+		if err := h.Agent().Stop(20 * time.Second); err != nil {
+			return err
+		}
+		if _, err := h.LaunchAgentWith([]string{"--etcd-endpoints", store, "--join", net.JoinHostPort(p.addr, "9005"), "--token", token}); err != nil {
+			return err
+		}
+	}
+	p.t.Logf("all hosts are started anew within %v", time.Since(began).Round(time.Millisecond))
+	for _, h := range p.Hosts() {
+		if err := h.WaitAgent(ctx, h.Agent()); err != nil {
+			return err
+		}
+		p.t.Logf("%s can attach %v after the first was started", h.Name, time.Since(began).Round(time.Millisecond))
+	}
+	for _, h := range p.Hosts() {
+		if err := p.works(ctx, fmt.Sprint("anew", h.Name, try), h); err != nil {
+			return err
+		}
+	}
+	out, err := p.runs(ctx, "", "endpoint", "ls", "-q")
+	if n := len(strings.Fields(out)); err != nil || n != len(p.Containers()) {
+		return fmt.Errorf("%d of %d endpoints are there: %w %s", n, len(p.Containers()), err, out)
+	}
+	return nil
+}
