@@ -14,17 +14,21 @@ var Programs = []string{"netmaster", "netplugin", "netctl", "contivk8s"}
 
 // Build compiles programs (default: Programs) of the module around dir into bin.
 func Build(ctx context.Context, dir, bin string, programs ...string) error {
-	if len(programs) == 0 {
-		programs = Programs
-	}
 	root, err := Root(ctx, dir)
 	if err != nil {
 		return err
 	}
+	return build(ctx, root, bin, nil, programs)
+}
+
+func build(ctx context.Context, root, bin string, flags, programs []string) error {
+	if len(programs) == 0 {
+		programs = Programs
+	}
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
-	args := []string{"build", "-o", bin + string(filepath.Separator)}
+	args := append([]string{"build", "-o", bin + string(filepath.Separator)}, flags...)
 	for _, p := range programs {
 		args = append(args, "./cmd/"+p)
 	}
@@ -39,14 +43,19 @@ func Build(ctx context.Context, dir, bin string, programs ...string) error {
 
 // Root returns the directory of the Go module around dir.
 func Root(ctx context.Context, dir string) (string, error) {
-	c := exec.CommandContext(ctx, "go", "env", "GOMOD")
-	c.Dir = dir
-	out, err := c.Output()
-	mod := strings.TrimSpace(string(out))
+	mod, err := output(ctx, dir, "go", "env", "GOMOD")
 	if err != nil || mod == "" || mod == os.DevNull {
 		return "", fmt.Errorf("find the Go module around %q: there is none", dir)
 	}
 	return filepath.Dir(mod), nil
+}
+
+// output runs a command in a directory and returns what it prints.
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir = dir
+	out, err := c.Output()
+	return strings.TrimSpace(string(out)), err
 }
 
 // UsePrograms has what is started from now on come from another directory, such as one

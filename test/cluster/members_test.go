@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
@@ -130,7 +131,7 @@ func (m *members) run(seat int, is member, more ...string) *masterProcess {
 	listen := storetest.FreePort(m.t)
 	args := append([]string{"--external-address", listen, "--agent-address", storetest.FreePort(m.t)}, is.args...)
 	p := &masterProcess{newProcess(m.t, listen, m.program.path, append(args, more...)...)}
-	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.t.TempDir(), "CLOCK_AHEAD=" + m.program.clock(seat)}
+	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.t.TempDir(), lab.ClockAt(m.program.clock(seat))}
 	p.start()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +216,7 @@ func (w wires) heal() {
 	}
 }
 
-// minutesOff is by how much clocks are set: mutual TLS forgives five minutes.
+// minutesOff is by how much clocks are set: tokens to join are refused where one goes back by five minutes.
 const minutesOff = 2
 
 func (m *members) faults() []fault {

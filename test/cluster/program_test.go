@@ -4,11 +4,9 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -30,83 +29,14 @@ type program struct {
 	on     *onServer
 }
 
-// Where package time takes the wall clock, and what comes before and in its place.
-const (
-	nowSource = "	sec, nsec, mono := runtimeNow()\n"
-	nowLine   = "func Now() Time {\n" + nowSource
-	offSource = `var ahead atomic.Int64
-
-// SetAhead has Now be so many seconds ahead.
-func SetAhead(seconds int64) { ahead.Store(seconds) }
-
-`
-	clockSource = `package main
-
-import (
-	"os"
-	"strconv"
-	"time"
-)
-
-func init() {
-	go func() {
-		for range time.Tick(20 * time.Millisecond) {
-			text, _ := os.ReadFile(os.Getenv("CLOCK_AHEAD"))
-			if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-				time.SetAhead(n)
-			}
-		}
-	}()
-}
-`
-)
-
-// buildProgram builds netmaster with a clock that can be set. The library is compiled
-// anew for it, which takes minutes the first time.
+// buildProgram builds netmaster with a clock that can be set.
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	if err != nil {
+	if err := lab.BuildWithClocks(t.Context(), ".", dir, "netmaster"); err != nil {
 		t.Fatal(err)
 	}
-	clock := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
-	text, err := os.ReadFile(clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	was := string(text)
-	now := strings.Replace(was, nowLine, offSource+nowLine+"	sec += ahead.Load()\n", 1)
-	now = strings.Replace(now, "import (\n", "import (\n\t\"sync/atomic\"\n", 1)
-	if strings.Count(was, nowLine) != 1 || !strings.Contains(now, `"sync/atomic"`) {
-		t.Fatalf("package time of this Go takes the wall clock elsewhere than by\n%s", nowLine)
-	}
-	commands, err := filepath.Abs("../../cmd/netmaster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	replaced := map[string]string{}
-	for at, content := range map[string]string{clock: now, filepath.Join(commands, "clock.go"): clockSource} {
-		file := filepath.Join(dir, filepath.Base(at))
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replaced[at] = file
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "netmaster")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", list, "-o", path, commands)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return path
+	return filepath.Join(dir, "netmaster")
 }
 
 // programOn is the program for netmasters on a store, which a flag names.
@@ -126,7 +56,7 @@ func (p *program) begin(seat int) (netmaster, wire) {
 func (p *program) at(seat int, store string) *masterProcess {
 	listen := storetest.FreePort(p.t)
 	m := &masterProcess{newProcess(p.t, listen, p.path, p.flag, "http://"+store, "--external-address", listen, "--agent-address", storetest.FreePort(p.t))}
-	m.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.t.TempDir(), "CLOCK_AHEAD=" + p.clock(seat)}
+	m.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.t.TempDir(), lab.ClockAt(p.clock(seat))}
 	m.start()
 	return m
 }
@@ -154,12 +84,7 @@ func (p *program) faults(w *world) []fault {
 
 // set sets the clock of a seat's netmaster.
 func (p *program) set(seat int, ahead int64) {
-	file := p.clock(seat)
-	err := os.WriteFile(file+".new", fmt.Append(nil, ahead), 0o600)
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err != nil {
+	if err := lab.SetClock(p.clock(seat), time.Duration(ahead)*time.Second); err != nil {
 		p.t.Error(err)
 	}
 }
