@@ -59,11 +59,15 @@ func TestClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("with clocks that are right the doctor finds: %q", x.before)
+		most := 0
+		if driver == lab.DriverOVS {
+			most = 100 // a switch in user space drops what it has no time for; a cut would be more
+		}
 		for _, step := range []struct {
 			name string
 			do   func(context.Context) error
 		}{{"a host's clock", x.ofHost}, {"all clocks", x.ofAll}, {"netmaster's clock", x.ofMaster}} {
-			c.losesNothing(step.name, func(ctx context.Context) error {
+			c.losesAtMost(most, step.name, func(ctx context.Context) error {
 				if err := step.do(ctx); err != nil {
 					return fmt.Errorf("%s: %w", step.name, err)
 				}
