@@ -31,7 +31,7 @@ var _ = tested("endpointGroups", kindCases{
 		"networkName":      effecttest.By("TestGroupNetwork"),
 		"extContractsGrps": effecttest.By("TestFabricHistories"),
 		"policies":         effecttest.By("TestGroupChangesLive"),
-		"netProfile":       effecttest.By("TestRates"),
+		"netProfile":       effecttest.By("TestNetProfiles"),
 		"ipPool":           effecttest.By("TestEndpointsBesidePools"),
 	},
 })

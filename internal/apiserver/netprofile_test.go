@@ -30,10 +30,10 @@ var _ = tested("netprofiles", kindCases{
 		"owner":            effecttest.By("TestOwner"),
 		"tenantName":       effecttest.By("TestMatrix"),
 		"profileName":      effecttest.By("TestMatrix"),
-		"bandwidth":        effecttest.By("TestRates"),
+		"bandwidth":        effecttest.By("TestNetProfiles"),
 		"burst":            effecttest.By("TestRates"),
-		"DSCP":             effecttest.By("TestRates"),
-		"receiveBandwidth": effecttest.By("TestRates"),
+		"DSCP":             effecttest.By("TestNetProfiles"),
+		"receiveBandwidth": effecttest.By("TestNetProfiles"),
 		"receiveBurst":     effecttest.By("TestRates"),
 	},
 })

@@ -172,8 +172,16 @@ type trap struct {
 
 func (c *cluster) trap(name string) *trap {
 	c.t.Helper()
+	tr, stop := c.trapIn(c.space(name))
+	c.t.Cleanup(stop)
+	return tr
+}
+
+// trapIn keeps every frame that arrives at or leaves a namespace, until it is stopped.
+func (c *cluster) trapIn(ns *lab.Namespace) (tr *trap, stop func()) {
+	c.t.Helper()
 	var fd int
-	err := c.space(name).Do(func() (err error) {
+	err := ns.Do(func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0x0300); err != nil { // ETH_P_ALL, in network order
 			return err
 		}
@@ -182,7 +190,8 @@ func (c *cluster) trap(name string) *trap {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	tr, done, ended := &trap{t: c.t}, make(chan struct{}), make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
+	tr = &trap{t: c.t}
 	go func() {
 		defer close(ended)
 		b := make([]byte, 2048)
@@ -199,8 +208,7 @@ func (c *cluster) trap(name string) *trap {
 			}
 		}
 	}()
-	c.t.Cleanup(func() { close(done); <-ended; _ = unix.Close(fd) })
-	return tr
+	return tr, func() { close(done); <-ended; _ = unix.Close(fd) }
 }
 
 func (tr *trap) has(f []byte) bool {
