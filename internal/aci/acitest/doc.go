@@ -8,7 +8,7 @@
 // have ended; that what the APIC makes by itself and writes in another way is there
 // in that way; and that all changes are told. Its table of classes is made from the
 // documents and shares nothing with package aci; a client that is not ours is
-// tested against it too.
+// tested against the APIC too. The gateway has no other client than ours.
 //
 // It must not be imported but by tests. It is not an APIC: no real one was compared.
 package acitest
