@@ -58,7 +58,7 @@ func shop() aci.Fabric {
 }
 
 // newAPIC returns a client of sim that has no network between.
-func newAPIC(t *testing.T, sim *acitest.APIC, change ...func(*aci.APICConfig)) *aci.APIC {
+func newAPIC(t testing.TB, sim *acitest.APIC, change ...func(*aci.APICConfig)) *aci.APIC {
 	t.Helper()
 	cfg := aci.APICConfig{URLs: []string{"https://apic1"}, User: sim.User, Password: sim.Password, Cluster: "one", Transport: acitest.Direct(sim), Now: sim.Now}
 	for _, c := range change {
@@ -71,14 +71,14 @@ func newAPIC(t *testing.T, sim *acitest.APIC, change ...func(*aci.APICConfig)) *
 	return a
 }
 
-func newSim(t *testing.T) *acitest.APIC {
+func newSim(t testing.TB) *acitest.APIC {
 	t.Helper()
 	sim := acitest.NewAPIC()
 	put(t, sim, "uni/tn-common/brc-internet", "vzBrCP")
 	return sim
 }
 
-func put(t *testing.T, sim *acitest.APIC, dn, class string, props ...string) {
+func put(t testing.TB, sim *acitest.APIC, dn, class string, props ...string) {
 	t.Helper()
 	if err := sim.Put(dn, class, props...); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func put(t *testing.T, sim *acitest.APIC, dn, class string, props ...string) {
 }
 
 // apply has the fabric be f without a problem.
-func apply(t *testing.T, a aci.Target, f aci.Fabric) aci.Report {
+func apply(t testing.TB, a aci.Target, f aci.Fabric) aci.Report {
 	t.Helper()
 	r, err := a.Apply(t.Context(), f)
 	if err != nil {

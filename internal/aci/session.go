@@ -163,7 +163,7 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 	if len(data) > maxAnswer {
 		return nil, nonsense("more than " + strconv.Itoa(maxAnswer) + " bytes")
 	}
-	out, err := parse(data)
+	out, err := parse(data, s.said)
 	switch code := resp.StatusCode; {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
 		text, _ := refusal(out)
@@ -234,8 +234,8 @@ func (o *objects) UnmarshalJSON(data []byte) error {
 
 var errMany = errors.New("too many objects")
 
-// parse reads the one form that all answers have.
-func parse(data []byte) ([]named, error) {
+// parse reads the one form that all answers have; said is what of it may be told.
+func parse(data []byte, said func(string) string) ([]named, error) {
 	var answer struct {
 		Total  any     `json:"totalCount"`
 		Imdata objects `json:"imdata"`
@@ -256,7 +256,7 @@ func parse(data []byte) ([]named, error) {
 		}
 	}
 	if _, refused := refusal(out); !refused && fmt.Sprint(answer.Total) != strconv.Itoa(len(out)) {
-		return nil, nonsense(fmt.Sprintf("%d objects, said to be %s", len(out), clip(fmt.Sprint(answer.Total), 20)))
+		return nil, nonsense(fmt.Sprintf("%d objects, said to be %s", len(out), clip(said(fmt.Sprint(answer.Total)), 20)))
 	}
 	return out, nil
 }

@@ -52,7 +52,7 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-func newKey(t *testing.T, id string) jose.JSONWebKey {
+func newKey(t testing.TB, id string) jose.JSONWebKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

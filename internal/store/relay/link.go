@@ -256,6 +256,8 @@ func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, e
 				list = nil
 			case !following:
 				return following, errors.New("a relay tells of a commit before its list"), nil
+			case rev <= m.state.Last():
+				return following, fmt.Errorf("a relay tells of revision %d after %d", rev, m.state.Last()), nil
 			default:
 				if m.commits {
 					kvs = append(kvs, store.KV{Key: store.CommitKey})
