@@ -240,6 +240,7 @@ func TestBadWishes(t *testing.T) {
 		"to 366 days":           func(w *Wish) { w.Life = MaxLife + 1 },
 		"role":                  func(w *Wish) { w.Grant.Role = "" },
 		"must be cluster-admin": func(w *Wish) { w.Grant.Role = access.Host },
+		"or viewer":             func(w *Wish) { w.Grant.Role = access.Netmaster },
 		"tenants: must be 1":    func(w *Wish) { w.Grant.Role = access.TenantAdmin },
 		"tenants: must be left": func(w *Wish) { w.Grant.Tenants = []string{"a"} },
 	} {

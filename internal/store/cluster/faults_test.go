@@ -81,6 +81,41 @@ func TestLeaderLosesSession(t *testing.T) {
 	})
 }
 
+// A leader whose session is lost ends its term also while it cannot see that its lock has
+// gone.
+func TestLeaderCannotSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		over, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- cluster.Candidate{
+				Store: st, Key: cluster.LeaderKey, Value: "me:1",
+				Lead: func(term context.Context, _ store.Fence) error {
+					<-term.Done()
+					if ctx.Err() == nil {
+						close(over)
+					}
+					return nil
+				},
+			}.Run(ctx)
+		}()
+		synctest.Wait()
+		st.Pause(true)
+		st.ExpireSessions()
+		synctest.Wait()
+		select {
+		case <-over:
+		default:
+			t.Error("it leads on")
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
 // granting notes the time-outs of the sessions that are asked of a store.
 type granting struct {
 	store.Store

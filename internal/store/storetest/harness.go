@@ -39,6 +39,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"ReadOwnWrites", testReadOwnWrites},
 		{"Abort", testAbort},
 		{"Snapshot", testSnapshot},
+		{"Ranges", testRanges},
 		{"Limits", testLimits},
 		{"Serializable", testSerializable},
 		{"WriteSkew", testWriteSkew},

@@ -260,9 +260,9 @@ func testSweep(t *testing.T, b *bench) {
 	if n, err := engine.SweepGenerations(b.ctx, sweeper, fence, 1<<60); err != nil || n != 0 {
 		t.Errorf("swept %d generations, %v; all had gone", n, err)
 	}
-	b.update(func(tx store.Tx) error { tx.Touch(scope); return nil })
-	if n, err := engine.SweepGenerations(b.ctx, sweeper, fence, rev); err != nil || n != 0 {
-		t.Errorf("swept %d generations, %v; the one there is newer than that", n, err)
+	touched := b.update(func(tx store.Tx) error { tx.Touch(scope); return nil })
+	if n, err := engine.SweepGenerations(b.ctx, sweeper, fence, touched); err != nil || n != 0 {
+		t.Errorf("swept %d generations, %v; the one there is not older than that", n, err)
 	}
 	if _, err := engine.SweepGenerations(b.ctx, sweeper, store.Fence{Key: cluster.LeaderKey, Create: rev - 1}, 1<<60); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("sweep of a term that has ended: %v, want %v", err, store.ErrFenced)
@@ -409,5 +409,22 @@ func testFence(t *testing.T, b *bench) {
 	}
 	if diff := cmp.Diff("1", b.value("fenced")); diff != "" || runs != 3 {
 		t.Errorf("fenced writes ran %d times, want 3: %s", runs, diff)
+	}
+	one, other := b.put("one", "me"), b.put("other", "me")
+	both := func() error {
+		_, err := b.Update(b.ctx, func(tx store.Tx) error {
+			tx.Require(key("one"), one)
+			tx.Require(key("other"), other)
+			tx.Put(key("fenced"), nil, nil)
+			return nil
+		})
+		return err
+	}
+	if err := both(); err != nil {
+		t.Errorf("while both hold: %v", err)
+	}
+	b.update(func(tx store.Tx) error { tx.Delete(key("one")); return nil })
+	if err := both(); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("after one of two went: %v", err)
 	}
 }
