@@ -37,7 +37,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("restart capability %+v", g)
 	}
 	h.close(true)
-	r.hangUp()
+	r.done.Wait() // until it has read all that was said before the end
 	if r.notified != nil {
 		t.Errorf("it was notified: %+v", r.notified)
 	}
@@ -67,7 +67,12 @@ func TestRestart(t *testing.T) {
 	if pic := h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2"}); pic.Complete {
 		t.Error("complete before the neighbor said so")
 	}
-	r.endOfRIB()
+	r.send(bgp.NewEndOfRib(bgp.RF_IPv4_UC))
+	r.tell(way{hop: "fd00:9::2"}, "fd00:2::/64")
+	if pic := h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2", "fd00:2::/64": "fd00:9::2"}); pic.Complete {
+		t.Error("complete before the neighbor said so of both families")
+	}
+	r.send(bgp.NewEndOfRib(bgp.RF_IPv6_UC))
 	h.complete()
 
 	// An end for good is told.

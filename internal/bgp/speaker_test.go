@@ -275,6 +275,15 @@ func TestNeighborsChangeAlone(t *testing.T) {
 	if again.open.MyAS != 65099 {
 		t.Errorf("it says that it is %d", again.open.MyAS)
 	}
+	h.cfg.RestartTime = 555 * time.Second
+	if err := h.Configure(t.Context(), h.cfg); err != nil {
+		t.Fatal(err)
+	}
+	again.until("a good-bye", func() bool { return again.notified != nil })
+	last := connect(t, "127.0.0.2", routerAS, h)
+	if g := graceful(t, last.open); g.Time != 555 {
+		t.Errorf("restart capability %+v", g)
+	}
 }
 
 func TestPrefixLimit(t *testing.T) {
@@ -363,12 +372,12 @@ func TestBadConfig(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"as":                         func(c *Config) { c.AS = 0 },
 		"router id":                  func(c *Config) { c.RouterID = netip.MustParseAddr("fd00::1") },
-		"restart time":               func(c *Config) { c.RestartTime = 5000 * time.Second },
+		"restart time":               func(c *Config) { c.RestartTime = 4096 * time.Second },
 		"is there twice":             func(c *Config) { c.Neighbors = append(c.Neighbors, c.Neighbors[0]) },
 		"neighbor 10.0.0.2: as":      func(c *Config) { c.Neighbors[0].AS = 0 },
 		"must be a router's address": func(c *Config) { c.Neighbors[0].Address = netip.Addr{} },
 		"neighbor 224.0.0.5":         func(c *Config) { c.Neighbors[0].Address = netip.MustParseAddr("224.0.0.5") },
-		"hold time":                  func(c *Config) { c.Neighbors[0].HoldTime = time.Second },
+		"hold time":                  func(c *Config) { c.Neighbors[0].HoldTime = 2 * time.Second },
 		"password":                   func(c *Config) { c.Neighbors[0].Password = strings.Repeat("x", 81) },
 		"local address":              func(c *Config) { c.Neighbors[0].Local = netip.MustParseAddr("fd00::1") },
 		"BFD interval":               func(c *Config) { c.Neighbors[0].BFD = &BFD{Interval: time.Microsecond} },

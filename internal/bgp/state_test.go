@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
@@ -149,5 +150,56 @@ func TestRank(t *testing.T) {
 	}
 	if hop, _ := attributes(&apiutil.Path{Attrs: []bgp.PathAttributeInterface{reach}}, hostAS); hop != mapped.Unmap() {
 		t.Errorf("next hop %s", hop)
+	}
+}
+
+// TestNeighborsDiffer: whatever is other of a neighbor, it is another one; what is said
+// in the same way is not.
+func TestNeighborsDiffer(t *testing.T) {
+	one := func() Neighbor {
+		return Neighbor{
+			Address: netip.MustParseAddr("10.9.0.2"), AS: 7, Port: 179, Local: netip.MustParseAddr("10.9.0.1"), Password: "x", IPv4: true,
+			MaxPrefixes: 10, HoldTime: 9 * time.Second, Multihop: 2, BFD: &BFD{Interval: time.Second, Multiple: 3},
+		}
+	}
+	if !one().equal(one()) {
+		t.Error("the same differ")
+	}
+	for what, change := range map[string]func(*Neighbor){
+		"AS": func(n *Neighbor) { n.AS = 8 }, "port": func(n *Neighbor) { n.Port = 1179 }, "local": func(n *Neighbor) { n.Local = netip.Addr{} },
+		"password": func(n *Neighbor) { n.Password = "" }, "family": func(n *Neighbor) { n.IPv6 = true }, "limit": func(n *Neighbor) { n.MaxPrefixes = 11 },
+		"hold time": func(n *Neighbor) { n.HoldTime = 3 * time.Second }, "hops": func(n *Neighbor) { n.Multihop = 0 }, "no BFD": func(n *Neighbor) { n.BFD = nil },
+		"BFD's interval": func(n *Neighbor) { n.BFD.Interval = 2 * time.Second }, "BFD's multiple": func(n *Neighbor) { n.BFD.Multiple = 4 },
+	} {
+		other := one()
+		change(&other)
+		if one().equal(other) || other.equal(one()) {
+			t.Errorf("%s makes no difference", what)
+		}
+	}
+}
+
+// TestPeer: what the library is told of a neighbor.
+func TestPeer(t *testing.T) {
+	n, err := Neighbor{Address: netip.MustParseAddr("10.9.0.2"), AS: 7, Multihop: 3, BFD: &BFD{Interval: 300 * time.Millisecond, Multiple: 5}}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := n.peer(120*time.Second, true, true)
+	if b := p.Bfd; !b.Enabled || b.DesiredMinimumTxInterval != 300_000 || b.RequiredMinimumReceive != 300_000 || b.DetectionMultiplier != 5 {
+		t.Errorf("BFD %+v", b)
+	}
+	if m := p.EbgpMultihop; !m.Enabled || m.MultihopTtl != 3 {
+		t.Errorf("hops %+v", m)
+	}
+	if g := p.GracefulRestart; !g.Enabled || g.RestartTime != 120 || !g.LocalRestarting || !p.Conf.AdminDown {
+		t.Errorf("restart %+v, held %v", g, p.Conf.AdminDown)
+	}
+	if c := p.Timers.Config; c.HoldTime != 9 || c.KeepaliveInterval != 3 || len(p.AfiSafis) != 1 {
+		t.Errorf("timers %+v, %d families", c, len(p.AfiSafis))
+	}
+	n.BFD, n.Multihop = nil, 0
+	if p := n.peer(time.Second, false, false); p.Bfd != nil || p.EbgpMultihop != nil || p.Conf.AdminDown || p.GracefulRestart.LocalRestarting {
+		t.Errorf("without: %+v", p)
 	}
 }
