@@ -41,14 +41,14 @@ func post(t *testing.T, s *service, method, path, body string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-const named = `{"cni_ifname":"eth0","cni_netns":"/var/run/mesos/isolators/network/cni/c1/ns","cni_containerid":"c1"`
+const named = `{"cni_ifname":"eth1","cni_netns":"/var/run/mesos/isolators/network/cni/c1/ns","cni_containerid":"c1"`
 
 // TestCalls: 1.x's two calls become the CNI plugin's requests, and are answered as by 1.x.
 func TestCalls(t *testing.T) {
-	key := attach.Key{Container: "c1", IfName: "eth0"}
+	key := attach.Key{Container: "c1", IfName: "eth1"}
 	const netns = "/var/run/mesos/isolators/network/cni/c1/ns"
 	prefix := netip.MustParsePrefix("10.1.1.1/24")
-	done := attach.Result{IfName: "eth0", Netns: netns, Addresses: []attach.Address{{Prefix: prefix, Gateway: netip.MustParseAddr("10.1.1.254")}}}
+	done := attach.Result{IfName: "eth1", Netns: netns, Addresses: []attach.Address{{Prefix: prefix, Gateway: netip.MustParseAddr("10.1.1.254")}}}
 	plain := attach.Request{Key: key, Netns: netns, Source: attach.SourceCNI, Config: serve.TypeMesos}
 	placed := plain
 	placed.Tenant, placed.Network, placed.Group = "blue", "net1", "web"
@@ -70,7 +70,7 @@ func TestCalls(t *testing.T) {
 		{"add, nonsense", "POST", PathAdd, `[`, nil, 500, nil, "decode request"},
 		{"add, too long", "POST", PathAdd, named + `,"labels":{"a":"` + strings.Repeat("x", maxRequest) + `"}}`, nil, 500, nil, "too large"},
 		{"del", "POST", PathDel, named + "}", nil, 200, attach.DetachRequest{Key: key, Netns: netns}, ""},
-		{"del of what has no namespace any more", "POST", PathDel, `{"cni_ifname":"eth0","cni_containerid":"c1"}`, nil, 200, attach.DetachRequest{Key: key}, ""},
+		{"del of what has no namespace any more", "POST", PathDel, `{"cni_ifname":"eth1","cni_containerid":"c1"}`, nil, 200, attach.DetachRequest{Key: key}, ""},
 		{"del, not done", "POST", PathDel, named + "}", model.Errorf(model.ErrUnavailable, "the disk is full"), 500, attach.DetachRequest{Key: key, Netns: netns}, "the disk is full"},
 		{"another method", "GET", PathAdd, "", nil, 503, nil, "is not served here"},
 		{"another path", "POST", "/", "", nil, 503, nil, "is not served here"},

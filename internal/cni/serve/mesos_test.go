@@ -110,6 +110,8 @@ func TestMesosFile(t *testing.T) {
 	keep("other", mesosConf("", LabelGroup+"=own"))
 	is("the network's own directory", bare, "own")
 	is("a name that leaves the directory", `{"name":"netcontiv/../other","type":"netcontiv"}`, "web")
+	keep("..", mesosConf("", LabelGroup+"=above"))
+	is("the directory above", `{"name":"..","type":"netcontiv"}`, "web")
 	keep("other", "{")
 	if _, err := group(bare); err == nil || !strings.Contains(err.Error(), "network.conf") {
 		t.Errorf("a broken file: %v", err)
@@ -117,5 +119,15 @@ func TestMesosFile(t *testing.T) {
 	keep("other", strings.Repeat(" ", maxMesosFile+1))
 	if _, err := group(bare); err == nil || !strings.Contains(err.Error(), "is no file of at most") {
 		t.Errorf("a large file: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "blocked"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := group(`{"name":"blocked","type":"netcontiv"}`); err == nil || !strings.Contains(err.Error(), "network.conf") {
+		t.Errorf("where the file cannot be looked for: %v", err)
+	}
+	keep("none/network.conf", "{}") // a directory, as a pipe that nobody writes to would be: it is not read
+	if _, err := group(`{"name":"none","type":"netcontiv"}`); err == nil || !strings.Contains(err.Error(), "is no file of at most") {
+		t.Errorf("what is no file: %v", err)
 	}
 }
