@@ -120,7 +120,7 @@ func TestChoice(t *testing.T) {
 	if n := len(ids()); n != 0 {
 		t.Errorf("%d are chosen among, and none is here", n)
 	}
-	for i := range desired.MaxBackends + 10 {
+	for i := range of.MaxBuckets + 1 {
 		s.Backends = s.Backends.Set(model.EndpointKey{ID: model.EndpointID(fmt.Sprintf("y%05d", i))}, &desired.Backend{Local: true, IPv4: netip.AddrFrom4([4]byte{10, 2, byte(i / 256), byte(i)})})
 	}
 	if n := len(ids()); n != of.MaxBuckets {
