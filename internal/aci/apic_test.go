@@ -224,8 +224,9 @@ func TestInvalid(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	f, sim := shop(), newSim(t)
-	f.Groups[1].Policies = []model.PolicyName{model.PolicyName(long + "a"), model.PolicyName(long + "b")}
-	f.Rules = []model.Rule{rule(long+"a", "1", "web", model.ProtoTCP, 1), rule(long+"b", "1", "web", model.ProtoTCP, 2)}
+	just := long[:65-len(":Frm:web")] // one too long
+	f.Groups[1].Policies = []model.PolicyName{model.PolicyName(long + "a"), model.PolicyName(long + "b"), model.PolicyName(just)}
+	f.Rules = []model.Rule{rule(long+"a", "1", "web", model.ProtoTCP, 1), rule(long+"b", "1", "web", model.ProtoTCP, 2), rule(just, "1", "web", model.ProtoTCP, 3)}
 	apply(t, newAPIC(t, sim), f)
 	n := 0
 	for _, o := range sim.Tree() {
@@ -233,7 +234,7 @@ func TestLongNames(t *testing.T) {
 			n++
 		}
 	}
-	if n != 2 {
+	if n != 3 {
 		t.Errorf("%d contracts", n)
 	}
 }

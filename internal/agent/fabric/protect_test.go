@@ -48,6 +48,30 @@ func TestProtected(t *testing.T) {
 	}
 }
 
+// Whose addresses routers are told of: containers' of joined networks of encap vlan, where
+// the data plane has their ports and the host routes.
+func TestHad(t *testing.T) {
+	for what, test := range map[string]struct {
+		change func(*desired.Network, *Input)
+		want   int
+	}{
+		"as it should be":        {func(*desired.Network, *Input) {}, 1},
+		"not joined":             {func(n *desired.Network, _ *Input) { n.Joined = 0 }, 0},
+		"by tunnels":             {func(n *desired.Network, _ *Input) { n.Encap = model.EncapVXLAN }, 0},
+		"a port that is refused": {func(_ *desired.Network, in *Input) { in.Refused = map[string]bool{"p1-5": true} }, 0},
+		"another port refused":   {func(_ *desired.Network, in *Input) { in.Refused = map[string]bool{"p1-6": true} }, 1},
+		"forwarding mode bridge": {func(_ *desired.Network, in *Input) { in.Picture.FwdMode = model.FwdBridge }, 0},
+	} {
+		in := Input{Settings: settings(), Picture: desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16"))}}
+		n := network(1, "blue", model.EncapVLAN)
+		test.change(n, &in)
+		port(&in.Picture, 5, n)
+		if got := have(in).all; len(got) != test.want || test.want == 1 && got[0].Prefix != prefix("10.1.1.5/32") {
+			t.Errorf("%s: it tells of %v", what, got)
+		}
+	}
+}
+
 // Another machine that tells of an address which this host has is told of, and takes
 // nothing away.
 func TestOverlap(t *testing.T) {
