@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // leading is a netmaster's part as leader, for tests of absences.
@@ -175,4 +179,141 @@ func TestManyAway(t *testing.T) {
 			c.stop()
 		})
 	}
+}
+
+// TestLongAwayOfMany: hosts that were away for long are given up by nobody while more
+// than half are away, whatever a leader before has counted.
+func TestLongAwayOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := c.NewHostWatch()
+		var running sync.WaitGroup
+		running.Go(func() { c.ok(w.Run(ctx)) })
+		reports := hostsOf(c, 4)
+		_, err := c.st.Update(ctx, func(tx store.Tx) error {
+			var errs []error
+			for _, r := range reports[:3] {
+				errs = append(errs, tables.HostAbsences.Put(tx, tables.HostAbsence{Host: r.Name, Seconds: 3600}))
+			}
+			return errors.Join(errs...)
+		})
+		c.ok(err)
+		l := lead(c, w, time.Minute)
+		for range 60 {
+			_, _ = c.KeepHost(ctx, reports[3])
+			pass(2 * time.Second)
+		}
+		for _, r := range reports {
+			if n := c.fresh().NumEndpointsOfHost(r.Name); n != 1 {
+				t.Errorf("%s has %d endpoints left", r.Name, n)
+			}
+		}
+		l.stop()
+		cancel()
+		running.Wait()
+		c.stop()
+	})
+}
+
+// TestReplacedLeader: who leads no more counts no host out, notes nothing of absences,
+// gives nothing up, and says so.
+func TestReplacedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := c.NewHostWatch()
+		var running sync.WaitGroup
+		running.Go(func() { c.ok(w.Run(ctx)) })
+		reports := hostsOf(c, 3)
+		old := c.leader()
+		c.leader()
+		fenced := func(what string, task func(context.Context) error) {
+			t.Helper()
+			short, end := context.WithTimeout(ctx, time.Minute)
+			defer end()
+			done := make(chan error, 1)
+			go func() { done <- task(short) }()
+			for range 30 {
+				for _, r := range reports {
+					_, _ = c.KeepHost(ctx, r)
+				}
+				pass(2 * time.Second)
+			}
+			if err := <-done; !errors.Is(err, store.ErrFenced) {
+				t.Errorf("%s: %v, want %v", what, err, store.ErrFenced)
+			}
+		}
+		absences := func(ctx context.Context) error { return c.CountAbsence(ctx, old, w, time.Minute) }
+		_, err := c.st.Update(ctx, func(tx store.Tx) error {
+			return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "h2", Seconds: 5})
+		})
+		c.ok(err)
+		fenced("a host that is back", absences)
+		if _, there := c.fresh().HostAbsence("h2"); !there {
+			t.Error("it forgot that a host was away")
+		}
+		c.ok(c.LeaveHost(ctx, "h1", "i1"))
+		reports = reports[1:]
+		_, err = c.st.Update(ctx, func(tx store.Tx) error {
+			tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: "h2"})
+			return nil
+		})
+		c.ok(err)
+		fenced("a host that is away", absences)
+		if a, there := c.fresh().HostAbsence("h1"); there || c.fresh().NumEndpointsOfHost("h1") != 1 {
+			t.Errorf("it counted or gave up: %+v", a)
+		}
+		reports = nil
+		fenced("hosts that are silent", func(ctx context.Context) error { return c.CountOut(ctx, old) })
+		for _, name := range []model.HostName{"h2", "h3"} {
+			if got := kept(t, c.st, name); !strings.Contains(got, "claim") {
+				t.Errorf("it counted %s out, of which is left: %q", name, got)
+			}
+		}
+		cancel()
+		running.Wait()
+		c.stop()
+	})
+}
+
+// TestStoodStill: a leader whose process stood still counts nobody out for the silence
+// in which it could not hear.
+func TestStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &between{Store: memory.New()}
+		c := New(st, Options{})
+		for _, name := range []model.HostName{"h1", "h2"} {
+			r := reportOf(name, string(name))
+			r.VTEP, r.Listening = netip.MustParseAddr("10.1.1."+string(name[1:])), nil
+			if _, err := New(st.Store, Options{}).KeepHost(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fence := store.Fence{Key: cluster.LeaderKey}
+		rev, err := st.Store.Update(t.Context(), func(tx store.Tx) error { return tx.Create(fence.Key, nil, nil) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		fence.Create = rev
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.CountOut(ctx, fence) }()
+		stand := func() { <-time.After(3 * cluster.ServiceTTL) }
+		st.hook.Store(&stand) // within the transaction that counts h1 out
+		for range cluster.ServiceTTL / countEvery {
+			c.HeardHosts([]model.HostName{"h2"})
+			pass(countEvery)
+		}
+		pass(3*cluster.ServiceTTL + 2*countEvery)
+		for name, want := range map[model.HostName]bool{"h1": false, "h2": true} {
+			if got := kept(t, st.Store, name); strings.Contains(got, "claim") != want {
+				t.Errorf("of %s the store has %q", name, got)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

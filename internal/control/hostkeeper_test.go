@@ -110,11 +110,38 @@ func TestKeepHost(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal that says %q", other.what, err, other.says)
 		}
 	}
+	o := reportOf("h1", "i2")
+	o.Look = false // to the netmaster that has kept the other's claim
+	if _, err := c.KeepHost(ctx, o); !errors.As(err, new(Taken)) {
+		t.Errorf("a sign of life of another installation: %v", err)
+	}
 	r.Listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:9090")}
 	if _, err := c.KeepHost(ctx, r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.2:9090/10")
+	r.VXLANPort = 8472
+	if _, err := c.KeepHost(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
+	r.Version = "v2"
+	if _, err := c.KeepHost(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	all, err := cluster.Services(ctx, st, "")
+	if err != nil || len(all) != 2 || all[0].Version != "v2" || all[1].Version != "v2" {
+		t.Errorf("after an upgrade the registry has %+v, %v", all, err)
+	}
+	if err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
+		t.Errorf("the status of a host that nobody has: %v", err)
+	}
+	old := reportOf("h1", "i1") // as it was before the port changed
+	old.Listening = nil
+	if err := c.forgetClaim(ctx, store.Fence{}, old.claim()); err != nil {
+		t.Error(err)
+	}
+	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
 	if err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of another installation: %v", err)
 	}
@@ -140,6 +167,34 @@ func TestKeepHost(t *testing.T) {
 	successor.Look = false // this netmaster knows nothing of it yet
 	if k, err := c.KeepHost(ctx, successor); err != nil || k.Former != "i1" {
 		t.Errorf("a successor on the same machine: %+v, %v", k, err)
+	}
+}
+
+// TestMaySucceed: whom the name of a host that does not live is for.
+func TestMaySucceed(t *testing.T) {
+	at := func(installation, control, vtep string) model.Host {
+		return model.Host{Name: "h1", Installation: installation, Control: netip.MustParseAddr(control), VTEP: netip.MustParseAddr(vtep)}
+	}
+	old := at("i1", "10.0.0.1", "10.1.0.1")
+	for name, test := range map[string]struct {
+		old, now model.Host
+		take     bool
+		former   string
+		refused  bool
+	}{
+		"the same, moved":      {old: old, now: at("i1", "10.0.0.2", "10.1.0.2")},
+		"the same control":     {old: old, now: at("i2", "10.0.0.1", "10.1.0.2"), former: "i1"},
+		"the same tunnel":      {old: old, now: at("i2", "10.0.0.2", "10.1.0.1"), former: "i1"},
+		"told to":              {old: old, now: at("i2", "10.0.0.2", "10.1.0.2"), take: true, former: "i1"},
+		"of an earlier one":    {old: at("", "10.0.0.1", "10.1.0.1"), now: at("i2", "10.0.0.1", "10.1.0.2"), former: "an earlier version"},
+		"elsewhere":            {old: old, now: at("i2", "10.0.0.2", "10.1.0.2"), refused: true},
+		"each on its loopback": {old: at("i1", "127.0.0.1", "10.1.0.1"), now: at("i2", "127.0.0.1", "10.1.0.2"), refused: true},
+		"without addresses":    {old: model.Host{Name: "h1", Installation: "i1"}, now: model.Host{Name: "h1", Installation: "i2"}, refused: true},
+	} {
+		former, err := maySucceed(test.old, HostReport{Host: test.now, TakeHost: test.take})
+		if former != test.former || errors.As(err, new(Taken)) != test.refused {
+			t.Errorf("%s: %q, %v", name, former, err)
+		}
 	}
 }
 
@@ -184,7 +239,7 @@ func TestCountOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []model.HostName{"h1", "h2", "h3"} {
+			for _, name := range []model.HostName{"h1", "h2", "h3", "h4"} {
 				if _, ok := hosts[name]; ok {
 					there = append(there, string(name))
 				}
@@ -208,6 +263,13 @@ func TestCountOut(t *testing.T) {
 		if got := kept(t, st, "old"); !strings.Contains(got, "claim") {
 			t.Errorf("an agent's own claim: %q", got)
 		}
+		late := reportOf("h4", "i-h4") // by a netmaster that has not told of it yet
+		late.Control, late.VTEP, late.Listening = netip.MustParseAddr("10.0.1.4"), netip.MustParseAddr("10.1.1.4"), nil
+		if _, err := first.KeepHost(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * countEvery)
+		alive("h2 h3 h4")
 		pass(cluster.ServiceTTL)
 		alive("")
 		cancel()
