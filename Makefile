@@ -61,8 +61,8 @@ test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel
 	tools/test-kernel.sh -suite ovs 6.12
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
-test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails)|consul|members (netmasters' own, some lost for good), netmasters as MASTERS=inside|program (processes whose clocks are set), judged; or MOVES=20: how soon another netmaster leads, on etcd, consul, members; needs root
-	$(if $(filter consul,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test($(if $(MOVES),Moves,Cluster|Disk|Clock))$$' -args -moves $(or $(MOVES),0) -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
+test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails)|consul|members (netmasters' own, some lost for good, the disk of one fails), netmasters as MASTERS=inside|program (processes whose clocks are set), judged; or MOVES=20: how soon another netmaster leads, on etcd, consul, members; needs root
+	$(if $(filter consul,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test($(if $(MOVES),Moves,Cluster|Disk|MemberDisk|Clock))$$' -args -moves $(or $(MOVES),0) -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
 test-bgp: ## the BGP speaker, and netplugins with it, with FRR and BIRD in namespaces; needs root
 	tools/deps.sh bgp && go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root

@@ -2,8 +2,9 @@
 # The tests with real data planes, etcd and namespaces, on programs that are built once.
 # Those that judge times, losses or loads have the machine for themselves, one package
 # after another; test/docker and the rest of test/slice mostly wait, so they run side by
-# side. test/kube needs a Kubernetes (test-kube.sh), test/cluster minutes
-# (make test-cluster), test/bgp a quiet machine (make test-bgp). Arguments: the programs. Needs root and tools/deps.sh.
+# side. test/kube needs a Kubernetes (test-kube.sh), test/bgp a quiet machine (make
+# test-bgp); of test/cluster there is one short run on the embedded etcd, since the rest
+# takes minutes (make test-cluster). Arguments: the programs. Needs root and tools/deps.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CONTIV_TEST_BIN=$(mktemp -d)
@@ -15,4 +16,5 @@ failed=0
 # shellcheck disable=SC2086 # several packages
 CONTIV_TEST_MACHINE=own tools/gotest.sh -timeout 15m -count=1 -p 1 -tags integration -- $packages || failed=1
 CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 1)) -tags integration -- ./test/docker ./test/slice || failed=1
+tools/gotest.sh -timeout 10m -count=1 -tags integration -run '^TestCluster$' -- ./test/cluster || failed=1
 exit $failed

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"flag"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 
 // What runs. make test-cluster gives SEED, OPS and STORE.
 var (
-	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = TestCluster is skipped")
+	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = few, and what takes minutes is skipped")
 	longest = flag.Duration("longest", 400*time.Millisecond, "how long a fault lasts at most")
 	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails; consul, a process; members, that of netmasters which are processes and members of it")
 	masters = flag.String("masters", "inside", "netmasters: inside this process, of the parts of the program; program, processes, whose clocks are set")
@@ -23,13 +24,13 @@ var (
 // perRun is how many requests are made on one store.
 const perRun = 20_000
 
+// few is how many requests are made where nobody says: `make test` has time for those.
+const few = 500
+
 // TestCluster: three netmasters and five agents on a store, under faults.
 func TestCluster(t *testing.T) {
-	if *ops == 0 {
-		t.Skip("it takes minutes: make test-cluster")
-	}
 	netnstest.Need(t)
-	for left, plan := *ops, *seed; left > 0; left, plan = left-perRun, plan+1 {
+	for left, plan := cmp.Or(*ops, few), *seed; left > 0; left, plan = left-perRun, plan+1 {
 		t.Logf("-plan %d -ops %d goes on from here", plan, left)
 		if !t.Run(*kindOf, func(t *testing.T) { underFaults(t, plan, min(left, perRun)) }) {
 			return
@@ -56,7 +57,7 @@ func stores(t *testing.T) *onServer {
 		s := onEtcd(t, e)
 		s.pauses(e)
 		if d != nil {
-			s.more = append(s.more, badDisk(s, e, d)...)
+			s.disk, s.more = d, append(s.more, badDisk(s, e, d)...)
 		}
 		return s
 	case "consul":
@@ -82,16 +83,17 @@ func underFaults(t *testing.T, plan uint64, total int) {
 		t.Error(wrong)
 	}
 	finish()
+	if d := diskOf(w.st); d != nil && total >= asksForAll {
+		d.met(t)
+	}
 }
 
 // newCluster is a world on the store, and with the netmasters, that were asked for.
 func newCluster(t *testing.T) *world {
 	t.Helper()
 	if *kindOf == "members" {
-		m := newMembers(t)
-		m.w = newWorld(t, m)
-		m.w.begin = m.begin
-		return m.w
+		d := newDisk(t) // before all that runs on it
+		return newMembers(t, programOn(t, nil, ""), d).w
 	}
 	st := stores(t)
 	w := newWorld(t, st)

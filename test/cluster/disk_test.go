@@ -26,6 +26,7 @@ type disk struct {
 	slow   atomic.Int64 // nanoseconds that an fsync takes more
 	fails  atomic.Int64 // the errno of writes and fsyncs; 0 = none
 	failed atomic.Int64 // how often something was refused
+	slowed atomic.Int64 // how many fsyncs took more
 }
 
 // newDisk mounts one for the length of a test.
@@ -64,6 +65,28 @@ func newDisk(t *testing.T) *disk {
 		server.Wait()
 	})
 	return d
+}
+
+// diskOf is the disk of a store that fails; nil = none.
+func diskOf(st storage) *disk {
+	switch st := st.(type) {
+	case *onServer:
+		return st.disk
+	case *members:
+		return st.disk
+	}
+	return nil
+}
+
+// met fails a test whose store asked nothing of the disk while that was bad: nothing was
+// tried then.
+func (d *disk) met(t *testing.T) {
+	t.Helper()
+	refused, slowed := d.failed.Load(), d.slowed.Load()
+	t.Logf("the disk refused %d times and was slow %d times", refused, slowed)
+	if refused+slowed == 0 {
+		t.Error("the store did not meet the faults of its disk")
+	}
 }
 
 func (d *disk) refuses() syscall.Errno {
@@ -119,7 +142,10 @@ func (n *diskNode) Write(ctx context.Context, f fs.FileHandle, data []byte, off 
 }
 
 func (n *diskNode) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
-	_ = waiting.Pause(ctx, time.Duration(n.d.slow.Load())) // an interrupted fsync is done all the same
+	if slow := n.d.slow.Load(); slow > 0 {
+		n.d.slowed.Add(1)
+		_ = waiting.Pause(ctx, time.Duration(slow)) // an interrupted fsync is done all the same
+	}
 	if syscall.Errno(n.d.fails.Load()) == syscall.EIO {
 		return n.d.refuses()
 	}
@@ -136,6 +162,12 @@ func (n *diskNode) Allocate(ctx context.Context, f fs.FileHandle, off, size uint
 	return f.(fs.FileAllocater).Allocate(ctx, off, size, mode)
 }
 
+// slows has fsyncs take up to 0.2 s more.
+func (d *disk) slows(chance *rand.Rand) (undo func()) {
+	d.slow.Store(int64(10+chance.IntN(200)) * int64(time.Millisecond))
+	return func() { d.slow.Store(0) }
+}
+
 // badDisk makes faults of an etcd's disk. An etcd that ends by them comes back when
 // they are over, as a service manager would have it.
 func badDisk(s *onServer, e *process, d *disk) []fault {
@@ -150,10 +182,7 @@ func badDisk(s *onServer, e *process, d *disk) []fault {
 		}
 	}
 	return []fault{
-		s.alone("the disk is slow", func(c *rand.Rand) func() {
-			d.slow.Store(int64(10+c.IntN(200)) * int64(time.Millisecond))
-			return func() { d.slow.Store(0) }
-		}),
+		s.alone("the disk is slow", d.slows),
 		s.alone("the disk fails", fails(syscall.EIO)),
 		s.alone("the disk is full", fails(syscall.ENOSPC)),
 	}

@@ -31,6 +31,7 @@ type members struct {
 	program   *program
 	w         *world
 	replacing sync.Mutex // held while one is lost for good: of two, with three, nothing comes back
+	disk      *disk      // of the member on seat onDisk; nil = none fails
 
 	mu    sync.Mutex
 	seats [3]member
@@ -77,10 +78,13 @@ func (m *members) live(seat int) *life {
 	return is.life
 }
 
-// newMembers has no member yet.
-func newMembers(t *testing.T) *members {
+// newMembers has no member yet. d, if it is not nil, is the disk of one of them.
+func newMembers(t *testing.T, p *program, d *disk) *members {
 	t.Helper()
-	return &members{t: t, program: programOn(t, nil, "")}
+	m := &members{t: t, disk: d, program: p}
+	m.w = newWorld(t, m)
+	m.w.begin = m.begin
+	return m
 }
 
 // enter makes a member for a seat, under a name that none has had.
@@ -89,9 +93,13 @@ func (m *members) enter(seat int) member {
 	defer m.mu.Unlock()
 	m.made++
 	name, peer := fmt.Sprintf("m%d", m.made), storetest.FreePort(m.t)
+	dir := filepath.Join(m.t.TempDir(), name)
+	if m.disk != nil && seat == onDisk {
+		dir = filepath.Join(m.disk.dir, name)
+	}
 	is := member{name: name, etcd: storetest.FreePort(m.t), peer: newLink(m.t, func() string { return peer })}
 	is.args = []string{
-		"--data-dir", filepath.Join(m.t.TempDir(), name), "--member-name", name, "--etcd-listen", is.etcd, "--internal-address", storetest.FreePort(m.t),
+		"--data-dir", dir, "--member-name", name, "--etcd-listen", is.etcd, "--internal-address", storetest.FreePort(m.t),
 		"--peer-listen", peer, "--peer-address", is.peer.address, "--join-listen", storetest.FreePort(m.t),
 	}
 	m.seats[seat] = is
@@ -220,7 +228,7 @@ func (w wires) heal() {
 const minutesOff = 2
 
 func (m *members) faults() []fault {
-	return []fault{
+	return append(m.badDisk(),
 		m.w.on("a netmaster stands still", func(s *seat, _ *rand.Rand) func() {
 			p, _ := s.now()
 			return p.(*masterProcess).pause()
@@ -229,13 +237,12 @@ func (m *members) faults() []fault {
 			m.program.set(s.n, chance.Int64N(2*minutesOff*60)-minutesOff*60)
 			return func() {}
 		}),
-		{"all netmasters are killed", m.allKilled},
-		{"revisions are compacted", func(_ context.Context, chance *rand.Rand) func() {
+		fault{"all netmasters are killed", m.allKilled},
+		fault{"revisions are compacted", func(_ context.Context, chance *rand.Rand) func() {
 			compactEtcd(m.t, m.at(chance.IntN(len(m.seats))).etcd)
 			return func() {}
 		}},
-		{"a member is lost for good and another joins", m.lostForGood},
-	}
+		fault{"a member is lost for good and another joins", m.lostForGood})
 }
 
 // allKilled kills all members at once, where none has another fault.

@@ -271,17 +271,11 @@ func (s *terms) twice() (wrong []string) {
 // yet; open makes a connection to each server of their store.
 func threePrograms(t *testing.T) (w *world, open func(t *testing.T) []store.Store) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "netmaster")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/netmaster").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	p := &program{t: t, path: path, clocks: t.TempDir()}
+	p := installed(t)
 	var addresses []string
 	switch *kindOf {
 	case "members":
-		m := &members{t: t, program: p}
-		m.w = newWorld(t, m)
-		m.w.begin = m.begin
+		m := newMembers(t, p, nil)
 		return m.w, func(t *testing.T) (out []store.Store) {
 			t.Helper()
 			for n := range m.seats {
@@ -317,6 +311,16 @@ func threePrograms(t *testing.T) (w *world, open func(t *testing.T) []store.Stor
 	w = newWorld(t, nil)
 	w.begin = func(seat int) (netmaster, wire) { return p.at(seat, strings.Join(addresses, ",http://")), nil }
 	return w, open
+}
+
+// installed is the program as it is, whose clock cannot be set.
+func installed(t *testing.T) *program {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "netmaster")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/netmaster").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return &program{t: t, path: path, clocks: t.TempDir()}
 }
 
 // threeEtcds are the servers of one installed etcd, not started yet.

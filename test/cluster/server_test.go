@@ -34,6 +34,7 @@ type onServer struct {
 	compact func(t *testing.T, address string) // forgets all revisions but the present one
 	more    []fault
 	turn    sync.Mutex // held by the fault that is made of it
+	disk    *disk      // that fails, nil = none
 }
 
 func (s *onServer) connect(t *testing.T, netmaster bool) (store.Store, wire) {

@@ -154,8 +154,13 @@ func (w *world) urls() (out []string) {
 
 // on makes a fault of what is done to one seat, which nobody else has.
 func (w *world) on(name string, do func(s *seat, chance *rand.Rand) (undo func())) fault {
+	return w.at(name, func(chance *rand.Rand) int { return chance.IntN(len(w.seats)) }, do)
+}
+
+// at is on with the seat that which says.
+func (w *world) at(name string, which func(chance *rand.Rand) int, do func(s *seat, chance *rand.Rand) (undo func())) fault {
 	return fault{name, func(_ context.Context, chance *rand.Rand) func() {
-		s := w.seats[chance.IntN(len(w.seats))]
+		s := w.seats[which(chance)]
 		if !s.turn.TryLock() {
 			return nil
 		}
