@@ -2,6 +2,8 @@ package join
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -16,7 +18,8 @@ import (
 
 // guard has the store's own port ask the role of who shows a certificate: netmasters
 // and cluster admins may all, hosts and other programs may read what agents read, and
-// change nothing. Who came in plainly, where plain says that it is let in, may all.
+// change nothing. Who came in plainly, where plain says that it is let in, may all, but for
+// changing the rows by which somebody would be let in for longer than that.
 func guard(plain bool) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -42,10 +45,10 @@ func guard(plain bool) []grpc.ServerOption {
 
 // mayAll tells whether who asks may everything. Who shows no role is refused.
 func mayAll(ctx context.Context, plain bool) (bool, error) {
-	p, ok := peer.FromContext(ctx)
-	if plain && ok && p.AuthInfo == nil {
+	if plain && plainly(ctx) {
 		return true, nil
 	}
+	p, ok := peer.FromContext(ctx)
 	var tls credentials.TLSInfo
 	if ok {
 		tls, _ = p.AuthInfo.(credentials.TLSInfo)
@@ -60,10 +63,20 @@ func mayAll(ctx context.Context, plain bool) (bool, error) {
 	return role == pki.Netmaster || role == pki.ClusterAdmin, nil
 }
 
+func plainly(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	return ok && p.AuthInfo == nil
+}
+
 func mayAsk(ctx context.Context, q any, method string, plain bool) error {
 	all, err := mayAll(ctx, plain)
-	if err != nil || all {
+	switch {
+	case err != nil:
 		return err
+	case all && plainly(ctx) && letsIn(q):
+		return status.Errorf(codes.PermissionDenied, "%s: what is below %s is changed by TLS only, since it would let in for longer than plain connections are", method, strings.Join(doors, " and "))
+	case all:
+		return nil
 	}
 	switch q := q.(type) {
 	case *pb.RangeRequest:
@@ -94,6 +107,36 @@ func onlyReads(q *pb.TxnRequest) bool {
 		}
 	}
 	return true
+}
+
+// doors are the prefixes of the rows that let in: tokens of people, of new members and of
+// hosts, and whose certificates are good.
+var doors = []string{store.Root + "access/", store.Root + "join/"}
+
+// letsIn tells whether a request changes a row below doors.
+func letsIn(q any) bool {
+	switch q := q.(type) {
+	case *pb.PutRequest:
+		return ofDoors(q.GetKey(), nil)
+	case *pb.DeleteRangeRequest:
+		return ofDoors(q.GetKey(), q.GetRangeEnd())
+	case *pb.TxnRequest:
+		return slices.ContainsFunc(slices.Concat(q.GetSuccess(), q.GetFailure()), func(op *pb.RequestOp) bool {
+			return letsIn(op.GetRequestPut()) || letsIn(op.GetRequestDeleteRange()) || letsIn(op.GetRequestTxn())
+		})
+	}
+	return false
+}
+
+// ofDoors tells whether a key, or one of [key, end), is below doors. The end "\x00" is
+// etcd's for all the rest.
+func ofDoors(key, end []byte) bool {
+	return slices.ContainsFunc(doors, func(p string) bool {
+		if len(end) == 0 {
+			return strings.HasPrefix(string(key), p)
+		}
+		return string(key) < store.PrefixEnd(p) && (string(end) > p || string(end) == "\x00")
+	})
 }
 
 func ofAgents(key, end []byte) bool { return store.OfAgents(string(key), string(end)) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/contiv/netplugin/v2/internal/pki"
@@ -150,4 +151,52 @@ func watchErr(ctx context.Context, c *clientv3.Client, key string, opts ...clien
 		}
 	}
 	return ctx.Err()
+}
+
+// TestPlainGuard: where plain connections are let in, what is done by them ends with them:
+// none makes or spends a token, nor changes whose certificates are good.
+func TestPlainGuard(t *testing.T) {
+	t.Parallel()
+	cfg := secured(t, 66, "a")
+	cfg.Plain = []string{cfg.Client}
+	start(t, cfg)
+	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + cfg.Client}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cli.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	row := store.Root + "state/tenant/blue/groups/x"
+	if _, err := cli.Put(ctx, row, "v"); err != nil {
+		t.Fatalf("who comes plainly writes: %v", err)
+	}
+	for _, key := range []string{tokenRows + "X", hostTokenRows + "X", hostRows + "h1", clientsRow, store.Root + "access/tokens/X"} {
+		put, del := clientv3.OpPut(key, "v"), clientv3.OpDelete(key)
+		for what, try := range map[string]func() error{
+			"put":    func() error { _, err := cli.Put(ctx, key, "v"); return err },
+			"delete": func() error { _, err := cli.Delete(ctx, key); return err },
+			"delete the rest": func() error {
+				_, err := cli.Delete(ctx, row[:len(store.Root)], clientv3.WithFromKey())
+				return err
+			},
+			"delete around it": func() error { _, err := cli.Delete(ctx, store.Root, clientv3.WithPrefix()); return err },
+			"put in txn":       func() error { _, err := cli.Txn(ctx).Then(put).Commit(); return err },
+			"delete in txn's else": func() error {
+				_, err := cli.Txn(ctx).If(clientv3.Compare(clientv3.Value(row), "=", "")).Else(del).Commit()
+				return err
+			},
+			"put in txn in txn": func() error {
+				_, err := cli.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(row)}, []clientv3.Op{put})).Commit()
+				return err
+			},
+		} {
+			if err := try(); err == nil || !strings.Contains(err.Error(), "by TLS only") {
+				t.Errorf("who comes plainly may %s %s: %v", what, key, err)
+			}
+		}
+	}
+	if r, err := cli.Get(ctx, row); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != "v" {
+		t.Errorf("the row is %v, %v", r, err)
+	}
 }
