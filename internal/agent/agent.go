@@ -343,7 +343,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.way.AnswerHealth(ctx) })
 	outside.Go(func() { a.answers.Run(ctx) })
 	outside.Go(func() { a.fabric.Run(ctx) })
-	outside.Go(func() { a.masters.Say(ctx, a.log) })
+	outside.Go(func() { a.masters.Say(ctx, a.log, a.cluster.Stale) })
 	if a.listener != nil {
 		outside.Go(func() { a.listener.Run(ctx) })
 	}

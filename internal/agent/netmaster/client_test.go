@@ -1,7 +1,11 @@
 package netmaster
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +49,30 @@ func TestFirstMaster(t *testing.T) {
 					t.Errorf("after %v, want %v", took, tt.want)
 				}
 			})
+		})
+	}
+}
+
+// TestSay: who waits is told for what: a netmaster, or the store that tells of them, and
+// why it does not.
+func TestSay(t *testing.T) {
+	for want, away := range map[string]error{
+		"waiting for a netmaster: none is registered": nil,
+		"servers of different clusters":               errors.New("the endpoints are servers of different clusters"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, err := New(Config{Host: "h1", Allowed: func() error { return nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			var out bytes.Buffer
+			m.Say(ctx, slog.New(slog.NewTextHandler(&out, nil)), func() error { return away })
+			if n := strings.Count(out.String(), want); n != 2 || away != nil && strings.Contains(out.String(), "none is registered") {
+				t.Errorf("in 15 s it said %d times %q: %s", n, want, &out)
+			}
 		})
 	}
 }

@@ -36,8 +36,9 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 	}
 }
 
-// Say tells people whom the agent waits for: at once, then every 10 s.
-func (m *Client) Say(ctx context.Context, log *slog.Logger) {
+// Say tells people whom the agent waits for: at once, then every 10 s. away says why the
+// registry cannot be read; nil = it can.
+func (m *Client) Say(ctx context.Context, log *slog.Logger, away func() error) {
 	waiting := false
 	for {
 		bases, changed := m.Known()
@@ -55,7 +56,11 @@ func (m *Client) Say(ctx context.Context, log *slog.Logger) {
 				}
 			}
 			waiting = true
-			log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
+			if err := away(); err != nil {
+				log.Info("waiting for the cluster's store, which tells of netmasters", "why", err)
+			} else {
+				log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
+			}
 		}
 		var again <-chan time.Time
 		if waiting {
