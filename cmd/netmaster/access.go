@@ -176,10 +176,13 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 	g.door = func(next http.Handler) http.Handler {
 		cfg.Next = asHost(next)
 		judged := access.New(cfg)
-		if o.acceptPlain {
-			return plainToo(judged, next)
+		switch {
+		case !o.acceptPlain:
+			return judged
+		case o.token != nil: // that had to be shown before, too
+			return plainToo(judged, judged)
 		}
-		return judged
+		return plainToo(judged, next)
 	}
 	return g, nil
 }

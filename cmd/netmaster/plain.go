@@ -38,8 +38,7 @@ func (o *options) scheme() string {
 	return transport.Scheme(o.tls.APIServer)
 }
 
-// plainToo lets plain requests pass to next unjudged, but for those that make tokens:
-// they would cross the network, and outlive the time in which everybody is let in.
+// plainToo lets plain requests pass to next, but for those that make tokens: they would cross the network, and outlive the time in which everybody is let in.
 func plainToo(judged, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -54,17 +53,25 @@ func plainToo(judged, next http.Handler) http.Handler {
 }
 
 // urlOf is where another netmaster is asked: as the registry says, since one may be
-// plain yet, or secure already, while a cluster is turned secure.
+// plain yet, or secure already, while a cluster is turned secure; by TLS if anything there
+// says so, since anybody may have written there while it was plain.
 func (m *member) urlOf(ctx context.Context, address string) string {
-	if m.client != nil {
-		all, err := cluster.Services(ctx, m.store, cluster.ServiceMaster)
-		for _, s := range all {
-			if u, bad := s.URLFor(true); err == nil && bad == nil && strings.HasSuffix(u, "://"+address) {
+	url := m.scheme + "://" + address
+	if m.client == nil {
+		return url
+	}
+	all, err := cluster.Services(ctx, m.store, cluster.ServiceMaster)
+	if err != nil {
+		return url
+	}
+	for _, s := range all {
+		if u, err := s.URLFor(true); err == nil && strings.HasSuffix(u, "://"+address) {
+			if url = u; strings.HasPrefix(u, transport.HTTPS+"://") {
 				return u
 			}
 		}
 	}
-	return m.scheme + "://" + address
+	return url
 }
 
 // ofHosts are sentences about hosts' certificates, and what to do.

@@ -14,7 +14,7 @@ import (
 // support is what people who search for a fault get of this netmaster.
 func (o *options) support(log *bundle.Ring, server *join.Member) *bundle.Support {
 	s := &bundle.Support{
-		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken},
+		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken, o.aci.password},
 		Certificates: bundle.Certificates(o.certs.Certificates(), bundle.ByHand), Dirs: map[string]string{},
 	}
 	if server != nil {

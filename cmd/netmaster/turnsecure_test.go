@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,15 +13,17 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
+	"github.com/contiv/netplugin/v2/internal/token"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // startSecure starts a member that serves TLS alone, and asks it with the first
 // administrator's token.
-func startSecure(t *testing.T, token string, m embeddedMember, more ...string) *process {
+func startSecure(t *testing.T, shown string, m embeddedMember, more ...string) *process {
 	t.Helper()
 	p := start(t, nil, m.with(append([]string{"--secure"}, more...)...)...)
 	var roots []byte
@@ -34,7 +37,7 @@ func startSecure(t *testing.T, token string, m embeddedMember, more ...string) *
 		t.Fatal(err)
 	}
 	p.Close()
-	if p.Client, err = api.NewClient("https://"+p.api, api.WithTimeout(time.Minute), api.WithTLS(trust), api.WithToken(func() string { return token })); err != nil {
+	if p.Client, err = api.NewClient("https://"+p.api, api.WithTimeout(time.Minute), api.WithTLS(trust), api.WithToken(func() string { return shown })); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
@@ -129,6 +132,13 @@ func TestURLOf(t *testing.T) {
 			}
 		})
 	}
+	// What somebody wrote there while it was plain stays there.
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		tx.Put(store.Root+"service/netmaster/0", []byte(`{"ServiceName":"netmaster","HostAddr":"10.0.0.3","Port":9999,"Scheme":"http"}`), nil)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	m := &member{store: st, scheme: "http", client: &tls.Config{MinVersion: tls.VersionTLS13}, log: slog.New(slog.DiscardHandler)}
 	for address, want := range map[string]string{"10.0.0.1:9999": "http", "10.0.0.2:9999": "https", "10.0.0.3:9999": "https", "10.0.0.4:9999": "http"} {
 		if got := m.urlOf(t.Context(), address); got != want+"://"+address {
@@ -138,5 +148,49 @@ func TestURLOf(t *testing.T) {
 	m.client = nil
 	if got := m.urlOf(t.Context(), "10.0.0.2:9999"); got != "http://10.0.0.2:9999" {
 		t.Errorf("without a certificate: %s", got)
+	}
+}
+
+// TestPlainGate: where who comes plainly had to show a token before, so it is while the
+// cluster is turned secure; and none makes tokens so.
+func TestPlainGate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	known, err := token.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		file        *token.File
+		shown, path string
+		want        int
+	}{
+		{nil, "", "tenants/", http.StatusOK},
+		{nil, "", "tokens", http.StatusForbidden},
+		{known, "", "tenants/", http.StatusUnauthorized},
+		{known, "wrong-wrong-wrong", "tenants/", http.StatusUnauthorized},
+		{known, "0123456789abcdef", "tenants/", http.StatusOK},
+		{known, "0123456789abcdef", "tokens", http.StatusForbidden},
+	} {
+		o := &options{acceptPlain: true, secure: true, token: tt.file}
+		o.certs.Own = &transport.Directory{}
+		g, err := o.newGate(memory.New(), nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/"+tt.path, strings.NewReader("{}"))
+		if tt.path != "tokens" {
+			r.Method = http.MethodGet
+		}
+		if tt.shown != "" {
+			r.Header.Set("Authorization", "Bearer "+tt.shown)
+		}
+		w := httptest.NewRecorder()
+		g.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("%s %s, token asked for: %t, shown: %q: %d %s, want %d", r.Method, tt.path, tt.file != nil, tt.shown, w.Code, w.Body, tt.want)
+		}
 	}
 }

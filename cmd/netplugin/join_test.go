@@ -19,7 +19,8 @@ import (
 
 // TestSecureCluster: a netmaster with --secure and nothing else lets nobody in who shows
 // nothing, its first administrator's token makes one for a host, whose netplugin joins
-// by it, attaches a container, and starts again without it; the token works once.
+// by it, attaches a container, and starts again without it; the token works once, and the
+// certificate under no other name.
 func TestSecureCluster(t *testing.T) {
 	netnstest.Need(t)
 	c := noCluster(t)
@@ -124,14 +125,23 @@ func TestSecureCluster(t *testing.T) {
 		}
 		c.plugin.stop()
 	}
-	again := c.spawn("netplugin", env, "--driver", "fake", "--host", "n-host1", "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(dir, "s2"), "--cni-socket", filepath.Join(dir, "s2.sock"), "--rest-address", "none")
-	select {
-	case <-again.done:
-	case <-time.After(time.Minute):
-		t.Fatalf("a token is taken twice:\n%s", again.log)
-	}
-	if text := again.log.String(); again.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(text, "was used on") {
-		t.Errorf("a token that is used: %s", text)
+	for name, tt := range map[string]struct {
+		host string
+		env  []string
+		want string
+	}{
+		"s2":    {"n-host1", env, "was used on"}, // a token works once
+		"state": {"other", nil, "'netctl cluster token --host other'"},
+	} {
+		again := c.spawn("netplugin", tt.env, "--driver", "fake", "--host", tt.host, "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(dir, name), "--cni-socket", filepath.Join(dir, name+".sock"), "--rest-address", "none")
+		select {
+		case <-again.done:
+		case <-time.After(time.Minute):
+			t.Fatalf("host %s with directory %s runs:\n%s", tt.host, name, again.log)
+		}
+		if text := again.log.String(); again.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(text, tt.want) {
+			t.Errorf("host %s with directory %s: %s", tt.host, name, text)
+		}
 	}
 }
 

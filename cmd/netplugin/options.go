@@ -373,15 +373,15 @@ func (o *options) identify(ctx context.Context) (err error) {
 // checkCertificate refuses one that is not this host's, and netmasters that would be
 // asked without it.
 func (o *options) checkCertificate(fs *daemon.FlagSet) error {
-	how := fs.Given("tls-dir")
+	how, remedy := fs.Given("tls-dir"), fmt.Sprintf("issue one with 'netctl pki issue DIR %s --role host'", o.hostName)
 	if how == "" {
-		how = o.joining.dir
+		how, remedy = o.joining.dir, fmt.Sprintf("start it once with --join and --token, of 'netctl cluster token --host %s'", o.hostName)
 	}
 	if err := o.certs.Own.Check(nil, pki.Host); err != nil {
 		return daemon.Usagef("%s: %w", how, err)
 	}
 	if name := o.certs.Own.Leaf().Subject.CommonName; name != string(o.hostName) {
-		return daemon.Usagef("%s: the certificate is that of host %s, and this is host %s; issue one with 'netctl pki issue DIR %s --role host', or give --host", how, name, o.hostName, o.hostName)
+		return daemon.Usagef("%s: the certificate is that of host %s, and this is host %s; %s, or give --host", how, name, o.hostName, remedy)
 	}
 	var err error
 	if o.netmaster, err = transport.Secure(o.netmaster, "9999"); err != nil {

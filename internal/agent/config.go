@@ -45,6 +45,9 @@ type Config struct {
 	// Netmasters are base URLs, separated by commas, used instead of the service
 	// registry; optional.
 	Netmasters string
+	// Joined: TLS is of a cluster with --secure, so that no netmaster of the registry is
+	// asked plainly.
+	Joined bool
 	// FromNetmasters: mirror the cluster's state from a netmaster that relays the store,
 	// and from the store while there is none.
 	FromNetmasters bool

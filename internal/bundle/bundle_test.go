@@ -64,6 +64,8 @@ func secrets() []string {
 		"ETCD_PASSWORD=" + planted,
 		"client-key-data: " + planted,
 		"Cookie: session=" + planted,
+		`{"aaaUser":{"attributes":{"name":"admin","pwd":"` + planted + `"}}}`,
+		`args="netplugin --join 10.0.0.1:9005 --token contiv-join-eyJhIjpb` + planted + `"`,
 		key,
 		strings.ReplaceAll(key, "\n", `\n`),
 		"-----BEGIN PRIVATE KEY-----\n" + planted, // cut off
@@ -85,8 +87,11 @@ func TestRedact(t *testing.T) {
 			t.Errorf("%q stays %q", s, got)
 		}
 	}
+	if got := string(r.Redact([]byte("--token contiv-QW3RTYU2OP-ABCDEFGHIJKLMNOPQRSTUVWX23"))); strings.Contains(got, "ABCDEFGH") {
+		t.Errorf("a token stays %q", got)
+	}
 	for _, s := range []string{
-		`{"name":"web","address":"10.1.1.1","port":80}`, "contiv_netmaster_token_required 1", "token-file=/etc/contiv/token host=h1", "about", "msg=\"a token is missing\" code=401",
+		"contiv-netmaster.service", "contiv-join", `{"name":"web","address":"10.1.1.1","port":80}`, "contiv_netmaster_token_required 1", "token-file=/etc/contiv/token host=h1", "about", "msg=\"a token is missing\" code=401",
 		`{"tokenRequired":false,"password":""}`, "https://10.0.0.1:2379/health", "nw_src=10.1.1.1,actions=drop", "mail root@example.com",
 	} {
 		if got := string(r.Redact([]byte(s))); got != s {

@@ -22,8 +22,10 @@ var (
 	bearer     = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{6,}`)
 	// JSON web tokens, however they are named.
 	webToken = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`)
+	// Tokens of people (internal/access/token) and to join (internal/join/ticket).
+	ownToken = regexp.MustCompile(`\bcontiv-(?:join-[A-Za-z0-9_-]{8,}|[A-Z2-7]{10}-[A-Z2-7]+)`)
 	// A word, and what follows it: as JSON, as a field of a log, a flag, or a header.
-	named = regexp.MustCompile(`(?i)((?:\\?["'])?[a-z0-9_.-]*(?:token|password|passwd|secret|credential|private[_-]?key|api[_-]?key|client[_-]?key(?:-data)?|authorization|cookie)[a-z0-9_.-]*(?:\\?["'])?\s*[=:]\s*)` +
+	named = regexp.MustCompile(`(?i)((?:\\?["'])?[a-z0-9_.-]*(?:token|password|passwd|passphrase|pwd|secret|credential|private[_-]?key|api[_-]?key|client[_-]?key(?:-data)?|authorization|cookie)[a-z0-9_.-]*(?:\\?["'])?\s*[=:]\s*)` +
 		`(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])"']+)`)
 )
 
@@ -61,6 +63,7 @@ func (r *Redactor) Redact(text []byte) []byte {
 	text = privateKey.ReplaceAll(text, []byte(hidden))
 	text = inURL.ReplaceAll(text, []byte("${1}"+hidden+"@"))
 	text = webToken.ReplaceAll(text, []byte(hidden))
+	text = ownToken.ReplaceAll(text, []byte(hidden))
 	text = bearer.ReplaceAll(text, []byte("${1}${2}"+hidden))
 	return named.ReplaceAllFunc(text, func(m []byte) []byte {
 		parts := named.FindSubmatch(m)

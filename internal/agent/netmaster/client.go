@@ -24,6 +24,9 @@ type Config struct {
 	TLS     *tls.Config   // of https URLs; nil = the system's authorities
 	Token   func() string // what is shown to netmasters; nil = nothing
 	Allowed func() error  // whether endpoints of this host may be created and released
+	// Joined: TLS is of a cluster with --secure. Whoever the registry has without https was
+	// written there while the cluster was plain, and is not asked.
+	Joined bool
 }
 
 // Client is the way to netmaster: fixed URLs, or what the registry tells.
@@ -32,6 +35,7 @@ type Client struct {
 	allowed func() error
 	tls     *tls.Config
 	token   func() string
+	joined  bool
 
 	changes waiting.Changes
 	mu      sync.Mutex
@@ -47,7 +51,7 @@ const Timeout = 10 * time.Second
 
 // New returns the way from a host to the netmasters.
 func New(cfg Config) (*Client, error) {
-	m := &Client{host: cfg.Host, allowed: cfg.Allowed, tls: cfg.TLS, token: cfg.Token}
+	m := &Client{host: cfg.Host, allowed: cfg.Allowed, tls: cfg.TLS, token: cfg.Token, joined: cfg.Joined}
 	if cfg.Fixed == "" {
 		return m, nil
 	}

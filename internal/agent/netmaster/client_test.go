@@ -3,12 +3,16 @@ package netmaster
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // TestFirstMaster: a container that comes right after the agent's
@@ -74,5 +78,30 @@ func TestSay(t *testing.T) {
 				t.Errorf("in 15 s it said %d times %q: %s", n, want, &out)
 			}
 		})
+	}
+}
+
+// TestAskable: of those in the registry a host asks each as it can; one that has joined a
+// secure cluster asks none plainly, whoever wrote it there before.
+func TestAskable(t *testing.T) {
+	list := []cluster.Service{
+		{HostAddr: "10.0.0.1", Port: 1, Scheme: "http"}, {HostAddr: "10.0.0.2", Port: 1, Scheme: "http", TLS: true},
+		{HostAddr: "10.0.0.3", Port: 1, Scheme: "https"}, {HostAddr: "10.0.0.4", Port: 1}, {HostAddr: "10.0.0.5", Port: 1, Scheme: "ftp"},
+	}
+	for _, tt := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, "http://10.0.0.1:1 http://10.0.0.2:1 https://10.0.0.3:1 http://10.0.0.4:1"},
+		{Config{TLS: &tls.Config{}}, "http://10.0.0.1:1 https://10.0.0.2:1 https://10.0.0.3:1 http://10.0.0.4:1"},
+		{Config{TLS: &tls.Config{}, Joined: true}, "https://10.0.0.2:1 https://10.0.0.3:1"},
+	} {
+		m, err := New(tt.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.askable(list, slog.New(slog.DiscardHandler)); !slices.Equal(got, strings.Fields(tt.want)) {
+			t.Errorf("joined %t, TLS %t: %q, want %q", tt.cfg.Joined, tt.cfg.TLS != nil, got, tt.want)
+		}
 	}
 }

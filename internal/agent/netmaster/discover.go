@@ -3,10 +3,13 @@ package netmaster
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // Discover follows the registry's list of netmasters until ctx ends. A list
@@ -17,16 +20,7 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 		return
 	}
 	err := cluster.WatchServices(ctx, st, cluster.ServiceMaster, func(list []cluster.Service) error {
-		var urls []string
-		for _, s := range list {
-			u, err := s.URLFor(m.tls != nil)
-			if err != nil {
-				log.Warn("a netmaster of the registry cannot be asked", "error", err)
-				continue
-			}
-			urls = append(urls, u)
-		}
-		if err := m.set(urls); err != nil {
+		if err := m.set(m.askable(list, log)); err != nil {
 			log.Warn("the registry's netmasters cannot be used", "error", err)
 		}
 		return nil
@@ -34,6 +28,22 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 	if ctx.Err() == nil {
 		log.Error("netmasters are not followed any more", "error", err)
 	}
+}
+
+// askable are the URLs of those that may be asked.
+func (m *Client) askable(list []cluster.Service, log *slog.Logger) (urls []string) {
+	for _, s := range list {
+		u, err := s.URLFor(m.tls != nil)
+		if err == nil && m.joined && !strings.HasPrefix(u, transport.HTTPS+"://") {
+			err = model.Errorf(model.ErrInvalid, "%s: it is asked plainly, and this host has joined a secure cluster", u)
+		}
+		if err != nil {
+			log.Warn("a netmaster of the registry cannot be asked", "error", err)
+			continue
+		}
+		urls = append(urls, u)
+	}
+	return urls
 }
 
 // Say tells people whom the agent waits for: at once, then every 10 s. away says why the
