@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // Discover follows the registry's list of netmasters until ctx ends. A list
@@ -34,7 +33,7 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 func (m *Client) askable(list []cluster.Service, log *slog.Logger) (urls []string) {
 	for _, s := range list {
 		u, err := s.URLFor(m.tls != nil)
-		if err == nil && m.joined && !strings.HasPrefix(u, transport.HTTPS+"://") {
+		if err == nil && m.joined && !strings.HasPrefix(u, "https://") {
 			err = model.Errorf(model.ErrInvalid, "%s: it is asked plainly, and this host has joined a secure cluster", u)
 		}
 		if err != nil {
@@ -67,7 +66,7 @@ func (m *Client) Say(ctx context.Context, log *slog.Logger, away func() error) {
 			}
 			waiting = true
 			if err := away(); err != nil {
-				log.Info("waiting for the cluster's store, which tells of netmasters", "why", err)
+				log.Info("waiting for the cluster's store, which tells of netmasters", "error", err)
 			} else {
 				log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
 			}
