@@ -23,6 +23,7 @@ type pass struct {
 	rep       *driver.Report
 	scratch   bool // what the maps hold is compared with the whole picture
 	networks  map[model.NetworkID]*desired.Network
+	moved     []*desired.Network           // whose tag leads to another number yet
 	attached  map[string]bool              // interfaces that keep their programs
 	private   map[netip.Addr]string        // ports by private address
 	tunnelErr error                        // why there is no tunnel
@@ -99,42 +100,12 @@ func (p *pass) run() error {
 		}
 	}
 	for _, step := range []func() error{
-		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers, p.putGroups,
+		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers, p.moveNetworks, p.putGroups,
 		p.putServices, p.removePorts, p.removeQueues, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (p *pass) checkNetworks() error {
-	tags := map[tagKey]model.NetworkID{}
-	all := maps.Collect(p.want.Networks.All())
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		n := all[id]
-		k := tagKey{toEncap(n.Encap), n.Tag}
-		limit := uint32(model.MaxVNI)
-		if n.Encap == model.EncapVLAN {
-			limit = model.MaxVLAN
-		}
-		var err error
-		switch {
-		case id == 0 || n.ID != id:
-			err = model.Errorf(model.ErrInvalid, "network %d calls itself %d", id, n.ID)
-		case n.Tag == 0 || n.Tag > limit:
-			err = model.Errorf(model.ErrInvalid, "%s tag %d is not between 1 and %d", n.Encap, n.Tag, limit)
-		case n.Encap == model.EncapVXLAN && !p.want.VTEP.IsValid():
-			err = model.Errorf(model.ErrInvalid, "this host has no tunnel endpoint")
-		case tags[k] != 0:
-			err = model.Errorf(model.ErrExists, "%s tag %d is network %d's", n.Encap, n.Tag, tags[k])
-		}
-		if err != nil {
-			p.problem(fmt.Sprintf("network %d", id), err)
-			continue
-		}
-		tags[k], p.networks[id] = id, n
 	}
 	return nil
 }
@@ -145,35 +116,6 @@ func (p *pass) count(done ...bool) {
 			p.w.changes++
 		}
 	}
-}
-
-func (p *pass) putNetworks() error {
-	for id, n := range p.networks {
-		old, had := p.Driver.networks.have[uint32(id)]
-		v := network{Encap: toEncap(n.Encap), Tag: n.Tag, Ports: old.Ports, VTEPs: old.VTEPs}
-		err := p.Driver.networks.put(uint32(id), v)
-		if had && old != v {
-			p.w.global++
-		}
-		if err == nil {
-			err = p.tags.put(tagKey{v.Encap, v.Tag}, segment{uint32(id), uint32(n.Domain())})
-		}
-		if err == nil {
-			err = p.putSubnets(n)
-		}
-		if fatal(err) {
-			return err
-		}
-		if err != nil {
-			p.problem(fmt.Sprintf("network %d", id), err)
-			delete(p.networks, id)
-			continue
-		}
-		if last, ok := p.last.Networks.Get(id); !ok || !slices.Equal(last.VTEPs, n.VTEPs) {
-			p.dirty[uint32(id)] = true
-		}
-	}
-	return nil
 }
 
 func (p *pass) putRemotes() error {
@@ -238,6 +180,9 @@ func (p *pass) putPorts() error {
 	}
 	defer ask.close()
 	elsewhere := p.served()
+	if err := p.putMovedStations(ask); err != nil {
+		return err
+	}
 	for name, o := range p.want.Ports.All() {
 		if _, ours := p.indexes[name]; elsewhere != nil && !ours {
 			p.rep.Ports.Set(name, driver.PortStatus{Err: elsewhere})
@@ -319,12 +264,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) 
 		p.turns.add(hosts...)
 	}
 	defer p.turnIf(hosts, p.w.changes)
-	for _, k := range hosts {
-		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: stray(n, k)}); err != nil {
-			return err
-		}
-	}
-	if err := p.stations.put(at, station{Ifindex: index, Set: uint32(o.Policies)}); err != nil {
+	if err := p.putStation(index, o, hosts); err != nil {
 		return err
 	}
 	entry := port{
@@ -339,6 +279,17 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) 
 		return err
 	}
 	return p.putRated(name, index, entry, o.OnHost, verify)
+}
+
+// putStation has a port's addresses found.
+func (p *pass) putStation(index uint32, o *desired.Port, hosts []hostKey) error {
+	n := p.networks[o.Network]
+	for _, k := range hosts {
+		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: stray(n, k)}); err != nil {
+			return err
+		}
+	}
+	return p.stations.put(stationKey{Net: uint32(o.Network), MAC: o.MAC}, station{Ifindex: index, Set: uint32(o.Policies)})
 }
 
 func (p *pass) forgetPort(o *desired.Port) {
@@ -470,20 +421,6 @@ func (p *pass) removeStations() error {
 	for _, k := range p.oldMACs {
 		if !p.stations.wanted[k] {
 			if err := p.stations.del(k); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (p *pass) removeNetworks() error {
-	if err := errors.Join(p.tags.sweep(), p.subnets.sweep(), p.natives.sweep()); err != nil {
-		return err
-	}
-	for id := range p.Driver.networks.have {
-		if p.networks[model.NetworkID(id)] == nil {
-			if err := p.Driver.networks.del(id); err != nil {
 				return err
 			}
 		}
