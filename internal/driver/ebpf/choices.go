@@ -214,6 +214,9 @@ func manyServices(m *ebpf.Map) error {
 // among all. It runs through all slots for each service of a backend that changes, so
 // it looks places up in arrays.
 func ownersOf(table []ownersRow, known map[uint16]uint64, members []member) []ownersRow {
+	if len(members) == 0 { // of a service that could be written in part only
+		return table
+	}
 	had := new([1 << 16]bool) // by place: it owns slots
 	for _, row := range table {
 		for _, o := range row {
@@ -282,6 +285,7 @@ func (p *pass) dropTables(after *servicePass) error {
 			return writeError{fmt.Errorf("write map choices: %w", err)}
 		}
 		delete(p.slots.sums, key)
+		delete(p.slots.found, key)
 	}
 	return nil
 }

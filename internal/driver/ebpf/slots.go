@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -16,17 +17,21 @@ import (
 // slotTables are the owners of slots of services with many backends, the inner maps of
 // choices. What was written is known by its sum, since a table has 128 KiB; what it has to
 // say follows from the service's backends.
-//
-// What somebody changes while no netplugin runs is taken for its own: to judge it at the
-// start would cost a comparison of each slot with each backend.
 type slotTables struct {
 	d    *Driver
 	seed maphash.Seed
 	sums map[uint32]uint64 // by key of choices
+	// found are those of a former process, whose sums are of what they were found to hold:
+	// to judge them is a comparison of each slot with each backend, which a start does not
+	// wait for.
+	found map[uint32]bool
 }
 
+// judgeFor bounds how long a look judges what was found.
+const judgeFor = 50 * time.Millisecond
+
 func newSlotTables(d *Driver) *slotTables {
-	return &slotTables{d, maphash.MakeSeed(), map[uint32]uint64{}}
+	return &slotTables{d, maphash.MakeSeed(), map[uint32]uint64{}, map[uint32]bool{}}
 }
 
 func (t *slotTables) sum(table []ownersRow) uint64 {
@@ -45,6 +50,9 @@ func (t *slotTables) wrote(key uint32, table []ownersRow) { t.sums[key] = t.sum(
 // is gone; that is told.
 func (t *slotTables) trusted(key uint32, table []ownersRow) []ownersRow {
 	was, known := t.sums[key]
+	if !known && table != nil {
+		t.found[key] = true
+	}
 	if !known || table != nil && t.sum(table) == was {
 		return table
 	}
@@ -108,17 +116,22 @@ func (t *slotTables) restore() (unlike, error) {
 		}
 		u.tooMuch++
 	}
+	judged := time.Duration(0)
 	for _, key := range slices.Sorted(maps.Keys(t.sums)) {
+		began, judge := time.Now(), t.found[key] && judged < judgeFor
 		inner, table, fresh, err := t.readOwners(key)
 		if err != nil {
 			return u, fmt.Errorf("read map choices: %w", err)
 		}
-		if fresh || t.sum(table) != t.sums[key] {
+		if fresh || judge || t.sum(table) != t.sums[key] {
 			n := 0
 			if n, err = t.put(key, inner, table, ownersOf(nil, nil, t.membersOf(key)), fresh); fresh {
 				u.gone++
 			} else {
 				u.wrong += n
+			}
+			if delete(t.found, key); judge {
+				judged += time.Since(began)
 			}
 		}
 		if err := errors.Join(err, inner.Close()); err != nil {

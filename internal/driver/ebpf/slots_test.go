@@ -31,7 +31,7 @@ func manyBackends(n int) *desired.Service {
 
 // TestSlotsPutBack: owners of slots that somebody else changes, tables of them that are
 // gone, another's or too many, are made again what they were, and counted; what was changed
-// before the service changes is not taken for its own.
+// before the service changes, or while no driver ran, is not taken for its own.
 func TestSlotsPutBack(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
@@ -144,6 +144,18 @@ func TestSlotsPutBack(t *testing.T) {
 	apply(40)
 	look()
 	same("another process", before, &repairs, 0)
+
+	left := open(key)
+	if err := drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(left.Put(uint32(3), row))
+	drv = r.open(t)
+	d = r.drv
+	repairs = 0
+	apply(40)
+	look()
+	same("a row is changed between two processes", before, &repairs, 1)
 	apply(5)
 	look()
 	same("few backends", map[uint32][]ownersRow{}, &repairs, 0)
