@@ -330,6 +330,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.Observe(ctx, inner) })
 	inside.Go(func() { a.cluster.Remember(inner) })
+	inside.Go(func() { a.cluster.RememberHosts(inner) })
 	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
 	inside.Go(func() { a.control.Run(inner) })
 	inside.Go(func() {

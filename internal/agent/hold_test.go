@@ -298,6 +298,52 @@ func TestStoreAdopted(t *testing.T) {
 	}
 }
 
+// TestStoreAdoptedAgain: an agent that began again while its picture stood still waits for
+// the hosts of that picture before it follows another store, also for those that this one
+// has no record of yet; for one that does not come, for a while only.
+func TestStoreAdoptedAgain(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the other host comes %v", comes), func(t *testing.T) {
+			b, _ := held(t, func(c *Config) {
+				if !comes {
+					c.StoreGrace = 8 * time.Second
+				}
+			})
+			b.eventually("the other host is written down", func() error {
+				text, err := os.ReadFile(filepath.Join(b.cfg.StateDir, picture.HostsFile))
+				if err == nil && !strings.Contains(string(text), `"far"`) {
+					err = fmt.Errorf("%s", text)
+				}
+				return err
+			})
+			other := memory.New()
+			other.Replace(b.st.Data(), 0)
+			inc := store.Incarnation{ID: "b", Epoch: 1}
+			if _, err := other.Update(t.Context(), func(tx store.Tx) error {
+				eps, err := endpointsOn(t.Context(), b.st, "far")
+				tables.Endpoints.Delete(tx, eps[0].Key)
+				tables.Hosts.Delete(tx, "far")
+				return errors.Join(err, tables.Incarnations.Put(tx, inc))
+			}); err != nil {
+				t.Fatal(err)
+			}
+			b.st.Replace(other.Data(), 0)
+			b.holds("it is store b", "waits", "far")
+			b.restart()
+			b.holds("it is store b")
+			inc.Replaces, inc.Epoch = []string{"a"}, 2
+			b.identify(inc)
+			b.holds("was restored", "waits", "far")
+			b.picturesAre(-1, -1)
+			if comes {
+				b.far(inc.Mark())
+			}
+			b.ready()
+			b.picturesAre(1, map[bool]int{true: 1}[comes])
+		})
+	}
+}
+
 // TestStoreWithoutIdentity: a cluster from before stores had identities gets one
 // under running hosts; a damaged memory is judged by what runs here.
 func TestStoreWithoutIdentity(t *testing.T) {

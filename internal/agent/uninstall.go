@@ -93,7 +93,7 @@ func (h *Idle) Detach(all []plumb.Veth) (int, error) {
 // store may share with it.
 var stateFiles = []string{
 	"attach", attach.SpoolDir, "docker", "driver.json",
-	installationFile, installationFile + ".bad", groupsFile, picture.MemoryFile, picture.MemoryFile + ".bad", picture.TrialsFile, picture.KeptFile, peersFile, "lock",
+	installationFile, installationFile + ".bad", groupsFile, picture.MemoryFile, picture.MemoryFile + ".bad", picture.TrialsFile, picture.KeptFile, picture.HostsFile, peersFile, "lock",
 }
 
 // Forget removes what an agent keeps in files, and directories that are empty

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,16 +131,9 @@ func storeLost(t *testing.T, driver string) {
 	c := pairUp(t, driver, "lost")
 	leaves := spec("leaves", "h2", "blue/net/servers")
 	c.add(leaves)
-	data := filepath.Join(filepath.Dir(c.host("h1").Dir), "master", "etcd")
-	change := func(ctx context.Context, from, to string) error {
-		if err := c.Process("etcd").Kill(); err != nil {
-			return err
-		}
-		return errors.Join(os.Rename(data, from), renameIfThere(to, data), c.StartEtcd(ctx))
-	}
 	first := true
 	c.losesNothing("an empty store", func(ctx context.Context) error {
-		if err := change(ctx, data+".right", data+".wrong"); err != nil {
+		if err := c.changesStore(ctx, "right", "wrong"); err != nil {
 			return err
 		}
 		for _, h := range c.Hosts() {
@@ -158,7 +152,7 @@ func storeLost(t *testing.T, driver string) {
 			}
 			c.hostSays(ctx, c.host("h2"), "the store is")
 		}
-		if err := change(ctx, data+".wrong", data+".right"); err != nil {
+		if err := c.changesStore(ctx, "wrong", "right"); err != nil {
 			return err
 		}
 		for _, h := range c.Hosts() {
@@ -174,8 +168,18 @@ func storeLost(t *testing.T, driver string) {
 	n := 0
 	c.intentFromFile(func(ctx context.Context) error {
 		n++
-		return change(ctx, fmt.Sprintf("%s.%d", data, n), data+".none")
+		return c.changesStore(ctx, strconv.Itoa(n), "none")
 	})
+}
+
+// changesStore puts the cluster's data aside under one name, and in their place what is
+// aside under another, or nothing.
+func (c *cluster) changesStore(ctx context.Context, from, to string) error {
+	data := filepath.Join(filepath.Dir(c.host("h1").Dir), "master", "etcd")
+	if err := c.Process("etcd").Kill(); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(data, data+"."+from), renameIfThere(data+"."+to, data), c.StartEtcd(ctx))
 }
 
 func renameIfThere(from, to string) error {

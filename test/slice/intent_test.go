@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
@@ -21,24 +23,8 @@ import (
 // the store.
 func (c *cluster) intentFromFile(empty func(context.Context) error) {
 	c.t.Helper()
-	file := filepath.Join(c.t.TempDir(), "cluster.yaml")
-	export := func() {
-		text, err := c.Netctl(c.t.Context(), "export", "--in-use")
-		if err == nil {
-			err = os.WriteFile(file, []byte(text), 0o600)
-		}
-		if err != nil {
-			c.t.Fatal(err, text)
-		}
-	}
-	// Networks get other numbers, and on Open vSwitch a network's number is that of its
-	// zone of connection tracking: the answer to a request of before is answer to none.
-	// Under way at that moment may be what a busy machine keeps waiting.
-	most := 3
-	if c.Config().Driver == lab.DriverEBPF {
-		most = 0
-	}
-	export()
+	file, most := filepath.Join(c.t.TempDir(), "cluster.yaml"), c.otherNumbers()
+	c.exported(file)
 	c.add(spec("later", "h2", "blue/net/servers"))
 	before := map[string][2]netip.Addr{}
 	for _, name := range []string{"c", "s", "near", "new", "later"} {
@@ -83,7 +69,7 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 		c.hasEndpoints("blue:net", len(before))
 	}
 	check("extra1")
-	export()
+	c.exported(file)
 	c.losesAtMost(most, "a file of the intent, whole", func(ctx context.Context) error {
 		if err := c.applied(ctx, file, empty); err != nil {
 			return err
@@ -91,6 +77,67 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 		return c.followed(ctx)
 	})
 	check("extra2")
+}
+
+// exported writes the intent and what is in use into a file.
+func (c *cluster) exported(file string) {
+	c.t.Helper()
+	text, err := c.Netctl(c.t.Context(), "export", "--in-use")
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err != nil {
+		c.t.Fatal(err, text)
+	}
+}
+
+// otherNumbers is how many pings may be lost when networks get other numbers: on Open
+// vSwitch a network's number is that of its zone of connection tracking, and the answer to
+// a request of before is answer to none. Under way at that moment may be what a busy machine
+// keeps waiting.
+func (c *cluster) otherNumbers() int {
+	if c.Config().Driver == lab.DriverEBPF {
+		return 0
+	}
+	return 3
+}
+
+// TestFollowedTogether checks that a host whose agent begins on another store, in which all
+// that runs there is, waits for the other host of its last picture, which that store has no
+// record of before its agent begins again: they lose no ways to each other.
+func TestFollowedTogether(t *testing.T) { onOne(t, both, followedTogether) }
+
+func followedTogether(t *testing.T, driver string) {
+	c := pairUp(t, driver, "both")
+	h1, h2 := c.host("h1"), c.host("h2")
+	c.until("h1 to write down that there is h2", func(context.Context) error {
+		text, err := os.ReadFile(filepath.Join(h1.StateDir(), "hosts.json"))
+		if err == nil && !strings.Contains(string(text), `"h2"`) {
+			err = fmt.Errorf("it has %s", text)
+		}
+		return err
+	})
+	file, n := filepath.Join(t.TempDir(), "cluster.yaml"), 0
+	c.exported(file)
+	// Networks get other numbers, while frames are under way: half a second on a busy machine.
+	c.losesAtMost(50, "a host that comes to another store later", func(ctx context.Context) error {
+		if err := h2.KillAgent(); err != nil {
+			return err
+		}
+		n++
+		if err := c.applied(ctx, file, func(ctx context.Context) error { return c.changesStore(ctx, strconv.Itoa(n), "none") }); err != nil {
+			return err
+		}
+		if err := h1.RelaunchAgent(); err != nil {
+			return err
+		}
+		c.hostSays(ctx, h1, "for what it lacks of hosts h2")
+		if _, err := h2.LaunchAgent(); err != nil {
+			return err
+		}
+		return c.followed(ctx)
+	})
+	c.wants("c s tcp/80", lab.OK)
 }
 
 // applied puts an empty store in the place of the cluster's, and a file of the

@@ -52,6 +52,7 @@ type Cluster struct {
 	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
 	entered bool  // there is a picture
 	refused map[model.EndpointKey]bool
+	former  []model.HostName // other hosts of the last picture of a former run
 
 	live       bool // what is entered comes as it is committed, not with a list
 	trials     map[tables.TrialKey]*trial
@@ -149,6 +150,7 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	c.recallTrials()
 	c.recallKept()
+	c.recallHosts()
 	return c, nil
 }
 

@@ -352,6 +352,9 @@ func (c *Cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 		}
 	}
 	if !c.entered { // what others have is not known any more
+		for _, h := range c.former {
+			losing[h] = true
+		}
 		for _, v := range global.seen {
 			if h, ok := v.(model.Host); ok && h.Name != c.Host {
 				losing[h.Name] = true
