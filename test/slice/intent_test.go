@@ -119,7 +119,8 @@ func followedTogether(t *testing.T, driver string) {
 	})
 	file, n := filepath.Join(t.TempDir(), "cluster.yaml"), 0
 	c.exported(file)
-	// Networks get other numbers, while frames are under way: half a second on a busy machine.
+	// Half a second: what networks' other numbers may cost on a busy machine. Without ways all is
+	// lost until h2's agent is there.
 	c.losesAtMost(50, "a host that comes to another store later", func(ctx context.Context) error {
 		if err := h2.KillAgent(); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,8 @@ type Client struct {
 	log       *slog.Logger
 	agent     bool
 	denied    atomic.Bool // the last write, by access control
+	scouting  atomic.Bool // one of the mirrors waits for scout only
+	refused   waiting.Changes
 	one       store.OneStore
 	life      context.Context // until Close
 	end       context.CancelFunc
@@ -112,6 +115,9 @@ func (c *Client) Close() error {
 // Collectors are the metrics of the requests that this client makes.
 func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collectors() }
 
+// tooLarge is how Consul says that a transaction, or a value in one, is.
+var tooLarge = regexp.MustCompile(`Request body(\(\d+ bytes\))? too large|Value for key .* is too large`)
+
 // leaderless tells whether Consul has refused a request because it had no leader to give
 // it to, so that nothing of it was done. Of a transaction that comes as text only.
 func leaderless(err error) bool {
@@ -161,11 +167,12 @@ func (c *Client) failed(ctx context.Context, err error) error {
 	if strings.Contains(err.Error(), "ACL not found") { // of a transaction it comes as text only
 		return model.Errorf(model.ErrUnavailable, "Consul at %s does not know the token: it was deleted, or is another cluster's; --consul-token-file names the file of one that it knows", c.endpoints)
 	}
+	if tooLarge.MatchString(err.Error()) { // likewise
+		return model.Errorf(store.ErrTooLarge, "Consul at %s takes less than its default of 524288 bytes at once, and refuses (%s): leave limits.txn_max_req_len and limits.kv_max_value_size out of its agents' configuration, or raise them to that",
+			c.endpoints, strings.TrimPrefix(err.Error(), "Failed request: "))
+	}
 	if said, ok := errors.AsType[api.StatusError](err); ok {
-		switch said.Code {
-		case http.StatusRequestEntityTooLarge:
-			return model.Errorf(store.ErrTooLarge, "write to Consul: %s", said.Body)
-		case http.StatusForbidden:
+		if said.Code == http.StatusForbidden {
 			return c.forbidden(said.Body)
 		}
 		return model.Errorf(model.ErrUnavailable, "Consul at %s: %s", c.endpoints, strings.TrimSpace(said.Body))

@@ -2,8 +2,11 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -13,6 +16,10 @@ import (
 
 // wait is how long Consul is asked to hold an answer back while nothing happens.
 const wait = 20 * time.Second
+
+// scout is the same of one mirror of each client: Consul judges a token when it is asked,
+// so rights that were taken away show with the next question. The others then ask, too.
+const scout = 5 * time.Second
 
 // Mirror implements store.Store: list in one transaction, then wait for the commit
 // key to change, and read what the journal says has changed.
@@ -156,9 +163,32 @@ func (c *Client) await(ctx context.Context, index uint64) (entry, uint64, error)
 		pair *api.KVPair
 		at   uint64
 	}
+	held := wait
+	if c.scouting.CompareAndSwap(false, true) {
+		defer c.scouting.Store(false)
+		held = scout
+	}
 	// Consul adds up to a sixteenth of the time.
-	a, err := ask(ctx, c, wait+wait/16+c.timeout, func(ctx context.Context, a *api.Client) (answer, error) {
-		pair, meta, err := a.KV().Get(consulKey(store.CommitKey), (&api.QueryOptions{WaitIndex: index, WaitTime: wait}).WithContext(ctx))
+	a, err := ask(ctx, c, held+held/16+c.timeout, func(ctx context.Context, a *api.Client) (answer, error) {
+		waits, cancel := context.WithCancel(ctx)
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer cancel()
+		refused := c.refused.Next()
+		watching.Go(func() {
+			select {
+			case <-refused:
+				cancel()
+			case <-waits.Done():
+			}
+		})
+		pair, meta, err := a.KV().Get(consulKey(store.CommitKey), (&api.QueryOptions{WaitIndex: index, WaitTime: held}).WithContext(waits))
+		if waits.Err() != nil && ctx.Err() == nil {
+			pair, meta, err = a.KV().Get(consulKey(store.CommitKey), new(api.QueryOptions).WithContext(ctx))
+		}
+		if said, ok := errors.AsType[api.StatusError](err); ok && said.Code == http.StatusForbidden {
+			c.refused.Tell()
+		}
 		if err != nil {
 			return answer{}, err
 		}

@@ -1,0 +1,122 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// TestTooLarge: a transaction that is more than Consul takes by its configuration is told as
+// that, with what to do, so that who can makes it smaller; and one that is less is taken.
+func TestTooLarge(t *testing.T) {
+	c := open(t, server(t, "-hcl", "limits { txn_max_req_len = 20000 kv_max_value_size = 9000 }"))
+	defer func() { _ = c.Close() }()
+	ready(t, c)
+	write := func(values ...int) error {
+		_, err := c.Update(t.Context(), func(tx store.Tx) error {
+			for i, n := range values {
+				tx.Put(store.Root+"x"+string(rune('0'+i)), []byte(strings.Repeat("x", n)), nil)
+			}
+			return nil
+		})
+		return err
+	}
+	for what, values := range map[string][]int{"a transaction": {8000, 8000}, "a value": {9500}} {
+		if err := write(values...); !errors.Is(err, store.ErrTooLarge) || !strings.Contains(err.Error(), "raise them") || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("%s that is too large: %v", what, err)
+		}
+	}
+	if err := write(8000); err != nil {
+		t.Errorf("what is less: %v", err)
+	}
+}
+
+// TestRightsTakenAway: a mirror of a store in which nothing happens says within seconds that
+// its token may not read any more, and goes on when it may.
+func TestRightsTakenAway(t *testing.T) {
+	const first = "11111111-2222-3333-4444-555555555555"
+	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
+	root := openWith(t, Config{Endpoints: []string{addr}, Token: first})
+	defer func() { _ = root.Close() }()
+	ready(t, root)
+	if _, err := root.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, []byte("{}"), nil); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	acl := root.apis[0].ACL()
+	policy := api.ACLPolicy{Name: "reads", Rules: `key_prefix "" { policy = "read" }`}
+	may := func(rules string) {
+		t.Helper()
+		policy.Rules = rules
+		if _, _, err := acl.PolicyUpdate(&policy, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, _, err := acl.PolicyCreate(&policy, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy.ID = made.ID
+	token, _, err := acl.TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: made.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := openWith(t, Config{Endpoints: []string{addr}, Token: token.SecretID, Agent: true})
+	defer func() { _ = agent.Close() }()
+	type state struct {
+		of  int
+		err error
+	}
+	said := make(chan state, 4096)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{}, 3)
+	for i := range cap(done) { // as an agent has several
+		go func() {
+			_ = agent.Mirror(ctx, []string{store.Root + "state/"}, func(store.Batch) error { return nil }, store.OnState(func(err error) { said <- state{i, err} }))
+			done <- struct{}{}
+		}()
+	}
+	defer func() {
+		stop()
+		for range cap(done) {
+			<-done
+		}
+	}()
+	hears := func(what string, within time.Duration, is func(state) bool) {
+		t.Helper()
+		began := time.Now()
+		for late := time.After(within); ; {
+			select {
+			case s := <-said:
+				if is(s) {
+					t.Logf("%s, after %s: %v", what, time.Since(began).Round(time.Millisecond), s.err)
+					return
+				}
+			case <-late:
+				t.Fatalf("%s: not within %s", what, within)
+			}
+		}
+	}
+	follows := func(s state) bool { return s.err == nil }
+	for range cap(done) {
+		hears("it follows", time.Minute, follows)
+	}
+	may(`key_prefix "" { policy = "deny" }`)
+	refused := map[int]bool{}
+	for len(refused) < cap(done) {
+		hears("it may not read", 10*time.Second, func(s state) bool {
+			if s.err == nil || !strings.Contains(s.err.Error(), "refuses the token") || refused[s.of] {
+				return false
+			}
+			refused[s.of] = true
+			return true
+		})
+	}
+	may(`key_prefix "" { policy = "read" }`)
+	hears("it follows again", time.Minute, follows)
+}
