@@ -35,6 +35,9 @@ type accessOptions struct {
 	issuer *oidc.Verifier // of oidcFile
 }
 
+// noAudit is an --audit-dir that switches the record off.
+const noAudit = "none"
+
 // defaultRate is far above what an agent or a person asks, and what a thousand
 // simulated agents at one address do.
 const defaultRate = 5000
@@ -52,10 +55,10 @@ func (a *accessOptions) register(fs *daemon.FlagSet) {
 	})
 	fs.String(&a.auditDir, daemon.Flag{
 		Name: "audit-dir", Env: envPrefix + "AUDIT_DIR", Value: "directory",
-		Usage: "where to write audit.log: a line of JSON for each change and each refusal, nine files of 16 MiB; empty = nowhere",
+		Usage: "where to write audit.log: a line of JSON for each change and each refusal, nine files of 16 MiB; none = nowhere", Default: "with --secure, audit in --data-dir, otherwise nowhere",
 		Check: func(v string) error {
-			if !filepath.IsAbs(v) {
-				return errors.New("must be an absolute path")
+			if v != noAudit && !filepath.IsAbs(v) {
+				return errors.New("must be an absolute path, or " + noAudit)
 			}
 			return nil
 		},
@@ -72,6 +75,9 @@ func (a *accessOptions) finish(fs *daemon.FlagSet, secure bool) error {
 		if how := fs.Given(flag); how != "" && !secure && fs.Given("tls-dir") == "" && fs.Given("token-file") == "" {
 			return daemon.Usagef("%s is for a netmaster that asks who its clients are: give it --secure or --tls-dir (better), or --token-file, and the same to hosts", how)
 		}
+	}
+	if a.auditDir == noAudit {
+		a.auditDir = ""
 	}
 	if a.oidcFile == "" {
 		return nil

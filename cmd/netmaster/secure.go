@@ -23,10 +23,13 @@ import (
 // adminFile has the first administrator's token, below the data directory.
 const adminFile = "admin-token"
 
+// auditName is the directory of the record of changes, likewise.
+const auditName = "audit"
+
 func (o *options) registerSecure(fs *daemon.FlagSet) {
 	fs.Bool(&o.secure, daemon.Flag{
 		Name: "secure", Env: envPrefix + "SECURE",
-		Usage: "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, and write the first administrator's token to " + adminFile + " in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none",
+		Usage: "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, record changes, and write the first administrator's token to " + adminFile + " in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none",
 	})
 	fs.Bool(&o.acceptPlain, daemon.Flag{
 		Name: "accept-plain", Env: envPrefix + "ACCEPT_PLAIN",
@@ -54,6 +57,13 @@ func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
 		return daemon.Usagef("%s needs the port where hosts get their certificates, and %s is none; leave one out", how, fs.Given("peer-listen"))
 	}
 	o.access.tokens = true
+	if fs.Given("audit-dir") == "" {
+		dir, err := filepath.Abs(o.dataDir)
+		if err != nil {
+			return fmt.Errorf("the directory of the audit log: %w", err)
+		}
+		o.access.auditDir = filepath.Join(dir, auditName)
+	}
 	if o.acceptPlain {
 		o.plainStore = o.etcdListen // where it listened before
 	}

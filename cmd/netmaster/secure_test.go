@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,23 @@ func TestSecureFlags(t *testing.T) {
 	}
 	if o, err := parse(t, nil, "--internal-address", "10.9.9.1:9999"); err != nil || o.member().Secure != nil {
 		t.Errorf("without it: %v, %v", o.member().Secure, err)
+	}
+	relative, err := filepath.Abs("x/audit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{ // where changes are recorded
+		"--secure":                             "/var/lib/contiv/etcd/audit",
+		"--secure --data-dir /x":               "/x/audit",
+		"--secure --data-dir x":                relative,
+		"--secure --accept-plain":              "/var/lib/contiv/etcd/audit",
+		"--secure --audit-dir /var/log/contiv": "/var/log/contiv",
+		"--secure --audit-dir none":            "",
+		"--data-dir /x":                        "",
+	} {
+		if o, err := parse(t, nil, append(strings.Fields(line), "--internal-address", "10.9.9.1:9999")...); err != nil || o.access.auditDir != want {
+			t.Errorf("%s: changes are recorded in %q, %v; want %q", line, o.access.auditDir, err, want)
+		}
 	}
 	for line, part := range map[string]string{
 		"--secure --tls-dir /x":                        "--tls-dir",

@@ -47,7 +47,8 @@ func startSecure(t *testing.T, shown string, m embeddedMember, more ...string) *
 
 // TestTurnSecureMembers: two netmasters that keep the store by themselves are turned
 // secure one after the other, in both steps, and serve whoever may be served at each;
-// one more joins with --secure alone, and none joins without.
+// one more joins with --secure alone, and none joins without. Each records what is changed
+// there, for its user only.
 func TestTurnSecureMembers(t *testing.T) {
 	t.Parallel()
 	ma, mb := newEmbeddedMember(t, "a"), newEmbeddedMember(t, "b")
@@ -99,7 +100,21 @@ func TestTurnSecureMembers(t *testing.T) {
 	if got := d.names(); got != "a voter, b voter, d voter" {
 		t.Errorf("three members: %s", got)
 	}
-	for _, p := range []*process{a, b, d} {
+	for dir, p := range map[string]*process{ma.dir: a, mb.dir: b, md.dir: d} {
+		tenant := filepath.Base(dir)
+		if err := p.Do(t.Context(), http.MethodPost, "/api/v1/tenants/"+tenant+"/", api.Tenant{TenantName: tenant}, nil); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "audit", "audit.log")
+		lines, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(lines), `"objects":[{"kind":"tenant","key":"`+tenant+`"}]`) {
+			t.Errorf("the tenant %s is not recorded: %s, %v", tenant, lines, err)
+		}
+		for path, want := range map[string]os.FileMode{file: 0o600, filepath.Dir(file): 0o700} {
+			if s, err := os.Stat(path); err != nil || s.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v", path, s, err)
+			}
+		}
 		if resp, err := http.Get("http://" + p.api + "/api/v1/tenants/"); err == nil { //nolint:noctx // it is refused
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
