@@ -147,16 +147,16 @@ func ofBlue(tree acitest.Tree) (out []string) {
 		if !ours || o.Class == "fvRsTenantMonPol" || o.Class == "vnsSvcCont" || at == "/brc-hand" {
 			continue
 		}
-		line := strings.TrimPrefix(at, "/")
+		line := []string{strings.TrimPrefix(at, "/")}
 		for _, p := range []string{"encap", "tnFvBDName", "tnFvCtxName"} {
 			if v := o.Props[p]; v != "" && v != "unknown" {
-				line += " " + v
+				line = append(line, v)
 			}
 		}
 		if o.Class == "fvCtx" {
-			line += " " + o.Props["pcEnfPref"]
+			line = append(line, o.Props["pcEnfPref"])
 		}
-		out = append(out, line)
+		out = append(out, strings.Join(line, " "))
 	}
 	slices.Sort(out)
 	return out

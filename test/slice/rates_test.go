@@ -124,7 +124,7 @@ func netProfiles(t *testing.T, driver string) {
 		for ecn := range byte(4) {
 			inner, outer := is.dscp<<2|ecn, is.dscp<<2|ecn
 			if ecn == 3 {
-				outer-- // a tunnel begins as ECT(0), as kernels have it
+				outer-- // a tunnel says that its ends can be told, not that they are, as kernels have it
 			}
 			if is.dscp == 0 { // its own is kept, and stays inside
 				inner = 0x80 | ecn

@@ -85,8 +85,11 @@ func TestSay(t *testing.T) {
 // secure cluster asks none plainly, whoever wrote it there before.
 func TestAskable(t *testing.T) {
 	list := []cluster.Service{
-		{HostAddr: "10.0.0.1", Port: 1, Scheme: "http"}, {HostAddr: "10.0.0.2", Port: 1, Scheme: "http", TLS: true},
-		{HostAddr: "10.0.0.3", Port: 1, Scheme: "https"}, {HostAddr: "10.0.0.4", Port: 1}, {HostAddr: "10.0.0.5", Port: 1, Scheme: "ftp"},
+		{HostAddr: "10.0.0.1", Port: 1, Scheme: "http"},
+		{HostAddr: "10.0.0.2", Port: 1, Scheme: "http", TLS: true},
+		{HostAddr: "10.0.0.3", Port: 1, Scheme: "https"},
+		{HostAddr: "10.0.0.4", Port: 1},
+		{HostAddr: "10.0.0.5", Port: 1, Scheme: "ftp"},
 	}
 	for _, tt := range []struct {
 		cfg  Config
