@@ -6,6 +6,7 @@
 // profiles at once; and, in pairs, two without a profile where nobody has one and beside
 // two that have. It prints Markdown and says of each figure whether it is within what issue
 // 16 wants. A run takes some six minutes; -profiles and -rows pick some, and -repeat
-// measures each several times. It needs root, builds namespaces and a pin directory or a
+// measures each several times; -stamped each once more by earliest departure time, for which
+// the kernel needs fq. It needs root, builds namespaces and a pin directory or a
 // switch of its own, and removes them.
 package main

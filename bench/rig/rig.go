@@ -55,6 +55,9 @@ func Address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i
 // Port is the host's side of container i's pair.
 func Port(i int) string { return "cvbw" + strconv.Itoa(i) }
 
+// Host is the host's namespace.
+func (r *Rig) Host() string { return r.host }
+
 // Within runs a function on a thread of a namespace, which ends with it.
 func Within(ns string, do func() error) error {
 	errs := make(chan error)
