@@ -29,7 +29,7 @@ func (n *onNodes) stateful() {
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	set.Spec.Replicas, set.Spec.ServiceName, set.Spec.Selector = new(int32(2)), "db", &metav1.LabelSelector{MatchLabels: labels}
 	set.Spec.Template.Labels = labels
-	set.Spec.Template.Annotations = map[string]string{"contiv.io/ipv4": "10.1.9.10,10.1.9.11", "contiv.io/ipv6": "fd00:1::9:10,fd00:1::9:11", "kubernetes.io/egress-bandwidth": "50M"}
+	set.Spec.Template.Annotations = map[string]string{"contiv.io/ipv4": "10.1.9.10,10.1.9.11", "contiv.io/ipv6": "fd00:1::9:10,fd00:1::9:11", "kubernetes.io/egress-bandwidth": "20M"}
 	set.Spec.Template.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(2)), Containers: []corev1.Container{{
 		Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"netexec", "--http-port=80"},
 		Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: port}}, // so they run on one node each
@@ -63,11 +63,13 @@ func (n *onNodes) stateful() {
 	if first.Spec.NodeName == second.Spec.NodeName {
 		n.t.Fatalf("both run on %s, though they want one port of it", first.Spec.NodeName)
 	}
-	n.limited("10.1.9.10", 50_000_000)
-	n.limited("10.1.9.11", 50_000_000)
-	faster := []byte(`{"metadata":{"annotations":{"kubernetes.io/egress-bandwidth":"60M"}}}`)
-	ok[*corev1.Pod](n.t)(n.Client.CoreV1().Pods("shop").Patch(ctx, "db-0", types.MergePatchType, faster, metav1.PatchOptions{}))
-	n.limited("10.1.9.10", 60_000_000)
+	n.limited("10.1.9.11", 20_000_000)
+	for _, mbit := range []uint64{20, 4, 20} { // while it runs
+		annotation := fmt.Appendf(nil, `{"metadata":{"annotations":{"kubernetes.io/egress-bandwidth":"%dM"}}}`, mbit)
+		ok[*corev1.Pod](n.t)(n.Client.CoreV1().Pods("shop").Patch(ctx, "db-0", types.MergePatchType, annotation, metav1.PatchOptions{}))
+		n.limited("10.1.9.10", mbit*1_000_000)
+		n.sends("db-0", "10.1.9.11", mbit)
+	}
 	for _, to := range []string{"10.1.9.11", "[fd00:1::9:11]"} {
 		n.becomes(true, "shop", "db-0", to)
 	}
@@ -113,5 +115,23 @@ func (n *onNodes) limited(address string, bits uint64) {
 		return slices.ContainsFunc(all, func(e api.EndpointOper) bool {
 			return slices.Contains(e.IPAddress, address) && e.Rates != nil && *e.Rates == (api.Rates{Send: bits})
 		})
+	})
+}
+
+// sends waits until what a pod sends to another one comes to so many Mbit/s: never a tenth
+// more, and a third at least, as machines are busy.
+func (n *onNodes) sends(pod, to string, mbit uint64) {
+	n.t.Helper()
+	line := fmt.Sprintf("head -c %d /dev/zero | curl -sS -m 60 -o /dev/null -w '%%{size_upload} %%{speed_upload}' -F file=@- http://%s/upload", mbit*1_000_000/8, to)
+	until(n.t, fmt.Sprintf("%s sends some %d Mbit/s", pod, mbit), func() bool {
+		out, err := n.Kubectl(n.t.Context(), "exec", "-n", "shop", pod, "--", "/bin/sh", "-c", line)
+		var size uint64
+		var speed float64
+		if _, e := fmt.Sscan(out, &size, &speed); err != nil || e != nil || size < mbit*1_000_000/8 {
+			n.t.Fatalf("%s: %v, %v: %s", line, err, e, out)
+		}
+		speed *= 8.0 / 1_000_000
+		n.t.Logf("%s sends %.2f Mbit/s, limited to %d", pod, speed, mbit)
+		return speed <= float64(mbit)*1.1 && speed >= float64(mbit)/3
 	})
 }
