@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -25,8 +26,8 @@ const (
 )
 
 // Of a service with a provider on each of two hosts both tell, whatever their data
-// planes; one whose netplugin restarts loses nothing, one that dies is passed over, in
-// one configuration. Without a provider nobody tells.
+// planes; without a provider nobody does. Where netplugin restarts nothing is lost, neither
+// of long streams to containers, and a host that dies is passed over, in one configuration.
 func TestServices(t *testing.T) {
 	h := newHosts(t, lab.DriverMixed, 2)
 	// As docs/user/bgp.md has it.
@@ -44,35 +45,61 @@ func TestServices(t *testing.T) {
 		"service create -s shop -l of=shop -p 80:8080:TCP --affinity off --ip "+serviceIP+" shop")
 	h.sessions()
 	h.ways()
+	end := func(s lab.ContainerSpec) {
+		t.Helper()
+		if err := h.DelContainer(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
 	one := h.provider("one", "h1")
 	h.ways(routerIP)
-	h.provider("two", "h2")
+	two := h.provider("two", "h2")
 	h.ways(routerIP, otherIP)
-	if err := h.DelContainer(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
+	end(one)
 	h.ways(otherIP)
+	end(two) // the last one
+	h.ways()
 	h.provider("again", "h1")
+	h.ways(routerIP)
+	h.provider("too", "h2")
 	h.ways(routerIP, otherIP)
 	h.sessions()
 
-	stream := h.dial()
+	containers := map[string]netip.Addr{}
+	for _, x := range h.Hosts() {
+		name := "in-" + x.Name
+		_, a := h.containerOn(name, x.Name)
+		h.routes.wait(t, a.IPv4.String(), true)
+		until(t, "the way out of "+x.Name, func() (bool, string) {
+			out, err := x.Run(t.Context(), "ip", "route", "get", beyond)
+			return err == nil && strings.Contains(out, "via "+routerAddr), out
+		})
+		containers[name] = a.IPv4
+	}
+	stream, streamed := h.dial(), h.streams(containers)
+	begun := time.Now()
 	for _, x := range h.Hosts() {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
+		killed := time.Now()
 		err := x.RestartAgent(ctx)
 		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Logf("%s: netplugin killed %s after the streams' begin, and ready at %s", x.Name, killed.Sub(begun), time.Since(begun))
 	}
 	h.sessions()
+	t.Logf("sessions were back at %s", time.Since(begun))
 	d := stream()
 	t.Logf("two netplugins restarted: %d connections begun, %d failed", d.n, d.failed)
 	if d.failed > 0 {
 		t.Errorf("%d of %d connections failed while netplugins restarted", d.failed, d.n)
 	}
-	if at := h.routes.went(serviceIP); at.After(d.begin) {
-		t.Errorf("FRR lost the route at %s", at)
+	streamed()
+	for _, addr := range append(slices.Collect(maps.Values(containers)), netip.MustParseAddr(serviceIP)) {
+		if at := h.routes.went(addr.String()); at.After(d.begin) {
+			t.Errorf("FRR lost the route to %s at %s", addr, at)
+		}
 	}
 
 	var moved, failed []time.Duration
@@ -100,6 +127,9 @@ func TestServices(t *testing.T) {
 	slices.Sort(failed)
 	t.Logf("%d hosts died: until FRR had no way there median %s, most %s; the last connection that failed began after %s, at most %s",
 		len(moved), moved[len(moved)/2], moved[len(moved)-1], failed[len(failed)/2], failed[len(failed)-1])
+	if most := failed[len(failed)-1]; *strict && most > time.Second {
+		t.Errorf("a connection that began %s after a death failed, want none after 1s", most)
+	}
 }
 
 func (h *host) provider(name, host string) lab.ContainerSpec {

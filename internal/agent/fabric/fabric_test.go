@@ -96,8 +96,8 @@ func (b *bench) find(a string) (string, bool) {
 	return "", false
 }
 
-// Of IPv6 the host speaks once it has an address there, and it follows the default route
-// and more prefixes than a limit when it is asked to.
+// Of IPv6 the host speaks once it has an address there, and it follows more prefixes than
+// a limit when it is asked to.
 func TestOptions(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "fd50::200/128")
 	b.in.Settings = settings()
