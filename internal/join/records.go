@@ -50,13 +50,16 @@ type tokenRow struct {
 const clocksDiffer = 5 * time.Minute
 
 // over says why a token that nobody has used is good no more; "" = it is good. One that was
-// made by a clock that was ahead would be good for longer than it should.
+// made by a clock that was ahead would be good for longer than it should, and so would one
+// that somebody wrote to the store while it was open to all.
 func (t tokenRow) over(now time.Time) string {
 	switch ahead := t.Made.Sub(now); {
 	case !now.Before(t.Expires):
 		return "the token ended on " + date(t.Expires)
 	case ahead > clocksDiffer:
 		return fmt.Sprintf("the token was made on %s, which is %s later than it is here, since a clock was set: it is not known when it ends", date(t.Made), ahead.Round(time.Minute))
+	case t.Expires.Sub(now) > ticket.MaxTokenLife+clocksDiffer:
+		return fmt.Sprintf("the token would end on %s, and none is good for more than %s", date(t.Expires), ticket.MaxTokenLife)
 	}
 	return ""
 }

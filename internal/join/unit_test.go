@@ -48,6 +48,27 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestTokenIsOver: a token is good from when it was made until its end, which is never
+// later than tokens may end, whoever wrote it.
+func TestTokenIsOver(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		made, expires time.Duration // from now
+		want          string
+	}{
+		{-time.Minute, time.Hour, ""},
+		{time.Minute, ticket.MaxTokenLife + time.Minute, ""}, // of a clock that differs
+		{-2 * time.Hour, -time.Hour, "ended on"},
+		{time.Hour, 2 * time.Hour, "later than it is here"},
+		{-time.Minute, 10 * 365 * 24 * time.Hour, "none is good for more than"},
+	} {
+		row := tokenRow{Made: now.Add(tt.made), Expires: now.Add(tt.expires)}
+		if got := row.over(now); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("made %s, ends %s from now: %q, want %q", tt.made, tt.expires, got, tt.want)
+		}
+	}
+}
+
 // TestWarnings: who is silent, how much more may be lost, two members, a removal that
 // was interrupted, and space.
 func TestWarnings(t *testing.T) {
