@@ -19,13 +19,13 @@ var (
 // that an agent has told of (known fault 26): otherwise model.ErrNotFound.
 func (c *Controller) ChangeBgp(valid model.Valid[model.Bgp]) Change {
 	b := valid.Value()
-	ch := changeOf(rankBeside, tables.Bgps, tables.BgpKey{Host: b.Host}, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putBgp(tx, b)
+	ch := changeOf(rankBeside, tables.Bgps, tables.BgpKey{Host: b.Host}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+		return c.putBgp(ctx, tx, b)
 	})
 	return ch
 }
 
-func putBgp(tx store.Tx, b model.Bgp) error {
+func (c *Controller) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error {
 	k := tables.BgpKey{Host: b.Host}
 	if err := tx.Prefetch(tables.Bgps.Key(k), tables.Hosts.Key(b.Host)); err != nil {
 		return err
@@ -49,6 +49,19 @@ func putBgp(tx store.Tx, b model.Bgp) error {
 		}
 		if !h.Exists() {
 			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
+		}
+		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+		if err != nil {
+			return err
+		}
+		if g.FwdMode == model.FwdRouting {
+			if _, others, err := tables.Bgps.Any(tx, tables.BgpsScope); err != nil {
+				return err
+			} else if !others { // the first one
+				if err := c.allApart(ctx, tx); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return tables.Bgps.Put(tx, b)

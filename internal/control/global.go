@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -18,8 +19,8 @@ var (
 )
 
 // ChangeGlobal changes the settings that are set in g (zero fields stay as
-// they are). The forwarding mode may change at any time, the ranges while every id
-// in use stays inside, the label filter as long as it takes out no label that a
+// they are). The forwarding mode may change at any time (but see allApart), the ranges
+// while every id in use stays inside, the label filter as long as it takes out no label that a
 // policy selects by; the others change only while there is no network. Else it is
 // model.ErrInUse.
 func (c *Controller) ChangeGlobal(valid model.Valid[model.Global]) Change {
@@ -75,6 +76,15 @@ func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Gl
 		}
 		if any {
 			return model.Errorf(model.ErrInUse, "%s %q: cannot change from %q while there are networks, for one %s", f.name, f.new, f.old, ofNetwork(n))
+		}
+	}
+	if old.FwdMode != g.FwdMode {
+		if told, err := tells(tx, g.FwdMode); err != nil {
+			return err
+		} else if told {
+			if err := c.allApart(ctx, tx); err != nil {
+				return fmt.Errorf("fwdMode %q: %w", g.FwdMode, err)
+			}
 		}
 	}
 	if err := checkRange(tx, "vlans", tables.NumberVLAN, old.VLANs, g.VLANs); err != nil {

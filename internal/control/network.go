@@ -107,6 +107,9 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return err
 		}
 	}
+	if err := c.apartOf(ctx, tx, n); err != nil {
+		return err
+	}
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
 		return err
 	}

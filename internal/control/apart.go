@@ -1,0 +1,98 @@
+package control
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// In forwarding mode routing hosts with BGP settings tell routers of the containers of VLAN
+// networks. Of one address in two tenants routers would choose either, and hosts do not
+// know each other's containers: so it is refused here. Networks that were there before
+// netmaster refused them stay; hosts say so.
+
+// tells tells whether hosts speak BGP in forwarding mode routing.
+func tells(tx store.Tx, mode model.FwdMode) (bool, error) {
+	if mode != model.FwdRouting {
+		return false, nil
+	}
+	_, any, err := tables.Bgps.Any(tx, tables.BgpsScope)
+	return any, err
+}
+
+// vlans are the networks of encap vlan. The commit fails when there are others by then.
+func (c *Controller) vlans(ctx context.Context, tx store.Tx) (out []model.Network, err error) {
+	if err := tx.Observe(tables.NumbersOf(tables.NumberNetwork)); err != nil {
+		return nil, err
+	}
+	if _, err := c.follow.Fresh(ctx); err != nil {
+		return nil, err
+	}
+	for _, n := range c.view.Networks("") {
+		if n.Encap == model.EncapVLAN {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// apartOf refuses a new network that has an address in common with another tenant's, of
+// which routers would be told too.
+func (c *Controller) apartOf(ctx context.Context, tx store.Tx, n model.Network) error {
+	if n.Encap != model.EncapVLAN {
+		return nil
+	}
+	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	if told, err := tells(tx, g.FwdMode); err != nil || !told {
+		return err
+	}
+	all, err := c.vlans(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if p, q, common := inCommon(n, o); common {
+			return model.Errorf(model.ErrConflict, "subnet %s: overlaps %s of network %q, and hosts tell routers of both tenants' containers by BGP ('netctl bgp ls'), which would lead clients of one to the other's; choose another subnet, or encap vxlan", p, q, o.Key)
+		}
+	}
+	return nil
+}
+
+// allApart refuses that hosts begin to tell of networks of two tenants that have an
+// address in common.
+func (c *Controller) allApart(ctx context.Context, tx store.Tx) error {
+	all, err := c.vlans(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for i, n := range all {
+		for _, o := range all[i+1:] {
+			if p, q, common := inCommon(n, o); common {
+				return model.Errorf(model.ErrConflict, "networks %q (%s) and %q (%s) have addresses in common, and in forwarding mode routing hosts with BGP settings would tell routers of both, which would lead clients of one to the other's; "+
+					"make one of them anew with another subnet, or with encap vxlan", n.Key, p, o.Key, q)
+			}
+		}
+	}
+	return nil
+}
+
+// inCommon tells which subnets of networks of two tenants overlap.
+func inCommon(n, o model.Network) (p, q netip.Prefix, common bool) {
+	if n.Key.Tenant == o.Key.Tenant {
+		return p, q, false
+	}
+	for _, p := range subnetsOf(n) {
+		for _, q := range subnetsOf(o) {
+			if p.Overlaps(q) {
+				return p, q, true
+			}
+		}
+	}
+	return p, q, false
+}

@@ -1,0 +1,47 @@
+package control
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestApart: in forwarding mode routing, while a host has BGP settings, no VLAN network of a
+// tenant has an address in common with one of another; without BGP, in mode bridge, and of
+// VXLAN, they may.
+func TestApart(t *testing.T) {
+	c := base(t)
+	c.addHost("host1")
+	c.addHost("host2")
+	c.put(model.Tenant{Name: "red"})
+	vlan := func(key string, subnets ...string) model.Network {
+		return with(network(key, subnets...), func(n *model.Network) { n.Encap = model.EncapVLAN })
+	}
+	speaks := func(h model.HostName, a string) model.Bgp {
+		return model.Bgp{Host: h, RouterIP: netip.MustParsePrefix(a), AS: 1, NeighborAS: 2}
+	}
+	one, two := speaks("host1", "50.1.1.2/24"), speaks("host2", "50.1.1.3/24")
+	refused := func(part string, o any) {
+		t.Helper()
+		c.refused(model.ErrConflict, part, func() error { return c.try(o) })
+	}
+	routing, bridge := model.Global{FwdMode: model.FwdRouting}, model.Global{FwdMode: model.FwdBridge}
+
+	c.put(routing, vlan("blue:v", "10.70.1.0/24", "fd70:1::/64"), vlan("red:v", "10.70.0.0/22"))
+	refused(`networks "blue:v" (10.70.1.0/24) and "red:v" (10.70.0.0/22)`, one)
+	c.ok(c.remove(netKey("red:v")))
+	c.put(one)
+
+	refused(`subnet 10.70.0.0/22: overlaps 10.70.1.0/24 of network "blue:v"`, vlan("red:v", "10.70.0.0/22"))
+	refused(`subnet fd70:1::/64: overlaps fd70:1::/64 of network "blue:v"`, vlan("red:v", "10.71.1.0/24", "fd70:1::/64"))
+	c.put(vlan("red:v", "10.71.1.0/24"), network("red:x", "10.70.1.0/25"), vlan("blue:v", "10.70.1.0/24", "fd70:1::/64"))
+
+	c.put(bridge, vlan("red:w", "10.70.1.128/25"))
+	refused(`networks "blue:v" (10.70.1.0/24) and "red:w" (10.70.1.128/25)`, routing)
+	c.put(two) // in mode bridge nobody tells of anything
+	c.ok(c.remove(tables.BgpKey{Host: "host1"}))
+	c.ok(c.remove(tables.BgpKey{Host: "host2"}))
+	c.put(routing, vlan("y", "10.70.1.0/25"))
+}
