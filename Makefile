@@ -18,7 +18,7 @@ PKG ?= ./...
 # A pinned tool of tools/go.mod, run in this module.
 tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
 # They take minutes, of which they wait half, so they begin first, and there is one package at a time more than processors.
-LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs)
+LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs ./internal/store/etcd ./internal/join)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/pki"
 )
@@ -123,6 +124,9 @@ func TestTurnSecure(t *testing.T) {
 // restart leaves one that waits for the other.
 func TestTurnSecureTwo(t *testing.T) {
 	shared(t)
+	if !drivertest.Full() {
+		t.Skip("it takes minutes; TestTurnSecure has one netmaster")
+	}
 	on(t, 1, both, func(t *testing.T, driver string) {
 		s := secured(pairUp(t, driver, "sectwo", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Replicas = true, "", 2 }))
 		s.until("both netmasters to have the authority", func(context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -22,6 +23,9 @@ import (
 // one after the other. No packet is lost, also to what was attached after the backup.
 func TestRestoreSecure(t *testing.T) {
 	shared(t)
+	if !drivertest.Full() {
+		t.Skip("it takes minutes; internal/join and cmd/netmaster restore members")
+	}
 	on(t, 1, both, restoreSecure)
 }
 
