@@ -26,6 +26,19 @@ type leading struct {
 	parts sync.WaitGroup
 }
 
+// watchHosts runs a HostWatch; stop ends it and the cluster.
+func watchHosts(c *harness) (ctx context.Context, w *HostWatch, stop func()) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	w = c.NewHostWatch()
+	var running sync.WaitGroup
+	running.Go(func() { c.ok(w.Run(ctx)) })
+	return ctx, w, func() {
+		cancel()
+		running.Wait()
+		c.stop()
+	}
+}
+
 func lead(c *harness, w *HostWatch, grace time.Duration) *leading {
 	c.t.Helper()
 	var ctx context.Context
@@ -67,10 +80,7 @@ func TestGraceTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log safeBuffer
 		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		ctx, cancel := context.WithCancel(t.Context())
-		w := c.NewHostWatch()
-		var running sync.WaitGroup
-		running.Go(func() { c.ok(w.Run(ctx)) })
+		ctx, w, stop := watchHosts(c)
 		reports := hostsOf(c, 3)
 		living := reports[1:]
 		passes := func(d time.Duration) {
@@ -138,9 +148,7 @@ func TestGraceTime(t *testing.T) {
 		passes(5 * time.Minute)
 		has("away once more", 1)
 		l.stop()
-		cancel()
-		running.Wait()
-		c.stop()
+		stop()
 	})
 }
 
@@ -151,10 +159,7 @@ func TestManyAway(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log safeBuffer
 			c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-			ctx, cancel := context.WithCancel(t.Context())
-			w := c.NewHostWatch()
-			var running sync.WaitGroup
-			running.Go(func() { c.ok(w.Run(ctx)) })
+			ctx, w, stop := watchHosts(c)
 			reports := hostsOf(c, 4)
 			l := lead(c, w, time.Minute)
 			for range 240 {
@@ -174,9 +179,7 @@ func TestManyAway(t *testing.T) {
 				t.Errorf("%d of 4 hosts are away: %+v", away, a)
 			}
 			l.stop()
-			cancel()
-			running.Wait()
-			c.stop()
+			stop()
 		})
 	}
 }
@@ -186,10 +189,7 @@ func TestManyAway(t *testing.T) {
 func TestLongAwayOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		w := c.NewHostWatch()
-		var running sync.WaitGroup
-		running.Go(func() { c.ok(w.Run(ctx)) })
+		ctx, w, stop := watchHosts(c)
 		reports := hostsOf(c, 4)
 		_, err := c.st.Update(ctx, func(tx store.Tx) error {
 			var errs []error
@@ -210,9 +210,7 @@ func TestLongAwayOfMany(t *testing.T) {
 			}
 		}
 		l.stop()
-		cancel()
-		running.Wait()
-		c.stop()
+		stop()
 	})
 }
 
@@ -221,10 +219,7 @@ func TestLongAwayOfMany(t *testing.T) {
 func TestReplacedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		w := c.NewHostWatch()
-		var running sync.WaitGroup
-		running.Go(func() { c.ok(w.Run(ctx)) })
+		ctx, w, stop := watchHosts(c)
 		reports := hostsOf(c, 3)
 		old := c.leader()
 		c.leader()
@@ -271,9 +266,7 @@ func TestReplacedLeader(t *testing.T) {
 				t.Errorf("it counted %s out, of which is left: %q", name, got)
 			}
 		}
-		cancel()
-		running.Wait()
-		c.stop()
+		stop()
 	})
 }
 
