@@ -51,6 +51,7 @@ func fill(ctx context.Context, c *api.Client, z sizes) error {
 			_, err := c.Rules().Create(ctx, r)
 			return err
 		}},
+		{"hosts", z.Agents, func(ctx context.Context, i int) error { return keepHost(ctx, c, z, i) }},
 		{"endpoints", z.Endpoints, func(ctx context.Context, i int) error {
 			network, n := z.place(i)
 			_, err := c.CreateEndpoint(ctx, api.CreateEndpointRequest{

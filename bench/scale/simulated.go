@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -118,12 +119,13 @@ type simulated struct {
 	end func() error
 }
 
-// begin starts an agent that finds one container of each of its host's networks
-// running, as after a restart: so they concern it. No interface is made.
+// begin starts an agent as after a restart: it has had its host's name, and finds one
+// container of each of its host's networks running, so that they concern it. No
+// interface is made.
 func (s *shared) begin(n int, z sizes, storeURL, dir string) (*simulated, error) {
 	host := model.HostName(hostName(n))
 	dir = filepath.Join(dir, hostName(n))
-	if err := writeJournal(n, z, dir); err != nil {
+	if err := errors.Join(writeJournal(n, z, dir), writeInstallation(n, dir)); err != nil {
 		return nil, err
 	}
 	log := slog.New(&s.said)
