@@ -58,8 +58,8 @@ func rows(small bool) []row {
 		}
 		return append(out, row{name: "heap", sizes: sizes{Agents: 20, Networks: 10, Spread: 20, Endpoints: 1000, Rules: 50, Tenants: 1, Changes: 1, For: time.Second}, first: true})
 	}
-	// All of a tenant concerns each of its hosts today: 1,000 agents of one tenant with
-	// 50,000 endpoints would need more memory than machines have. So this is a tenth.
+	// What a tenant has beside endpoints concerns all of its hosts: 1,000 agents of one
+	// tenant with 5,000 rules would need more memory than machines have. So this is a tenth.
 	one := wide()
 	one.Agents, one.Networks, one.Endpoints, one.Rules, one.Tenants, one.Changes = 100, 50, 5_000, 500, 1, 10
 	out := []row{{name: "wide", sizes: wide()}, {name: "one-tenant", sizes: one}}
