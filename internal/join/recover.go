@@ -3,14 +3,29 @@ package join
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // Recovered is what a new cluster was made of.
@@ -50,6 +65,12 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if !reach.Votes { // etcd would end the process
 		return r, model.Errorf(model.ErrConflict, "%s never had a vote, and what it copied makes no cluster: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
 	}
+	if m.peers, err = openPeers(d, cfg); err != nil {
+		return r, err
+	}
+	if err := m.othersLost(ctx); err != nil {
+		return r, err
+	}
 	cfg.TLS, cfg.Secure = nil, nil // nobody but this process is to connect
 	if cfg.Client, err = clientAddress(ctx, "127.0.0.1:0"); err != nil {
 		return r, err
@@ -78,6 +99,78 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 		return r, err
 	}
 	return r, d.reach(member)
+}
+
+// othersLost refuses a recovery while another member takes part in a majority: the new
+// cluster would tell the members of that one that they were removed, and they would end,
+// with all that was written since this one was stopped.
+func (m *Member) othersLost(ctx context.Context) error {
+	rows, err := rowsAtRest(m.dir)
+	if err != nil {
+		return err
+	}
+	c, err := m.asker(askStatus)
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdleConnections()
+	live := make([]string, len(rows))
+	var asking sync.WaitGroup
+	for i, r := range rows {
+		if r.Dir == m.dir.ID || r.Door == "" {
+			continue
+		}
+		asking.Go(func() {
+			var s Status
+			if ticket.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.Door+statusPath, nil, &s) == nil && s.Leader != 0 {
+				live[i] = fmt.Sprintf("%s (%s)", r.Name, r.Door)
+			}
+		})
+	}
+	asking.Wait()
+	live = slices.DeleteFunc(live, func(s string) bool { return s == "" })
+	if len(live) == 0 {
+		return nil
+	}
+	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would end: start netmaster here as before, or join with an empty directory; only where that cluster is to end, stop its members first", strings.Join(live, ", "), m.dir.Name)
+}
+
+// rowsAtRest reads the rows of members in the data of an etcd that does not run.
+func rowsAtRest(d *directory) (rows []memberRow, err error) {
+	fail := func(err error) ([]memberRow, error) {
+		return nil, fmt.Errorf("read the members in the data of %s: %w", d.path, err)
+	}
+	defer func() { // etcd's reader of a file that is none panics
+		if p := recover(); p != nil {
+			rows, err = fail(fmt.Errorf("%v", p))
+		}
+	}()
+	be := backend.NewDefaultBackend(zap.NewNop(), filepath.Join(d.path, dataName, "snap", "db"))
+	defer func() { err = errors.Join(err, be.Close()) }()
+	tx := be.ReadTx()
+	tx.RLock()
+	defer tx.RUnlock()
+	found := map[string]memberRow{}
+	err = tx.UnsafeForEach(schema.Key, func(rev, v []byte) error { // in the order of revisions
+		var kv mvccpb.KeyValue
+		if err := proto.Unmarshal(v, &kv); err != nil {
+			return err
+		}
+		key := string(kv.GetKey())
+		if !strings.HasPrefix(key, memberRows) {
+			return nil
+		}
+		if mvcc.IsTombstone(rev) {
+			delete(found, key)
+			return nil
+		}
+		found[key], err = decode[memberRow](kv.GetKey(), kv.GetValue())
+		return err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return slices.Collect(maps.Values(found)), nil
 }
 
 // renewEpoch tells who followed the store that what it knows may be newer.
