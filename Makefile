@@ -2,8 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-# As released, and for all, so that nothing is compiled twice: what imports net differs.
+# As released, and for all, linters too, so that nothing is compiled twice, nor once more in another clone.
 export CGO_ENABLED ?= 0
+export GOFLAGS ?= -trimpath
 BINARIES := netmaster netplugin netctl contivk8s contivlab
 # The build time is the commit's, so that the same commit builds the same bytes.
 PLUGIN ?= contiv/netplugin:2.0
@@ -16,7 +17,7 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
 # A pinned tool of tools/go.mod, run in this module.
-tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
+tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
 # They take minutes, of which they wait half, so they begin first, and there is one package at a time more than processors.
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs ./internal/store/etcd ./internal/join)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
@@ -29,7 +30,6 @@ help: ## list the targets
 deps: ## install the Debian packages that tests and demo need; start no service
 	@tools/deps.sh
 build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
-	@mkdir -p bin
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 test: deps ## lint (it vets too), unit and integration tests: all that CI runs but a sample of test-kube; needs root

@@ -10,4 +10,4 @@ while [[ $1 != -- ]]; do flags+=("$1"); shift; done
 shift
 if [[ ${CI:-} != true ]]; then exec go test "${flags[@]}" "$@"; fi
 top=$(dirname "$0")
-GOFLAGS=-mod=readonly exec go tool -modfile="$top/go.mod" gotestsum --format pkgname --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=3 --packages="$*" -- "${flags[@]}"
+GOFLAGS="${GOFLAGS:-} -mod=readonly" exec go tool -modfile="$top/go.mod" gotestsum --format pkgname --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=3 --packages="$*" -- "${flags[@]}"
