@@ -117,7 +117,7 @@ func (c *Controller) deletePolicy(ctx context.Context, a Author, k model.PolicyK
 		if err := a.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, tables.TargetPolicy(k)); err != nil {
+		if err := unreferenced(tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {
 			return err
 		}
 		for _, t := range policyTargets(p) {

@@ -13,9 +13,9 @@ import (
 // beside its use-cases and its methods of View.
 type kind struct {
 	name string // as in model.Kind; "" = not one that users write
-	// empty refuses, with model.ErrInUse, that a tenant goes while it has objects of
-	// the kind; nil = it has none of them, or they go with others.
-	empty func(tx store.Tx, t model.TenantName) error
+	// empty refuses that a tenant goes while it has objects of the kind; nil = it has
+	// none of them, or they go with others.
+	empty *emptiness
 	// reference is the kind of the references that its objects make, and usedBy says
 	// what one means to who would delete its target; "" = none, or their own way.
 	reference, usedBy string

@@ -236,7 +236,7 @@ func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkK
 		if err := a.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, tables.TargetNetwork(k)); err != nil {
+		if err := unreferenced(tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
 			return err
 		}
 		if err := c.unused(tx, k); err != nil {

@@ -62,9 +62,9 @@ func TestReadsWhatItTouches(t *testing.T) {
 			c.put(rule("p", "new", func(r *model.Rule) { r.Network, r.Priority = "small", 1 }))
 			return nil
 		}},
-		{"a group in use", 20, inUse(groupKey("web"))},
+		{"a group in use", 24, inUse(groupKey("web"))},
 		{"a network in use by endpoints", 30, inUse(netKey("other"))},
-		{"a network in use by rules", 60, inUse(netKey("small"))},
+		{"a network in use by rules", 66, inUse(netKey("small"))},
 		{"a tenant in use", 40, func() error {
 			c.put(model.Tenant{Name: "blue"}, network("blue:n", "10.1.0.0/24"))
 			c.st.KeysRead()

@@ -54,12 +54,17 @@ var namedByGroups = map[string]bool{"policy": true, "netprofile": true, "extcont
 // unreferenced checks that nothing refers to a target, else model.ErrInUse.
 // Deleting a policy leaves references of its rules behind when they are many;
 // they count as gone when the rule is, or names something else by now.
-func unreferenced(tx store.Tx, t tables.Target) error {
-	if err := tx.Observe(t.Scope()); err != nil {
+// next are scopes that the caller looks at after that: they are read at once with these.
+func unreferenced(tx store.Tx, t tables.Target, next ...string) error {
+	scopes := []string{t.Scope()}
+	if namedByGroups[t.Kind] {
+		scopes = append(scopes, tables.GroupRefs(t.Tenant))
+	}
+	if err := tx.PrefetchScopes(few, append(next, scopes...)...); err != nil {
 		return err
 	}
-	if namedByGroups[t.Kind] {
-		if err := tx.Observe(tables.GroupRefs(t.Tenant)); err != nil {
+	for _, scope := range scopes {
+		if err := tx.Observe(scope); err != nil {
 			return err
 		}
 	}

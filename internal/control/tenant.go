@@ -88,11 +88,18 @@ func (c *Controller) deleteTenant(ctx context.Context, a Author, k model.TenantN
 		if k == model.DefaultTenant {
 			return model.Errorf(model.ErrInUse, "the default tenant cannot be deleted")
 		}
+		var empty []*emptiness
+		scopes := []string{tables.PendingScope}
 		for _, kind := range kinds() {
-			if kind.empty == nil {
-				continue
+			if kind.empty != nil {
+				empty, scopes = append(empty, kind.empty), append(scopes, kind.empty.scope(k))
 			}
-			if err := kind.empty(tx, k); err != nil {
+		}
+		if err := tx.PrefetchScopes(1, scopes...); err != nil {
+			return err
+		}
+		for _, e := range empty {
+			if err := e.check(tx, k); err != nil {
 				return err
 			}
 		}
@@ -109,16 +116,23 @@ func (c *Controller) deleteTenant(ctx context.Context, a Author, k model.TenantN
 	return err
 }
 
-// none builds a kind's empty: the scope of a tenant has no row, and the commit
-// depends on its staying so.
-func none[K comparable, V any](t *tables.Table[K, V], scope func(model.TenantName) string, nouns string, name func(V) string) func(store.Tx, model.TenantName) error {
-	return func(tx store.Tx, k model.TenantName) error {
+// emptiness is that a tenant has no objects of a kind.
+type emptiness struct {
+	scope func(model.TenantName) string // that holds a tenant's
+	// check fails with model.ErrInUse while there are some; the commit depends on there
+	// being none.
+	check func(store.Tx, model.TenantName) error
+}
+
+// none is that the scope of a tenant has no row.
+func none[K comparable, V any](t *tables.Table[K, V], scope func(model.TenantName) string, nouns string, name func(V) string) *emptiness {
+	return &emptiness{scope, func(tx store.Tx, k model.TenantName) error {
 		v, any, err := t.Any(tx, scope(k))
 		if err == nil && any {
 			err = model.Errorf(model.ErrInUse, "it has %s, for one %q", nouns, name(v))
 		}
 		return err
-	}
+	}}
 }
 
 // Tenants returns all tenants.

@@ -19,6 +19,9 @@ type Backend interface {
 	// ReadRange reads the keys under a prefix in key order, at most limit (0 =
 	// all), likewise.
 	ReadRange(ctx context.Context, at Revision, prefix string, limit int) ([]KV, Revision, error)
+	// ReadMany reads keys, and of the keys under each of the prefixes the first limit
+	// (> 0), likewise, in one request: MinOps of both together at most.
+	ReadMany(ctx context.Context, at Revision, keys, prefixes []string, limit int) (kvs []KV, ranges [][]KV, rev Revision, err error)
 	// Commit applies c as one revision if all compares hold.
 	Commit(ctx context.Context, c Commit) (Outcome, error)
 	// GrantLease makes a lease that nobody refreshes and returns its id.

@@ -85,6 +85,9 @@ type Tx interface {
 	// keys that the use-case is likely to need: Prefetch + commit is then all
 	// that an Update costs.
 	Prefetch(keys ...string) error
+	// PrefetchScopes reads in ONE round trip what Observe says of scopes and the first
+	// limit (> 0) keys under each, and remembers them for Observe and Range, likewise.
+	PrefetchScopes(limit int, scopes ...string) error
 	// Get reads a key into the read set: the commit fails (and fn runs again) if
 	// it has changed by then. A missing key is a KV that does not exist, without
 	// error, and joins the read set as missing.

@@ -18,6 +18,14 @@ const own = "contiv.io.consul/"
 
 func consulKey(key string) string { return strings.TrimPrefix(key, "/") }
 
+func consulKeys(keys []string) []string {
+	out := make([]string, len(keys))
+	for i, key := range keys {
+		out[i] = consulKey(key)
+	}
+	return out
+}
+
 func ourKey(key string) string { return "/" + key }
 
 // maxOps is how many operations a transaction of Consul may have.
@@ -187,10 +195,7 @@ func (c *Client) Range(ctx context.Context, prefix string) ([]store.KV, store.Re
 
 // ReadKeys implements store.Backend.
 func (c *Client) ReadKeys(ctx context.Context, _ store.Revision, keys []string) ([]store.KV, store.Revision, error) {
-	theirs := make([]string, len(keys))
-	for i, key := range keys {
-		theirs[i] = consulKey(key)
-	}
+	theirs := consulKeys(keys)
 	v, err := c.readAll(ctx, theirs)
 	if err != nil {
 		return nil, 0, err
@@ -202,16 +207,31 @@ func (c *Client) ReadKeys(ctx context.Context, _ store.Revision, keys []string) 
 	return kvs, v.revision(), nil
 }
 
-// ReadRange implements store.Backend. Consul knows no limit: what is beyond it
-// travels for nothing.
-func (c *Client) ReadRange(ctx context.Context, _ store.Revision, prefix string, limit int) ([]store.KV, store.Revision, error) {
-	v, err := c.read(ctx, nil, []string{consulKey(prefix)})
+// ReadRange implements store.Backend.
+func (c *Client) ReadRange(ctx context.Context, at store.Revision, prefix string, limit int) ([]store.KV, store.Revision, error) {
+	_, ranges, rev, err := c.ReadMany(ctx, at, nil, []string{prefix}, limit)
 	if err != nil {
 		return nil, 0, err
 	}
-	kvs := v.under(consulKey(prefix))
-	if limit > 0 && len(kvs) > limit {
-		kvs = kvs[:limit]
+	return ranges[0], rev, nil
+}
+
+// ReadMany implements store.Backend. Consul knows no limit: what is beyond it
+// travels for nothing.
+func (c *Client) ReadMany(ctx context.Context, _ store.Revision, keys, prefixes []string, limit int) ([]store.KV, [][]store.KV, store.Revision, error) {
+	v, err := c.read(ctx, consulKeys(keys), consulKeys(prefixes))
+	if err != nil {
+		return nil, nil, 0, err
 	}
-	return kvs, v.revision(), nil
+	kvs, ranges := make([]store.KV, len(keys)), make([][]store.KV, len(prefixes))
+	for i, key := range keys {
+		kvs[i] = v.kv(consulKey(key))
+	}
+	for i, prefix := range prefixes {
+		ranges[i] = v.under(consulKey(prefix))
+		if limit > 0 && len(ranges[i]) > limit {
+			ranges[i] = ranges[i][:limit]
+		}
+	}
+	return kvs, ranges, v.revision(), nil
 }

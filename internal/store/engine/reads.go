@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -35,30 +36,94 @@ func (t *txn) readRange(prefix string, limit int) ([]store.KV, error) {
 		if kvs, rev := near.RangeNear(t.at, prefix); rev != 0 {
 			t.at, t.usedNear = rev, true
 			if !t.can.Past {
-				t.ranges = append(t.ranges, seenRange{prefix, limit, kvs})
+				t.ranges = append(t.ranges, seenRange{prefix, limit, slices.Clone(kvs)})
 			}
 			return kvs, nil
 		}
 	}
-	at := t.at
+	kvs, known := t.prefetched(prefix, limit)
+	if !known {
+		var rev store.Revision
+		var err error
+		if kvs, rev, err = t.b.ReadRange(t.ctx, t.from(), prefix, limit); err != nil {
+			return nil, err
+		}
+		if err := t.arrive(rev); err != nil {
+			return nil, err
+		}
+	}
 	if !t.can.Past {
-		at = 0
+		t.ranges = append(t.ranges, seenRange{prefix, limit, slices.Clone(kvs)})
 	}
-	kvs, rev, err := t.b.ReadRange(t.ctx, at, prefix, limit)
-	if err != nil {
-		return nil, err
+	return kvs, nil
+}
+
+// from is the revision that the backend has to read at, 0 = now.
+func (t *txn) from() store.Revision {
+	if !t.can.Past {
+		return 0
 	}
+	return t.at
+}
+
+// arrive enters at which revision it was read.
+func (t *txn) arrive(rev store.Revision) error {
 	if t.at == 0 {
 		t.at = rev
 	}
 	if t.can.Past {
-		return kvs, nil
+		return nil
 	}
-	if err := t.moveTo(rev); err != nil {
-		return nil, err
+	return t.moveTo(rev)
+}
+
+// scopesAtOnce is how many scopes are read at once: with a generation each, and sweptKey.
+const scopesAtOnce = (store.MinOps - 1) / 2
+
+// PrefetchScopes implements store.Tx.
+func (t *txn) PrefetchScopes(limit int, scopes ...string) error {
+	scopes = slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool {
+		_, known := t.prefetched(scope, limit)
+		return known
+	})
+	for some := range slices.Chunk(scopes, scopesAtOnce) {
+		keys := []string{sweptKey}
+		for _, scope := range some {
+			keys = append(keys, genKey(scope))
+		}
+		keys = slices.DeleteFunc(keys, func(key string) bool { _, known := t.cache[key]; return known })
+		kvs, ranges, rev, err := t.b.ReadMany(t.ctx, t.from(), keys, some, limit)
+		if err == nil {
+			err = t.arrive(rev)
+		}
+		if err != nil {
+			return t.fail(err)
+		}
+		for i, key := range keys {
+			t.cache[key] = kvs[i]
+		}
+		for i, scope := range some {
+			t.ahead = append(t.ahead, seenRange{scope, limit, ranges[i]})
+		}
 	}
-	t.ranges = append(t.ranges, seenRange{prefix, limit, kvs})
-	return kvs, nil
+	return nil
+}
+
+// prefetched answers a range by what PrefetchScopes has read, if that is enough.
+func (t *txn) prefetched(prefix string, limit int) (kvs []store.KV, known bool) {
+	for _, r := range t.ahead {
+		whole := len(r.kvs) < r.limit
+		if !strings.HasPrefix(prefix, r.prefix) || !whole && (prefix != r.prefix || limit == 0 || limit > r.limit) {
+			continue
+		}
+		for _, kv := range r.kvs {
+			if strings.HasPrefix(kv.Key, prefix) && (limit == 0 || len(kvs) < limit) {
+				kvs = append(kvs, kv)
+			}
+		}
+		return kvs, true
+	}
+	return nil, false
 }
 
 // saw notes that fn has read a key, in case the snapshot has to move.
@@ -109,6 +174,7 @@ func (t *txn) moveTo(rev store.Revision) error {
 			delete(t.cache, key)
 		}
 	}
+	t.ahead = nil // likewise
 	t.at = rev
 	return nil
 }

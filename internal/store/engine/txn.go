@@ -36,6 +36,7 @@ type txn struct {
 
 	seen   map[string]struct{} // read by fn; only without Capabilities.Past
 	ranges []seenRange         // likewise
+	ahead  []seenRange         // prefetched
 
 	blindCreate bool  // Create may assume that a key it has not read is absent
 	stale       bool  // the snapshot was compacted away: run again

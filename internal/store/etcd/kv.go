@@ -72,17 +72,58 @@ func (c *Client) readChunk(ctx context.Context, at store.Revision, keys []string
 	for i, key := range keys {
 		gets[i] = clientv3.OpGet(key, clientv3.WithRev(int64(at)))
 	}
-	resp, err := request(ctx, c, store.OpGet, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	found, rev, err := c.getAll(ctx, store.OpGet, gets)
+	if err != nil {
+		return nil, 0, err
+	}
+	kvs := make([]store.KV, len(keys))
+	for i, key := range keys {
+		kvs[i] = one(key, found[i])
+	}
+	return kvs, rev, nil
+}
+
+// getAll makes reads, which op says the purpose of, one transaction.
+func (c *Client) getAll(ctx context.Context, op string, gets []clientv3.Op) ([][]*mvccpb.KeyValue, store.Revision, error) {
+	resp, err := request(ctx, c, op, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return c.etcd.Txn(ctx).Then(gets...).Commit()
 	})
 	if err != nil {
 		return nil, 0, c.failed(ctx, err)
 	}
-	kvs := make([]store.KV, len(keys))
-	for i, key := range keys {
-		kvs[i] = one(key, resp.Responses[i].GetResponseRange().Kvs)
+	found := make([][]*mvccpb.KeyValue, len(gets))
+	for i := range gets {
+		found[i] = resp.Responses[i].GetResponseRange().Kvs
 	}
-	return kvs, store.Revision(resp.Header.Revision), nil
+	return found, store.Revision(resp.Header.Revision), nil
+}
+
+// ReadMany implements store.Backend.
+func (c *Client) ReadMany(ctx context.Context, at store.Revision, keys, prefixes []string, limit int) ([]store.KV, [][]store.KV, store.Revision, error) {
+	gets := make([]clientv3.Op, 0, len(keys)+len(prefixes))
+	for _, key := range keys {
+		gets = append(gets, clientv3.OpGet(key, clientv3.WithRev(int64(at))))
+	}
+	for _, prefix := range prefixes {
+		gets = append(gets, clientv3.OpGet(prefix, clientv3.WithRange(rangeEnd(prefix)), clientv3.WithLimit(int64(limit)), clientv3.WithRev(int64(at))))
+	}
+	found, rev, err := c.getAll(ctx, store.OpRange, gets)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if at != 0 {
+		rev = at
+	}
+	kvs, ranges := make([]store.KV, len(keys)), make([][]store.KV, len(prefixes))
+	for i, key := range keys {
+		kvs[i] = one(key, found[i])
+	}
+	for i := range prefixes {
+		for _, kv := range found[len(keys)+i] {
+			ranges[i] = append(ranges[i], fromEtcd(kv))
+		}
+	}
+	return kvs, ranges, rev, nil
 }
 
 func one(key string, kvs []*mvccpb.KeyValue) store.KV {

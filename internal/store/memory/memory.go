@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/engine"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Store is the in-memory Store: the reference for what the others must do, and
@@ -35,7 +36,8 @@ type faults struct {
 	conflicts   int
 	unavailable bool
 	paused      bool
-	dropped     int // how often mirrors were disconnected
+	slow        time.Duration // more for each request
+	dropped     int           // how often mirrors were disconnected
 }
 
 var (
@@ -78,6 +80,9 @@ func (m *Store) Conflict(n int) { m.fault(func(f *faults) { f.conflicts = n }) }
 // Unavailable makes this connection fail (true) or work again (false).
 func (m *Store) Unavailable(away bool) { m.fault(func(f *faults) { f.unavailable = away }) }
 
+// Slow has each request through this connection take so much longer.
+func (m *Store) Slow(d time.Duration) { m.fault(func(f *faults) { f.slow = d }) }
+
 // Pause holds back delivery to the mirrors of this connection, or resumes it.
 func (m *Store) Pause(paused bool) { m.fault(func(f *faults) { f.paused = paused }) }
 
@@ -112,11 +117,12 @@ func (m *Store) reachable(ctx context.Context) error {
 		return err
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed || m.faults.unavailable {
+	away, slow := m.closed || m.faults.unavailable, m.faults.slow
+	m.mu.Unlock()
+	if away {
 		return model.Errorf(model.ErrUnavailable, "the in-memory store is away")
 	}
-	return nil
+	return waiting.Pause(ctx, slow)
 }
 
 // Close ends this connection; the data stays for the others.
@@ -242,6 +248,35 @@ func (m *Store) ReadRange(ctx context.Context, at store.Revision, prefix string,
 	kvs := m.db.list(prefix, at, limit)
 	m.count(max(1, len(kvs)))
 	return kvs, at, nil
+}
+
+// ReadMany implements Backend.
+func (m *Store) ReadMany(ctx context.Context, at store.Revision, keys, prefixes []string, limit int) ([]store.KV, [][]store.KV, store.Revision, error) {
+	if err := m.reachable(ctx); err != nil {
+		return nil, nil, 0, err
+	}
+	if err := m.past(at); err != nil {
+		return nil, nil, 0, err
+	}
+	if n := len(keys) + len(prefixes); n > store.MinOps {
+		return nil, nil, 0, model.Errorf(store.ErrTooLarge, "the in-memory store reads %d things at once, not %d", store.MinOps, n)
+	}
+	m.db.mu.Lock()
+	defer m.db.mu.Unlock()
+	at, err := m.db.snapshot(at)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	kvs, ranges := make([]store.KV, len(keys)), make([][]store.KV, len(prefixes))
+	for i, key := range keys {
+		kvs[i] = m.db.get(key, at)
+	}
+	m.count(len(keys))
+	for i, prefix := range prefixes {
+		ranges[i] = m.db.list(prefix, at, limit)
+		m.count(max(1, len(ranges[i])))
+	}
+	return kvs, ranges, at, nil
 }
 
 // Commit implements Backend.

@@ -40,6 +40,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Abort", testAbort},
 		{"Snapshot", testSnapshot},
 		{"Ranges", testRanges},
+		{"PrefetchScopes", testPrefetchScopes},
 		{"Limits", testLimits},
 		{"Serializable", testSerializable},
 		{"WriteSkew", testWriteSkew},
