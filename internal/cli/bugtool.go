@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path"
 	"slices"
@@ -116,6 +117,9 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 	}()
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if e, ok := errors.AsType[*api.Error](sources[0].err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
+		return sources[0].err // nor may who asks have anything of hosts
 	}
 	m := bugtoolManifest{Made: time.Now().UTC(), Netctl: o.build.Version, Sources: []bugtoolSource{}}
 	err = o.writeNew(o.file, func(w io.Writer) error { return pack(w, sources, &m) })

@@ -121,3 +121,24 @@ func TestBugtool(t *testing.T) {
 		t.Errorf("to standard output: %+v", got)
 	}
 }
+
+// TestBugtoolRefused: who may not ask gets the sentence, and no archive of refusals.
+func TestBugtoolRefused(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/hosts", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`[{"name":"h1","state":"alive"}]`))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "v (token, viewer) may not GET /api/v1/bundle; cluster-admin may", http.StatusForbidden)
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	file := filepath.Join(t.TempDir(), "out.tar.gz")
+	got := netctl(t, s.URL, "bugtool", file)
+	if got.code != ExitFailure || !strings.Contains(got.errOut, "cluster-admin may") || got.out != "" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Lstat(file); err == nil {
+		t.Error("an archive without anything in it")
+	}
+}

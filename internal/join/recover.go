@@ -137,12 +137,12 @@ func (m *Member) othersLost(ctx context.Context) error {
 
 // rowsAtRest reads the rows of members in the data of an etcd that does not run.
 func rowsAtRest(d *directory) (rows []memberRow, err error) {
-	fail := func(err error) ([]memberRow, error) {
-		return nil, fmt.Errorf("read the members in the data of %s: %w", d.path, err)
+	fail := func(err error) error {
+		return fmt.Errorf("read the members in the data of %s: %w", d.path, err)
 	}
 	defer func() { // etcd's reader of a file that is none panics
 		if p := recover(); p != nil {
-			rows, err = fail(fmt.Errorf("%v", p))
+			err = fail(fmt.Errorf("%v", p))
 		}
 	}()
 	be := backend.NewDefaultBackend(zap.NewNop(), filepath.Join(d.path, dataName, "snap", "db"))
@@ -168,7 +168,7 @@ func rowsAtRest(d *directory) (rows []memberRow, err error) {
 		return err
 	})
 	if err != nil {
-		return fail(err)
+		return nil, fail(err)
 	}
 	return slices.Collect(maps.Values(found)), nil
 }
