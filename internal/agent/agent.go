@@ -112,7 +112,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	}
 	a.Objects = a.masters.Objects()
 	a.cluster, err = picture.New(picture.Config{
-		Host: cfg.Host, Store: a.mirrored(), Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
+		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: a.mirrored(), Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
 		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
 		Own:       func() []picture.Owned { return a.Standing() },
 		OnOwnHost: a.reannounce.Ring,

@@ -380,6 +380,32 @@ func TestOwnRecordGone(t *testing.T) {
 	}
 }
 
+// TestOwnRecordMissing: an agent that begins on a store that has no record of its host
+// gives the data plane its tunnel endpoint from the first picture on, and says what is missing.
+func TestOwnRecordMissing(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	b.stop()
+	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
+	b.master.deaf.Store(true)
+	d := &needsTunnel{Driver: b.fake.Restart(), t: t}
+	d.had.Store(true)
+	b.startWith(d)
+	b.eventually("a pass is done, and it is said that there is no record", func() error {
+		if said := b.agent.State().Problems["host "+testHost]; !strings.Contains(said, "its record is not in the store") {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
+	b.master.deaf.Store(false)
+	b.eventually("it is there, and nothing is said", func() error {
+		if said := b.agent.State().Problems["host "+testHost]; said != "" {
+			return errors.New(said)
+		}
+		return nil
+	})
+}
+
 // TestInstallation: who an agent is outlives it; a file that is damaged is set
 // aside, and on the same machine the name stays.
 func TestInstallation(t *testing.T) {

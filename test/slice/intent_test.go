@@ -119,9 +119,7 @@ func followedTogether(t *testing.T, driver string) {
 	})
 	file, n := filepath.Join(t.TempDir(), "cluster.yaml"), 0
 	c.exported(file)
-	// Half a second: what networks' other numbers may cost on a busy machine. Without ways all is
-	// lost until h2's agent is there.
-	c.losesAtMost(50, "a host that comes to another store later", func(ctx context.Context) error {
+	c.losesAtMost(c.otherNumbers(), "a host that comes to another store later", func(ctx context.Context) error {
 		if err := h2.KillAgent(); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type Cluster struct {
 	concerned  map[Part]bool // what concernsLocked has said last
 	reconsider bool          // another look may find something else
 
-	unrecorded   bool            // this host's record has gone
+	unrecorded   bool            // the store has no record of this host
 	hostsVersion uint64          // counts changes of hosts' addresses
 	hostsChanged waiting.Changes // of hosts and absences
 
@@ -67,6 +68,8 @@ type Cluster struct {
 // Config is what a Cluster needs; all of it, unless it says otherwise.
 type Config struct {
 	Host     model.HostName
+	Control  netip.Addr // with VTEP, what the record of this host is to say; optional
+	VTEP     netip.Addr
 	Store    store.Reader
 	Log      *slog.Logger
 	StateDir string        // remembers which store is followed
@@ -148,10 +151,21 @@ func New(cfg Config) (*Cluster, error) {
 		required: map[Part]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
 	}
+	c.knowOwn()
 	c.recallTrials()
 	c.recallKept()
 	c.recallHosts()
 	return c, nil
+}
+
+// knowOwn has the picture go by what the record of this host is to say until the store has
+// one: without an end of its own a data plane would take its tunnels away.
+func (c *Cluster) knowOwn() {
+	if c.VTEP.IsValid() {
+		own := model.Host{Name: c.Host, Control: c.Control, VTEP: c.VTEP}
+		c.hosts[c.Host], c.unrecorded = own, true
+		c.comp.SetHost(own)
+	}
 }
 
 // Run follows the global part and what was acquired so far and is later, until
@@ -441,7 +455,8 @@ func (c *Cluster) waitUnpaused(ctx context.Context) error {
 	}
 }
 
-// OwnRecord returns this host's record as it was last; none is an empty one.
+// OwnRecord returns this host's record as it was last; before the first it has nothing but
+// what is known without.
 func (c *Cluster) OwnRecord() model.Host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -449,10 +464,10 @@ func (c *Cluster) OwnRecord() model.Host {
 }
 
 // ownProblemsLocked tells when the store has no record of this host: it is
-// written again, and until then the picture goes by the last one.
+// written, and until then the picture goes by the last one, or by Config.
 func (c *Cluster) ownProblemsLocked() []compile.Problem {
 	if !c.unrecorded {
 		return nil
 	}
-	return []compile.Problem{{Object: "host " + string(c.Host), Text: "its record has gone from the store, and is not written again yet: hosts that begin now have no tunnel to it"}}
+	return []compile.Problem{{Object: "host " + string(c.Host), Text: "its record is not in the store, and is still to be written: hosts that have not seen one have no tunnel to it"}}
 }
