@@ -14,13 +14,36 @@ import (
 // know each other's containers: so it is refused here. Networks that were there before
 // netmaster refused them stay; hosts say so.
 
-// tells tells whether hosts speak BGP in forwarding mode routing.
-func tells(tx store.Tx, mode model.FwdMode) (bool, error) {
-	if mode != model.FwdRouting {
-		return false, nil
-	}
+// tells tells whether hosts speak BGP.
+func tells(tx store.Tx) (bool, error) {
 	_, any, err := tables.Bgps.Any(tx, tables.BgpsScope)
 	return any, err
+}
+
+// routes tells whether hosts are in forwarding mode routing, or are so on trial: a change that
+// waits to be confirmed writes the settings' row anew, so that who has read it runs again.
+func routes(tx store.Tx) (bool, error) {
+	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+	if err != nil || g.FwdMode == model.FwdRouting {
+		return err == nil, err
+	}
+	kvs, err := tx.Range(tables.TrialsScope, 0)
+	if err != nil {
+		return false, err
+	}
+	for _, kv := range kvs {
+		trial, err := tables.TrialsOf("").Decode(kv)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range trial.Value.Rows {
+			ch, err := r.Change()
+			if g, ok := ch.Value.(model.Global); err != nil || ok && g.FwdMode == model.FwdRouting {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
 }
 
 // vlans are the networks of encap vlan. The commit fails when there are others by then.
@@ -45,11 +68,10 @@ func (c *Controller) apartOf(ctx context.Context, tx store.Tx, n model.Network) 
 	if n.Encap != model.EncapVLAN {
 		return nil
 	}
-	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
-	if err != nil {
+	if yes, err := routes(tx); err != nil || !yes {
 		return err
 	}
-	if told, err := tells(tx, g.FwdMode); err != nil || !told {
+	if told, err := tells(tx); err != nil || !told {
 		return err
 	}
 	all, err := c.vlans(ctx, tx)

@@ -45,3 +45,38 @@ func TestApart(t *testing.T) {
 	c.ok(c.remove(tables.BgpKey{Host: "host2"}))
 	c.put(routing, vlan("y", "10.70.1.0/25"))
 }
+
+// TestApartOnTrial: while another forwarding mode waits to be confirmed, what may not be in
+// either of the two is refused, and the change can be taken back as well as confirmed.
+func TestApartOnTrial(t *testing.T) {
+	c := confirming(t)
+	c.put(model.Tenant{Name: "red"}, model.Tenant{Name: "green"})
+	vlan := func(key string) model.Network {
+		return with(network(key, "10.70.1.0/24"), func(n *model.Network) { n.Encap = model.EncapVLAN })
+	}
+	bgp := model.Bgp{Host: "h1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2}
+	bridge := model.Global{FwdMode: model.FwdBridge}
+	c.put(vlan("red:v"), bgp)
+	refused := func(what string, o any) {
+		t.Helper()
+		c.refused(model.ErrConflict, what, func() error { return c.try(o) })
+	}
+
+	w, err := c.onTrial(c.ChangeGlobal(valid(routed())))
+	c.ok(err)
+	refused(`overlaps 10.70.1.0/24 of network "red:v"`, vlan("green:v"))
+	c.ok(c.confirm(w.ID, c.ChangeGlobal(valid(routed()))))
+
+	w, err = c.onTrial(c.ChangeGlobal(valid(bridge)))
+	c.ok(err)
+	refused(`overlaps 10.70.1.0/24 of network "red:v"`, vlan("green:v"))
+	c.ok(c.Revert(testContext(t), w.ID))
+
+	c.put(bridge, vlan("green:v"))
+	c.ok(c.remove(tables.BgpKey{Host: "h1"}))
+	w, err = c.onTrial(c.ChangeGlobal(valid(routed())))
+	c.ok(err)
+	refused(`networks "green:v" (10.70.1.0/24) and "red:v" (10.70.1.0/24)`, bgp)
+	c.ok(c.Revert(testContext(t), w.ID))
+	c.put(bgp)
+}

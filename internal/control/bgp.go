@@ -50,12 +50,10 @@ func (c *Controller) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error
 		if !h.Exists() {
 			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
 		}
-		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
-		if err != nil {
+		if yes, err := routes(tx); err != nil {
 			return err
-		}
-		if g.FwdMode == model.FwdRouting {
-			if _, others, err := tables.Bgps.Any(tx, tables.BgpsScope); err != nil {
+		} else if yes {
+			if others, err := tells(tx); err != nil {
 				return err
 			} else if !others { // the first one
 				if err := c.allApart(ctx, tx); err != nil {

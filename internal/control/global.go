@@ -78,8 +78,8 @@ func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Gl
 			return model.Errorf(model.ErrInUse, "%s %q: cannot change from %q while there are networks, for one %s", f.name, f.new, f.old, ofNetwork(n))
 		}
 	}
-	if old.FwdMode != g.FwdMode {
-		if told, err := tells(tx, g.FwdMode); err != nil {
+	if old.FwdMode != g.FwdMode && g.FwdMode == model.FwdRouting {
+		if told, err := tells(tx); err != nil {
 			return err
 		} else if told {
 			if err := c.allApart(ctx, tx); err != nil {

@@ -88,13 +88,16 @@ func keyOfTrial(t Trial) TrialKey { return TrialKey{t.Tenant, t.ID} }
 
 func nameOfTrial(k TrialKey) string { return store.Segment(k.ID) }
 
+// TrialsScope holds what is on trial of what is no tenant's.
+const TrialsScope = GlobalPrefix + "trials/"
+
 var (
 	clusterTrials = declare(TableSpec[TrialKey, Trial]{
 		Noun: "change on trial", Version: 1, Unlisted: true,
 		Path:  "state/global/trials/*",
 		Parse: func(n []string) (TrialKey, bool) { return TrialKey{ID: n[0]}, true },
 		KeyOf: keyOfTrial,
-		Scope: func(TrialKey) string { return GlobalPrefix + "trials/" },
+		Scope: func(TrialKey) string { return TrialsScope },
 		Name:  nameOfTrial,
 	})
 	tenantTrials = declare(TableSpec[TrialKey, Trial]{
