@@ -229,7 +229,7 @@ func TestExitCodes(t *testing.T) {
 		{args: []string{"--nonsense"}, code: 2, stderr: []string{"--nonsense"}},
 		{env: []string{"CONTIV_NETMASTER_LOG_LEVEL=x"}, code: 2, stderr: []string{`$CONTIV_NETMASTER_LOG_LEVEL "x"`}},
 		{args: []string{"--cluster-store", "consul://127.0.0.1"}, code: 2, stderr: []string{"http://host:port"}},
-		{args: []string{"--consul", "http://127.0.0.1:8500", "--consul-token-file", "/none"}, code: 1, stderr: []string{"token of Consul", "/none"}},
+		{args: []string{"--consul", "http://127.0.0.1:8500", "--consul-token-file", "/none"}, code: 1, stderr: []string{"--consul-token-file", "/none"}},
 		{args: []string{"--external-address", taken, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t)}, code: 1, stderr: []string{taken, "--external-address"}},
 		{args: []string{"--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t), "--data-dir", t.TempDir(), "--etcd-listen", taken}, code: 1, stderr: []string{taken, "--etcd-endpoints http://" + taken, "--etcd-listen"}},
 		{args: []string{"--external-address", "192.0.2.99:9999", "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t)}, code: 1, stderr: []string{"192.0.2.99:9999", "does not have the address"}},

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/token"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -157,11 +158,11 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		return client, client.Close, nil, nil
 	}
 	if len(o.consul) > 0 {
-		token, err := consul.ReadToken(o.consulToken)
+		shown, err := token.Open(o.consulToken)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, nil, fmt.Errorf("--consul-token-file: %w", err)
 		}
-		client, err := consul.New(consul.Config{Endpoints: o.consul, Token: token, TLS: o.tls.StoreClient, Logger: log, Reap: true})
+		client, err := consul.New(consul.Config{Endpoints: o.consul, Token: shown.Source(), TLS: o.tls.StoreClient, Logger: log, Reap: true})
 		if err != nil {
 			return nil, nil, nil, err
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/token"
 )
 
 func main() {
@@ -83,11 +84,11 @@ func openStore(o options, log *slog.Logger) (clusterStore, error) {
 		}
 		return st, nil
 	}
-	token, err := consul.ReadToken(o.consulToken)
+	shown, err := token.Open(o.consulToken)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--consul-token-file: %w", err)
 	}
-	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: token, TLS: o.tls.StoreClient, Logger: log, Agent: true})
+	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: shown.Source(), TLS: o.tls.StoreClient, Logger: log, Agent: true})
 	if err != nil {
 		return nil, daemon.Usagef("--consul-endpoints: %w", err)
 	}

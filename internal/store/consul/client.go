@@ -30,7 +30,7 @@ const DefaultTimeout = 4 * time.Second
 // Config says which Consul to use.
 type Config struct {
 	Endpoints []string      // http(s)://host:port, consul://host:port or host:port of agents or servers; required
-	Token     string        // of Consul's access control; "" = none
+	Token     func() string // shows that of Consul's access control, for each request; nil = none
 	Timeout   time.Duration // of one request; 0 = DefaultTimeout
 	TLS       *tls.Config   // for https endpoints; nil = the system's roots
 	Logger    *slog.Logger  // required
@@ -88,7 +88,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.transport = transport.Pool(cfg.TLS, 16, c.timeout) // each mirror waits on a connection of its own
 	for _, ep := range endpoints {
-		a, err := api.NewClient(&api.Config{Address: ep, Token: cfg.Token, HttpClient: &http.Client{Transport: c.transport}})
+		a, err := api.NewClient(&api.Config{Address: ep, HttpClient: &http.Client{Transport: shown{c.transport, cfg.Token}}})
 		if err != nil {
 			return nil, fmt.Errorf("open Consul client: %w", err)
 		}
@@ -101,6 +101,20 @@ func New(cfg Config) (*Client, error) {
 		c.reaping.Go(func() { c.reap(c.life) })
 	}
 	return c, nil
+}
+
+// shown has requests show the token as it is now.
+type shown struct {
+	*http.Transport
+	token func() string
+}
+
+func (s shown) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.token != nil {
+		r = r.Clone(r.Context()) // which is not to be changed
+		r.Header.Set("X-Consul-Token", s.token())
+	}
+	return s.Transport.RoundTrip(r)
 }
 
 // Close ends the connections. Sessions and mirrors have to be ended before.
@@ -165,7 +179,7 @@ func (c *Client) failed(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if strings.Contains(err.Error(), "ACL not found") { // of a transaction it comes as text only
-		return model.Errorf(model.ErrUnavailable, "Consul at %s does not know the token: it was deleted, or is another cluster's; --consul-token-file names the file of one that it knows", c.endpoints)
+		return model.Errorf(model.ErrUnavailable, "Consul at %s does not know the token: it was deleted, or is another cluster's; write one that it knows into the file that --consul-token-file names", c.endpoints)
 	}
 	if tooLarge.MatchString(err.Error()) { // likewise
 		return model.Errorf(store.ErrTooLarge, "Consul at %s takes less than its default of 524288 bytes at once, and refuses (%s): leave limits.txn_max_req_len and limits.kv_max_value_size out of its agents' configuration, or raise them to that",

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/consul/api"
 	"go.uber.org/goleak"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -296,46 +295,6 @@ func TestHolderKnowsFirst(t *testing.T) {
 	}
 	if err := s.Close(); err == nil {
 		t.Error("close without a store: no error")
-	}
-}
-
-// With access control on, the token decides; without it, or with another, the error
-// says what the token must be allowed to do.
-func TestToken(t *testing.T) {
-	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "11111111-2222-3333-4444-555555555555" } }`)
-	with := func(token string) *Client {
-		c := openWith(t, Config{Endpoints: []string{addr}, Token: token})
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	root := with("11111111-2222-3333-4444-555555555555")
-	ready(t, root)
-	policy, _, err := root.apis[0].ACL().PolicyCreate(&api.ACLPolicy{Name: "contiv", Rules: `key_prefix "contiv.io" { policy = "write" }`}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, _, err := root.apis[0].ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(c *Client) error {
-		_, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"x", []byte("1"), nil); return nil })
-		return err
-	}
-	c := with(token.SecretID)
-	if err := put(c); err != nil {
-		t.Errorf("with the token: %v", err)
-	}
-	if s, err := c.NewSession(t.Context(), time.Second); err != nil {
-		t.Errorf("a session with the token: %v", err)
-	} else if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := put(with("")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "contiv.io") {
-		t.Errorf("without a token: %v", err)
-	}
-	if _, err := with("99999999-2222-3333-4444-555555555555").Get(t.Context(), store.Root+"x"); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "does not know the token") {
-		t.Errorf("with a token that Consul does not know: %v", err)
 	}
 }
 

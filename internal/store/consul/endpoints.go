@@ -2,10 +2,7 @@ package consul
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"strings"
-	"unicode"
 
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -32,20 +29,4 @@ func CheckClusterStore(v string) error {
 	}
 	_, err := ParseFlag([]string{v})
 	return err
-}
-
-// ReadToken reads a file that holds a token of Consul's access control; "" = none.
-func ReadToken(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("token of Consul: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" || strings.ContainsFunc(token, unicode.IsSpace) {
-		return "", fmt.Errorf("token of Consul: %s must hold one token and nothing else", file)
-	}
-	return token, nil
 }

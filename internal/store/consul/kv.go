@@ -123,7 +123,7 @@ func (c *Client) transact(ctx context.Context, op string, ops api.TxnOps) (*api.
 	}
 	for _, e := range done.Errors {
 		if strings.Contains(e.What, "Permission denied") {
-			if op == store.OpCommit {
+			if op == store.OpCommit || op == store.OpLease { // whose success does not say that commits may be made
 				c.denied.Store(true)
 			}
 			return nil, c.forbidden(e.What)

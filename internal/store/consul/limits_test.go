@@ -37,12 +37,51 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestNothingToRead: a mirror whose client may read nothing is told that, and never that it
+// follows a store, which would be empty.
+func TestNothingToRead(t *testing.T) {
+	const first = "11111111-2222-3333-4444-555555555555"
+	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
+	root := openWith(t, Config{Endpoints: []string{addr}, Token: fixed(first)})
+	defer func() { _ = root.Close() }()
+	ready(t, root)
+	if _, err := root.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, []byte("{}"), nil); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	agent := openWith(t, Config{Endpoints: []string{addr}, Agent: true})
+	defer func() { _ = agent.Close() }()
+	ctx, stop := context.WithCancel(t.Context())
+	said, done := make(chan error), make(chan struct{})
+	tell := func(err error) error {
+		select {
+		case said <- err:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	go func() {
+		defer close(done)
+		_ = agent.Mirror(ctx, []string{store.Root + "state/"}, func(store.Batch) error { return tell(nil) }, store.OnState(func(err error) { _ = tell(err) }))
+	}()
+	defer func() { stop(); <-done }()
+	for range 4 {
+		select {
+		case err := <-said:
+			if err == nil || !strings.Contains(err.Error(), "it has to be allowed to read keys") {
+				t.Fatalf("it is told %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it is told nothing")
+		}
+	}
+}
+
 // TestRightsTakenAway: a mirror of a store in which nothing happens says within seconds that
 // its token may not read any more, and goes on when it may.
 func TestRightsTakenAway(t *testing.T) {
 	const first = "11111111-2222-3333-4444-555555555555"
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)
-	root := openWith(t, Config{Endpoints: []string{addr}, Token: first})
+	root := openWith(t, Config{Endpoints: []string{addr}, Token: fixed(first)})
 	defer func() { _ = root.Close() }()
 	ready(t, root)
 	if _, err := root.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.StoreIdentityKey, []byte("{}"), nil); return nil }); err != nil {
@@ -66,7 +105,7 @@ func TestRightsTakenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := openWith(t, Config{Endpoints: []string{addr}, Token: token.SecretID, Agent: true})
+	agent := openWith(t, Config{Endpoints: []string{addr}, Token: fixed(token.SecretID), Agent: true})
 	defer func() { _ = agent.Close() }()
 	type state struct {
 		of  int

@@ -45,6 +45,10 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 		}
 		return following, reason, nil
 	}
+	// Of a list Consul gives what the token may read, so to who may read nothing an empty one.
+	if _, _, err := m.client.await(ctx, 0); err != nil {
+		return stopped(err)
+	}
 	known := parsePlace(m.state.Since())
 	v, err := m.list(ctx, known)
 	if err != nil {
