@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
@@ -84,6 +85,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 		no.Write(w, r)
 		return
 	}
+	if ru != nil && ru.lasts {
+		ctx, end := h.whileLetIn(r)
+		defer end()
+		r = r.WithContext(ctx)
+	}
 	r = r.WithContext(context.WithValue(r.Context(), identityKey{}, id))
 	r.Header = r.Header.Clone()
 	r.Header.Del("Authorization") // nobody behind needs the secret, or can log it
@@ -110,6 +116,35 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 	}()
 	h.Next.ServeHTTP(sw, r)
 	sw.answered()
+}
+
+// lookAgain is between two looks at what lets in whom a stream is for.
+const lookAgain = 10 * time.Second
+
+// whileLetIn returns a context of a request that ends when what let it in does so no more,
+// such as a token that was revoked; end ends it, and the looks. That nobody can tell whether
+// it does, as with the store away, ends nothing.
+func (h *handler) whileLetIn(r *http.Request) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	asked := r.Clone(ctx) // which keeps what it showed
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(lookAgain)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if _, err := identify(asked, h.Bearers); err != nil && refusal.Of(err).Status == http.StatusUnauthorized {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-done }
 }
 
 // judge finds out who asks, about what, and whether that may be; it fills e's objects.

@@ -31,6 +31,8 @@ type rule struct {
 	// list: the answer is an array of objects of tenants, of which tenant admins are
 	// shown theirs.
 	list bool
+	// lasts: the answer is a stream, and what lets in is looked at again while it lasts.
+	lasts bool
 	// open: everybody may, unknown ones too.
 	open bool
 }
@@ -105,7 +107,7 @@ func makeTable() map[string]rule {
 		"GET /api/v1/backup":              {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
 		"GET /api/v1/hosts":               {roles: viewers},
 		"GET /api/v1/hosts/{name}":        {roles: viewers},
-		"GET /api/v1/monitor":             {roles: viewers}, // packets of all tenants
+		"GET /api/v1/monitor":             {roles: viewers, lasts: true}, // packets of all tenants
 		"GET /api/v1/tokens":              {roles: nobody},
 		"POST /api/v1/tokens":             {roles: nobody, does: changes, kind: "token", about: aboutToken, body: maxBody},
 		"DELETE /api/v1/tokens/{id}":      {roles: nobody, does: changes, kind: "token", about: aboutPath("id", false)},
