@@ -17,7 +17,7 @@ import (
 var (
 	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = few, and what takes minutes is skipped")
 	longest = flag.Duration("longest", 400*time.Millisecond, "how long a fault lasts at most")
-	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails; consul, a process; members, that of netmasters which are processes and members of it")
+	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails; consul, a process; consul3, three servers of it; members, that of netmasters which are processes and members of it")
 	masters = flag.String("masters", "inside", "netmasters: inside this process, of the parts of the program; program, processes, whose clocks are set")
 )
 
@@ -61,11 +61,10 @@ func stores(t *testing.T) *onServer {
 		}
 		return s
 	case "consul":
-		p := newConsulProcess(t, t.TempDir())
-		led := consulServer{p}
+		led := newConsulProcess(t)
 		led.start()
 		s := onConsul(t, led)
-		s.pauses(p)
+		s.pauses(led.process)
 		return s
 	}
 	t.Fatalf("there is no store %q", *kindOf)
@@ -94,6 +93,12 @@ func newCluster(t *testing.T) *world {
 	if *kindOf == "members" {
 		d := newDisk(t) // before all that runs on it
 		return newMembers(t, programOn(t, nil, ""), d).w
+	}
+	if *kindOf == "consul3" {
+		if *masters != "inside" {
+			t.Fatal("on consul3 netmasters are inside")
+		}
+		return newWorld(t, threeConsuls(t))
 	}
 	st := stores(t)
 	w := newWorld(t, st)

@@ -35,7 +35,7 @@ const (
 
 // TestMoves measures how long the leader's tasks rest when the netmaster that leads
 // is killed, stands still or is stopped in order, again and again, of three that are
-// processes, on -store etcd (three servers), consul or members. The task is one that
+// processes, on -store etcd (three servers), consul, consul3 or members. The task is one that
 // the leader does at once: a tenant without a router gets one. It is done once each
 // time, in the term of the one that leads then, and not again by one that led before
 // and wakes up.
@@ -296,17 +296,24 @@ func threePrograms(t *testing.T) (w *world, open func(t *testing.T) []store.Stor
 			}
 			return out
 		}
-	case "consul":
+	case "consul", "consul3":
 		p.flag = "--consul-endpoints"
-		led := consulServer{newConsulProcess(t, t.TempDir())}
-		led.start()
-		addresses = append(addresses, led.address())
-		open = func(t *testing.T) []store.Store {
+		if *kindOf == "consul3" {
+			addresses = threeConsuls(t).addresses()
+		} else {
+			led := newConsulProcess(t)
+			led.start()
+			addresses = append(addresses, led.address())
+		}
+		open = func(t *testing.T) (out []store.Store) {
 			t.Helper()
-			return []store.Store{openConsul(t, led.address(), false)}
+			for _, address := range addresses {
+				out = append(out, openConsul(t, address, false))
+			}
+			return out
 		}
 	default:
-		t.Fatalf("-store %s: want etcd, consul or members", *kindOf)
+		t.Fatalf("-store %s: want etcd, consul, consul3 or members", *kindOf)
 	}
 	w = newWorld(t, nil)
 	w.begin = func(seat int) (netmaster, wire) { return p.at(seat, strings.Join(addresses, ",http://")), nil }
