@@ -138,6 +138,7 @@ func (r *Router) recall() (out []hostnet.HostAddr) {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.cfg.Log.Warn("which addresses BGP has given to interfaces is not known: they stay", "error", err)
+		return nil
 	}
 	return out
 }

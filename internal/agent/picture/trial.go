@@ -81,8 +81,14 @@ func (c *Cluster) recallTrials() {
 	if err == nil {
 		err = json.Unmarshal(data, &file)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Log.Warn("which changes wait to be confirmed cannot be read: those that do are not taken here until they are", "error", err)
+	if err == nil && file.Version != 1 {
+		err = fmt.Errorf("it is of version %d", file.Version)
+	}
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.Log.Warn("which changes wait to be confirmed cannot be read: those that do are not taken here until they are", "error", err)
+		}
+		return
 	}
 	for _, n := range file.Notes {
 		c.trialNotes[n.ID] = n

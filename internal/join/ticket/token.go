@@ -73,7 +73,7 @@ func Parse(s string) (Token, error) {
 		return Token{}, bad
 	}
 	var text tokenText
-	if json.Unmarshal(b, &text) != nil || len(text.Authority) != sha256.Size || !IsText(text.ID, IDLen) || !IsText(text.Secret, SecretLen) {
+	if json.Unmarshal(b, &text) != nil || len(text.Addresses) == 0 || len(text.Authority) != sha256.Size || !IsText(text.ID, IDLen) || !IsText(text.Secret, SecretLen) {
 		return Token{}, bad
 	}
 	t := Token{Addresses: text.Addresses, Authority: Fingerprint(text.Authority), ID: text.ID, Secret: text.Secret, Host: text.Host}

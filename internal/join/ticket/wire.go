@@ -95,7 +95,7 @@ func Call(ctx context.Context, c *http.Client, method, url string, body io.Reade
 		return dec.Decode(into)
 	}
 	var no refusal
-	if err := dec.Decode(&no); err != nil {
+	if err := dec.Decode(&no); err != nil || no.Error == "" {
 		return errors.New("it does not speak as a member does")
 	}
 	for _, k := range Kinds {
