@@ -77,7 +77,7 @@ generate: ## rewrite generated files and goldens; `git diff` then shows the drif
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
-	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),30s) $$dir; done; done
+	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 1s -fuzztime $(or $(FUZZTIME),30s) $$dir; done; done
 
 bench-cluster bench-datapath bench-scale: deps ## whole clusters; a packet's way on eBPF; a thousand simulated agents (some 25 minutes; ARGS=-small: five); rewrite bench/results; need root
 	go run ./$(subst -,/,$@) -out bench/results $(ARGS)

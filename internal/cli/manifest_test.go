@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -227,7 +228,8 @@ func TestParseLabels(t *testing.T) {
 	}
 }
 
-// FuzzParseDocuments: no input makes the reader panic, and what it takes has a kind.
+// FuzzParseDocuments: what the reader takes has a kind, and is the same when it is written in
+// JSON and read again.
 func FuzzParseDocuments(f *testing.F) {
 	f.Add(shop)
 	f.Add("kind: endpoint\nConfigEP: {Labels: {1: 2}}\n")
@@ -241,6 +243,17 @@ func FuzzParseDocuments(f *testing.F) {
 		for _, d := range docs {
 			if _, _, err := documentType(d.kind); err != nil {
 				t.Errorf("%q: %v", text, err)
+			}
+			object, err := json.Marshal(d.fields)
+			if err != nil {
+				t.Fatalf("%q cannot be sent: %v", text, err)
+			}
+			again, err := parseDocuments("fuzz", bytes.NewReader(object))
+			if err != nil || len(again) != 1 || again[0].key != d.key || again[0].kind != d.kind {
+				t.Fatalf("%q is %s, again %+v, %v", text, object, again, err)
+			}
+			if sent, err := json.Marshal(again[0].fields); err != nil || string(sent) != string(object) {
+				t.Errorf("%q is %s, again %s, %v", text, object, sent, err)
 			}
 		}
 	})

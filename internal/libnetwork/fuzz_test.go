@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzCalls: whatever Docker's engine, or somebody at the socket, sends, is answered
-// with JSON, and no call is a failure of ours.
+// with JSON, which says the error where there is one, and no call is a failure of ours.
 func FuzzCalls(f *testing.F) {
 	calls := []string{
 		"NetworkDriver.CreateNetwork", "NetworkDriver.DeleteNetwork", "NetworkDriver.AllocateNetwork", "NetworkDriver.CreateEndpoint",
@@ -42,6 +42,10 @@ func FuzzCalls(f *testing.F) {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
 		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest || !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%s %q: %d %s", path, body, w.Code, w.Body)
+		}
+		var said struct{ Err, Error string }
+		if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || said.Err != said.Error || w.Code == http.StatusBadRequest && said.Err == "" {
+			t.Errorf("%s %q is answered %d %s, %v", path, body, w.Code, w.Body, err)
 		}
 	})
 }

@@ -108,15 +108,48 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: no frame makes it fail.
+// FuzzAnswer: whatever is asked, only what is ours is answered, by a whole frame that says where
+// it is, to who asked or to all, and that is not answered itself.
 func FuzzAnswer(f *testing.F) {
 	asker := net.HardwareAddr{2, 0, 0, 0, 0, 2}
 	f.Add(arp(asker, broadcast, arpRequest, netip.MustParseAddr("10.9.0.3"), make(net.HardwareAddr, macLen), addr4))
 	f.Add(solicitation(asker, netip.MustParseAddr("fe80::3"), addr6))
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	check := func(t *testing.T, frame []byte) {
+		t.Helper()
+		var asked netip.Addr
+		got := answer(frame, mac, func(a netip.Addr) bool {
+			asked = a
+			return true
+		})
+		if got == nil {
+			return
+		}
+		if at := answerOf(got, asked); !bytes.Equal(at, mac) || !bytes.Equal(got[6:12], mac) || bytes.Equal(got[:6], mac) {
+			t.Errorf("%x is answered with %x, by which %s is at %s", frame, got, asked, at)
+		}
+		if !bytes.Equal(got[:6], frame[6:12]) && !bytes.Equal(got[:6], group(allNodes)) {
+			t.Errorf("%x is answered with %x, to another", frame, got)
+		}
+		if asked.Is6() && checksum.Upper(icmpv6, got[22:54], got[54:]) != checksum.Right {
+			t.Errorf("%x is answered with %x, which is damaged", frame, got)
+		}
+		if again := answer(got, asker, func(netip.Addr) bool { return true }); again != nil {
+			t.Errorf("%x is answered with %x, and that with %x", frame, got, again)
+		}
+		if answer(frame, mac, func(netip.Addr) bool { return false }) != nil {
+			t.Errorf("%x is answered, and the address is not ours", frame)
+		}
+	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-		if got := answer(frame, mac, func(netip.Addr) bool { return true }); got != nil && !bytes.Equal(got[6:12], mac) {
-			t.Errorf("%x is answered with %x", frame, got)
+		check(t, frame)
+		if len(frame) >= etherLen+ipv6Len+ndLen { // with a sum that is right
+			frame = bytes.Clone(frame)
+			if nd := frame[etherLen+ipv6Len:]; int(binary.BigEndian.Uint16(frame[etherLen+4:])) == len(nd) {
+				nd[2], nd[3] = 0, 0
+				binary.BigEndian.PutUint16(nd[2:], ^checksum.Upper(icmpv6, frame[etherLen+8:etherLen+ipv6Len], nd))
+				check(t, frame)
+			}
 		}
 	})
 }

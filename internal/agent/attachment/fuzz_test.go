@@ -1,13 +1,16 @@
 package attachment
 
 import (
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// FuzzEntry: whatever a file of the journal holds, it is an entry that can be acted
-// on, or is refused.
+// FuzzEntry: whatever a file of the journal holds, it is refused, or an entry that can be acted
+// on, and is the same when it is written and read again.
 func FuzzEntry(f *testing.F) {
 	for _, s := range []string{
 		`{"version":1,"state":"done","hostIf":"v1","request":{"container":"c","ifname":"eth0"}}`,
@@ -17,8 +20,7 @@ func FuzzEntry(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		j := &journal{dir: t.TempDir()}
-		file := filepath.Join(j.dir, "x.json")
+		file := filepath.Join(t.TempDir(), "x.json")
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -28,6 +30,23 @@ func FuzzEntry(f *testing.F) {
 		}
 		if e.Request.Container == "" || e.HostIf == "" || e.State == "" {
 			t.Errorf("%q is read as %+v", data, e)
+		}
+		dir := t.TempDir()
+		j, err := openJournal(dir, slog.New(slog.DiscardHandler))
+		if err == nil {
+			err = j.put(e)
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		if j, err = openJournal(dir, j.log); err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		got, there := j.get(e.Key())
+		want, err1 := json.Marshal(e)
+		has, err2 := json.Marshal(got)
+		if err := errors.Join(err1, err2); err != nil || !there || string(has) != string(want) {
+			t.Errorf("%q is %s, again %s (%v), %v", data, want, has, there, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -30,8 +31,8 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
-// FuzzAnswers feeds foreign frames to what answers them: it must not panic, and
-// answers nothing but whole packets of the network.
+// FuzzAnswers feeds foreign frames to what answers them: an answer is a whole packet, from whom
+// it should be to who sent the frame, and is not answered itself.
 func FuzzAnswers(f *testing.F) {
 	n := &desired.Network{ID: 7, Joined: 1, Subnet: netip.MustParsePrefix("10.9.0.0/24"), Subnet6: netip.MustParsePrefix("fd09::/64")}
 	for _, a := range [][2]string{{"10.9.0.1", "10.9.1.1"}, {"fd09::1", "fd09:1::1"}} {
@@ -42,10 +43,38 @@ func FuzzAnswers(f *testing.F) {
 		f.Add(drivertest.Frame(p))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		advertise(b)
+		var asked driver.FlowEvent
+		readFrame(b, &asked)
 		refusal := pipeline.Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}
-		if got := refuse(n, refusal, 0, b); got != nil && (len(got) < ethernetLen+ipv4Len+icmpLen || len(got) > ethernetLen+maxError6) {
-			t.Errorf("%x is answered by %x", b, got)
+		for _, refusal.TooBig = range []bool{false, true} {
+			got := refuse(n, refusal, 1450, b)
+			if got == nil {
+				continue
+			}
+			var said driver.FlowEvent
+			readFrame(got, &said)
+			from, six := n.Router(), said.Src.Is6()
+			if six {
+				from = n.Router6()
+			}
+			if refusal.TooBig {
+				from = asked.Dst
+			}
+			if said.Src != from || said.Dst != asked.Src || said.DstMAC != asked.SrcMAC || said.SrcMAC != desired.RouterMAC ||
+				said.ICMPType != map[bool]uint8{false: 3, true: 1}[six] || len(got) > ethernetLen+maxError6 || !six && len(got) > ethernetLen+maxError4 {
+				t.Errorf("%x is answered by %x", b, got)
+			}
+			if h, whole := headersOf(got); !whole || !sound(got, h) {
+				t.Errorf("%x is answered by %x, which is damaged", b, got)
+			}
+			if again := refuse(n, refusal, 1450, got); again != nil {
+				t.Errorf("%x is answered by %x, and that by %x", b, got, again)
+			}
+		}
+		if got := advertise(b); got != nil {
+			if h, whole := headersOf(got); !whole || !sound(got, h) || model.MAC(got[:6]) != model.MAC(b[6:12]) {
+				t.Errorf("%x is answered by %x", b, got)
+			}
 		}
 	})
 }

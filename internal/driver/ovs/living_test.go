@@ -1,7 +1,9 @@
 package ovs
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,7 +142,8 @@ func TestReadTracked(t *testing.T) {
 	}
 }
 
-// FuzzReadTracked: what a switch of another version says must not break the reader.
+// FuzzReadTracked: what a switch of another version says is none, or a connection that is
+// read again from what was read.
 func FuzzReadTracked(f *testing.F) {
 	for line := range trackedLines {
 		f.Add(line)
@@ -148,6 +151,15 @@ func FuzzReadTracked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		if c, ok := readTracked(line); ok && (!c.src.IsValid() || !c.dst.IsValid() || c.proto == model.AnyProtocol) {
 			t.Errorf("readTracked(%q) = %+v", line, c)
+		} else if ok {
+			name := line[:strings.IndexByte(line, ',')]
+			to := fmt.Sprintf("dst=%s,sport=%d,dport=%d)", c.dst, c.srcPort, c.dstPort)
+			back := fmt.Sprintf(",reply=(src=%s,dst=%s)", c.dst, c.src)
+			if again, ok := readTracked(name + ",orig=(src=" + c.src.String() + "," + to + back); !ok || again.translated {
+				t.Errorf("readTracked(%q) = %+v, again %+v", line, c, again)
+			} else if again.translated = c.translated; again != c {
+				t.Errorf("readTracked(%q) = %+v, again %+v", line, c, again)
+			}
 		}
 	})
 }
