@@ -79,6 +79,32 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
+// Who has one of two large bodies answered has room for one more, and not for two; when all
+// are answered, nothing is counted.
+func TestBodiesLeft(t *testing.T) {
+	var b bodies
+	var done []func()
+	r := &http.Request{ContentLength: maxApplyBody}
+	for i, yes := range []bool{true, true, false, true, false} {
+		if i == 3 {
+			done[0]()
+		}
+		end, err := b.take(one("blue"), r, maxApplyBody)
+		if (err == nil) != yes {
+			t.Errorf("body %d: %v", i, err)
+		}
+		if err == nil {
+			done = append(done, end)
+		}
+	}
+	for _, end := range done[1:] {
+		end()
+	}
+	if b.all != 0 || len(b.of) > 0 {
+		t.Errorf("%d are counted, %v", b.all, b.of)
+	}
+}
+
 // A list of very many objects is refused before they are looked at.
 func TestLongList(t *testing.T) {
 	h := New(Config{Next: server(t), Bearers: []Bearer{everybody}, Cluster: town{}, Log: discard()})

@@ -140,10 +140,13 @@ func TestListWriter(t *testing.T) {
 	}{
 		{200, `[{"tenantName":"red"},{"tenantName":"blue"}]` + "\n", `[{"tenantName":"blue"}]` + "\n"},
 		{0, `[{"tenantName":"red"}]`, "[]\n"},
+		{206, `[{"tenantName":"red"}]`, "[]\n"},
 		{200, `{"tenantName":"red"}`, ""},
 		{200, `[]{"tenantName":"red"}`, "[]\n"},
 		{200, `[{"tenantName":"blue"},{"tenantName":"blue"`, `[{"tenantName":"blue"}`}, // it broke off, and that is seen
 		{200, `[][{"tenantName":"blue"}]`, "[]\n"},
+		{200, `[}{,{"tenantName":"blue"}]`, "["},
+		{200, `[{"tenantName":"blue"},]`, `[{"tenantName":"blue"}`},
 		{503, `the store is away`, `the store is away`},
 	} {
 		d := newDoor(t, func(c *Config) {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,5 +218,18 @@ func TestPanic(t *testing.T) {
 	}()
 	if got := rec.take(); len(got) != 1 || got[0].Result != audit.Failed {
 		t.Errorf("recorded %+v", got)
+	}
+}
+
+// TestGrants: a grant names tenants where its role is one of tenants, and only there.
+func TestGrants(t *testing.T) {
+	many := strings.Split(strings.Repeat("blue,", MaxTenants)+"blue", ",")
+	for _, role := range append([]Role{"", "root"}, Roles...) {
+		for n, names := range map[int][]string{0: nil, 1: {"blue"}, MaxTenants: many[1:], MaxTenants + 1: many, -1: {"blue", "no:name"}} {
+			want := slices.Contains(Roles, role) && (role == TenantAdmin && n > 0 && n <= MaxTenants || role != TenantAdmin && n == 0)
+			if err := (Grant{Role: role, Tenants: names}).Check(); (err == nil) != want {
+				t.Errorf("role %q of %d tenants: %v", role, n, err)
+			}
+		}
 	}
 }

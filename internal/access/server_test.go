@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -153,7 +154,7 @@ func TestServer(t *testing.T) {
 		}
 		return keys
 	}
-	for who, want := range map[string]string{"root": "blue:net red:net", "viewer": "blue:net red:net", "blue": "blue:net", "both": "blue:net red:net"} {
+	for who, want := range map[string]string{"root": "blue:net red:net", "viewer": "blue:net red:net", "blue": "blue:net", "both": "blue:net red:net", "two": "red:net"} {
 		if got := strings.Join(keys(who, "/api/v1/networks"), " "); got != want {
 			t.Errorf("%s sees %q, want %q", who, got, want)
 		}
@@ -219,5 +220,34 @@ func TestNoSecrets(t *testing.T) {
 	}
 	if strings.Count(out.String(), "\n") != 8 || strings.Contains(out.String(), secret[5:20]) {
 		t.Error(out.String())
+	}
+}
+
+// TestRecorded: what changes something, or gives out what lets people in, is recorded with what
+// it is about, also where there is no such route; what reads is not.
+func TestRecorded(t *testing.T) {
+	var rec records
+	d := newDoor(t, func(c *Config) { c.Audit = &rec })
+	for _, tc := range []struct{ method, path, body, want string }{
+		{"GET", "/api/v1/networks", "", ""},
+		{"GET", "/api/v2", "", ""},
+		{"HEAD", "/api/v2", "", ""},
+		{"POST", "/plugin/host", `{"host":"h1"}`, ""},
+		{"GET", "/api/v1/backup", "", "GET /api/v1/backup []"},
+		{"PUT", "/api/v2", "", " []"},
+		{"DELETE", "/api/v1/networks/blue:net/x", "", " []"},
+		{"POST", "/plugin/allocAddress", `{"NetworkID":"net.blue","PreferredIPv4Address":"10.0.0.1"}`, "POST /plugin/allocAddress [{address net.blue 10.0.0.1}]"},
+		{"POST", "/plugin/allocAddress", `{"AddressPool":"net.red"}`, "POST /plugin/allocAddress [{address net.red }]"},
+	} {
+		if through, w := d.ask("root", tc.method, tc.path, tc.body); !through {
+			t.Errorf("%s %s: %d %s", tc.method, tc.path, w.Code, w.Body)
+		}
+		var got []string
+		for _, e := range rec.take() {
+			got = append(got, fmt.Sprintf("%s %v", e.Route, e.Objects))
+		}
+		if strings.Join(got, "; ") != tc.want {
+			t.Errorf("%s %s %s is recorded as %q, want %q", tc.method, tc.path, tc.body, got, tc.want)
+		}
 	}
 }

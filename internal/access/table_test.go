@@ -38,6 +38,7 @@ var everybody = people{
 	"h1":     one("h1", Grant{Role: Host}),
 	"master": one("master", Grant{Role: Netmaster}),
 	"both":   one("both", Grant{Role: TenantAdmin, Tenants: []string{"green"}}, Grant{Role: Viewer}, Grant{Role: TenantAdmin, Tenants: []string{"blue"}}),
+	"two":    one("two", Grant{Role: TenantAdmin, Tenants: []string{"green"}}, Grant{Role: TenantAdmin, Tenants: []string{"red"}}),
 	"nobody": {Name: "nobody", How: "people", Note: "there is no group"},
 	"odd":    one("odd", Grant{Role: "root"}),
 }
@@ -152,7 +153,7 @@ func request(route string, own bool) (method, path, body string) {
 		path += "?host=" + host
 	case "GET /api/v1/endpoints":
 		path += "?tenant=" + tenant + "&host=" + host
-	case "POST /api/v1/apply":
+	case "POST /api/v1/apply", "POST /api/v1/pending":
 		body = `{"objects":[{"kind":"network","tenantName":"blue","networkName":"a"},{"kind":"rule","TENANTNAME":"` + tenant + `"}]}`
 	case "POST /plugin/monitor/{id}":
 		path += "?host=" + host
@@ -297,6 +298,7 @@ func TestSentences(t *testing.T) {
 		{"h1", "GET", "/api/v1/endpoints?tenant=blue", "", `it is about host "", and an agent may change what its own host has`},
 		{"h1", "POST", "/plugin/releaseAddress", `{"IPv4Address":"10.0.0.3"}`, `it is about host ""`},
 		{"h1", "POST", "/plugin/host", `rubbish`, "it cannot be found out whose it is"},
+		{"h1", "POST", "/plugin/updateEndpoint", `rubbish`, "it cannot be found out whose it is"},
 		{"nobody", "GET", "/version", "", "nobody (people, without a role) may do nothing: there is no group"},
 		{"viewer", "GET", "/api/v2", "", "there is no such route for its role; cluster-admin may ask for any"},
 		{"viewer", "GET", "/api/v1/networks/a/b", "", "there is no such route"},
@@ -321,6 +323,10 @@ func TestSentences(t *testing.T) {
 	for container, yes := range map[string]bool{"e1": true, "e2": false, "shared": false} {
 		if through, w := d.ask("h1", "POST", "/plugin/updateEndpoint", `{"Event":"die","ContainerID":"`+container+`"}`); through != yes {
 			t.Errorf("the end of container %s: %v %s", container, through, w.Body)
+		}
+		// The server goes by the container where the endpoint's tenant is missing.
+		if through, w := d.ask("h1", "POST", "/plugin/updateEndpoint", `{"Event":"die","EndpointID":"e1","Network":"net","ContainerID":"`+container+`"}`); through != yes {
+			t.Errorf("the end of container %s, with an endpoint: %v %s", container, through, w.Body)
 		}
 	}
 }
@@ -356,6 +362,7 @@ func TestApply(t *testing.T) {
 		`{"objects":[{"kind":"network","tenantName":"blue","tenantName":"blue"}]}`:              false,
 		`{"objects":[{"kind":"network","kind":"global","tenantName":"blue"}]}`:                  false,
 		`{"objects":[{"kind":"network","Kind":"global","tenantName":"blue"}]}`:                  false,
+		`{"objects":[{"kind":"global","kind":"network","tenantName":"blue"}]}`:                  false,
 		`{"objects":[{"Kind":"network","tenantName":"blue"}]}`:                                  false,
 		`{"objects":[{"kind":"tenant","tenantName":"blue"}]}`:                                   false,
 		`{"objects":[{"kind":"global","tenantName":"blue"}]}`:                                   false,
@@ -381,6 +388,8 @@ func TestApply(t *testing.T) {
 func FuzzApplied(f *testing.F) {
 	f.Add([]byte(`{"kind":"network","tenantName":"blue"}`))
 	f.Add([]byte(`{"kind":"network","tenantName":"blue","TENANTNAME":"red"}`))
+	f.Add([]byte(`{"kind":7,"tenantName":"blue"}`))
+	f.Add([]byte(`{"kind":"network","tenantName":7}`))
 	f.Add([]byte(`{"\u006bind":"rule","x":{"tenantName":1},"tenantname":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, object []byte) {
 		o, tenant, plain := applied(object)
