@@ -211,3 +211,18 @@ func TestMakefileLength(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is asked to end by a supervisor, or by timeout(1), cleans up as for an interrupt.
+func TestSignals(t *testing.T) {
+	heeds := regexp.MustCompile(`signal\.NotifyContext\((.*)\)`)
+	for _, f := range files(t) {
+		if !f.isGo() || f.isTest() {
+			continue
+		}
+		for _, m := range heeds.FindAllStringSubmatch(f.text, -1) {
+			if !strings.Contains(m[1], "SIGTERM") {
+				t.Errorf("%s: %s does not heed SIGTERM", f.name, m[0])
+			}
+		}
+	}
+}
