@@ -1,6 +1,7 @@
 package join
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +74,49 @@ func is(t *testing.T, what string, err, kind error, words ...string) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%s: %q, want %q in it", what, err, w)
 		}
+	}
+}
+
+// TestPlantedTokens: tokens that somebody wrote to the store, that no netmaster makes, are
+// deleted and told of before they are good; those that one made stay.
+func TestPlantedTokens(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 113, "a")
+	var log bytes.Buffer
+	m := start(t, cfg)
+	_, good := tokenOf(t, m)
+	now, year := time.Now(), 365*24*time.Hour
+	for id, row := range map[string]tokenRow{
+		"later":   {Made: now.Add(year), Expires: now.Add(year + time.Hour), Host: "h"},
+		"long":    {Made: now, Expires: now.Add(year)},
+		"undated": {Expires: now.Add(year), Dir: "spent", Name: "x"},
+	} {
+		row.ID = id
+		for _, rows := range []string{tokenRows, hostTokenRows} {
+			if _, err := m.server.client.Put(t.Context(), rows+id, encode(row)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closed(t, m)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	m = start(t, cfg)
+	until(t, "the planted ones are gone", func() bool {
+		var ids []string
+		for _, rows := range []string{tokenRows, hostTokenRows} {
+			all, err := list[tokenRow](t.Context(), m.server.client, rows)
+			if err != nil {
+				return false
+			}
+			for _, r := range all {
+				ids = append(ids, r.value.ID)
+			}
+		}
+		return slices.Equal(ids, []string{good.ID})
+	})
+	closed(t, m)
+	if n := strings.Count(log.String(), "no netmaster makes"); n != 6 {
+		t.Errorf("%d of 6 were told of: %s", n, &log)
 	}
 }
 

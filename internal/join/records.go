@@ -49,19 +49,52 @@ type tokenRow struct {
 // clocksDiffer is by how much the clocks of netmasters may differ until tokens are refused.
 const clocksDiffer = 5 * time.Minute
 
-// over says why a token that nobody has used is good no more; "" = it is good. One that was
-// made by a clock that was ahead would be good for longer than it should, and so would one
-// that somebody wrote to the store while it was open to all.
+// over says why a token that nobody has used is good no more; "" = it is good.
 func (t tokenRow) over(now time.Time) string {
-	switch ahead := t.Made.Sub(now); {
-	case !now.Before(t.Expires):
+	if !now.Before(t.Expires) {
 		return "the token ended on " + date(t.Expires)
+	}
+	return t.odd(now)
+}
+
+// odd says why a token is none that a netmaster makes; "" = it may be one. One that was made
+// by a clock that was ahead would be good for longer than it should, and so would one that
+// somebody wrote to the store while it was open to all.
+func (t tokenRow) odd(now time.Time) string {
+	const most = ticket.MaxTokenLife + clocksDiffer
+	switch ahead := t.Made.Sub(now); {
 	case ahead > clocksDiffer:
 		return fmt.Sprintf("the token was made on %s, which is %s later than it is here, since a clock was set: it is not known when it ends", date(t.Made), ahead.Round(time.Minute))
-	case t.Expires.Sub(now) > ticket.MaxTokenLife+clocksDiffer:
+	case t.Expires.Sub(now) > most, !t.Made.IsZero() && t.Expires.Sub(t.Made) > most:
 		return fmt.Sprintf("the token would end on %s, and none is good for more than %s", date(t.Expires), ticket.MaxTokenLife)
 	}
 	return ""
+}
+
+// sweepTokens deletes tokens that no netmaster makes, which would be good one day, and says
+// so; and those that have been over for long.
+func (m *Member) sweepTokens(ctx context.Context) error {
+	c, now := m.server.client, time.Now()
+	for _, rows := range []string{tokenRows, hostTokenRows} {
+		all, err := list[tokenRow](ctx, c, rows)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			why := r.value.odd(now)
+			if why == "" && now.Sub(r.value.Expires) <= ticket.Kept {
+				continue
+			}
+			ok, err := commit(ctx, c, []clientv3.Cmp{at(r.key, r.rev)}, clientv3.OpDelete(r.key))
+			if err != nil {
+				return err
+			}
+			if ok && why != "" {
+				m.cfg.Logger.Warn("a token to join that no netmaster makes was in the store, and is deleted", "token", r.value.ID, "host", r.value.Host, "usedBy", r.value.Name, "why", why)
+			}
+		}
+	}
+	return nil
 }
 
 // memberRow is what the store has of a member, from the moment in which a token was
@@ -77,6 +110,7 @@ type memberRow struct {
 
 // row is one that was read, at a revision by which it can be compared.
 type row[T any] struct {
+	key   string
 	value T
 	rev   int64 // 0 = there is none
 }
@@ -113,7 +147,7 @@ func get[T any](ctx context.Context, c *clientv3.Client, key string) (row[T], er
 		return row[T]{}, nil
 	}
 	v, err := decode[T](r.Kvs[0].Key, r.Kvs[0].Value)
-	return row[T]{v, r.Kvs[0].ModRevision}, err
+	return row[T]{key, v, r.Kvs[0].ModRevision}, err
 }
 
 func list[T any](ctx context.Context, c *clientv3.Client, prefix string) ([]row[T], error) {
@@ -129,7 +163,7 @@ func list[T any](ctx context.Context, c *clientv3.Client, prefix string) ([]row[
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, row[T]{v, kv.ModRevision})
+		out = append(out, row[T]{string(kv.Key), v, kv.ModRevision})
 	}
 	return out, nil
 }

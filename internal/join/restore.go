@@ -158,14 +158,26 @@ func unpack(cfg RestoreConfig, dir string) (err error) {
 }
 
 // renew gives restored data their new epoch, by a server that nobody else can
-// know of.
+// know of, and which asks none of the members that the data name.
 func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarnation, rev store.Revision, err error) {
-	s, err := Start(ctx, Config{Dir: dir, Client: "127.0.0.1:0", Logger: cfg.Logger})
+	own, err := Config{Dir: dir, Client: "127.0.0.1:0", Logger: cfg.Logger}.checked(ctx)
 	if err != nil {
 		return inc, 0, err
 	}
-	c := s.Client()
-	defer func() { err = errors.Join(err, c.Close(), s.Close()) }()
+	d, err := openDirectory(dir)
+	if err != nil {
+		return inc, 0, err
+	}
+	m := &Member{cfg: own, dir: d}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.settle(nil); err != nil {
+		return inc, 0, err
+	}
+	if err := m.found(ctx); err != nil {
+		return inc, 0, err
+	}
+	c := m.Client()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	rev, err = c.Update(ctx, func(tx store.Tx) error {
 		g, err := tables.Globals.Find(tx, tables.GlobalKey{})
 		if err != nil {

@@ -1,6 +1,8 @@
 package join
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -110,5 +112,41 @@ func TestRestore(t *testing.T) {
 				seen = rev
 			}
 		})
+	}
+}
+
+// TestRestoreOfSeveral: who restores a backup of several members, whose authorities were
+// renewed, asks none of them for an authority, and is told of none.
+func TestRestoreOfSeveral(t *testing.T) {
+	t.Parallel()
+	bCfg := secured(t, 112, "b")
+	a, b := pair(t, secured(t, 111, "a"), &bCfg)
+	c := a.Client()
+	if _, err := c.Update(t.Context(), func(tx store.Tx) error { return tables.Globals.Put(tx, model.DefaultGlobal()) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.RenewAuthorities(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close(), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, b)
+	closed(t, a)
+	var log bytes.Buffer
+	if _, err := Restore(t.Context(), RestoreConfig{File: file, DataDir: filepath.Join(t.TempDir(), "data"), Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "authority") {
+		t.Errorf("it said %s", &log)
 	}
 }

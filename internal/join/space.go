@@ -147,6 +147,9 @@ func (m *Member) watch(ctx context.Context) {
 			if err := m.renewPeer(); err != nil {
 				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
 			}
+			if err := m.sweepTokens(ctx); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Warn("the tokens to join in the store cannot be looked at", "error", err)
+			}
 			others = m.lookAtOthers(ctx)
 		}
 		lines := others

@@ -61,6 +61,7 @@ func TestTokenIsOver(t *testing.T) {
 		{-2 * time.Hour, -time.Hour, "ended on"},
 		{time.Hour, 2 * time.Hour, "later than it is here"},
 		{-time.Minute, 10 * 365 * 24 * time.Hour, "none is good for more than"},
+		{-10 * 365 * 24 * time.Hour, time.Hour, "none is good for more than"},
 	} {
 		row := tokenRow{Made: now.Add(tt.made), Expires: now.Add(tt.expires)}
 		if got := row.over(now); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
