@@ -39,11 +39,12 @@ type MirrorMessage struct {
 
 // MirrorRow is one key as the store has it.
 type MirrorRow struct {
-	Key    string `json:"k"`
-	Create int64  `json:"c,omitempty"` // revision of its making; 0 = it is deleted
-	Mod    int64  `json:"m,omitempty"` // revision of its last change
-	Text   string `json:"t,omitempty"` // the value
-	Data   []byte `json:"d,omitempty"` // likewise, where that is no text in UTF-8
+	Key     string `json:"k"`
+	KeyData []byte `json:"kd,omitempty"` // in place of Key, where that is no text in UTF-8
+	Create  int64  `json:"c,omitempty"`  // revision of its making; 0 = it is deleted
+	Mod     int64  `json:"m,omitempty"`  // revision of its last change
+	Text    string `json:"t,omitempty"`  // the value
+	Data    []byte `json:"d,omitempty"`  // likewise, where that is no text in UTF-8
 }
 
 // Mirror opens a stream to a netmaster, which reads asks for as long as it lives; closing

@@ -182,11 +182,16 @@ func (m *MirrorState) relist(kvs []KV, rev Revision, of Incarnation) (b Batch, d
 	b = Batch{Revision: rev, Snapshot: !m.listed, Listed: true, Older: m.older, Place: m.place, Store: of}
 	now := make(map[string]KV, len(kvs))
 	for _, kv := range kvs {
-		if !m.Wants(kv.Key) {
-			continue
+		switch {
+		case !m.Wants(kv.Key):
+		case kv.Exists():
+			now[kv.Key] = kv
+		default: // no store lists what is not there, nor a key twice; who relays one may
+			delete(now, kv.Key)
 		}
-		now[kv.Key] = kv
-		was, had := m.known[kv.Key]
+	}
+	for key, kv := range now {
+		was, had := m.known[key]
 		// Revisions alone do not tell: the store may be another one.
 		if had && was.Mod == kv.Mod && was.Create == kv.Create && bytes.Equal(was.Value, kv.Value) {
 			continue

@@ -15,6 +15,9 @@ const maxLine = 32 << 20
 
 func toWire(kv store.KV) api.MirrorRow {
 	r := api.MirrorRow{Key: kv.Key, Create: int64(kv.Create), Mod: int64(kv.Mod)}
+	if !utf8.ValidString(kv.Key) {
+		r.Key, r.KeyData = "", []byte(kv.Key)
+	}
 	if utf8.Valid(kv.Value) {
 		r.Text = string(kv.Value)
 	} else {
@@ -25,6 +28,9 @@ func toWire(kv store.KV) api.MirrorRow {
 
 func fromWire(r api.MirrorRow) store.KV {
 	kv := store.KV{Key: r.Key, Create: store.Revision(r.Create), Mod: store.Revision(r.Mod)}
+	if r.KeyData != nil {
+		kv.Key = string(r.KeyData)
+	}
 	switch {
 	case !kv.Exists():
 	case r.Data != nil:
