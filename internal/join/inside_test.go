@@ -78,14 +78,19 @@ func is(t *testing.T, what string, err, kind error, words ...string) {
 }
 
 // TestPlantedTokens: tokens that somebody wrote to the store, that no netmaster makes, are
-// deleted and told of before they are good; those that one made stay.
+// deleted and told of before they are good; those that one made stay, also one whose clock is
+// ahead of this one's.
 func TestPlantedTokens(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 113, "a")
 	var log bytes.Buffer
 	m := start(t, cfg)
 	_, good := tokenOf(t, m)
-	now, year := time.Now(), 365*24*time.Hour
+	now, day, year := time.Now(), 24*time.Hour, 365*24*time.Hour
+	ahead := tokenRow{ID: "ahead", Made: now.Add(2 * day), Expires: now.Add(3 * day), Host: "h"}
+	if _, err := m.server.client.Put(t.Context(), hostTokenRows+ahead.ID, encode(ahead)); err != nil {
+		t.Fatal(err)
+	}
 	for id, row := range map[string]tokenRow{
 		"later":   {Made: now.Add(year), Expires: now.Add(year + time.Hour), Host: "h"},
 		"long":    {Made: now, Expires: now.Add(year)},
@@ -112,7 +117,7 @@ func TestPlantedTokens(t *testing.T) {
 				ids = append(ids, r.value.ID)
 			}
 		}
-		return slices.Equal(ids, []string{good.ID})
+		return slices.Equal(ids, []string{good.ID, ahead.ID})
 	})
 	closed(t, m)
 	if n := strings.Count(log.String(), "no netmaster makes"); n != 6 {
