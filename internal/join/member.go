@@ -33,6 +33,7 @@ type Member struct {
 
 	clients atomic.Pointer[pki.Authority] // of who is no member; nil = this one does not have it yet
 	signing sync.Mutex                    // of what changes, or signs by, clients
+	unsaved atomic.Pointer[error]         // why the last snapshot of the schedule was not made; nil = it was
 
 	stop context.CancelFunc
 	runs sync.WaitGroup

@@ -72,7 +72,9 @@ func (m *Member) backups(ctx context.Context) {
 		}
 		if err == nil {
 			wait = max(time.Until(due), 0)
+			m.unsaved.Store(nil)
 		} else if ctx.Err() == nil {
+			m.unsaved.Store(&err)
 			m.cfg.Logger.Error("no snapshot of the store was made", "directory", s.Dir, "error", err, "againIn", wait)
 		}
 		select {

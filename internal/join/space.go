@@ -42,6 +42,9 @@ type Status struct {
 	Free    uint64 `json:"free"`           // bytes that its disk has left
 	Full    bool   `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
 	Ends    []End  `json:"ends,omitempty"`
+	// Unsaved is why the last snapshot of the schedule was not made; "" = it was, or there is
+	// no schedule.
+	Unsaved string `json:"unsaved,omitempty"`
 	// Renews says that it takes authorities that another member renewed.
 	Renews bool `json:"renews,omitempty"`
 }
@@ -58,10 +61,14 @@ func (m *Member) Status() Status {
 	for _, a := range e.Alarms() {
 		s.Full = s.Full || a.Alarm == etcdserverpb.AlarmType_NOSPACE && a.MemberID == uint64(e.MemberID())
 	}
+	if why := m.unsaved.Load(); why != nil {
+		s.Unsaved = (*why).Error()
+	}
 	return s
 }
 
-// Trouble says what to do about a member's space, before it is used up; "" = nothing.
+// Trouble says what to do about a member's space, before it is used up, and about its
+// snapshots; "" = nothing.
 func (s Status) Trouble() string {
 	switch {
 	case s.Full:
@@ -70,6 +77,8 @@ func (s Status) Trouble() string {
 		return fmt.Sprintf("the store has %s of the %s that it may have, %s of it in use: when it is full the cluster takes no writes; 'netctl cluster relieve' frees what is not in use", mb(s.Size), mb(s.Quota), mb(s.InUse))
 	case s.Free < lowSpace:
 		return fmt.Sprintf("the disk of the store has %s left: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
+	case s.Unsaved != "":
+		return fmt.Sprintf("no snapshot of the store was made (%s): see that --snapshot-dir has room and can be written", s.Unsaved)
 	}
 	return ""
 }

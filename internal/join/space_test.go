@@ -64,6 +64,35 @@ func TestSpace(t *testing.T) {
 	tokenOf(t, a)
 }
 
+// TestNoSnapshot: that none is made is told until one is.
+func TestNoSnapshot(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 67, "a")
+	inTheWay := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Backup = Schedule{Dir: filepath.Join(inTheWay, "snapshots")}
+	a := start(t, cfg)
+	eventually(t, "a member that makes no snapshot says so", func(context.Context) error {
+		if s := a.Trouble(); !strings.Contains(s, "no snapshot of the store was made") || !strings.Contains(s, inTheWay) || !strings.Contains(s, "--snapshot-dir") {
+			return fmt.Errorf("it says %q", s)
+		}
+		return nil
+	})
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, a)
+	a = start(t, cfg)
+	eventually(t, "one that makes one says nothing", func(context.Context) error {
+		if all, err := cfg.Backup.files(); err != nil || len(all) != 1 || a.Trouble() != "" {
+			return fmt.Errorf("%v, %w, it says %q", all, err, a.Trouble())
+		}
+		return nil
+	})
+}
+
 // TestSnapshots: they are made on the schedule, whole and for their owner only, the
 // oldest go; a store that was restored from one is the member's again.
 func TestSnapshots(t *testing.T) {
