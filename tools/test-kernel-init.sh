@@ -37,7 +37,7 @@ if [ "$suite" = ovs ]; then
   CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.run 'TestDrift$' >/dev/null 2>&1
   # Not here: the proof that the tests would catch a wrong flow, which is the
   # same on every datapath and takes an emulated machine half an hour.
-  CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.v -test.timeout 55m -test.run "$run" -test.skip TestMutationsAreNoticed || fail "$run"
+  CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.v -test.parallel 1 -test.timeout 55m -test.run "$run" -test.skip TestMutationsAreNoticed || fail "$run"
   echo "test-kernel: exit $code"
   poweroff -f
 fi
@@ -52,7 +52,7 @@ done
 echo /sbin/modprobe >/proc/sys/kernel/modprobe
 modprobe sctp || fail 'the kernel has no sctp' # else TestAssociations skips itself
 
-./ebpf.test -test.v -test.timeout 55m -test.run "$run" -test.skip 'TestCompiledObjectIsCurrent|TestSpeed|TestProbeOf' || fail "$run"
+./ebpf.test -test.v -test.parallel 1 -test.timeout 55m -test.run "$run" -test.skip 'TestCompiledObjectIsCurrent|TestSpeed|TestProbeOf' || fail "$run"
 
 echo "test-kernel: exit $code"
 poweroff -f

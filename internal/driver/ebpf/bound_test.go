@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -62,8 +63,11 @@ func TestBound(t *testing.T) {
 		}
 		return boundGroups
 	}
-	rnd := rand.New(rand.NewPCG(9, 10))
-	for round := range 400 {
+	rnd, rounds := rand.New(rand.NewPCG(9, 10)), 100
+	if drivertest.Full() {
+		rounds = 400
+	}
+	for round := range rounds {
 		var rules []model.PolicyRule
 		wide := rnd.IntN(2)
 		for i := range round % 4 { // alone: the most that ports beside a rule for all can take

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServicesComeAndGo makes and removes 200 services, some with a table of choices,
-// with connections to each. Of another service's connections every packet passes, to
+// TestServicesComeAndGo makes and removes 40 services, with -full 200, some with a table of
+// choices, with connections to each. Of another service's connections every packet passes, to
 // the backend that it has, and the maps of services and connections hold in the end what
 // they held.
 func TestServicesComeAndGo(t *testing.T) {
@@ -72,7 +72,11 @@ func TestServicesComeAndGo(t *testing.T) {
 		t.Fatalf("%d entries of %d translations", before["translations"], lasting)
 	}
 	far, _ := pic.Services.Get(model.ServiceKey{Tenant: "t", Name: "far"})
-	for i := range 200 {
+	rounds := 40
+	if drivertest.Full() {
+		rounds = 200
+	}
+	for i := range rounds {
 		s := *far
 		s.Key.Name = fmt.Sprint("s", i%7) // some are made anew by a name that was there
 		s.IPv4, s.IPv6, s.Affinity = netip.AddrFrom4([4]byte{10, 7, 3, byte(i)}), netip.Addr{}, time.Hour

@@ -10,10 +10,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestConformance runs the conformance suite on the kernel with real frames.
+// TestConformance runs the conformance suite on the kernel with real frames, its tests
+// side by side: most of their time they wait for interfaces to come and go.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
 		t.Helper()
+		t.Parallel()
 		return newRig(t).harness()
 	})
 }
@@ -23,6 +25,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceClsact(t *testing.T) {
 	drivertest.RunAttached(t, 0, 2, func(t *testing.T) drivertest.Harness {
 		t.Helper()
+		t.Parallel()
 		r := newRig(t)
 		r.attach = attachClsact
 		return r.harness()
@@ -36,6 +39,7 @@ func TestConformanceLasting(t *testing.T) {
 	}
 	drivertest.RunAttached(t, 1, 2, func(t *testing.T) drivertest.Harness {
 		t.Helper()
+		t.Parallel()
 		r := newRig(t)
 		r.lasting = true
 		return r.harness()

@@ -18,6 +18,7 @@ import (
 func TestMutationsAreNoticed(t *testing.T) {
 	for m := pipeline.NoMutation + 1; m < pipeline.NumMutations; m++ {
 		t.Run(fmt.Sprint("mutation ", m), func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t)
 			r.mutation = m
 			if !r.wrong(t) {
