@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -80,7 +81,7 @@ func (c *Controller) EvictHost(ctx context.Context, k model.HostName, force bool
 func (c *Controller) evict(ctx context.Context, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
 	released, err := c.deleteEndpoints(ctx, eps, may)
 	if err != nil {
-		return released, fmt.Errorf("evict host %q: %d of its endpoints are released: %w", k, released, err)
+		return released, partly("evict", k, released, len(eps), err)
 	}
 	_, err = c.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
 		if err := may(tx); err != nil {
@@ -94,6 +95,15 @@ func (c *Controller) evict(ctx context.Context, k model.HostName, eps []model.En
 		return tables.HostAbsences.Put(tx, row.Value)
 	})
 	return released, err
+}
+
+// partly says how far the release of a host's endpoints came. Of many it may take longer than
+// one request: what is released stays so, and the next request goes on.
+func partly(verb string, k model.HostName, released, of int, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return model.Errorf(model.ErrUnavailable, "%s host %q: %d of its %d endpoints are released, and the time of one request is up: repeat it", verb, k, released, of)
+	}
+	return fmt.Errorf("%s host %q: %d of its endpoints are released: %w", verb, k, released, err)
 }
 
 // stillAway refuses a host that has come back, in the transaction that would take

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -59,6 +61,11 @@ func TestEvict(t *testing.T) {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
 	})
 	c.ok(err)
+	late := func(store.Tx) error { return context.DeadlineExceeded } // as of many endpoints, in the time of one request
+	if n, err := c.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "0 of its 1 endpoints are released") || !strings.Contains(err.Error(), "repeat it") {
+		t.Errorf("an eviction that takes too long: %d, %v", n, err)
+	}
 	if n, err := c.EvictHost(ctx, "host2", true); n != 7-batch || err != nil {
 		t.Errorf("released %d, %v", n, err)
 	}

@@ -136,7 +136,7 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 	}
 	released, err := c.deleteEndpoints(ctx, eps, stillAway(k))
 	if err != nil {
-		return released, fmt.Errorf("remove host %q: %d of its endpoints are released: %w", k, released, err)
+		return released, partly("remove", k, released, len(eps), err)
 	}
 	_, err = c.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
 		// An agent writes its host's record before it registers, so that one that
