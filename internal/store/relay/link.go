@@ -199,7 +199,7 @@ func (l *link) close(f *follow) {
 
 // take returns what has come for a mirror, at least one message.
 func (l *link) take(ctx context.Context, f *follow) ([]api.MirrorMessage, error) {
-	for {
+	for ended := false; ; {
 		l.mu.Lock()
 		queue, full := f.queue, f.full
 		f.queue = nil
@@ -209,11 +209,13 @@ func (l *link) take(ctx context.Context, f *follow) ([]api.MirrorMessage, error)
 			return nil, model.Errorf(model.ErrUnavailable, "%d changes waited here: the list is read again", maxUnread)
 		case len(queue) > 0:
 			return queue, nil
+		case ended:
+			return nil, l.why
 		}
 		select {
 		case <-f.wake:
 		case <-l.done:
-			return nil, l.why
+			ended = true // and what came before is taken
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

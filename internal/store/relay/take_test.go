@@ -1,0 +1,31 @@
+package relay
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// TestTakeLast: what a netmaster told just before its connection broke is taken, whichever of
+// the two is noticed first.
+func TestTakeLast(t *testing.T) {
+	for i := range 20_000 {
+		l := &link{done: make(chan struct{}), why: errors.New("it broke")}
+		f := &follow{wake: waiting.NewBell()}
+		go func() {
+			l.mu.Lock()
+			f.queue = append(f.queue, api.MirrorMessage{ID: 7})
+			f.wake.Ring()
+			l.mu.Unlock()
+			close(l.done)
+		}()
+		if got, err := l.take(t.Context(), f); err != nil || len(got) != 1 {
+			t.Fatalf("the %dth is lost: %v, %v", i, got, err)
+		}
+		if got, err := l.take(t.Context(), f); err == nil {
+			t.Fatalf("after the end comes %v", got)
+		}
+	}
+}
