@@ -79,11 +79,25 @@ func (b *bed) netctl(lines ...string) {
 	}
 }
 
-func up(t *testing.T, driver string) *bed {
+// up builds a lab with a data plane of each kind, and makes networks.
+func up(t *testing.T, name string) *bed {
 	t.Helper()
-	need(t, driver)
-	return upWith(t, lab.Config{Name: fmt.Sprintf("d%d", os.Getpid()), BinDir: bin, Hosts: 2, Driver: driver}, nil)
+	need(t, lab.DriverMixed)
+	b := upWith(t, lab.Config{Name: fmt.Sprintf("%s%d", name, os.Getpid()), BinDir: bin, Hosts: 2, Driver: lab.DriverMixed}, nil)
+	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 --subnetv6 fd21:1::/64 net1",
+		"net create --subnet 10.21.2.0/28 lone",
+		"policy create pol", "group create net1 web", "group create --policy pol net1 db",
+		"policy rule-add --direction in --action deny --protocol tcp --port 80 --from-group web pol 1",
+		"tenant create blue", "net create --tenant blue --subnet 10.21.1.0/24 --gateway 10.21.1.254 net1")
+	for _, e := range b.e {
+		e.networksAre(made...)
+	}
+	b.countFlows()
+	return b
 }
+
+// made are the networks that up makes, as engines know them.
+var made = []string{"net1", "lone", "web", "db", "net1/blue"}
 
 // upWith builds a lab with an engine on each host.
 func upWith(t *testing.T, cfg lab.Config, flags []string) *bed {
@@ -160,26 +174,23 @@ func (b *bed) sub(name string, f func(b *bed)) {
 // TestDocker drives two engines on two hosts through a container's life.
 func TestDocker(t *testing.T) {
 	t.Parallel()
-	b := up(t, lab.DriverMixed)
-	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 --subnetv6 fd21:1::/64 net1",
-		"net create --subnet 10.21.2.0/28 lone",
-		"policy create pol", "group create net1 web", "group create --policy pol net1 db",
-		"policy rule-add --direction in --action deny --protocol tcp --port 80 --from-group web pol 1",
-		"tenant create blue", "net create --tenant blue --subnet 10.21.1.0/24 --gateway 10.21.1.254 net1")
-	all := []string{"net1", "lone", "web", "db", "net1/blue"}
-	for _, e := range b.e {
-		e.networksAre(all...)
-	}
-	b.countFlows()
+	b := up(t, "d")
 	b.sub("Image", image)
 	b.sub("Life", life)
 	b.sub("Connect", connect)
 	b.sub("Outside", outside)
 	b.sub("Names", names)
 	b.sub("LabelsFirst", labelsFirst)
+}
+
+// TestEngines drives two engines through networks that come and go, many containers at
+// once, and restarts.
+func TestEngines(t *testing.T) {
+	t.Parallel()
+	b := up(t, "e")
 	b.sub("Example", example)
 	b.sub("StartTime", startTime)
-	b.sub("Networks", func(b *bed) { networkLife(b, all) })
+	b.sub("Networks", networkLife)
 	b.sub("Parallel", parallel)
 	b.sub("Compose", compose)
 	b.sub("Restarts", restarts)
@@ -244,8 +255,8 @@ func life(b *bed) {
 }
 
 // networkLife: networks come and go on every engine, by Contiv and by Docker.
-func networkLife(b *bed, all []string) {
-	one, two := b.e[0], b.e[1]
+func networkLife(b *bed) {
+	one, two, all := b.e[0], b.e[1], made
 	// A user removes one that Contiv made: it comes back.
 	before := one.docker("network inspect -f {{.Id}} lone")
 	one.docker("network rm lone")
@@ -431,7 +442,11 @@ func restarts(b *bed) {
 func startTime(b *bed) {
 	e := b.e[0]
 	e.docker("network create own")
-	took, err := e.StartTimes(b.t.Context(), 5, "bridge", "own", "net1")
+	times := 2
+	if *full {
+		times = 5
+	}
+	took, err := e.StartTimes(b.t.Context(), times, "bridge", "own", "net1")
 	e.must(err)
 	e.docker("network rm own")
 	bridge, own, contiv := took["bridge"], took["own"], took["net1"]
