@@ -18,7 +18,7 @@ import (
 // What runs. make chaos-operator gives SEED, COUNT and DRIVER.
 var (
 	seed    = flag.Uint64("plan", 1, "the seed that decides which mistakes are made")
-	count   = flag.Int("mistakes", 25, "how many are made on each driver")
+	count   = flag.Int("mistakes", 0, "how many are made on each driver; 0 = 15, with -full 25")
 	drivers = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the round chooses, with -full both")
 	kind    = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
 	open    = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
@@ -30,6 +30,12 @@ var bin string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *count == 0 {
+		*count = 15
+		if drivertest.Full() {
+			*count = 25
+		}
+	}
 	os.Exit(func() int {
 		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
 			return m.Run()

@@ -22,7 +22,10 @@ import (
 // refused, with a sentence that names the living one, and that the living one's
 // containers do not lose a packet by it. Then, on one driver, the other host
 // goes, is removed from the cluster, and comes back.
-func TestTakenName(t *testing.T) { onOne(t, both, takenName) }
+func TestTakenName(t *testing.T) {
+	sharedOnEBPF(t, both)
+	onOne(t, both, takenName)
+}
 
 func takenName(t *testing.T, driver string) {
 	c := pairUp(t, driver, "name")
@@ -125,7 +128,10 @@ func (c *cluster) losesAtMost(most int, what string, do func(context.Context) er
 // sentence, DEL works; when the right one is back all goes on. And that empty
 // stores which get the intent from a file are followed: by themselves when all
 // that runs is in the file, else when an operator says so.
-func TestStoreLost(t *testing.T) { onOne(t, both, storeLost) }
+func TestStoreLost(t *testing.T) {
+	sharedOnEBPF(t, both)
+	onOne(t, both, storeLost)
+}
 
 func storeLost(t *testing.T, driver string) {
 	c := pairUp(t, driver, "lost")
@@ -206,7 +212,10 @@ func (c *cluster) hostSays(ctx context.Context, h *lab.Host, words string) {
 // TestRestoreBackup checks that a backup that is restored costs no packet: also
 // containers that were added after it keep address and traffic, on one host and
 // across hosts, and what was removed after it stays so.
-func TestRestoreBackup(t *testing.T) { onOne(t, both, restoreBackup) }
+func TestRestoreBackup(t *testing.T) {
+	sharedOnEBPF(t, both)
+	onOne(t, both, restoreBackup)
+}
 
 func restoreBackup(t *testing.T, driver string) {
 	c := pairUp(t, driver, "back", func(cfg *lab.Config) { cfg.Embedded = true })

@@ -105,7 +105,10 @@ func (c *cluster) otherNumbers() int {
 // TestFollowedTogether checks that a host whose agent begins on another store, in which all
 // that runs there is, waits for the other host of its last picture, which that store has no
 // record of before its agent begins again: they lose no ways to each other.
-func TestFollowedTogether(t *testing.T) { onOne(t, both, followedTogether) }
+func TestFollowedTogether(t *testing.T) {
+	sharedOnEBPF(t, both)
+	onOne(t, both, followedTogether)
+}
 
 func followedTogether(t *testing.T, driver string) {
 	c := pairUp(t, driver, "both")

@@ -17,6 +17,7 @@ import (
 // again, under traffic that policies by another label allow: no packet is lost,
 // what was denied stays so, and the label can be selected by afterwards.
 func TestNetworkPolicyFilter(t *testing.T) {
+	sharedOnEBPF(t, both)
 	onOne(t, both, networkPolicyFilter)
 }
 

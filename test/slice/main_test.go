@@ -61,6 +61,15 @@ func shared(t *testing.T) {
 	t.Parallel()
 }
 
+// sharedOnEBPF is called by a test of losses that onOne runs: where it runs on eBPF alone, it
+// shares the machine, as in the kernel no load of others loses a packet.
+func sharedOnEBPF(t *testing.T, list []string) {
+	t.Helper()
+	if !drivertest.Full() && list[drivertest.Choose(t.Name(), len(list))] == lab.DriverEBPF {
+		shared(t)
+	}
+}
+
 // on runs a test on each driver of a list, or without -full on its first n ones.
 func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 	t.Helper()
