@@ -18,7 +18,7 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 PKG ?= ./...
 # A pinned tool of tools/go.mod, run in this module.
 tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
-# They take minutes, of which they wait half, so they begin first, and there is one package at a time more than processors.
+# They take minutes and mostly wait, so they begin first, and there are more packages and tests at a time than processors.
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs ./internal/store/etcd ./internal/join)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
@@ -33,12 +33,12 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 test: deps ## lint (it vets too), unit and integration tests: all that CI runs but a sample of test-kube; needs root
-	$(MAKE) -Oline -j2 test-unit lint # the longest unit tests wait for the kernel half of the time
+	$(MAKE) -Oline -j2 test-unit lint # the longest unit tests mostly wait for the kernel
 	$(MAKE) test-lab
 vet: ## go vet alone, all build tags
 	nice go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
-	tools/gotest.sh -timeout 15m -p $$(($$(nproc)+1)) -- $(LONGEST) $(PKG)
+	tools/gotest.sh -timeout 20m -p $$(($$(nproc)+3)) -parallel $$(($$(nproc)+2)) -- $(LONGEST) $(PKG)
 
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)

@@ -15,6 +15,6 @@ packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs 
 failed=0
 # shellcheck disable=SC2086 # several packages
 CONTIV_TEST_MACHINE=own tools/gotest.sh -timeout 15m -count=1 -p 1 -tags integration -- $packages || failed=1
-CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 1)) -tags integration -- ./test/docker ./test/slice || failed=1
+CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 3)) -tags integration -- ./test/docker ./test/slice || failed=1
 tools/gotest.sh -timeout 10m -count=1 -tags integration -run '^TestCluster$' -- ./test/cluster || failed=1
 exit $failed
