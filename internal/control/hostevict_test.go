@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,5 +140,21 @@ func TestDrainHost(t *testing.T) {
 	}
 	if c.fresh().HostDrains("host2") {
 		t.Error("a host that was removed drains")
+	}
+
+	// Of a host that nothing else names any more the word is seen, and can be taken back.
+	lone := c.create(endpoint("v1", "lone", func(e *model.Endpoint) { e.Host = "never" }))
+	if _, err := c.DrainHost(ctx, "never", true); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.deleteEndpoints(ctx, []model.Endpoint{lone}, nil); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	all, err := c.Hosts(ctx)
+	if i := slices.IndexFunc(all, func(h HostState) bool { return h.Name == "never" }); err != nil || i < 0 || !all[i].Draining {
+		t.Errorf("hosts are %+v, %v", all, err)
+	}
+	if _, err := c.RemoveHost(ctx, "never", false); err != nil || c.fresh().HostDrains("never") {
+		t.Errorf("removed: %v, drains: %t", err, c.fresh().HostDrains("never"))
 	}
 }

@@ -38,8 +38,8 @@ func (h HostState) LastWord() time.Time {
 	return t
 }
 
-// Hosts returns all hosts that a record, a status, a registration or an
-// endpoint names, by name. A host that is away stays until somebody removes it.
+// Hosts returns all hosts that a record, a status, a registration, an endpoint or
+// a word that they drain names, by name. A host that is away stays until somebody removes it.
 func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	v, err := c.View(ctx)
 	if err != nil {
@@ -63,6 +63,9 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	}
 	for name := range registered {
 		all[name] = HostState{Host: model.Host{Name: name}}
+	}
+	for _, d := range drainRows.list(v, "") {
+		all[d.Host] = HostState{Host: model.Host{Name: d.Host}}
 	}
 	for _, st := range statuses {
 		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, Told: true, Status: st}
@@ -118,7 +121,7 @@ func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, 
 	}
 	h.Status, h.Told = status.Value, status.Exists()
 	h.complete(v, registered, silent)
-	if k == "" || !h.Known && !h.Told && !h.Registered && h.Endpoints == 0 {
+	if k == "" || !h.Known && !h.Told && !h.Registered && !h.Draining && h.Endpoints == 0 {
 		return HostState{}, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
 	}
 	return h, nil
