@@ -90,6 +90,42 @@ func TestSharedIsPresent(t *testing.T) {
 	}
 }
 
+// Clients are let in on the networks that are shared with them, where who is let in by no
+// policy is refused, and on no other network of the same tenant.
+func TestSharedTiers(t *testing.T) {
+	c := New("h1")
+	at := routed(c, 0)
+	n, e := at(1)
+	e.Host = "h1"
+	c.SetNetwork(n)
+	c.SetEndpoint(e)
+	n, e = at(102)
+	n.Key.Tenant, e.Key.Network.Tenant = "red", "red"
+	c.SetNetwork(n)
+	c.SetEndpoint(e)
+	c.SetTenant(model.Tenant{Name: "blue", Router: 9, Clients: []model.TenantName{"red"}})
+	c.SetTenant(model.Tenant{Name: "red", Router: 6, Shared: []model.NetworkKey{{Tenant: "blue", Name: "n0"}}})
+	pic, _ := c.Compile(1)
+	seen := map[model.NetworkName]bool{}
+	for _, p := range pic.Ports.All() {
+		net, _ := pic.Networks.Get(p.Network)
+		set, ok := pic.PolicySets.Get(p.Policies)
+		if !ok || len(set.In) == 0 {
+			t.Fatalf("a port on %s has no tiers", net.Key)
+		}
+		_, in := set.In[0].Rules.Get("tenants/" + n.Key.String())
+		last := set.In[len(set.In)-1]
+		shared := net.Key.Name == "n0"
+		if in != shared || (last.Tier == model.TierShared) != shared || shared && last.Default != model.Deny {
+			t.Errorf("a port on %s: red is let in: %v; the last tier is %+v", net.Key, in, last)
+		}
+		seen[net.Key.Name] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("ports are on %v", seen)
+	}
+}
+
 // An endpoint of another tenant costs itself, and a network of one the sets that let
 // it in, whatever else is shared.
 func TestSharedChangeIsLocal(t *testing.T) {

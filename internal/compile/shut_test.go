@@ -48,6 +48,11 @@ func TestMissingReferences(t *testing.T) {
 			model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule denies any peer",
 		},
 		{
+			"peer group of a pass", func(c *Compiler) { c.SetRule(rule(model.Pass, byGroup)) },
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}},
+			model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule denies any peer",
+		},
+		{
 			"peer network of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byNetwork)) },
 			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Allow}},
 			model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule matches nothing",
