@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -42,22 +43,21 @@ func TestRoute(t *testing.T) {
 		}
 	}
 	start()
+	// What somebody changed by the database, and the kernel's routes, reach the driver a moment later.
 	check := func(when string, want bool) {
 		t.Helper()
-		pic.Revision++
-		d.mu.Lock()
-		d.routeSeen = time.Time{} // as after routeAgain
-		d.mu.Unlock()
-		if _, err := d.Apply(t.Context(), pic); err != nil {
-			t.Fatal(err)
-		}
-		table, options := r.Appctl("ovs/route/show"), r.Vsctl("get", "interface", tunnelName, "options")
-		if got := strings.Contains(table, "User: "+link+" dev "+underlayBridge+" SRC "+vtep1.String()); got != want {
-			t.Errorf("%s: a route is given is %v, want %v: %s", when, got, want, table)
-		}
-		if got := !strings.Contains(options, localIP); got != want {
-			t.Errorf("%s: the tunnel has no address of its own is %v, want %v: %s", when, got, want, options)
-		}
+		eventually(t, fmt.Sprintf("%s: a route is given, and the tunnel has no address of its own: %v", when, want), func() bool {
+			pic.Revision++
+			d.mu.Lock()
+			d.routeSeen = time.Time{} // as after routeAgain
+			d.mu.Unlock()
+			if _, err := d.Apply(t.Context(), pic); err != nil {
+				t.Fatal(err)
+			}
+			given := strings.Contains(r.Appctl("ovs/route/show"), "User: "+link+" dev "+underlayBridge+" SRC "+vtep1.String())
+			without := !strings.Contains(r.Vsctl("get", "interface", tunnelName, "options"), localIP)
+			return given == want && without == want
+		})
 	}
 	check("at first", true)
 	if n := d.DriftRepairs()[driver.DriftPort]; n != 0 {

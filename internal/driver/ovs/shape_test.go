@@ -220,10 +220,13 @@ func TestPairTaken(t *testing.T) {
 	before := flows()
 	for _, prefix := range []string{nearPrefix, farPrefix} {
 		l.Run("ip", "-n", l.NS, "link", "del", shape.Named(prefix, a.port.IfName))
-		l.drv.mu.Lock()
-		l.drv.shapeSeen = time.Time{} // as when its watch has seen it
-		l.drv.mu.Unlock()
-		l.apply(t)
+		eventually(t, prefix+": the port stands again", func() bool { // its watch may be at it too
+			l.drv.mu.Lock()
+			l.drv.shapeSeen = time.Time{} // as when its watch has seen it
+			l.drv.mu.Unlock()
+			l.pic.Revision++
+			return l.drv.portStatus(t, l.pic, a.port.IfName) == nil
+		})
 		if err := roundTrip(conn, time.Minute); err != nil {
 			t.Fatalf("%s: %v", prefix, err)
 		}
