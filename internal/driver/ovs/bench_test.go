@@ -28,6 +28,7 @@ func BenchmarkPorts(b *testing.B) {
 	for i := range n {
 		name := fmt.Sprintf("cvb%d", i)
 		l.Run("ip", "-n", l.NS, "link", "add", name, "type", "veth", "peer", "name", "p"+name)
+		l.Run("ip", "-n", l.NS, "link", "set", name, "up")
 	}
 	var took time.Duration
 	rounds := 0
@@ -55,6 +56,7 @@ func BenchmarkPort(b *testing.B) {
 	l := newLive(b, 1)
 	defer l.drv.Close()
 	l.Run("ip", "-n", l.NS, "link", "add", "cvone", "type", "veth", "peer", "name", "pone")
+	l.Run("ip", "-n", l.NS, "link", "set", "cvone", "up")
 	v4 := netip.AddrFrom4([4]byte{10, 9, 0, 99})
 	with := l.pic.Ports.Set("cvone", &desired.Port{
 		IfName: "cvone", Network: 7, MAC: model.EndpointMAC(l.net.Key, v4, netip.Addr{}), IPv4: v4, Identity: 300,
