@@ -456,12 +456,9 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 		}
 		d.shared = d.sw
 	}
-	round := d.awaitRound(ctx)
-	defer round.close()
 	err := d.sw.Commit(ctx, mods)
 	if err == nil {
 		d.purge(ctx)
-		d.purgeAgain(ctx, round)
 		return nil
 	}
 	d.known, d.shared = false, nil // the bundle may or may not have been committed
