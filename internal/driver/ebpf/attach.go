@@ -59,7 +59,7 @@ func (a *attacher) id(prog *ebpf.Program) (ebpf.ProgramID, error) {
 func haveTCX(prog *ebpf.Program) bool {
 	l, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: prog, Attach: ebpf.AttachTCXIngress})
 	if err == nil { // the loopback has index 1 in every namespace
-		_ = l.Close()
+		_ = removeLink(l)
 	}
 	return err == nil
 }
@@ -98,7 +98,7 @@ func (a *attacher) open(update func(name string, uplink bool) *ebpf.Program) err
 		}
 		prog := update(e.Name(), programOf(l) == uplinkProgram)
 		if ifindexOf(l) == 0 || prog == nil || l.Update(prog) != nil {
-			if err := errors.Join(l.Unpin(), l.Close()); err != nil {
+			if err := removeLink(l); err != nil {
 				return fmt.Errorf("ebpf driver: remove %s: %w", path, err)
 			}
 			continue
@@ -173,7 +173,18 @@ func (a *attacher) unlink(name string) error {
 		return nil
 	}
 	delete(a.links, name)
-	return errors.Join(l.Unpin(), l.Close())
+	return removeLink(l)
+}
+
+// removeLink takes a link's program off its interface, then removes its pin. To
+// close it would not do: the program stays, and cannot be attached again, as long
+// as anybody has the link open, a child between fork and exec for one.
+func removeLink(l link.Link) error {
+	var errs []error
+	if d, ok := l.(interface{ Detach() error }); ok {
+		errs = append(errs, d.Detach())
+	}
+	return errors.Join(append(errs, l.Unpin(), l.Close())...)
 }
 
 // link is attach by TCX, under the name of a pin.
@@ -198,7 +209,7 @@ func (a *attacher) link(name, ifname string, ifindex int, ingress bool, prog *eb
 // is taken off.
 func (a *attacher) keep(name, ifname string, l link.Link) error {
 	if err := l.Pin(filepath.Join(a.dir, name)); err != nil {
-		return errors.Join(fmt.Errorf("interface %s: pin: %w", ifname, err), l.Close())
+		return errors.Join(fmt.Errorf("interface %s: pin: %w", ifname, err), removeLink(l))
 	}
 	a.links[name] = l
 	return nil

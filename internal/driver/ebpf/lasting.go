@@ -113,7 +113,7 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ctx.Err() != nil || d.indexes[name] != index { // the port went meanwhile
-		return l.Close()
+		return removeLink(l)
 	}
 	return d.att.keep(pinName(name, true), name, l)
 }

@@ -130,7 +130,7 @@ func (l *leftovers) unpin() error {
 		if err != nil { // no link: it goes with the directory
 			continue
 		}
-		errs = append(errs, p.Unpin(), p.Close())
+		errs = append(errs, removeLink(p))
 	}
 	return errors.Join(errs...)
 }
