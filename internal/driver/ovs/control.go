@@ -63,28 +63,54 @@ func controlAt(ctx context.Context, path, command string, args []string) (string
 	return answer.Result, nil
 }
 
-// purge makes the datapath in user space forget what it has cached, so that the
-// next packet of everything is judged by the tables as they are now. The switch's
-// own revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps
-// with another one may keep its old actions for ever
-// (docs/design/ovs-pipeline.md, "Stale datapath flows").
-func (d *Driver) purge(ctx context.Context) {
+// forgetCached makes the datapath in user space forget what it has cached, so that the
+// next packet of everything is judged by the tables as they are now. The switch's own
+// revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps with
+// another one may keep its old actions for ever. Nor is revalidator/purge: it skips the
+// flows that a revalidating thread holds, and that thread may write what it found in the
+// old tables afterwards (docs/design/ovs-pipeline.md, "Stale datapath flows"). After a
+// change that revokes nothing, this may last until the cache is flushed a moment later.
+func (d *Driver) forgetCached(ctx context.Context, revokes bool) {
 	if d.cfg.Datapath != "netdev" {
 		return
 	}
-	if _, err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
+	_, err := control(ctx, d.cfg.RunDir, purgeCommand)
+	if err == nil && revokes {
+		_, err = control(ctx, d.cfg.RunDir, flushCommand)
+	}
+	if err != nil {
 		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
 	}
+	if err != nil || revokes {
+		return
+	}
 	select {
-	case d.stale <- struct{}{}:
+	case d.flushSoon <- struct{}{}:
 	default:
+	}
+}
+
+// flushLater flushes the cache some time after changes that revoked nothing.
+func (d *Driver) flushLater(ctx context.Context) {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.flushSoon:
+		}
+		if waiting.Pause(ctx, flushDelay) != nil {
+			return
+		}
+		// The purge has told a failure, or the switch is gone with its cache.
+		_, _ = control(ctx, d.cfg.RunDir, flushCommand)
 	}
 }
 
 // purgeKernel makes the kernel's datapath forget its cached flows, whose former actions
 // would else make connections that are about to be forgotten anew, until the switch's
 // own revalidation has come to them: meant are those of what. In user space every change
-// has purged them.
+// has flushed them.
 func (d *Driver) purgeKernel(ctx context.Context, what string) {
 	if d.cfg.Datapath == "netdev" {
 		return
@@ -96,23 +122,8 @@ func (d *Driver) purgeKernel(ctx context.Context, what string) {
 
 const (
 	purgeCommand = "revalidator/purge"
-	purgeDelay   = 200 * time.Millisecond
+	// flushCommand enables what is enabled already. Its effect here is that the switch ends
+	// its revalidating threads, flushes its cache, and starts the threads again.
+	flushCommand = "upcall/enable-megaflows"
+	flushDelay   = 200 * time.Millisecond
 )
-
-// purgeLater purges once more, some time after a change: the first purge skips
-// cached flows that a revalidating thread holds at that moment.
-func (d *Driver) purgeLater(ctx context.Context) {
-	defer d.wg.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.stale:
-		}
-		if waiting.Pause(ctx, purgeDelay) != nil {
-			return
-		}
-		// The first purge has told a failure, or the switch is gone with its cache.
-		_, _ = control(ctx, d.cfg.RunDir, purgeCommand)
-	}
-}

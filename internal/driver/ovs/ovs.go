@@ -80,8 +80,8 @@ type Driver struct {
 	wg     sync.WaitGroup
 	events chan driver.Event
 
-	run   context.Context // ends with Close
-	stale chan struct{}   // asks for another purge soon
+	run       context.Context // ends with Close
+	flushSoon chan struct{}   // asks for the cache to be flushed soon
 
 	latest     atomic.Pointer[desired.Host] // the picture that the switch's flows are of
 	named      atomic.Pointer[numbering]    // ports by the number that their flows are for
@@ -147,7 +147,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), flushSoon: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -164,7 +164,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	d.wg.Add(5)
 	go d.keepAnswering(run)
 	go d.watchShaped(run)
-	go d.purgeLater(run)
+	go d.flushLater(run)
 	go d.keepDatabase(run, d.db)
 	go d.keepSwitch(run, d.sw)
 	return d, nil
@@ -406,7 +406,7 @@ func (d *Driver) readBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.commit(ctx, append(odd, mods...)); err != nil {
+	if err := d.commit(ctx, append(odd, mods...), true); err != nil {
 		return err
 	}
 	d.pic.ledger.done(edits)
@@ -431,14 +431,15 @@ func (d *Driver) write(ctx context.Context, edits []edit) error {
 	if err != nil {
 		return fmt.Errorf("open vswitch: %w", err)
 	}
-	if err := d.commit(ctx, mods); err != nil {
+	if err := d.commit(ctx, mods, d.pic.revokes(edits)); err != nil {
 		return err
 	}
 	d.pic.ledger.done(edits)
 	return nil
 }
 
-func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
+// commit changes the switch's flows at once. What revokes has taken effect when it returns.
+func (d *Driver) commit(ctx context.Context, mods []openflow.Mod, revokes bool) error {
 	if len(mods) == 0 {
 		return nil
 	}
@@ -458,7 +459,7 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 	}
 	err := d.sw.Commit(ctx, mods)
 	if err == nil {
-		d.purge(ctx)
+		d.forgetCached(ctx, revokes)
 		return nil
 	}
 	d.known, d.shared = false, nil // the bundle may or may not have been committed

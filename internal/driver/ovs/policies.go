@@ -25,6 +25,7 @@ type policies struct {
 	total   int                           // flows that all sets need
 	users   map[desired.PolicySetID]int   // how many ports refer to a set
 	audited map[desired.PolicySetID]int   // how many sets have a set audited
+	fresh   map[desired.PolicySetID]bool  // sets that came with the last update
 	in      map[form]bool                 // forms whose rules the ledger has, of the last version
 	closed  map[desired.PolicySetID]error // sets that were replaced by denying all, or left out of the audit
 	crowded map[desired.PolicySetID]error // sets with more audited sets than are evaluated
@@ -46,7 +47,7 @@ const maxPolicyFlows = model.MaxPolicyFlows
 func newPolicies(l *ledger) *policies {
 	return &policies{
 		ledger: l, names: map[desired.PolicySetID]string{}, needs: map[desired.PolicySetID]int{}, counted: map[desired.PolicySetID]int{}, most: maxPolicyFlows,
-		users: map[desired.PolicySetID]int{}, audited: map[desired.PolicySetID]int{}, in: map[form]bool{},
+		users: map[desired.PolicySetID]int{}, audited: map[desired.PolicySetID]int{}, fresh: map[desired.PolicySetID]bool{}, in: map[form]bool{},
 		closed: map[desired.PolicySetID]error{}, crowded: map[desired.PolicySetID]error{},
 	}
 }
@@ -74,6 +75,7 @@ func (p *policies) need(id desired.PolicySetID) int {
 // of old's.
 func (p *policies) update(c pipeline.Config, old, now desired.Host) {
 	changed := map[desired.PolicySetID]bool{}
+	clear(p.fresh)
 	for ch := range now.Ports.Diff(old.Ports) {
 		for _, port := range []*desired.Port{ch.Old, ch.New} {
 			if port == nil || port.Policies == 0 {
@@ -89,6 +91,9 @@ func (p *policies) update(c pipeline.Config, old, now desired.Host) {
 	}
 	for ch := range now.PolicySets.Diff(old.PolicySets) {
 		changed[ch.Key] = true
+		if !ch.Had {
+			p.fresh[ch.Key] = true
+		}
 		p.compare(ch.Key, ch.Old, ch.New, changed)
 	}
 	for id := range changed {

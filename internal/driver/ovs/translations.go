@@ -51,7 +51,7 @@ func (d *Driver) endTranslations(ctx context.Context) error {
 		for n := range s.forget {
 			mods = append(mods, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: pipeline.AffineMagic | uint64(n)}, CookieMask: ^uint64(0)})
 		}
-		if err := d.commit(ctx, mods); err != nil {
+		if err := d.commit(ctx, mods, true); err != nil {
 			return err
 		}
 		clear(s.forget)
