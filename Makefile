@@ -23,7 +23,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -51,10 +51,8 @@ chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a ru
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -plan $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 chaos: deps ## the chaos ledger, docs/reliability.md: ROWS (all; word,word) of FOR (5m) each that have no report of this code; needs root
 	go run ./bench/ledger -for $(or $(FOR),5m) -only "$(ROWS)"
-
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
-
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, SCTP's sockets on both, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
 	tools/test-kernel.sh $(or $(KERNELS),6.1)
@@ -63,6 +61,8 @@ test-consul: deps ## the store's tests, and whole clusters, on a Consul that is 
 	tools/test-consul.sh
 test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails)|consul|consul3 (three servers)|members (netmasters' own, some lost for good, the disk of one fails), netmasters as MASTERS=inside|program (processes whose clocks are set), judged; or MOVES=20: how soon another netmaster leads, on etcd, consul, consul3, members; needs root
 	$(if $(filter consul%,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test($(if $(MOVES),Moves,Cluster|Disk|MemberDisk|Clock))$$' -args -moves $(or $(MOVES),0) -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
+test-compose: deps ## Compose files on a plain and a secure cluster with Compose 1.29 and v2, which is built first (minutes); needs root
+	CONTIV_COMPOSE=$$(go tool -modfile=tools/compose/go.mod -n github.com/docker/compose/v2/cmd) go test -timeout 10m -count=1 -v -tags integration ./test/docker -run '^(TestDockerOnSecureCluster|TestComposeFiles)$$'
 test-bgp: ## the BGP speaker, and netplugins with it, with FRR and BIRD in namespaces; needs root
 	tools/deps.sh bgp && go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root

@@ -40,6 +40,10 @@ func dockerFlags(fs *daemon.FlagSet, o *options) {
 			return nil
 		},
 	})
+	fs.String(&o.dockerTokenFile, daemon.Flag{
+		Name: "docker-token-file", Env: envPrefix + "DOCKER_TOKEN_FILE", Value: "file",
+		Usage: "file whose first line is the token of a tenant administrator, by which 'docker network create' and 'rm' create and delete Contiv networks where netmasters ask who their clients are; read again when it changes; empty = networks that exist are used, and none is created",
+	})
 	fs.Enum(&o.dockerScope, daemon.Flag{
 		Name: "docker-scope", Env: envPrefix + "DOCKER_SCOPE", Value: "scope",
 		Usage: "scope of Docker's networks: local (every engine has its own), or global (a swarm has them, and netmaster makes them)", Default: "global with --mode swarm-mode, otherwise local",

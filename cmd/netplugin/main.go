@@ -157,7 +157,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	}
 	a, err := agent.New(ctx, agent.Config{
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hostnet.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
-		Store: st, FromNetmasters: o.mirrorFrom == mirrorNetmaster, Driver: drv, Log: log, TLS: o.tls, Joined: o.joining.dir != "", Netmasters: o.netmaster, Token: o.token.Source(), FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
+		Store: st, FromNetmasters: o.mirrorFrom == mirrorNetmaster, Driver: drv, Log: log, TLS: o.tls, Joined: o.joining.dir != "", Netmasters: o.netmaster, Token: o.token.Source(), NetworkToken: o.dockerToken.Source(), FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		FlowLog: flowLog, Support: o.support(ring),
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,

@@ -16,6 +16,7 @@ var onlyWith = []struct {
 	holds      func(options) bool
 }{
 	{"plugin-name", "--mode docker or swarm-mode", options.docker},
+	{"docker-token-file", "--mode docker or swarm-mode", options.docker},
 	{"docker-socket-dir", "--mode docker or swarm-mode", options.docker},
 	{"docker-endpoint", "--mode docker or swarm-mode", options.docker},
 	{"docker-scope", "--mode docker or swarm-mode", options.docker},

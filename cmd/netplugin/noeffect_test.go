@@ -45,6 +45,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"plugin-name":                    effecttest.By("TestDocker"),
 	"docker-socket-dir":              effecttest.By("TestDocker"),
 	"docker-endpoint":                effecttest.By("TestDocker"),
+	"docker-token-file":              effecttest.By("TestDockerOnSecureCluster"),
 	"docker-scope":                   effecttest.By("TestSwarm"),
 	"mirror-from":                    effecttest.By("TestFailover"),
 	"dns":                            effecttest.By("TestNameServerFollowsHome"),

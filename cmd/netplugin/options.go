@@ -53,10 +53,12 @@ type options struct {
 	ebpfPinDir  string
 	ebpfSizes   string
 
-	pluginName   string
-	dockerDir    string
-	dockerEngine string
-	dockerScope  string
+	pluginName      string
+	dockerDir       string
+	dockerEngine    string
+	dockerScope     string
+	dockerTokenFile string
+	dockerToken     *token.File
 
 	dns         string
 	dnsUpstream string
@@ -327,6 +329,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	}
 	if o.token, err = token.Open(o.tokenFile); err != nil {
 		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
+	}
+	if o.dockerToken, err = token.Open(o.dockerTokenFile); err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("docker-token-file"), err)
 	}
 	o.tls = o.certs.Config()
 	if o.certs.Own != nil {

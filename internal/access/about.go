@@ -60,6 +60,15 @@ func aboutPath(name string, ofTenant bool) about {
 	}
 }
 
+// ofNoHost lets every host that a rule's roles name ask: the object is no host's.
+func ofNoHost(of about) about {
+	return func(ctx context.Context, c Cluster, r *http.Request, body []byte) (subject, error) {
+		s, err := of(ctx, c, r, body)
+		s.hosts, s.ofHosts = nil, true
+		return s, err
+	}
+}
+
 func aboutServiceID(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
 	_, tenant, _ := strings.Cut(r.PathValue("id"), ":") // service:tenant
 	return subject{tenants: []string{tenant}, ofTenants: true}, nil

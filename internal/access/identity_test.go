@@ -88,7 +88,7 @@ func TestCertificates(t *testing.T) {
 		not  string
 	}{
 		{"anna", pki.ClusterAdmin, ClusterAdmin, "/api/v1/backup", ""},
-		{"h1", pki.Host, Host, "/plugin/host", "/api/v1/networks"},
+		{"h1", pki.Host, Host, "/plugin/host", "/api/v1/policys"},
 		{"h2", pki.Host, Host, "/version", "/plugin/host"},
 		{"m1", pki.Netmaster, Netmaster, "/plugin/hostsHeard", "/plugin/host"},
 		{"prometheus", pki.Client, Viewer, "/metrics", "/api/v1/backup"},

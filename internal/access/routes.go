@@ -76,6 +76,7 @@ func makeTable() map[string]rule {
 		tenants  = []Role{Viewer, TenantAdmin}
 		everyone = []Role{Viewer, TenantAdmin, Netmaster, Host}
 		hosts    = []Role{Host}
+		docker   = []Role{Viewer, TenantAdmin, Host}
 	)
 	t := map[string]rule{
 		"GET /healthz":      {open: true},
@@ -154,22 +155,25 @@ func makeTable() map[string]rule {
 	}
 	writes := []string{http.MethodPost, http.MethodPut, http.MethodDelete}
 	for c, kind := range collectionsOfTenants {
-		t["GET /api/v1/"+c] = rule{roles: tenants, list: true}
-		of := aboutPath("key", true)
-		t["GET /api/v1/"+c+"/{key}"] = rule{roles: tenants, kind: kind, about: of}
+		of, readers := aboutPath("key", true), tenants
+		if c == "networks" || c == "endpointGroups" { // each host shows them to its Docker engine
+			readers = docker
+		}
+		t["GET /api/v1/"+c] = rule{roles: readers, list: true}
+		t["GET /api/v1/"+c+"/{key}"] = rule{roles: readers, kind: kind, about: ofNoHost(of)}
 		t["GET /api/v1/inspect/"+c+"/{key}"] = rule{roles: tenants, kind: kind, about: of}
 		for _, m := range writes { // the body's fields must build the path's key
 			t[m+" /api/v1/"+c+"/{key}"] = rule{roles: []Role{TenantAdmin}, does: changes, kind: kind, about: of}
 		}
 	}
 	for c, kind := range collectionsOfCluster {
-		may, tenant := viewers, false
+		may, readers, tenant := viewers, viewers, false
 		if c == "tenants" {
-			may, tenant = tenants, true
+			may, readers, tenant = tenants, docker, true
 		}
 		of := aboutPath("key", tenant)
 		t["GET /api/v1/"+c] = rule{roles: may, list: tenant}
-		t["GET /api/v1/"+c+"/{key}"] = rule{roles: may, kind: kind, about: of}
+		t["GET /api/v1/"+c+"/{key}"] = rule{roles: readers, kind: kind, about: ofNoHost(of)}
 		t["GET /api/v1/inspect/"+c+"/{key}"] = rule{roles: may, kind: kind, about: of}
 		for _, m := range writes {
 			t[m+" /api/v1/"+c+"/{key}"] = rule{roles: nobody, does: changes, kind: kind, about: of}

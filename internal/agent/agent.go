@@ -107,7 +107,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
 		return err
 	}
-	if a.masters, err = netmaster.New(netmaster.Config{Host: cfg.Host, Fixed: cfg.Netmasters, TLS: cfg.TLS.APIClient, Token: cfg.Token, Joined: cfg.Joined, Allowed: a.mine}); err != nil {
+	if a.masters, err = netmaster.New(netmaster.Config{Host: cfg.Host, Fixed: cfg.Netmasters, TLS: cfg.TLS.APIClient, Token: cfg.Token, NetworkToken: cfg.NetworkToken, Joined: cfg.Joined, Allowed: a.mine}); err != nil {
 		return err
 	}
 	a.Objects = a.masters.Objects()

@@ -37,6 +37,8 @@ type Config struct {
 
 	// Token is shown to netmasters; nil = none is.
 	Token func() string
+	// NetworkToken is shown instead when a runtime creates or deletes networks; nil = as Token.
+	NetworkToken func() string
 
 	// Predecessor is what another driver left on this host, nil when nothing: the
 	// first pass takes the containers over from it.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
 // startTimeout bounds how long a daemon may take until it answers; the machine
@@ -56,12 +57,14 @@ func (l *Lab) each(of func(n int) string) string {
 }
 
 // MasterURL is the first netmaster's address inside the lab.
-func (l *Lab) MasterURL() string { return masterURL(1) }
+func (l *Lab) MasterURL() string { return l.masterURL(1) }
 
-func masterURL(n int) string { return fmt.Sprintf("http://%s:9999", replicaAddress(n)) }
+func (l *Lab) masterURL(n int) string {
+	return fmt.Sprintf("%s://%s:9999", l.scheme(), replicaAddress(n))
+}
 
 // MasterURLs are the addresses of all netmasters, as clients take them.
-func (l *Lab) MasterURLs() string { return l.each(masterURL) }
+func (l *Lab) MasterURLs() string { return l.each(l.masterURL) }
 
 // MasterAddress is the master's address on the network between the hosts.
 func (l *Lab) MasterAddress() netip.Addr { return address(underlay, masterHost).Addr() }
@@ -75,7 +78,7 @@ func (l *Lab) storeURL(n int) string {
 	if l.st.Config.Consul != "" {
 		port = 8500
 	}
-	return fmt.Sprintf("http://%s:%d", replicaAddress(n), port)
+	return fmt.Sprintf("%s://%s:%d", l.scheme(), replicaAddress(n), port)
 }
 
 // StoreURLs are the addresses of all members of the store, as flags take them.
@@ -210,7 +213,7 @@ func (l *Lab) beginMembers(ctx context.Context, env ...string) error {
 		return err
 	}
 	for n := 2; n <= l.st.Config.Replicas; n++ {
-		token, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), "--netmaster", masterURL(1), "cluster", "token", "-q").CombinedOutput()
+		token, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), "--netmaster", l.masterURL(1), "cluster", "token", "-q").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("a token for %s: %w: %s", replicaName("netmaster", n), err, token)
 		}
@@ -235,7 +238,7 @@ func (l *Lab) startReplica(ctx context.Context, n int, flags []string, env ...st
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return p.ready(ctx, "netmaster to serve its API", func(ctx context.Context) error {
-		_, err := l.Master.get(ctx, masterURL(n)+"/api/v1/tenants/")
+		_, err := l.Master.get(ctx, l.masterURL(n)+"/api/v1/tenants/")
 		return err
 	})
 }
@@ -266,17 +269,29 @@ func (l *Lab) LaunchReplica(n int, flags []string, env ...string) (*Process, err
 	} else {
 		argv = append(argv, l.storeFlag(), l.StoreURLs())
 	}
+	if l.st.Secure {
+		argv = append(argv, "--secure")
+	}
 	return l.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.st.Config.MasterArgs, flags)...)
 }
 
 // API returns a client of netmaster's REST interface; the caller closes it.
 func (l *Lab) API() (*api.Client, error) {
-	return api.NewClient(l.MasterURLs(), api.WithHTTPClient(l.Master.HTTP()))
+	cfg, err := l.tls(pki.Netmaster)
+	if err != nil {
+		return nil, err
+	}
+	c := l.Master.HTTP()
+	c.Transport.(*http.Transport).TLSClientConfig = cfg
+	return api.NewClient(l.MasterURLs(), api.WithHTTPClient(c))
 }
 
 // Netctl runs netctl in the master's namespace and returns what it prints.
 func (l *Lab) Netctl(ctx context.Context, args ...string) (string, error) {
 	argv := append([]string{"--netmaster", l.MasterURLs()}, args...)
+	if l.st.Secure {
+		argv = append([]string{"--tls-dir", l.adminDir()}, argv...)
+	}
 	out, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), argv...).CombinedOutput()
 	return string(out), err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -93,20 +94,32 @@ func enter(c *compile.Compiler, snapshot []tables.Change) {
 
 // AgentState asks a host's netplugin what it knows of itself.
 func (h *Host) AgentState(ctx context.Context) (s observe.State, err error) {
-	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9090/debug/state", nil)
+	return s, h.Inspect(ctx, "/debug/state", &s)
+}
+
+// Inspect asks a host's netplugin, on its port for inspection, for JSON.
+func (h *Host) Inspect(ctx context.Context, path string, out any) error {
+	cfg, err := h.lab.tls(pki.Host)
 	if err != nil {
-		return s, err
+		return err
+	}
+	if cfg != nil {
+		cfg.ServerName = h.Name
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true, TLSClientConfig: cfg}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.lab.scheme()+"://127.0.0.1:9090"+path, nil)
+	if err != nil {
+		return err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return s, fmt.Errorf("ask %s for its state: %w", h.Name, err)
+		return fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
-		return s, fmt.Errorf("ask %s for its state: %w", h.Name, err)
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
 	}
-	return s, nil
+	return nil
 }
 
 // privateAddresses are the IPv4 addresses by which each host knows its containers, by

@@ -36,6 +36,12 @@ type Backend interface {
 	// Tell is as in attach.Service.
 	Tell(ctx context.Context, f attach.Fact) error
 
+	// SetStanding shows a sentence about an object in this host's status; "" takes it back.
+	SetStanding(object, text string)
+	// MayCreateNetworks fails where no CreateNetwork can succeed, and says what to do.
+	MayCreateNetworks() error
+	// HasTenant fails with ErrNotFound when there is no such tenant.
+	HasTenant(ctx context.Context, t model.TenantName) error
 	Network(ctx context.Context, k model.NetworkKey) (model.Network, error)
 	CreateNetwork(ctx context.Context, n model.Network) error
 	DeleteNetwork(ctx context.Context, k model.NetworkKey) error

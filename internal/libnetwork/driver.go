@@ -51,7 +51,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 	if err != nil {
 		return empty{}, err
 	}
-	b := binding{Ref: ref}
+	b := binding{Ref: ref, Want: want}
 	have, err := p.backend.Network(ctx, ref.Network)
 	switch {
 	case errors.Is(err, model.ErrNotFound):
@@ -170,6 +170,9 @@ func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (c
 	}
 	if r.EndpointID == "" {
 		return none, model.InvalidField("EndpointID", "", "must not be empty")
+	}
+	if err := checkEndpointOptions(r.Options); err != nil {
+		return none, err
 	}
 	key := endpointAttachment(r.EndpointID)
 	if _, ok := p.backend.Attached(key); ok {

@@ -20,8 +20,8 @@ import (
 type binding struct {
 	Ref
 	Created bool `json:"created,omitempty"` // a user created the Contiv network through Docker
-	// Want is the network that a user has asked Docker for without naming a Contiv
-	// network. Its key, and Ref, are incomplete until the engine has told the name.
+	// Want is the network that Docker was asked for. If it names no Contiv network, its
+	// key, and Ref, are incomplete until the engine has told the name.
 	Want model.Network `json:"want,omitzero"`
 }
 
@@ -74,8 +74,9 @@ func (n *networks) get(id string) (binding, bool) {
 // watch returns a channel that the next change closes.
 func (n *networks) watch() <-chan struct{} { return n.changes.Next() }
 
-// find returns the binding of a network that is still without a name, by its subnet
-// and, if the pool names one, its tenant.
+// find returns the network that a pool without a name belongs to, by its subnet and, if
+// the pool names one, its tenant. A network and its groups have the same subnet: that of
+// them is the network, unless only one was made in Docker.
 func (n *networks) find(p pool) (binding, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,6 +85,9 @@ func (n *networks) find(p pool) (binding, error) {
 		if (p.Network.Tenant == "" || b.Network.Tenant == p.Network.Tenant) && (b.Want.Subnet == p.prefix || b.Want.Subnet6 == p.prefix) {
 			found = append(found, b)
 		}
+	}
+	if len(found) > 1 && !slices.ContainsFunc(found, func(b binding) bool { return b.Network != found[0].Network }) {
+		found = []binding{{Ref: Ref{Network: found[0].Network}}}
 	}
 	switch len(found) {
 	case 1:

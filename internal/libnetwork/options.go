@@ -34,6 +34,17 @@ func checkOptions(flag string, options map[string]string, known []string) error 
 	return nil
 }
 
+// checkEndpointOptions refuses options of a container's endpoint (--network name=N,driver-opt=K=V):
+// Contiv has none. Docker's own begin with com.docker.
+func checkEndpointOptions(options map[string]any) error {
+	for _, k := range slices.Sorted(maps.Keys(options)) {
+		if !strings.HasPrefix(k, "com.docker.") {
+			return model.InvalidField("driver-opt "+k, options[k], "has no effect: a container's group is the Docker network that it is connected to (docker run --network GROUP)")
+		}
+	}
+	return nil
+}
+
 // checkInternal refuses networks without a way out: Docker's flag would have no effect.
 func checkInternal(options map[string]any) error {
 	switch fmt.Sprint(options[keyInternal]) {

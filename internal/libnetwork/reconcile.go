@@ -3,10 +3,12 @@ package libnetwork
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -48,18 +50,19 @@ func (p *Plugin) reconcile(ctx context.Context) {
 		now := map[string]string{}
 		next := reconcileEvery
 		if err := p.checkScope(); err != nil {
-			now["all"] = err.Error()
+			now[allNetworks] = err.Error()
 		} else if waiting, err := p.compare(ctx, now); err != nil {
-			now["all"] = err.Error()
+			now[allNetworks] = err.Error()
 		} else if waiting > 0 {
 			next = nameEvery
 		} else if err := p.collect(ctx, lost, time.Now()); err != nil {
-			now["all"] = err.Error()
+			now[allNetworks] = err.Error()
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		say(p.log, said, now)
+		p.backend.SetStanding("Docker networks", asText(now))
 		said = now
 		tick.Reset(next)
 		select {
@@ -79,6 +82,9 @@ func (p *Plugin) compare(ctx context.Context, problems map[string]string) (waiti
 	return p.compareNetworks(ctx, problems)
 }
 
+// allNetworks stands for a problem that is not of one network.
+const allNetworks = "all"
+
 // say logs problems once, and that they are over.
 func say(log *slog.Logger, before, now map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
@@ -91,6 +97,24 @@ func say(log *slog.Logger, before, now map[string]string) {
 			log.Info("Docker's networks are as the cluster's again", "network", name)
 		}
 	}
+}
+
+// asText says what is wrong in one sentence, the first few networks by name.
+func asText(problems map[string]string) string {
+	const few = 3
+	var parts []string
+	for i, name := range slices.Sorted(maps.Keys(problems)) {
+		if i == few {
+			parts = append(parts, fmt.Sprintf("and %d more", len(problems)-few))
+			break
+		}
+		text := problems[name]
+		if name != allNetworks {
+			text = name + ": " + text
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // wanted is a network as the engine should have it.

@@ -259,7 +259,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestEngineAway: no engine is no failure; its networks come when it does.
+// TestEngineAway: no engine is no failure, but told; its networks come when it does.
 func TestEngineAway(t *testing.T) {
 	d := &docker{nets: map[string]engineNetwork{}}
 	var sock string
@@ -268,6 +268,7 @@ func TestEngineAway(t *testing.T) {
 		c.Endpoint = "unix://" + sock
 	})
 	b.is("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
+	until(t, "the host says so", func() bool { return strings.Contains(b.c.says(), "docker.sock") })
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", sock)
 	if err != nil {
 		t.Fatal(err)
@@ -277,6 +278,7 @@ func TestEngineAway(t *testing.T) {
 	go func() { _ = srv.Serve(l); close(done) }()
 	defer func() { b.stop(); _ = srv.Close(); <-done }()
 	until(t, "the networks are there", func() bool { return len(d.names()) == 3 })
+	until(t, "the host says nothing more", func() bool { return b.c.says() == "" })
 }
 
 // TestUnnamed: a network that a user creates without telling us its name is made
@@ -324,17 +326,88 @@ func TestUnnamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	list("u2", "bad name!")
+	c.refuse = model.Errorf(model.ErrConflict, "no")
 	if problems := compare(t, p); !strings.Contains(problems["bad name!"], "removed from Docker") {
 		t.Errorf("problems: %v", problems)
 	}
+	c.refuse = nil
 	if _, ok := d.nets["u2"]; ok {
 		t.Error("a network that cannot be made stays in Docker")
+	}
+	if err := create("u3", "10.7.0.0/24", "nosuch"); !errors.Is(err, model.ErrNotFound) {
+		t.Errorf("unknown tenant: %v", err)
+	}
+	c.readOnly = model.Errorf(model.ErrInvalid, "--docker-token-file")
+	if err := create("u3", "10.7.0.0/24", "default"); !errors.Is(err, c.readOnly) {
+		t.Errorf("host without a token: %v", err)
 	}
 	if _, err := p.deleteNetwork(t.Context(), networkRequest{NetworkID: "u1"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := c.nets[key]; ok {
 		t.Error("the Contiv network outlives Docker's")
+	}
+}
+
+// TestNamesOfComposeGetHyphens: names that Contiv does not take are mapped, and made
+// unique where another network has the name.
+func TestNamesOfComposeGetHyphens(t *testing.T) {
+	for name, want := range map[string][]model.NetworkName{
+		"lab":                    {"lab", "lab-0123456789ab"},
+		"app_front":              {"app-front", "app-front-0123456789ab"},
+		"_x..y_":                 {"x-y", "x-y-0123456789ab"},
+		"___":                    {"0123456789ab"},
+		strings.Repeat("a_", 40): {model.NetworkName(strings.Repeat("a-", 26)[:51] + "-0123456789ab")},
+	} {
+		got := contivNames(name, "0123456789abcdef")
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		for _, n := range got {
+			if _, err := model.ParseNetworkName(string(n)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	p, c, d := newEngineBed(t)
+	for id, subnet := range map[string]string{"u1": "10.6.0.0/24", "u2": "10.7.0.0/24"} {
+		if _, err := p.createNetwork(t.Context(), createNetworkRequest{NetworkID: id, IPv4Data: []ipamData{{Pool: subnet}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.nets["u1"] = engineNetwork{ID: "u1", Name: "app_front", Driver: "netplugin"}
+	compare(t, p)
+	d.nets["u2"] = engineNetwork{ID: "u2", Name: "app-front", Driver: "netplugin"}
+	if problems := compare(t, p); len(problems) > 0 {
+		t.Errorf("problems: %v", problems)
+	}
+	for name, subnet := range map[model.NetworkName]string{"app-front": "10.6.0.0/24", "app-front-u2": "10.7.0.0/24"} {
+		if n := c.nets[model.NetworkKey{Tenant: "default", Name: name}]; n.Subnet.String() != subnet {
+			t.Errorf("network %s has subnet %v, want %s", name, n.Subnet, subnet)
+		}
+	}
+}
+
+// TestPoolWithoutOptionsIsFoundBySubnet: Compose v2 passes driver_opts to the network and
+// no options to its addresses.
+func TestPoolWithoutOptionsIsFoundBySubnet(t *testing.T) {
+	p, _, _ := newEngineBed(t)
+	compare(t, p)
+	pl, err := p.requestPool(t.Context(), requestPoolRequest{Pool: "10.1.1.0/24"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, group := range map[string]string{"a": "", "b": "web"} {
+		if _, err := p.createNetwork(t.Context(), createNetworkRequest{
+			NetworkID: id, IPv4Data: []ipamData{{Pool: "10.1.1.0/24"}},
+			Options: map[string]any{keyGeneric: map[string]any{"network": "net1", "group": group}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := p.requestAddress(t.Context(), requestAddressRequest{PoolID: pl.PoolID})
+	if err != nil || got.Address != "10.1.1.1/24" {
+		t.Errorf("address %q, %v", got.Address, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package libnetwork
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tena
 				"it is learnt from the engine only with --docker-endpoint and local scope")
 	case !want.Subnet.IsValid():
 		return model.InvalidField("IPv4Data", "", "must have a subnet (--subnet), or name a Contiv network that exists (-o network=NAME)")
+	}
+	if err := errors.Join(p.backend.MayCreateNetworks(), p.backend.HasTenant(ctx, tenant)); err != nil {
+		return err // later Docker's user would not hear of it
 	}
 	if b, ok := p.networks.get(r.NetworkID); ok {
 		if b.Want != want {
@@ -94,23 +98,57 @@ func (p *Plugin) nameNetworks(ctx context.Context, have []engineNetwork, problem
 func (p *Plugin) nameNetwork(ctx context.Context, id string, b binding, name string) error {
 	ref := b.Ref
 	name = strings.TrimSuffix(name, ref.Name()) // as others of the tenant are called: lab/blue
-	var err error
-	if ref.Network.Name, err = model.ParseNetworkName(name); err != nil {
-		return err
-	}
 	n := b.Want
-	n.Key = ref.Network
-	if err := p.backend.CreateNetwork(ctx, n); err != nil {
+	err := model.Errorf(model.ErrExists, "no name is left")
+	for _, n.Key.Name = range contivNames(name, id) {
+		if err = p.makeNetwork(ctx, n); !errors.Is(err, model.ErrExists) {
+			break
+		}
+	}
+	if err != nil {
 		return err
 	}
+	ref.Network = n.Key
 	there, err := p.networks.name(id, ref)
 	if err == nil && !there { // Docker has removed its own meanwhile
 		return p.backend.DeleteNetwork(ctx, n.Key)
 	}
 	if err == nil {
-		p.log.Info("created a network for Docker", "network", n.Key.String(), "subnet", n.Subnet)
+		p.log.Info("created a network for Docker", "name in Docker", name, "network", n.Key.String(), "subnet", n.Subnet)
 	}
 	return err
+}
+
+// makeNetwork creates a network unless an earlier try did, which its subnet shows.
+func (p *Plugin) makeNetwork(ctx context.Context, n model.Network) error {
+	have, err := p.backend.Network(ctx, n.Key)
+	switch {
+	case errors.Is(err, model.ErrNotFound):
+		return p.backend.CreateNetwork(ctx, n)
+	case err == nil && have.Subnet != n.Subnet:
+		return model.Errorf(model.ErrExists, "network %s exists with subnet %s", n.Key, have.Subnet)
+	}
+	return err
+}
+
+// notInNames are the characters that names of Contiv's networks lack.
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// contivNames are the names that the Contiv network of a Docker network may have, the
+// best first: Docker's name with hyphens in place of what Contiv's names lack, as of
+// Compose's project_network; the same with a part of Docker's id, where the first is
+// taken.
+func contivNames(name, id string) []model.NetworkName {
+	plain, err := model.ParseNetworkName(name)
+	if err != nil {
+		plain = model.NetworkName(strings.Trim(notInNames.ReplaceAllString(name, "-"), "-"))
+	}
+	suffix := strings.Trim(notInNames.ReplaceAllString(short(id), ""), "-")
+	unique := model.NetworkName(strings.TrimLeft(string(plain[:min(len(plain), model.MaxName-len(suffix)-1)])+"-"+suffix, "-"))
+	if _, err := model.ParseNetworkName(string(plain)); err != nil { // nothing is left of it, or it is too long
+		return []model.NetworkName{unique}
+	}
+	return []model.NetworkName{plain, unique}
 }
 
 // await asks for a binding until it has a name.

@@ -50,6 +50,7 @@ type createEndpointRequest struct {
 	NetworkID  string
 	EndpointID string
 	Interface  *endpointInterface
+	Options    map[string]any
 }
 
 type createEndpointResponse struct {

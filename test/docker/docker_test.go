@@ -183,6 +183,13 @@ func TestDocker(t *testing.T) {
 	b.sub("LabelsFirst", labelsFirst)
 }
 
+// TestComposeFiles: on a plain cluster.
+func TestComposeFiles(t *testing.T) {
+	t.Parallel()
+	b := up(t, "c")
+	b.sub("Compose", composeFiles)
+}
+
 // TestEngines drives two engines through networks that come and go, many containers at
 // once, and restarts.
 func TestEngines(t *testing.T) {

@@ -4,11 +4,9 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -96,18 +94,7 @@ func (e *engine) serveAt(addr, name string) {
 
 // nameServer reads what the host's name server knows.
 func (e *engine) nameServer() (out agent.NameServer, err error) {
-	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://127.0.0.1:9090/inspect/nameserver", nil)
-	if err != nil {
-		return out, err
-	}
-	c := e.host.NS.HTTP()
-	defer c.CloseIdleConnections()
-	resp, err := c.Do(req)
-	if err != nil {
-		return out, err
-	}
-	defer func() { _ = resp.Body.Close() }() // it has been read
-	return out, json.NewDecoder(resp.Body).Decode(&out)
+	return out, e.host.Inspect(e.t.Context(), "/inspect/nameserver", &out)
 }
 
 // resolves asks from a container until the answer is as wanted: the code, and

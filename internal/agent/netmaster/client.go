@@ -23,6 +23,9 @@ type Config struct {
 	Fixed   string        // base URLs, separated by commas; empty = those that Discover finds
 	TLS     *tls.Config   // of https URLs; nil = the system's authorities
 	Token   func() string // what is shown to netmasters; nil = nothing
+	// NetworkToken is shown instead when networks are created and deleted for a runtime;
+	// nil = this host has none.
+	NetworkToken func() string
 	Allowed func() error  // whether endpoints of this host may be created and released
 	// Joined: TLS is of a cluster with --secure. Whoever the registry has without https was
 	// written there while the cluster was plain, and is not asked.
@@ -37,12 +40,15 @@ type Client struct {
 	token   func() string
 	joined  bool
 
+	networkToken func() string
+
 	changes waiting.Changes
 	mu      sync.Mutex
 	fixed   bool
 	bases   string
 	client  *api.Client
 	hasty   *api.Client // the same, for who cannot wait
+	writer  *api.Client // the same, with the network token
 }
 
 // Timeout bounds one request: a netmaster that is there answers in
@@ -51,25 +57,35 @@ const Timeout = 10 * time.Second
 
 // New returns the way from a host to the netmasters.
 func New(cfg Config) (*Client, error) {
-	m := &Client{host: cfg.Host, allowed: cfg.Allowed, tls: cfg.TLS, token: cfg.Token, joined: cfg.Joined}
+	m := &Client{host: cfg.Host, allowed: cfg.Allowed, tls: cfg.TLS, token: cfg.Token, networkToken: cfg.NetworkToken, joined: cfg.Joined}
 	if cfg.Fixed == "" {
 		return m, nil
 	}
-	c, hasty, err := m.dial(cfg.Fixed)
-	if err != nil {
+	if err := m.dial(cfg.Fixed); err != nil {
 		return nil, err
 	}
-	m.fixed, m.bases, m.client, m.hasty = true, cfg.Fixed, c, hasty
+	m.fixed = true
 	return m, nil
 }
 
-// dial makes both clients.
-func (m *Client) dial(bases string) (c, hasty *api.Client, err error) {
-	if c, err = m.Dial(bases, api.WithTimeout(Timeout)); err != nil {
-		return nil, nil, err
+// dial makes the clients of the netmasters at bases, separated by commas.
+func (m *Client) dial(bases string) error {
+	c, err := m.Dial(bases, api.WithTimeout(Timeout))
+	if err != nil {
+		return err
 	}
-	hasty, err = m.Dial(bases, api.WithTimeout(model.AnswerFor), api.WithPatience(model.AnswerEvery/2))
-	return c, hasty, err
+	hasty, err := m.Dial(bases, api.WithTimeout(model.AnswerFor), api.WithPatience(model.AnswerEvery/2))
+	if err != nil {
+		return err
+	}
+	writer := c
+	if m.networkToken != nil {
+		if writer, err = api.NewClient(bases, api.WithTimeout(Timeout), api.WithTLS(m.tls), api.WithToken(m.networkToken)); err != nil {
+			return err
+		}
+	}
+	m.bases, m.client, m.hasty, m.writer = bases, c, hasty, writer
+	return nil
 }
 
 // Dial makes a client of the netmasters at bases, separated by commas.
@@ -85,14 +101,12 @@ func (m *Client) set(urls []string) error {
 	if m.fixed || bases == m.bases {
 		return nil
 	}
-	client, hasty := m.client, m.hasty // the last ones known may still answer
+	m.bases = bases // the last clients known may still answer
 	if bases != "" {
-		var err error
-		if client, hasty, err = m.dial(bases); err != nil {
+		if err := m.dial(bases); err != nil {
 			return err
 		}
 	}
-	m.bases, m.client, m.hasty = bases, client, hasty
 	m.changes.Tell()
 	return nil
 }
@@ -120,7 +134,7 @@ func (m *Client) Known() (string, <-chan struct{}) {
 func (m *Client) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range []*api.Client{m.client, m.hasty} {
+	for _, c := range []*api.Client{m.client, m.hasty, m.writer} {
 		if c != nil {
 			c.Close()
 		}

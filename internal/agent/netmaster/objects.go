@@ -84,9 +84,9 @@ func (x Objects) Groups(ctx context.Context) ([]model.Group, error) {
 // CreateNetwork creates a network; of n only key, encapsulation, requested tag,
 // subnets and gateways count.
 func (x Objects) CreateNetwork(ctx context.Context, n model.Network) error {
-	c := x.netmasters.API()
-	if c == nil {
-		return ErrNone
+	c, err := x.netmasters.writing()
+	if err != nil {
+		return err
 	}
 	o := api.Network{
 		TenantName: string(n.Key.Tenant), NetworkName: string(n.Key.Name), Encap: string(n.Encap), PktTag: int(n.ReqTag),
@@ -111,11 +111,45 @@ func (x Objects) CreateNetwork(ctx context.Context, n model.Network) error {
 	return nil
 }
 
-// DeleteNetwork deletes a network; without one, ErrNotFound.
-func (x Objects) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+// MayCreateNetworks fails where no request to create a network can succeed: the
+// netmasters know this host by its certificate, which does not create networks, and it
+// has no other token.
+func (x Objects) MayCreateNetworks() error {
+	_, err := x.netmasters.writing()
+	return err
+}
+
+// writing returns the client that creates and deletes networks.
+func (m *Client) writing() (*api.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.writer == nil:
+		return nil, ErrNone
+	case m.networkToken == nil && m.token == nil && strings.Contains(m.bases, "https://"):
+		return nil, model.Errorf(model.ErrInvalid, "this host may use Contiv networks and not create or delete them: create the network with 'netctl network create' and name it with -o network=NAME, "+
+			"or give netplugin the token of an administrator of the tenant with --docker-token-file")
+	}
+	return m.writer, nil
+}
+
+// HasTenant fails with ErrNotFound when there is no such tenant.
+func (x Objects) HasTenant(ctx context.Context, t model.TenantName) error {
 	c := x.netmasters.API()
 	if c == nil {
 		return ErrNone
+	}
+	if _, err := c.Tenants().Get(ctx, string(t)); err != nil {
+		return FromAPI("read tenant "+string(t), err)
+	}
+	return nil
+}
+
+// DeleteNetwork deletes a network; without one, ErrNotFound.
+func (x Objects) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+	c, err := x.netmasters.writing()
+	if err != nil {
+		return err
 	}
 	if err := c.Networks().Delete(ctx, k.String()); err != nil {
 		return FromAPI("delete network "+k.String(), err)

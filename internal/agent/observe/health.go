@@ -282,7 +282,7 @@ func firstOf(list []string) string {
 // any other with which its name begins.
 var problemKinds = []string{
 	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
-	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
+	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "Docker networks", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
 }
 
 // problemKind is the kind of a problem's object, which labels metrics: one of
