@@ -62,6 +62,18 @@ func (c *Client) DrainHost(ctx context.Context, name string, drain bool) (Host, 
 	return out, err
 }
 
+// SetHostAddress adds an address to those that count as a host's, or (not add) takes it
+// away.
+func (c *Client) SetHostAddress(ctx context.Context, name, address string, add bool) (Host, error) {
+	method, body := http.MethodPost, any(struct{}{})
+	if !add {
+		method, body = http.MethodDelete, nil
+	}
+	var out Host
+	err := c.Do(ctx, method, "/api/v1/hosts/"+url.PathEscape(name)+"/addresses/"+url.PathEscape(address), body, &out)
+	return out, err
+}
+
 // EndpointFilter chooses endpoints; empty fields choose all. Network and Group
 // are NAME, of any tenant, or TENANT:NAME.
 type EndpointFilter struct {

@@ -49,6 +49,7 @@ type Host struct {
 	Version      string               `json:"version,omitempty"`
 	Control      string               `json:"control,omitempty"`
 	VTEP         string               `json:"vtep,omitempty"`
+	Addresses    []string             `json:"addresses,omitempty"` // that count as the host's: enrolled, or added by an administrator; none = connections do not authenticate the host
 	VXLANPort    int                  `json:"vxlanPort,omitempty"` // UDP port of its tunnels, while it is alive
 	Endpoints    int                  `json:"endpoints"`           // that the cluster has there
 	Attachments  int                  `json:"attachments"`         // that the agent knows

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +72,7 @@ func (a *accessOptions) register(fs *daemon.FlagSet) {
 
 // finish reads what the flags name, and finds what contradicts them.
 func (a *accessOptions) finish(fs *daemon.FlagSet, secure bool) error {
-	for _, flag := range []string{"tokens", "oidc-file", "audit-dir"} {
+	for _, flag := range []string{"tokens", "oidc-file"} {
 		if how := fs.Given(flag); how != "" && !secure && fs.Given("tls-dir") == "" && fs.Given("token-file") == "" {
 			return daemon.Usagef("%s is for a netmaster that asks who its clients are: give it --secure or --tls-dir (better), or --token-file, and the same to hosts", how)
 		}
@@ -151,9 +152,6 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 			return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") || r.URL.Path == "/plugin/mirror"
 		},
 	})
-	if !o.asksWho() {
-		return g, nil
-	}
 	cfg := access.Config{
 		Cluster: owners{apiserver.Whose{Control: ctrl}}, Log: log,
 		Revision: func(kind, key string) int64 { return int64(ctrl.Current().Written(kind, key)) },
@@ -179,6 +177,21 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 		g.audit, g.close = audit.New(file, log), file.Close
 		cfg.Audit = g.audit
 	}
+	everyone := func(next http.Handler) http.Handler {
+		if cfg.Audit == nil {
+			return next
+		}
+		plain := cfg
+		plain.Next, plain.Bearers = next, nil
+		plain.Everyone = &access.Identity{How: access.ByNothing, Grants: []access.Grant{{Role: access.ClusterAdmin}}}
+		return access.New(plain)
+	}
+	if !o.asksWho() {
+		if cfg.Audit != nil {
+			g.door = everyone
+		}
+		return g, nil
+	}
 	g.door = func(next http.Handler) http.Handler {
 		cfg.Next = asHost(next)
 		judged := access.New(cfg)
@@ -188,7 +201,7 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 		case o.token != nil: // that had to be shown before, too
 			return plainToo(judged, judged)
 		}
-		return plainToo(judged, next)
+		return plainToo(judged, everyone(next))
 	}
 	return g, nil
 }
@@ -199,10 +212,26 @@ func asHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := access.From(r.Context())
 		if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
-			r = r.WithContext(control.ActFor(r.Context(), model.HostName(id.Name)))
+			ctx := control.ActFor(r.Context(), model.HostName(id.Name))
+			r = r.WithContext(control.ReportFrom(ctx, originOf(r)))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// originOf is what a host's connection proves of its addresses.
+func originOf(r *http.Request) (o control.Origin) {
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		o.From = at.Addr().Unmap().WithZone("")
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		for _, ip := range r.TLS.PeerCertificates[0].IPAddresses {
+			if a, ok := netip.AddrFromSlice(ip); ok {
+				o.Certified = append(o.Certified, a.Unmap())
+			}
+		}
+	}
+	return o
 }
 
 // owners is the access.Cluster of the REST interface.

@@ -198,7 +198,7 @@ func TestStolenCertificate(t *testing.T) {
 			if list == nil {
 				list = []string{"{}", `{"tenantName":"blue","networkName":"net","encap":"vxlan","subnet":"10.1.1.0/24","gateway":"10.1.1.254"}`, ""}
 			}
-			at := strings.NewReplacer("{key}", "blue:net", "{name}", "h2", "{tenant}", "blue", "{what}", "net", "{id}", "net").Replace(path)
+			at := strings.NewReplacer("{key}", "blue:net", "{name}", "h2", "{tenant}", "blue", "{what}", "net", "{address}", "10.0.0.7", "{id}", "net").Replace(path)
 			if strings.Contains(path, "/endpoints/") {
 				at = strings.Replace(path, "{key}", "blue:net:e2", 1)
 			}
@@ -326,7 +326,6 @@ func TestAccessFlags(t *testing.T) {
 		part string
 	}{
 		{[]string{"--tokens"}, "--tls-dir"},
-		{[]string{"--audit-dir", "/tmp/x"}, "--tls-dir"},
 		{[]string{"--oidc-file", file(issuer)}, "--tls-dir"},
 		{append(with, "--oidc-file", file(issuer)), ""},
 		{append(with, "--oidc-file", file(`{"issuer":"https://login.example.com"}`)), "client id"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/enroll"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -199,6 +200,9 @@ func (o *options) ownAddresses() []net.IP {
 	out := []net.IP{o.ctrl.AsSlice()}
 	if o.vtep != o.ctrl {
 		out = append(out, o.vtep.AsSlice())
+	}
+	if at := hostnet.Outwards6(); at.IsValid() && at != o.ctrl && at != o.vtep {
+		out = append(out, at.AsSlice())
 	}
 	return out
 }

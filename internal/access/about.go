@@ -69,6 +69,10 @@ func ofNoHost(of about) about {
 	}
 }
 
+func aboutHostAddress(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
+	return subject{objects: []audit.Object{{Key: r.PathValue("name") + " " + r.PathValue("address")}}}, nil
+}
+
 func aboutServiceID(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
 	_, tenant, _ := strings.Cut(r.PathValue("id"), ":") // service:tenant
 	return subject{tenants: []string{tenant}, ofTenants: true}, nil

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/access/audit"
@@ -19,6 +20,13 @@ import (
 // revisionHeader carries the store's revision of a write's commit, as package
 // apiserver sets it.
 const revisionHeader = "X-Contiv-Revision"
+
+// By these headers package apiserver says of an agent's report what it changed, or why it
+// was refused. Clients do not get them.
+const (
+	changedHeader = "X-Contiv-Changed"
+	refusedHeader = "X-Contiv-Refused"
+)
 
 // Recorder keeps what was done and refused: an *audit.Log.
 type Recorder interface{ Record(e audit.Entry) }
@@ -33,6 +41,9 @@ type Config struct {
 	// process knows: 0 = there is none, or it does not know. nil = it never does.
 	Revision func(kind, key string) int64
 	Log      *slog.Logger
+	// Everyone lets in all who ask as this identity, and only records what they do: for
+	// connections that show nothing. nil = who asks has to show it.
+	Everyone *Identity
 }
 
 // handler is the http.Handler of New.
@@ -40,11 +51,14 @@ type handler struct {
 	Config
 	mux    *http.ServeMux // of the table's routes, with the server's own patterns
 	bodies bodies
+
+	mu      sync.Mutex
+	refused map[string]string // last refusal of a host's reports, by route and host: repeated ones are not recorded
 }
 
 // New returns a handler that lets through to cfg.Next what may be done by who asks.
 func New(cfg Config) http.Handler {
-	h := &handler{Config: cfg, mux: http.NewServeMux()}
+	h := &handler{Config: cfg, mux: http.NewServeMux(), refused: map[string]string{}}
 	for route, ru := range table {
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, route, &ru) })
 		h.mux.Handle(route, one)
@@ -97,6 +111,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 		h.Next.ServeHTTP(newListWriter(w, v.only), r)
 		return
 	}
+	if ru != nil && ru.does == tells && ru.about != nil && !ru.lasts {
+		h.serveReport(w, r, e)
+		return
+	}
 	if ru == nil && isRead(r.Method) || ru != nil && ru.does != changes {
 		h.Next.ServeHTTP(w, r)
 		return
@@ -118,6 +136,42 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 	sw.answered()
 }
 
+// serveReport serves a report of an agent, which comes every few seconds. It is recorded
+// when it changes something, or is refused for another reason than the last one.
+func (h *handler) serveReport(w http.ResponseWriter, r *http.Request, e audit.Entry) {
+	sw := &statusWriter{ResponseWriter: w}
+	h.Next.ServeHTTP(sw, r)
+	sw.answered()
+	of := e.Route
+	for _, o := range e.Objects {
+		of += " " + o.Key
+	}
+	h.mu.Lock()
+	again := sw.refused != "" && h.refused[of] == sw.refused
+	if sw.refused == "" {
+		delete(h.refused, of)
+	} else {
+		if len(h.refused) >= maxRefusals {
+			clear(h.refused)
+		}
+		h.refused[of] = sw.refused
+	}
+	h.mu.Unlock()
+	e.Status, e.What = sw.status, sw.changed
+	switch {
+	case again:
+	case sw.refused != "":
+		e.Result, e.Why = audit.Refused, sw.refused
+		h.record(e)
+	case sw.changed != "":
+		e.Result = audit.Done
+		h.record(e)
+	}
+}
+
+// maxRefusals bounds the hosts whose last refusal is remembered.
+const maxRefusals = 10_000
+
 // lookAgain is between two looks at what lets in whom a stream is for.
 const lookAgain = 10 * time.Second
 
@@ -138,7 +192,7 @@ func (h *handler) whileLetIn(r *http.Request) (ctx context.Context, end func()) 
 				return
 			case <-tick.C:
 			}
-			if _, err := identify(asked, h.Bearers); err != nil && refusal.Of(err).Status == http.StatusUnauthorized {
+			if _, err := h.identify(asked); err != nil && refusal.Of(err).Status == http.StatusUnauthorized {
 				cancel()
 				return
 			}
@@ -147,10 +201,17 @@ func (h *handler) whileLetIn(r *http.Request) (ctx context.Context, end func()) 
 	return ctx, func() { cancel(); <-done }
 }
 
+func (h *handler) identify(r *http.Request) (Identity, error) {
+	if h.Everyone != nil {
+		return *h.Everyone, nil
+	}
+	return identify(r, h.Bearers)
+}
+
 // judge finds out who asks, about what, and whether that may be; it fills e's objects.
 // A body that it has to see is read, counted until seen is called, and put back.
 func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *audit.Entry, seen *func()) (Identity, verdict, error) {
-	id, err := identify(r, h.Bearers)
+	id, err := h.identify(r)
 	if errors.Is(err, errNobody) {
 		err = refusal.Unauthorized("who asks is not known: show a certificate (netctl and netplugin have --tls-dir), or a token (netctl has login and --token-file), in a header: Authorization: Bearer TOKEN")
 	}
@@ -223,6 +284,8 @@ func clientOf(remote string) string {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	// changed and refused are what the headers of these names said.
+	changed, refused string
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -230,6 +293,7 @@ func (w *statusWriter) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
 	}
+	w.take()
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -243,6 +307,17 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 func (w *statusWriter) answered() {
 	if w.status == 0 {
 		w.status = http.StatusOK
+		w.take()
+	}
+}
+
+// take takes out of the answer what is for the record.
+func (w *statusWriter) take() {
+	for name, to := range map[string]*string{changedHeader: &w.changed, refusedHeader: &w.refused} {
+		if v := w.Header().Get(name); v != "" {
+			*to = v
+			w.Header().Del(name)
+		}
 	}
 }
 

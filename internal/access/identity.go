@@ -71,6 +71,7 @@ const (
 	ByToken       = "token"
 	ByOIDC        = "oidc"
 	ByShared      = "shared" // a token of netmaster's --token-file, which all have
+	ByNothing     = "plain"  // a connection without TLS, where everybody is let in
 )
 
 // Identity is who asks. The zero Identity is nobody.

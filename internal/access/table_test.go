@@ -79,6 +79,7 @@ var want = map[string]string{
 	"GET /api/v1/doctor/netmaster":           "vn", "GET /api/v1/bundle": "", "GET /api/v1/hosts/{name}/bundle": "", "POST /plugin/report/{id}": "h",
 	"GET /api/v1/hosts": "v", "GET /api/v1/hosts/{name}": "v", "DELETE /api/v1/hosts/{name}": "",
 	"POST /api/v1/hosts/{name}/evict": "", "POST /api/v1/hosts/{name}/drain": "", "DELETE /api/v1/hosts/{name}/drain": "",
+	"POST /api/v1/hosts/{name}/addresses/{address}": "", "DELETE /api/v1/hosts/{name}/addresses/{address}": "",
 	"GET /api/v1/tokens": "", "POST /api/v1/tokens": "", "DELETE /api/v1/tokens/{id}": "",
 	"GET /api/v1/monitor": "v", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
 	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
@@ -149,7 +150,7 @@ func request(route string, own bool) (method, path, body string) {
 	if strings.Contains(path, "/tenants/") {
 		key = tenant
 	}
-	path = strings.NewReplacer("{key}", key, "{name}", host, "{tenant}", tenant, "{what}", "net", "{namespace}", "ns").Replace(path)
+	path = strings.NewReplacer("{key}", key, "{name}", host, "{tenant}", tenant, "{what}", "net", "{namespace}", "ns", "{address}", "10.0.0.7").Replace(path)
 	switch route {
 	case "GET /service/{id}":
 		path = "/service/web:" + tenant

@@ -128,7 +128,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 		m.serve(w, r, &req, func() (any, error) {
 			status, err := apiserver.HostStatus(req)
 			if err == nil {
-				err = m.keep.TellHostStatus(r.Context(), req.Installation, status)
+				_, err = m.keep.TellHostStatus(r.Context(), req.Installation, status)
 			}
 			return "ok", err
 		})

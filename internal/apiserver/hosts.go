@@ -3,6 +3,8 @@ package apiserver
 import (
 	"iter"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +22,8 @@ func (s *server) handleHosts() {
 	s.handle("POST", "/api/v1/hosts/{name}/evict", s.evictHost)
 	s.handle("POST", "/api/v1/hosts/{name}/drain", s.hostDrainer(true))
 	s.handle("DELETE", "/api/v1/hosts/{name}/drain", s.hostDrainer(false))
+	s.handle("POST", "/api/v1/hosts/{name}/addresses/{address}", s.hostAddress(true))
+	s.handle("DELETE", "/api/v1/hosts/{name}/addresses/{address}", s.hostAddress(false))
 	s.handle("GET", "/api/v1/endpoints", s.endpoints)
 }
 
@@ -78,6 +82,9 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 		Endpoints: h.Endpoints, Attachments: st.Attachments, Ports: st.Ports, Pending: st.Pending, Revision: st.Revision,
 		Problems: st.Problems, Error: st.Error, Format: h.Format, Draining: h.Draining, AwaySeconds: h.Absence.Seconds,
 	}
+	for _, a := range slices.Concat(h.Addresses.Enrolled, h.Addresses.Added) {
+		o.Addresses = append(o.Addresses, a.String())
+	}
 	if h.Alive {
 		o.State = api.HostAlive
 	}
@@ -97,6 +104,26 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 		o.Tables[name] = api.TableFill(t)
 	}
 	return o
+}
+
+// hostAddress adds an address to those that count as a host's, or takes it away.
+func (s *server) hostAddress(add bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if add {
+			if err := bare(w, r); err != nil {
+				return nil, err
+			}
+		}
+		a, err := netip.ParseAddr(r.PathValue("address"))
+		if err != nil {
+			return nil, model.InvalidField("address", clip([]byte(r.PathValue("address"))), "must be an address")
+		}
+		h, err := s.control.SetHostAddress(r.Context(), model.HostName(r.PathValue("name")), a, add)
+		if err != nil {
+			return nil, err
+		}
+		return s.hostToAPI(h, time.Now()), nil
+	}
 }
 
 // endpoints lists the endpoints that ?tenant=, ?host=, ?network= and ?group= all

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -33,8 +34,22 @@ func (s *server) keepHost(w http.ResponseWriter, r *http.Request) (any, error) {
 	if req.Leaving {
 		return api.HostKept{}, s.control.LeaveHost(r.Context(), report.Name, report.Installation)
 	}
-	return HostKept(s.control.KeepHost(r.Context(), report))
+	kept, err := s.control.KeepHost(r.Context(), report)
+	audit := w.Header()
+	if taken, ok := errors.AsType[control.Taken](err); ok {
+		audit.Set(refusedHeader, taken.Text)
+	} else if text := strings.Join(slices.DeleteFunc([]string{kept.Enrolled, kept.Wrote}, func(s string) bool { return s == "" }), "; "); text != "" {
+		audit.Set(changedHeader, text)
+	}
+	return HostKept(kept, err)
 }
+
+// Headers by which a handler tells the audit log, which takes them out of the answer, what
+// a report changed, or why it was refused.
+const (
+	changedHeader = "X-Contiv-Changed"
+	refusedHeader = "X-Contiv-Refused"
+)
 
 // HostKept is an answer to an agent.
 func HostKept(kept control.HostKept, err error) (api.HostKept, error) {
@@ -96,7 +111,11 @@ func (s *server) hostStatus(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return "ok", s.control.TellHostStatus(r.Context(), req.Installation, status)
+	changed, err := s.control.TellHostStatus(r.Context(), req.Installation, status)
+	if changed != "" {
+		w.Header().Set(changedHeader, changed)
+	}
+	return "ok", err
 }
 
 // HostStatus reads what an agent observes.

@@ -59,6 +59,8 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/hosts/{name}/evict":                     {"Give up the endpoints of a host that is away, with ?force=true where it has some; the host stays known", drainRequest{}, api.HostRemoval{}},
 	"POST /api/v1/hosts/{name}/drain":                     {"Services send the providers on a host no new connections, those that begin later included, until that is taken back; what lives goes on", drainRequest{}, api.Host{}},
 	"DELETE /api/v1/hosts/{name}/drain":                   {"Services send the providers on a host new connections again", nil, api.Host{}},
+	"POST /api/v1/hosts/{name}/addresses/{address}":       {"Add an address to those that count as a host's for the rest of the cluster", drainRequest{}, api.Host{}},
+	"DELETE /api/v1/hosts/{name}/addresses/{address}":     {"Take an address from those that count as a host's; the host's next report is refused if it still has it", nil, api.Host{}},
 	"GET /api/v1/endpoints":                               {"All endpoints, or those that ?tenant=, ?host=, ?network= and ?group= choose (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; what lives goes on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},

@@ -12,6 +12,8 @@ type hostOptions struct {
 	common
 	name  string
 	force bool
+
+	address string
 }
 
 func newHost(f *factory) *command {
@@ -28,6 +30,8 @@ func newHost(f *factory) *command {
 			newHostInspect(f, nil), newHostList(f, nil), newHostRemove(f, nil), newHostEvict(f, nil),
 			newHostDrain(f, "drain", "Send the services' providers on a host no new connections; what lives goes on", true, nil),
 			newHostDrain(f, "undrain", "Send the services' providers on a host new connections again", false, nil),
+			newHostAddress(f, "address-add", "Add an address to those that count as a host's for the rest of the cluster", true, nil),
+			newHostAddress(f, "address-rm", "Take an address from those that count as a host's", false, nil),
 		},
 	}
 }

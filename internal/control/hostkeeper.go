@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -83,6 +84,8 @@ func (t Taken) Error() string { return t.Text }
 type HostKept struct {
 	Wrote  string // what was missing or wrong in the store, and was written
 	Former string // the installation that had the name before, when it was another
+	// Enrolled says which addresses count as the host's from now on; empty = no other ones.
+	Enrolled string
 }
 
 // KeepHost keeps a host's claim, record and registrations in the store, and notes
@@ -91,21 +94,21 @@ func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept,
 	if err := c.hearing.isDeaf(); err != nil {
 		return kept, err
 	}
-	claim := r.claim()
+	reported := r.claim()
 	if len(r.Listening) > MaxListening {
 		return kept, model.InvalidField("listening", len(r.Listening), fmt.Sprintf("must be at most %d addresses", MaxListening))
 	}
-	if c.hearing.hears(claim) && !r.Look {
+	if c.hearing.hears(reported) && !r.Look {
 		return kept, nil
 	}
-	service := registration(claim, r.Version)
-	var was tables.HostClaim
+	var was, claim tables.HostClaim
+	said := r
 	_, err = c.store.Update(ctx, func(tx store.Tx) error {
-		kept = HostKept{}
-		if err := tx.Prefetch(tables.HostClaims.Key(claim.Host), tables.Hosts.Key(r.Name)); err != nil {
+		kept, r = HostKept{}, said
+		if err := tx.Prefetch(tables.HostClaims.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
 			return err
 		}
-		claimed, err := tables.HostClaims.Find(tx, claim.Host)
+		claimed, err := tables.HostClaims.Find(tx, r.Name)
 		if err != nil {
 			return err
 		}
@@ -113,6 +116,8 @@ func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept,
 		if err != nil {
 			return err
 		}
+		claim = r.claim()
+		service := registration(claim, r.Version)
 		registered, there, err := service.Find(tx)
 		if err != nil {
 			return err
@@ -132,7 +137,12 @@ func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept,
 			return Taken{Former: registered.Installation == "", Text: fmt.Sprintf(
 				"tunnel address %s is that of host %q, which is alive: two hosts cannot have one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
 		}
-		was = claimed.Value
+		enrolled, err := c.enrol(ctx, tx, &r, row)
+		if err != nil {
+			return err
+		}
+		kept.Enrolled = enrolled.describe()
+		was, claim = claimed.Value, r.claim()
 		return kept.write(tx, was, claim, row, registered, service, r)
 	})
 	if err == nil {
@@ -141,7 +151,7 @@ func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept,
 	if err != nil {
 		return kept, err
 	}
-	c.hearing.has(claim)
+	c.hearing.has(reported)
 	if kept.Former != "" {
 		c.log.Warn("a host's name was another installation's, which is gone; it is the present one's now", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
 	}
@@ -326,9 +336,13 @@ func (c *Controller) forgetClaim(ctx context.Context, fence store.Fence, claim t
 }
 
 // TellHostStatus keeps what an agent observes, if the host's name is its
-// installation's; otherwise model.ErrConflict.
-func (c *Controller) TellHostStatus(ctx context.Context, installation string, now HostStatus) error {
-	_, err := c.store.Update(ctx, func(tx store.Tx) error {
+// installation's; otherwise model.ErrConflict. It returns in words what is different from
+// before, but for what changes all the time; empty = nothing.
+func (c *Controller) TellHostStatus(ctx context.Context, installation string, now HostStatus) (changed string, err error) {
+	_, err = c.store.Update(ctx, func(tx store.Tx) error {
+		if err := tx.Prefetch(tables.HostClaims.Key(now.Host), tables.HostStatuses.Key(now.Host)); err != nil {
+			return err
+		}
 		row, err := tables.HostClaims.Find(tx, now.Host)
 		if err != nil {
 			return err
@@ -336,10 +350,35 @@ func (c *Controller) TellHostStatus(ctx context.Context, installation string, no
 		if row.Value.Installation != installation {
 			return model.Errorf(model.ErrConflict, "tell the status of host %q: its name is not claimed by installation %q", now.Host, installation)
 		}
+		was, err := tables.HostStatuses.Find(tx, now.Host)
+		if err != nil {
+			return err
+		}
+		changed = statusChange(was.Value, now)
 		return tables.HostStatuses.Put(tx, now)
 	})
 	if err != nil && !errors.Is(err, model.ErrConflict) {
-		return fmt.Errorf("tell the status of host %q: %w", now.Host, err)
+		return "", fmt.Errorf("tell the status of host %q: %w", now.Host, err)
 	}
-	return err
+	return changed, err
+}
+
+// statusChange names the parts of a status that people act on and that are different.
+func statusChange(was, now HostStatus) string {
+	var parts []string
+	for _, x := range []struct {
+		name string
+		same bool
+	}{
+		{"driver", was.Driver == now.Driver}, {"version", was.Version == now.Version}, {"ready", was.Ready == now.Ready},
+		{"error", was.Error == now.Error}, {"problems", maps.Equal(was.Problems, now.Problems)}, {"conditions", slices.Equal(was.Conditions, now.Conditions)},
+	} {
+		if !x.same {
+			parts = append(parts, x.name)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "changed: " + strings.Join(parts, ", ")
 }

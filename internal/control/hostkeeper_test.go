@@ -133,7 +133,7 @@ func TestKeepHost(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Version != "v2" || all[1].Version != "v2" {
 		t.Errorf("after an upgrade the registry has %+v, %v", all, err)
 	}
-	if err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of a host that nobody has: %v", err)
 	}
 	old := reportOf("h1", "i1") // as it was before the port changed
@@ -142,10 +142,10 @@ func TestKeepHost(t *testing.T) {
 		t.Error(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
-	if err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of another installation: %v", err)
 	}
-	if err := c.TellHostStatus(ctx, "i1", HostStatus{Host: "h1"}); err != nil {
+	if _, err := c.TellHostStatus(ctx, "i1", HostStatus{Host: "h1"}); err != nil {
 		t.Error(err)
 	}
 	if err := c.LeaveHost(ctx, "h1", "i2"); err != nil {

@@ -26,6 +26,7 @@ type HostState struct {
 	VXLANPort  int                // UDP port of its tunnels; 0 = it is not registered
 	Draining   bool               // services send its providers no new connections, as an operator said
 	Absence    tables.HostAbsence // while netmasters count how long it is away
+	Addresses  tables.HostAddresses
 }
 
 // LastWord returns when the host's agent told its status last, by the host's
@@ -90,6 +91,7 @@ func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Serv
 	h.Alive = ok && !silent[h.Name]
 	h.Endpoints = v.NumEndpointsOfHost(h.Name)
 	h.Draining = v.HostDrains(h.Name)
+	h.Addresses = v.HostAddresses(h.Name)
 	if !h.Alive {
 		h.Absence, _ = v.HostAbsence(h.Name)
 	}
@@ -158,6 +160,7 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 		}
 		tables.Hosts.Delete(tx, k)
 		tables.HostStatuses.Delete(tx, k)
+		tables.HostAddressRows.Delete(tx, tables.HostAddressesKey{Host: k})
 		tables.Bgps.Delete(tx, tables.BgpKey{Host: k})
 		tables.HostDrains.Delete(tx, tables.HostDrainKey{Host: k})
 		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: k})

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -79,7 +80,7 @@ func (m *Member) handleHosts(mux *http.ServeMux, strangers *places.Places) {
 		if len(r.TLS.VerifiedChains) == 0 || m.isMember(r) {
 			return ticket.HostAnswer{}, model.Errorf(model.ErrInvalid, "a host's certificate is renewed by who shows it")
 		}
-		return m.renewHost(r.Context(), r.TLS.VerifiedChains[0][0], q)
+		return m.renewHost(r.Context(), r.TLS.VerifiedChains[0][0], q, r.RemoteAddr)
 	})
 	mux.HandleFunc("GET "+ticket.DoorsPath, func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 {
@@ -225,7 +226,8 @@ func (m *Member) admitHost(ctx context.Context, q ticket.HostRequest) (ticket.Ho
 }
 
 // renewHost signs a host's next key for who shows the certificate of its newest one.
-func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q ticket.HostRequest) (ticket.HostAnswer, error) {
+// The next certificate has the addresses of the one before, and that of the connection.
+func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q ticket.HostRequest, from string) (ticket.HostAnswer, error) {
 	var none ticket.HostAnswer
 	role, err := pki.RoleOf(shown)
 	if err != nil || role != pki.Host || shown.Subject.CommonName != q.Name {
@@ -235,6 +237,10 @@ func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q ticke
 	if err != nil {
 		return none, err
 	}
+	csr.IPAddresses = slices.DeleteFunc(csr.IPAddresses, func(ip net.IP) bool {
+		host, _, err := net.SplitHostPort(from)
+		return !slices.ContainsFunc(shown.IPAddresses, ip.Equal) && (err != nil || !ip.Equal(net.ParseIP(host)))
+	})
 	was, key := keySum(shown.RawSubjectPublicKeyInfo), keySum(csr.RawSubjectPublicKeyInfo)
 	again := "if that was not this host, its certificate was stolen; 'netctl cluster token --host " + q.Name + "' makes a token for a new one, with which the former ones are renewed no more"
 	for range attempts {

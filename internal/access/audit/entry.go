@@ -39,7 +39,8 @@ type Entry struct {
 	After  int64  `json:"after,omitempty"`
 	Status int    `json:"status"` // of HTTP
 	Result string `json:"result"`
-	Why    string `json:"why,omitempty"` // of a refusal: the sentence
+	Why    string `json:"why,omitempty"`  // of a refusal: the sentence
+	What   string `json:"what,omitempty"` // of an agent's report: what it changed
 	// Lost are the lines before this one that could not be written, and Omitted the
 	// refusals among them for which there were too many.
 	Lost    int64 `json:"lost,omitempty"`
@@ -62,7 +63,7 @@ func (e Entry) line() ([]byte, error) {
 		objects[i] = Object{Kind: cut(o.Kind), Key: cut(o.Key)}
 	}
 	e.Objects = objects
-	for _, s := range []*string{&e.Who, &e.How, &e.ID, &e.Role, &e.From, &e.Method, &e.Route, &e.Result, &e.Why} {
+	for _, s := range []*string{&e.Who, &e.How, &e.ID, &e.Role, &e.From, &e.Method, &e.Route, &e.Result, &e.Why, &e.What} {
 		*s = cut(*s)
 	}
 	e.Time = e.Time.UTC()

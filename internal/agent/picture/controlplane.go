@@ -286,6 +286,10 @@ func (p *ControlPlane) buildLocked() *hostnet.Control {
 		}
 		at[ap] = true
 	}
+	// A host protects all of its own addresses, whatever the registry has of them.
+	for _, ap := range cluster.Reachable(p.Listening()) {
+		at[ap] = true
+	}
 	k := &hostnet.Control{}
 	inspection := []uint16{DefaultRESTPort}
 	for i, text := range p.Listening() {

@@ -110,3 +110,20 @@ func TestControlPlaneFollowed(t *testing.T) {
 	c.mu.Unlock()
 	have("a host that is a netmaster's machine", nil, "203.0.113.2:9999", "203.0.113.2:9090", "198.51.100.2:9090")
 }
+
+// TestHostProtectsItsOwnAddresses: a host keeps its containers from all of its own
+// addresses by itself: netmasters enter only those of it that are enrolled.
+func TestHostProtectsItsOwnAddresses(t *testing.T) {
+	listens := []string{"0.0.0.0:7777"}
+	own := cluster.Reachable(listens)
+	if len(own) == 0 {
+		t.Skip("this machine has no address but its loopback's")
+	}
+	p := NewControlPlane(newCluster(t, memory.New()), ControlConfig{Listening: func() []string { return listens }})
+	k, _ := p.want(true)
+	for _, ap := range own {
+		if !slices.Contains(k.Targets, ap) || !slices.Contains(p.past, ap) {
+			t.Errorf("containers reach %s: targets %v, past the host %v", ap, k.Targets, p.past)
+		}
+	}
+}

@@ -39,3 +39,6 @@ func DecodeAgent(kv store.KV) (Service, bool) {
 	x, ok := decodeService(kv)
 	return x, ok && x.ServiceName == ServiceAgent
 }
+
+// Decode reads any registration.
+func Decode(kv store.KV) (Service, bool) { return decodeService(kv) }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+)
+
+// TestHostCertificateAddsNoAddressOfOthers: with a host's certificate nobody makes other
+// hosts refuse, or send tunnels to, an address that is not that host's; the audit log has
+// what a report changed, and each refusal once.
+func TestHostCertificateAddsNoAddressOfOthers(t *testing.T) {
+	s := startSecured(t)
+	admin, thief := s.as("root", pki.ClusterAdmin), s.as("h1", pki.Host)
+	s.things(admin)
+	const stranger = "198.51.100.7"
+	own := report("h1", "10.0.0.1")
+	listens := strings.Replace(own, `{`, `{"listening":["10.0.0.1:9090","`+stranger+`:443"],"ipv6":"2001:db8::7",`, 1)
+	if answer := s.must(200, thief, "POST", "/plugin/host", listens, ""); strings.Contains(answer, "taken") {
+		t.Fatal(answer)
+	}
+	moved := report("h1", stranger)
+	leaving := strings.Replace(own, `{`, `{"leaving":true,`, 1)
+	s.must(200, thief, "POST", "/plugin/host", leaving, "")
+	for range 3 {
+		if answer := s.must(200, thief, "POST", "/plugin/host", moved, ""); !strings.Contains(answer, "is not enrolled") {
+			t.Errorf("%s", answer)
+		}
+	}
+	s.must(200, thief, "POST", "/plugin/host", listens, "")
+	for key, row := range s.dump() {
+		if (strings.Contains(row, stranger) || strings.Contains(row, "2001:db8::7")) && !strings.Contains(key, "/oper/") {
+			t.Errorf("%s has %s", key, row)
+		}
+	}
+	listed, err := cluster.Services(t.Context(), s.store, cluster.ListenService)
+	if err != nil || len(listed) != 1 || listed[0].HostAddr != "10.0.0.1" {
+		t.Errorf("containers are kept from %+v, %v", listed, err)
+	}
+
+	status := `{"version":1,"host":"h1","installation":"0a0b0c0d-0000-4000-8000-000000000001","driver":"fake","updated":"2026-01-01T00:00:00Z","ready":true,"revision":REV}`
+	for _, rev := range []string{"1", "2", "3"} {
+		s.must(200, thief, "POST", "/plugin/hostStatus", strings.Replace(status, "REV", rev, 1), "")
+	}
+	s.must(200, admin, "POST", "/api/v1/hosts/h1/addresses/"+stranger, "{}", "")
+	if answer := s.must(200, thief, "POST", "/plugin/host", moved, ""); strings.Contains(answer, "is not enrolled") {
+		t.Errorf("an administrator's address: %s", answer)
+	}
+
+	text, err := os.ReadFile(s.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		var e struct{ Who, Route, Result, Why, What string }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Who != "h1" {
+			continue
+		}
+		switch {
+		case strings.Contains(e.Why, "is not enrolled"):
+			count["refused "+e.Result]++
+		case strings.Contains(e.What, "enrolled address 10.0.0.1"):
+			count["enrolled "+e.Result]++
+		case e.Route == "POST /plugin/hostStatus":
+			count["status "+e.What]++
+		}
+	}
+	for what, want := range map[string]int{"refused refused": 1, "enrolled done": 1, "status changed: driver, ready": 1} {
+		if count[what] != want {
+			t.Errorf("%s: %d lines, want %d: %s", what, count[what], want, text)
+		}
+	}
+}
+
+// TestPlainChangesAreRecorded: what is changed by connections without TLS is in the audit
+// log, and lets in whoever was let in before.
+func TestPlainChangesAreRecorded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	o, err := parse(t, nil, "--internal-address", "127.0.0.1:9999", "--audit-dir", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := memory.New()
+	g, err := o.newGate(st, control.New(st, control.Options{}), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	reached := false
+	g.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/v1/tenants/blue", nil))
+	if err := g.close(); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "audit.log"))
+	if err != nil || !reached || !strings.Contains(string(text), `"how":"plain"`) || !strings.Contains(string(text), `"key":"blue"`) {
+		t.Errorf("reached %v, recorded %s, %v", reached, text, err)
+	}
+}

@@ -1,0 +1,250 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Which addresses count as a host's for the rest of the cluster. A host reports its
+// addresses itself, and other hosts send tunnels to them and deny them to containers.
+// So a host that authenticates itself may report only addresses that are enrolled.
+
+var (
+	hostAddressRows = newRowsPart[tables.HostAddressesKey, tables.HostAddresses](nil, func(a, b tables.HostAddressesKey) int { return cmp.Compare(a.Host, b.Host) })
+	_               = register(hostAddressRows, nil, kind{})
+)
+
+// MaxAddedAddresses bounds the addresses that administrators add to one host.
+const MaxAddedAddresses = 64
+
+// maxEnrolled is how many enrolled addresses a host may have before those that it does
+// not use are forgotten.
+const maxEnrolled = 32
+
+// Origin is what the connection proves of the host that sends a report.
+type Origin struct {
+	From      netip.Addr   // the connection's other end
+	Certified []netip.Addr // in the host's certificate
+}
+
+type originKey struct{}
+
+// ReportFrom returns a context for reports of a host that a certificate authenticates:
+// KeepHost then takes only addresses that are enrolled.
+func ReportFrom(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// HostAddresses returns the addresses that count as a host's.
+func (v *View) HostAddresses(k model.HostName) tables.HostAddresses {
+	h, _ := hostAddressRows.find(v, tables.HostAddressesKey{Host: k})
+	return h
+}
+
+// enrolment is what a report makes of a host's addresses.
+type enrolment struct {
+	now   tables.HostAddresses
+	added []netip.Addr // to now.Enrolled, by this report
+}
+
+// enrol checks what a host reports as its own addresses, and writes those that it has
+// proved. r loses addresses that may not count. The error is a Taken.
+func (c *Controller) enrol(ctx context.Context, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
+	origin, authenticated := ctx.Value(originKey{}).(Origin)
+	if !authenticated {
+		return e, nil
+	}
+	row, err := tables.HostAddressRows.Find(tx, tables.HostAddressesKey{Host: r.Name})
+	if err != nil {
+		return e, err
+	}
+	e.now = row.Value
+	e.now.Host, e.now.Enrolled = r.Name, slices.Clone(e.now.Enrolled)
+	proved := func(a netip.Addr) bool {
+		if a == origin.From {
+			return true
+		}
+		// A certificate, and a record of a version without enrolment, count once.
+		return len(row.Value.Enrolled) == 0 && (slices.Contains(origin.Certified, a) ||
+			record.Exists() && (a == record.Value.Control || a == record.Value.VTEP || a == record.Value.IPv6))
+	}
+	for _, x := range []struct {
+		name string
+		at   netip.Addr
+	}{{"control address", r.Control}, {"tunnel address", r.VTEP}, {"IPv6 address", r.IPv6}} {
+		if !x.at.IsValid() || x.at.IsLoopback() || e.now.Has(x.at) {
+			continue
+		}
+		why := "is not enrolled for this host, and the connection comes from " + origin.From.String()
+		if proved(x.at) {
+			if why, err = c.whoseHostAddress(tx, r.Name, x.at, len(row.Value.Enrolled) == 0); err != nil {
+				return e, err
+			}
+		}
+		switch {
+		case why == "":
+			e.now.Enrolled = append(e.now.Enrolled, x.at)
+			e.added = append(e.added, x.at)
+		case x.at == r.IPv6:
+			r.IPv6 = netip.Addr{} // others do without it
+		default:
+			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: if it is right, an administrator adds it with 'netctl host address-add %s %s'",
+				x.name, x.at, r.Name, why, r.Name, x.at)}
+		}
+	}
+	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !e.now.Has(at.Addr()) && !at.Addr().IsLoopback() })
+	if len(e.added) > 0 {
+		if err := c.disenrol(tx, r.Name, e.added); err != nil {
+			return e, err
+		}
+		if len(e.now.Enrolled) > maxEnrolled {
+			e.now.Enrolled = slices.DeleteFunc(e.now.Enrolled, func(a netip.Addr) bool { return a != r.Control && a != r.VTEP && a != r.IPv6 })
+		}
+		slices.SortFunc(e.now.Enrolled, netip.Addr.Compare)
+		return e, tables.HostAddressRows.Put(tx, e.now)
+	}
+	return e, nil
+}
+
+// disenrol takes addresses from hosts that had them before and use them no more, such as
+// machines that got others by DHCP.
+func (c *Controller) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
+	of := func(a netip.Addr) bool { return slices.Contains(addrs, a) }
+	for _, h := range hostAddressRows.list(c.view, "") {
+		if h.Host == k || !slices.ContainsFunc(h.Enrolled, of) {
+			continue
+		}
+		row, err := tables.HostAddressRows.Find(tx, tables.HostAddressesKey{Host: h.Host})
+		if err != nil {
+			return err
+		}
+		row.Value.Host, row.Value.Enrolled = h.Host, slices.DeleteFunc(slices.Clone(row.Value.Enrolled), of)
+		if err := tables.HostAddressRows.Put(tx, row.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whoseHostAddress says why an address cannot be a host's; empty = it can. A host that
+// is enrolled for the first time may stand on a netmaster's machine.
+func (c *Controller) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Addr, first bool) (string, error) {
+	if n, in := c.networkAt(a); in {
+		return fmt.Sprintf("lies in network %s", n), nil
+	}
+	for _, h := range c.view.Hosts() {
+		if h.Name != k && (a == h.Control || a == h.VTEP || a == h.IPv6) {
+			return fmt.Sprintf("is the address of host %s", h.Name), nil
+		}
+	}
+	for _, h := range hostAddressRows.list(c.view, "") {
+		if h.Host != k && slices.Contains(h.Added, a) {
+			return fmt.Sprintf("was added to host %s", h.Host), nil
+		}
+	}
+	if first {
+		return "", nil
+	}
+	if whose := read(c.view, func() string { return c.view.reserved[a] }); whose != "" {
+		return whose, nil
+	}
+	masters, err := netmastersAt(tx)
+	if err == nil && slices.Contains(masters, a) {
+		return "is the address of a netmaster", nil
+	}
+	return "", err
+}
+
+// networkAt finds a network in whose subnets an address lies.
+func (c *Controller) networkAt(a netip.Addr) (model.NetworkKey, bool) {
+	for _, n := range c.view.Networks("") {
+		for _, p := range subnetsOf(n) {
+			if p.Contains(a) {
+				return n.Key, true
+			}
+		}
+	}
+	return model.NetworkKey{}, false
+}
+
+// netmastersAt returns where netmasters are registered.
+func netmastersAt(tx store.Tx) (at []netip.Addr, err error) {
+	registered, err := tx.Range(cluster.MasterScope, 0)
+	for _, kv := range registered {
+		if s, ok := cluster.Decode(kv); ok {
+			if a, err := netip.ParseAddr(s.HostAddr); err == nil {
+				at = append(at, a.Unmap())
+			}
+		}
+	}
+	return at, err
+}
+
+// SetHostAddress adds an address to those that count as a host's, or (not add) takes it
+// away, whoever added it. What the host has in use it keeps until it reports another.
+func (c *Controller) SetHostAddress(ctx context.Context, k model.HostName, a netip.Addr, add bool) (HostState, error) {
+	a = a.Unmap()
+	if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Zone() != "" {
+		return HostState{}, model.InvalidField("address", a, "must be an address of one host, without a zone")
+	}
+	if _, err := c.OneHost(ctx, k); err != nil {
+		return HostState{}, err
+	}
+	_, err := c.update(ctx, fmt.Sprintf("set an address of host %q", k), func(tx store.Tx) error {
+		row, err := tables.HostAddressRows.Find(tx, tables.HostAddressesKey{Host: k})
+		if err != nil {
+			return err
+		}
+		is := func(x netip.Addr) bool { return x == a }
+		now := row.Value
+		now.Host = k
+		if !add {
+			if !now.Has(a) {
+				return model.Errorf(model.ErrNotFound, "address %s is not enrolled for host %q", a, k)
+			}
+			now.Enrolled, now.Added = slices.DeleteFunc(slices.Clone(now.Enrolled), is), slices.DeleteFunc(slices.Clone(now.Added), is)
+			return tables.HostAddressRows.Put(tx, now)
+		}
+		if now.Has(a) {
+			return nil
+		}
+		if len(now.Added) >= MaxAddedAddresses {
+			return model.Errorf(model.ErrConflict, "host %q has %d added addresses already: remove one first", k, len(now.Added))
+		}
+		why, err := c.whoseHostAddress(tx, k, a, true)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return model.Errorf(model.ErrConflict, "address %s %s", a, why)
+		}
+		now.Added = append(slices.Clone(now.Added), a)
+		slices.SortFunc(now.Added, netip.Addr.Compare)
+		return tables.HostAddressRows.Put(tx, now)
+	})
+	if err != nil {
+		return HostState{}, err
+	}
+	return c.OneHost(ctx, k)
+}
+
+// describe says what a report enrolled; empty = nothing.
+func (e enrolment) describe() string {
+	var texts []string
+	for _, a := range e.added {
+		texts = append(texts, a.String())
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "enrolled address " + strings.Join(texts, ", ")
+}
