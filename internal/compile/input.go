@@ -393,6 +393,12 @@ func (c *Compiler) SetIdentity(r model.IdentityRecord) {
 	c.enterIdentity(t, r.ID, old, &r)
 }
 
+// KnowsIdentity reports whether an identity's record is there.
+func (c *Compiler) KnowsIdentity(name model.TenantName, id model.Identity) bool {
+	t := c.tenants[name]
+	return t != nil && t.records[id] != nil
+}
+
 // DeleteIdentity forgets an identity. An endpoint that still has it is taken
 // for a peer of every rule that denies, and of none that allows.
 func (c *Compiler) DeleteIdentity(name model.TenantName, id model.Identity) {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -91,26 +90,11 @@ func networkPolicy(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	client := c.client()
-	defer client.Close()
 	relabel := func(name string, labels map[string]string) {
 		t.Helper()
-		list, err := client.Networks().Inspect(t.Context(), "blue:net")
-		if err != nil {
+		if err := c.relabel(t.Context(), name, labels); err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range list.Oper.Endpoints {
-			if len(e.IPAddress) == 0 || e.IPAddress[0] != c.addr(name, "4").String() {
-				continue
-			}
-			if err := client.Do(t.Context(), "POST", "/plugin/updateEndpoint", api.UpdateEndpointRequest{
-				Tenant: "blue", Network: "net", EndpointID: e.EndpointID, Event: api.EventStart, Labels: labels,
-			}, nil); err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		t.Fatalf("no endpoint is %s's", name)
 	}
 	relabel("web", map[string]string{"release": "2"}) // another identity
 	relabel("other", web)

@@ -38,9 +38,12 @@ type Cluster struct {
 	uses     map[Part]int                    // by attachments: of rests, and of networks' endpoints
 	required map[Part]bool                   // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
-	changes  waiting.Changes                 // of anything here
-	paused   chan struct{}                   // not nil while mirrors are paused; closed to resume
+	pending  map[model.EndpointKey]pendingEndpoint
+	changes  waiting.Changes // of anything here
+	paused   chan struct{}   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
+
+	newIdentity bool // identities have come since releaseEndpointsLocked
 
 	concerned  map[Part]bool // what concernsLocked has said last
 	reconsider bool          // another look may find something else
@@ -150,6 +153,7 @@ func New(cfg Config) (*Cluster, error) {
 		uses:     map[Part]int{},
 		required: map[Part]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
+		pending:  map[model.EndpointKey]pendingEndpoint{},
 	}
 	c.knowOwn()
 	c.recallTrials()
@@ -190,6 +194,7 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 			c.listAgainLocked()
 			c.recallPictureLocked()
 			c.endTrialsLocked()
+			c.giveUpIdentitiesLocked(identityGrace)
 			c.judgeBackLocked()
 			c.keepPictureLocked()
 			c.mu.Unlock()
@@ -335,6 +340,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	for _, ch := range m.rules.Rest() {
 		enter(ch)
 	}
+	c.releaseEndpointsLocked()
 	m.rev, m.place = b.Revision, b.Place
 	if b.Snapshot || !m.ready {
 		m.ready = true

@@ -116,8 +116,8 @@ func (x *randomCluster) change(tx store.Tx) error {
 func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desired.Host, []compile.Problem) {
 	t.Helper()
 	c := &Cluster{
-		Config: Config{Host: "h1", OnLost: func() {}, OnOwnHost: func() {}}, comp: compile.New("h1"),
-		tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Part]*mirror{},
+		Config: Config{Host: "h1", OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, comp: compile.New("h1"),
+		pending: map[model.EndpointKey]pendingEndpoint{}, tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Part]*mirror{},
 	}
 	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]model.Endpoint{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
 	prefixes := []string{tables.GlobalPrefix}
@@ -137,6 +137,7 @@ func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desi
 			c.enterLocked(m, ch)
 		}
 	}
+	c.giveUpIdentitiesLocked(0)
 	return c.comp.Compile(1)
 }
 
@@ -257,6 +258,7 @@ func TestByNetworks(t *testing.T) {
 					}
 				}
 				want, problems := byTenants(t, st, of)
+				c.giveUpIdentitiesLocked(0)
 				for k := range x.used { // which have ports here
 					if c.uses[EndpointsOf(k)] > 0 && c.endpointsLocked(k) == nil {
 						return fmt.Errorf("network %s is not followed", k)

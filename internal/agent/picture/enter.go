@@ -57,6 +57,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		return c.enterEndpointLocked(m, k, ch)
 	case tables.IdentityKey:
 		enter(ch, nil, k, c.comp.SetIdentity, func(k tables.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
+		c.newIdentity = c.newIdentity || ch.Value != nil
 	case model.ClusterServiceKey:
 		enter(ch, nil, k, c.comp.SetClusterService, c.comp.DeleteClusterService)
 	case model.ServiceSliceKey:
@@ -132,7 +133,7 @@ func (c *Cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.
 		}
 		c.reconsider = c.reconsider || own
 		delete(m.endpoints, k)
-		c.comp.DeleteEndpoint(k)
+		c.removeEndpointLocked(k)
 		switch {
 		case hidden:
 			return irrelevant
@@ -148,7 +149,7 @@ func (c *Cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.
 	} else if m.endpoints[k] = e; hidden {
 		return irrelevant
 	}
-	c.comp.SetEndpoint(e)
+	c.setEndpointLocked(e)
 	if own || e.Host == c.Host {
 		return atOnce
 	}

@@ -18,7 +18,7 @@ func (c *Cluster) Hide(k model.EndpointKey) {
 	c.hidden[k] = time.Time{}
 	if m := c.endpointsLocked(k.Network); m != nil {
 		if _, ok := m.endpoints[k]; ok {
-			c.comp.DeleteEndpoint(k)
+			c.removeEndpointLocked(k)
 		}
 	}
 }
@@ -30,7 +30,7 @@ func (c *Cluster) Reveal(k model.EndpointKey) {
 	delete(c.hidden, k)
 	if m := c.endpointsLocked(k.Network); m != nil {
 		if e, ok := m.endpoints[k]; ok {
-			c.comp.SetEndpoint(e)
+			c.setEndpointLocked(e)
 		}
 	}
 }

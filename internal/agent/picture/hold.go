@@ -404,6 +404,7 @@ func (c *Cluster) takeLocked(of store.Incarnation) {
 			c.followsLocked(m, true)
 		}
 	}
+	c.giveUpIdentitiesLocked(0) // all that there is has been read
 	c.followConcernsLocked()
 	c.memory.Incarnation, c.memory.Revision, c.memory.Place, c.memory.Older = of, rev, place, false
 	c.rev, c.dirty = rev, rev

@@ -123,6 +123,7 @@ func (c *Cluster) recallPictureLocked() {
 	if c.control != nil {
 		c.control.recall(k.Control)
 	}
+	c.giveUpIdentitiesLocked(0)
 	c.entered, c.recalled, c.rev = true, true, k.Revision
 	c.concerned = c.concernsLocked()
 	c.changes.Tell()
