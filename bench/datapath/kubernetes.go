@@ -68,7 +68,7 @@ func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
 	k.config = filepath.Join(r.dir, "kubeconfig")
 	if r.lab, err = lab.Up(ctx, lab.Config{
 		Name: "bdp9", Hosts: 3, Bare: true, BinDir: bin, Driver: lab.DriverEBPF,
-		MasterArgs: []string{"--kubeconfig", k.config, "--services", "--pod-cidr", subnet.String()},
+		MasterArgs: []string{"--kubeconfig", k.config, "--pod-cidr", subnet.String()},
 	}); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/kube"
@@ -12,7 +13,6 @@ import (
 
 // kubeServices are the settings for Kubernetes' services.
 type kubeServices struct {
-	serve            bool
 	ranges, external []netip.Prefix
 	pool             model.AddressPool
 	given            struct{ ranges, external, pool []string } // before finish
@@ -20,9 +20,15 @@ type kubeServices struct {
 
 // register binds the flags.
 func (k *kubeServices) register(fs *daemon.FlagSet) {
-	fs.Bool(&k.serve, daemon.Flag{
+	fs.Bool(new(bool), daemon.Flag{
 		Name: "services", Env: envPrefix + "SERVICES",
-		Usage: "with --kubeconfig: keep Kubernetes' services and their endpoints in the store; hosts serve them, to nodes and clients outside where default-net is native; the rest is kube-proxy's",
+		Usage: "with --kubeconfig: hosts serve Kubernetes' services, also without this flag; false is refused: where kube-proxy alone leads pods to services, NetworkPolicies see the node's address instead of the pod's",
+		Check: func(v string) error {
+			if on, err := strconv.ParseBool(v); err == nil && !on {
+				return errors.New("cannot be false: where kube-proxy alone leads pods to services, NetworkPolicies see the node's address instead of the pod's; leave the flag out, kube-proxy may run beside")
+			}
+			return nil
+		},
 	})
 	fs.Strings(&k.given.ranges, daemon.Flag{
 		Name: "service-cidr", Env: envPrefix + "SERVICE_CIDR", Value: "prefixes",
@@ -31,27 +37,22 @@ func (k *kubeServices) register(fs *daemon.FlagSet) {
 	})
 	fs.Strings(&k.given.pool, daemon.Flag{
 		Name: "load-balancer-pool", Env: envPrefix + "LOAD_BALANCER_POOL", Value: "addresses",
-		Usage: "with --services: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + kube.PoolClass +
+		Usage: "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + kube.PoolClass +
 			", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes",
 		Check: func(v string) error { _, err := model.ParseAddressPool("pool", daemon.SplitList(v)); return err },
 	})
 	fs.Strings(&k.given.external, daemon.Flag{
 		Name: "external-ip-ranges", Env: envPrefix + "EXTERNAL_IP_RANGES", Value: "prefixes",
-		Usage: "with --services: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are",
+		Usage: "with --kubeconfig: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are",
 		Check: checkPrefixes,
 	})
 }
 
 // finish reads what is given.
 func (k *kubeServices) finish(fs *daemon.FlagSet, kubeconfig string) (err error) {
-	for _, flag := range []string{"services", "service-cidr"} {
+	for _, flag := range []string{"services", "service-cidr", "load-balancer-pool", "external-ip-ranges"} {
 		if how := fs.Given(flag); how != "" && kubeconfig == "" {
 			return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
-		}
-	}
-	for _, flag := range []string{"load-balancer-pool", "external-ip-ranges"} {
-		if how := fs.Given(flag); how != "" && !k.serve {
-			return daemon.Usagef("%s is for Kubernetes' services, which are kept with --services", how)
 		}
 	}
 	k.ranges, k.external = parsePrefixes(k.given.ranges), parsePrefixes(k.given.external)

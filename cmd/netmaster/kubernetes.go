@@ -114,7 +114,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if err != nil {
 		return nil, err
 	}
-	served, err := mirror.ServiceSources(config, o.services.serve)
+	served, err := mirror.ServiceSources(config)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
 	k.keeper = keeper.New(keeper.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
 	k.services = keeper.NewServices(keeper.ServicesConfig{
-		Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(served, k.ours.Check), Serve: o.services.serve, Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
+		Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(served, k.ours.Check), Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if k.anchor, err = o.newAnchor(config, k.ours.Check, log); err != nil {
 		return nil, err
 	}
-	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups, "services", o.services.serve)
+	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups)
 	return k, nil
 }
 

@@ -41,7 +41,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"kubernetes-cluster": effecttest.By("TestOneKubernetes"),
 	"pods-choose-tenant": effecttest.By("TestChoosesTenant"),
 	"pod-groups":         effecttest.By("TestPodGroups"),
-	"services":           effecttest.By("TestServicesNotServed"),
+	"services":           effecttest.By("TestFlagsRefused"),
 	"service-cidr":       effecttest.By("TestServicesKept"),
 	"load-balancer-pool": effecttest.By("TestServicesPool"),
 	"external-ip-ranges": effecttest.By("TestServicesKept"),

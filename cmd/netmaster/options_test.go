@@ -119,6 +119,7 @@ func TestFlagsRefused(t *testing.T) {
 		{"--etcd-listen :2379", []string{"--etcd-listen", ":2379", "ip:port"}},
 		{"--data-dir=", []string{"--data-dir", "must not be empty"}},
 		{"--services", []string{"--services", "--kubeconfig"}},
+		{"--kubeconfig x --services=false", []string{"--services", "cannot be false", "NetworkPolicies", "leave the flag out"}},
 		{"--kubernetes-cluster u", []string{"--kubernetes-cluster", "--kubeconfig"}},
 		{"--kubeconfig x --kubernetes-cluster a.b", []string{"--kubernetes-cluster", "a.b", "must be a UID"}},
 		{"--service-cidr 10.96.0.0/12", []string{"--service-cidr", "--kubeconfig"}},
@@ -127,11 +128,11 @@ func TestFlagsRefused(t *testing.T) {
 		{"--kubeconfig x --service-cidr 10.96.0.0/12 --pod-cidr 10.100.0.0/16", []string{"--pod-cidr", "10.100.0.0/16", "overlaps 10.96.0.0/12 of --service-cidr"}},
 		{"--kubeconfig x --service-cidr 0.0.0.0/0", []string{"--service-cidr", "must be prefixes", "not all addresses (/0)"}},
 		{"--kubeconfig x --service-cidr 10.96.0.0/12,x", []string{"--service-cidr", "must be prefixes"}},
-		{"--kubeconfig x --load-balancer-pool 203.0.113.0/24", []string{"--load-balancer-pool", "--services"}},
-		{"--kubeconfig x --services --load-balancer-pool 203.0.113.1/24", []string{"--load-balancer-pool", "203.0.113.1/24", "must be a block such as"}},
-		{"--kubeconfig x --services --load-balancer-pool 203.0.113.0/24,203.0.113.9", []string{"--load-balancer-pool", "overlaps"}},
-		{"--kubeconfig x --external-ip-ranges 203.0.113.0/24", []string{"--external-ip-ranges", "--services"}},
-		{"--kubeconfig x --services --external-ip-ranges 203.0.113.9", []string{"--external-ip-ranges", "must be prefixes"}},
+		{"--load-balancer-pool 203.0.113.0/24", []string{"--load-balancer-pool", "--kubeconfig"}},
+		{"--kubeconfig x --load-balancer-pool 203.0.113.1/24", []string{"--load-balancer-pool", "203.0.113.1/24", "must be a block such as"}},
+		{"--kubeconfig x --load-balancer-pool 203.0.113.0/24,203.0.113.9", []string{"--load-balancer-pool", "overlaps"}},
+		{"--external-ip-ranges 203.0.113.0/24", []string{"--external-ip-ranges", "--kubeconfig"}},
+		{"--kubeconfig x --external-ip-ranges 203.0.113.9", []string{"--external-ip-ranges", "must be prefixes"}},
 		{"--bogus", []string{"--bogus", "--help"}},
 		{"serve", []string{`"serve"`, "--help"}},
 	}
@@ -156,12 +157,9 @@ func TestFlagsOfServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(o.services.serve, o.services.ranges, []model.AddrRange(o.services.pool), o.services.external)
-	if want := "true [10.96.0.0/12] [203.0.113.1-203.0.113.6 2001:db8::1-2001:db8::1] [10.0.0.0/8 198.51.100.0/24]"; got != want {
+	got := fmt.Sprint(o.services.ranges, []model.AddrRange(o.services.pool), o.services.external)
+	if want := "[10.96.0.0/12] [203.0.113.1-203.0.113.6 2001:db8::1-2001:db8::1] [10.0.0.0/8 198.51.100.0/24]"; got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-	if o, err = parse(t, nil, "--kubeconfig", "x", "--services=false"); err != nil || o.services.serve || o.services.pool != nil {
-		t.Errorf("%+v, %v", o.services, err)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestRights(t *testing.T) {
 	st := memory.New()
 	ctrl := control.New(st, control.Options{})
 	log := slog.New(slog.DiscardHandler)
-	o := options{kubeconfig: config, services: kubeServices{serve: true}, enroll: "kube-system/contiv-netplugin", dataDir: t.TempDir()}
+	o := options{kubeconfig: config, enroll: "kube-system/contiv-netplugin", dataDir: t.TempDir()}
 	bundle := join.MembersBundle(o.dataDir)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o700), os.WriteFile(bundle, []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ const movedWithin = 3 * time.Second
 // balancers' pool, by both families: one node answers for each, another one when that
 // dies, and none for what nobody serves.
 func TestLoadBalancers(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
+	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
 	n.namespace("shop", nil)
 	n.loadBalancers()
 	n.gone("shop")

@@ -20,7 +20,7 @@ import (
 // API server's, which is outside of the nodes, and pods in the nodes' own network, on their
 // own node and the other one.
 func TestForeignBackends(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true})
+	n := nodes(t, cluster.NodesConfig{Native: true})
 	n.namespace("shop", nil)
 	n.foreignBackends()
 }

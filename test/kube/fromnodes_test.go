@@ -21,7 +21,7 @@ import (
 // Two nodes without kube-proxy serve to their own processes, and to a client outside, by
 // both families of addresses.
 func TestServicesFromNodes(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
+	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
 	n.namespace("shop", nil)
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family) }))

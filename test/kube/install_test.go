@@ -133,7 +133,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 	manifest = func(path string, more ...string) string {
 		text := ok[[]byte](t)(os.ReadFile(path))
 		file := filepath.Join(t.TempDir(), filepath.Base(path))
-		changed := strings.NewReplacer(append(more, `"CONTROL_PLANE_ADDRESS"`, `"`+server+`"`, "CONTROL_PLANE_ADDRESS", first, `"6443"`, `"`+port+`"`, "- --kubeconfig=in-cluster", "- --kubeconfig=in-cluster\n            - --services", "/etc/cni/net.d", "/opt/cni/net.d")...).Replace(string(text))
+		changed := strings.NewReplacer(append(more, `"CONTROL_PLANE_ADDRESS"`, `"`+server+`"`, "CONTROL_PLANE_ADDRESS", first, `"6443"`, `"`+port+`"`, "/etc/cni/net.d", "/opt/cni/net.d")...).Replace(string(text))
 		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
 }
 
 // TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready, without
-// kube-proxy: kubelets run netmaster and netplugin of the image, nodes and pods reach
+// kube-proxy, and policies hold beside one: kubelets run netmaster and netplugin of the image, nodes and pods reach
 // pods and services, nobody who shows nothing is let in, netctl in netmaster's pod is
 // asked for nothing, pods obey policy, no connection is refused while netplugin is
 // exchanged, and the other manifest leaves nothing behind.
@@ -206,6 +206,11 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.becomes(true, "shop", "a", b)
+
+	// kubeadm installs kube-proxy.
+	must(t, n.StartProxy(n.Hosts()[0], "iptables"))
+	must(t, n.StartProxy(n.Hosts()[1], "nftables"))
+	n.policiesHoldBesideProxy()
 
 	// Each netplugin is exchanged while connections are made.
 	n.kubectl("-n kube-system rollout restart daemonset/contiv-netplugin")

@@ -52,7 +52,7 @@ func TestServices(t *testing.T) {
 	allow(t, admin)
 	installCRD(t, admin)
 	file := asNetmaster(t, client, admin)
-	master, address := netmaster(t, "--kubeconfig", file, "--services", "--load-balancer-pool", "203.0.113.0/29", "--external-ip-ranges", "198.51.100.0/24")
+	master, address := netmaster(t, "--kubeconfig", file, "--load-balancer-pool", "203.0.113.0/29", "--external-ip-ranges", "198.51.100.0/24")
 
 	// The API server's own service, and the range that its address is of.
 	until(t, "the service kubernetes", func() bool {
@@ -171,7 +171,7 @@ func TestMirrorOfServices(t *testing.T) {
 	l := &line{}
 	admin := rest.CopyConfig(config(t, c))
 	admin.Dial = l.dial
-	sources := ok[map[string]mirror.Source](t)(mirror.ServiceSources(admin, true))
+	sources := ok[map[string]mirror.Source](t)(mirror.ServiceSources(admin))
 	m := mirror.New(sources, func(string, mirror.Name, metav1.Object, metav1.Object) {})
 	background(t, m.Run)
 	makeNamespace(t, client, "shop", nil)
@@ -223,7 +223,7 @@ func TestManyServices(t *testing.T) {
 
 	before := heap()
 	began = time.Now()
-	m := mirror.New(ok[map[string]mirror.Source](t)(mirror.ServiceSources(config(t, c), true)), func(string, mirror.Name, metav1.Object, metav1.Object) {})
+	m := mirror.New(ok[map[string]mirror.Source](t)(mirror.ServiceSources(config(t, c))), func(string, mirror.Name, metav1.Object, metav1.Object) {})
 	background(t, m.Run)
 	if err := m.AwaitLists(ctx); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestManyServices(t *testing.T) {
 	installCRD(t, admin)
 	file := asNetmaster(t, client, admin)
 	began = time.Now()
-	master, _ := netmaster(t, "--kubeconfig", file, "--services")
+	master, _ := netmaster(t, "--kubeconfig", file)
 	until(t, "the store has all services and backends", func() bool {
 		<-time.After(300 * time.Millisecond) // the answer is long
 		all, err := master.ClusterServices(ctx)

@@ -57,7 +57,7 @@ func familyOf(a netip.Addr) corev1.IPFamily {
 // the cluster's DNS, as those whom it names, and reach no pod of the cluster's network; so
 // when their tenant shares that network, where rules there let them in.
 func TestTenantNetworks(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true, Dual: true, DNS: true})
+	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, DNS: true})
 	n.namespace("shop", nil)
 	for _, h := range n.Hosts() {
 		n.pod("shop", h.Name, h.Name, map[string]string{"app": "web"})

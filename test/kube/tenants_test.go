@@ -22,7 +22,7 @@ import (
 // a word, and where their tenant shares default-net through the data plane, as rules there
 // allow. They reach no other pod but so.
 func TestTenants(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true, DNS: true, Proxy: true}) // which may not stand in the way
+	n := nodes(t, cluster.NodesConfig{Native: true, DNS: true, Proxy: true}) // which may not stand in the way
 	n.namespace("shop", nil)
 	pods := map[string]string{}
 	for _, h := range []string{"h1", "h2"} {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -20,9 +18,6 @@ type ServicesConfig struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // mirror.ServiceSources
 	Ours    *Ours                    // as Config's
-	// Serve: services are to be served. Else only the ranges of their addresses are kept,
-	// and what was kept of services before goes.
-	Serve bool
 	// Ranges are those of services' addresses, beside what the API server says.
 	Ranges []netip.Prefix
 	// MoreRanges: AddRanges will tell of more. Until it does, ranges that are in the store
@@ -98,14 +93,6 @@ func (s *Services) Await(ctx context.Context, moment string) error {
 	return s.mirror.Await(ctx, moment)
 }
 
-// get returns what the API server has by a name, nil = nothing that is to be served.
-func (s *Services) get(o Object) metav1.Object {
-	if !s.config.Serve && o.Kind != mirror.ServiceCIDRs {
-		return nil // it is not followed
-	}
-	return s.mirror.Get(o.Kind, o.Name)
-}
-
 // serviceOrder is the sequence in which objects are looked at: whose an address is
 // comes first.
 var serviceOrder = []string{mirror.ServiceCIDRs, mirror.Nodes, mirror.Services, mirror.EndpointSlices}
@@ -134,7 +121,7 @@ func (s *Services) pass(ctx context.Context, fence store.Fence) error {
 		err = p.ranges(ctx)
 	}
 	for i := 0; i < len(order) && err == nil; i++ {
-		err = p.keep(ctx, order[i], s.get(order[i]))
+		err = p.keep(ctx, order[i], s.mirror.Get(order[i].Kind, order[i].Name))
 	}
 	if err == nil {
 		err = p.flush(ctx)
@@ -154,11 +141,7 @@ func (p *serviceRound) everything() map[Object]struct{} {
 	add := func(kind, namespace, name string) {
 		out[Object{kind, mirror.Name{Namespace: namespace, Name: name}}] = struct{}{}
 	}
-	kinds := serviceOrder[:1]
-	if p.s.config.Serve {
-		kinds = serviceOrder
-	}
-	for _, kind := range kinds {
+	for _, kind := range serviceOrder {
 		for name := range p.s.mirror.All(kind) {
 			out[Object{kind, name}] = struct{}{}
 		}

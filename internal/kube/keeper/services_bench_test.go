@@ -39,7 +39,7 @@ func benchServices(b *testing.B, n int) {
 	st := memory.New()
 	ctrl := control.New(st, control.Options{})
 	go func() { _ = ctrl.Run(ctx) }() // it ends with ctx
-	c := ServicesConfig{Control: ctrl, Serve: true, Sources: map[string]mirror.Source{}, Tell: func(Report) {}}
+	c := ServicesConfig{Control: ctrl, Sources: map[string]mirror.Source{}, Tell: func(Report) {}}
 	sources := map[string]*source{}
 	for _, kind := range serviceOrder {
 		sources[kind] = &source{FakeControllerSource: served.NewFakeControllerSource()}

@@ -37,7 +37,7 @@ func newServicesLabOn(t *testing.T, st *memory.Store, change func(*ServicesConfi
 	t.Helper()
 	l := &servicesLab{lab: &lab{t: t, st: st, sources: map[string]*source{}}, balanced: map[string]string{}}
 	l.ctrl = control.New(l.st, control.Options{})
-	c := ServicesConfig{Control: l.ctrl, Serve: true, Sources: map[string]mirror.Source{}, Tell: func(r Report) {
+	c := ServicesConfig{Control: l.ctrl, Sources: map[string]mirror.Source{}, Tell: func(r Report) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.told = append(l.told, fmt.Sprint(r.Kind, " ", r.Name, " ", r.Problems, " ", r.Err))
@@ -49,10 +49,8 @@ func newServicesLabOn(t *testing.T, st *memory.Store, change func(*ServicesConfi
 		change(&c)
 	}
 	for _, kind := range serviceOrder {
-		if c.Serve || kind == mirror.ServiceCIDRs {
-			l.sources[kind] = &source{FakeControllerSource: served.NewFakeControllerSource()}
-			c.Sources[kind] = l.sources[kind]
-		}
+		l.sources[kind] = &source{FakeControllerSource: served.NewFakeControllerSource()}
+		c.Sources[kind] = l.sources[kind]
 	}
 	l.services = NewServices(c)
 	return l
@@ -245,33 +243,6 @@ func (l *servicesLab) written(after store.Revision) (out []string) {
 		}
 	}
 	return out
-}
-
-// TestServicesNotServed: beside a kube-proxy only the ranges are kept, and what was kept
-// before goes, the pool's addresses too.
-func TestServicesNotServed(t *testing.T) {
-	pool, err := model.ParseAddressPool("pool", []string{"203.0.113.0/29"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newServicesLab(t, func(c *ServicesConfig) { c.Pool = pool })
-	l.start(l.ctrl.Run)
-	l.start(l.services.Run)
-	fence := l.leader()
-	stop := l.lead(fence)
-	l.sources[mirror.Nodes].Add(node("n1", "192.168.7.1"))
-	l.sources[mirror.Services].Add(service("web", "10.96.0.9", balancer))
-	l.sources[mirror.EndpointSlices].Add(endpointSlice("web-1", "web", "10.1.0.1"))
-	l.want("node n1 [192.168.7.1]", "service ns/web [10.96.0.9] [203.0.113.1] [] 1", "slice ns/web-1 of web [10.1.0.1]", "pool ns/web [203.0.113.1]")
-	_ = stop() // it was told to
-
-	without := newServicesLab(t, func(c *ServicesConfig) { c.Serve = false })
-	without.st, without.ctrl = l.st, l.ctrl
-	without.services.config.Control = l.ctrl
-	without.start(without.services.Run)
-	without.sources[mirror.ServiceCIDRs].Add(serviceCIDR("kubernetes", "10.96.0.0/16"))
-	without.lead(fence)
-	without.want("ranges [10.96.0.0/16]")
 }
 
 // TestServicesPool: addresses of the pool are a service's while it is to have them: its

@@ -61,19 +61,15 @@ func Sources(config *rest.Config) (map[string]Source, error) {
 	})
 }
 
-// ServiceSources is Sources for the kinds that services are made of; of Kubernetes
-// whose services somebody else serves (not serve) only the ranges of their addresses.
-// They are of a Mirror of their own: no pod waits for them.
-func ServiceSources(config *rest.Config, serve bool) (map[string]Source, error) {
-	all := []offered{{networkingv1.SchemeGroupVersion.WithResource(ServiceCIDRs), func() runtime.Object { return &networkingv1.ServiceCIDRList{} }, true, runtime.ContentTypeProtobuf}}
-	if serve {
-		all = append(all,
-			offered{corev1.SchemeGroupVersion.WithResource(Services), func() runtime.Object { return &corev1.ServiceList{} }, false, runtime.ContentTypeProtobuf},
-			offered{discoveryv1.SchemeGroupVersion.WithResource(EndpointSlices), func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, false, runtime.ContentTypeProtobuf},
-			offered{corev1.SchemeGroupVersion.WithResource(Nodes), func() runtime.Object { return &corev1.NodeList{} }, false, runtime.ContentTypeProtobuf},
-		)
-	}
-	return sources(config, all)
+// ServiceSources is Sources for the kinds that services are made of. They are of a Mirror
+// of their own: no pod waits for them.
+func ServiceSources(config *rest.Config) (map[string]Source, error) {
+	return sources(config, []offered{
+		{networkingv1.SchemeGroupVersion.WithResource(ServiceCIDRs), func() runtime.Object { return &networkingv1.ServiceCIDRList{} }, true, runtime.ContentTypeProtobuf},
+		{corev1.SchemeGroupVersion.WithResource(Services), func() runtime.Object { return &corev1.ServiceList{} }, false, runtime.ContentTypeProtobuf},
+		{discoveryv1.SchemeGroupVersion.WithResource(EndpointSlices), func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, false, runtime.ContentTypeProtobuf},
+		{corev1.SchemeGroupVersion.WithResource(Nodes), func() runtime.Object { return &corev1.NodeList{} }, false, runtime.ContentTypeProtobuf},
+	})
 }
 
 // ObjectSources is Sources for Contiv's own objects, which an API server may lack.

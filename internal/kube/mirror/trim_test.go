@@ -59,35 +59,30 @@ func whole() map[string]metav1.Object {
 }
 
 // TestServicesServed: of services, slices, nodes and ranges there is what is read, from
-// a list as from a watch; who serves no services asks for ranges alone.
+// a list as from a watch.
 func TestServicesServed(t *testing.T) {
 	s := &web{version: 10, objects: map[string][]metav1.Object{}, events: map[string][]watch.Event{}, absent: map[string]bool{cidrPath: true}, cut: make(chan struct{})}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	start := func(serve bool) *Mirror {
-		t.Helper()
-		sources, err := ServiceSources(&rest.Config{Host: server.URL}, serve)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := New(sources, func(string, Name, metav1.Object, metav1.Object) {})
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- m.Run(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Errorf("Run: %v", err)
-			}
-		})
-		return m
+	sources, err := ServiceSources(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
 	}
+	m := New(sources, func(string, Name, metav1.Object, metav1.Object) {})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
 	for path, o := range whole() {
 		if path != cidrPath {
 			s.change(path, watch.Added, o)
 		}
 	}
-	m := start(true)
 	if err := within(t, m, s.now(), 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +131,5 @@ func TestServicesServed(t *testing.T) {
 	}
 	if node == nil || node.Spec.PodCIDR != "" || node.Status.Images != nil || len(node.Status.Addresses) != 1 {
 		t.Errorf("the node %v", node)
-	}
-
-	if states := start(false).States(); len(states) != 1 || states[0].Kind != ServiceCIDRs {
-		t.Errorf("who serves none follows %v", states)
 	}
 }

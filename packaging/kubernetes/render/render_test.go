@@ -151,8 +151,6 @@ func TestTemplate(t *testing.T) {
 		{with("netmaster", map[string]any{"joinPort": 7}), master, []string{"--join-listen=10.0.0.1:7 "}, "9005"},
 		{with("netmaster", map[string]any{"joinPort": 7}), plugin, []string{"--join=10.0.0.1:7 "}, "9005"},
 		{with("netmaster", map[string]any{"dataDir": "/d"}), master, []string{"{NETMASTER_TLS_DIR /d/join/"}, "/var/lib"},
-		{address("10.0.0.1"), master, nil, "--services"},
-		{with("services", map[string]any{"enabled": true}), master, []string{"--services"}, ""},
 		{address("10.0.0.1"), plugin, []string{
 			"--etcd-endpoints=https://10.0.0.1:9002", "--join=10.0.0.1:9005", "--join-token-file=/etc/contiv/join/token", "--join-authority=/etc/contiv/join/ca.crt", "--driver=auto", "--install-cni",
 			"{contiv token}", "{contiv-authority}", "{{/livez HTTPS}} {{/livez HTTPS}} {{/readyz HTTPS}}", "contiv-netplugin",
@@ -234,6 +232,7 @@ func TestRefused(t *testing.T) {
 		{with("store", map[string]any{"endpoints": []any{"10.0.0.5:2379"}}), "endpoints"},
 		{with("token", map[string]any{"secret": ""}), "secret"},
 		{with("services", map[string]any{"enabled": "yes"}), "enabled"},
+		{with("services", map[string]any{"enabled": false}), "NetworkPolicies see the node's address"},
 		{with("tokens", map[string]any{}), "tokens"},
 	} {
 		if _, err := render(chart, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {

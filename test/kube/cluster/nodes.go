@@ -39,8 +39,8 @@ type NodesConfig struct {
 	Driver   string // as lab.Config's
 	Nodes    int
 	Zones    int      // that they are in by turns; 0 = none
-	Proxy    bool     // kube-proxy on each node
-	Services bool     // netmaster keeps services, and the pods' network is native
+	Proxy    bool     // kube-proxy on each node, in mode iptables
+	Native   bool     // the pods' network is
 	Dual     bool     // nodes, pods and services have addresses of both families
 	DNS      bool     // the cluster's DNS, in pods
 	Internet bool     // some of its addresses answer, and the cluster's DNS asks there; it needs Dual and DNS
@@ -84,8 +84,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 		MasterArgs: append([]string{"--kubeconfig", kubeconfig}, cfg.Masters...), AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
 	}
 	network := []string{"network", "create", "-e", "vxlan", "-s", PodCIDR, "default-net"}
-	if cfg.Services {
-		lc.MasterArgs = append(lc.MasterArgs, "--services")
+	if cfg.Native {
 		network = append(network, "--native")
 	}
 	if cfg.Dual {
@@ -198,11 +197,16 @@ func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string) e
 	if err := n.StartKubelet(h); err != nil || !n.cfg.Proxy {
 		return err
 	}
+	return n.StartProxy(h, "iptables")
+}
+
+// StartProxy starts a host's kube-proxy in one of its modes and does not wait for it.
+func (n *Nodes) StartProxy(h *lab.Host, mode string) error {
 	config, err := n.user(h.Name+"-kube-proxy.kubeconfig", "system:kube-proxy")
 	if err != nil {
 		return err
 	}
-	_, err = h.Start("kube-proxy", nil, os.Getenv(Program), "kube-proxy", "--kubeconfig="+config, "--hostname-override="+h.Name, "--proxy-mode=iptables",
+	_, err = h.Start("kube-proxy", nil, os.Getenv(Program), "kube-proxy", "--kubeconfig="+config, "--hostname-override="+h.Name, "--proxy-mode="+mode,
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--bind-address="+h.Address.String())
 	return err
 }

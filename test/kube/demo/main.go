@@ -77,7 +77,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 func (d *demo) build(ctx context.Context, dir string) (err error) {
 	began := time.Now()
-	d.n, err = cluster.StartNodes(ctx, cluster.NodesConfig{Name: name, Dir: dir, BinDir: d.bin, Nodes: 2, Services: true, DNS: true})
+	d.n, err = cluster.StartNodes(ctx, cluster.NodesConfig{Name: name, Dir: dir, BinDir: d.bin, Nodes: 2, Native: true, DNS: true})
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestSuite(t *testing.T) {
 	}
 	name := driver + names[0] // so that several may run at once
 	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{
-		Name: name[:min(12, len(name))], Dir: dir, BinDir: bin, Nodes: 2 * max(1, zones), Zones: zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true, Internet: true, Gates: "RelaxedServiceNameValidation=true",
+		Name: name[:min(12, len(name))], Dir: dir, BinDir: bin, Nodes: 2 * max(1, zones), Zones: zones, Driver: driver, Proxy: true, Native: true, Dual: true, DNS: true, Internet: true, Gates: "RelaxedServiceNameValidation=true",
 		Masters: []string{"--load-balancer-pool", cluster.Balanced, "--external-ip-ranges", cluster.External},
 	})
 	if errors.Is(err, cluster.ErrNotBuilt) {

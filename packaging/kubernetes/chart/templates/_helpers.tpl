@@ -37,6 +37,9 @@ http{{ if .Values.secure.enabled }}s{{ end }}://{{ include "contiv.at" (dict "ho
 {{- if and .Values.store.endpoints .Values.secure.enabled }}
 {{- fail "store.endpoints: TLS and certificates of the cluster's own are for netmaster's own etcd; with yours netmaster is asked plainly, with the token of token.secret, and that has to be said: --set secure.enabled=false" }}
 {{- end }}
+{{- if not .Values.services.enabled }}
+{{- fail "services.enabled: cannot be false: where kube-proxy alone leads pods to services, NetworkPolicies see the node's address instead of the pod's; leave it out, kube-proxy may run beside" }}
+{{- end }}
 {{- if and .Values.secure.acceptPlain (not .Values.secure.enabled) }}
 {{- fail "secure.acceptPlain: is for an installation that is turned secure; leave it out, or secure.enabled=false" }}
 {{- end }}
