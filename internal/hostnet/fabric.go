@@ -281,5 +281,7 @@ func fabricChains(want FabricWant, six bool) []chain {
 	pre.add(iif(want.Device), find(dst, mapPrivate), []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1}})
 	post.add(notOif(want.Private), []expr.Any{dst.load(), lookup(setLearned)}, find(src, mapOwn),
 		[]expr.Any{&expr.NAT{Type: expr.NATTypeSourceNAT, Family: family, RegAddrMin: 1}})
-	return []chain{pre, post}
+	fwd := chain{name: "forward", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: *nftables.ChainPriorityFilter - 2}
+	fwd.add(iif(want.Device), invalid(), find(dst, mapPrivate), drop())
+	return []chain{pre, post, fwd}
 }

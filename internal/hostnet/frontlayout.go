@@ -180,7 +180,7 @@ func (t *frontTable) always() []chain {
 }
 
 func (t *frontTable) mark() string {
-	return markPrefix + digest(fmt.Sprint("layout 3 ", t.at, " ", t.source))
+	return markPrefix + digest(fmt.Sprint("layout 4 ", t.at, " ", t.source))
 }
 
 // Registers: a key is in the first ones, at most ten; a target that was found in the
@@ -353,6 +353,7 @@ func (t *frontTable) bases() []chain {
 		hook *nftables.ChainHook
 	}{{"forward", nftables.ChainHookForward}, {"sent", nftables.ChainHookOutput}} {
 		ch := of(x.name, nftables.ChainTypeFilter, x.hook, nftables.ChainPriorityFilter)
+		ch.add(led, invalid(), drop())
 		refuse(&ch, led)
 		ch.add(led, drop())
 		chains = append(chains, ch)

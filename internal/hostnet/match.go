@@ -131,6 +131,9 @@ func ct(key expr.CtKey, bits uint32, set bool) []expr.Any {
 func ctState(bits uint32, set bool) []expr.Any { return ct(expr.CtKeySTATE, bits, set) }
 func wasDNAT(yes bool) []expr.Any              { return ct(expr.CtKeySTATUS, ipsDNAT, yes) }
 
+// invalid matches what conntrack knows no connection for, and NAT leaves as it is.
+func invalid() []expr.Any { return ctState(expr.CtStateBitINVALID, true) }
+
 func natFamily(a netip.Addr) uint32 {
 	if a.Is6() {
 		return unix.NFPROTO_IPV6

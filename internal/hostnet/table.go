@@ -104,7 +104,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 12", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
+		from := []any{"layout 13", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -302,6 +302,7 @@ func chainsOf(p *desired.Private, w way) []chain {
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
 	own := w.addNatives(p, &post, &in, &fwd)
+	fwd.add(iif(p.Interface), srcIn(w.subnet), invalid(), drop())
 	// Who sends from a private address from beyond would be translated to this host's
 	// own, and taken for it. Another network of the host may lie in the subnet.
 	fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(w.subnet), noWayBack(), drop())
@@ -315,7 +316,18 @@ func chainsOf(p *desired.Private, w way) []chain {
 		in.add(tunnel)
 		fwd.add(notOif(p.Interface), tunnel)
 	}
-	return append([]chain{pre, out, post, in, fwd}, own...)
+	return append([]chain{pre, out, post, in, fwd, untranslated()}, own...)
+}
+
+// untranslated drops what belongs to a translated connection and was not translated,
+// as conntrack calls it invalid: it got here by the host's address, and the host would
+// reset the connection. It stands behind load balancers of the kernel (IPVS).
+func untranslated() chain {
+	ch := chain{name: "untranslated", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: *nftables.ChainPriorityNATSource + 1}
+	for _, p := range []model.Protocol{model.ProtoTCP, model.ProtoSCTP} {
+		ch.add(notIif("lo"), invalid(), l4(p), drop())
+	}
+	return ch
 }
 
 // addNatives adds what native networks need: containers there are known beyond the host
@@ -337,6 +349,7 @@ func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 		post.add(oif(p.Interface), srcIn(n), source)
 		post.add(notOif(p.Interface), srcIn(n), masquerade())
 		fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(n), drop()) // nobody of the network comes from beyond
+		fwd.add(iif(p.Interface), srcIn(n), invalid(), drop())
 		fwd.add(iif(p.Interface), oif(p.Interface), srcIn(w.subnet), dstIn(n), wasDNAT(false),
 			[]expr.Any{dstOf(n.Addr()).load(), &expr.Lookup{SourceRegister: 1, SetName: setExposed, Invert: true}}, drop())
 		in.add(notIif(p.Interface), srcIn(n), noWayBack(), drop()) // this host's answer would be a container's, with the mark
