@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -43,20 +44,7 @@ func (s *Fronts) forgetStale() {
 		}
 		return true
 	}
-	var err error
-	if len(s.stale) > fewStale {
-		err = eachTracked(look)
-	} else {
-		for at := range s.stale {
-			family := uint8(unix.AF_INET)
-			if at.Addr.Is6() {
-				family = unix.AF_INET6
-			}
-			if err = eachTrackedOf(family, look, trackedTo(at)...); err != nil {
-				break
-			}
-		}
-	}
+	err := eachTrackedAt(slices.Collect(maps.Keys(s.stale)), look)
 	if err == nil {
 		err = forget(gone)
 	}
@@ -65,6 +53,23 @@ func (s *Fronts) forgetStale() {
 		return // the next change tries again
 	}
 	clear(s.stale)
+}
+
+// eachTrackedAt calls look for connections to places, and for others too.
+func eachTrackedAt(places []FrontAt, look func(tracked) bool) error {
+	if len(places) > fewStale {
+		return eachTracked(look)
+	}
+	for _, at := range places {
+		family := uint8(unix.AF_INET)
+		if at.Addr.Is6() {
+			family = unix.AF_INET6
+		}
+		if err := eachTrackedOf(family, look, trackedTo(at)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Of nfnetlink_conntrack.h and nf_internals.h: a dump of what is alike in these parts.

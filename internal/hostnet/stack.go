@@ -68,6 +68,7 @@ type Stack struct {
 	log      *slog.Logger
 	forward  bool
 	last     *Want         // as applied; nil = not known
+	leading  *Want         // whose published ports lead somewhere; nil = not known
 	index    int           // of the interface then; 0 = there was none
 	device   atomic.Uint32 // the same, for Watch
 	problems map[string]error
@@ -126,10 +127,13 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	}
 	// First the rules that keep containers out, then routes and ports that lead anywhere.
 	note("control plane", s.ensureControl(want))
-	note("published ports and masquerade", s.ensureTable(want))
+	translation := s.ensureTable(want)
+	note("published ports and masquerade", translation)
 	note("firewall", s.passFirewall(want.Private))
-	if len(s.problems) == 0 {
-		forgetGone(s.log, s.last, want)
+	if translation == nil {
+		forgetGone(s.log, s.leading, want)
+		forgetSuperseded(s.log, s.leading, want)
+		s.leading = &asked
 	}
 	s.last, s.index = &asked, index
 	s.device.Store(uint32(index))
