@@ -13,9 +13,10 @@ import (
 const tierControl model.Tier = 1
 
 // SetControl records where the control plane answers to TCP, nothing = nowhere.
-// Containers of VLAN networks that reach it past their host, by the physical
-// network, are denied it by their ports; the host's own stack denies it to all
-// others. The host's own endpoint is no container: its netplugin may have no other way.
+// Containers that reach it past the interface of their host's stack are denied it by their
+// ports: by the physical network (VLAN networks), and at the interfaces that hosts have on
+// infra networks. The host's own stack denies it to all others. The host's own endpoint is
+// no container: its netplugin may have no other way.
 func (c *Compiler) SetControl(targets []netip.AddrPort) {
 	targets = slices.Clone(targets)
 	slices.SortFunc(targets, netip.AddrPort.Compare)
@@ -24,21 +25,50 @@ func (c *Compiler) SetControl(targets []netip.AddrPort) {
 		return
 	}
 	c.control = targets
+	c.touchSubjects()
+}
+
+func (c *Compiler) touchSubjects() {
 	for _, s := range c.subjects {
 		c.dirtySubjects.add(s)
 	}
 }
 
+// countInfra follows which subnets hosts have addresses of their own in.
+func (c *Compiler) countInfra(n *network, rec *model.Network) {
+	_, was := c.infra[n]
+	if is := rec != nil && rec.Type == model.NetworkInfra; is {
+		c.infra.add(n)
+	} else if delete(c.infra, n); !was {
+		return
+	}
+	c.touchSubjects()
+}
+
+// onInfra reports whether an address lies in an infra network.
+func (c *Compiler) onInfra(a netip.Addr) bool {
+	for n := range c.infra {
+		if n.rec.Subnet.Contains(a) || n.rec.Subnet6.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
 // controlTier denies the control plane's addresses that the ports on a network reach
-// without passing through their host's stack; it is empty where there are none.
+// without passing through their host's interface for all; it is empty where there are
+// none.
 func (c *Compiler) controlTier(n *model.Network) []desired.Tier {
-	if n == nil || n.Encap != model.EncapVLAN {
+	if n == nil {
 		return nil
 	}
 	byPort := map[uint16][]desired.CIDR{}
 	for _, t := range c.control {
+		a := t.Addr()
 		// Without a gateway IPv4 leads out by the host.
-		if a := t.Addr(); a.Is6() || n.Gateway.IsValid() || n.Subnet.Contains(a) {
+		physical := n.Encap == model.EncapVLAN && (a.Is6() || n.Gateway.IsValid() || n.Subnet.Contains(a))
+		// A host takes what is for any of its addresses; other networks may be routed there.
+		if physical || n.Type == model.NetworkInfra || c.onInfra(a) {
 			byPort[t.Port()] = append(byPort[t.Port()], desired.CIDR{Prefix: netip.PrefixFrom(a, a.BitLen())})
 		}
 	}

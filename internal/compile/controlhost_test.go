@@ -62,3 +62,69 @@ func TestControlOfHost(t *testing.T) {
 	c.SetEndpoint(beside)
 	expect("the container came", map[model.EndpointKey]bool{own.Key: false, beside.Key: true})
 }
+
+// TestControlOnInfraNetworks: containers are denied the control plane at hosts' addresses
+// on a VXLAN infra network: on that network, at every address of the hosts too, and
+// elsewhere, since their network may be routed to it. It ends with the network.
+func TestControlOnInfraNetworks(t *testing.T) {
+	top := drivertest.StandardTopology()
+	c := drivertest.NewCompiler(top, "h1")
+	denied := func() map[string]string {
+		t.Helper()
+		pic, _ := c.Compile(1)
+		out := map[string]string{}
+		for _, p := range pic.Ports.All() {
+			n, _ := pic.Networks.Get(p.Network)
+			var cidrs []string
+			if set, ok := pic.PolicySets.Get(p.Policies); ok {
+				for _, tier := range set.Out {
+					for _, r := range tier.Ordered() {
+						if strings.HasPrefix(r.ID, "control-plane/") {
+							for _, x := range r.CIDRs {
+								cidrs = append(cidrs, x.Prefix.Addr().String())
+							}
+						}
+					}
+				}
+			}
+			if n.Encap == model.EncapVXLAN {
+				out[n.Key.String()] = strings.Join(cidrs, " ")
+			}
+		}
+		return out
+	}
+	var infra model.Network
+	for _, e := range top.Endpoints {
+		if n := top.Network(e.Key.Network); e.Host == "h1" && n.Encap == model.EncapVXLAN && n.Subnet.IsValid() {
+			infra = n
+		}
+	}
+	if !infra.Subnet.IsValid() {
+		t.Fatal("the topology has no container on a VXLAN network")
+	}
+	infra.Type = model.NetworkInfra
+	there, machine := infra.Subnet.Addr().Next().String(), "198.51.100.1"
+	c.SetControl([]netip.AddrPort{netip.MustParseAddrPort(there + ":9999"), netip.MustParseAddrPort(machine + ":9999")})
+	for network, got := range denied() {
+		if got != "" {
+			t.Errorf("without an infra network, %s: denied %s", network, got)
+		}
+	}
+	c.SetNetwork(infra)
+	for network, got := range denied() {
+		want := there
+		if network == infra.Key.String() {
+			want += " " + machine
+		}
+		if got != want {
+			t.Errorf("%s: denied %q, want %q", network, got, want)
+		}
+	}
+	infra.Type = model.NetworkData
+	c.SetNetwork(infra)
+	for network, got := range denied() {
+		if got != "" {
+			t.Errorf("after the infra network, %s: denied %s", network, got)
+		}
+	}
+}

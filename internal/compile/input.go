@@ -30,6 +30,7 @@ type Compiler struct {
 	silent      set[model.HostName]
 	speaksBGP   bool
 	control     []netip.AddrPort // sorted
+	infra       set[*network]    // infra networks
 	routers     map[model.TenantName]model.RouterID
 	shared      map[model.TenantName][]model.NetworkKey    // networks of others that a tenant reaches
 	clients     map[model.TenantName]set[model.TenantName] // the reverse: who reaches a tenant's networks
@@ -74,6 +75,7 @@ func New(host model.HostName) *Compiler {
 	return &Compiler{
 		self:          host,
 		hosts:         map[model.HostName]*model.Host{},
+		infra:         set[*network]{},
 		networks:      map[model.NetworkKey]*network{},
 		groups:        map[model.GroupKey]*group{},
 		policies:      map[model.PolicyKey]*policy{},
@@ -210,6 +212,7 @@ func (c *Compiler) putNetwork(k model.NetworkKey, rec *model.Network) {
 		c.touchPeer(peerRef{tenant: k.Tenant, network: k.Name})
 		c.touchShared(n.tenant)
 		c.countNative(n, old, rec)
+		c.countInfra(n, rec)
 	}
 }
 

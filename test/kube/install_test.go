@@ -139,6 +139,11 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 		}
 		return file
 	}
+	for _, h := range n.Hosts() { // kubeadm asks for it
+		if out, err := h.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 	until(t, "both nodes are known", func() bool {
 		return len(ok[*corev1.NodeList](t)(n.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})).Items) == 2
 	})

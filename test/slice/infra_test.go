@@ -20,7 +20,8 @@ import (
 // TestInfra checks infra networks of both encapsulations and families: hosts and
 // containers reach each other on them, by policy; a host keeps its addresses when its
 // interface is deleted, when netplugin is killed and when the machine is restarted; it
-// forwards nothing from there, has no default route there, and tells when it cannot have
+// forwards nothing from there, is kept from containers' questions to the control plane,
+// has no default route there, and tells when it cannot have
 // the interface; and with the network all goes.
 func TestInfra(t *testing.T) {
 	shared(t)
@@ -28,7 +29,7 @@ func TestInfra(t *testing.T) {
 }
 
 func infra(t *testing.T, driver string) {
-	c := up(t, driver, "infra", 2)
+	c := up(t, driver, "infra", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9090"} })
 	h1, h2 := c.host("h1"), c.host("h2")
 	run := func(h *lab.Host, line string) (string, error) {
 		f := strings.Fields(line)
@@ -110,6 +111,23 @@ func infra(t *testing.T, driver string) {
 		}
 	}
 	all("at first")
+
+	// Containers reach no host's control plane, at that address or by it at another one.
+	for _, h := range []*lab.Host{h1, h2} {
+		if out, err := c.space("c").Command(t.Context(), "ip", "route", "replace", h.Control.String(), "via", addr(h, "tunnelled", "4").String()).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, a := range []netip.Addr{addr(h, "tunnelled", "4"), addr(h, "tunnelled", "6"), h.Control} {
+			to := lab.Target{Proto: "tcp", Addr: a, Port: 9090}
+			until("a container at the control plane of "+h.Name, c.space("c"), to, lab.Denied)
+			if a != h.Control {
+				until("a host at the control plane of "+h.Name, h1.NS, to, lab.OK)
+			}
+		}
+		if out, err := c.space("c").Command(t.Context(), "ip", "route", "del", h.Control.String()).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 
 	// The host takes what is for it and nothing else, though it forwards.
 	for _, family := range []string{"4", "6"} {

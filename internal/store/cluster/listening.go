@@ -19,7 +19,7 @@ import (
 const ListenService = "contiv.listen"
 
 // listeningEvery is how often a machine's addresses are looked at.
-const listeningEvery = 10 * time.Second
+const listeningEvery = time.Second
 
 // KeepListening keeps in the registry where this process listens, until ctx ends:
 // of s its Role, Version and Hostname, with each address and port of listen
