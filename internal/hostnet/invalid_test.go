@@ -3,6 +3,7 @@ package hostnet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,7 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-const flagFIN, flagRST, flagACK = 1, 4, 16
+const flagFIN, flagSYN, flagACK = 1, 2, 16
 
 // tcpPacket is an IP packet with a TCP segment.
 func tcpPacket(from, to netip.AddrPort, seq uint32, flags byte) []byte {
@@ -62,11 +63,16 @@ func (s *site) counted(ns string, v6 bool, match ...string) func() string {
 	if v6 {
 		tool = "ip6tables-nft"
 	}
-	run(s.t, slices.Concat([]string{"ip", "netns", "exec", ns, tool, "-t", "raw", "-I", "PREROUTING"}, match)...)
+	name := fmt.Sprint("counter-", count.Add(1))
+	run(s.t, slices.Concat([]string{"ip", "netns", "exec", ns, tool, "-t", "raw", "-A", "PREROUTING", "-m", "comment", "--comment", name}, match)...)
 	return func() string {
 		s.t.Helper()
-		lines := strings.Split(run(s.t, "ip", "netns", "exec", ns, tool, "-t", "raw", "-L", "PREROUTING", "-v", "-n", "-x"), "\n")
-		return strings.Fields(lines[2])[0]
+		for line := range strings.Lines(run(s.t, "ip", "netns", "exec", ns, tool, "-t", "raw", "-L", "PREROUTING", "-v", "-n", "-x")) {
+			if strings.Contains(line, "/* "+name+" */") {
+				return strings.Fields(line)[0]
+			}
+		}
+		return "no rule and no"
 	}
 }
 

@@ -104,7 +104,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 13", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
+		from := []any{"layout 14", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -316,7 +316,16 @@ func chainsOf(p *desired.Private, w way) []chain {
 		in.add(tunnel)
 		fwd.add(notOif(p.Interface), tunnel)
 	}
-	return append([]chain{pre, out, post, in, fwd, untranslated()}, own...)
+	return append([]chain{w.martians(), pre, out, post, in, fwd, untranslated()}, own...)
+}
+
+// martians drops what comes from a link to a loopback address, before a rule of anybody
+// leads it from a port published there to a container; of what no rule leads the kernel
+// does so itself.
+func (w way) martians() chain {
+	ch := chain{name: "martians", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: *nftables.ChainPriorityRaw - 1}
+	ch.add(notIif("lo"), dstIn(w.loopback), drop())
+	return ch
 }
 
 // untranslated drops what belongs to a translated connection and was not translated,
