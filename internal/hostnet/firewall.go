@@ -1,14 +1,18 @@
 package hostnet
 
 import (
-	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -17,50 +21,132 @@ import (
 // comment marks our rules in chains of Docker or the administrator.
 const comment = "contiv"
 
-// passFirewall lets containers' forwarded packets through a firewall that drops
-// forwarded packets by default. A packet must be accepted by every chain of its
-// hook, so an accept in a table of our own is worth nothing: Docker, and many
-// administrators, set the policy of iptables' chain FORWARD to drop, and
-// exceptions belong into that chain, or into DOCKER-USER if Docker has made it.
-// Docker's policy keeps anybody beyond the host from beginning connections to
-// containers; our own table does the same for ours. Where the policy is to
-// accept, our rules are removed from those chains.
-func (s *Stack) passFirewall(p *desired.Private) error {
-	six := p
-	if p != nil && !p.Subnet6.IsValid() {
-		six = nil
-	}
-	return errors.Join(passFirewall(nftables.TableFamilyIPv4, p), passFirewall(nftables.TableFamilyIPv6, six))
+// firewall is what Stack knows of the host's firewall.
+type firewall struct {
+	changed atomic.Bool                       // since it was looked at, maybe
+	looked  atomic.Pointer[map[chainKey]bool] // chains and sets that decided
+	of      *desired.Private                  // for which it was looked at; nil = nothing, or not yet
+	ports   bool                              // likewise: some are published
+	err     error                             // what it came to
 }
 
-// passFirewall does so for one family; p is nil where the family has no way out.
-func passFirewall(family nftables.TableFamily, p *desired.Private) error {
+// passFirewall lets containers' forwarded packets through a firewall that drops them. A
+// packet must be accepted by every chain of its hook, so an accept in a table of our own
+// is worth nothing: where iptables' chain FORWARD drops it, as Docker's policy and a last
+// rule that rejects do, exceptions belong into that chain, or into DOCKER-USER if Docker
+// has made it. Docker's policy keeps anybody beyond the host from beginning connections to
+// containers; our own table does the same for ours. Where FORWARD lets containers'
+// packets through, our rules are removed from those chains. Other chains that drop them are
+// in the error. Without look, only what may have changed is looked at.
+func (s *Stack) passFirewall(p *desired.Private, ports, look bool) error {
+	f := &s.firewall
+	if changed := f.changed.Swap(false); !look && !changed && f.err == nil && f.ports == ports && reflect.DeepEqual(f.of, p) {
+		return nil
+	}
+	known := f.of != nil && reflect.DeepEqual(f.of, p) && f.err == nil
+	f.of, f.ports = p, ports
+	var put bool
+	put, f.err = f.pass(p, ports)
+	if put && known {
+		s.log.Warn("somebody has changed the host's firewall, which dropped what containers send and get; it lets them through again")
+	}
+	return f.err
+}
+
+// pass makes the exceptions, and tells whether some were put in.
+func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 	c, err := nftables.New()
 	if err != nil {
-		return err
+		return false, err
 	}
 	all, err := c.ListChains()
 	if err != nil {
 		if p == nil {
-			return nil // a kernel without nftables has nothing of ours
+			return false, nil // a kernel without nftables has nothing of ours
 		}
-		return fmt.Errorf("read nftables: %w", err)
+		return false, fmt.Errorf("read nftables: %w", err)
 	}
-	var filter []*nftables.Chain // of iptables
+	looked := map[chainKey]bool{}
+	var drop []string
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
+		var probes []probe
+		if p != nil {
+			probes = probesOf(p, family, ports)
+		}
+		these, some, err := passFirewall(c, all, family, p, probes, looked)
+		if put = put || some; err != nil {
+			return put, err
+		}
+		drop = append(drop, these...)
+	}
+	f.looked.Store(&looked)
+	if len(drop) == 0 {
+		return put, nil
+	}
+	slices.Sort(drop)
+	hint := ""
+	if slices.ContainsFunc(drop, func(name string) bool { return strings.HasPrefix(name, "firewalld ") }) {
+		hint = " (firewall-cmd --permanent --zone=trusted --add-interface=" + p.Interface + " && firewall-cmd --reload)"
+	}
+	return put, model.Errorf(model.ErrUnavailable, "the firewall's chains %s drop what containers send beyond this host, or get from there; let interface %s through them, in and out%s",
+		strings.Join(slices.Compact(drop), ", "), p.Interface, hint)
+}
+
+// Addresses far beyond this host; nothing is sent to them.
+var (
+	somewhere4 = netip.MustParseAddr("198.41.0.4")
+	somewhere6 = netip.MustParseAddr("2001:503:ba3e::2:30")
+)
+
+// probesOf are packets that have to pass: what a container sends beyond the host, the
+// answer, and if ports are published a packet that was led to one.
+func probesOf(p *desired.Private, family nftables.TableFamily, ports bool) []probe {
+	beyond, container := somewhere4, p.Subnet.Addr().Next()
+	if family == nftables.TableFamilyIPv6 {
+		if beyond, container = somewhere6, p.Subnet6.Addr().Next(); !p.Subnet6.IsValid() {
+			return nil
+		}
+	}
+	up := ""
+	if routes, err := netlink.RouteGet(net.IP(beyond.AsSlice())); err == nil && len(routes) > 0 {
+		if link, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil {
+			up = link.Attrs().Name
+		}
+	}
+	in, out := netip.AddrPortFrom(container, 40000), netip.AddrPortFrom(beyond, 443)
+	all := []probe{
+		{in: p.Interface, out: up, src: in, dst: out, state: expr.CtStateBitNEW},
+		{in: up, out: p.Interface, src: out, dst: in, state: expr.CtStateBitESTABLISHED},
+	}
+	if ports {
+		all = append(all, probe{in: up, out: p.Interface, src: out, dst: netip.AddrPortFrom(container, 80), state: expr.CtStateBitNEW, status: ipsDNAT})
+	}
+	return all
+}
+
+// passFirewall does so for one family, which has no way out without probes. It returns
+// which chains drop some all the same, and whether exceptions were put in.
+func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.TableFamily, p *desired.Private, probes []probe, looked map[chainKey]bool) (drop []string, put bool, err error) {
+	e := newEvaluation(c)
+	e.visited = looked
+	drops := func(ch *nftables.Chain) bool {
+		return slices.ContainsFunc(probes, func(p probe) bool { return e.drops(ch, p) })
+	}
+	var filter, forward []*nftables.Chain // of iptables; of the hook
 	var at *nftables.Chain
-	var strangers []string
 	for _, ch := range all {
-		iptables := ch.Table.Family == family && ch.Table.Name == "filter"
-		if iptables && (ch.Name == "FORWARD" || ch.Name == "DOCKER-USER") {
+		if ch.Table.Family == family && ch.Table.Name == "filter" && (ch.Name == "FORWARD" || ch.Name == "DOCKER-USER") {
 			filter = append(filter, ch)
 		}
-		if p == nil || ch.Hooknum == nil || *ch.Hooknum != *nftables.ChainHookForward || ch.Policy == nil || *ch.Policy != nftables.ChainPolicyDrop {
+		if ch.Hooknum == nil || *ch.Hooknum != *nftables.ChainHookForward || ch.Table.Family != family && ch.Table.Family != nftables.TableFamilyINet || isOurs(ch.Table.Name) {
 			continue
 		}
-		if iptables && ch.Name == "FORWARD" {
+		forward = append(forward, ch)
+	}
+	e.skip = comment
+	for _, ch := range filter {
+		if ch.Name == "FORWARD" && len(probes) > 0 && (ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop || drops(ch)) {
 			at = ch
-		} else if ch.Table.Family == family || ch.Table.Family == nftables.TableFamilyINet && family == nftables.TableFamilyIPv4 {
-			strangers = append(strangers, ch.Table.Name+" "+ch.Name)
 		}
 	}
 	for _, ch := range filter {
@@ -69,23 +155,32 @@ func passFirewall(family nftables.TableFamily, p *desired.Private) error {
 		}
 	}
 	for _, ch := range filter {
-		if err := settleRules(c, ch, ch == at, p); err != nil {
-			return fmt.Errorf("chain %s: %w", ch.Name, err)
+		changed, err := settleRules(c, ch, ch == at, p)
+		if err != nil {
+			return nil, put, fmt.Errorf("chain %s: %w", ch.Name, err)
+		}
+		put = put || changed && ch == at
+		e.rules = map[chainKey][]*nftables.Rule{}
+	}
+	e.skip = ""
+	for _, ch := range forward {
+		if drops(ch) {
+			drop = append(drop, ch.Table.Name+" "+ch.Name)
 		}
 	}
-	if len(strangers) > 0 {
-		return model.Errorf(model.ErrUnavailable, "the firewall's chains %s drop what they do not know; let interface %s through them, in and out",
-			strings.Join(strangers, ", "), p.Interface)
-	}
-	return nil
+	return drop, put, e.err
+}
+
+func isOurs(table string) bool {
+	return slices.Contains([]string{TableName, FrontsTable, GuardTable, FabricTable}, table)
 }
 
 // settleRules makes each of our rules be in a foreign chain once, before all
-// foreign rules; with no rules wanted it removes ours.
-func settleRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.Private) error {
+// foreign rules; with no rules wanted it removes ours. It tells whether it changed anything.
+func settleRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.Private) (changed bool, err error) {
 	rules, err := c.GetRules(ch.Table, ch)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ours := slices.DeleteFunc(slices.Clone(rules), func(r *nftables.Rule) bool {
 		text, _ := userdata.GetString(r.UserData, userdata.TypeComment)
@@ -93,14 +188,14 @@ func settleRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.P
 	})
 	const needed = 2
 	if wanted && len(ours) == needed && len(rules) >= needed && rules[0].Handle == ours[0].Handle && rules[1].Handle == ours[1].Handle {
-		return nil
+		return false, nil
 	}
 	if !wanted && len(ours) == 0 {
-		return nil
+		return false, nil
 	}
 	for _, r := range ours {
 		if err := c.DelRule(r); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if wanted {
@@ -113,9 +208,9 @@ func settleRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.P
 	}
 	err = c.Flush()
 	if isMissing(err) {
-		return nil // somebody has just removed the chain; the next look finds out
+		return false, nil // somebody has just removed the chain; the next look finds out
 	}
-	return err
+	return err == nil, err
 }
 
 // iptablesName compares as much of an interface's name as iptables does, so that

@@ -75,6 +75,7 @@ type Stack struct {
 	source6  netip.Addr // as Want.source6, at last
 	replaced func()     // called before a table is replaced
 	refused  refused
+	firewall firewall
 }
 
 // New returns the stack. forward lets it switch IP forwarding on.
@@ -98,8 +99,12 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	}
 	same := s.last != nil && index == s.index && reflect.DeepEqual(*s.last, want)
 	asked := want
+	ports := slices.ContainsFunc(want.Endpoints, func(e Endpoint) bool { return len(e.Ports) > 0 })
 	if same = same && len(s.problems) == 0; same && !look {
-		return nil
+		if err := s.passFirewall(want.Private, ports, false); err != nil {
+			s.problems = map[string]error{"firewall": err}
+		}
+		return s.problems
 	}
 	s.replaced = func() {}
 	if same {
@@ -129,7 +134,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	note("control plane", s.ensureControl(want))
 	translation := s.ensureTable(want)
 	note("published ports and masquerade", translation)
-	note("firewall", s.passFirewall(want.Private))
+	note("firewall", s.passFirewall(want.Private, ports, look))
 	if translation == nil {
 		forgetGone(s.log, s.leading, want)
 		forgetSuperseded(s.log, s.leading, want)

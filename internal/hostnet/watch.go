@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -19,9 +20,10 @@ import (
 // of the thread that calls Watch, may be gone: an nftables table or something in
 // it, an address or a route of the interface, or the interface is down. It also
 // calls changed when Apply itself replaces something, and once when it has begun
-// to listen. It returns nil when ctx ends, or why it cannot go on. Any goroutine
-// may call it.
-func (s *Stack) Watch(ctx context.Context, changed func()) error {
+// to listen; and firewall when somebody else's rules may let other packets through than
+// before, of which Apply then takes care without look. It returns nil when ctx ends, or
+// why it cannot go on. Any goroutine may call it.
+func (s *Stack) Watch(ctx context.Context, changed, firewall func()) error {
 	rules, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		return fmt.Errorf("watch nftables: %w", err)
@@ -38,7 +40,11 @@ func (s *Stack) Watch(ctx context.Context, changed func()) error {
 		rules.Close()
 		routes.Close()
 	})()
-	g.Go(func() error { return hear(rules, changed, new(ruleWatch).lost) })
+	watch := ruleWatch{decides: s.firewall.decides, firewall: func() {
+		s.firewall.changed.Store(true)
+		firewall()
+	}}
+	g.Go(func() error { return hear(rules, changed, watch.lost) })
 	g.Go(func() error {
 		return hear(routes, changed, func(m syscall.NetlinkMessage) bool {
 			index := lostBy(m)
@@ -72,10 +78,40 @@ func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage)
 	}
 }
 
-// ruleWatch hears what becomes of our tables.
+// ruleWatch hears what becomes of our tables, and of others'.
 type ruleWatch struct {
-	fronts bool   // something of FrontsTable is gone, by a transaction that has not ended
-	self   string // this process as the kernel names it
+	fronts   bool   // something of FrontsTable is gone, by a transaction that has not ended
+	others   bool   // likewise, a chain or set that decides on forwarded packets is another
+	self     string // this process as the kernel names it
+	decides  func(chainKey) bool
+	firewall func() // called for others
+}
+
+// decides reports whether a chain or set had a say in what the firewall lets through.
+func (f *firewall) decides(k chainKey) bool {
+	looked := f.looked.Load()
+	return looked != nil && (*looked)[k]
+}
+
+// forwards reports whether a message is of a chain of the hook forward, or of something
+// that decided when the firewall was looked at.
+func (w *ruleWatch) forwards(m syscall.NetlinkMessage) bool {
+	const nameOfTable, secondName, thirdName, hook, hookNumber = 1, 2, 3, 4, 1 // NFTA_CHAIN_NAME is the third, those of rules' chains and of sets are second
+	attrs := m.Data[nfgenBytes:]
+	text := func(kind uint16) string { return strings.TrimRight(string(attr(attrs, kind)), "\x00") }
+	key := chainKey{nftables.TableFamily(m.Data[0]), text(nameOfTable), ""}
+	switch m.Header.Type & 0xff {
+	case unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN:
+		if n := attr(attr(attrs, hook), hookNumber); len(n) == 4 && binary.BigEndian.Uint32(n) == uint32(*nftables.ChainHookForward) && !isOurs(key.table) {
+			return true
+		}
+		key.name = text(thirdName)
+	case unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE, unix.NFT_MSG_NEWSETELEM, unix.NFT_MSG_DELSETELEM:
+		key.name = text(secondName)
+	default:
+		return false
+	}
+	return w.decides(key)
 }
 
 // lost tells whether a message of nftables says that a table that Stack.Apply
@@ -86,6 +122,7 @@ func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < nfgenBytes {
 		return false
 	}
+	w.others = w.others || w.forwards(m)
 	switch m.Header.Type & 0xff {
 	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSETELEM:
 		const nameOfTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE
@@ -100,7 +137,10 @@ func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 		const nameOfProcess = 3 // NFTA_GEN_PROC_NAME
 		by := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfProcess)), "\x00")
 		lost := w.fronts && by != w.self
-		w.fronts = false
+		if w.others && by != w.self {
+			w.firewall()
+		}
+		w.fronts, w.others = false, false
 		return lost
 	}
 	return false

@@ -29,7 +29,7 @@ func TestWatch(t *testing.T) {
 				case told <- struct{}{}:
 				default:
 				}
-			})
+			}, func() {})
 		})
 	}()
 	<-told // it listens

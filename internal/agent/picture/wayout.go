@@ -424,7 +424,7 @@ func (w *WayOut) Watch(ctx context.Context) {
 		return
 	}
 	for {
-		err := w.net.Watch(ctx, func() { w.cluster.Kick("drift") })
+		err := w.net.Watch(ctx, func() { w.cluster.Kick("drift") }, func() { w.cluster.Kick("firewall") })
 		if ctx.Err() != nil {
 			return
 		}
