@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/access/limit"
+	"github.com/contiv/netplugin/v2/internal/access/origin"
 	"github.com/contiv/netplugin/v2/internal/agent/answering"
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/fabric"
@@ -367,7 +369,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	if a.rest != nil {
-		serve(a.rest, limit.New(limit.Config{Body: 1 << 20}).Handler(a.Handler(a.More())), "inspection")
+		isOurs := func(name string) bool { return strings.EqualFold(name, string(a.cfg.Host)) }
+		serve(a.rest, limit.New(limit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{IsOurs: isOurs}, a.Handler(a.More()))), "inspection")
 	}
 	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.Entries()))

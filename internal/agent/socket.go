@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 )
 
 const maxRequest = 1 << 20
@@ -43,10 +44,7 @@ func noResult[In any](f func(context.Context, In) error) func(context.Context, I
 func call[In, Out any](f func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
-		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&in)
-		if err != nil {
-			err = model.Errorf(model.ErrInvalid, "decode request: %w", err)
-		}
+		err := strictjson.Read(r.Body, maxRequest, &in)
 		var out Out
 		if err == nil {
 			out, err = f(r.Context(), in)
@@ -170,7 +168,7 @@ func (a *Agent) legacyDel(w http.ResponseWriter, r *http.Request) {
 }
 
 func decodeLegacy(w http.ResponseWriter, r *http.Request, p *legacyPod) bool {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(p)
+	err := strictjson.Read(r.Body, maxRequest, p)
 	if err == nil && strings.TrimSpace(p.ContainerID) == "" {
 		err = errors.New("K8S_POD_INFRA_CONTAINER_ID must not be empty")
 	}

@@ -1,10 +1,7 @@
 package apiserver
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -24,21 +21,6 @@ const (
 	maxListed = 100_000
 	maxFaults = 100
 )
-
-// decodeStrict reads an object, in which unknown fields are refused: a misspelt
-// one is told of, since without its "policies" a group would be open.
-func decodeStrict(body []byte, out any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(out)
-	if err == nil || errors.Is(err, io.EOF) {
-		return nil
-	}
-	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return model.Errorf(model.ErrInvalid, "field %s: there is no such field", field)
-	}
-	return jsonError(body, err)
-}
 
 // apply makes a list of objects be as given.
 func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {

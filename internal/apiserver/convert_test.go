@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 )
 
 // roundTrip decodes a body as an object of a kind; what is accepted comes back
@@ -15,7 +16,7 @@ import (
 func (k *kind) roundTrip(t *testing.T, data []byte) {
 	t.Helper()
 	read := func(body []byte) (wish, error) {
-		if err := decodeJSON(body, new(json.RawMessage)); err != nil {
+		if err := strictjson.Decode(body, new(json.RawMessage)); err != nil {
 			return wish{}, err
 		}
 		return k.read(nil, body)

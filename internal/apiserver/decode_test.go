@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
@@ -35,13 +36,14 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"pktTag":99999999999999999999}`, `pktTag "99999999999999999999": must be a whole number of reasonable size`},
 		{`{"subnet":{}}`, `subnet "{}": must be a string, not an object`},
 		{`{"link-sets":7}`, `link-sets "7": must be an object, not a number`},
+		{`{"tenantName":"x","bogus":1}`, `field "bogus": there is no such field`},
 		{`{"SUBNET":true}`, `subnet "true": must be a string, not a boolean`},
 		{`{"link-sets":{"Services":{"x":[]}}}`, `Services "{\"x\":[]}": every element must be an object`},
 		{"{\"tenantName\":\"\xff\"}", `body: must be UTF-8`},
 	}
 	for _, tt := range tests {
 		var o api.Network
-		err := decodeJSON([]byte(tt.body), &o)
+		err := strictjson.Decode([]byte(tt.body), &o)
 		if err == nil || !errors.Is(err, model.ErrInvalid) || err.Error() != tt.want {
 			t.Errorf("%s\n got %v\nwant %s", tt.body, err, tt.want)
 		}
@@ -51,7 +53,7 @@ func TestDecodeRefuses(t *testing.T) {
 // TestDecodeRefusesElements: an element of the wrong type names the array.
 func TestDecodeRefusesElements(t *testing.T) {
 	var o api.EndpointGroup
-	err := decodeJSON([]byte(`{"policies":["p",5]}`), &o)
+	err := strictjson.Decode([]byte(`{"policies":["p",5]}`), &o)
 	const want = `policies "[\"p\",5]": every element must be a string`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -93,15 +95,14 @@ func TestWriteStrict(t *testing.T) {
 	f.must("PUT", group, got) // what it answered is taken again
 }
 
-// TestDecodeAccepts: in what agents say, unknown fields, other case and space
-// around are fine, as in 1.x.
+// TestDecodeAccepts: other case and space around are fine, as in 1.x.
 func TestDecodeAccepts(t *testing.T) {
 	for _, body := range []string{
-		`{"tenantName":"x","bogus":1}`, `{"TENANTNAME":"x"}`, " {\"tenantName\":\"x\"}\n\n", `{"key":"zzz","tenantName":"x"}`,
+		`{"TENANTNAME":"x"}`, " {\"tenantName\":\"x\"}\n\n", `{"key":"zzz","tenantName":"x"}`,
 		`{"tenantName":"x","link-sets":null}`,
 	} {
 		var o api.Tenant
-		if err := decodeJSON([]byte(body), &o); err != nil || o.TenantName != "x" {
+		if err := strictjson.Decode([]byte(body), &o); err != nil || o.TenantName != "x" {
 			t.Errorf("%s: %v, %+v", body, err, o)
 		}
 	}
@@ -115,7 +116,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var o api.Network
-		if err := decodeJSON(data, &o); err != nil {
+		if err := strictjson.Decode(data, &o); err != nil {
 			if !errors.Is(err, model.ErrInvalid) {
 				t.Fatalf("%q: %v is not a refusal", data, err)
 			}

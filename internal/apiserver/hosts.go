@@ -134,11 +134,6 @@ func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) 
 		return nil, err
 	}
 	q := r.URL.Query()
-	for name := range q {
-		if name != "tenant" && name != "host" && name != "network" && name != "group" {
-			return nil, model.InvalidField("query", clip([]byte(name)), "must be tenant, host, network or group")
-		}
-	}
 	tenant, host := model.TenantName(q.Get("tenant")), model.HostName(q.Get("host"))
 	if _, ok := v.Tenant(tenant); tenant != "" && !ok {
 		return nil, notFound("tenant", string(tenant))

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 )
 
 // rest says how objects of a kind are served and written: A is the object on
@@ -170,7 +171,7 @@ func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, key strin
 // read turns a body into a wish: the only way from the wire to what control takes.
 func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err error) {
 	var o A
-	err = decodeStrict(body, &o)
+	err = strictjson.Decode(body, &o)
 	if r.strict.all != nil {
 		err = errors.Join(err, r.strict.unambiguous(body))
 	}
@@ -185,7 +186,7 @@ func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err err
 	if err != nil {
 		return w, err
 	}
-	w.change = r.change(c, valid, func(field string) bool { return string(rawField(body, field)) == `""` })
+	w.change = r.change(c, valid, func(field string) bool { return string(strictjson.Field(body, field)) == `""` })
 	w.object, w.key, w.warnings = m, o.ObjectKey(), warnings(m)
 	return w, nil
 }

@@ -238,8 +238,6 @@ func monitorRequest(r *http.Request) (req control.MonitorRequest, err error) {
 			if req.Host, err = wire.Optional(value, model.ParseHostName); err != nil {
 				return req, err
 			}
-		default:
-			return req, model.Errorf(model.ErrInvalid, "query parameter %q is not known; possible are drops, from, to, host", clip([]byte(k)))
 		}
 	}
 	return req, nil

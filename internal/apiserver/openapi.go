@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -216,11 +217,41 @@ func (s schemas) kindOperation(r route) map[string]any {
 	return op
 }
 
-// queries are the query parameters of paths that have some.
+// queries are the query parameters of routes that have some; others are refused.
 var queries = map[string][]string{
-	"/debug/ofnet":         {"host"},
-	"/api/v1/monitor":      {"drops", "from", "to", "host"},
-	"/plugin/monitor/{id}": {"host"},
+	"GET /debug/ofnet":                      {"host"},
+	"GET /readyz":                           {"format"},
+	"GET /api/v1/monitor":                   {"drops", "from", "to", "host"},
+	"GET /api/v1/endpoints":                 {"tenant", "host", "network", "group"},
+	"DELETE /api/v1/hosts/{name}":           {"force"},
+	"POST /api/v1/hosts/{name}/evict":       {"force"},
+	"DELETE /api/v1/cluster/members/{name}": {"force"},
+	"POST /plugin/monitor/{id}":             {"host"},
+	"POST /plugin/report/{id}":              {"host"},
+}
+
+// checkQuery refuses what a request asks for beside its path and body, where nothing would
+// look at it; pattern is that of the mux.
+func checkQuery(pattern string, r *http.Request) error {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	given, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return model.Errorf(model.ErrInvalid, "the query %q cannot be read: %w", clip([]byte(r.URL.RawQuery)), err)
+	}
+	known := queries[strings.TrimSuffix(pattern, "/{$}")]
+	for _, name := range sortedKeys(given) {
+		if slices.Contains(known, name) {
+			continue
+		}
+		are := "this path has none"
+		if len(known) > 0 {
+			are = "possible are " + strings.Join(known, ", ")
+		}
+		return model.Errorf(model.ErrInvalid, "query parameter %q is not known; %s", clip([]byte(name)), are)
+	}
+	return nil
 }
 
 func operation(r route, summary string) map[string]any {
@@ -233,7 +264,7 @@ func operation(r route, summary string) map[string]any {
 			})
 		}
 	}
-	for _, name := range queries[r.path] {
+	for _, name := range queries[r.method+" "+r.path] {
 		params = append(params, map[string]any{"name": name, "in": "query", "schema": map[string]any{"type": "string"}})
 	}
 	if params != nil {

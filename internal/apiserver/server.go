@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access/origin"
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -169,13 +171,13 @@ func New(cfg Config) (http.Handler, error) {
 		_, _ = w.Write(description) // the client may be gone
 	})
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
-	// There need not be authentication: a web page in the browser of somebody who can
-	// reach this server must not be able to change the cluster.
-	browsers := http.NewCrossOriginProtection()
-	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.refuse(w, r, model.Errorf(errForbidden, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
-	}))
-	return s.guard(s.admit(cfg.Door, browsers.Handler(s))), nil
+	return origin.Handler(origin.Config{
+		IsOurs: s.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
+		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
+			s.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
+		},
+		IsStream: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
+	}, s.admit(cfg.Door, s)), nil
 }
 
 // handle registers h under a method and path, with and without trailing slash.
@@ -308,6 +310,10 @@ func (s *server) call(w http.ResponseWriter, r *http.Request, h handler) (v any,
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
+		if err := errors.Join(checkQuery(pattern, r), checkConditions(r)); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
 		s.mux.ServeHTTP(w, r)
 		return
 	}
@@ -324,6 +330,20 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.ServeHTTP(w, r)
 	}
+}
+
+// checkConditions refuses a write under a condition (RFC 9110 section 13.1): it would be
+// made whether the condition holds or not.
+func checkConditions(r *http.Request) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+		if r.Header.Get(name) != "" {
+			return model.Errorf(model.ErrInvalid, "header %s: writes under a condition are not possible; leave it out", name)
+		}
+	}
+	return nil
 }
 
 // methodLabel is the method of a request without a route, which may be any word

@@ -118,6 +118,12 @@ func (f *fixture) do(method, path, body string) (int, string) {
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	return f.send(req)
+}
+
+// send is do of a request.
+func (f *fixture) send(req *http.Request) (int, string) {
+	f.t.Helper()
 	resp, err := f.http.Do(req)
 	if err != nil {
 		f.t.Fatal(err)
@@ -127,8 +133,8 @@ func (f *fixture) do(method, path, body string) (int, string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if ct := resp.Header.Get("Content-Type"); resp.StatusCode >= 400 && method != http.MethodHead && ct != "text/plain; charset=utf-8" {
-		f.t.Errorf("%s %s: error of type %s", method, path, ct)
+	if ct := resp.Header.Get("Content-Type"); resp.StatusCode >= 400 && req.Method != http.MethodHead && ct != "text/plain; charset=utf-8" {
+		f.t.Errorf("%s %s: error of type %s", req.Method, req.URL, ct)
 	}
 	return resp.StatusCode, string(b)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 )
 
 // strictness says what in a request's body is refused beyond what its types refuse.
@@ -52,7 +53,7 @@ const elementOf = "element of "
 func (s strictness) walkValue(dec *json.Decoder, field string) error {
 	token, err := dec.Token()
 	if err != nil {
-		return badBody("is not valid JSON: %w", err)
+		return strictjson.BadBody("is not valid JSON: %w", err)
 	}
 	switch token {
 	case json.Delim('{'):
@@ -65,7 +66,7 @@ func (s strictness) walkValue(dec *json.Decoder, field string) error {
 			}
 		}
 		if _, err := dec.Token(); err != nil {
-			return badBody("is not valid JSON: %w", err)
+			return strictjson.BadBody("is not valid JSON: %w", err)
 		}
 		if n == 0 {
 			return s.emptyField(field)
@@ -93,7 +94,7 @@ func (s strictness) walkObject(dec *json.Decoder, field string) error {
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
-			return badBody("is not valid JSON: %w", err)
+			return strictjson.BadBody("is not valid JSON: %w", err)
 		}
 		name := fmt.Sprint(token)
 		same := fold(name)
@@ -104,12 +105,12 @@ func (s strictness) walkObject(dec *json.Decoder, field string) error {
 			if labels {
 				return model.Errorf(model.ErrInvalid, "%s: has the label %q twice: which of them counts is not clear", field, name)
 			}
-			return badBody("has the field %q twice in one object, as %q too: which of them counts is not clear", other, name)
+			return strictjson.BadBody("has the field %q twice in one object, as %q too: which of them counts is not clear", other, name)
 		}
 		seen[same] = name
 		if field == "" && slices.Contains(serverFields, same) { // among their keys are names of objects
 			if err := dec.Decode(new(json.RawMessage)); err != nil {
-				return badBody("is not valid JSON: %w", err)
+				return strictjson.BadBody("is not valid JSON: %w", err)
 			}
 			continue
 		}
@@ -124,7 +125,7 @@ func (s strictness) walkObject(dec *json.Decoder, field string) error {
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return badBody("is not valid JSON: %w", err)
+		return strictjson.BadBody("is not valid JSON: %w", err)
 	}
 	if labels && len(seen) == 0 {
 		return s.emptyField(field)

@@ -27,13 +27,15 @@ var rules = []rule{
 	{pkg: "internal/token", why: "what lets a client in knows neither client nor server"},
 	{pkg: "internal/access/refusal", may: []string{"api", "internal/model"}, why: "how to say no knows nothing that is refused"},
 	{pkg: "internal/access/audit", why: "writes lines, and asks nobody what is in them"},
+	{pkg: "internal/access/origin", why: "guards any listener from browsers, and knows none of its clients"},
+	{pkg: "internal/strictjson", may: []string{"internal/model"}, why: "reads JSON of any client, and knows none of its fields"},
 	{pkg: "internal/access/limit", may: []string{"internal/access/refusal", "internal/places"}, why: "limits any listener's clients, and knows none of them"},
 	{pkg: "internal/access/token", may: []string{"internal/access", "internal/access/refusal", "internal/model", "internal/store", "internal/store/tables"}, why: "one way of knowing who asks; the store is given to it"},
 	{pkg: "internal/access/oidc", may: []string{"internal/access", "internal/access/refusal"}, why: "one way of knowing who asks, with nothing of its own in the store"},
 	{pkg: "internal/access", may: []string{"api", "internal/access/audit", "internal/access/refusal", "internal/model", "internal/pki"}, why: "decides by a table of routes; it is told whose things are, and never imports the server that it stands before"},
 	{pkg: "internal/pki", may: []string{"internal/durable"}, why: "makes certificates and knows no connection"},
 	{pkg: "internal/transport", may: []string{"internal/pki", "internal/places"}, why: "which end of a connection uses which TLS knows no program"},
-	{pkg: "internal/daemon", may: []string{"internal/access/limit", "internal/transport"}, why: "what surrounds any long-running program knows no program"},
+	{pkg: "internal/daemon", may: []string{"internal/access/limit", "internal/access/origin", "internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/bundle", may: []string{"api"}, why: "packs what others read, and knows no program"},
 
@@ -47,7 +49,7 @@ var rules = []rule{
 		pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/tables"},
 		why: "one conformance suite for all stores knows none of them",
 	},
-	{pkg: "internal/store/relay", may: []string{"api", "internal/model", "internal/store", "internal/waiting"}, why: "hands mirrors on, of any store, whatever rows mean; its messages are of the REST interface"},
+	{pkg: "internal/store/relay", may: []string{"api", "internal/strictjson", "internal/model", "internal/store", "internal/waiting"}, why: "hands mirrors on, of any store, whatever rows mean; its messages are of the REST interface"},
 	{
 		pkg: "internal/store/*", may: []string{"internal/durable", "internal/filelock", "internal/model", "internal/store", "internal/store/engine", "internal/store/tables", "internal/transport", "internal/waiting"},
 		why: "a concrete store knows the contract, and is a backend of the engine",
@@ -55,11 +57,11 @@ var rules = []rule{
 	{pkg: "internal/join/ticket", may: []string{"internal/model"}, why: "hosts have it too, and no etcd"},
 	{pkg: "internal/pki/pkitest", may: []string{"internal/pki"}, why: "is for tests of whatever has certificates"},
 	{pkg: "internal/enroll", may: []string{"internal/durable", "internal/join/ticket", "internal/model", "internal/pki", "internal/transport"}, why: "a host gets a certificate, whatever for, and without etcd"},
-	{pkg: "internal/join", may: []string{"internal/durable", "internal/filelock", "internal/join/ticket", "internal/model", "internal/pki", "internal/places", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
+	{pkg: "internal/join", may: []string{"internal/durable", "internal/strictjson", "internal/filelock", "internal/join/ticket", "internal/model", "internal/pki", "internal/places", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
-		pkg: "internal/apiserver", may: []string{"api", "internal/bundle", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
+		pkg: "internal/apiserver", may: []string{"api", "internal/access/origin", "internal/strictjson", "internal/bundle", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/wire", may: []string{"api", "internal/model"}, why: "makes values of what is on the wire, and asks nobody"},
@@ -122,14 +124,14 @@ var rules = []rule{
 		pkg: "internal/agent/observe",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/desired", "internal/driver", "internal/waiting",
-			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture", "internal/bundle",
+			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture", "internal/bundle", "internal/pki",
 		},
 		why: "who tells of a host decides nothing",
 	},
 	{
 		pkg: "internal/agent",
 		may: []string{
-			"api", "internal/access/limit", "internal/model", "internal/store", "internal/store/cluster", "internal/store/relay", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
+			"api", "internal/access/limit", "internal/access/origin", "internal/strictjson", "internal/model", "internal/store", "internal/store/cluster", "internal/store/relay", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
 			"internal/agent/*", "internal/bundle", "internal/multicast", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/access/limit"
+	"github.com/contiv/netplugin/v2/internal/access/origin"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -77,7 +78,7 @@ func ServeDebug(ctx context.Context, addr string, server *tls.Config, log *slog.
 	mux := http.NewServeMux()
 	RegisterDebug(mux)
 	log.Info("serving debug endpoints", "address", ln.Addr().String())
-	return Serve(ctx, ln, limit.New(limit.Config{Body: 1 << 20}).Handler(mux), log)
+	return Serve(ctx, ln, limit.New(limit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{}, mux)), log)
 }
 
 // CheckHostPort is a Flag.Check for ip:port, :port or host:port.

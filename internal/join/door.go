@@ -2,7 +2,6 @@ package join
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/places"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -55,9 +55,8 @@ func (m *Member) open(ln net.Listener) *door {
 	strangers := places.New(atOnce, atOnce) // who show a token of the cluster's
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
 		var q request
-		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-		if err := dec.Decode(&q); err != nil {
-			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
+		if err := strictjson.Read(r.Body, maxBody, &q); err != nil {
+			ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version? %w", err))
 			return
 		}
 		if err := q.check(); err != nil {

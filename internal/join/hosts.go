@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"net"
 	"net/http"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/places"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 )
 
 // maxAddresses is how many addresses a host may have in its certificate.
@@ -44,8 +44,8 @@ func (m *Member) handleHosts(mux *http.ServeMux, strangers *places.Places) {
 	handle := func(path string, do func(r *http.Request, q ticket.HostRequest) (ticket.HostAnswer, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			var q ticket.HostRequest
-			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&q); err != nil {
-				ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
+			if err := strictjson.Read(r.Body, maxBody, &q); err != nil {
+				ticket.Refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version? %w", err))
 				return
 			}
 			of := strangers

@@ -2,8 +2,11 @@ package observe
 
 import (
 	"context"
+	"crypto/x509"
 	"io"
 	"net/http"
+
+	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
 // certified keeps who comes by TLS without a certificate from all but the answer, in one
@@ -31,8 +34,18 @@ func certified(all http.Handler, ready func(context.Context) bool) http.Handler 
 			few.ServeHTTP(w, r)
 			return
 		}
+		if r.TLS != nil && r.Method != http.MethodGet && r.Method != http.MethodHead && !changes(r.TLS.PeerCertificates[0]) {
+			http.Error(w, "this certificate may look and not change anything: its role is not cluster-admin", http.StatusForbidden)
+			return
+		}
 		all.ServeHTTP(w, r)
 	})
+}
+
+// changes reports whether the bearer of a certificate may change what a host has.
+func changes(cert *x509.Certificate) bool {
+	role, err := pki.RoleOf(cert)
+	return err == nil && role == pki.ClusterAdmin
 }
 
 // getLive answers while the agent's own locks can be had; what /healthz tells of, no

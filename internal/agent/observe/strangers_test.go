@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
 // TestCertified: who shows no certificate by TLS hears in a word whether the agent lives
@@ -16,6 +19,9 @@ import (
 func TestCertified(t *testing.T) {
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "all of "+r.URL.Path) })
 	none, shown := &tls.ConnectionState{}, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+	by := func(role pki.Role) *tls.ConnectionState {
+		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{OrganizationalUnit: []string{string(role)}}}}}
+	}
 	for _, tc := range []struct {
 		method, path string
 		by           *tls.ConnectionState
@@ -35,6 +41,11 @@ func TestCertified(t *testing.T) {
 		{"GET", "//debug/state", none, true, 401, "show a certificate"},
 		{"GET", "/readyz", shown, true, 200, "all of /readyz"},
 		{"GET", "/debug/state", shown, false, 200, "all of /debug/state"},
+		{"POST", "/debug/reclaimEndpoint/x", shown, true, 403, "cluster-admin"},
+		{"POST", "/debug/reclaimEndpoint/x", by(pki.Client), true, 403, "cluster-admin"},
+		{"POST", "/debug/reclaimEndpoint/x", by(pki.Netmaster), true, 403, "cluster-admin"},
+		{"POST", "/debug/reclaimEndpoint/x", by(pki.ClusterAdmin), true, 200, "all of"},
+		{"POST", "/debug/reclaimEndpoint/x", nil, true, 200, "all of"},
 		{"GET", "/debug/state", nil, false, 200, "all of /debug/state"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), tc.method, "http://x"+tc.path, nil)

@@ -3,7 +3,6 @@ package relay
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/strictjson"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -122,7 +122,7 @@ func (h *Hub) read(ctx context.Context, s *stream, asks io.Reader) {
 	lines.Buffer(nil, maxAsk)
 	for lines.Scan() {
 		var ask api.MirrorAsk
-		err := json.Unmarshal(lines.Bytes(), &ask)
+		err := strictjson.Decode(lines.Bytes(), &ask)
 		switch {
 		case err != nil:
 			err = model.Errorf(model.ErrInvalid, "mirror: a line is no ask: %w", err)

@@ -1,0 +1,54 @@
+package origin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestForeignPagesAreRefused: by the name that was asked, and by the page's origin.
+func TestForeignPagesAreRefused(t *testing.T) {
+	h := Handler(Config{IsOurs: func(name string) bool { return name == "h1.rack.example" }, Remedy: "use --allowed-hosts %s"},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, tt := range []struct {
+		method, host, header string
+		want                 int
+	}{
+		{"POST", "127.0.0.1:9090", "", 204},
+		{"POST", "[::1]", "", 204},
+		{"POST", "localhost:9090", "", 204},
+		{"POST", "H1.rack.example.:9090", "", 204},
+		{"POST", "h2.rack.example", "", 403},
+		{"GET", "evil.example:9090", "", 403},
+		{"GET", "127.0.0.1.evil.example", "", 403},
+		{"POST", "127.0.0.1:9090", "Origin: http://evil.example", 403},
+		{"POST", "127.0.0.1:9090", "Sec-Fetch-Site: cross-site", 403},
+		{"GET", "127.0.0.1:9090", "Sec-Fetch-Site: cross-site", 204}, // the page cannot read the answer
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), tt.method, "http://x/", nil)
+		r.Host = tt.host
+		if name, value, ok := strings.Cut(tt.header, ": "); ok {
+			r.Header.Set(name, value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.want || tt.want == 403 && tt.header == "" && !strings.Contains(w.Body.String(), "--allowed-hosts") {
+			t.Errorf("%s %s %s: %d %s, want %d", tt.method, tt.host, tt.header, w.Code, w.Body, tt.want)
+		}
+	}
+}
+
+// TestNothingFollowsChunks: but for streams, which end with their connection.
+func TestNothingFollowsChunks(t *testing.T) {
+	h := Handler(Config{IsStream: func(r *http.Request) bool { return r.URL.Path == "/stream" }}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for path, want := range map[string]string{"/": "close", "/stream": ""} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader("x"))
+		r.TransferEncoding = []string{"chunked"}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Connection"); got != want {
+			t.Errorf("%s: Connection %q, want %q", path, got, want)
+		}
+	}
+}
