@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -25,7 +26,7 @@ func (d *Driver) setMeters(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	d.answers = true
-	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions, pipeline.MeterServices} {
+	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions, pipeline.MeterServices, pipeline.MeterReopen} {
 		if err := d.sw.SetMeter(ctx, id, answersPerSecond); err != nil {
 			d.answers = false
 			d.cfg.Log.Warn("routers do not answer what they refuse, since the switch cannot bound it", "error", err)
@@ -65,6 +66,8 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 			d.hear(conn, p)
 		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
 			d.begin(ctx, conn, p)
+		} else if pipeline.Reopens(p.Table, p.Cookie) {
+			d.forgetClosed(ctx, conn, p)
 		} else if frame := d.answerTo(p); frame != nil {
 			_ = conn.SendPacket(p.Register(openflow.InPort), frame) // who asked asks again
 		}
@@ -83,6 +86,16 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 	}
 }
 
+// portAt is the endpoint at a port of the switch; nil = none.
+func (d *Driver) portAt(host *desired.Host, number uint32) *desired.Port {
+	names := d.named.Load()
+	if names == nil {
+		return nil
+	}
+	port, _ := host.Ports.Get(names.ports[number])
+	return port
+}
+
 // answerTo makes the answer to a packet that came to be answered, nil = none.
 func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 	if nobody, _ := pipeline.ServiceAsks(p.Table, p.Cookie); nobody {
@@ -96,14 +109,19 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 	if host == nil {
 		return nil
 	}
-	n, ok := host.Networks.Get(model.NetworkID(p.Register(pipeline.RegNetwork)))
+	network := model.NetworkID(p.Register(pipeline.RegNetwork))
+	if refusal.TooBig {
+		d.tooBig.Add(1)
+		if port := d.portAt(host, p.Register(openflow.InPort)); port != nil && len(p.Frame) >= ethernetLen {
+			network = port.Network // the packet may be routed by now
+			copy(p.Frame[6:12], port.MAC[:])
+		}
+	}
+	n, ok := host.Networks.Get(network)
 	if !ok {
 		return nil
 	}
 	if refused {
-		if refusal.TooBig {
-			d.tooBig.Add(1)
-		}
 		if pipeline.IsService(p.Register(pipeline.RegService)) {
 			asSent(p)
 		}

@@ -97,20 +97,24 @@ type Driver struct {
 	db        *database
 	sw        *openflow.Conn
 	pic       *picture
-	prepares  bool              // what the old driver still holds is left out
-	want      *desired.Host     // what was last asked for
-	known     bool              // the ledger knows what the switch holds
-	groupc    openflow.Groups   // by which groups are changed; none until there are services
-	answers   bool              // the switch bounds what comes to be answered
-	tooBig    atomic.Uint64     // packets that were told so
-	rules     map[uint32]string // rule ids by the number in cookies
-	kept      int               // how many of rules the last clean-up has left
+	prepares  bool            // what the old driver still holds is left out
+	want      *desired.Host   // what was last asked for
+	known     bool            // the ledger knows what the switch holds
+	groupc    openflow.Groups // by which groups are changed; none until there are services
+	answers   bool            // the switch bounds what comes to be answered
+	tooBig    atomic.Uint64   // packets that were told so
+	tunnelMTU atomic.Uint32
+	measure   atomic.Pointer[func() uint16] // measureMTU, but in tests
+	widest    uint16                        // the biggest MTU of containers on VXLAN networks
+	rules     map[uint32]string             // rule ids by the number in cookies
+	kept      int                           // how many of rules the last clean-up has left
 	fills     fills
 	verified  time.Time
 	dumpTook  time.Duration
 	strange   strangeFlows   // as of verified
 	patience  time.Duration  // switchPatience, but in tests
 	listable  uint64         // maxLiving, but in tests
+	listed    time.Time      // when connections were listed last for a packet from outside; of answerOn
 	watching  *watch         // who monitors; nil = nobody
 	shared    *openflow.Conn // to the switch that has the meters of shares
 	untold    driver.Untold  // audits that came or changed while nobody monitored
@@ -161,7 +165,11 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.run, d.cancel = run, cancel
-	d.wg.Add(5)
+	measure := d.measureMTU
+	d.measure.Store(&measure)
+	d.noteMTU()
+	d.wg.Add(6)
+	go d.watchMTU(run)
 	go d.keepAnswering(run)
 	go d.watchShaped(run)
 	go d.flushLater(run)
@@ -267,6 +275,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
 	d.learnAll(want)
+	d.noteWidest(want)
 	removed, others := d.clearOthers(ctx, want)
 	rep.Changes += removed
 	rep.Problems = append(rep.Problems, others...)

@@ -1,8 +1,10 @@
 package ovs
 
 import (
+	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -53,9 +55,56 @@ func (d *Driver) vtepLink() (link netlink.Link) {
 	return link
 }
 
-// mtu is the biggest packet that tunnels carry whole, by the MTU of the interface
-// that has the tunnel's address, or else Ethernet's.
-func (d *Driver) mtu() uint16 {
+// mtu is the biggest packet that tunnels carry whole, as watchMTU last measured it.
+func (d *Driver) mtu() uint16 { return uint16(d.tunnelMTU.Load()) } //nolint:gosec // 16 bits wide
+
+// watchMTU follows the MTU of the interface that has the tunnel's address.
+func (d *Driver) watchMTU(ctx context.Context) {
+	defer d.wg.Done()
+	tick := time.NewTicker(mtuLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if d.noteMTU() {
+			d.replay(ctx, "the MTU of the tunnel's interface has changed")
+		}
+	}
+}
+
+// mtuLook is how often the tunnel's interface is looked at.
+const mtuLook = time.Second
+
+// noteMTU measures the tunnel's MTU and reports whether it has changed.
+func (d *Driver) noteMTU() bool {
+	m := uint32((*d.measure.Load())())
+	return d.tunnelMTU.Swap(m) != m
+}
+
+// noteWidest follows the biggest MTU that a container on a VXLAN network may have: what
+// their interfaces have when the driver starts, and what tunnels carried since. d.mu is held.
+func (d *Driver) noteWidest(want desired.Host) {
+	if d.widest == 0 {
+		links, _ := netlink.LinkList() // none that is not seen now is taken for too big later
+		for _, l := range links {
+			p, _ := want.Ports.Get(l.Attrs().Name)
+			if p == nil {
+				continue
+			}
+			if n, _ := want.Networks.Get(p.Network); n != nil && n.Encap == model.EncapVXLAN {
+				d.widest = max(d.widest, uint16(min(l.Attrs().MTU, 65535))) //nolint:gosec // within bounds
+			}
+		}
+	}
+	d.widest = max(d.widest, d.mtu())
+}
+
+// measureMTU looks at the interface that has the tunnel's address; if none has, Ethernet's
+// MTU is taken.
+func (d *Driver) measureMTU() uint16 {
 	under, over := 1500, desired.TunnelOverhead(d.cfg.VTEP)
 	if l := d.vtepLink(); l != nil && l.Attrs().Flags&unix.IFF_LOOPBACK == 0 {
 		under = l.Attrs().MTU

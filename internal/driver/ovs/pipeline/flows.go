@@ -20,6 +20,7 @@ type Config struct {
 	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
 	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
 	MTU     uint16          // of VXLAN networks, in bytes of IP: what is bigger is refused to them; 0 = nothing can be
+	PathMTU uint16          // of the tunnel, in bytes of IP, where local containers have a bigger MTU; 0 = none has
 	Pieces  bool            // tracking passes fragments on one by one
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
@@ -206,6 +207,8 @@ func Base(c Config) []of.Flow {
 	outsideBase(l, c)
 	nativeBase(l, c)
 	trackFlows(l, c)
+	reopenFlows(l, c)
+	pathMTU(l, c)
 	policyFrame(l, c)
 	commitFlows(l)
 	l.drop(Output, 200, match(of.State(of.StateInv, 0)), driver.DropInvalid) // a fragment whose datagram never was complete

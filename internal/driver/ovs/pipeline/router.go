@@ -17,6 +17,7 @@ const (
 	MeterRefusals  = 1 // packets that the router refuses, and the driver answers
 	MeterQuestions = 2 // questions for the router that the driver answers, with Config.Relay
 	MeterServices  = 3 // packets to services that the driver answers, or sends once more
+	MeterReopen    = 5 // segments of TCP for a connection that may be closed (MeterFabric is 4)
 )
 
 // refusedLen is how much of a packet an answer may quote (RFC 4443 section 2.4: an
@@ -71,8 +72,8 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 		return r, false
 	}
 	s := Stage(table)
-	if s == Pick || s == Again {
-		return r, false // a service's
+	if s == Pick || s == Again || Reopens(table, cookie) {
+		return r, false // not the router's
 	}
 	if s == Hops {
 		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true // time exceeded
