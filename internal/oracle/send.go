@@ -221,12 +221,14 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 	}
 }
 
-// toStation finds where a unicast frame goes. A frame whose IP destination is an
-// endpoint's and whose MAC is not that endpoint's goes nowhere: it would get to a
-// station about which policy was not asked.
+// toStation finds where a unicast frame goes. A frame whose IP destination and MAC are
+// not the same endpoint's goes nowhere: policy would judge one station, and another one
+// would get the frame. Neighbour discovery, which policy does not judge, may be sent to
+// an endpoint's MAC with a group's address.
 func (t *tables) toStation(from origin, p *Packet) Verdict {
 	mac := p.DstMAC
-	if by := t.byAddr(from.net, p.Dst); by.known() && p.ARP == nil && (by.mac() != mac || by.network() != from.net.ID) {
+	by := t.byAddr(from.net, p.Dst)
+	if by.known() && p.ARP == nil && (by.mac() != mac || by.network() != from.net.ID) {
 		return dropped(driver.DropUnknownDest)
 	}
 	if from.port != nil && t.isRouter(from.net, mac) {
@@ -234,6 +236,8 @@ func (t *tables) toStation(from origin, p *Packet) Verdict {
 	}
 	s := t.byMAC(from.net.ID, mac)
 	switch {
+	case s.known() && !by.known() && p.isIP() && !p.isND():
+		return dropped(driver.DropUnknownDest)
 	case s.port != nil && s.port != from.port:
 		return Verdict{Ports: []string{s.port.IfName}}
 	case from.port == nil && !from.host || s.port != nil || from.host && from.net.Encap == model.EncapVLAN:
@@ -362,9 +366,6 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 	}
 	for _, end := range ends {
 		port := t.byAddr(from.net, end.here).port
-		if port == nil { // the frame's own end, when it is not addressed by IP
-			port = k.ownEnd(v, orig, p, end.dir)
-		}
 		if port == nil {
 			continue
 		}
@@ -390,16 +391,6 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 	v.Rules = rules
 	k.conns.commit(orig, p, as)
 	return v
-}
-
-// ownEnd returns the local port that a unicast frame with a foreign IP
-// destination goes to, when dir is the direction in which it must be judged
-// there: nothing reaches a port unjudged.
-func (k *kernel) ownEnd(v Verdict, orig flow, p *Packet, dir model.Direction) *desired.Port {
-	if dir != model.In || len(v.Ports) != 1 || orig.dst != p.Dst {
-		return nil
-	}
-	return k.tables.ports[v.Ports[0]]
 }
 
 func appendRule(rules []string, id string) []string {

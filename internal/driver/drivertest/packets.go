@@ -282,37 +282,3 @@ func sending(t testing.TB, h Harness, top Topology, c Case) (*bench, *World) {
 	b.interfaces(t, w.Pictures["h1"])
 	return b, w
 }
-
-// testStrayConnection: what comes by the physical network for an address that is
-// nobody's, to a port's MAC, is judged by that port's present policy, also when
-// the port gets another one meanwhile.
-func testStrayConnection(t *testing.T, h Harness) {
-	t.Helper()
-	top := StandardTopology()
-	b, w := sending(t, h, top, Case{})
-	network := model.NetworkKey{Tenant: "blue", Name: "vl"}
-	lan1 := top.Endpoint(model.EndpointKey{Network: network, ID: "lan1"})
-	lan2 := top.Endpoint(model.EndpointKey{Network: network, ID: "lan2"})
-	stray := between(top, lan2, lan1, model.ProtoUDP, false, 33000, 80)
-	a := lan1.IPv4.As4()
-	a[3] = 251
-	stray.Dst = netip.AddrFrom4(a)
-	one := model.PolicyKey{Tenant: "blue", Name: "p1"}
-	with := Case{
-		Policies: []model.ContivPolicy{{Key: one}},
-		Attach:   map[model.GroupKey][]model.PolicyName{{Tenant: "blue", Name: "lan"}: {"p1"}},
-	}
-	deny := with
-	deny.Rules = []model.Rule{{
-		Key:       model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "1"},
-		Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoUDP, Port: 80,
-	}}
-	for i, c := range []Case{{}, deny, with, deny, {}} {
-		if err := w.Switch(c); err != nil {
-			t.Fatal(err)
-		}
-		b.apply(t, w.Pictures["h1"])
-		b.compare(t, fmt.Sprintf("change %d", i), stray)
-		b.compare(t, fmt.Sprintf("change %d, again", i), stray)
-	}
-}

@@ -19,7 +19,7 @@ static __always_inline void ask_about(struct pkt *p, const struct host *h)
 }
 
 // judge_ends applies the policies of both ends of p->orig that are here; 1 = passes.
-static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, __u32 *in_ifindex)
+static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 *in_ifindex)
 {
 	struct host *h = host_at(p, &p->orig.src), *to = host_at(p, &p->orig.dst);
 	p->owner = h ? charge_to(h) : to ? charge_to(to) : NOBODY;
@@ -37,21 +37,16 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 			return 0;
 		p->out_rule = p->rule;
 	}
-	__u32 set = 0;
-	if (to && to->ifindex) {
-		set = to->set;
-		*in_ifindex = to->ifindex;
-	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
-		set = target_set; // nothing reaches a port unjudged
-		*in_ifindex = target;
-		p->stamp--; // no turn of this address tells what becomes of the port, so that the verdict is this packet's only
-	}
 	p->rule = 0;
-	if (*in_ifindex) {
+	if (to && to->ifindex) {
+		__u32 set = to->set;
+		*in_ifindex = to->ifindex;
 		p->in_set = set;
 		ask_about(p, h);
 		if (!p->own && !judge(p, set, DIR_IN)) // what the host itself begins is not asked about
 			return 0;
+	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
+		return 0; // nothing reaches a port unjudged
 	}
 	return 1;
 }
@@ -149,9 +144,9 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return forward_multicast(skb, p, g, now);
 	int leaves = p->way == WAY_OUT || p->way >= WAY_BACK; // the domain
 	struct station *s = leaves ? 0 : p->routed ? station_on(p, p->to_net, p->to_mac) : station_at(p, p->eth.dst);
-	if (p->way == WAY_NOWHERE || (!leaves && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p)))
+	if (p->way == WAY_NOWHERE || (!leaves && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p, s != 0)))
 		return dropped(DROP_UNKNOWN_DEST);
-	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
+	__u32 target = s ? s->ifindex : 0;
 	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && !(c->state & CT_OWN) == !p->own && (p->reply || !target || target == c->in_ifindex)) {
 		__u8 state = next_state(p, c->state);
 		if (now - c->seen > SECOND)
@@ -170,7 +165,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 			remember(p, g, s, c->in_ifindex, state & CT_OPEN);
 		return deliver(skb, p, g, s);
 	}
-	if (!judge_ends(p, target, set, &in)) {
+	if (!judge_ends(p, target, &in)) {
 		if (p->rule)
 			hit(&p->rule, p->len);
 		return dropped(DROP_POLICY);

@@ -89,7 +89,7 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 		if (vip && !(*vip & VIP_SHARED))
 			return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, 0);
 	}
-	int lost = p->nd && !p->multicast && astray(p);
+	int lost = p->nd && !p->multicast && astray(p, 0);
 	if (!p->multicast && (!asks || g->flood))
 		return lost ? dropped(DROP_UNKNOWN_DEST) : to_station(skb, p, g, station_at(p, p->eth.dst));
 	if (g->flood)

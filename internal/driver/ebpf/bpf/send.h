@@ -36,12 +36,17 @@ static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac
 	return station_on(p, p->net, mac);
 }
 
-// astray tells whether a unicast frame's IP destination is an endpoint's and its
-// MAC is not that endpoint's: it would get to somebody for whom nobody was asked.
-static __noinline int astray(struct pkt *p)
+// astray tells whether a unicast frame's IP destination and its MAC are not the same
+// endpoint's: policy would judge one station, and another one would get the frame.
+// station tells whether the MAC is an endpoint's.
+static __noinline int astray(struct pkt *p, __u32 station)
 {
 	struct host *h = host_at(p, &p->ip.f.dst);
+	if (to_mapped(p))
+		h = 0;
 	p->resident = h != 0;
+	if (!h && station)
+		return 1;
 	if (!h && p->from == FROM_PORT) { // a virtual address is nobody's but by the router
 		__u32 zero = 0;
 		struct settings *g = bpf_map_lookup_elem(&settings, &zero);

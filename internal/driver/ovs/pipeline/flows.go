@@ -197,6 +197,11 @@ func Base(c Config) []of.Flow {
 			l.drop(Neighbour, 20, t, driver.DropUnknownDest)
 		}
 	}
+	l.add(Destination, 105, match(isARP, unicast), goTo(Stations))
+	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+		l.add(Destination, 105, nd(typ, unicast), goTo(Stations))
+	}
+	l.drop(Stations, 0, nil, driver.DropUnknownDest)
 	l.drop(Flood, 0, nil, driver.DropUnknownDest)
 	multicastBase(l, c)
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))

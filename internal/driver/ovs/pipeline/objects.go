@@ -35,7 +35,9 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), of.Eq(of.VlanVID, 0x1000|n.Tag)),
 			of.PopVLAN{}, of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(enter))
 		l.add(Answer, 10, match(network(n.ID), origin(fromUplink)), of.PushVLAN{}, tag, of.Output{Port: of.PortInPort})
-		l.add(Destination, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(Address))
+		for _, s := range []Stage{Destination, Stations} {
+			l.add(s, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(Address))
+		}
 		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, c.Uplink)), of.PushVLAN{}, tag, of.Output{Port: c.Uplink})
 		if c.ArpMode != model.ArpFlood {
 			// What nobody here answers may be for the outside.
@@ -208,7 +210,8 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 
 // deliver adds the flows that take frames to the MAC of an endpoint: none at
 // all when there are no actions. A packet to one of its addresses is taken to its
-// MAC alone: else policy would be asked about one endpoint, and another would get it.
+// MAC alone, and to its MAC no packet to another address: else policy would judge
+// one station, and another one would get the packet.
 func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, acts []of.Action) {
 	for _, a := range own {
 		l.drop(Destination, 110, toAddr(a, space(n, a), unicast), driver.DropUnknownDest)
@@ -216,8 +219,12 @@ func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, act
 			l.add(Destination, 120, toAddr(a, there...), acts...)
 		}
 	}
-	if acts != nil {
-		l.add(Destination, 100, match(there...), acts...)
+	if acts == nil {
+		return
+	}
+	l.add(Stations, 100, match(there...), acts...)
+	if n.Encap == model.EncapVLAN { // else nobody takes it
+		l.drop(Destination, 100, match(there...), driver.DropUnknownDest)
 	}
 }
 

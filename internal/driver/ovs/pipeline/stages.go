@@ -84,7 +84,8 @@ const (
 	Faced     Stage = ToNode + 1 // whose its port is
 	Stays     Stage = Faced + 1  // beside commit: whose client stays, where commit translates too
 	Groups    Stage = Stays + 1  // after destination: copies for members of a multicast group, and every host
-	NumStages Stage = Groups + 1
+	Stations  Stage = Groups + 1 // after destination: ARP and neighbour discovery, where the MAC alone says to whom
+	NumStages Stage = Stations + 1
 )
 
 var stageNames = map[Stage]string{
@@ -97,7 +98,7 @@ var stageNames = map[Stage]string{
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 	Begun: "begun", Counted: "counted",
-	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced", Stays: "stays", Groups: "groups",
+	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced", Stays: "stays", Groups: "groups", Stations: "stations",
 }
 
 func (s Stage) String() string {
