@@ -76,7 +76,7 @@ func globalToAPI(g model.Global) api.Global {
 		Vlans:            g.VLANs.String(),
 		Vxlans:           g.VXLANs.String(),
 	}
-	if f := g.Filter(); !f.Equal(model.DefaultGlobal().Filter()) { // else it is as in 1.x
+	if f := g.Generated(); !f.Equal(model.DefaultGlobal().Generated()) { // else it is as in 1.x
 		o.GeneratedLabels = f.Entries()
 	}
 	return o

@@ -55,7 +55,7 @@ func (c *Controller) DeleteGlobal(ctx context.Context) error {
 }
 
 func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Global) error {
-	g.FormerLabels = old.FormerLabels
+	g.FormerLabels, g.CountedLabels = old.FormerLabels, old.CountedLabels
 	if g.Equal(old) {
 		return nil
 	}

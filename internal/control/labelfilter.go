@@ -59,6 +59,27 @@ func (c *Controller) changeFilter(ctx context.Context, tx store.Tx, old model.Gl
 	return nil
 }
 
+// CountLabels makes labels that the default list covers part of endpoints' identities,
+// and no others of it. Endpoints follow one after the other; until all have, a policy
+// that selects by a label that came is model.ErrConflict.
+func (c *Controller) CountLabels(ctx context.Context, fence store.Fence, keys []string) error {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	_, err := c.update(ctx, "count labels", func(tx store.Tx) error {
+		fence.Require(tx)
+		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
+		if err != nil || slices.Equal(old.CountedLabels, keys) {
+			return err
+		}
+		g := old
+		g.CountedLabels = keys
+		if err := c.changeFilter(ctx, tx, old, &g); err != nil {
+			return err
+		}
+		return tables.Globals.Put(tx, g)
+	})
+	return err
+}
+
 // selectedBy returns the policies that select by labels which a filter covers, and
 // the first such label.
 func (v *View) selectedBy(f model.LabelFilter) (label string, by []string) {

@@ -82,9 +82,11 @@ func TestFirewalls(t *testing.T) {
 		"who comes by its interface is let through": {setUp: func(s *site) {
 			iptables(s, "-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT", "-A FORWARD -i contivh+ -j ACCEPT", "-A FORWARD -j REJECT")
 		}},
-		"firewalld":             {setUp: func(s *site) { s.nft(fmt.Sprintf(firewalld, "")) }, problem: "firewalld filter_FORWARD drop"},
-		"firewalld trusts it":   {setUp: func(s *site) { s.nft(fmt.Sprintf(firewalld, `iifname "contivh0" goto filter_FWD_trusted`)) }},
-		"firewalld trusts some": {setUp: func(s *site) { s.nft(fmt.Sprintf(firewalld, `iifname { "docker0", "contivh0" } goto filter_FWD_trusted`)) }},
+		"firewalld":           {setUp: func(s *site) { s.nft(fmt.Sprintf(firewalld, "")) }, problem: "firewalld filter_FORWARD drop"},
+		"firewalld trusts it": {setUp: func(s *site) { s.nft(fmt.Sprintf(firewalld, `iifname "contivh0" goto filter_FWD_trusted`)) }},
+		"firewalld trusts some": {setUp: func(s *site) {
+			s.nft(fmt.Sprintf(firewalld, `iifname { "docker0", "contivh0" } goto filter_FWD_trusted`))
+		}},
 		"another's policy drops": {setUp: func(s *site) {
 			s.nft("table ip mine { chain f { type filter hook forward priority 0; policy drop; ip saddr 10.0.0.0/8 accept; }; }")
 		}, problem: "mine f drop"},

@@ -13,6 +13,8 @@ import (
 type Cluster struct {
 	// Labels are no part of identities: what is selected by them is nobody's.
 	Labels model.LabelFilter
+	// Named gets the labels by which pods are selected; nil = nobody asks.
+	Named map[string]bool
 }
 
 // requirements are those of a selector.
@@ -53,6 +55,11 @@ func (c Cluster) pods(t model.TenantName, of *metav1.LabelSelector, namespaces [
 	s := model.Selector{Tenant: t, Namespaces: namespaces, MatchExpressions: requirements(of)}
 	if len(s.Namespaces) == 0 {
 		s.Namespaces = inAny()
+	}
+	for _, k := range s.LabelKeys() {
+		if c.Named != nil {
+			c.Named[k] = true
+		}
 	}
 	for _, k := range s.LabelKeys() {
 		if c.Labels.Covers(k) {

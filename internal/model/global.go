@@ -28,6 +28,9 @@ type Global struct {
 	// GeneratedLabels are the labels that are no part of an endpoint's identity;
 	// records of before there was such a setting have none (see Filter).
 	GeneratedLabels LabelFilter `json:"generatedLabels,omitempty"`
+	// CountedLabels, sorted, are part of identities though the default list covers them:
+	// policies of Kubernetes select by them. Nobody sets it: the leader does.
+	CountedLabels []string `json:"countedLabels,omitempty"`
 	// FormerLabels is what was in GeneratedLabels before, as long as an endpoint may
 	// still have the identity that it had then. Nobody sets it: a change of
 	// GeneratedLabels does, and the leader takes it away.
@@ -36,11 +39,21 @@ type Global struct {
 
 // Filter returns the labels that are no part of the identity of an endpoint that
 // is created or changed now.
-func (g Global) Filter() LabelFilter {
+func (g Global) Filter() LabelFilter { return g.Generated().except(g.CountedLabels) }
+
+// Generated is the list of labels that the cluster takes for generated.
+func (g Global) Generated() LabelFilter {
 	if len(g.GeneratedLabels) == 0 {
 		return defaultLabelFilter
 	}
 	return g.GeneratedLabels
+}
+
+// MayCount reports whether a label can be made part of identities: the default list
+// covers it, and nobody has added an entry that does.
+func (g Global) MayCount(key string) bool {
+	added := slices.DeleteFunc(slices.Clone(g.Generated()), defaultLabelFilter.has)
+	return defaultLabelFilter.Covers(key) && !added.Covers(key)
 }
 
 // Equal compares all settings.

@@ -8,9 +8,12 @@ import (
 )
 
 // LabelFilter names the labels that are no part of an endpoint's identity, each
-// by its name or by a prefix that ends in "." or "/". It is sorted and holds no
-// entry twice; ParseLabelFilter makes it so.
+// by its name or by a prefix that ends in "." or "/"; an entry with "!" before a name
+// is an exception. It is sorted and holds no entry twice; ParseLabelFilter, which takes
+// no exceptions, makes it so.
 type LabelFilter []string
+
+const filterException = "!"
 
 // MaxLabelFilter is how many entries a LabelFilter has at most.
 const MaxLabelFilter = 256
@@ -82,6 +85,9 @@ func (f LabelFilter) Entries() []string {
 
 // Covers tells whether a label is no part of identities.
 func (f LabelFilter) Covers(key string) bool {
+	if f.has(filterException + key) {
+		return false
+	}
 	for i := range len(key) {
 		if c := key[i]; (c == '.' || c == '/') && f.has(key[:i+1]) {
 			return true
@@ -117,7 +123,23 @@ func (f LabelFilter) Equal(o LabelFilter) bool { return slices.Equal(f, o) }
 func (f LabelFilter) And(o LabelFilter) LabelFilter {
 	both := slices.Concat(f, o)
 	slices.Sort(both)
-	return slices.Compact(both)
+	return slices.DeleteFunc(slices.Compact(both), func(e string) bool {
+		key, is := strings.CutPrefix(e, filterException)
+		return is && (f.Covers(key) || o.Covers(key))
+	})
+}
+
+// except returns the filter with exceptions, which has none.
+func (f LabelFilter) except(keys []string) LabelFilter {
+	if len(keys) == 0 {
+		return f
+	}
+	out := slices.Clone(f)
+	for _, k := range keys {
+		out = append(out, filterException+k)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // SelectableLabel tells whether a label has the syntax of those that selectors

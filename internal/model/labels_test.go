@@ -85,3 +85,32 @@ func TestDefaultLabelFilter(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCountedLabels: a label of the default list counts once it is named, nothing beside it
+// does, and what two filters cover together has only the exceptions of both.
+func TestCountedLabels(t *testing.T) {
+	const index, beside = "apps.kubernetes.io/pod-index", "apps.kubernetes.io/pod-index2"
+	before := DefaultGlobal()
+	after := before
+	after.CountedLabels = []string{index}
+	if f := after.Filter(); f.Covers(index) || !f.Covers(beside) || !before.Filter().Covers(index) {
+		t.Errorf("with an exception %v", f)
+	}
+	if got := after.Filter().Identifying(map[string]string{index: "0", beside: "1", "app": "a"}); len(got) != 2 || got[index] != "0" {
+		t.Errorf("identifying labels: %v", got)
+	}
+	both := before.Filter().And(after.Filter())
+	if !both.Covers(index) || !both.Equal(before.Filter()) {
+		t.Errorf("what either covers: %v", both)
+	}
+	if same := after.Filter().And(after.Filter()); same.Covers(index) {
+		t.Errorf("what either of two alike covers: %v", same)
+	}
+	after.GeneratedLabels = LabelFilter{"apps.", "job-name"}
+	if !before.MayCount(index) || after.MayCount(index) || !after.MayCount("job-name") || before.MayCount("app") {
+		t.Error("what may count")
+	}
+	if _, err := ParseLabelFilter("generatedLabels", []string{"!" + index}); err == nil {
+		t.Error("a request may make an exception")
+	}
+}

@@ -168,6 +168,9 @@ func (p *round) policies(
 		case mean == nil:
 		case slices.Contains(in, t.Name):
 			want, problems = mean(t.Name) // the same in all tenants
+			if failed := p.count(ctx); failed != nil {
+				return problems, errors.Join(err, failed)
+			}
 		case p.lingers(o, k):
 			want, _ = mean(t.Name)
 			p.k.work.remember(o) // until it ends
@@ -183,6 +186,60 @@ func (p *round) policies(
 		err = errors.Join(err, failed)
 	}
 	return problems, err
+}
+
+// count has all labels by which the policy that was looked at selects count, as far as
+// Kubernetes gives them. Until all endpoints have identities of that kind the policy waits:
+// model.ErrUnavailable.
+func (p *round) count(ctx context.Context) error {
+	g, ok := p.view.Global()
+	if !ok {
+		return nil
+	}
+	counted := slices.Clone(g.CountedLabels)
+	waits := ""
+	for k := range p.cluster.Named {
+		if !g.MayCount(k) {
+			continue
+		}
+		if !slices.Contains(counted, k) {
+			counted = append(counted, k)
+		}
+		if g.Filter().Covers(k) || g.FormerLabels.Covers(k) {
+			waits = k
+		}
+	}
+	clear(p.cluster.Named)
+	if waits == "" {
+		return nil
+	}
+	if err := p.k.config.Control.CountLabels(ctx, p.fence, counted); err != nil {
+		return err
+	}
+	return model.Errorf(model.ErrUnavailable, "pods have yet to be told apart by label %q", waits)
+}
+
+// uncount has labels of the default list that no policy selects by any more count no more.
+func (p *round) uncount(ctx context.Context) error {
+	g, ok := p.view.Global()
+	if !ok || len(g.CountedLabels) == 0 {
+		return nil
+	}
+	clear(p.cluster.Named)
+	for _, kind := range []string{mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
+		for name, now := range p.k.mirror.All(kind) {
+			if _, _, mean := p.meaning(Object{kind, name}, now); mean != nil {
+				mean(model.DefaultTenant) // labels are the same in all tenants
+			}
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(g.CountedLabels), func(k string) bool { return !p.cluster.Named[k] })
+	clear(p.cluster.Named)
+	err := p.k.config.Control.CountLabels(ctx, p.fence, left)
+	if errors.Is(err, model.ErrInUse) || errors.Is(err, model.ErrConflict) { // the next look at all tries again
+		return nil
+	}
+	return err
 }
 
 // attainable returns what of a policy hosts hold: where that is not all, of a
@@ -259,5 +316,5 @@ func (p *round) sweep(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return p.uncount(ctx)
 }

@@ -216,7 +216,7 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 
 // round is a look by a view.
 func (k *Keeper) round(v *control.View) *round {
-	p := &round{k: k, view: v}
+	p := &round{k: k, view: v, cluster: kube.Cluster{Named: map[string]bool{}}}
 	if g, ok := v.Global(); ok {
 		p.cluster.Labels = g.Filter()
 	}
