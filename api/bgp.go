@@ -28,6 +28,7 @@ type BgpOper struct {
 	NumRoutes      int      `json:"numRoutes,omitempty"`      // learned
 	Routes         []string `json:"routes,omitempty"`         // the first of them
 	Announced      int      `json:"announced,omitempty"`      // prefixes
+	Prefixes       []string `json:"prefixes,omitempty"`       // that are announced, the first 200
 	Problems       []string `json:"problems,omitempty"`       // sentences: what is wrong with its sessions and routes
 }
 

@@ -14,6 +14,9 @@ type Global struct {
 	// names, and prefixes that end in "." or "/". "default" stands for the list that a
 	// new cluster has; none means as it is in a request, and that list in an answer.
 	GeneratedLabels []string `json:"generatedLabels,omitempty"`
+	// TenantPrefixes are where networks of tenant admins may have routes on hosts; when
+	// there are some, BGP announces addresses within them alone. ["none"] empties the list.
+	TenantPrefixes []string `json:"tenantPrefixes,omitempty"`
 }
 
 // ObjectKey returns "global".

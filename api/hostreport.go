@@ -75,6 +75,8 @@ type BgpStatus struct {
 	Routes    int      `json:"routes"`          // learned
 	First     []string `json:"first,omitempty"` // of those
 	Announced int      `json:"announced"`       // prefixes
+	// Prefixes are those that are announced, the first 200.
+	Prefixes []string `json:"prefixes,omitempty"`
 }
 
 // HostsHeard tells the netmaster that leads which agents another one has heard of

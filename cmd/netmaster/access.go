@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/access"
@@ -211,6 +212,9 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 func asHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := access.From(r.Context())
+		if id.How != "" && !slices.ContainsFunc(id.Grants, func(g access.Grant) bool { return g.Role == access.ClusterAdmin }) {
+			r = r.WithContext(control.Limited(r.Context()))
+		}
 		if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
 			ctx := control.ActFor(r.Context(), model.HostName(id.Name))
 			r = r.WithContext(control.ReportFrom(ctx, originOf(r)))

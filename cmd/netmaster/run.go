@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -263,7 +264,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	if err != nil {
 		return err
 	}
-	ctrl := control.New(st, control.Options{Log: log, Initial: initial})
+	ctrl := control.New(st, control.Options{Log: log, Initial: initial, Surroundings: hostnet.Lifelines})
 	ctrl.Reserve(o.machines())
 	var swarm *libnetwork.Swarm
 	if o.engine != "" {

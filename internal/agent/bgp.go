@@ -3,13 +3,16 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/agent/fabric"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -38,6 +41,7 @@ func (a *Agent) followBGP(pic picture.Picture, report driver.Report) {
 	if in.Settings, in.Rivals = a.cluster.Bgp(); in.Settings != nil {
 		in.Machines = append(a.cluster.NodeAddresses(), a.control.Targets()...)
 		in.Networks, in.VLANs = a.cluster.Subnets(), a.cluster.VLANs()
+		in.Allowed, in.Near = a.cluster.TenantPrefixes(), a.nearby()
 	}
 	for name, st := range report.Ports.All() {
 		if st.Err != nil {
@@ -45,6 +49,30 @@ func (a *Agent) followBGP(pic picture.Picture, report driver.Report) {
 		}
 	}
 	a.fabric.Follow(in)
+}
+
+// nearby are the subnets of this host's own addresses towards other hosts, and the
+// addresses of its gateways and name servers.
+func (a *Agent) nearby() (out []netip.Prefix) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		a.log.Debug("this host's own addresses cannot be read", "error", err)
+	}
+	for _, x := range all {
+		n, ok := x.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		at, _ := netip.AddrFromSlice(n.IP)
+		if at = at.Unmap(); at == a.cfg.Control || at == a.cfg.VTEP {
+			ones, _ := n.Mask.Size()
+			out = append(out, netip.PrefixFrom(at, ones).Masked())
+		}
+	}
+	for at := range hostnet.Lifelines() {
+		out = append(out, netip.PrefixFrom(at, at.BitLen()))
+	}
+	return out
 }
 
 // getBGP answers as 1.x did, and more.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -140,4 +141,41 @@ func TestInfraKept(t *testing.T) {
 		t.Errorf("uninstalled: %d interfaces, %v", n, err)
 	}
 	gone("uninstalled")
+}
+
+// TestHostKeepsItsWayToTheCluster: a host makes no interface on an infra network whose
+// subnet holds an address that it has to reach by its own routes, and takes away one that
+// it has when such an address appears; its status says why.
+func TestHostKeepsItsWayToTheCluster(t *testing.T) {
+	b := newBed(t, often)
+	b.network("blue", "stor", 9)
+	b.put(func(tx store.Tx) error {
+		return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1", Infra: []model.NetworkName{"stor"}})
+	})
+	b.ready()
+	interfaces := func(want bool) {
+		t.Helper()
+		b.eventually(fmt.Sprintf("the host's interface, wanted: %v", want), func() error {
+			if _, err := netlink.LinkByName("stor"); (err == nil) != want {
+				return fmt.Errorf("found: %w", errors.Join(err, errors.New("otherwise wanted")))
+			}
+			return nil
+		})
+	}
+	interfaces(true)
+	peer := model.Host{Name: "h9", Control: netip.MustParseAddr("10.1.9.77"), VTEP: netip.MustParseAddr("10.1.9.77")}
+	b.put(func(tx store.Tx) error { return tables.Hosts.Put(tx, peer) })
+	interfaces(false)
+	b.eventually("the host's status", func() error {
+		for _, p := range b.agent.Problems() {
+			if strings.Contains(p.Text, "10.1.9.77") && p.Object == "infra network blue:stor" {
+				return nil
+			}
+		}
+		return errors.New("nothing says why")
+	})
+	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, "h9"); return nil })
+	interfaces(true)
+	b.put(func(tx store.Tx) error { return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"}) })
+	interfaces(false)
 }

@@ -93,7 +93,7 @@ func bgpOper(s *server, _ *control.View, b model.Bgp) any {
 		return api.BgpOper{}
 	}
 	st := h.Status.BGP
-	out := api.BgpOper{AdminStatus: st.Admin, NeighborStatus: st.Neighbors, NumRoutes: st.Routes, Routes: st.First, Announced: st.Announced}
+	out := api.BgpOper{AdminStatus: st.Admin, NeighborStatus: st.Neighbors, NumRoutes: st.Routes, Routes: st.First, Announced: st.Announced, Prefixes: st.Prefixes}
 	for object, text := range h.Status.Problems {
 		if strings.HasPrefix(object, "BGP") {
 			out.Problems = append(out.Problems, object+": "+text)

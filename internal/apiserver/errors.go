@@ -23,6 +23,7 @@ var failures = []struct {
 	kind   string
 }{
 	{model.ErrUnavailable, http.StatusServiceUnavailable, api.KindUnavailable},
+	{model.ErrForbidden, http.StatusForbidden, api.KindForbidden},
 	{errForbidden, http.StatusForbidden, api.KindForbidden},
 	{errNoRoute, http.StatusNotFound, api.KindNoRoute},
 	{errMethod, http.StatusMethodNotAllowed, api.KindMethod},

@@ -26,6 +26,7 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 		"vlans":            {text: "lo-hi within 1-4094, around every VLAN in use; empty = as it is"},
 		"vxlans":           {text: "lo-hi within 1-16777215, around every VNI in use; empty = as it is"},
 		"pvtSubnet":        {text: "an IPv4 subnet of length 16; empty = as it is; cannot change while there are networks"},
+		"tenantPrefixes":   {text: fmt.Sprintf("prefixes in which networks of tenant admins may have routes on hosts; when there are some, BGP announces addresses within them alone, otherwise those of networks that cluster admins created; at most %d; [\"none\"] empties the list; absent = as it is", model.MaxPrefixes)},
 		"generatedLabels":  {text: fmt.Sprintf("labels of containers that are no part of their identity, so that no policy can select by them: at most %d names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has; absent = as it is, and in an answer the default list; 409 for one that takes out a label which policies select by", model.MaxLabelFilter)},
 	},
 })
@@ -61,6 +62,12 @@ func globalFromAPI(o api.Global) (g model.Global, err error) {
 	if o.GeneratedLabels != nil && len(o.GeneratedLabels) == 0 {
 		return g, model.InvalidField("generatedLabels", "[]", `must have an entry: leave it out to keep the list, or say ["default"]`)
 	}
+	if o.TenantPrefixes != nil && len(o.TenantPrefixes) == 0 {
+		return g, model.InvalidField("tenantPrefixes", "[]", `must have an entry: leave it out to keep the list, or say ["none"]`)
+	}
+	if g.TenantPrefixes, err = model.ParsePrefixes("tenantPrefixes", o.TenantPrefixes); err != nil {
+		return g, err
+	}
 	g.GeneratedLabels, err = model.ParseLabelFilter("generatedLabels", o.GeneratedLabels)
 	return g, err
 }
@@ -75,6 +82,7 @@ func globalToAPI(g model.Global) api.Global {
 		PvtSubnet:        g.PvtSubnet.String(),
 		Vlans:            g.VLANs.String(),
 		Vxlans:           g.VXLANs.String(),
+		TenantPrefixes:   g.TenantPrefixes.Strings(),
 	}
 	if f := g.Generated(); !f.Equal(model.DefaultGlobal().Generated()) { // else it is as in 1.x
 		o.GeneratedLabels = f.Entries()

@@ -16,6 +16,10 @@ var _ = tested("globals", kindCases{
 		"vlans":            {[]string{`{"vlans":"1-4094"}`, `{"vlans":"100-200"}`, `{"vlans":""}`}, []string{`{"vlans":"0-10"}`, `{"vlans":"1-4095"}`, `{"vlans":"5-1"}`, `{"vlans":"1"}`, `{"vlans":"a-b"}`, `{"vlans":"200-300"}`}},
 		"vxlans":           {[]string{`{"vxlans":"1-16777215"}`, `{"vxlans":"1-20000"}`, `{"vxlans":""}`}, []string{`{"vxlans":"0-10"}`, `{"vxlans":"1-16777216"}`, `{"vxlans":"9000-10000"}`}},
 		"pvtSubnet":        {[]string{`{"pvtSubnet":"172.19.0.0/16"}`, `{"pvtSubnet":""}`}, []string{`{"pvtSubnet":"172.20.0.0/16"}`, `{"pvtSubnet":"10.0.0.0/8"}`, `{"pvtSubnet":"x"}`, `{"pvtSubnet":"127.0.0.0/16"}`}},
+		"tenantPrefixes": {
+			[]string{`{"tenantPrefixes":["none"]}`, `{"tenantPrefixes":["10.1.0.0/16","fd00::/64"]}`, `{"tenantPrefixes":null}`},
+			[]string{`{"tenantPrefixes":[]}`, `{"tenantPrefixes":["10.1.0.1/16"]}`, `{"tenantPrefixes":["none","10.1.0.0/16"]}`, `{"tenantPrefixes":["x"]}`, `{"tenantPrefixes":"10.1.0.0/16"}`, `{"tenantPrefixes":[1]}`},
+		},
 		"generatedLabels": {
 			[]string{`{"generatedLabels":["default"]}`, `{"generatedLabels":["default","example.com/","com.acme.","build"]}`, `{"generatedLabels":["build"]}`, `{"generatedLabels":null}`},
 			[]string{
@@ -37,6 +41,7 @@ var _ = tested("globals", kindCases{
 		"vlans":                    effecttest.By("TestTags"),
 		"vxlans":                   effecttest.By("TestTags"),
 		"pvtSubnet":                effecttest.By("TestPrivateAddresses"),
+		"tenantPrefixes":           effecttest.By("TestOnlyAllowedAddressesAreAnnounced"),
 		"generatedLabels":          effecttest.By("TestLabelFilter"),
 	},
 })

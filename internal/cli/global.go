@@ -84,8 +84,8 @@ func runGlobalInfo(ctx context.Context, o *globalOptions) error {
 	if o.json || o.quiet {
 		return o.showJSON(g)
 	}
-	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\nGenerated labels: %s\n%s",
-		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet, cmp.Or(strings.Join(g.GeneratedLabels, ", "), "default"), labelsFollow(got.Oper))
+	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\nGenerated labels: %s\nTenant prefixes: %s\n%s",
+		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet, cmp.Or(strings.Join(g.GeneratedLabels, ", "), "default"), cmp.Or(strings.Join(g.TenantPrefixes, ", "), "none"), labelsFollow(got.Oper))
 	return err
 }
 
@@ -151,6 +151,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
 	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
 	c.flags.listVar(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
+	c.flags.listVar(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "prefixes in which tenant admins' networks may have routes on hosts, and to which BGP announcements are limited; none empties the list")
 	confirmFlag(&c.flags, &o.within)
 	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
@@ -170,6 +171,7 @@ func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
 		{"vxlan-range", o.global.Vxlans},
 		{"private-subnet", o.global.PvtSubnet},
 		{"generated-labels", strings.Join(o.global.GeneratedLabels, ",")},
+		{"tenant-prefixes", strings.Join(o.global.TenantPrefixes, ",")},
 	} {
 		if f.value != "" {
 			given = append(given, f.name+" "+f.value)

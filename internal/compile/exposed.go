@@ -11,7 +11,7 @@ import (
 // exposes tells whether services of a network are exposed. Addresses of different
 // tenants may be equal, so only one tenant's can be.
 func (n *network) exposes() bool {
-	return n.key.Tenant == model.DefaultTenant && (n.services != nil || n.cluster)
+	return n.key.Tenant == model.DefaultTenant && (n.rec == nil || n.rec.OnHosts()) && (n.services != nil || n.cluster)
 }
 
 // countExposing follows how many networks with exposed services a tenant has, as

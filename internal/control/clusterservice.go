@@ -121,6 +121,11 @@ func (c *Controller) Reserve(at map[netip.Addr]string) {
 	maps.Copy(c.view.reserved, at)
 }
 
+// reservedAddresses are those of Reserve.
+func (v *View) reservedAddresses() map[netip.Addr]string {
+	return read(v, func() map[netip.Addr]string { return maps.Clone(v.reserved) })
+}
+
 // WhoseAddress says in words whose an address is, of networks, nodes of the
 // orchestrator, hosts and what is reserved; empty = nobody's.
 func (v *View) WhoseAddress(a netip.Addr) string {

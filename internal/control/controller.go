@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,6 +32,10 @@ type Options struct {
 	// RelayBeat is how often hosts that are mirrored are told that they know all; 0 =
 	// relay.Beat.
 	RelayBeat time.Duration
+
+	// Surroundings are what this machine needs to reach others, such as its gateway, and
+	// what it is in words: no network that hosts have a route to may hold it. nil = nothing.
+	Surroundings func() map[netip.Addr]string
 
 	uptime func() time.Duration // a clock that nobody sets; nil = that of Now
 }

@@ -20,7 +20,7 @@ func (c *Controller) enterInfra(tx store.Tx, n model.Network) error {
 	if n.Type != model.NetworkInfra {
 		return nil
 	}
-	if err := c.roomOnHosts(n, "an infra network"); err != nil {
+	if err := c.farFromMachines(tx, n); err != nil {
 		return err
 	}
 	all, err := tables.Tenants.List(tx, tables.TenantsScope)
@@ -85,6 +85,9 @@ func (c *Controller) deleteInfra(ctx context.Context, a Author, k model.NetworkK
 	}
 	if _, only := own(); !only {
 		return c.dropNetwork(ctx, a, k) // which says who is on it
+	}
+	if err := mayChangeHosts(ctx, "networkName", string(k.Name), "deleting an infra network"); err != nil {
+		return err
 	}
 	rev, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		if _, err := tables.Networks.Get(tx, k); err != nil {

@@ -1,10 +1,17 @@
 package control
 
 import (
+	"context"
+	"errors"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func infraNetwork(key string, subnets ...string) model.Network {
@@ -65,5 +72,86 @@ func TestInfraIndex(t *testing.T) {
 	}
 	if eps := c.fresh().EndpointsOfHost("h1"); len(eps) != 0 {
 		t.Errorf("after a deletion, the host has %v", eps)
+	}
+}
+
+// TestTenantAdminChangesNoHost: what somebody creates who is no cluster administrator gives
+// hosts no route, address or interface, unless a cluster administrator allowed the prefix;
+// and nobody creates a network to which hosts have a route, or whose containers need one,
+// around the addresses of hosts, netmasters, the store, gateways, name servers or routers.
+func TestTenantAdminChangesNoHost(t *testing.T) {
+	c := newCluster(t, func(o *Options) {
+		o.Surroundings = func() map[netip.Addr]string {
+			return map[netip.Addr]string{addr("10.40.0.1"): "the gateway", addr("10.41.0.53"): "a name server"}
+		}
+	})
+	ctx := testContext(t)
+	tenantAdmin := Limited(ctx)
+	try := func(ctx context.Context, n model.Network) (model.Network, error) {
+		valid, err := model.Check(n)
+		if err == nil {
+			_, err = c.Put(ctx, c.ChangeNetwork(valid))
+		}
+		got, _ := c.fresh().Network(n.Key)
+		return got, err
+	}
+	refused := func(ctx context.Context, n model.Network, kind error, says string) {
+		t.Helper()
+		if _, err := try(ctx, n); !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want a refusal that says %q", n.Key, err, says)
+		}
+	}
+	c.put(model.Tenant{Name: "blue"})
+	_, err := c.st.Update(ctx, func(tx store.Tx) error {
+		host := model.Host{Name: "h1", Control: addr("10.30.0.5"), VTEP: addr("10.31.0.5")}
+		master := cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.32.0.9", Port: 9999}
+		router := model.Bgp{Host: "h1", AS: 65001, RouterIP: netip.MustParsePrefix("10.42.0.2/24")}
+		return errors.Join(tables.Hosts.Put(tx, host), master.Put(tx, nil), tables.Bgps.Put(tx, router))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Reserve(map[netip.Addr]string{addr("10.33.0.2"): "is the address of the store"})
+	c.fresh()
+
+	refused(tenantAdmin, infraNetwork("blue:x", "8.8.8.0/24"), model.ErrForbidden, "cluster-admin")
+	refused(tenantAdmin, nativeNetwork("n", "8.8.8.0/24"), model.ErrForbidden, "tenantPrefixes")
+	for subnet, says := range map[string]string{
+		"10.30.0.0/24": `host "h1"`, "10.31.0.0/16": `host "h1"`, "10.32.0.0/24": "a netmaster", "10.33.0.0/24": "the store",
+	} {
+		refused(ctx, network("blue:d", subnet), model.ErrConflict, says)
+		refused(ctx, infraNetwork("blue:i", subnet), model.ErrConflict, says)
+	}
+	for subnet, says := range map[string]string{"10.40.0.0/16": "the gateway", "10.41.0.0/24": "a name server", "10.42.0.0/16": "speaks BGP"} {
+		refused(ctx, infraNetwork("blue:i", subnet), model.ErrConflict, says)
+		refused(ctx, nativeNetwork("n", subnet), model.ErrConflict, says)
+	}
+	for _, name := range []string{"docker0", "eth0", "br-1a2b3c", "cali1a2b3c4d5e6"} {
+		if _, err := model.Check(infraNetwork("blue:"+name, "10.50.0.0/16")); !errors.Is(err, model.ErrInvalid) {
+			t.Errorf("an infra network %s: %v", name, err)
+		}
+	}
+
+	if n, err := try(tenantAdmin, network("blue:t", "8.8.8.0/24")); err != nil || n.OnHosts() {
+		t.Errorf("a tenant admin's network: %+v, %v", n, err)
+	}
+	if n, err := try(ctx, network("blue:c", "8.8.4.0/24")); err != nil || !n.OnHosts() {
+		t.Errorf("a cluster admin's network: %+v, %v", n, err)
+	}
+	c.put(model.Global{TenantPrefixes: model.Prefixes{netip.MustParsePrefix("10.60.0.0/16")}})
+	if n, err := try(tenantAdmin, nativeNetwork("n", "10.60.1.0/24")); err != nil || !n.OnHosts() || !n.ByTenant {
+		t.Errorf("within a prefix that is allowed: %+v, %v", n, err)
+	}
+
+	c.put(infraNetwork("blue:i", "10.50.0.0/16"))
+	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "i"}, ID: "h1-native-intf"}, Host: "h1"})
+	if err == nil {
+		_, _, err = c.CreateEndpoint(ctx, valid)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteNetwork(tenantAdmin, model.NetworkKey{Tenant: "blue", Name: "i"}); !errors.Is(err, model.ErrForbidden) {
+		t.Errorf("a tenant admin takes interfaces from hosts: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -46,18 +47,72 @@ func (c *Controller) roomForNative(tx store.Tx, n model.Network) error {
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the range %s of service addresses; choose another subnet", p, r)
 		}
 	}
-	return c.roomOnHosts(n, "a native network")
+	return c.farFromMachines(tx, n)
 }
 
-// roomOnHosts refuses a network to which hosts have a route, and in which an address of a
-// host would be.
-func (c *Controller) roomOnHosts(n model.Network, what string) error {
+// roomOnHosts refuses a network in which an address of the cluster's machines would be:
+// its containers would not reach them, and hosts would not where they have a route to it.
+func (c *Controller) roomOnHosts(tx store.Tx, n model.Network) error {
+	masters, err := netmastersAt(tx)
+	if err != nil {
+		return err
+	}
 	for _, p := range subnetsOf(n) {
-		for _, name := range c.view.HostNames() {
-			h, _ := c.view.Host(name)
+		holds := func(a netip.Addr, whose string) error {
+			if !a.IsValid() || !p.Contains(a.Unmap()) {
+				return nil
+			}
+			return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of %s, which its containers could not reach: choose another subnet", p, a, whose)
+		}
+		for _, h := range c.view.Hosts() {
 			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
-				if a.IsValid() && p.Contains(a.Unmap()) {
-					return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of host %q, which %s must not: choose another subnet", p, a, name, what)
+				if err := holds(a, fmt.Sprintf("host %q", h.Name)); err != nil {
+					return err
+				}
+			}
+		}
+		for _, h := range hostAddressRows.list(c.view, "") {
+			for _, a := range h.Added {
+				if err := holds(a, fmt.Sprintf("host %q", h.Host)); err != nil {
+					return err
+				}
+			}
+		}
+		for _, a := range masters {
+			if err := holds(a, "a netmaster"); err != nil {
+				return err
+			}
+		}
+		for a, whose := range c.view.reservedAddresses() {
+			if err := holds(a, strings.TrimPrefix(whose, "is the address of ")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// farFromMachines refuses a network to which hosts have a route, and that would lead them
+// away from a gateway, a name server or a router of BGP.
+func (c *Controller) farFromMachines(tx store.Tx, n model.Network) error {
+	routers, err := tables.Bgps.List(tx, tables.BgpsScope)
+	if err != nil {
+		return err
+	}
+	var near map[netip.Addr]string
+	if c.opts.Surroundings != nil {
+		near = c.opts.Surroundings()
+	}
+	for _, p := range subnetsOf(n) {
+		for a, what := range near {
+			if p.Contains(a) {
+				return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of %s, and hosts get a route to the network: choose another subnet", p, a, what)
+			}
+		}
+		for _, b := range routers {
+			for _, q := range []netip.Prefix{b.RouterIP, b.RouterIP6} {
+				if q.IsValid() && q.Overlaps(p) {
+					return model.Errorf(model.ErrConflict, "subnet %q: overlaps %s, by which host %q speaks BGP, and hosts get a route to the network: choose another subnet", p, q.Masked(), b.Host)
 				}
 			}
 		}

@@ -51,7 +51,8 @@ func TestPodNetwork(t *testing.T) {
 	} {
 		c.refused(model.ErrConflict, why, func() error { return c.try(nativeNetwork("x", subnet)) })
 	}
-	c.put(network("y", "10.1.0.0/16"), nativeNetwork("z", "10.5.0.0/16"))
+	c.refused(model.ErrConflict, `10.1.0.5 of host "h1"`, func() error { return c.try(network("y", "10.1.0.0/16")) })
+	c.put(nativeNetwork("z", "10.5.0.0/16"))
 	c.refused(model.ErrInvalid, "tenant default alone", func() error {
 		_, err := model.Check(nativeNetwork("blue:n", "10.6.0.0/16"))
 		return err

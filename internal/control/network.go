@@ -34,7 +34,7 @@ func lessNetwork(a, b model.NetworkKey) int {
 // it is; with others it is model.ErrConflict, since networks are immutable.
 func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	n := valid.Value()
-	n.Tag, n.ID, n.Identity = 0, 0, 0
+	n.Tag, n.ID, n.Identity, n.ByTenant, n.Allowed = 0, 0, 0, false, false
 	ch := changeOf(rankNetwork, tables.Networks, n.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putNetwork(ctx, tx, cl, n)
 	})
@@ -102,6 +102,12 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return err
 		}
 	}
+	if err := c.roomOnHosts(tx, n); err != nil {
+		return err
+	}
+	if err := c.limit(ctx, tx, &n); err != nil {
+		return err
+	}
 	if n.Native {
 		if err := c.roomForNative(tx, n); err != nil {
 			return err
@@ -154,6 +160,28 @@ func sameNetwork(old, n model.Network) (err error) {
 		}
 	}
 	return err
+}
+
+// limit notes whether a network may change hosts' routes, or refuses it.
+func (c *Controller) limit(ctx context.Context, tx store.Tx, n *model.Network) error {
+	if n.ByTenant, n.Allowed = isLimited(ctx), false; !n.ByTenant {
+		return nil
+	}
+	if n.Type == model.NetworkInfra {
+		return mayChangeHosts(ctx, "nwType", string(n.Type), "an infra network")
+	}
+	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	n.Allowed = true
+	for _, p := range subnetsOf(*n) {
+		n.Allowed = n.Allowed && g.TenantPrefixes.Contains(p)
+	}
+	if n.Native && !n.Allowed {
+		return mayChangeHosts(ctx, "native", "true", "a native network outside of the cluster's tenantPrefixes")
+	}
+	return nil
 }
 
 // takeName gives a name of the space that networks and groups of a tenant share.

@@ -65,6 +65,7 @@ type Network struct {
 	Gateway6 netip.Addr
 	VTEPs    []netip.Addr   // VXLAN: other hosts with endpoints on the network, sorted; where flooding goes
 	Native   bool           // VXLAN: hosts' stacks know its endpoints by their own addresses (docs/design/native.md)
+	ByTenant bool           // no cluster administrator created it: see model.Network
 	Joined   model.RouterID // whose networks reach each other: its tenant's router; 0 = it is routed to none
 }
 

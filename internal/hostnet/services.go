@@ -138,8 +138,12 @@ func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, servic
 		return err
 	}
 	var failed []error
+	var near map[netip.Addr]string
+	if len(all) > 0 {
+		near = Lifelines()
+	}
 	for _, x := range all {
-		if why := taken(h, x.to, others, own, want.Machines); why != "" {
+		if why := taken(h, x.to, others, own, want.Machines, near); why != "" {
 			note(x.what, model.Errorf(model.ErrConflict, "%s%s", x.why, why))
 			continue
 		}
@@ -169,7 +173,7 @@ func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, servic
 
 // taken tells what else of this host, or of the cluster, has an address or a part of a
 // subnet; "" = nothing.
-func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr) string {
+func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr, near map[netip.Addr]string) string {
 	for _, o := range own {
 		if a, ok := netip.AddrFromSlice(o.IP); ok && p.Contains(a.Unmap()) {
 			if p.IsSingleIP() {
@@ -191,6 +195,11 @@ func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netl
 	}
 	if i := slices.IndexFunc(machines, p.Contains); i >= 0 {
 		return "that of a machine of the cluster (netmaster, the store or a host)"
+	}
+	for a, what := range near {
+		if p.Contains(a) {
+			return fmt.Sprintf("that of %s of this host, %s", what, a)
+		}
 	}
 	return ""
 }

@@ -21,6 +21,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrExhausted: a pool (addresses, VLANs, VNIs, identities) is used up, or a limit reached.
 	ErrExhausted = errors.New("exhausted")
+	// ErrForbidden: who asks may not do this.
+	ErrForbidden = errors.New("forbidden")
 	// ErrUnavailable: the store, or a peer, cannot be reached now; retrying may help.
 	ErrUnavailable = errors.New("unavailable")
 )

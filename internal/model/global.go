@@ -35,6 +35,9 @@ type Global struct {
 	// still have the identity that it had then. Nobody sets it: a change of
 	// GeneratedLabels does, and the leader takes it away.
 	FormerLabels LabelFilter `json:"formerLabels,omitempty"`
+	// TenantPrefixes are where networks of tenant administrators may have routes on hosts.
+	// When there are some, BGP announces addresses within them alone.
+	TenantPrefixes Prefixes `json:"tenantPrefixes,omitempty"`
 }
 
 // Filter returns the labels that are no part of the identity of an endpoint that
@@ -85,6 +88,12 @@ func (g Global) Merge(change Global) Global {
 	if len(change.GeneratedLabels) > 0 {
 		g.GeneratedLabels = change.GeneratedLabels
 	}
+	if change.TenantPrefixes != nil {
+		g.TenantPrefixes = change.TenantPrefixes
+	}
+	if len(g.TenantPrefixes) == 0 {
+		g.TenantPrefixes = nil
+	}
 	return g
 }
 
@@ -119,6 +128,9 @@ func (g Global) Validate() error {
 		err = InvalidField("pvtSubnet", g.PvtSubnet, "must not have bits set beyond its length")
 	}
 	if err != nil {
+		return err
+	}
+	if err := g.TenantPrefixes.validate("tenantPrefixes"); err != nil {
 		return err
 	}
 	f, err := ParseLabelFilter("generatedLabels", g.GeneratedLabels)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,13 @@ func (e Endpoint) OfHost() bool { return e.Host != "" && e.Key.ID == HostEndpoin
 // maxInterface is how many bytes the name of an interface may have.
 const maxInterface = 15
 
+// systemInterface matches the names of interfaces that distributions, container runtimes
+// and other networks make by themselves.
+var systemInterface = regexp.MustCompile("^(" + strings.Join([]string{
+	`(docker|eth|wlan|bond|team|virbr|vmbr|vnet|lxcbr|lxdbr|cni|cbr|tunl|tun|tap|sit|gre|gretap|erspan|ip6tnl|ip6gre|ip_vti|ip6_vti|teql|dummy|ifb|wg|tailscale|podman|nerdctl|br|ib)[0-9].*`,
+	`(en[opsx]|wl[ops]|ww[ops])[0-9].*`, `(br-|docker_|cilium_|ovs-|kube-|genev_sys_|vxlan_sys_|vxlan\.|flannel\.).*`, `(cali|veth)[0-9a-f]{4}.*`, `nodelocaldns|weave`,
+}, "|") + ")$")
+
 // validateInfra checks what only an infra network must not be: its name is an
 // interface's on every host.
 func (n Network) validateInfra() error {
@@ -34,6 +42,8 @@ func (n Network) validateInfra() error {
 		why = fmt.Sprintf("must have at most %d bytes: each host gets an interface of that name", maxInterface)
 	case slices.Contains([]string{"lo", "all", "default", ".", ".."}, name):
 		why = "is a name that no interface can have, and each host gets one of the infra network's name"
+	case systemInterface.MatchString(name):
+		why = "is a name of interfaces that systems and runtimes make, and each host gets one of the infra network's name: choose another"
 	case strings.HasPrefix(name, "contiv"), len(name) == maxInterface && slices.Contains([]string{"cv", "cw", "cq", "cp", "cs", "ct"}, name[:2]):
 		why = "is a name of interfaces that netplugin makes, and each host gets one of the infra network's name"
 	}

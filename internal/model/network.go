@@ -73,7 +73,15 @@ type Network struct {
 	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
 	// writes it; nobody asks for it.
 	Object string `json:"object,omitempty"`
+	// ByTenant: who created it is no cluster administrator. It changes no routes of hosts,
+	// and BGP announces nothing of it, unless Allowed: its subnets lay in a prefix that
+	// cluster administrators allow to tenants (Global.TenantPrefixes). Control writes both.
+	ByTenant bool `json:"byTenant,omitempty"`
+	Allowed  bool `json:"allowed,omitempty"`
 }
+
+// OnHosts reports whether hosts may have routes to the network.
+func (n Network) OnHosts() bool { return !n.ByTenant || n.Allowed }
 
 // ParseReqTag checks a requested VLAN id or VNI; 0 = allocate one.
 func ParseReqTag(encap Encap, n int64) (uint32, error) {

@@ -84,11 +84,17 @@ func (f *infraFollower) follow(ctx context.Context) {
 	if !known || f.cfg.Ready() != nil {
 		return
 	}
+	problems := map[string]string{}
+	for k := range wanted {
+		if why := f.cluster.Endangers(k); why != "" {
+			problems["infra network "+k.String()] = "this host has no interface on it: " + why
+			delete(wanted, k)
+		}
+	}
 	var names []string
 	for k := range wanted {
 		names = append(names, string(k.Name))
 	}
-	problems := map[string]string{}
 	own := func() {
 		if err := plumb.Own(names); err != nil {
 			problems["infra networks"] = err.Error()

@@ -228,7 +228,7 @@ func TestWrong(t *testing.T) {
 func TestChoose(t *testing.T) {
 	h := &having{}
 	for _, tenant := range []model.TenantName{"amber", "blue", "blue"} {
-		h.add(settings(), addr("10.1.1.5"), netip.Addr{}, tenant)
+		h.add(Input{Settings: settings()}, nil, addr("10.1.1.5"), netip.Addr{}, tenant)
 	}
 	chosen, owners, refused := h.choose(nil)
 	if len(chosen) != 1 || chosen[0].Tenant != "amber" || len(refused) != 2 {

@@ -21,6 +21,8 @@ type Input struct {
 	Machines []netip.Addr     // of the cluster: hosts', the control plane's
 	Networks []netip.Prefix   // of the cluster: the subnets of all tenants' networks
 	VLANs    []model.Network  // of the cluster: those of encap vlan, in order
+	Allowed  model.Prefixes   // what may be announced; none = what networks of cluster administrators have
+	Near     []netip.Prefix   // this host's underlay, and its gateways and name servers
 }
 
 // had is a prefix that this host has.
@@ -37,6 +39,7 @@ type having struct {
 	protected []netip.Prefix
 	networks  []netip.Prefix // of those, containers'
 	doubts    []doubt
+	withheld  []string // sentences, each beginning with the address that is not announced
 }
 
 // doubt is a network of which this host tells addresses, and another tenant's with such
@@ -44,7 +47,7 @@ type having struct {
 type doubt struct{ network, other model.NetworkKey }
 
 func (h *having) equal(o *having) bool {
-	return slices.Equal(h.doubts, o.doubts) && h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.protected, o.protected)
+	return slices.Equal(h.doubts, o.doubts) && h.private == o.private && h.device == o.device && slices.Equal(h.all, o.all) && slices.Equal(h.withheld, o.withheld) && slices.Equal(h.protected, o.protected)
 }
 
 // have works out what this host has. Only networks that are joined are spoken of: the
@@ -66,8 +69,9 @@ func have(in Input) *having {
 			}
 			for _, a := range [][2]netip.Addr{{port.IPv4, port.Private}, {port.IPv6, port.Private6}} {
 				if a[0].IsValid() && a[1].IsValid() {
-					h.add(b, a[0], a[1], port.Endpoint.Network.Tenant)
-					told[n.ID] = n
+					if h.add(in, n, a[0], a[1], port.Endpoint.Network.Tenant) {
+						told[n.ID] = n
+					}
 				}
 			}
 		}
@@ -77,7 +81,8 @@ func have(in Input) *having {
 		for key, s := range pic.Services.All() {
 			for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
 				if a.IsValid() && s.Exposed && provided(s, a.Is6()) {
-					h.add(b, a, netip.Addr{}, key.Tenant)
+					n, _ := pic.Networks.Get(s.Network)
+					h.add(in, n, a, netip.Addr{}, key.Tenant)
 				}
 			}
 		}
@@ -85,6 +90,7 @@ func have(in Input) *having {
 	slices.SortFunc(h.all, func(a, b had) int {
 		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant), a.private.Compare(b.private))
 	})
+	slices.Sort(h.withheld)
 	h.protect(in)
 	return h
 }
@@ -101,7 +107,13 @@ func (h *having) doubt(n *desired.Network, all []model.Network) {
 
 func overlap(a, b netip.Prefix) bool { return a.IsValid() && b.IsValid() && a.Overlaps(b) }
 
-func (h *having) add(b *model.Bgp, a, private netip.Addr, t model.TenantName) {
+// add notes an address of a network, which may be nil, unless it may not be announced.
+func (h *having) add(in Input, n *desired.Network, a, private netip.Addr, t model.TenantName) bool {
+	b := in.Settings
+	if why := in.whyNot(n, a); why != "" {
+		h.withheld = append(h.withheld, fmt.Sprintf("%s of tenant %s is not announced: %s", a, t, why))
+		return false
+	}
 	hop := b.RouterIP.Addr()
 	if a.Is6() {
 		hop = b.RouterIP6.Addr()
@@ -109,6 +121,27 @@ func (h *having) add(b *model.Bgp, a, private netip.Addr, t model.TenantName) {
 	if hop.IsValid() {
 		h.all = append(h.all, had{bgp.Announcement{Prefix: netip.PrefixFrom(a, a.BitLen()), NextHop: hop, Tenant: t}, private})
 	}
+	return true
+}
+
+// whyNot says why an address of a network must not be announced; empty = it may.
+func (in Input) whyNot(n *desired.Network, a netip.Addr) string {
+	within := func(p netip.Prefix) bool { return p.IsValid() && p.Masked().Contains(a) }
+	switch {
+	case slices.Contains(in.Machines, a):
+		return "it is the address of a machine of the cluster"
+	case within(in.Settings.RouterIP), within(in.Settings.RouterIP6):
+		return "it lies in the routers' network"
+	case slices.ContainsFunc(in.Settings.Routers(), func(r model.BgpRouter) bool { return r.Address == a }):
+		return "it is a router's address"
+	case slices.ContainsFunc(in.Near, within):
+		return "this host needs its own way there: it is the underlay, a gateway or a name server"
+	case len(in.Allowed) > 0 && !in.Allowed.Contains(netip.PrefixFrom(a, a.BitLen())):
+		return "it lies in none of the prefixes that may be announced ('netctl global set --tenant-prefixes')"
+	case len(in.Allowed) == 0 && n != nil && n.ByTenant:
+		return fmt.Sprintf("no cluster-admin created network %s, nor allowed its prefix ('netctl global set --tenant-prefixes')", n.Key)
+	}
+	return ""
 }
 
 // provided tells whether a backend here takes new connections.
@@ -170,6 +203,11 @@ func (h *having) protect(in Input) {
 		one(a)
 	}
 	one(pic.VTEP)
+	for _, p := range in.Near {
+		if p.IsSingleIP() { // the underlay itself has routes that are more specific
+			add(p)
+		}
+	}
 	for _, a := range in.Machines {
 		one(a)
 	}

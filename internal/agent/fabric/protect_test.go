@@ -50,7 +50,7 @@ func TestProtected(t *testing.T) {
 
 // Whose addresses routers are told of: containers' of joined networks of encap vlan, where
 // the data plane has their ports and the host routes.
-func TestHad(t *testing.T) {
+func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*desired.Network, *Input)
 		want   int
@@ -61,6 +61,17 @@ func TestHad(t *testing.T) {
 		"a port that is refused": {func(_ *desired.Network, in *Input) { in.Refused = map[string]bool{"p1-5": true} }, 0},
 		"another port refused":   {func(_ *desired.Network, in *Input) { in.Refused = map[string]bool{"p1-6": true} }, 1},
 		"forwarding mode bridge": {func(_ *desired.Network, in *Input) { in.Picture.FwdMode = model.FwdBridge }, 0},
+
+		"of a tenant admin": {func(n *desired.Network, _ *Input) { n.ByTenant = true }, 0},
+		"of a tenant admin, allowed": {func(n *desired.Network, in *Input) {
+			n.ByTenant, in.Allowed = true, model.Prefixes{prefix("10.1.0.0/16")}
+		}, 1},
+		"outside of what is allowed": {func(_ *desired.Network, in *Input) { in.Allowed = model.Prefixes{prefix("10.2.0.0/16")} }, 0},
+		"a machine's address":        {func(_ *desired.Network, in *Input) { in.Machines = []netip.Addr{addr("10.1.1.5")} }, 0},
+		"in the routers' network":    {func(_ *desired.Network, in *Input) { in.Settings.RouterIP = prefix("10.1.1.2/24") }, 0},
+		"a router's address":         {func(_ *desired.Network, in *Input) { in.Settings.Neighbor = addr("10.1.1.5") }, 0},
+		"in the underlay":            {func(_ *desired.Network, in *Input) { in.Near = []netip.Prefix{prefix("10.1.0.0/16")} }, 0},
+		"beside the underlay":        {func(_ *desired.Network, in *Input) { in.Near = []netip.Prefix{prefix("10.0.0.0/16")} }, 1},
 	} {
 		in := Input{Settings: settings(), Picture: desired.Host{Name: "h1", FwdMode: model.FwdRouting, Private: desired.NewPrivate(prefix("172.19.0.0/16"))}}
 		n := network(1, "blue", model.EncapVLAN)
@@ -68,6 +79,10 @@ func TestHad(t *testing.T) {
 		port(&in.Picture, 5, n)
 		if got := have(in).all; len(got) != test.want || test.want == 1 && got[0].Prefix != prefix("10.1.1.5/32") {
 			t.Errorf("%s: it tells of %v", what, got)
+		}
+		silent := have(in).withheld
+		if judged := test.want == 0 && in.Picture.FwdMode == model.FwdRouting && n.Joined != 0 && n.Encap == model.EncapVLAN && len(in.Refused) == 0; judged != (len(silent) == 1) {
+			t.Errorf("%s: it says %q of what is not announced", what, silent)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	restarting := r.fresh && r.kernel.There()
 	chosen, owners, refused := h.choose(r.owners)
 	r.owners = owners
-	for _, text := range refused {
+	for _, text := range slices.Concat(refused, h.withheld) {
 		addr, _, _ := strings.Cut(text, " ")
 		problems["BGP address "+addr] = text
 	}

@@ -58,6 +58,9 @@ func (r *Router) adminLocked() string {
 // firstRoutes is how many learned prefixes a status has.
 const firstRoutes = 20
 
+// firstAnnounced is how many announced prefixes a status has.
+const firstAnnounced = 200
+
 // Status is the short form of State for the host's status; nil without settings.
 func (r *Router) Status() *tables.BGPStatus {
 	r.mu.Lock()
@@ -73,6 +76,9 @@ func (r *Router) Status() *tables.BGPStatus {
 	out.Neighbors = strings.Join(peers, ", ")
 	for _, p := range r.state.Dsts[:min(firstRoutes, len(r.state.Dsts))] {
 		out.First = append(out.First, p.String())
+	}
+	for _, p := range r.state.Announced[:min(firstAnnounced, len(r.state.Announced))] {
+		out.Prefixes = append(out.Prefixes, p.String())
 	}
 	return out
 }

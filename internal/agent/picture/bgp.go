@@ -111,3 +111,13 @@ func (p *ControlPlane) Targets() (out []netip.Addr) {
 	}
 	return out
 }
+
+// TenantPrefixes are the prefixes that cluster administrators allow to tenants.
+func (c *Cluster) TenantPrefixes() model.Prefixes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.global == nil {
+		return nil
+	}
+	return c.global.TenantPrefixes
+}

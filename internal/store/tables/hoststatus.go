@@ -35,6 +35,8 @@ type BGPStatus struct {
 	Routes    int      `json:"routes"`          // learned
 	First     []string `json:"first,omitempty"` // of those
 	Announced int      `json:"announced"`       // prefixes
+	// Prefixes are those that are announced, the first 200.
+	Prefixes []string `json:"prefixes,omitempty"`
 }
 
 // HostCondition is a condition of a host's health that does not hold.
