@@ -143,11 +143,6 @@ func (o *options) sameHost() bool {
 	return err1 == nil && err2 == nil && a == b
 }
 
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
-}
-
 // openStore opens the cluster's store: the etcd or the Consul that is named, or an
 // embedded etcd, which is server.
 func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *join.Member, err error) {
