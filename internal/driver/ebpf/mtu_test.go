@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPathMTU lets the underlay shrink under two containers: a packet that may
-// not be fragmented is answered with the size that fits, which its sender's
-// kernel takes; others go on; TCP goes on by itself; and it all ends when the
-// underlay is big again.
+// TestPathMTU lets the underlay shrink under two containers: a packet that is too big
+// is answered with the size that fits, which its sender's kernel takes, whether it may
+// be fragmented or not: no tunnel packet is, since not every host puts them together.
+// TCP goes on by itself, and it all ends when the underlay is big again.
 func TestPathMTU(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1550)
 	families := []struct {
@@ -29,7 +30,7 @@ func TestPathMTU(t *testing.T) {
 		{containerIP6[1], "1502", "mtu=1350"},
 	}
 	ping := func(to netip.Addr, how, size string) (string, error) {
-		return w.in(t, 0, "ping", "-M", how, "-c", "2", "-i", "0.05", "-W", "2", "-s", size, to.String())
+		return w.in(t, 0, "ping", "-M", how, "-c", "4", "-i", "0.05", "-W", "2", "-s", size, to.String())
 	}
 	for _, f := range families {
 		if out, err := ping(f.to, "do", f.size); err != nil {
@@ -41,7 +42,9 @@ func TestPathMTU(t *testing.T) {
 	}
 	forget := func() {
 		for _, family := range []string{"-4", "-6"} {
-			run(t, "ip", family, "-n", w.containers[0], "route", "flush", "cache")
+			for _, ns := range w.containers {
+				run(t, "ip", family, "-n", ns, "route", "flush", "cache")
+			}
 		}
 	}
 	resize := func(mtu uint32) {
@@ -70,8 +73,15 @@ func TestPathMTU(t *testing.T) {
 		}
 		forget()
 	}
-	if out, err := ping(containerIP4[1], "dont", "1522"); err != nil {
-		t.Errorf("what may be fragmented does not get through: %v\n%s", err, out)
+	for _, size := range []string{"1522", "4000"} { // the second one is fragmented by the container
+		before, cut := w.drops(t, 0)["too-big"], w.fragmented(t, 0)
+		if out, err := ping(containerIP4[1], "dont", size); err != nil {
+			t.Errorf("what may be fragmented does not get through: %v\n%s", err, out)
+		}
+		if w.drops(t, 0)["too-big"] == before || w.fragmented(t, 0) != cut {
+			t.Errorf("%s bytes: %d tunnel packets were fragmented, want none", size, w.fragmented(t, 0)-cut)
+		}
+		forget()
 	}
 	for _, f := range families { // segments of a buffer that offload cuts later are too big as well
 		before := w.drops(t, 0)["too-big"]
@@ -87,6 +97,18 @@ func TestPathMTU(t *testing.T) {
 			t.Errorf("what fits again does not get through: %v\n%s", err, out)
 		}
 	}
+}
+
+// fragmented is how many packets a host's stack has fragmented.
+func (w *twoHosts) fragmented(t *testing.T, i int) int {
+	t.Helper()
+	lines := strings.Split(run(t, "ip", "netns", "exec", w.hosts[i], "grep", "^Ip:", "/proc/net/snmp"), "\n")
+	at := slices.Index(strings.Fields(lines[0]), "FragOKs")
+	n, err := strconv.Atoi(strings.Fields(lines[1])[at])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // TestOffloads sends what leaves checksums and segmentation to the device, and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // ICMP errors. Packets that the tunnel cannot carry whole: their sender is told
-// (RFC 1191, RFC 8201) where it has asked to be (DF, IPv6); others are left to the
-// outer IP layer, which fragments. What the router refuses is in route.h.
+// (RFC 1191, RFC 8201), with DF or without, since Open vSwitch in user space does not
+// put fragments of tunnel packets together. What the router refuses is in route.h.
 #pragma once
 
 #include "packet.h"
@@ -163,5 +163,7 @@ static __noinline int exceeds(struct __sk_buff *skb, struct pkt *p, __u32 ifinde
 	// In the name of whom it is for.
 	if (p->ip.v6)
 		return mtu < MIN_MTU6 ? 0 : tell6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), p->nat == NAT_THERE ? &p->was.dst : &p->ip.f.dst);
-	return p->h4.frag & bpf_htons(0x4000) ? tell4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst) : 0;
+	if (p->ip.later) // nobody is told of these (RFC 1122 3.2.2)
+		return -1;
+	return tell4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst);
 }
