@@ -55,6 +55,7 @@ type Agent struct {
 	lacking    *picture.Lacking
 	names      *nameServer
 	answers    *answering.Answerer
+	announcer  *answering.Announcer
 	fabric     *fabric.Router
 	prober     *probing.Prober     // nil = no host is asked
 	relay      *relay.Reader       // nil = netmasters are not mirrored from
@@ -136,6 +137,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
 	a.answers = answering.New(cfg.Log, a.askAnswers(time.Now().UnixNano()), func() { a.kick("answers to neighbours") })
+	a.announcer = answering.NewAnnouncer(cfg.Log, cfg.Uplinks, a.can.TakesUplinks)
 	a.fabric = a.newFabric()
 	a.prober = a.newProber()
 	a.listener = a.newListener()
@@ -345,6 +347,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.way.Watch(ctx) })
 	outside.Go(func() { a.way.AnswerHealth(ctx) })
 	outside.Go(func() { a.answers.Run(ctx) })
+	outside.Go(func() { a.announcer.Run(ctx) })
 	outside.Go(func() { a.fabric.Run(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log, a.cluster.Stale) })
 	if a.listener != nil {

@@ -279,7 +279,7 @@ func (l *Lab) wire() (err error) {
 		for _, h := range l.hosts {
 			err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1"),
 				plug("control", h.Name+"c", cfg.MTU, h.NS, "ctl0"))
-			if err = errors.Join(err, setLearning(h.Name+"v", false)); err != nil {
+			if err = errors.Join(err, l.learnAt(h.Name+"v")); err != nil {
 				return err
 			}
 		}

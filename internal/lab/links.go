@@ -31,20 +31,6 @@ func addBridge(name string, mtu int) error {
 	return netlink.LinkSetUp(br)
 }
 
-// setLearning makes a bridge port remember who sent through it, or not. A
-// bridge without a VLAN filter has one forwarding table for all VLANs, and MAC
-// addresses of different VLANs may be equal: a trunk learns nothing and floods.
-func setLearning(port string, learn bool) error {
-	l, err := netlink.LinkByName(port)
-	if err != nil {
-		return fmt.Errorf("find link %s: %w", port, err)
-	}
-	if err := netlink.LinkSetLearning(l, learn); err != nil {
-		return fmt.Errorf("set learning of %s: %w", port, err)
-	}
-	return nil
-}
-
 // plug makes a veth pair between a bridge port in the fabric and a link in
 // another namespace, both up. It runs in the fabric's namespace.
 func plug(bridge, port string, mtu int, peer *Namespace, peerName string) error {

@@ -7,7 +7,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // JoinVLAN links a namespace to a VLAN of the hosts' trunk as machine n of it, 200 to 223:
@@ -50,7 +49,7 @@ func (l *Lab) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 func (l *Lab) plugTrunk(ns *Namespace, n int) error {
 	port := fmt.Sprintf("outside%dv", n)
 	return l.Fabric.Do(func() error {
-		return errors.Join(plug("trunk", port, l.st.Config.MTU, ns, "trunk0"), setLearning(port, false))
+		return errors.Join(plug("trunk", port, l.st.Config.MTU, ns, "trunk0"), l.learnAt(port))
 	})
 }
 
@@ -100,11 +99,5 @@ func handOver(from, to string, change asm.Instructions) error {
 		return fmt.Errorf("load the program of %s: %w", from, err)
 	}
 	defer func() { _ = prog.Close() }() // the filter keeps it
-	index := a.Attrs().Index
-	return errors.Join(
-		netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}),
-		netlink.FilterAdd(&netlink.BpfFilter{
-			FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL},
-			Fd:          prog.FD(), Name: "vlan", DirectAction: true,
-		}))
+	return filterWith(a.Attrs().Index, prog)
 }

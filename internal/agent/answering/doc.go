@@ -5,5 +5,7 @@
 // longer than model.AnswerFor after it asked: by its own clock, whatever becomes of who
 // told it. It announces an address that it has got to all neighbours.
 //
+// Besides, it announces the endpoints of this host to VLAN networks (Announcer).
+//
 // It must not know services, nor who decides which host has an address.
 package answering
