@@ -1,40 +1,67 @@
 package drivertest
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 var (
-	seed = flag.Uint64("seed", 0, "which sample is tried where all would take too long; 0 = those of the round")
+	seed = flag.Uint64("seed", 0, "which sample is tried where all would take too long; 0 = by "+seedEnv+", or else by the commit")
 	full = flag.Bool("full", false, "everything, not samples")
 )
 
 // Full tells whether everything is to be tried, and not samples.
 func Full() bool { return *full }
 
-// round is the seed of the present round of samples. Who changes it runs all that asks
-// for it first: so what judges a change was tried before the change was, and a round
-// finds what is wrong with the code it begins on.
-const round = 1
+// seedEnv holds a seed for all packages of a run, of which not all have the flag -seed.
+const seedEnv = "CONTIV_TEST_SEED"
 
-// Seed decides what samples hold: -seed, else that of the round.
+// Seed decides what samples hold: -seed, else the environment, else the commit, so that the
+// samples of one commit after the other try everything.
 func Seed() uint64 {
 	if *seed != 0 {
 		return *seed
 	}
-	return round
+	return defaultSeed()
+}
+
+var defaultSeed = sync.OnceValue(func() uint64 {
+	return seedOf(os.Getenv(seedEnv), func() string {
+		out, err := exec.CommandContext(context.Background(), "git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			return "" // the source without its history
+		}
+		return string(out)
+	})
+})
+
+// seedOf is the seed by the environment's value, or else by the commit; 1 without either.
+func seedOf(env string, commit func() string) uint64 {
+	if n, err := strconv.ParseUint(env, 10, 64); err == nil && n != 0 {
+		return n
+	}
+	hash := commit()
+	if n, err := strconv.ParseUint(hash[:min(len(hash), 7)], 16, 64); err == nil && n != 0 {
+		return n
+	}
+	return 1
 }
 
 // Choose returns a number below n for a name, by the seed.
-func Choose(name string, n int) int {
+func Choose(name string, n int) int { return choose(name, Seed(), n) }
+
+func choose(name string, seed uint64, n int) int {
 	h := fnv.New64a()
-	fmt.Fprint(h, name, Seed())
+	fmt.Fprint(h, name, seed)
 	return int(h.Sum64() % uint64(n))
 }
 
