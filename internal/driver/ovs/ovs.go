@@ -155,6 +155,10 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
+	if err := d.refuseOwnUplinks(); err != nil {
+		d.db.close()
+		return nil, err
+	}
 	if _, err := d.ensureBridge(ctx, d.db); err != nil {
 		d.db.close()
 		return nil, err

@@ -49,7 +49,7 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 		out[markedName] = markedTunnel(out[tunnelName])
 	}
 	for _, u := range d.cfg.Uplinks {
-		out[u] = newPort{name: u, externalIDs: map[string]string{markKey: markUplink}}
+		out[u] = uplinkPort(u)
 	}
 	if w := want.Private; w != nil {
 		out[w.Interface] = newPort{
@@ -87,6 +87,10 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		h := d.db.port(name)
 		switch {
 		case h.port == nil:
+			if err := refuseOwn(p); err != nil {
+				problems = append(problems, driver.Problem{Object: "uplink " + name, Err: err})
+				continue
+			}
 			missing = append(missing, p)
 		case h.bridge != d.cfg.Bridge || h.port.ExternalIDs[markKey] != p.externalIDs[markKey]:
 			problems = append(problems, driver.Problem{Object: "interface " + name, Err: d.taken(name, h)})
