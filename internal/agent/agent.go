@@ -56,6 +56,7 @@ type Agent struct {
 	names      *nameServer
 	answers    *answering.Answerer
 	announcer  *answering.Announcer
+	announced  announced
 	fabric     *fabric.Router
 	prober     *probing.Prober     // nil = no host is asked
 	relay      *relay.Reader       // nil = netmasters are not mirrored from

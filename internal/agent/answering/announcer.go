@@ -14,9 +14,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // How often, and in what distance, an address is announced (RFC 5227 section 1.1).
@@ -36,17 +33,19 @@ type Announcer struct {
 	wake    chan struct{}
 
 	mu       sync.Mutex
-	ports    desired.Map[string, *desired.Port]
-	networks desired.Map[model.NetworkID, *desired.Network]
 	stations map[string]station // by interface
 	uplink   int                // index of the one in use; 0 = none is up
 }
 
-// station is an endpoint on a VLAN network.
+// Station is an endpoint on a VLAN.
+type Station struct {
+	Tag   uint16
+	MAC   net.HardwareAddr
+	Addrs []netip.Addr
+}
+
 type station struct {
-	tag   uint16
-	mac   net.HardwareAddr
-	addrs []netip.Addr
+	Station
 	due   int  // how often it still has to be announced
 	ready bool // the data plane has it
 }
@@ -56,27 +55,14 @@ func NewAnnouncer(log *slog.Logger, uplinks []string, spare bool) *Announcer {
 	return &Announcer{log: log, uplinks: uplinks, spare: spare, wake: make(chan struct{}, 1), stations: map[string]station{}}
 }
 
-// Follow takes over the endpoints of a host, those that programmed says the data plane has.
-func (a *Announcer) Follow(want desired.Host, programmed func(ifName string) bool) {
+// Follow takes over what has changed, by interface (nil = it is gone, or on no VLAN), and
+// which endpoints the data plane has.
+func (a *Announcer) Follow(changed map[string]*Station, programmed func(ifName string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	moved := map[model.NetworkID]bool{}
-	for ch := range want.Networks.Diff(a.networks) {
-		moved[ch.Key] = !ch.Had || !ch.Has || ch.Old.Encap != ch.New.Encap || ch.Old.Tag != ch.New.Tag
-	}
-	changed := map[string]bool{}
-	for ch := range want.Ports.Diff(a.ports) {
-		changed[ch.Key] = true
-	}
-	if len(moved) > 0 {
-		for name, p := range want.Ports.All() {
-			changed[name] = changed[name] || moved[p.Network]
-		}
-	}
-	a.ports, a.networks = want.Ports, want.Networks
-	for name := range changed {
-		if changed[name] {
-			a.set(want, name)
+	for name, s := range changed {
+		if delete(a.stations, name); s != nil {
+			a.stations[name] = station{Station: *s, due: announceNum}
 		}
 	}
 	for name, s := range a.stations {
@@ -86,26 +72,6 @@ func (a *Announcer) Follow(want desired.Host, programmed func(ifName string) boo
 		}
 	}
 	a.ring()
-}
-
-// set looks at one endpoint anew.
-func (a *Announcer) set(want desired.Host, name string) {
-	delete(a.stations, name)
-	p, _ := want.Ports.Get(name)
-	if p == nil {
-		return
-	}
-	n, _ := want.Networks.Get(p.Network)
-	if n == nil || n.Encap != model.EncapVLAN {
-		return
-	}
-	s := station{tag: uint16(n.Tag), mac: p.MAC[:], due: announceNum} //nolint:gosec // a VLAN's tag
-	for _, addr := range []netip.Addr{p.IPv4, p.IPv6} {
-		if addr.IsValid() {
-			s.addrs = append(s.addrs, addr)
-		}
-	}
-	a.stations[name] = s
 }
 
 func (a *Announcer) ring() {
@@ -171,8 +137,8 @@ func (a *Announcer) announce() (more bool, err error) {
 		s.due--
 		more = more || s.due > 0
 		a.stations[name] = s
-		for _, addr := range s.addrs {
-			frames = append(frames, tagged(announcement(s.mac, addr), s.tag))
+		for _, addr := range s.Addrs {
+			frames = append(frames, tagged(announcement(s.MAC, addr), s.Tag))
 		}
 	}
 	return more, sendFrames(a.uplink, frames)
