@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 )
@@ -76,5 +78,9 @@ func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Liste
 	return libnetwork.New(ctx, libnetwork.Config{
 		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm,
 		Endpoint: endpoint, Backend: a, Log: log, Socket: socket,
+		Routes: func(p netip.Prefix) ([]string, error) {
+			all, _, err := plumb.Overlaps(p, "")
+			return all, err
+		},
 	})
 }

@@ -3,6 +3,7 @@ package libnetwork
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -102,10 +103,57 @@ func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (request
 		return none, model.InvalidField("Pool", r.Pool, "must be the subnet of network "+n.Key.String()+", "+subnet.String())
 	}
 	out := requestPoolResponse{PoolID: pool{ref, subnet}.String(), Pool: subnet.String(), Data: map[string]string{}}
+	if r.Pool == "" && !r.V6 && !p.global {
+		if err := p.offered.again(out.PoolID, subnet); err != nil {
+			return none, err
+		}
+	}
 	if gateway.IsValid() {
 		out.Data[keyGateway] = netip.PrefixFrom(gateway, subnet.Bits()).String()
 	}
 	return out, nil
+}
+
+// offers are pools that this host's routes cover, and that were offered to an engine that
+// has not taken them yet. Engines before 28 ask for another pool then, without end.
+type offers struct {
+	mu     sync.Mutex
+	pools  map[string]bool
+	routes func(netip.Prefix) ([]string, error) // Config.Routes
+}
+
+// again fails when a pool is asked for once more that the engine has not taken.
+func (o *offers) again(id string, subnet netip.Prefix) error {
+	if o.routes == nil {
+		return nil
+	}
+	covered, err := o.routes(subnet)
+	if err != nil || len(covered) == 0 {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.pools[id] {
+		if o.pools == nil {
+			o.pools = map[string]bool{}
+		}
+		o.pools[id] = true
+		return nil
+	}
+	delete(o.pools, id)
+	const few = 3
+	more := ""
+	if n := len(covered) - few; n > 0 {
+		covered, more = covered[:few], fmt.Sprintf(" and %d more", n)
+	}
+	return model.Errorf(model.ErrConflict, "this engine does not take subnet %s by itself, since this host has %s%s, as of a service of the network; name the subnet: docker network create --subnet %s ...",
+		subnet, strings.Join(covered, ", "), more, subnet)
+}
+
+func (o *offers) taken(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.pools, id)
 }
 
 func (p *Plugin) releasePool(_ context.Context, r releasePoolRequest) (empty, error) {
@@ -137,6 +185,7 @@ func (p *Plugin) isUnmade(id string) bool {
 
 func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (requestAddressResponse, error) {
 	var none requestAddressResponse
+	p.offered.taken(r.PoolID)
 	gateway := r.Options[keyAddressType] == keyGateway
 	pl, err := p.poolOf(ctx, r.PoolID, !gateway)
 	if !gateway && r.Address != "" && errors.Is(err, model.ErrNotFound) && p.isUnmade(r.PoolID) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +29,7 @@ type Config struct {
 	Global    bool   // scope: global (swarm mode) instead of local
 	Endpoint  string // of the engine, unix:///path; empty = its networks are left alone
 	Backend   Backend
+	Routes    func(netip.Prefix) ([]string, error) // this host's that overlap a subnet; nil = there are none
 	Log       *slog.Logger
 	Socket    net.Listener // by Listen; nil = New listens
 }
@@ -44,6 +46,7 @@ type Plugin struct {
 	log      *slog.Logger
 	networks *networks
 	reserved reservations
+	offered  offers
 	starting starting
 	several  several
 	routers  routers
@@ -71,7 +74,7 @@ func socketName(name string) string {
 func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
-		backend: cfg.Backend, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
+		backend: cfg.Backend, offered: offers{routes: cfg.Routes}, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
 	}
 	var err error
 	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {

@@ -174,6 +174,37 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
+// TestPoolThatRoutesCover: an engine that asks for another pool since a route of this host,
+// as of a service, covers the one that it was offered is told to name the subnet; one that
+// takes the pool is not, nor one that named it.
+func TestPoolThatRoutesCover(t *testing.T) {
+	routes := []string{"route 10.1.1.7/32 on contivh0"}
+	b := newBed(t, func(c *Config) {
+		c.Routes = func(netip.Prefix) ([]string, error) { return routes, nil }
+	})
+	const (
+		ask     = `{"Options":{"network":"net1"}}`
+		offered = `{"PoolID":"default/net1//10.1.1.0/24","Pool":"10.1.1.0/24","Data":{"com.docker.network.gateway":"10.1.1.254/24"}}`
+	)
+	for range 2 { // each time that a user tries
+		b.is("IpamDriver.RequestPool", ask, offered)
+		if _, got := b.post("IpamDriver.RequestPool", ask); !strings.Contains(got, routes[0]) || !strings.Contains(got, "--subnet 10.1.1.0/24") {
+			t.Errorf("asked again: %s", got)
+		}
+	}
+	for range 3 {
+		b.is("IpamDriver.RequestPool", ask, offered)
+		b.is("IpamDriver.RequestAddress", `{"PoolID":"`+pool1+`","Options":{"RequestAddressType":"com.docker.network.gateway"}}`, `{"Address":"10.1.1.254/24","Data":{}}`)
+	}
+	for range 2 {
+		b.is("IpamDriver.RequestPool", `{"Options":{"network":"net1"},"Pool":"10.1.1.0/24"}`, offered)
+	}
+	routes = nil
+	for range 3 {
+		b.is("IpamDriver.RequestPool", ask, offered)
+	}
+}
+
 // TestBadCalls: a clear error for each, nothing left, the plugin alive.
 func TestBadCalls(t *testing.T) {
 	b := newBed(t)

@@ -328,6 +328,16 @@ func networkLife(b *bed) {
 	one.refused("network create -d netplugin --subnet 10.21.8.0/24 --ipam-driver netplugin --ipam-opt network=lone -o network=lone x", "10.21.3.0/28")
 	one.refused("network create -d netplugin --subnet 10.21.3.0/24 x", "overlaps network default:lone")
 	one.refused("network create -d netplugin --ipam-driver netplugin x", "network")
+	// The engine would not take the subnet by itself while the host has a route of a service in it.
+	b.netctl("service create --network lone --preferred-ip 10.21.3.9 --selector app=shop --port 80:80:tcp covers")
+	one.until("the host leads to the service", time.Minute, func() error {
+		if out, err := one.host.Run(b.t.Context(), "ip", "route"); err != nil || !strings.Contains(out, "10.21.3.9") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	one.refused("network create -d netplugin --ipam-driver netplugin --ipam-opt network=lone -o network=lone x", "10.21.3.9/32", "--subnet 10.21.3.0/28")
+	b.netctl("service rm covers")
 	one.networksAre(all...)
 	b.nothingLeft()
 }
