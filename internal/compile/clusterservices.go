@@ -314,10 +314,11 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 	}
 	out = append(out, others...)
 	if len(out) > 0 { // one tells for all
-		out[0].HealthPort, out[0].Balanced = s.rec.HealthPort, s.rec.Balanced
+		out[0].Balanced = s.rec.Balanced
 	}
 	var texts []string
 	for i := range out {
+		out[i].HealthPort = s.rec.HealthPort
 		slices.SortFunc(out[i].Faces, desired.CompareFaces)
 		if n := out[i].Backends.Len(); n > desired.MaxBackends {
 			out[i].Backends = firstBackends(out[i].Backends)

@@ -192,7 +192,7 @@ func TestClusterServicePorts(t *testing.T) {
 	c.SetEndpoint(one)
 	c.SetEndpoint(two)
 	s := web()
-	s.Addrs = s.Addrs[:1]
+	s.Addrs, s.HealthPort = s.Addrs[:1], 30999
 	s.Ports = append(s.Ports, model.ClusterPort{Name: "old", Protocol: model.ProtoTCP, Port: 81})
 	slices.SortFunc(s.Ports, model.CompareClusterPorts)
 	c.SetClusterService(s)
@@ -222,6 +222,9 @@ func TestClusterServicePorts(t *testing.T) {
 		}
 		if !slices.Equal(faces, want.faces) || !slices.Equal(backends, want.backends) {
 			t.Errorf("%s: faces %q, backends %q, want %v", name, faces, backends, want)
+		}
+		if got[name].HealthPort != s.HealthPort {
+			t.Errorf("%s: the health check port does not count its backends", name)
 		}
 	}
 	c.SetServiceSlice(sliceOf("b", webPorts, backendOf(two, false)))

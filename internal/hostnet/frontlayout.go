@@ -338,10 +338,7 @@ func (t *frontTable) bases() []chain {
 
 	chains := []chain{pre, out, came, post}
 	refuse := func(ch *chain, match ...[]expr.Any) {
-		unreachable := &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable4}
-		if t.v6() {
-			unreachable.Code = portUnreachable6
-		}
+		unreachable := &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable(t.v6())}
 		all := slices.Concat(match...)
 		ch.add(all, tcp(), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
 		for _, p := range []model.Protocol{model.ProtoUDP, model.ProtoSCTP} {
@@ -363,8 +360,13 @@ func (t *frontTable) bases() []chain {
 	return append(chains, in)
 }
 
-// Codes of destination unreachable: RFC 792, RFC 4443 section 3.1.
-const portUnreachable4, portUnreachable6 = 3, 4
+// portUnreachable is the code of destination unreachable: RFC 792, RFC 4443 section 3.1.
+func portUnreachable(v6 bool) uint8 {
+	if v6 {
+		return 4
+	}
+	return 3
+}
 
 func dportTo(register uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}

@@ -131,6 +131,11 @@ func ct(key expr.CtKey, bits uint32, set bool) []expr.Any {
 func ctState(bits uint32, set bool) []expr.Any { return ct(expr.CtKeySTATE, bits, set) }
 func wasDNAT(yes bool) []expr.Any              { return ct(expr.CtKeySTATUS, ipsDNAT, yes) }
 
+// original matches what the client of a connection sends.
+func original() []expr.Any {
+	return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{0}}}
+}
+
 // invalid matches what conntrack knows no connection for, and NAT leaves as it is.
 func invalid() []expr.Any { return ctState(expr.CtStateBitINVALID, true) }
 

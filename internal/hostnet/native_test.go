@@ -61,6 +61,13 @@ func TestNative(t *testing.T) {
 	s.want.Source, s.want.ServiceMTU = near, 1400
 	s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: pod, Ports: []attach.PortBinding{{Proto: model.ProtoTCP, HostPort: 8090, ContainerPort: 80}}})
 	s.good()
+	// What kube-proxy does for an external address, and a node port.
+	for _, rule := range []string{"-d 203.0.113.9 -p tcp --dport 83", "-d " + near.String() + " -p tcp --dport 8084"} {
+		kube(false, append([]string{"-A", "PREROUTING"}, strings.Fields(rule+" -j DNAT --to "+pod.String()+":83")...)...)
+	}
+	peer := netip.MustParseAddr("10.244.0.6")
+	run(t, "ip", "-n", s.conts, "addr", "add", peer.String()+"/32", "dev", "c0")
+	s.serve(s.conts, "tcp", pod.String()+":83")
 	s.serve(s.conts, "tcp", pod.String()+":80")
 	s.serve(s.conts, "udp", pod.String()+":80")
 	s.serve(s.conts, "tcp", "["+pod6.String()+"]:80")
@@ -91,6 +98,9 @@ func TestNative(t *testing.T) {
 		{"beyond in a container's name", s.beyond, "udp", forged, near.String() + ":82", "", false},
 		{"beyond in a container's name, IPv6", s.beyond, "udp", forged6, "[" + near6.String() + "]:82", "", false},
 		{"the host to a private address", s.host, "tcp", "", web.String() + ":8080", "", false},
+		{"a container by a published port", s.conts, "tcp", peer.String(), near.String() + ":8090", near.String(), false},
+		{"a container by somebody else's translation", s.conts, "tcp", peer.String(), "203.0.113.9:83", "", false},
+		{"beyond by somebody else's translation", s.beyond, "tcp", "", near.String() + ":8084", far.String(), false},
 	} {
 		if seen := s.ask(x.ns, x.network, x.from, x.to); seen != x.seen {
 			t.Errorf("%s: %s to %s was seen as %q, want %q", x.name, x.network, x.to, seen, x.seen)

@@ -104,7 +104,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 14", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
+		from := []any{"layout 15", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -316,6 +316,7 @@ func chainsOf(p *desired.Private, w way) []chain {
 		in.add(tunnel)
 		fwd.add(notOif(p.Interface), tunnel)
 	}
+	w.refuseForeign(p, &fwd)
 	return append([]chain{w.martians(), pre, out, post, in, fwd, untranslated()}, own...)
 }
 
@@ -365,6 +366,24 @@ func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 		own.add(oif(p.Interface), dstIn(n), wasDNAT(false), setMark(desired.OwnMark))
 	}
 	return []chain{own}
+}
+
+// refuseForeign refuses what containers of a native network send to one another by a
+// translation on this host, such as kube-proxy's of an address that is no service's here:
+// it would be judged as this host's. It is last, since published ports return.
+func (w way) refuseForeign(p *desired.Private, fwd *chain) {
+	for _, n := range w.natives {
+		led := slices.Concat(iif(p.Interface), oif(p.Interface), srcIn(n), dstIn(n), wasDNAT(true), original())
+		for _, e := range w.endpoints {
+			for _, b := range e.Ports {
+				if n.Contains(e.Addr) {
+					fwd.add(led, daddr(e.Addr), l4(b.Proto), dport(b.ContainerPort), toChain(expr.VerdictReturn, ""))
+				}
+			}
+		}
+		fwd.add(led, tcp(), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
+		fwd.add(led, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable(n.Addr().Is6())}})
+	}
 }
 
 func (c *chain) add(parts ...[]expr.Any) {

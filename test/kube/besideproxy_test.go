@@ -84,6 +84,19 @@ func (n *onNodes) policiesHoldBesideProxy() {
 		}
 	}
 
+	// An external address that is none of the cluster's ranges is kube-proxy's alone.
+	const external = "198.51.100.99"
+	makeService(t, n.Client, "proxied", "external", func(s *corev1.ServiceSpec) {
+		s.Selector, s.ExternalIPs = map[string]string{"app": "web"}, []string{external}
+	})
+	for _, h := range n.Hosts() {
+		until(t, "kube-proxy of "+h.Name+" leads to the external address", func() bool {
+			out, _ := h.Run(t.Context(), "nft", "list", "ruleset")
+			return strings.Contains(out, external)
+		})
+	}
+	n.allOrNone("by an external address", false, "stranger", at(external, 80))
+
 	policies := n.Client.NetworkingV1().NetworkPolicies("proxied")
 	under := func(name string, spec networkingv1.NetworkPolicySpec, then func()) {
 		t.Helper()

@@ -23,9 +23,11 @@ import (
 type healthPorts struct {
 	log  *slog.Logger
 	open func(ctx context.Context, addr string) (net.Listener, error)
-	kick func() // asks for another follow
-	last desired.Map[model.ServiceKey, *desired.Service]
-	of   map[model.ServiceKey]uint16 // whose a port is
+	// beside tells whether a kube-proxy runs on this host, which answers at all these ports.
+	beside func(ctx context.Context) bool
+	kick   func() // asks for another follow
+	last   desired.Map[model.ServiceKey, *desired.Service]
+	of     map[model.ServiceKey]uint16 // whose a port is
 
 	mu      sync.Mutex
 	closed  bool
@@ -35,15 +37,16 @@ type healthPorts struct {
 
 // healthPort is one port.
 type healthPort struct {
-	service model.ServiceKey
-	local   int
-	server  *http.Server // nil = it does not listen
-	err     error        // why
-	ended   bool         // it listened, and stopped to: the next follow tells, the one after tries again
+	// here are the ready backends of this host: of a service, and of each of its ports that
+	// has others.
+	here   map[model.ServiceKey][]model.EndpointKey
+	server *http.Server // nil = it does not listen
+	err    error        // why
+	ended  bool         // it listened, and stopped to: the next follow tells, the one after tries again
 }
 
 func newHealthPorts(log *slog.Logger, open func(context.Context, string) (net.Listener, error), kick func()) *healthPorts {
-	return &healthPorts{log: log, open: open, kick: kick, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
+	return &healthPorts{log: log, open: open, beside: kubeProxyRuns, kick: kick, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
 }
 
 // follow notes services, at the cost of what differs, and listens for them; not served =
@@ -59,18 +62,32 @@ func (h *healthPorts) follow(ctx context.Context, now desired.Map[model.ServiceK
 		h.note(c.Key, c.New)
 	}
 	h.last = now
+	beside := len(h.ports) > 0 && h.beside(ctx)
 	for port, p := range h.ports {
 		switch {
+		case beside:
+			p.end()
+			p.server, p.err, p.ended = nil, nil, false
 		case p.ended:
 			p.ended = false
 		case p.server == nil && !h.closed:
 			p.server, p.err = h.listen(ctx, port)
 		}
 		if p.err != nil {
-			problems = append(problems, compile.Problem{Object: fmt.Sprintf("health check port %d", port), Text: fmt.Sprintf("of service %s: %v", p.service, p.err)})
+			problems = append(problems, compile.Problem{Object: fmt.Sprintf("health check port %d", port), Text: fmt.Sprintf("of service %s: %v", p.service(), p.err)})
 		}
 	}
 	return problems
+}
+
+// kubeProxyRuns reports whether something answers where kube-proxy tells its health
+// (--healthz-bind-address), unless it is told another place.
+func kubeProxyRuns(ctx context.Context) bool {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", "127.0.0.1:10256")
+	if err == nil {
+		_ = c.Close() // nothing was sent
+	}
+	return err == nil
 }
 
 // note notes a service; nil = there is none.
@@ -81,9 +98,11 @@ func (h *healthPorts) note(key model.ServiceKey, s *desired.Service) {
 		port = s.HealthPort
 	}
 	if was != 0 && was != port {
-		if p := h.ports[was]; p != nil && p.service == key {
-			p.end()
-			delete(h.ports, was)
+		if p := h.ports[was]; p != nil {
+			if delete(p.here, key); len(p.here) == 0 {
+				p.end()
+				delete(h.ports, was)
+			}
 		}
 		delete(h.of, key)
 	}
@@ -92,15 +111,36 @@ func (h *healthPorts) note(key model.ServiceKey, s *desired.Service) {
 	}
 	h.of[key] = port
 	if h.ports[port] == nil {
-		h.ports[port] = &healthPort{}
+		h.ports[port] = &healthPort{here: map[model.ServiceKey][]model.EndpointKey{}}
 	}
-	p := h.ports[port]
-	p.service, p.local = key, 0
-	for _, b := range s.Backends.All() {
+	here := []model.EndpointKey{} // also of nobody
+	for of, b := range s.Backends.All() {
 		if b.Local && b.State == desired.BackendActive {
-			p.local++
+			here = append(here, of)
 		}
 	}
+	h.ports[port].here[key] = here
+}
+
+// service is the first by name of those whose port it is.
+func (p *healthPort) service() (first model.ServiceKey) {
+	for k := range p.here {
+		if first == (model.ServiceKey{}) || k.String() < first.String() {
+			first = k
+		}
+	}
+	return first
+}
+
+// local is how many backends are here, each once.
+func (p *healthPort) local() int {
+	all := map[model.EndpointKey]bool{}
+	for _, here := range p.here {
+		for _, k := range here {
+			all[k] = true
+		}
+	}
+	return len(all)
 }
 
 // unhealthy notes that the host's stack is not as it should be.
@@ -157,9 +197,9 @@ func (h *healthPorts) answer(w http.ResponseWriter, port uint16) {
 		Healthy bool  `json:"serviceProxyHealthy"`
 	}
 	if p != nil {
-		name, _, _ := strings.Cut(p.service.Name, ":") // of one of the service's ports
+		name, _, _ := strings.Cut(p.service().Name, ":") // of one of the service's ports
 		said.Service.Namespace, said.Service.Name, _ = strings.Cut(name, "/")
-		said.Local = p.local
+		said.Local = p.local()
 	}
 	h.mu.Unlock()
 	said.Healthy = healthy
@@ -197,7 +237,7 @@ func (h *healthPorts) serviceOf(port uint16) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.ports[port]; p != nil && p.server != nil {
-		return p.service.String()
+		return p.service().String()
 	}
 	return ""
 }

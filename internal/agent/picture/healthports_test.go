@@ -26,6 +26,8 @@ func TestHealthPorts(t *testing.T) {
 		return l, err
 	}, func() { kicked <- struct{}{} })
 	defer h.close()
+	proxy := false
+	h.beside = func(context.Context) bool { return proxy }
 	const port = 31999
 	key := model.ServiceKey{Tenant: "default", Name: "shop/web:tcp/80"}
 	var all desired.Map[model.ServiceKey, *desired.Service]
@@ -67,6 +69,26 @@ func TestHealthPorts(t *testing.T) {
 		t.Errorf("whose the ports are: %q, %q", mine, other)
 	}
 	says(200, 2, true)
+	// A port of the service that has backends of its own counts too, each backend once.
+	part := model.ServiceKey{Tenant: "default", Name: "shop/web:tcp/81"}
+	ofPart := &desired.Service{HealthPort: port}
+	for i, b := range []desired.Backend{{Local: true}, {}, {}, {}, {Local: true}} {
+		ofPart.Backends = ofPart.Backends.Set(model.EndpointKey{ID: model.EndpointID(strconv.Itoa(i))}, &b)
+	}
+	all = all.Set(part, ofPart)
+	put(desired.Backend{Local: true}, desired.Backend{Local: true}, desired.Backend{})
+	says(200, 3, true)
+	all = all.Delete(part)
+	put(desired.Backend{Local: true}, desired.Backend{Local: true}, desired.Backend{})
+	// kube-proxy has the port, as long as there is one.
+	for _, proxy = range []bool{true, false} {
+		if p := h.follow(t.Context(), all, true); len(p) > 0 {
+			t.Errorf("beside kube-proxy %v: problems %v", proxy, p)
+		}
+		if code, _ := ask(port); (code == 0) != proxy {
+			t.Errorf("beside kube-proxy %v the port answers %d", proxy, code)
+		}
+	}
 	h.unhealthy()
 	says(503, 2, false)
 	put(desired.Backend{}, desired.Backend{Local: true, State: desired.BackendLeaving})
