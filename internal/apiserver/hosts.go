@@ -95,7 +95,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 		o.Age = max(0, int64(now.Sub(said)/time.Second))
 	}
 	for _, c := range st.Conditions {
-		o.Conditions = append(o.Conditions, api.Condition{Name: c.Name, Notice: c.Notice, Message: c.Message})
+		o.Conditions = append(o.Conditions, api.Condition{Name: c.Name, Notice: c.Notice, Degraded: c.Degraded, Message: c.Message})
 	}
 	for name, t := range st.Tables {
 		if o.Tables == nil {

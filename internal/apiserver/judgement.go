@@ -134,7 +134,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	out = append(out, f.judgeTold(h, &h.Conditions)...)
 	for _, c := range h.Conditions {
 		severity := api.SeverityError
-		if c.Notice {
+		if c.Notice && !c.Degraded {
 			severity = api.SeverityNotice
 		} else if h.Error != "" && c.Name == "data-plane" {
 			continue

@@ -79,7 +79,7 @@ func TestAgentsTell(t *testing.T) {
 	status := api.HostStatusReport{
 		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Driver: "ovs", DriverWhy: "asked for", AgentVersion: "2.0",
 		Updated: "2026-11-22T00:00:01Z", Revision: 7, Ports: 2, Pending: 1, Error: "e", Problems: map[string]string{"port a": "p", "BGP session 50.1.1.2": "none"}, Attachments: 3, Ready: true,
-		Conditions: []api.Condition{{Name: "ports", Message: "m", Notice: true}}, Kinds: map[string]int{"port": 1},
+		Conditions: []api.Condition{{Name: "ports", Message: "m", Notice: true, Degraded: true}}, Kinds: map[string]int{"port": 1},
 		Tables: map[string]api.TableFill{"conns": {Entries: 4, Capacity: 5}},
 		BGP:    &api.BgpStatus{Admin: "enabled", Neighbors: "50.1.1.1 established", Routes: 7, First: []string{"10.50.0.0/16"}, Announced: 3},
 	}

@@ -145,7 +145,7 @@ func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
 		wrong("host %s: the data plane does not follow: %s", h.Name, h.Error)
 	}
 	for _, c := range h.Conditions {
-		if c.Notice {
+		if c.Notice && !c.Degraded {
 			notice("host %s: %s: %s", h.Name, c.Name, c.Message)
 		} else if h.Error == "" || c.Name != "data-plane" {
 			wrong("host %s: %s: %s", h.Name, c.Name, c.Message)

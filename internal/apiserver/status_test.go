@@ -81,13 +81,14 @@ func TestStatus(t *testing.T) {
 		t.Errorf("after the removal: %+v", s)
 	}
 	sick := fine
-	sick.Ready, sick.Conditions = false, []tables.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "others", Notice: true, Message: "ip_forward is 0"}}
+	sick.Ready, sick.Conditions = false, []tables.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "remarks", Notice: true, Message: "no BGP neighbour"}, {Name: "objects", Notice: true, Degraded: true, Message: "ip_forward is 0"}}
 	sick.Tables = map[string]tables.TableFill{"conns": {Entries: 95, Capacity: 100}, "hits": {Entries: 5}}
 	sick.Attachments = 4
 	tell(sick)
 	s = status()
 	has(s.Wrong, "host host1: disk: it is full")
-	has(s.Notices, "host host1: others: ip_forward is 0")
+	has(s.Notices, "host host1: remarks: no BGP neighbour")
+	has(s.Wrong, "host host1: objects: ip_forward is 0")
 	has(s.Notices, "host host1: table conns has 95 of 100")
 	mute := fine
 	mute.Updated = now.Add(-time.Hour).Format(time.RFC3339)

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -29,6 +30,9 @@ type condition struct {
 	// notice: the condition is told, but the host counts as ready: an operator may
 	// choose to leave it so.
 	notice bool
+	// degraded: the host counts as ready, and something is cut off: neither /healthz nor
+	// netctl status says that all is well.
+	degraded bool
 	// check returns nil when the condition holds, else a sentence. It answers from
 	// memory, or within ctx, which is short.
 	check func(ctx context.Context, a *Observer, seen *observation) error
@@ -54,7 +58,15 @@ var conditions = []condition{
 	{name: "certificates", notice: true, check: certificatesLast},
 	{name: "trial", notice: true, check: notWaiting},
 	{name: "went-back", notice: true, check: notGoneBack},
-	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port", changeKind)},
+	{name: "containers", notice: true, check: containersThere},
+	// Whatever has no condition of its own counts as cut off, unless it is known to cut
+	// nothing off: a kind that nobody has thought of must not look healthy.
+	{name: "objects", degraded: true, check: func(_ context.Context, _ *Observer, s *observation) error {
+		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isRemark(object) })
+	}},
+	{name: "remarks", notice: true, check: func(_ context.Context, _ *Observer, s *observation) error {
+		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && s.isRemark(object) })
+	}},
 }
 
 // Conditions returns how many conditions there are.
@@ -94,7 +106,11 @@ func (a *Observer) Health(ctx context.Context) api.Health {
 	h := api.Health{Ready: true}
 	seen := a.look()
 	for _, c := range conditions {
-		h.Add(c.name, c.notice, c.check(ctx, a, seen))
+		if err := c.check(ctx, a, seen); c.degraded {
+			h.AddDegraded(c.name, err)
+		} else {
+			h.Add(c.name, c.notice, err)
+		}
 	}
 	return h
 }
@@ -186,9 +202,29 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) er
 	return fmt.Errorf("%d attachments have no endpoint in the cluster's store, so that others do not reach them: %s", len(lost), firstOf(lost))
 }
 
-// portsProgrammed: every finished attachment's port must be in the data plane.
+// portsProgrammed: the port of every finished attachment must be in the data plane,
+// unless its container has gone or has deleted it.
 func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
-	var bad, gone []string
+	bad, _ := s.ports()
+	if len(bad) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad))
+}
+
+// containersThere: a container without its interface has deleted it, or has ended without
+// being detached. That is the container's own state, and not this host's.
+func containersThere(_ context.Context, _ *Observer, s *observation) error {
+	_, gone := s.ports()
+	if len(gone) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d containers of this host have no interface any more, and keep their addresses: %s; have their runtime delete them, or release each with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection", len(gone), firstOf(gone))
+}
+
+// ports returns what keeps ports of finished attachments from being programmed, and the
+// attachments whose interface is gone.
+func (s *observation) ports() (bad, gone []string) {
 	for _, e := range s.finished {
 		st, there := s.Report.Ports.Get(e.HostIf)
 		switch {
@@ -200,17 +236,7 @@ func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
 			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.Key()))
 		}
 	}
-	var texts []string
-	if len(bad) > 0 {
-		texts = append(texts, fmt.Sprintf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad)))
-	}
-	if len(gone) > 0 {
-		texts = append(texts, fmt.Sprintf("%d containers of this host have gone with their interface and were not detached, so that they keep their addresses: %s; have their runtime delete them, or release each with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection", len(gone), firstOf(gone)))
-	}
-	if len(texts) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(texts, "; "))
+	return bad, gone
 }
 
 // isGone tells whether a host's interface is not there; when in doubt it is.
@@ -239,28 +265,46 @@ func devicesLead(ctx context.Context, a *Observer, s *observation) error {
 // without makes a condition that holds while there is no problem of some kinds.
 func without(kinds ...string) func(context.Context, *Observer, *observation) error {
 	return func(_ context.Context, _ *Observer, s *observation) error {
-		return s.problemsThat(func(kind string) bool { return slices.Contains(kinds, kind) })
+		return s.problemsThat(func(object string) bool { return slices.Contains(kinds, problemKind(object)) })
 	}
 }
 
-// withoutOthers makes a condition that holds while there are only problems of some
-// kinds.
-func withoutOthers(kinds ...string) func(context.Context, *Observer, *observation) error {
-	return func(_ context.Context, _ *Observer, s *observation) error {
-		return s.problemsThat(func(kind string) bool { return !slices.Contains(kinds, kind) })
-	}
+// hasOwnCondition reports whether another condition tells of an object's problem.
+func hasOwnCondition(object string) bool {
+	return slices.Contains([]string{"tunnel", "host", "global", "interface", "uplink", "port", changeKind}, problemKind(object))
 }
 
-// problemsThat joins the problems of some kinds. It leaves out the host's name,
+// remarkKinds are the kinds of problems that cut nobody off.
+var remarkKinds = []string{
+	"net profile", "bandwidth", "policies that wait", "node ports of Kubernetes at other nodes", "contivk8s of 1.x",
+	"Docker networks", "flow log", "spool", "journal", "BGP",
+}
+
+// isRemark reports whether an object's problem cuts nobody off: it is of such a kind, is of
+// somebody else's, or says by itself that something has no effect.
+func (s *observation) isRemark(object string) bool {
+	if strings.HasPrefix(s.problems[object], model.NoEffectPrefix) {
+		return true
+	}
+	if slices.ContainsFunc(s.Report.Problems, func(p driver.Problem) bool { return p.Object == object && p.Strange }) {
+		return true
+	}
+	return slices.ContainsFunc(remarkKinds, func(kind string) bool {
+		rest, ok := strings.CutPrefix(object, kind)
+		return ok && (rest == "" || rest[0] == ' ')
+	})
+}
+
+// problemsThat joins the problems of some objects. It leaves out the host's name,
 // the store and attachments, which have conditions of their own.
-func (s *observation) problemsThat(are func(kind string) bool) error {
+func (s *observation) problemsThat(are func(object string) bool) error {
 	var texts []string
 	for _, object := range sortedKeys(s.problems) {
 		switch object {
 		case AboutName, AboutStore, AboutAttachments:
 			continue
 		}
-		if are(problemKind(object)) {
+		if are(object) {
 			texts = append(texts, object+": "+s.problems[object])
 		}
 	}
@@ -299,5 +343,10 @@ func problemKind(object string) string {
 
 // getHealth answers /healthz and /readyz.
 func (a *Observer) getHealth(w http.ResponseWriter, r *http.Request) {
-	a.Health(r.Context()).ServeHTTP(w, r)
+	h := a.Health(r.Context())
+	if r.URL.Path == "/healthz" {
+		h.ServeWell(w, r)
+		return
+	}
+	h.ServeHTTP(w, r)
 }

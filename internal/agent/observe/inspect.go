@@ -50,7 +50,10 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /livez", a.getLive)
-	return certified(mux, func(ctx context.Context) bool { return a.Health(ctx).Ready })
+	return certified(mux, func(ctx context.Context, path string) bool {
+		h := a.Health(ctx)
+		return h.Ready && (path != "/healthz" || h.Well())
+	})
 }
 
 func failHTTP(w http.ResponseWriter, err error) {

@@ -172,7 +172,7 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 	}
 	for _, c := range a.Health(ctx).Conditions {
 		severity := api.SeverityError
-		if c.Notice {
+		if c.Notice && !c.Degraded {
 			severity = api.SeverityNotice
 		}
 		if c.Message != "" {

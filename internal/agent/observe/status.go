@@ -97,8 +97,8 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 			err = c.check(ctx, a, seen)
 		}
 		if err != nil {
-			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.name, Notice: c.notice, Message: err.Error()})
-			s.Ready = s.Ready && c.notice
+			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.name, Notice: c.notice || c.degraded, Degraded: c.degraded, Message: err.Error()})
+			s.Ready = s.Ready && (c.notice || c.degraded)
 		}
 	}
 	for _, k := range sortedKeys(seen.problems) {

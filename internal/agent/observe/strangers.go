@@ -12,13 +12,13 @@ import (
 // certified keeps who comes by TLS without a certificate from all but the answer, in one
 // word, whether the agent lives and whether it is ready: kubelets have no certificate.
 // Listeners that are plain, and unix sockets, are as they were.
-func certified(all http.Handler, ready func(context.Context) bool) http.Handler {
+func certified(all http.Handler, ready func(ctx context.Context, path string) bool) http.Handler {
 	few := http.NewServeMux()
 	few.Handle("GET /livez", all)
 	for _, path := range []string{"GET /readyz", "GET /healthz"} {
 		few.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			if ready(r.Context()) {
+			if ready(r.Context(), r.URL.Path) {
 				_, _ = io.WriteString(w, "ok\n") // who does not listen any more needs no answer
 				return
 			}

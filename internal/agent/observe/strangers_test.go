@@ -52,7 +52,7 @@ func TestCertified(t *testing.T) {
 		r.URL.Path, _, _ = strings.Cut(tc.path, "?")
 		r.TLS = tc.by
 		w := httptest.NewRecorder()
-		certified(all, func(context.Context) bool { return tc.ready }).ServeHTTP(w, r)
+		certified(all, func(context.Context, string) bool { return tc.ready }).ServeHTTP(w, r)
 		if w.Code/100 == 3 {
 			continue // to the clean path, which is asked for anew
 		}

@@ -44,6 +44,8 @@ type HostCondition struct {
 	Name    string `json:"name"`
 	Notice  bool   `json:"notice,omitempty"` // the host is ready all the same
 	Message string `json:"message"`
+	// Degraded: something on the host is cut off, be it ready. Only with Notice.
+	Degraded bool `json:"degraded,omitempty"`
 }
 
 // TableFill tells how full a table is.
