@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -80,10 +81,29 @@ func TestProcess(t *testing.T) {
 	if err := b.client().Check(t.Context(), attach.CheckRequest{Key: r.Key}); err != nil {
 		t.Error(err)
 	}
+	// People are told what they cannot detach; runtimes repeat deletions.
+	other := newSandbox(t)
+	byCNI := request("c1", other)
+	if _, err := b.client().Attach(t.Context(), byCNI); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{other.path: model.ErrConflict, "/proc/self/ns/user": model.ErrNotFound} {
+		ask := attach.DetachRequest{Key: attach.NetnsKey(path, "eth0"), Netns: path}
+		if err := b.client().Detach(t.Context(), ask); err != nil {
+			t.Error(err)
+		}
+		ask.Known = true
+		if err := b.client().Detach(t.Context(), ask); !errors.Is(err, want) {
+			t.Errorf("detach %s: %v, want %v", path, err, want)
+		}
+	}
 	s.close()
-	b.eventually("the process that ended is released", func() error {
-		if _, ok := b.agent.Entry(r.Key); ok {
-			return errors.New("it is in the journal")
+	other.close()
+	b.eventually("what ended is released", func() error {
+		for _, k := range []attach.Key{r.Key, byCNI.Key} {
+			if _, ok := b.agent.Entry(k); ok {
+				return fmt.Errorf("%s is in the journal", k)
+			}
 		}
 		return nil
 	})

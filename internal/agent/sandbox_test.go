@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -26,12 +27,23 @@ func newSandbox(t *testing.T) *sandbox {
 	}
 	ch := make(chan made)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		runtime.LockOSThread() // unlocked only where the thread is as before; else it dies with the goroutine
+		before, err := os.Open("/proc/thread-self/ns/net")
+		if err == nil {
+			err = unix.Unshare(unix.CLONE_NEWNET)
+		}
+		if err != nil {
 			ch <- made{err: err}
 			return
 		}
-		f, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+		f, err := os.Open("/proc/thread-self/ns/net")
+		// The process's first thread outlives its goroutine, and would keep the namespace.
+		if back := unix.Setns(int(before.Fd()), unix.CLONE_NEWNET); back == nil {
+			runtime.UnlockOSThread()
+		} else {
+			err = errors.Join(err, back)
+		}
+		_ = before.Close() // it was read from nowhere
 		ch <- made{f, err}
 	}()
 	m := <-ch

@@ -117,6 +117,9 @@ type Route struct {
 type DetachRequest struct {
 	Key
 	Netns string `json:"netns,omitempty"` // may be gone already
+	// Known asks for an error of kind model.ErrNotFound where there is no such attachment,
+	// as for people; runtimes repeat deletions.
+	Known bool `json:"known,omitempty"`
 }
 
 // CheckRequest asks whether an attachment is as its result said. The

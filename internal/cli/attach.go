@@ -185,8 +185,9 @@ func runDetach(ctx context.Context, o *processOptions) error {
 	}
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
-	r := attach.DetachRequest{Key: k}
+	r := attach.DetachRequest{Key: k, Netns: o.netns, Known: true}
 	err = attach.Client{Socket: o.socket}.Detach(ctx, r)
+	r.Known = false
 	if errors.Is(err, attach.ErrUnreachable) {
 		if spooled := (attach.Spool{Dir: filepath.Join(o.stateDir, attach.SpoolDir)}).Put(r); spooled != nil {
 			return &agentError{fmt.Errorf("%w; nor can it be left to netplugin's next start: %w", err, spooled)}

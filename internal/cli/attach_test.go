@@ -175,7 +175,7 @@ func TestAttachWithoutAgent(t *testing.T) {
 			t.Errorf("netctl %s: %+v, want exit code %d and %q", tc.line, got, tc.code, tc.says)
 		}
 	}
-	want := []attach.DetachRequest{{Key: attach.Key{Container: "netns-web", IfName: "eth0"}}}
+	want := []attach.DetachRequest{{Key: attach.Key{Container: "netns-web", IfName: "eth0"}, Netns: "/run/netns/web"}}
 	list, err := attach.Spool{Dir: filepath.Join(dir, attach.SpoolDir)}.List()
 	if diff := cmp.Diff(want, list); err != nil || diff != "" {
 		t.Errorf("spooled: %v (-want +got):\n%s", err, diff)

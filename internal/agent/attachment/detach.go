@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,13 +22,36 @@ const detachMaster = 3 * time.Second
 // Detach implements attach.Service.
 func (a *Service) Detach(ctx context.Context, r attach.DetachRequest) error {
 	start := time.Now()
-	err := a.detach(ctx, r.Key)
+	err := a.checkKnown(r)
+	if err == nil {
+		err = a.detach(ctx, r.Key)
+	}
 	a.attachTime.WithLabelValues("detach", outcomeLabel(err)).Observe(time.Since(start).Seconds())
 	if err != nil {
 		return fmt.Errorf("detach %s: %w", r.Key, err)
 	}
 	a.log.Info("detached", "container", r.Container, "ifname", r.IfName, "took", time.Since(start))
 	return nil
+}
+
+// checkKnown fails where a person asks for what is not attached, or not in that way.
+func (a *Service) checkKnown(r attach.DetachRequest) error {
+	if !r.Known {
+		return nil
+	}
+	if e, ok := a.journal.get(r.Key); ok && e.State != StateOwed {
+		return nil
+	}
+	asked, err := os.Stat(r.Netns)
+	for _, e := range a.journal.all() {
+		if err != nil || e.State == StateOwed || e.Request.Netns == "" || e.Request.IfName != r.IfName {
+			continue
+		}
+		if its, err := os.Stat(e.Request.Netns); err == nil && os.SameFile(asked, its) {
+			return model.Errorf(model.ErrConflict, "it was attached by %s as container %s; have that delete it", e.Request.Source, e.Request.Container)
+		}
+	}
+	return model.Errorf(model.ErrNotFound, "nothing is attached there")
 }
 
 func (a *Service) detach(ctx context.Context, k attach.Key) error {

@@ -2,8 +2,11 @@ package attachment
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -34,17 +37,27 @@ func (a *Service) followProcess(ctx context.Context, e Entry, r attach.Request) 
 	return a.journal.put(e)
 }
 
-// releaseEnded releases the attachments of bare processes whose namespaces are gone,
-// and their interfaces with them.
+// releaseEnded releases the attachments whose namespaces are gone, and their interfaces
+// with them: of bare processes, whom no runtime deletes, and of containers whose runtime
+// did not.
 func (a *Service) releaseEnded(ctx context.Context) {
 	for _, e := range a.journal.all() {
-		if e.State != StateDone || e.Request.Source != attach.SourceProcess {
+		if e.State != StateDone || e.Request.Source != attach.SourceProcess && !isGoneNetns(e.Request.Netns) {
 			continue
 		}
 		if err := a.releaseIfEnded(ctx, e); err != nil {
-			a.log.Warn("the attachment of a process that has ended is not released yet", "attachment", e.Key().String(), "error", err)
+			a.log.Warn("an attachment whose namespace is gone is not released yet", "attachment", e.Key().String(), "error", err)
 		}
 	}
+}
+
+// isGoneNetns reports whether a namespace was named and its file is not there.
+func isGoneNetns(path string) bool {
+	if path == "" {
+		return false
+	}
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (a *Service) releaseIfEnded(ctx context.Context, e Entry) error {
@@ -63,6 +76,6 @@ func (a *Service) releaseIfEnded(ctx context.Context, e Entry) error {
 	if there, err := plumb.Exists(now.HostIf); there || err != nil {
 		return err
 	}
-	a.log.Info("releasing the attachment of a process whose namespace is gone", "attachment", e.Key().String())
+	a.log.Info("releasing an attachment whose namespace is gone", "attachment", e.Key().String())
 	return a.detachLocked(ctx, e.Key())
 }
