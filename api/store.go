@@ -20,6 +20,8 @@ type StoreInfo struct {
 	Since    string   `json:"since"`              // RFC 3339: when the epoch began
 	Revision int64    `json:"revision"`           // of the last commit
 	Replaces []string `json:"replaces,omitempty"` // stores whose hosts were told to follow this one
+	// TokensEnded: the adoption ended the tokens that were made before.
+	TokensEnded bool `json:"tokensEnded,omitempty"`
 }
 
 // Store returns which store the cluster has.
@@ -30,10 +32,15 @@ func (c *Client) Store(ctx context.Context) (StoreInfo, error) {
 }
 
 // AdoptStore tells hosts that keep the picture of another store, or of a later
-// state of this one, to follow this one.
-func (c *Client) AdoptStore(ctx context.Context) (StoreInfo, error) {
+// state of this one, to follow this one. Tokens that were made before end, unless
+// keepTokens.
+func (c *Client) AdoptStore(ctx context.Context, keepTokens bool) (StoreInfo, error) {
+	path := pathAdopt
+	if keepTokens {
+		path += "?keepTokens=true"
+	}
 	var out StoreInfo
-	err := c.Do(ctx, http.MethodPost, pathAdopt, struct{}{}, &out)
+	err := c.Do(ctx, http.MethodPost, path, struct{}{}, &out)
 	return out, err
 }
 

@@ -17,6 +17,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"consul-token-file":  effecttest.By("TestExitCodes"),
 	"cluster-store":      effecttest.By("TestReplicas"),
 	"restore":            effecttest.By("TestRestoreBackup"),
+	"keep-tokens":        effecttest.By("TestRestoreBackup"),
 	"data-dir":           effecttest.By("TestEveryFlag"),
 	"etcd-listen":        effecttest.By("TestEveryFlag"),
 	"join":               effecttest.By("TestClusterGrows"),

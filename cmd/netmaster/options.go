@@ -30,6 +30,7 @@ type options struct {
 	clusterStore string // 2017 form of the two above
 	dataDir      string
 	restore      string // a backup to make dataDir of, instead of running
+	keepTokens   bool   // the backup's tokens stay good
 	etcdListen   string
 	joining      joining // the embedded store's cluster
 
@@ -124,6 +125,10 @@ func newFlags(o *options) *daemon.FlagSet {
 		Name: "restore", Env: envPrefix + "RESTORE", Value: "file",
 		Usage: "make the data directory of a backup, as 'netctl backup' writes it, and end; what is there is kept beside; no netmaster may run on it",
 		Check: notEmpty,
+	})
+	fs.Bool(&o.keepTokens, daemon.Flag{
+		Name: "keep-tokens", Env: envPrefix + "KEEP_TOKENS",
+		Usage: "with --restore: the tokens that the backup has stay good, also those that were revoked after it; otherwise they end",
 	})
 	fs.String(&o.etcdListen, daemon.Flag{
 		Name: "etcd-listen", Env: envPrefix + "ETCD_LISTEN", Value: "ip:port",
@@ -276,6 +281,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}
 		}
+	}
+	if how := fs.Given("keep-tokens"); how != "" && o.restore == "" {
+		return daemon.Usagef("%s is for --restore", how)
 	}
 	switch {
 	case o.engine == "none":

@@ -39,7 +39,7 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/pending/{id}/confirm":                   {"Make a change that waits for good; 409 when its time has gone", confirmRequest{}, api.PendingAnswer{}},
 	"DELETE /api/v1/pending/{id}":                         {"Take a change that waits back", nil, api.PendingAnswer{}},
 	"GET /api/v1/store":                                   {"Which store the cluster has: its identity, epoch and last revision", nil, api.StoreInfo{}},
-	"POST /api/v1/store/adopt":                            {"Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", adoptRequest{}, api.StoreInfo{}},
+	"POST /api/v1/store/adopt":                            {"Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one; where hosts know a later state of it, its tokens end unless ?keepTokens=true", adoptRequest{}, api.StoreInfo{}},
 	"GET /api/v1/tokens":                                  {"The tokens that let their bearers in, without their secrets", nil, []api.Token{}},
 	"POST /api/v1/tokens":                                 {"Make a token; its secret is told in the answer and never again", api.TokenRequest{}, api.NewToken{}},
 	"DELETE /api/v1/tokens/{id}":                          {"Revoke a token; it is refused from then on", nil, ""},

@@ -37,8 +37,14 @@ func (s *server) adoptStore(w http.ResponseWriter, r *http.Request) (any, error)
 	if _, err := decode(w, r, &adoptRequest{}); err != nil {
 		return nil, err
 	}
-	i, rev, err := s.control.AdoptStore(r.Context())
-	return storeInfo(i, int64(rev)), err
+	keep, err := boolQuery(r, "keepTokens")
+	if err != nil {
+		return nil, err
+	}
+	i, ended, rev, err := s.control.AdoptStore(r.Context(), keep)
+	info := storeInfo(i, int64(rev))
+	info.TokensEnded = ended
+	return info, err
 }
 
 // backupWrite bounds one write of a backup to its reader.

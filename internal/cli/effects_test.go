@@ -64,6 +64,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"endpoint ls --host":               effecttest.By("TestEndpoints"),
 	"endpoint ls --network":            effecttest.By("TestEndpoints"),
 	"host rm --force":                  effecttest.By("TestUninstall"),
+	"store adopt --keep-tokens":        effecttest.By("TestAdoptStore"),
 	"host evict --force":               effecttest.By("TestEvictHost"),
 	"doctor --repair":                  effecttest.By("TestDoctor"),
 	"bugtool --host":                   effecttest.By("TestBugtool"),

@@ -10,7 +10,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/durable"
 )
 
-type storeOptions struct{ common }
+type storeOptions struct {
+	common
+	adopts     bool
+	keepTokens bool
+}
 
 func newStore(f *factory) *command {
 	return &command{
@@ -21,25 +25,26 @@ func newStore(f *factory) *command {
 			"netctl store adopt",
 		},
 		subs: []*command{
-			newStoreCommand(f, "info", "Show which store it is", "netctl store info",
-				func(ctx context.Context, c *api.Client) (api.StoreInfo, error) { return c.Store(ctx) }),
-			newStoreCommand(f, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt",
-				func(ctx context.Context, c *api.Client) (api.StoreInfo, error) { return c.AdoptStore(ctx) }),
+			newStoreCommand(f, "info", "Show which store it is", "netctl store info", false),
+			newStoreCommand(f, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt", true),
 		},
 	}
 }
 
-func newStoreCommand(f *factory, name, short, example string, ask func(context.Context, *api.Client) (api.StoreInfo, error)) *command {
-	o := &storeOptions{common: newCommon(f)}
+func newStoreCommand(f *factory, name, short, example string, adopts bool) *command {
+	o := &storeOptions{common: newCommon(f), adopts: adopts}
 	c := &command{name: name, short: short, examples: []string{example}}
 	c.flags.boolVar(&o.json, "json, j", "print JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the store's id only")
+	if adopts {
+		c.flags.boolVar(&o.keepTokens, "keep-tokens", "tokens that were made before stay good, also those that were revoked after the state that was restored")
+	}
 	c.run = bindRun(o, func(ctx context.Context, o *storeOptions) error {
 		client, err := o.client()
 		if err != nil {
 			return err
 		}
-		info, err := ask(ctx, client)
+		info, err := o.ask(ctx, client)
 		switch {
 		case err != nil:
 			return err
@@ -49,10 +54,20 @@ func newStoreCommand(f *factory, name, short, example string, ask func(context.C
 			_, err = fmt.Fprintln(o.out, info.ID)
 		default:
 			_, err = fmt.Fprintf(o.out, "Store: %s\nEpoch: %d, since %s\n", info.ID, info.Epoch, info.Since)
+			if err == nil && info.TokensEnded {
+				_, err = fmt.Fprintln(o.out, "All tokens of netctl and other clients that were made before have ended, since the store was restored to an earlier state: make new ones with 'netctl token create', with a certificate of a cluster-admin")
+			}
 		}
 		return err
 	}, nil)
 	return c
+}
+
+func (o *storeOptions) ask(ctx context.Context, c *api.Client) (api.StoreInfo, error) {
+	if o.adopts {
+		return c.AdoptStore(ctx, o.keepTokens)
+	}
+	return c.Store(ctx)
 }
 
 type backupOptions struct {

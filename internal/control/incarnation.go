@@ -137,8 +137,9 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 // that hosts say they follow, in a new epoch. It returns the identity that the
 // store has then, and the commit's revision. When no host says that it keeps
 // another picture, it is ErrConflict: hosts have first to meet the store.
-func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.Revision, error) {
-	var inc store.Incarnation
+// Where hosts know a later state, so that this one was restored, the tokens that it has
+// end unless keepTokens: some may have been revoked after it. ended tells of that.
+func (c *Controller) AdoptStore(ctx context.Context, keepTokens bool) (inc store.Incarnation, ended bool, _ store.Revision, err error) {
 	rev, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
 		if inc, err = tables.Incarnations.Get(tx, tables.IncarnationKey{}); err != nil {
 			return err
@@ -154,18 +155,25 @@ func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.R
 			return model.Errorf(model.ErrConflict, "no host says that it keeps the picture of another store, or of a later state of this one; a host says so when it has met this one: try again in some seconds; 'netctl status' shows the hosts")
 		}
 		inc.Replaces = slices.Clone(inc.Replaces)
+		ended = false
 		for _, h := range hosts {
-			if id, _, ok := strings.Cut(strings.TrimPrefix(h.Store, "held:"), "/"); ok && id != inc.ID && !slices.Contains(inc.Replaces, id) {
+			mark, held := strings.CutPrefix(h.Store, "held:")
+			id, _, ok := strings.Cut(mark, "/")
+			ended = ended || ok && held && id == inc.ID && !keepTokens
+			if ok && id != inc.ID && !slices.Contains(inc.Replaces, id) {
 				inc.Replaces = append(inc.Replaces, id)
 			}
+		}
+		if ended {
+			tx.DeletePrefix(store.AccessTokens)
 		}
 		return tables.Incarnations.Put(tx, inc)
 	})
 	if err != nil {
-		return inc, 0, err
+		return inc, false, 0, err
 	}
-	c.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces)
-	return inc, rev, nil
+	c.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces, "tokensEnded", ended)
+	return inc, ended, rev, nil
 }
 
 // Backup begins a snapshot of the store, if that kind has them.

@@ -53,7 +53,7 @@ func (c *harness) identity() Incarnation {
 func TestAdoptStore(t *testing.T) {
 	c := newCluster(t)
 	was := c.identity()
-	c.refused(model.ErrConflict, "no host says", func() error { _, _, err := c.AdoptStore(testContext(t)); return err })
+	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.AdoptStore(testContext(t), true); return err })
 	follows := func(marks ...string) {
 		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
 			for i, mark := range marks {
@@ -66,7 +66,14 @@ func TestAdoptStore(t *testing.T) {
 		c.ok(err)
 	}
 	follows("held:lost/7", "held:lost/8", "other/1", was.Mark(), fmt.Sprintf("held:%s/%d", was.ID, was.Epoch+5), "")
-	adopted, rev, err := c.AdoptStore(testContext(t))
+	token := store.AccessTokens + "X"
+	if _, err := c.st.Update(testContext(t), func(tx store.Tx) error { tx.Put(token, []byte("x"), nil); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	adopted, _, rev, err := c.AdoptStore(testContext(t), false)
+	if c.dump()[token] != "" {
+		t.Error("a token of before lets in again")
+	}
 	c.ok(err)
 	if now := c.identity(); !slices.Equal(now.Replaces, adopted.Replaces) || !now.Same(adopted) || rev == 0 {
 		t.Errorf("adopted %+v at %d, the store has %+v", adopted, rev, now)
@@ -82,23 +89,26 @@ func TestAdoptStore(t *testing.T) {
 	if adopted.Succeeds(Incarnation{ID: "third", Epoch: 1}) {
 		t.Errorf("%+v succeeds a store that no host named", adopted)
 	}
-	follows("third/1")
-	again, _, err := c.AdoptStore(testContext(t))
+	follows("third/1", "other/1", was.Mark(), was.Mark(), was.Mark())
+	again, ended, _, err := c.AdoptStore(testContext(t), false)
 	c.ok(err)
+	if ended {
+		t.Error("tokens have ended, though no host knows a later state of this store")
+	}
 	if !slices.Equal(again.Replaces, []string{"lost", "other", "third"}) || again.Epoch <= adopted.Epoch {
 		t.Errorf("adopted again as %+v, was %+v", again, adopted)
 	}
 	follows(again.Mark(), again.Mark(), again.Mark(), again.Mark(), again.Mark(), "")
-	c.refused(model.ErrConflict, "no host says", func() error { _, _, err := c.AdoptStore(testContext(t)); return err })
+	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.AdoptStore(testContext(t), true); return err })
 	follows(fmt.Sprintf("held:%s", again.Mark())) // of an earlier revision
-	_, _, err = c.AdoptStore(testContext(t))
+	_, _, _, err = c.AdoptStore(testContext(t), true)
 	c.ok(err)
 	_, err = c.st.Update(t.Context(), func(tx store.Tx) error { tx.Delete(store.StoreIdentityKey); return nil })
 	c.ok(err)
 	if _, _, err := c.StoreIdentity(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("the identity of a store that has none: %v", err)
 	}
-	c.refused(model.ErrNotFound, "store identity", func() error { _, _, err := c.AdoptStore(testContext(t)); return err })
+	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.AdoptStore(testContext(t), true); return err })
 }
 
 // TestStoreReplaced: under a netmaster that goes on, an empty store gets an
@@ -220,7 +230,7 @@ func TestStoreIdentityAway(t *testing.T) {
 	if _, _, err := c.StoreIdentity(context.Background()); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("StoreIdentity: %v", err)
 	}
-	if _, _, err := c.AdoptStore(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
+	if _, _, _, err := c.AdoptStore(testContext(t), true); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("AdoptStore: %v", err)
 	}
 }

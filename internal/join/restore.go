@@ -33,6 +33,9 @@ type RestoreConfig struct {
 	DataDir string // of a member that does not run
 	Logger  *slog.Logger
 	Now     time.Time
+	// KeepTokens keeps the tokens that the backup has. Otherwise they end: one that was
+	// revoked after the backup would let in again.
+	KeepTokens bool
 }
 
 // Restored is what came of it.
@@ -40,6 +43,7 @@ type Restored struct {
 	store.Incarnation
 	Revision store.Revision
 	Kept     string // where what the directory held is now; "" = it was empty
+	Tokens   int    // of clients of the API, that the backup had and that have ended
 }
 
 // IsEmpty tells whether a data directory holds no etcd's data.
@@ -72,7 +76,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	if err := unpack(cfg, data); err != nil {
 		return fail(err)
 	}
-	if r.Incarnation, r.Revision, err = renew(ctx, cfg, data); err != nil {
+	if err := r.renew(ctx, cfg, data); err != nil {
 		return fail(err)
 	}
 	was := ".before-restore-" + cfg.Now.UTC().Format("20060102T150405Z")
@@ -159,26 +163,26 @@ func unpack(cfg RestoreConfig, dir string) (err error) {
 
 // renew gives restored data their new epoch, by a server that nobody else can
 // know of, and which asks none of the members that the data name.
-func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarnation, rev store.Revision, err error) {
+func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (err error) {
 	own, err := Config{Dir: dir, Client: "127.0.0.1:0", Logger: cfg.Logger}.checked(ctx)
 	if err != nil {
-		return inc, 0, err
+		return err
 	}
 	d, err := openDirectory(dir)
 	if err != nil {
-		return inc, 0, err
+		return err
 	}
 	m := &Member{cfg: own, dir: d}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	if err := m.settle(nil); err != nil {
-		return inc, 0, err
+		return err
 	}
 	if err := m.found(ctx); err != nil {
-		return inc, 0, err
+		return err
 	}
 	c := m.Client()
 	defer func() { err = errors.Join(err, c.Close()) }()
-	rev, err = c.Update(ctx, func(tx store.Tx) error {
+	r.Revision, err = c.Update(ctx, func(tx store.Tx) error {
 		g, err := tables.Globals.Find(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
@@ -190,7 +194,8 @@ func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarn
 		if err != nil {
 			return err
 		}
-		if inc = row.Value; inc.ID == "" { // from before stores had identities
+		inc := row.Value
+		if inc.ID == "" { // from before stores had identities
 			inc.ID = uuid.NewString()
 		}
 		inc.Epoch = inc.Next(cfg.Now)
@@ -198,7 +203,16 @@ func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarn
 		for _, leased := range []string{"service/", "lock/", "claim/", "oper/", "join/"} {
 			tx.DeletePrefix(store.Root + leased)
 		}
+		if r.Tokens = 0; !cfg.KeepTokens {
+			all, err := tx.Range(store.AccessTokens, 0)
+			if err != nil {
+				return err
+			}
+			r.Tokens = len(all)
+			tx.DeletePrefix(store.AccessTokens)
+		}
+		r.Incarnation = inc
 		return tables.Incarnations.Put(tx, inc)
 	})
-	return inc, rev, err
+	return err
 }

@@ -57,6 +57,8 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(c, "service/x")
+		put(c, "access/tokens/X")
+		put(c, "join/token/Y")
 		put(c, "state/before")
 		r, err := c.Snapshot(t.Context())
 		if err != nil {
@@ -89,9 +91,12 @@ func TestRestore(t *testing.T) {
 	epoch := int64(1)
 	for try := range 2 {
 		now = now.Add(time.Hour)
-		r, err := Restore(t.Context(), RestoreConfig{File: file, DataDir: dir, Logger: quiet, Now: now})
+		r, err := Restore(t.Context(), RestoreConfig{File: file, DataDir: dir, Logger: quiet, Now: now, KeepTokens: try == 1})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if r.Tokens != 1-try {
+			t.Errorf("restore %d says that %d tokens have ended", try, r.Tokens)
 		}
 		if r.ID != "a" || r.Epoch <= epoch || r.Revision <= seen || r.Kept == "" || !strings.HasPrefix(r.Since, "2026-11-22") {
 			t.Errorf("restore %d: %+v, after epoch %d and revision %d", try, r, epoch, seen)
@@ -101,7 +106,7 @@ func TestRestore(t *testing.T) {
 			t.Error(err)
 		}
 		run(func(c *etcd.Client) {
-			for key, want := range map[string]bool{"state/before": true, "state/after": false, "service/x": false} {
+			for key, want := range map[string]bool{"state/before": true, "state/after": false, "service/x": false, "access/tokens/X": try == 1, "join/token/Y": false} {
 				if kv, err := c.Get(t.Context(), store.Root+key); err != nil || kv.Exists() != want {
 					t.Errorf("%s: %+v, %v, want there %v", key, kv, err, want)
 				}

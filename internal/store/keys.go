@@ -119,3 +119,7 @@ func unhex(c byte) (byte, bool) {
 	}
 	return 0, false
 }
+
+// AccessTokens is the prefix of the tokens that let clients in to the API. Agents follow
+// none of it.
+const AccessTokens = Root + "access/tokens/"

@@ -117,7 +117,7 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 	if err := os.Rename(p.data, fmt.Sprint(p.data, ".lost", try)); err != nil {
 		return err
 	}
-	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--data-dir", p.data).CombinedOutput(); err != nil {
+	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
 		return fmt.Errorf("restore: %w: %s", err, out)
 	}
 	master, err := p.LaunchMaster([]string{"--secure"})

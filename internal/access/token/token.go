@@ -50,7 +50,7 @@ type Wish struct {
 // version of a Record.
 const version = 1
 
-const scope = store.Root + "access/tokens/"
+const scope = store.AccessTokens
 
 var records = tables.NewTable(tables.TableSpec[ID, Record]{
 	Noun: "token", Version: version,
