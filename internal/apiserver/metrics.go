@@ -34,6 +34,7 @@ var (
 	tagsSize      = metric("tags_size", "VLAN ids and VNIs that there are.", "pool")
 	addressesUsed = metric("network_addresses_used", "IPv4 addresses of a network that are taken; the hundred fullest networks.", "network")
 	addressesSize = metric("network_addresses_size", "IPv4 addresses that such a network has.", "network")
+	overQuota     = metric("address_quota_refused_total", "Addresses that this netmaster refused to hosts which have reserved their share of a network.")
 	objectCount   = metric("objects", "Objects of the cluster, by kind.", "kind")
 	storeUp       = metric("store_up", "1 while a server of the store answers, else 0.", "server")
 	storeAnswer   = metric("store_answer_seconds", "Time in which a server of the store answered the last scrape.", "server")
@@ -52,7 +53,7 @@ type clusterMetrics struct {
 // Describe implements prometheus.Collector.
 func (m clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, manyHostsAway, hostEvict, pendingCount, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, objectCount,
+		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, manyHostsAway, hostEvict, pendingCount, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, overQuota, objectCount,
 		storeUp, storeAnswer, storeSize, storeQuota,
 	} {
 		ch <- d
@@ -64,6 +65,7 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	ch <- prometheus.MustNewConstMetric(overQuota, prometheus.CounterValue, float64(m.control.OverQuota()))
 	v := m.control.Current()
 	if m.watch != nil {
 		m.collectHosts(v, gauge)

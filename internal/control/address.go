@@ -31,6 +31,11 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 	if len(r.Requester) > model.MaxEndpointText {
 		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
 	}
+	if n, known := c.view.Network(r.Network); known {
+		if err := c.mayReserve(r.Host, n); err != nil {
+			return netip.Addr{}, err
+		}
+	}
 	var got netip.Addr
 	cl := c.claim()
 	rev, err := c.update(ctx, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
@@ -62,6 +67,40 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 	cl.done(rev)
 	return got, err
 }
+
+// How many addresses of a network one host may have reserved at a time, for endpoints that
+// do not exist yet: an eighth of the network, within these bounds.
+const (
+	minReserved = 16
+	maxReserved = 256
+)
+
+// mayReserve refuses another address to a host that has reserved its share of a network.
+// It looks at the view, so requests at the same moment may get a few more.
+func (c *Controller) mayReserve(h model.HostName, n model.Network) error {
+	if h == "" {
+		return nil
+	}
+	most := maxReserved
+	if bits := n.Subnet.Addr().BitLen() - n.Subnet.Bits(); n.Subnet.IsValid() && bits < 12 {
+		most = max(minReserved, 1<<bits/8)
+	}
+	has := read(c.view, func() int {
+		if s := c.view.spaces[n.Key]; s != nil {
+			return s.kept[h]
+		}
+		return 0
+	})
+	if has < most {
+		return nil
+	}
+	c.overQuota.Add(1)
+	c.log.Warn("a host gets no more addresses of a network: it has reserved its share, and attached nothing to them", "host", string(h), "network", n.Key.String(), "reserved", has)
+	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, and may have no more: attach its containers, or release the addresses", h, has, n.Key)
+}
+
+// OverQuota is how many addresses mayReserve has refused.
+func (c *Controller) OverQuota() uint64 { return c.overQuota.Load() }
 
 // networkForAddress reads what decides about addresses into the read set: the
 // network, its pools, and the group, if any, which must be on the network.

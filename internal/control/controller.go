@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,6 +61,7 @@ type Controller struct {
 	renew      waiting.Bell // the store has lost its identity
 	stalled    stalled
 	relay      *relay.Hub
+	overQuota  atomic.Uint64 // requests of hosts that have reserved too many addresses
 }
 
 // New returns a Controller on a store that somebody else closes. It does

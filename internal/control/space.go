@@ -15,9 +15,10 @@ import (
 // view's lock guards it.
 type space struct {
 	owners map[netip.Addr]owned
-	held   map[netip.Addr]int // by how many use-cases
-	net    model.Network      // that v4 and v6 were made for
-	v4, v6 *ipam.Space        // nil before build, or without such a subnet
+	held   map[netip.Addr]int     // by how many use-cases
+	kept   map[model.HostName]int // addresses that are reserved for an endpoint of a host
+	net    model.Network          // that v4 and v6 were made for
+	v4, v6 *ipam.Space            // nil before build, or without such a subnet
 }
 
 type owned struct {
@@ -28,7 +29,7 @@ type owned struct {
 func (v *View) space(k model.NetworkKey) *space {
 	s := v.spaces[k]
 	if s == nil {
-		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}}
+		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, kept: map[model.HostName]int{}}
 		v.spaces[k] = s
 	}
 	return s
@@ -44,12 +45,23 @@ func (v *View) dropSpace(k model.NetworkKey) {
 
 // enter records what the mirror says of an address.
 func (s *space) enter(a netip.Addr, owner *tables.Address, create store.Revision) {
+	s.count(s.owners[a].Reservation, -1)
 	if owner != nil {
+		s.count(owner.Reservation, 1)
 		s.owners[a] = owned{*owner, create}
 	} else {
 		delete(s.owners, a)
 	}
 	s.mark(a)
+}
+
+func (s *space) count(r *tables.Reservation, by int) {
+	if r == nil || r.Host == "" {
+		return
+	}
+	if s.kept[r.Host] += by; s.kept[r.Host] == 0 {
+		delete(s.kept, r.Host)
+	}
 }
 
 // mark brings v4 or v6 in line with owners and held.
