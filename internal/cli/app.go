@@ -119,6 +119,7 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 // Run executes one command line (args without the program's name) and returns
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
+	env.Stdout, env.Stderr = &safeWriter{to: env.Stdout}, &safeWriter{to: env.Stderr}
 	g := &globals{netmaster: DefaultNetmaster}
 	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, getenv: env.Getenv, globals: g, lookup: net.DefaultResolver.LookupHost}
 	if home := env.Getenv("HOME"); home != "" {

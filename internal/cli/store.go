@@ -133,6 +133,9 @@ func mustBeNew(file string) error {
 // output.
 func (o *common) writeNew(file string, fill func(io.Writer) error) error {
 	if file == stdStream {
+		if safe, ok := o.out.(*safeWriter); ok { // a file is no text for terminals
+			return fill(safe.to)
+		}
 		return fill(o.out)
 	}
 	return durable.Write(file, fill)

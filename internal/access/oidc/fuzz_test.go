@@ -21,7 +21,7 @@ import (
 // claim is, one that the issuer has verified where it is an email address, with the roles of
 // the groups that are listed and no other; the rest is refused as a token, and not as a failure.
 func FuzzClaims(f *testing.F) {
-	const issuer, good = "https://login.example.com", `{"iss":"https://login.example.com","aud":"contiv","exp":4102444800,"sub":"u1"`
+	const issuer, good = "https://login.example.com", `{"iss":"https://login.example.com","aud":"contiv","exp":1798761600,"sub":"u1"`
 	for _, more := range []string{
 		`}`, `,"groups":"admins"}`, `,"groups":["admins","viewers",""]}`, `,"groups":null}`, `,"groups":[null]}`, `,"groups":{"admins":1}}`, `,"groups":["admins",7]}`, `,"Groups":["admins"]}`,
 		`,"email":"anna@example.com","email_verified":true,"groups":["viewers"]}`, `,"email":"anna@example.com","email_verified":"true"}`, `,"email":["anna"],"email_verified":true}`,

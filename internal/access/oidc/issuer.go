@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/time/rate"
 )
 
@@ -72,30 +71,6 @@ func (a *answer) away() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
-}
-
-// errBadSignature tells that the issuer's keys are known, and none fits.
-var errBadSignature = errors.New("it is not signed with a key of its issuer")
-
-// keySet tells a signature that is wrong from keys that could not be had, which
-// go-oidc's verifier does not. Whoever comes in the moment in which the keys arrive that
-// another has asked for is judged by those.
-type keySet struct {
-	issuer *issuer
-	remote *oidc.RemoteKeySet
-}
-
-// VerifySignature implements oidc.KeySet.
-func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
-	payload, err := k.remote.VerifySignature(ctx, jwt)
-	if err == nil {
-		return payload, nil
-	}
-	if err.Error() == "failed to verify id token signature" {
-		return nil, errBadSignature
-	}
-	k.issuer.note(ctx, err)
-	return nil, err
 }
 
 // transport is the way of every request to the issuer: not too often, and with an

@@ -2,6 +2,7 @@ package oidc
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,7 +75,50 @@ func (v *Verifier) Identify(ctx context.Context, shown string) (access.Identity,
 	if err != nil { // its text has no secret: go-oidc tells claims and algorithms
 		return claimed, refusal.Unauthorized("the token of %s is not accepted: %s", v.cfg.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
 	}
+	if why := v.notForThisClient(token, shown); why != "" {
+		return claimed, refusal.Unauthorized("the token of %s is not accepted: %s", v.cfg.Issuer, why)
+	}
 	return v.identity(token)
+}
+
+// maxLife is how far in the future a token may end.
+const maxLife = 366 * 24 * time.Hour
+
+// logoutEvent marks a logout token (OpenID Connect Back-Channel Logout section 2.4).
+const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
+
+// notForThisClient says why a token that its issuer signed is no ID token for this client;
+// empty = it is one.
+func (v *Verifier) notForThisClient(token *oidc.IDToken, shown string) string {
+	var header struct {
+		Type string `json:"typ"`
+	}
+	first, _, _ := strings.Cut(shown, ".")
+	if raw, err := base64.RawURLEncoding.DecodeString(first); err != nil || json.Unmarshal(raw, &header) != nil {
+		return "its header cannot be read"
+	}
+	if t := strings.TrimPrefix(strings.ToLower(header.Type), "application/"); t != "" && t != "jwt" {
+		return fmt.Sprintf("its type is %q, and it has to be an ID token, of type JWT", refusal.Clip(header.Type))
+	}
+	var claims struct {
+		Party  *string                    `json:"azp"`
+		Events map[string]json.RawMessage `json:"events"`
+	}
+	if err := token.Claims(&claims); err != nil {
+		return "its claims cannot be read"
+	}
+	_, logout := claims.Events[logoutEvent]
+	switch {
+	case token.Subject == "":
+		return "it has no claim \"sub\" that names a user"
+	case claims.Party != nil && *claims.Party != v.cfg.ClientID:
+		return fmt.Sprintf("it was made for %q (claim azp), and not for %q", refusal.Clip(*claims.Party), v.cfg.ClientID)
+	case logout:
+		return "it is a logout token, and has to be an ID token"
+	case token.Expiry.After(v.now().Add(maxLife)):
+		return "it ends more than 366 days from now"
+	}
+	return ""
 }
 
 // discovered returns what judges tokens, once the issuer has told where its keys are.
@@ -100,7 +144,7 @@ func (v *Verifier) discovered(ctx context.Context) (*oidc.IDTokenVerifier, error
 		v.issuer.note(ctx, err)
 		return nil, err
 	}
-	keys := &keySet{issuer: v.issuer, remote: oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), v.issuer.client), found.Keys)}
+	keys := newKeySet(v.issuer, found.Keys)
 	v.verifier = oidc.NewVerifier(v.cfg.Issuer, keys, &oidc.Config{ClientID: v.cfg.ClientID, SupportedSigningAlgs: algorithms, Now: func() time.Time { return v.now() }})
 	return v.verifier, nil
 }

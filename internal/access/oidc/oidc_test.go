@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -248,6 +249,41 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	signedAs := func(options *jose.SignerOptions) string {
+		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: p.signer}, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(p.claims(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := s.Sign(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := signed.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	typed := func(typ string) string { return signedAs((&jose.SignerOptions{}).WithType(jose.ContentType(typ))) }
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak, encrypts := jose.JSONWebKey{Key: short, KeyID: "weak", Use: "sig"}, newKey(t, "encrypts")
+	encrypts.Use = "enc"
+	p.set(func() { p.keys = append(p.keys, weak.Public(), encrypts.Public()) })
+	v = p.verifier(nil)
+	want(t, v, typed("JWT"), http.StatusOK, "")
+	damaged := good[:len(good)-8] + strings.Map(func(r rune) rune {
+		if r == 'A' {
+			return 'B'
+		}
+		return 'A'
+	}, good[len(good)-8:])
 	foreign := newKey(t, "one") // another key under the name of the issuer's
 	for name, tc := range map[string]struct{ token, text string }{
 		"expired":               {p.token(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), "is over since"},
@@ -257,7 +293,16 @@ func TestRefused(t *testing.T) {
 		"for nobody":            {p.token(map[string]any{"aud": nil}), "audience"},
 		"of another issuer":     {p.token(map[string]any{"iss": "https://example.com"}), "different provider"},
 		"of no issuer":          {p.token(map[string]any{"iss": nil}), "different provider"},
-		"of no user":            {p.token(map[string]any{"sub": nil}), "no claim"},
+		"of no user":            {p.token(map[string]any{"sub": nil}), "sub"},
+		"of an empty user":      {p.token(map[string]any{"sub": ""}), "sub"},
+		"for another party":     {p.token(map[string]any{"azp": "other"}), "azp"},
+		"a logout token":        {typed("logout+jwt"), "logout+jwt"},
+		"an access token":       {typed("at+jwt"), "at+jwt"},
+		"a logout event":        {p.token(map[string]any{"events": map[string]any{logoutEvent: map[string]any{}}}), "logout token"},
+		"without a near end":    {p.token(map[string]any{"exp": int64(1e18)}), "366 days"},
+		"with a key to encrypt": {p.sign(jose.ES256, encrypts, p.claims(nil)), "not signed with a key of its issuer"},
+		"with a short key":      {p.sign(jose.RS256, weak, p.claims(nil)), "not signed with a key of its issuer"},
+		"damaged":               {damaged, "not signed with a key of its issuer"},
 		"of a strange user":     {p.token(map[string]any{"sub": 7}), "not accepted"},
 		"of strange groups":     {p.token(map[string]any{"groups": map[string]any{"a": 1}}), "not a list of groups"},
 		"with alg none":         {unsigned, "unexpected signature algorithm \"none\""},
