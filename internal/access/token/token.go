@@ -37,6 +37,9 @@ type Record struct {
 	By      string       `json:"by"` // who had it made
 	Expires time.Time    `json:"expires"`
 	Hash    []byte       `json:"hash"` // of the whole token, SHA-256
+	// Since has of each of the grant's tenants the revision of its creation: the token is
+	// for these, and not for one that is created under the same name later.
+	Since map[string]store.Revision `json:"since,omitempty"`
 }
 
 // Wish is a token that is to be made.
@@ -100,12 +103,21 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 		if len(all)-gone >= MaxTokens {
 			return model.Errorf(model.ErrExhausted, "there are %d tokens, and no more can be: revoke some", len(all))
 		}
+		since, err := tenantsSince(tx, w.Grant.Tenants)
+		if err != nil {
+			return err
+		}
+		for _, name := range w.Grant.Tenants {
+			if since[name] == 0 {
+				return model.Errorf(model.ErrNotFound, "tenants: tenant %q does not exist: create it first", refusal.Clip(name))
+			}
+		}
 		t := newText()
 		hash := t.hash()
 		secret = t.String()
 		made = Record{
 			ID: t.id, Name: w.Name, Grant: w.Grant,
-			Created: now, By: w.By, Expires: now.Add(w.Life), Hash: hash[:],
+			Created: now, By: w.By, Expires: now.Add(w.Life), Hash: hash[:], Since: since,
 		}
 		return records.Create(tx, made)
 	})
@@ -152,9 +164,9 @@ func (s *Store) List(ctx context.Context) ([]Record, error) {
 	return out, nil
 }
 
-// shown is the record without its hash: nobody needs it.
+// shown is the record without its hash and the like: nobody needs these.
 func (r Record) shown() Record {
-	r.Hash = nil
+	r.Hash, r.Since = nil, nil
 	return r
 }
 
@@ -205,5 +217,56 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 		return claimed, refusal.Unauthorized("the token %s is over since %s; have another made", t.id, row.Value.Expires.UTC().Format(time.RFC3339))
 	}
 	r := row.Value
-	return access.Identity{Name: r.Name, How: access.ByToken, ID: string(r.ID), Grants: []access.Grant{r.Grant}}, nil
+	id := access.Identity{Name: r.Name, How: access.ByToken, ID: string(r.ID), Grants: []access.Grant{r.Grant}}
+	if len(r.Since) == 0 {
+		return id, nil
+	}
+	if id.Grants[0].Tenants, err = s.standing(ctx, r); err != nil {
+		return claimed, refusal.Unavailable(time.Second, err, "the tenants of the token %s cannot be looked up now: the cluster store does not answer", t.id)
+	}
+	if len(id.Grants[0].Tenants) == 0 {
+		return claimed, refusal.Unauthorized("the token %s is not accepted: its tenants were deleted; one that was created under the same name later needs a new token", t.id)
+	}
+	return id, nil
+}
+
+// standing returns the tenants of a token that are those for which it was made.
+func (s *Store) standing(ctx context.Context, r Record) (tenants []string, err error) {
+	_, err = s.store.Update(ctx, func(tx store.Tx) error {
+		tenants = nil
+		now, err := tenantsSince(tx, r.Grant.Tenants)
+		for _, name := range r.Grant.Tenants {
+			if now[name] != 0 && now[name] == r.Since[name] {
+				tenants = append(tenants, name)
+			}
+		}
+		return err
+	})
+	return tenants, err
+}
+
+// tenantsSince returns the revisions of tenants' creations; one that does not exist is
+// left out.
+func tenantsSince(tx store.Tx, names []string) (map[string]store.Revision, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = tables.Tenants.Key(model.TenantName(name))
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return nil, err
+	}
+	out := map[string]store.Revision{}
+	for _, name := range names {
+		row, err := tables.Tenants.Find(tx, model.TenantName(name))
+		if err != nil {
+			return nil, err
+		}
+		if row.Exists() {
+			out[name] = row.Create
+		}
+	}
+	return out, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	tokenfile "github.com/contiv/netplugin/v2/internal/token"
 )
 
@@ -49,7 +50,55 @@ func memoryStore(t *testing.T) *memory.Store {
 			t.Error(err)
 		}
 	})
+	setTenant(t, mem, "blue", true)
+	setTenant(t, mem, "red", true)
 	return mem
+}
+
+func setTenant(t *testing.T, mem *memory.Store, name model.TenantName, is bool) {
+	t.Helper()
+	_, err := mem.Update(t.Context(), func(tx store.Tx) error {
+		if !is {
+			tables.Tenants.Delete(tx, name)
+			return nil
+		}
+		return tables.Tenants.Create(tx, model.Tenant{Name: name})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTokenIsForTheTenantThatWas: no token is made for a tenant that does not exist, and one
+// for a tenant that was deleted rules no other that comes later under its name.
+func TestTokenIsForTheTenantThatWas(t *testing.T) {
+	mem := memoryStore(t)
+	s, _ := newStore(t, mem)
+	make := func(tenants ...string) (string, error) {
+		secret, _, err := s.Create(t.Context(), Wish{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: tenants}, Life: time.Hour})
+		return secret, err
+	}
+	if _, err := make("blue", "green"); !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), "green") {
+		t.Errorf("a token for a tenant that does not exist: %v", err)
+	}
+	one, err := make("red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := make("red", "blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, is := range []bool{false, true} {
+		setTenant(t, mem, "red", is)
+		if _, err := s.Identify(t.Context(), one); refused(err) != http.StatusUnauthorized {
+			t.Errorf("red exists again: %v; its former token: %v", is, err)
+		}
+		id, err := s.Identify(t.Context(), two)
+		if err != nil || !slices.Equal(id.Grants[0].Tenants, []string{"blue"}) {
+			t.Errorf("red exists again: %v; the token for two tenants: %+v, %v", is, id, err)
+		}
+	}
 }
 
 // refused tells a refusal's status; 0 = there is none.
