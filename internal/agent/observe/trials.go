@@ -14,8 +14,8 @@ import (
 const changeKind = "change"
 
 // notWaiting fails while a change waits to be confirmed.
-func notWaiting(_ context.Context, _ *Observer, s *observation) error {
-	return s.problemsThat(func(kind string) bool { return kind == changeKind })
+func notWaiting(ctx context.Context, a *Observer, s *observation) error {
+	return without(changeKind)(ctx, a, s)
 }
 
 // notGoneBack fails when this host has gone back from a change by itself.
