@@ -41,13 +41,13 @@ func (h *Host) wire() error {
 			return err
 		}
 	}
-	if err := addAddress("ctl0", netip.PrefixFrom(h.Control, 24)); err != nil {
+	if err := h.giveAddresses(); err != nil {
 		return err
 	}
 	if h.Driver() == DriverOVS && h.lab.st.Config.Datapath != "system" {
 		return nil // startSwitch gives it an address
 	}
-	return addAddress("eth0", netip.PrefixFrom(h.Address, 24))
+	return h.giveUnderlay("eth0")
 }
 
 // Driver returns the data plane that the host's netplugin was last started with.
@@ -124,11 +124,11 @@ func (h *Host) startSwitch(ctx context.Context) error {
 		return h.process("ovs-vswitchd").failed(err)
 	}
 	return h.NS.Do(func() error {
-		if err := delAddress("eth0", netip.PrefixFrom(h.Address, 24)); err != nil {
+		if err := delAddress("eth0", netip.PrefixFrom(h.Address, h.lab.st.Config.Environment.bits())); err != nil {
 			return err
 		}
 		// The kernel answers ARP on any link that is up; eth0 is the switch's now.
-		return errors.Join(sysctl("net/ipv4/conf/eth0/arp_ignore", "1"), sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), addAddress("underlay", netip.PrefixFrom(h.Address, 24)))
+		return errors.Join(sysctl("net/ipv4/conf/eth0/arp_ignore", "1"), sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), h.giveUnderlay("underlay"))
 	})
 }
 

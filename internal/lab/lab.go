@@ -16,21 +16,23 @@ import (
 
 // Config says what a lab consists of.
 type Config struct {
-	Name       string   `json:"name"`   // 1-12 lower-case letters and digits
-	Dir        string   `json:"dir"`    // state, logs, sockets; default BaseDir/Name
-	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
-	Hosts      int      `json:"hosts"`
-	Replicas   int      `json:"replicas,omitempty"` // netmasters, and as many members of their etcd, each on an address of its own; with Embedded the others join the first; default 1
-	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
-	Consul     string   `json:"consul,omitempty"`   // path of a Consul, which is the store instead of an etcd
-	Bare       bool     `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
-	Driver     string   `json:"driver"`             // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
-	Detach     bool     `json:"detach,omitempty"`   // processes outlive the one that builds the lab
-	MTU        int      `json:"mtu,omitempty"`      // of the networks between the hosts; default 1500
-	Datapath   string   `json:"datapath"`           // of Open vSwitch: system or netdev; default: what the kernel has
-	MasterArgs []string `json:"masterArgs,omitempty"`
-	AgentArgs  []string `json:"agentArgs,omitempty"`
-	AgentEnv   []string `json:"agentEnv,omitempty"`
+	Name     string `json:"name"`   // 1-12 lower-case letters and digits
+	Dir      string `json:"dir"`    // state, logs, sockets; default BaseDir/Name
+	BinDir   string `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
+	Hosts    int    `json:"hosts"`
+	Replicas int    `json:"replicas,omitempty"` // netmasters, and as many members of their etcd, each on an address of its own; with Embedded the others join the first; default 1
+	Embedded bool   `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
+	Consul   string `json:"consul,omitempty"`   // path of a Consul, which is the store instead of an etcd
+	Bare     bool   `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
+	Driver   string `json:"driver"`             // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
+	Detach   bool   `json:"detach,omitempty"`   // processes outlive the one that builds the lab
+	MTU      int    `json:"mtu,omitempty"`      // of the networks between the hosts; default the environment's
+	// Environment is what the hosts' machines are like.
+	Environment Environment `json:"environment,omitempty"`
+	Datapath    string      `json:"datapath"` // of Open vSwitch: system or netdev; default: what the kernel has
+	MasterArgs  []string    `json:"masterArgs,omitempty"`
+	AgentArgs   []string    `json:"agentArgs,omitempty"`
+	AgentEnv    []string    `json:"agentEnv,omitempty"`
 	// HostInit is the command of each host's first process, which gets namespaces of its
 	// own for mounts, processes, names and IPC besides; all of the host's daemons start
 	// in those. It is told HOST, DIR (the host's), LAB and READY, a file that it makes
@@ -93,8 +95,11 @@ func (c *Config) fill() error {
 	if c.Dir == "" {
 		c.Dir = filepath.Join(BaseDir, c.Name)
 	}
+	if err := c.Environment.check(); err != nil {
+		return err
+	}
 	if c.MTU == 0 {
-		c.MTU = 1500
+		c.MTU = c.Environment.mtu()
 	}
 	switch c.Driver {
 	case "":
@@ -116,6 +121,7 @@ func (c *Config) fill() error {
 // sentence each with the Debian package that has it.
 func (c Config) Missing() []string {
 	need := map[string]string{"/usr/sbin/ip": "iproute2"}
+	maps.Copy(need, c.Environment.programs())
 	ovs, ebpf := c.Driver == DriverOVS || c.Driver == DriverMixed, c.Driver != DriverOVS
 	if ovs {
 		for _, path := range []string{"/usr/sbin/ovs-vswitchd", "/usr/sbin/ovsdb-server", "/usr/bin/ovs-vsctl"} {
@@ -220,6 +226,9 @@ func (l *Lab) build(ctx context.Context) error {
 					return err
 				}
 			}
+			if err := h.settle(ctx); err != nil {
+				return fmt.Errorf("environment of %s: %w", h.Name, err)
+			}
 			if h.Driver() == DriverOVS {
 				if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
 					return err
@@ -269,7 +278,7 @@ func (l *Lab) wire() (err error) {
 				return err
 			}
 		}
-		if err := errors.Join(addBridge("underlay", cfg.MTU), addBridge("trunk", cfg.MTU), addBridge("control", cfg.MTU)); err != nil {
+		if err := errors.Join(addBridge("underlay", cfg.MTU), addBridge("trunk", cfg.MTU), addBridge("control", cfg.MTU), addBridge(hostsBridge, cfg.MTU)); err != nil {
 			return err
 		}
 		err := errors.Join(plug("underlay", "master", cfg.MTU, l.Master, "eth0"), plug("control", "masterc", cfg.MTU, l.Master, "ctl0"))
@@ -278,7 +287,7 @@ func (l *Lab) wire() (err error) {
 		}
 		for _, h := range l.hosts {
 			err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1"),
-				plug("control", h.Name+"c", cfg.MTU, h.NS, "ctl0"))
+				plug(cfg.controlBridge(), h.Name+"c", cfg.MTU, h.NS, "ctl0"))
 			if err = errors.Join(err, l.learnAt(h.Name+"v")); err != nil {
 				return err
 			}
@@ -286,6 +295,9 @@ func (l *Lab) wire() (err error) {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := l.addRouter(); err != nil {
 		return err
 	}
 	err = l.Master.Do(func() error {

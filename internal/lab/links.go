@@ -64,6 +64,26 @@ func addAddress(link string, p netip.Prefix) error {
 	return netlink.LinkSetUp(l)
 }
 
+// addRoute leads to what is on a link of the thread's namespace.
+func addRoute(link string, to netip.Prefix, from netip.Addr) error {
+	l, err := netlink.LinkByName(link)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", link, err)
+	}
+	dst, err := netlink.ParseIPNet(to.String())
+	if err != nil {
+		return err
+	}
+	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK}
+	if from.IsValid() {
+		r.Src = from.AsSlice()
+	}
+	if err := netlink.RouteReplace(r); err != nil {
+		return fmt.Errorf("add route to %s by %s: %w", to, link, err)
+	}
+	return nil
+}
+
 // delAddress takes an address from a link of the thread's namespace; absent is fine.
 func delAddress(link string, p netip.Prefix) error {
 	l, err := netlink.LinkByName(link)

@@ -19,11 +19,11 @@ import (
 // the containers say nothing themselves.
 func TestVLANEndpointsAreAnnounced(t *testing.T) {
 	shared(t)
-	onOne(t, both, vlanAnnounced)
+	onOne(t, both, anywhere(vlanAnnounced))
 }
 
-func vlanAnnounced(t *testing.T, driver string) {
-	c := up(t, driver, "announced", 2)
+func vlanAnnounced(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "announced", 2, in(where))
 	c.netctl("network create -e vlan -p 60 -s 10.3.1.0/24 -g 10.3.1.254 machines")
 	machine, err := c.AddNamespace("machine")
 	if err := errors.Join(err, c.JoinVLAN(machine, 200, 60)); err != nil {

@@ -20,11 +20,11 @@ import (
 // netplugin; a port that is taken is refused, and DEL ends them.
 func TestHostPort(t *testing.T) {
 	shared(t)
-	onOne(t, both, hostPort)
+	onOne(t, both, anywhere(hostPort))
 }
 
-func hostPort(t *testing.T, driver string) {
-	c := up(t, driver, "hport", 1)
+func hostPort(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "hport", 1, in(where))
 	h := c.host("h1")
 	c.netctl(
 		"tenant create blue",

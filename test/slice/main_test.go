@@ -3,6 +3,7 @@
 package slice
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -31,8 +32,9 @@ var bin string
 // dimension on all of them, in cases that the seed chooses, and through all pairs
 // of values on the first.
 var (
-	drivers = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
-	consul  = flag.String("consul", "", "path of a Consul that is the store instead of an etcd; empty = etcd")
+	drivers     = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
+	consul      = flag.String("consul", "", "path of a Consul that is the store instead of an etcd; empty = etcd")
+	environment = flag.String("environment", chosen, "environment of all tests' hosts (lab.Environments), empty = the plain one; \"chosen\" = of the tests that run anywhere by the seed, of the others the plain one")
 )
 
 // The drivers that a test makes sense on.
@@ -114,6 +116,34 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// chosen has the seed choose environments.
+const chosen = "chosen"
+
+// anywhere is a test of one driver for on and onOne, with hosts in an environment that the
+// seed and the test's name choose, or with -full in all of them.
+func anywhere(test func(*testing.T, string, lab.Environment)) func(*testing.T, string) {
+	return func(t *testing.T, driver string) {
+		t.Helper()
+		if *environment != chosen {
+			test(t, driver, lab.Environment(*environment))
+			return
+		}
+		fit := slices.DeleteFunc(lab.Environments(), func(e lab.Environment) bool { return e.Lacks(driver) != "" })
+		if drivertest.Full() {
+			for _, e := range fit {
+				t.Run("in "+cmp.Or(string(e), "plain"), func(t *testing.T) { test(t, driver, e) })
+			}
+			return
+		}
+		e := fit[drivertest.Choose(t.Name()+" in", len(fit))]
+		t.Logf("hosts in environment %q; -seed %d repeats it, -environment NAME takes another, -full takes all of %q", e, drivertest.Seed(), fit)
+		test(t, driver, e)
+	}
+}
+
+// in has a lab's hosts be in an environment.
+func in(e lab.Environment) func(*lab.Config) { return func(cfg *lab.Config) { cfg.Environment = e } }
+
 // need skips a test that the machine cannot run, or fails it where everything
 // must run.
 func need(t *testing.T, paths ...string) {
@@ -146,6 +176,9 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config
 	t.Helper()
 	need(t)
 	cfg := lab.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver, Consul: *consul}
+	if *environment != chosen {
+		cfg.Environment = lab.Environment(*environment)
+	}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -21,11 +21,11 @@ import (
 // addresses is not concerned; and restarts of netplugin change nothing.
 func TestNative(t *testing.T) {
 	shared(t)
-	onOne(t, []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}, native)
+	onOne(t, []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}, anywhere(native))
 }
 
-func native(t *testing.T, driver string) {
-	c := up(t, driver, "nat", 2)
+func native(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "nat", 2, in(where))
 	hosts := []*lab.Host{c.host("h1"), c.host("h2")}
 	for i, h := range hosts { // addresses that hosts have towards others
 		for _, args := range []string{

@@ -13,7 +13,7 @@ import (
 // field does to packets on two hosts, while labels come and change.
 func TestNetworkPolicy(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{lab.DriverOVS, lab.DriverEBPF}, networkPolicy)
+	on(t, 1, []string{lab.DriverOVS, lab.DriverEBPF}, anywhere(networkPolicy))
 }
 
 // labelled is a container of the tenant blue that has labels from its start.
@@ -32,8 +32,8 @@ func (c *cluster) policy(name string, args ...string) {
 	}
 }
 
-func networkPolicy(t *testing.T, driver string) {
-	c := up(t, driver, "netpol", 2)
+func networkPolicy(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "netpol", 2, in(where))
 	c.netctl("tenant create blue", "tenant create red", "network create -t blue -e vxlan -s 10.1.1.0/24 net")
 	web, db := map[string]string{"app": "web"}, map[string]string{"app": "db", "tier": "back"}
 	c.add(labelled("web", "h1", web), labelled("db", "h2", db), labelled("other", "h1", nil))

@@ -29,11 +29,11 @@ var (
 // ports are published; names are answered; the host reaches its containers.
 func TestOutside6(t *testing.T) {
 	shared(t)
-	onOne(t, both, outsideBySix)
+	onOne(t, both, anywhere(outsideBySix))
 }
 
-func outsideBySix(t *testing.T, driver string) {
-	c := up(t, driver, "six", 1)
+func outsideBySix(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "six", 1, in(where))
 	h := c.host("h1")
 	c.netctl(
 		"tenant create blue", "tenant create red",

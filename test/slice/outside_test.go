@@ -38,11 +38,11 @@ var (
 // netplugin and of the switch lose nothing of it.
 func TestOutside(t *testing.T) {
 	shared(t)
-	onOne(t, both, outside)
+	onOne(t, both, anywhere(outside))
 }
 
-func outside(t *testing.T, driver string) {
-	c := up(t, driver, "out", 1)
+func outside(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "out", 1, in(where))
 	h := c.host("h1")
 	c.netctl(
 		"tenant create blue", "tenant create red",

@@ -22,11 +22,11 @@ import (
 // of the reference driver.
 func TestReachability(t *testing.T) {
 	shared(t)
-	on(t, 2, both, reachability)
+	on(t, 2, both, anywhere(reachability))
 }
 
-func reachability(t *testing.T, driver string) {
-	c := up(t, driver, "reach", 2)
+func reachability(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "reach", 2, in(where))
 	c.netctl("global set --fwd-mode routing") // so that containers get default routes in both families
 	c.sharing()
 	c.attachBeyond6(c.host("h1"))

@@ -16,11 +16,11 @@ import (
 // and across hosts, for all protocols and both families (1.x dropped them).
 func TestReplies(t *testing.T) {
 	shared(t)
-	onOne(t, all, replies)
+	onOne(t, all, anywhere(replies))
 }
 
-func replies(t *testing.T, driver string) {
-	c := up(t, driver, "reply", 2)
+func replies(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "reply", 2, in(where))
 	c.netctl(
 		"tenant create blue",
 		"network create -t blue -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 net",

@@ -27,11 +27,11 @@ var routedNames = []string{"a1", "a2", "b1", "b2", "v1", "v2"}
 // before, policy by a group of another network, what a packet without hops is told,
 // and a restart of netplugin under routed traffic.
 func TestRouting(t *testing.T) {
-	on(t, 1, []string{lab.DriverMixed, lab.DriverEBPF, lab.DriverOVS}, routing)
+	on(t, 1, []string{lab.DriverMixed, lab.DriverEBPF, lab.DriverOVS}, anywhere(routing))
 }
 
-func routing(t *testing.T, driver string) {
-	c := up(t, driver, "route", 2)
+func routing(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "route", 2, in(where))
 	var specs []lab.ContainerSpec
 	for _, tenant := range []string{"blue", "red"} {
 		c.netctl("tenant create "+tenant,

@@ -19,7 +19,7 @@ import (
 // nobody left.
 func TestServices(t *testing.T) {
 	shared(t)
-	onOne(t, both, services)
+	onOne(t, both, anywhere(services))
 }
 
 // shares: netctl tells what share of the connections each provider gets, within some
@@ -56,8 +56,8 @@ func (c *cluster) share() (string, error) {
 	return out, err
 }
 
-func services(t *testing.T, driver string) {
-	c := up(t, driver, "svc", 2)
+func services(t *testing.T, driver string, where lab.Environment) {
+	c := up(t, driver, "svc", 2, in(where))
 	web := map[string]string{"app": "web"}
 	labelled := func(name, host string) lab.ContainerSpec {
 		s := spec(name, host, "blue/net")

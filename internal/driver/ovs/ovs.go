@@ -105,6 +105,7 @@ type Driver struct {
 	tooBig    atomic.Uint64   // packets that were told so
 	tunnelMTU atomic.Uint32
 	measure   atomic.Pointer[func() uint16] // measureMTU, but in tests
+	alone     bool                          // the tunnel\'s address has no subnet
 	widest    uint16                        // the biggest MTU of containers on VXLAN networks
 	rules     map[uint32]string             // rule ids by the number in cookies
 	kept      int                           // how many of rules the last clean-up has left

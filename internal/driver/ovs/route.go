@@ -37,6 +37,7 @@ func (d *Driver) keepRoute(ctx context.Context, force bool) error {
 	if !force && time.Since(d.routeSeen) < routeAgain {
 		return nil
 	}
+	d.alone = false
 	bridge, link := d.tunnelLink()
 	want := netip.Prefix{}
 	if link.IsValid() {
@@ -128,6 +129,9 @@ func (d *Driver) tunnelLink() (bridge string, link netip.Prefix) {
 			ones, bits := a.Mask.Size()
 			switch ip = ip.Unmap(); {
 			case !ok || ip.IsLinkLocalUnicast():
+			case ip == d.cfg.VTEP && ones == bits: // the switch takes a source whose subnet holds the next hop
+				d.alone = true
+				return "", netip.Prefix{}
 			case ip != d.cfg.VTEP || ones == bits || link.IsValid():
 				return "", netip.Prefix{}
 			default:

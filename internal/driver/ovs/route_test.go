@@ -3,6 +3,7 @@ package ovs
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,27 @@ func TestRoute(t *testing.T) {
 		r.Run(append([]string{"ip", "-n", r.NS}, strings.Fields(c.del)...)...)
 		check("without "+c.name, true)
 	}
+	// Open vSwitch finds no way from an address without a subnet.
+	prefix := func(remove, add string) {
+		r.Run("ip", "-n", r.NS, "addr", "add", vtep1.String()+add, "dev", underlayBridge)
+		r.Run("ip", "-n", r.NS, "addr", "del", vtep1.String()+remove, "dev", underlayBridge)
+	}
+	prefix("/24", "/32")
+	eventually(t, "an address without a subnet is told", func() bool {
+		pic.Revision++
+		d.mu.Lock()
+		d.routeSeen = time.Time{}
+		d.mu.Unlock()
+		rep, err := d.Apply(t.Context(), pic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(rep.Problems, func(p driver.Problem) bool {
+			return p.Object == "tunnel underlay" && strings.Contains(p.Err.Error(), "has no subnet (/32)")
+		})
+	})
+	prefix("/32", "/24")
+	check("with its subnet again", true)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

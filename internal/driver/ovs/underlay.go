@@ -150,6 +150,10 @@ func (d *Driver) underlayProblems() []driver.Problem {
 			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
 				"the tunnel's address %s (--vtep-ip) lies on interface %s, which is not of Open vSwitch: in user space tunnels leave by its bridges alone, so containers reach nobody on other hosts; put the interface into a bridge and the address on that (ovs-vsctl add-br, add-port), or give --vtep-ip an address of one", d.cfg.VTEP, beside)}}
 		}
+		if d.alone {
+			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
+				"the tunnel's address %s (--vtep-ip) has no subnet (/%d), and Open vSwitch in user space finds no way to other hosts from such an address: containers reach nobody there; give it the prefix of its link, or use driver ebpf", d.cfg.VTEP, d.cfg.VTEP.BitLen())}}
+		}
 		return nil
 	}
 	return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
