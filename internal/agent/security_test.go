@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -272,6 +273,12 @@ func TestSweepSparesOtherHosts(t *testing.T) {
 	}
 }
 
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
 // TestLegacySocket speaks 1.x' two calls: a pod whose labels chose nothing is
 // told in the log, and as a problem of the host.
 func TestLegacySocket(t *testing.T) {
@@ -301,6 +308,39 @@ func TestLegacySocket(t *testing.T) {
 	status, got := post("AddPod", pod)
 	if diff := cmp.Diff(want, got); status != 200 || diff != "" {
 		t.Errorf("AddPod: %d (-want +got):\n%s", status, diff)
+	}
+	// Again, by whichever path leads to the namespace.
+	index := func() int {
+		l, err := net.InterfaceByName(compile.IfName(model.EndpointKey{Network: model.NetworkKey{Tenant: "default", Name: "default-net"}, ID: "cni:n-host1:c1:eth0"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.Index
+	}
+	first := index()
+	inside := exec.CommandContext(t.Context(), "nsenter", "--net="+s.path, "sleep", "1000") // ended with the test
+	if err := inside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = inside.Process.Kill()
+		_ = inside.Wait() // it was killed
+	}()
+	path := fmt.Sprintf("/proc/%d/ns/net", inside.Process.Pid)
+	b.eventually("a process is in the namespace", func() error {
+		if !sameFile(path, s.path) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	for _, netns := range []string{path, path, s.path} {
+		status, got := post("AddPod", strings.Replace(pod, s.path, netns, 1))
+		if diff := cmp.Diff(want, got); status != 200 || diff != "" {
+			t.Errorf("AddPod again by %s: %d (-want +got):\n%s", netns, status, diff)
+		}
+		if index() != first {
+			t.Errorf("AddPod again by %s makes the interface again", netns)
+		}
 	}
 	if eps := b.endpoints(); len(eps) != 1 || eps[0].Group != "default-group" {
 		t.Errorf("endpoints %+v, want one in default-group", eps)

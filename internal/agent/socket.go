@@ -122,12 +122,13 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		fail(err)
 		return
 	}
+	_, again := a.Attached(req.Key)
 	res, err := a.Attach(r.Context(), req)
 	if err != nil {
 		fail(err)
 		return
 	}
-	if !place.Followed {
+	if !place.Followed && !again {
 		a.legacyPods.Add(1)
 		a.kick("pod of 1.x") // which tells of it
 		a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: no netmaster follows Kubernetes",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -157,7 +158,7 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (res
 	if e.State == StateDone && e.Result != nil {
 		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && (e.Endpoint.Network.Tenant == t.tenant || r.Pod.Name != "" && !t.tenantGiven) && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
 			e.Group == t.group
-		same = same && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
+		same = same && sameNetns(e.Request.Netns, r.Netns) && e.Request.Parked == r.Parked
 		same = same && (e.Pod || e.Request.Rates == r.Rates) // a pod's follow its annotations
 		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))
 		there, err := plumb.Exists(e.HostIf)
@@ -178,6 +179,17 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (res
 		}
 	}
 	return res, nil, a.releaseFormer(ctx, e)
+}
+
+// sameNetns reports whether two paths lead to one network namespace, which processes have
+// others to than runtimes.
+func sameNetns(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
 // attachNew makes an attachment that the journal does not know. Whatever fails
