@@ -41,7 +41,7 @@ func TestHostPorts(t *testing.T) {
 	}
 	before := len(b.endpoints())
 	_, err := r.AddNetworkList(t.Context(), list, with("c2", port(8081, "tcp", ""), port(8080, "tcp", "127.0.0.1")))
-	if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != 102 || !strings.Contains(e.Details, "published by c1/eth0 already") {
+	if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != 102 || !strings.Contains(e.Details, "published by container c1 already") {
 		t.Errorf("a port that is taken: %v", err)
 	}
 	if _, there := b.agent.Entry(attach.Key{Container: "c2", IfName: "eth0"}); there || len(b.endpoints()) != before {

@@ -166,7 +166,7 @@ func TestWayOut(t *testing.T) {
 		kind error
 		text string
 	}{
-		{tcp(8081, 0), model.ErrExists, "published by c1/eth0 already"},
+		{tcp(8081, 0), model.ErrExists, "published by container c1 already"},
 		{tcp(8080, 8081), model.ErrExists, "8080-8081/tcp"},
 		{tcp(9000, 0), model.ErrExists, "9000"},
 		{tcp(uint16(process.Addr().(*net.TCPAddr).Port), 0), model.ErrExists, "address already in use"},
@@ -230,7 +230,7 @@ func TestWayOut(t *testing.T) {
 	b.ready()
 	told := func() string {
 		o, _ := b.agent.reached.Get()
-		return o.ProblemTexts()["published 8081/tcp of c1/eth0"]
+		return o.ProblemTexts()["published 8081/tcp of container c1"]
 	}
 	b.eventually("the port that was taken is told", func() error {
 		if !strings.Contains(told(), "already in use") {

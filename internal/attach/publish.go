@@ -37,6 +37,9 @@ func (b PortBinding) Check() (PortBinding, error) {
 	if b.HostIP = b.HostIP.Unmap(); b.HostIP.Zone() != "" {
 		return b, model.InvalidField("hostIp", b.HostIP, "must be an address of the host without a zone, or empty for all")
 	}
+	if b.HostIP.IsMulticast() || b.HostIP == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return b, model.InvalidField("hostIp", b.HostIP, "must be an address of the host, or empty for all: multicast and broadcast addresses are none")
+	}
 	if b.ContainerPort == 0 {
 		return b, model.InvalidField("containerPort", b.ContainerPort, "must be between 1 and 65535")
 	}

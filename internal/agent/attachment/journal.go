@@ -2,6 +2,7 @@ package attachment
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,6 +53,19 @@ type Entry struct {
 
 // Key is the interface that the entry is about.
 func (e Entry) Key() attach.Key { return e.Request.Key }
+
+// title is what people call the container: by its pod, its name, or the beginning of its id.
+func (e Entry) title() string {
+	const short = 12 // as Docker prints ids
+	switch name := cmp.Or(e.Told.Name, e.Request.Name); {
+	case e.Request.Pod.Name != "":
+		return "pod " + e.Request.Pod.Namespace + "/" + e.Request.Pod.Name
+	case name != "":
+		return "container " + name
+	}
+	id := cmp.Or(e.Told.ID, e.Request.Container)
+	return "container " + id[:min(len(id), short)]
+}
 
 // journal keeps one file for each attachment in a directory, and all of them in
 // memory. It is safe for concurrent use; who changes an entry holds the

@@ -120,7 +120,7 @@ func (a *Service) holdPublished(journal []Entry) (problems map[string]error, wit
 				err = a.hold(e, b)
 			}
 			if err != nil {
-				problems["published "+hostPortText(b)+" of "+e.Key().String()] = err
+				problems["published "+hostPortText(b)+" of "+e.title()] = err
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBindi
 			continue
 		}
 		for _, b := range o.Ports {
-			taken = append(taken, holder{b, o.Key().String()})
+			taken = append(taken, holder{b, o.title()})
 		}
 	}
 	former := e.Ports
@@ -284,9 +284,13 @@ func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBindi
 			return nil, why
 		}
 		if who != "" {
-			return nil, model.Errorf(model.ErrExists, "host port %d-%d/%s is published by %s already", first, last, b.Proto, who)
+			ports := fmt.Sprint(first)
+			if first != last {
+				ports = fmt.Sprintf("%d-%d", first, last)
+			}
+			return nil, model.Errorf(model.ErrExists, "host port %s/%s is published by %s already", ports, b.Proto, who)
 		}
-		taken = append(taken, holder{b, e.Key().String()})
+		taken = append(taken, holder{b, e.title()})
 		e.Ports = append(e.Ports, b)
 	}
 	err := a.journal.put(e)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/cni"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // conf is the network configuration: the specification's keys and ours, without the
@@ -36,6 +37,7 @@ type conf struct {
 	} `json:"args"`
 	RuntimeConfig struct {
 		IPs   addresses     `json:"ips"`
+		MAC   string        `json:"mac"`
 		Ports []portMapping `json:"portMappings"`
 		Rates bandwidth     `json:"bandwidth"`
 	} `json:"runtimeConfig"`
@@ -106,7 +108,7 @@ func loadConf(data []byte) (conf, error) {
 }
 
 // loadArgs reads CNI_ARGS ("K=V;K=V") into the request: TENANT, NETWORK, GROUP,
-// IP and NAME override the configuration, unless they are empty; the K8S_POD_* become
+// IP, MAC and NAME override the configuration, unless they are empty; the K8S_POD_* become
 // name and labels.
 // Unknown keys are refused unless IgnoreUnknown is set, as the convention has it; a key
 // that is there twice always is.
@@ -155,6 +157,15 @@ func loadArgs(args string, r *attach.Request) error {
 				return bad("IP: " + err.Error())
 			}
 			r.Addresses = ips
+		case "MAC":
+			if v == "" {
+				continue
+			}
+			mac, err := model.ParseMAC(v)
+			if err != nil {
+				return bad("MAC=" + quote(v) + " must be six bytes such as 02:00:00:00:00:01")
+			}
+			r.MAC = mac
 		case "K8S_POD_NAME", "K8S_POD_NAMESPACE", "K8S_POD_UID":
 			if v != "" {
 				if r.Labels == nil {
@@ -177,7 +188,7 @@ func loadArgs(args string, r *attach.Request) error {
 		}
 	}
 	if len(unknown) > 0 && !ignore {
-		return bad("unknown key " + quote(unknown[0]) + "; known are TENANT, NETWORK, GROUP, IP, NAME, K8S_POD_*; IgnoreUnknown=1 accepts any")
+		return bad("unknown key " + quote(unknown[0]) + "; known are TENANT, NETWORK, GROUP, IP, MAC, NAME, K8S_POD_*; IgnoreUnknown=1 accepts any")
 	}
 	return nil
 }
@@ -203,6 +214,11 @@ func (c conf) request(in cni.Invocation) (attach.Request, error) {
 		}
 	}
 	var err error
+	if mac := c.RuntimeConfig.MAC; mac != "" {
+		if r.MAC, err = model.ParseMAC(mac); err != nil {
+			return r, types.NewError(types.ErrInvalidNetworkConfig, "invalid MAC address", "runtimeConfig.mac "+quote(mac)+": must be six bytes such as 02:00:00:00:00:01")
+		}
+	}
 	if r.Rates, err = c.RuntimeConfig.Rates.rates(); err != nil {
 		return r, err
 	}

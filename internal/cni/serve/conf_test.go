@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/cni"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // compareAddrs lets cmp look at addresses by value.
@@ -48,6 +49,8 @@ func TestRequest(t *testing.T) {
 		{"runtime's addresses win", `{"name":"n","ip":["10.1.1.5"],"args":{"cni":{"ips":["10.1.1.6"]}},"runtimeConfig":{"ips":["10.1.1.7/24"]}}`, "", with(func(r *attach.Request) {
 			r.Addresses = []netip.Addr{addr("10.1.1.7")}
 		})},
+		{"a MAC by the capability", `{"name":"n","runtimeConfig":{"mac":"02:00:00:00:00:07"}}`, "", with(func(r *attach.Request) { r.MAC = model.MAC{2, 0, 0, 0, 0, 7} })},
+		{"argument's MAC wins, as podman has it", `{"name":"n","runtimeConfig":{"mac":"02:00:00:00:00:07"}}`, "IgnoreUnknown=1;MAC=02:00:00:00:00:08", with(func(r *attach.Request) { r.MAC = model.MAC{2, 0, 0, 0, 0, 8} })},
 		{"argument's address wins", `{"name":"n","ip":"10.1.1.5"}`, "IP=10.1.1.9,fd00::9", with(func(r *attach.Request) {
 			r.Addresses = []netip.Addr{addr("10.1.1.9"), addr("fd00::9")}
 		})},
@@ -83,6 +86,8 @@ func TestRequestRefused(t *testing.T) {
 		{`{}`, "TENANT", `"TENANT" must be KEY=VALUE`},
 		{`{}`, "TENNANT=t", `unknown key "TENNANT"; known are TENANT`},
 		{`{}`, "IgnoreUnknown=perhaps", `IgnoreUnknown="perhaps" must be`},
+		{`{}`, "IgnoreUnknown=1;MAC=02:00", `MAC="02:00" must be six bytes`},
+		{`{"runtimeConfig":{"mac":"x"}}`, "", `runtimeConfig.mac "x": must be six bytes`},
 		{`{}`, "IP=1.2.3", `IP: address "1.2.3": must be`},
 		{`{}`, "GROUP=web;GROUP=closed", `key "GROUP" is there twice`},
 		{`{}`, "IgnoreUnknown=1;GROUP=;NAME=n;GROUP=web", `key "GROUP" is there twice`},

@@ -31,7 +31,6 @@ var idleKeys = map[string]string{
 // idleCapabilities likewise, under runtimeConfig.
 var idleCapabilities = map[string]string{
 	"dns":            "netplugin's name server is in the result",
-	"mac":            "the MAC address is made of the address",
 	"ipRanges":       "netmaster gives the addresses; ask for one with ip",
 	"infinibandGUID": "the interfaces are Ethernet",
 	"deviceID":       "the interfaces are virtual",

@@ -44,7 +44,6 @@ func TestKeysRefused(t *testing.T) {
 		{`{"ipMasq":true}`, "ipMasq: has no effect"},
 		{`{"ipMasq":false,"ipam":{ },"dns":null,"_comment":"x","example.com/x":1,"cni.dev/valid-attachments":[]}`, ""},
 		{`{"runtimeConfig":{"bandwidth":{"ingressRate":80}}}`, ""},
-		{`{"runtimeConfig":{"mac":"02:00:00:00:00:01"}}`, "runtimeConfig.mac: has no effect"},
 		{`{"runtimeConfig":{"portMappings":[{"hostPort":80}],"bandwidth":{},"io.kubernetes.cri.pod-annotations":{}}}`, ""},
 	} {
 		err := checkKeys([]byte(tc.conf))

@@ -20,17 +20,14 @@ type portMapping struct {
 	HostIP        string `json:"hostIP"`   // empty = all of the host's addresses
 }
 
-// bindings are the ports of the host that a container asks for. A mapping without a
-// port of the host asks for nothing, and one that is there twice is one.
+// bindings are the ports of the host that a container asks for. A mapping that is there
+// twice is one.
 func (c conf) bindings() ([]attach.PortBinding, error) {
 	var out []attach.PortBinding
 	for i, m := range c.RuntimeConfig.Ports {
 		bad := func(field string, value any, why string) error {
 			return types.NewError(types.ErrInvalidNetworkConfig, "invalid port mapping",
 				fmt.Sprintf("runtimeConfig.portMappings[%d].%s %v: %s", i, field, value, why))
-		}
-		if m.HostPort == 0 {
-			continue
 		}
 		for field, n := range map[string]int{"hostPort": m.HostPort, "containerPort": m.ContainerPort} {
 			if n < 1 || n > 65535 {

@@ -30,11 +30,14 @@ func TestPortMappings(t *testing.T) {
 		{`[{"hostPort":8080,"containerPort":80}]`, []attach.PortBinding{port(model.ProtoTCP, "", 8080, 80)}, ""},
 		{
 			`[{"hostPort":53,"containerPort":5353,"protocol":"udp","hostIP":"127.0.0.1"},{"hostPort":9,"containerPort":9,"protocol":"SCTP","hostIP":"fd00::1"},` +
-				`{"hostPort":9,"containerPort":9,"protocol":"sctp","hostIP":"fd00::1"},{"hostPort":0,"containerPort":80}]`,
+				`{"hostPort":9,"containerPort":9,"protocol":"sctp","hostIP":"fd00::1"}]`,
 			[]attach.PortBinding{port(model.ProtoUDP, "127.0.0.1", 53, 5353), port(model.ProtoSCTP, "fd00::1", 9, 9)},
 			"",
 		},
-		{`[{"hostPort":0,"containerPort":80}]`, nil, ""},
+		{`[{"hostPort":0,"containerPort":80}]`, nil, "runtimeConfig.portMappings[0].hostPort 0: must be between 1 and 65535"},
+		{`[{"hostPort":80,"containerPort":80,"hostIP":"224.0.0.1"}]`, nil, "must be an address of the host, or empty for all: multicast"},
+		{`[{"hostPort":80,"containerPort":80,"hostIP":"255.255.255.255"}]`, nil, "must be an address of the host"},
+		{`[{"hostPort":80,"containerPort":80,"hostIP":"ff02::1"}]`, nil, "must be an address of the host"},
 		{`[]`, nil, ""},
 		{`[{"hostPort":70000,"containerPort":80}]`, nil, "runtimeConfig.portMappings[0].hostPort 70000: must be between 1 and 65535"},
 		{`[{"hostPort":80,"containerPort":80},{"hostPort":81}]`, nil, "runtimeConfig.portMappings[1].containerPort 0"},
