@@ -138,7 +138,7 @@ func (m *member) run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		cluster.KeepListening(ctx, m.store, cluster.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
-			m.listen, m.trouble("telling agents what to keep containers from"))
+			m.listen, addressChanges(ctx, m.log), m.trouble("telling agents what to keep containers from"))
 	})
 	listening.Go(func() { m.tellLeader(ctx) })
 	defer listening.Wait()

@@ -115,3 +115,23 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 		t.Errorf("an address that was taken away counts still: %v", err)
 	}
 }
+
+// TestHostNamesDifferByMoreThanCase: a host does not join under the name of another one in
+// other letters; one that is known already goes on.
+func TestHostNamesDifferByMoreThanCase(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	if _, err := c.KeepHost(ctx, reportOf("Node-A", "i1")); err != nil {
+		t.Fatal(err)
+	}
+	c.fresh()
+	other := reportOf("node-a", "i2")
+	other.Control, other.VTEP = addr("10.0.0.2"), addr("10.1.0.2")
+	_, err := c.KeepHost(ctx, other)
+	if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, `host "Node-A"`) || !strings.Contains(taken.Text, "--host") {
+		t.Errorf("node-a beside Node-A: %v", err)
+	}
+	if _, err := c.KeepHost(ctx, reportOf("Node-A", "i1")); err != nil {
+		t.Errorf("Node-A itself: %v", err)
+	}
+}

@@ -130,6 +130,9 @@ func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept,
 		if err != nil {
 			return err
 		}
+		if other, is := c.sameButForCase(r.Name); is && !row.Exists() {
+			return Taken{Text: fmt.Sprintf("the host name %q differs from that of host %q by case alone, and both would be one name in DNS and in certificates: give this one another name with --host, or, if it is the same machine, the other's name; 'netctl host rm %s' forgets a host that is gone", r.Name, other, other)}
+		}
 		if row.Exists() && row.Value.Format > r.Format {
 			return Taken{Text: NewerFormat(row.Value, r.Format)}
 		}
@@ -231,6 +234,16 @@ func (c *Controller) forgetListening(ctx context.Context, fence store.Fence, all
 		}
 	}
 	return nil
+}
+
+// sameButForCase returns another host whose name differs from one by case alone.
+func (c *Controller) sameButForCase(name model.HostName) (model.HostName, bool) {
+	for _, h := range c.view.Hosts() {
+		if h.Name != name && strings.EqualFold(string(h.Name), string(name)) {
+			return h.Name, true
+		}
+	}
+	return "", false
 }
 
 // mayReplace decides over a claim that stands.

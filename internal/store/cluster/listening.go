@@ -18,18 +18,18 @@ import (
 // that agents keep containers from it. Role says whose it is.
 const ListenService = "contiv.listen"
 
-// listeningEvery is how often a machine's addresses are looked at.
+// listeningEvery is how often a machine's addresses are looked at, beside when they change.
 const listeningEvery = time.Second
 
 // KeepListening keeps in the registry where this process listens, until ctx ends:
 // of s its Role, Version and Hostname, with each address and port of listen
 // (host:port; "", 0.0.0.0 and :: stand for all that the machine has). What only
-// the machine itself reaches is left out. onError is told of trouble, which it
-// outlives.
-func KeepListening(ctx context.Context, st store.Store, s Service, listen []string, onError func(error)) {
+// the machine itself reaches is left out. changed tells when the machine's addresses may
+// have changed; nil = nothing does. onError is told of trouble, which it outlives.
+func KeepListening(ctx context.Context, st store.Store, s Service, listen []string, changed <-chan struct{}, onError func(error)) {
 	s.ServiceName, s.TTL = ListenService, int(ServiceTTL/time.Second)
 	for retry := newRetry(); ctx.Err() == nil; {
-		entered, err := keepListening(ctx, st, s, listen)
+		entered, err := keepListening(ctx, st, s, listen, changed)
 		if ctx.Err() != nil {
 			return
 		}
@@ -46,7 +46,7 @@ func KeepListening(ctx context.Context, st store.Store, s Service, listen []stri
 }
 
 // keepListening does it with one session, and tells whether it has entered all once.
-func keepListening(ctx context.Context, st store.Store, s Service, listen []string) (entered bool, err error) {
+func keepListening(ctx context.Context, st store.Store, s Service, listen []string, changed <-chan struct{}) (entered bool, err error) {
 	session, err := st.NewSession(ctx, ServiceLease)
 	if err != nil {
 		return false, fmt.Errorf("register where %s listens: %w", s.Role, err)
@@ -62,6 +62,7 @@ func keepListening(ctx context.Context, st store.Store, s Service, listen []stri
 		entered = true
 		select {
 		case <-tick.C:
+		case <-changed:
 		case <-session.Done():
 			return true, nil
 		case <-ctx.Done():
