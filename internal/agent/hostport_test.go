@@ -58,7 +58,30 @@ func TestHostPorts(t *testing.T) {
 	if _, err := r.AddNetworkList(t.Context(), list, four); err != nil {
 		t.Errorf("what a container had that is gone: %v", err)
 	}
-	for _, c := range []*libcni.RuntimeConf{three, four} {
+	// Podman binds the ports itself, after ADD.
+	podman := with("c5", port(8085, "tcp", ""))
+	podman.Args = [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", "web"}}
+	for range 2 {
+		if _, err := r.AddNetworkList(t.Context(), list, podman); err != nil {
+			t.Fatal(err)
+		}
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":8085")
+		if err != nil {
+			t.Fatalf("podman does not get its container's port: %v", err)
+		}
+		defer l.Close()
+		if p := b.agent.State().Problems; len(p) > 0 {
+			t.Errorf("problems while podman has the port: %v", p)
+		}
+		_, err = r.AddNetworkList(t.Context(), list, with("c6", port(8085, "tcp", "")))
+		if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != 102 || !strings.Contains(e.Details, "published by container web already") {
+			t.Errorf("a port of podman's container: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []*libcni.RuntimeConf{three, four, podman} {
 		if err := r.DelNetworkList(t.Context(), list, c); err != nil {
 			t.Error(err)
 		}

@@ -67,6 +67,9 @@ func (b PortBinding) holds(a netip.Addr) bool {
 type PublishRequest struct {
 	Key
 	Ports []PortBinding `json:"ports"`
+	// Reserved: the runtime keeps processes of the host from these ports itself, and could
+	// not if somebody else did.
+	Reserved bool `json:"reserved,omitempty"`
 }
 
 // PublishResult is what was published, in the order of the request, with the

@@ -49,6 +49,8 @@ type Entry struct {
 	// Private is the endpoint's address in the host's private subnet.
 	Private netip.Addr           `json:"private,omitzero"`
 	Ports   []attach.PortBinding `json:"ports,omitempty"` // published
+	// Reserved: the runtime holds these ports (attach.PublishRequest).
+	Reserved bool `json:"reserved,omitempty"`
 }
 
 // Key is the interface that the entry is about.

@@ -70,11 +70,14 @@ func hostPortText(b attach.PortBinding) string {
 	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(b.HostIP, b.HostPort), b.Proto)
 }
 
-// hold reserves the host ports of a binding.
+// hold reserves the host ports of a binding, unless the runtime does.
 func (a *Service) hold(e Entry, b attach.PortBinding) error {
 	ports := a.hostPorts(e, b)
 	if len(ports) == 0 {
 		return model.Errorf(model.ErrInvalid, "host port %s: this host does not reach the container by that address family", hostPortText(b))
+	}
+	if e.Reserved {
+		return nil
 	}
 	to := netip.AddrPortFrom(a.way.Settled().Private6(e.Private), b.ContainerPort)
 	for _, p := range ports {
@@ -166,7 +169,7 @@ func (a *Service) giveUpPorts() {
 	}
 	wanted := map[hostnet.HostPort]bool{}
 	for _, e := range a.journal.all() {
-		if e.State == StateOwed {
+		if e.State == StateOwed || e.Reserved {
 			continue
 		}
 		for _, b := range e.Ports {
@@ -212,6 +215,7 @@ func (a *Service) publish(ctx context.Context, r attach.PublishRequest) (attach.
 	case len(r.Ports) > 0 && !e.Private.IsValid():
 		return res, model.Errorf(model.ErrUnavailable, "the container has no private address on this host, so nothing reaches it there; the host's status says why")
 	}
+	e.Reserved = r.Reserved
 	chosen, err := a.choose(e, r.Ports)
 	if err != nil {
 		return res, err

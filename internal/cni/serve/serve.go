@@ -112,13 +112,18 @@ func (s server) add(ctx context.Context, in cni.Invocation, c conf) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
+	// Podman names containers as pods, of no namespace; it binds their ports after ADD.
+	podman := req.Pod.Name != "" && req.Pod.Namespace == ""
+	if podman {
+		req.Pod = attach.Pod{}
+	}
 	ports, err := c.bindings()
 	if err != nil {
 		return nil, err
 	}
 	res, err := s.svc.Attach(ctx, req)
 	if err == nil && len(ports) > 0 {
-		if _, err = s.svc.Publish(ctx, attach.PublishRequest{Key: req.Key, Ports: ports}); err != nil {
+		if _, err = s.svc.Publish(ctx, attach.PublishRequest{Key: req.Key, Ports: ports, Reserved: podman}); err != nil {
 			err = errors.Join(err, s.svc.Detach(context.WithoutCancel(ctx), attach.DetachRequest{Key: req.Key}))
 		}
 	}
