@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,24 +52,14 @@ func (e Environment) check() error {
 
 // programs are those that an environment needs, with the Debian packages that have them.
 func (e Environment) programs() map[string]string {
-	switch e {
-	case Firewalld:
-		return map[string]string{"/usr/sbin/nft": "nftables"}
-	case Docker, RHEL:
-		return map[string]string{"/usr/sbin/iptables-nft": "iptables"}
-	}
-	return nil
+	return map[Environment]map[string]string{
+		Firewalld: {"/usr/sbin/nft": "nftables"}, Docker: {"/usr/sbin/iptables-nft": "iptables"}, RHEL: {"/usr/sbin/iptables-nft": "iptables"},
+	}[e]
 }
 
 // mtu is the MTU of the networks between hosts.
 func (e Environment) mtu() int {
-	switch e {
-	case Jumbo:
-		return 9000
-	case Narrow:
-		return 1400
-	}
-	return 1500
+	return cmp.Or(map[Environment]int{Jumbo: 9000, Narrow: 1400}[e], 1500)
 }
 
 // bits is the length of the prefix of a host's addresses.
@@ -115,7 +106,7 @@ var (
 
 // settle makes a host's machine like its environment, once its links are there.
 func (h *Host) settle(ctx context.Context) error {
-	switch h.lab.st.Config.Environment {
+	switch h.lab.st.Config.Environment { //nolint:exhaustive // the others are made otherwise
 	case Firewalld:
 		file := h.Dir + "/firewalld.nft"
 		if err := os.WriteFile(file, []byte(firewalld), 0o600); err != nil {

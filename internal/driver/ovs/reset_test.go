@@ -141,7 +141,7 @@ func (l *live) dialFrom(from *box, port int, to netip.AddrPort, timeout time.Dur
 
 func grep(text, word string) string {
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if strings.Contains(line, word) {
 			out = append(out, line)
 		}

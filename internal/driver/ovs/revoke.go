@@ -22,7 +22,7 @@ func (p *picture) adds(e edit) bool {
 	if _, replaced := p.ledger.installed[e.key]; e.remove || replaced {
 		return false
 	}
-	switch o := p.ledger.claims[e.key][0]; o.kind {
+	switch o := p.ledger.claims[e.key][0]; o.kind { //nolint:exhaustive // the others are no additions
 	case pipeline.KindPort, pipeline.KindAside:
 		return true
 	case pipeline.KindRemote: // on a VLAN its address was a stranger's before

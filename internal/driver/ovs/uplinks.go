@@ -1,7 +1,6 @@
 package ovs
 
 import (
-	"net"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -50,6 +49,6 @@ func refuseOwn(p newPort) error {
 	if i < 0 {
 		return nil
 	}
-	return model.InvalidField("vlan-uplinks", p.name, "it carries the host's own address "+net.IP(have[i].IP).String()+
+	return model.InvalidField("vlan-uplinks", p.name, "it carries the host's own address "+have[i].IP.String()+
 		", and the host would lose its network when Open vSwitch takes the interface; name an interface without an address, or use driver ebpf, which leaves it to the host")
 }
