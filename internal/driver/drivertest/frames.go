@@ -164,8 +164,8 @@ func payload(p oracle.Packet) []byte {
 		b := make([]byte, 24)
 		total := len(b)
 		if p.Frag != nil {
-			b = make([]byte, 1480)
-			total = 1480 + 64
+			b = make([]byte, 1400)
+			total = 1400 + 64
 		}
 		be.PutUint16(b, p.SrcPort)
 		be.PutUint16(b[2:], p.DstPort)

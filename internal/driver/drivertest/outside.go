@@ -382,7 +382,7 @@ func (s *outside) fragments() {
 			r := s.back(first, s.at(backend))
 			last := r
 			r.Frag = &oracle.Fragment{ID: id, More: true}
-			last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
+			last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1400}
 			s.told(what+": first back", first, r)
 			s.told(what+": last back", first, last)
 		}

@@ -245,10 +245,10 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 		first.Frag = &oracle.Fragment{ID: uint32(sport), More: true}
 		add(f+"first fragment", first)
 		second := first
-		second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(sport), Offset: 1480}
+		second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(sport), Offset: 1400}
 		add(f+"second fragment", second)
 		lost := second
-		lost.Frag = &oracle.Fragment{ID: 99999, Offset: 1480}
+		lost.Frag = &oracle.Fragment{ID: 99999, Offset: 1400}
 		add(f+"fragment without its first", lost)
 		add(f+"SCTP", ip(web1, db2, model.ProtoSCTP, v6))
 		add(f+"GRE", ip(web1, db1, 47, v6))

@@ -218,19 +218,19 @@ func errorsAndFragments(top Topology, f string, v6 bool, sport *uint16) (out []n
 		first := routed(top, web1, to, model.ProtoUDP, v6, *sport+1000, 80)
 		first.Frag = &oracle.Fragment{ID: uint32(*sport), More: true}
 		second := first
-		second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport), Offset: 1480}
+		second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport), Offset: 1400}
 		add(who+"first fragment", first)
 		one := second
 		one.TTL = 1
 		add(who+"second fragment with one hop", one)
 		add(who+"second fragment", second)
 		lost := second
-		lost.Frag = &oracle.Fragment{ID: 99998, Offset: 1480}
+		lost.Frag = &oracle.Fragment{ID: 99998, Offset: 1400}
 		add(who+"fragment without its first", lost)
 		back := routed(top, to, web1, model.ProtoUDP, v6, *sport+2000, 80)
 		back.Frag = &oracle.Fragment{ID: uint32(*sport) + 5, More: true}
 		rest := back
-		rest.SrcPort, rest.DstPort, rest.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport) + 5, Offset: 1480}
+		rest.SrcPort, rest.DstPort, rest.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport) + 5, Offset: 1400}
 		add(who+"first fragment back", back)
 		add(who+"second fragment back", rest)
 		first.TTL, first.Frag = 1, &oracle.Fragment{ID: uint32(*sport) + 9, More: true}

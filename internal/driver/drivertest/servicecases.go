@@ -324,7 +324,7 @@ func (s *services) fragments() {
 			r := s.replyOf(first, s.at(backend))
 			rest := r
 			r.Frag = &oracle.Fragment{ID: id, More: true}
-			rest.SrcPort, rest.DstPort, rest.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
+			rest.SrcPort, rest.DstPort, rest.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1400}
 			s.answered(what+": first back", client, first, r)
 			s.answered(what+": last back", client, first, rest)
 		}
@@ -453,8 +453,8 @@ func (s *services) itself() {
 func inParts(p oracle.Packet, id uint32) (first, last, stray oracle.Packet) {
 	first, last = p, p
 	first.Frag = &oracle.Fragment{ID: id, More: true}
-	last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
+	last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1400}
 	stray = last
-	stray.Frag = &oracle.Fragment{ID: id + 1000, Offset: 1480}
+	stray.Frag = &oracle.Fragment{ID: id + 1000, Offset: 1400}
 	return first, last, stray
 }

@@ -87,6 +87,7 @@ var suite = []struct {
 	{name: "Cancelled", run: testCancelled},
 	{name: "Packets", run: testPackets},
 	{name: "LiveChange", run: testLiveChange},
+	{name: "FragmentsInAnyOrder", run: testFragmentsInAnyOrder, programs: true},
 	{name: "Strays", run: testStrays, programs: true},
 	{name: "RoutedStrays", run: testRoutedStrays, programs: true},
 	{name: "Multicast", run: testMulticast, programs: true},

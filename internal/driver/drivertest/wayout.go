@@ -345,10 +345,10 @@ func outwards(top Topology, pic desired.Host, x family, e model.Endpoint, router
 	first := ask(x.outside, model.ProtoUDP, 4000)
 	first.Frag = &oracle.Fragment{ID: uint32(*sport), More: true}
 	second := first
-	second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport), Offset: 1480}
+	second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport), Offset: 1400}
 	add("first fragment", first)
 	add("second fragment", second)
-	second.Frag = &oracle.Fragment{ID: 60000, Offset: 1480}
+	second.Frag = &oracle.Fragment{ID: 60000, Offset: 1400}
 	add("fragment without its first", second)
 	stranger := subnet.Addr().Next().Next().Next().Next().Next().Next()
 	for _, to := range append([]netip.Addr{private, x.here.Prev(), stranger}, x.nowhere...) { // where no router goes

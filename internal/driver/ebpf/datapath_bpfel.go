@@ -33,6 +33,7 @@ const (
 	datapathMapFrags          = "frags"
 	datapathMapGiven          = "given"
 	datapathMapHalfopen       = "halfopen"
+	datapathMapHeld           = "held"
 	datapathMapHits           = "hits"
 	datapathMapHosts          = "hosts"
 	datapathMapIcmpError      = "icmp_error"
@@ -163,6 +164,7 @@ type datapathMapSpecs struct {
 	Frags          *ebpf.MapSpec `ebpf:"frags"`
 	Given          *ebpf.MapSpec `ebpf:"given"`
 	Halfopen       *ebpf.MapSpec `ebpf:"halfopen"`
+	Held           *ebpf.MapSpec `ebpf:"held"`
 	Hits           *ebpf.MapSpec `ebpf:"hits"`
 	Hosts          *ebpf.MapSpec `ebpf:"hosts"`
 	IcmpError      *ebpf.MapSpec `ebpf:"icmp_error"`
@@ -255,6 +257,7 @@ type datapathMaps struct {
 	Frags          *ebpf.Map `ebpf:"frags"`
 	Given          *ebpf.Map `ebpf:"given"`
 	Halfopen       *ebpf.Map `ebpf:"halfopen"`
+	Held           *ebpf.Map `ebpf:"held"`
 	Hits           *ebpf.Map `ebpf:"hits"`
 	Hosts          *ebpf.Map `ebpf:"hosts"`
 	IcmpError      *ebpf.Map `ebpf:"icmp_error"`
@@ -314,6 +317,7 @@ func (m *datapathMaps) Close() error {
 		m.Frags,
 		m.Given,
 		m.Halfopen,
+		m.Held,
 		m.Hits,
 		m.Hosts,
 		m.IcmpError,

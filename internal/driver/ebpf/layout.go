@@ -313,7 +313,7 @@ type frag struct {
 	Pad          [3]byte
 	Reply, Pad2  uint8
 	Parts        uint16
-	Pad3         [4]byte
+	Waits        uint32
 	Seen         uint64
 	Part         [64][2]uint16 // bytes of the datagram, from and to
 }

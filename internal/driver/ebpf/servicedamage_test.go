@@ -71,7 +71,7 @@ func TestDamagedToService(t *testing.T) {
 		first := base
 		first.Proto, first.DstPort, first.Frag = model.ProtoUDP, 9, &oracle.Fragment{ID: 77, More: true}
 		last := first
-		last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: 77, Offset: 1480}
+		last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: 77, Offset: 1400}
 		icmp.SrcMAC, icmp.DstMAC, icmp.Src, icmp.Dst = base.SrcMAC, base.DstMAC, src, vip
 		icmp.Inner = &oracle.Packet{Src: vip, Dst: src, Proto: model.ProtoUDP, SrcPort: 9, DstPort: 4000}
 		frames = append(frames, drivertest.Frame(first), drivertest.Frame(last), drivertest.Frame(icmp))

@@ -203,6 +203,26 @@ static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
 	return h->later ? -1 : 0;
 }
 
+// name_datagram makes p->fk the key of the datagram that a fragment is of.
+static __always_inline void name_datagram(struct pkt *p)
+{
+	const struct flow *f = &p->ip.f;
+	p->fk.domain = p->domain;
+	p->fk.id = p->ip.frag_id;
+	p->fk.src = f->src;
+	p->fk.dst = f->dst;
+	p->fk.proto = p->ip.v6 ? 0 : f->proto;
+}
+
+// note_datagram enters what is known of the datagram of p->fk.
+static __always_inline void note_datagram(struct pkt *p)
+{
+	if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
+		made(MADE_FRAG);
+	else
+		bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
+}
+
 struct overlap {
 	struct pkt *p;
 	struct frag *f;
@@ -251,16 +271,11 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 	int flip;
 	p->known = p->error = 0;
 	p->invalid = 1;
-	if (p->ip.fragment) {
-		p->fk.domain = p->domain;
-		p->fk.id = p->ip.frag_id;
-		p->fk.src = f->src;
-		p->fk.dst = f->dst;
-		p->fk.proto = p->ip.v6 ? 0 : f->proto;
-	}
+	if (p->ip.fragment)
+		name_datagram(p);
 	if (p->ip.later) {
 		struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
-		if (!fr || now - fr->seen > 30 * SECOND || overlaps(p, fr))
+		if (!fr || !fr->parts || now - fr->seen > 30 * SECOND || overlaps(p, fr))
 			return 0;
 		p->orig = fr->orig;
 		p->reply = fr->reply;
@@ -405,12 +420,10 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifi
 		p->frag.reply = p->reply;
 		p->frag.seen = now;
 		p->frag.parts = 1;
+		p->frag.waits = 0;
 		p->frag.part[0].from = p->ip.frag_from;
 		p->frag.part[0].to = p->ip.frag_to;
-		if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
-			made(MADE_FRAG);
-		else
-			bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
+		note_datagram(p);
 	}
 	return there;
 }

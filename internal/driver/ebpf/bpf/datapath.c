@@ -100,6 +100,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->len = skb->len;
 	p->identity = p->set = p->net = p->domain = 0;
 	p->way = WAY_NONE;
+	p->again = 0;
 	p->routed = p->across = 0;
 	p->nat = p->itself = p->begun = p->error = 0;
 	p->native = p->own = p->tos = 0;
@@ -191,7 +192,8 @@ int from_container(struct __sk_buff *skb)
 		return dropped(DROP_NO_PORT);
 	p->slot = o->slot;
 	p->tos = o->tos;
-	count_slot_tx(o->slot, len);
+	if (!comes_again(skb, p))
+		count_slot_tx(o->slot, len);
 	p->net = o->net;
 	p->domain = o->domain;
 	p->encap = o->encap;
@@ -270,10 +272,14 @@ int from_tunnel(struct __sk_buff *skb)
 		return dropped(DROP_NETWORK);
 	struct bpf_tunnel_key *k = &p->key;
 	int six = bpf_skb_get_tunnel_key(skb, k, sizeof(*k), 0);
-	if (six && bpf_skb_get_tunnel_key(skb, k, sizeof(*k), BPF_F_TUNINFO_IPV6))
-		return dropped(DROP_NETWORK);
-	t.tag = k->tunnel_id;
-	p->remote_family = six ? 6 : 4;
+	if (six && bpf_skb_get_tunnel_key(skb, k, sizeof(*k), BPF_F_TUNINFO_IPV6)) {
+		if (!comes_again(skb, p))
+			return dropped(DROP_NETWORK);
+		t.tag = p->tag;
+	} else {
+		t.tag = k->tunnel_id;
+		p->remote_family = six ? 6 : 4;
+	}
 	int way = comes_short(skb, p, t.tag);
 	if (way != LONG_WAY)
 		return way;
@@ -372,6 +378,7 @@ int from_uplink(struct __sk_buff *skb)
 	struct pkt *p = begin(skb, FROM_UPLINK, policy_epoch());
 	if (!p || bpf_skb_vlan_pop(skb))
 		return dropped(DROP_NETWORK);
+	comes_again(skb, p);
 	p->net = at->net;
 	p->domain = at->domain;
 	p->encap = ENCAP_VLAN;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "flood.h"
+#include "held.h"
 #include "outside.h"
 
 // ask_about makes an end, h = nobody that this host knows, the peer that a policy is
@@ -102,6 +103,11 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_NETWORK);
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
+	if (p->ip.fragment && p->from != FROM_HOST) { // whose stack sends them in order
+		int told = in_order(skb, p, now);
+		if (told != IN_ORDER)
+			return told;
+	}
 	if (p->way == WAY_SERVICE) {
 		int told = serve(skb, p, now);
 		if (told == UNSERVED)

@@ -46,14 +46,9 @@ static __always_inline void name_front(struct pkt *p, const struct addr *client,
 // first_of finds the translation of the datagram that a later fragment is of.
 static __always_inline struct translation *first_of(struct pkt *p, __u64 now)
 {
-	struct flow *f = &p->ip.f;
-	p->fk.domain = p->domain;
-	p->fk.id = p->ip.frag_id;
-	p->fk.src = f->src;
-	p->fk.dst = f->dst;
-	p->fk.proto = p->ip.v6 ? 0 : f->proto;
+	name_datagram(p);
 	struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
-	if (!fr || now - fr->seen > 30 * SECOND)
+	if (!fr || !fr->parts || now - fr->seen > 30 * SECOND)
 		return 0;
 	make_key(p, &fr->orig);
 	return bpf_map_lookup_elem(&translations, &p->ck);

@@ -289,6 +289,7 @@ struct frag {
 	__u8 reply;
 	__u8 pad;
 	__u16 parts; // that have passed
+	__u32 waits; // before the first one has come: how many wait, at the slots in part
 	__u64 seen;
 	struct part part[FRAG_PARTS];
 };

@@ -83,6 +83,7 @@ struct pkt {
 	struct addr target; // ND target
 	struct addr mapped; // scratch
 	__u8 has_sender, way;
+	__u8 again; // it has waited for the first fragment of its datagram
 	__u8 routed; // it goes to to_mac on to_net, another network of its sender's domain
 	__u8 across; // it came from another network of the domain, routed there
 	__u8 native; // the host's stack sent it to a native network

@@ -427,10 +427,7 @@ static __noinline int keep(struct pkt *p, __u64 now, __u32 entered)
 	if (p->ip.fragment && p->ip.more && !p->ip.later) { // as commit has noted it behind
 		p->fk.src = p->was.src;
 		p->fk.dst = p->was.dst;
-		if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
-			made(MADE_FRAG);
-		else
-			bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
+		note_datagram(p);
 	}
 	if (!p->begun)
 		return 0;

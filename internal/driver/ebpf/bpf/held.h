@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Fragments that come before the first one of their datagram: only that one tells what
+// they are of. They wait in memory, and come in once more behind it.
+#pragma once
+
+#include "hostside.h"
+
+#define HELD_SLOTS 256 // frames that wait on this host; more of them overwrite the oldest
+#define HELD_BYTES 9216 // of a frame
+#define HELD_MARK 0xc0de0000 // of a frame that comes in once more, with its slot
+
+struct held {
+	struct frag_key key;
+	__u32 tag, remote_family; // where it came from, if by tunnel
+	__u8 remote[16];
+	__u32 len;
+	__u8 frame[HELD_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct held);
+	__uint(max_entries, HELD_SLOTS);
+} held SEC(".maps");
+
+static __u32 held_next;
+
+// comes_again tells whether a frame has waited, and where it came from.
+static __noinline int comes_again(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 slot = skb->mark ^ HELD_MARK;
+	if (slot >= HELD_SLOTS)
+		return 0;
+	struct held *h = bpf_map_lookup_elem(&held, &slot);
+	if (!h)
+		return 0;
+	skb->mark = 0;
+	p->again = 1;
+	p->tag = h->tag;
+	p->remote_family = h->remote_family;
+	__builtin_memcpy(p->key.remote_ipv6, h->remote, sizeof(h->remote));
+	return 1;
+}
+
+// hold keeps the frame of p->fk; it returns the slot, negative = there is none for it.
+static __noinline int hold(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 slot = __sync_fetch_and_add(&held_next, 1) % HELD_SLOTS, len = skb->len;
+	struct held *h = bpf_map_lookup_elem(&held, &slot);
+	BETWEEN(len, 34, HELD_BYTES);
+	if (!h || bpf_skb_load_bytes(skb, 0, h->frame, len))
+		return -1;
+	h->key = p->fk;
+	h->tag = p->tag;
+	h->remote_family = p->remote_family;
+	__builtin_memcpy(h->remote, p->key.remote_ipv6, sizeof(h->remote));
+	h->len = len;
+	return slot;
+}
+
+// bring_in has a frame that waited come in once more, in the place of another.
+static __noinline int bring_in(struct __sk_buff *skb, struct pkt *p, __u32 slot)
+{
+	struct held *h = bpf_map_lookup_elem(&held, &slot);
+	if (!h || !same(&h->key, &p->fk, sizeof(p->fk)))
+		return -1;
+	__u32 len = h->len;
+	BETWEEN(len, 34, HELD_BYTES);
+	if (bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, h->frame, len, BPF_F_RECOMPUTE_CSUM | BPF_F_INVALIDATE_HASH))
+		return -1;
+	skb->mark = HELD_MARK | slot;
+	return bpf_clone_redirect(skb, p->ifindex, BPF_F_INGRESS);
+}
+
+struct bringing {
+	struct __sk_buff *skb;
+	struct pkt *p;
+};
+
+static long bring_one(__u32 i, struct bringing *b)
+{
+	if (i >= FRAG_PARTS)
+		return 1;
+	bring_in(b->skb, b->p, b->p->frag.part[i].from);
+	return 0;
+}
+
+#define IN_ORDER -1
+
+// wait_for_first has a later fragment wait; f is what is known of its datagram, 0 = nothing.
+static __noinline int wait_for_first(struct __sk_buff *skb, struct pkt *p, struct frag *f, __u64 now)
+{
+	__u32 n = f ? f->waits : 0;
+	int slot = n < FRAG_PARTS ? hold(skb, p) : -1;
+	if (slot < 0)
+		return IN_ORDER;
+	if (f && n < FRAG_PARTS) {
+		f->part[n].from = slot;
+		f->waits = n + 1;
+		return TC_DROP;
+	}
+	__builtin_memset(&p->frag, 0, sizeof(p->frag));
+	p->frag.seen = now;
+	p->frag.waits = 1;
+	p->frag.part[0].from = slot;
+	note_datagram(p);
+	return TC_DROP;
+}
+
+// bring_all brings in a first fragment, and what has waited for it behind it.
+static __noinline int bring_all(struct __sk_buff *skb, struct pkt *p, struct frag *f)
+{
+	struct bringing b = { .skb = skb, .p = p };
+	if (!f)
+		return IN_ORDER;
+	__u32 n = f->waits;
+	p->frag = *f;
+	f->waits = 0;
+	int slot = hold(skb, p);
+	if (slot < 0)
+		return IN_ORDER;
+	if (p->from == FROM_UPLINK && bpf_skb_vlan_push(skb, bpf_htons(0x8100), p->tag))
+		return dropped(DROP_INVALID);
+	bring_in(skb, p, slot);
+	bpf_loop(n, bring_one, &b, 0);
+	return TC_DROP;
+}
+
+// in_order has a later fragment wait for the first one, and brings in what has waited
+// behind that. IN_ORDER = the frame itself goes on.
+static __noinline int in_order(struct __sk_buff *skb, struct pkt *p, __u64 now)
+{
+	if (p->way == WAY_NOWHERE || p->way == WAY_NOBODY || p->way == WAY_UNROUTED)
+		return IN_ORDER; // it goes nowhere, whatever it is of
+	name_datagram(p);
+	struct frag *f = bpf_map_lookup_elem(&frags, &p->fk);
+	if (f && now - f->seen > 30 * SECOND)
+		f = 0;
+	if (p->again || (f && f->parts))
+		return IN_ORDER;
+	if (p->ip.later)
+		return wait_for_first(skb, p, f, now);
+	return f && f->waits ? bring_all(skb, p, f) : IN_ORDER;
+}
