@@ -15,6 +15,7 @@ import (
 type service struct {
 	key      model.ServiceKey
 	rec      *model.Service         // nil = deleted
+	closed   bool                   // rec is what is left of it
 	net      *network               // of rec
 	found    *model.ServiceSelector // under which net.services has it
 	members  set[*endpoint]         // whose labels it selects, in the picture or not
@@ -55,11 +56,38 @@ func (c *Compiler) SetService(v model.Service) {
 	if moved {
 		c.leaveNetwork(s)
 	}
-	s.rec = &v
+	s.rec, s.closed = &v, false
 	if moved {
 		c.joinNetwork(s)
 	}
 	c.changed.services.add(s)
+}
+
+// CloseService leaves nothing of a service that has been deleted but its addresses,
+// where everybody is refused, and returns these; false = somebody else has them, or
+// there is no such service.
+func (c *Compiler) CloseService(k model.ServiceKey) (v4, v6 netip.Addr, ok bool) {
+	s := c.services[k]
+	if s == nil || s.rec == nil {
+		return v4, v6, false
+	}
+	v4, v6 = s.rec.Addrs()
+	taken := func(a, b netip.Addr) bool { return a.IsValid() && a == v4 || b.IsValid() && b == v6 }
+	for other, o := range c.services {
+		if o != s && o.rec != nil && other.Tenant == k.Tenant && taken(o.rec.Addrs()) {
+			return v4, v6, false
+		}
+	}
+	for e := range eachEndpoint(s.net) {
+		if taken(e.IPv4, e.IPv6) {
+			return v4, v6, false
+		}
+	}
+	left := *s.rec
+	left.Ports, left.Selectors = nil, nil
+	c.SetService(left)
+	s.closed = true
+	return v4, v6, true
 }
 
 // DeleteService forgets a service.
@@ -310,7 +338,7 @@ func firstBackends(all desired.Map[model.EndpointKey, *desired.Backend]) (out de
 
 // serviceName is a service's name, addresses and ports; none of one that is gone.
 func serviceName(s *service) desired.DNSRecord {
-	if s.rec == nil || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
+	if s.rec == nil || s.closed || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
 		return desired.DNSRecord{}
 	}
 	r := desired.DNSRecord{Network: s.rec.NetworkKey(), Service: dnsName(s.key.Name), Ports: servicePorts(s.rec)}

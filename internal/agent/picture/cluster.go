@@ -39,6 +39,7 @@ type Cluster struct {
 	required map[Part]bool                   // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
 	pending  map[model.EndpointKey]pendingEndpoint
+	closed   map[model.ServiceKey]closedService
 	changes  waiting.Changes // of anything here
 	paused   chan struct{}   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
@@ -154,6 +155,7 @@ func New(cfg Config) (*Cluster, error) {
 		required: map[Part]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
 		pending:  map[model.EndpointKey]pendingEndpoint{},
+		closed:   map[model.ServiceKey]closedService{},
 	}
 	c.knowOwn()
 	c.recallTrials()
@@ -195,6 +197,7 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 			c.recallPictureLocked()
 			c.endTrialsLocked()
 			c.giveUpIdentitiesLocked(identityGrace)
+			c.forgetClosedLocked(closedFor)
 			c.judgeBackLocked()
 			c.keepPictureLocked()
 			c.mu.Unlock()

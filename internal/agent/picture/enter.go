@@ -67,7 +67,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 	case tables.ServiceRangesKey:
 		enter(ch, nil, k, c.comp.SetServiceRanges, func(tables.ServiceRangesKey) { c.comp.SetServiceRanges(model.ServiceRanges{}) })
 	case model.ServiceKey:
-		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
+		enter(ch, nil, k, c.setServiceLocked, c.closeServiceLocked)
 	case model.NamespaceName:
 		enter(ch, nil, k, c.comp.SetNamespace, c.comp.DeleteNamespace)
 	case tables.HostAbsenceKey: // it takes nothing from a picture; who asks Peers may

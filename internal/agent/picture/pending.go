@@ -21,6 +21,7 @@ type pendingEndpoint struct {
 
 // setEndpointLocked hands an endpoint to the Compiler, now or when its identity is known.
 func (c *Cluster) setEndpointLocked(e model.Endpoint) {
+	c.reopenLocked(e.IPv4, e.IPv6)
 	if c.hasIdentityLocked(e) {
 		delete(c.pending, e.Key)
 		c.comp.SetEndpoint(e)

@@ -232,6 +232,7 @@ func TestTrialPictures(t *testing.T) {
 				var want desired.Host
 				var problems []compile.Problem
 				h.giveUpIdentitiesLocked(0)
+				h.forgetClosedLocked(0)
 				want, problems = byTenants(t, pretend(t, st, taken...), of)
 				if got, _ := h.comp.Compile(1); got.FwdMode != want.FwdMode {
 					return fmt.Errorf("mode %v, want %v", got.FwdMode, want.FwdMode)

@@ -109,6 +109,18 @@ func (s *services) changedPorts() {
 		gone.Ports = gone.Ports[1:]
 		s.have(gone)
 		s.denied("TCP, its port has gone", goOn(tcp))
+		s.have(s.shop("db1"))
+		known := s.ask(client, model.ProtoTCP, v6)
+		s.reached("TCP", known, "db1")
+		s.answered("TCP", client, known, s.replyOf(known, s.at("db1")))
+		for range 3 { // what has been seen takes a shorter way
+			s.reached("TCP, known", goOn(known), "db1")
+		}
+		closed := s.shop() // as a deleted service is for a while
+		closed.Ports = nil
+		s.have(closed)
+		s.denied("TCP, its service is closed", goOn(known))
+		s.denied("TCP, to a closed service", s.ask(client, model.ProtoTCP, v6))
 		noAddress := s.shop("db1")
 		if v6 {
 			noAddress.IPv6 = netip.Addr{}

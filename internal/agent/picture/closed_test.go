@@ -1,0 +1,72 @@
+package picture
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestDeletedServiceRefusesForAWhile deletes services whose addresses nobody has
+// afterwards, another service, or an endpoint.
+func TestDeletedServiceRefusesForAWhile(t *testing.T) {
+	x := newByHand(t)
+	network := testEndpoint.Key.Network
+	service := func(name string, last byte) model.Service {
+		return model.Service{
+			Key: model.ServiceKey{Tenant: network.Tenant, Name: name}, Network: network.Name,
+			VIP: netip.AddrFrom4([4]byte{10, 1, 1, last}), Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Provider: 8080}},
+		}
+	}
+	rev := store.Revision(20)
+	deliver := func(m *mirror, events ...store.Event) {
+		t.Helper()
+		rev++
+		for i := range events {
+			events[i].KV.Mod = rev
+		}
+		x.deliver(m, store.Batch{Revision: rev, Events: events})
+	}
+	gone := func(name string) store.Event {
+		return store.Event{KV: store.KV{Key: tables.LoadBalancers.Key(service(name, 0).Key)}}
+	}
+	has := func(when string, want map[string]int) {
+		t.Helper()
+		pic, _ := x.comp.Compile(1)
+		if pic.Services.Len() != len(want) {
+			t.Errorf("%s: %d services, want %d", when, pic.Services.Len(), len(want))
+		}
+		for name, ports := range want {
+			s, there := pic.Services.Get(service(name, 0).Key)
+			if !there || len(s.Ports) != ports {
+				t.Errorf("%s: %s is there: %v, %+v; want %d ports", when, name, there, s, ports)
+			}
+		}
+	}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		deliver(x.rest, row(t, tables.LoadBalancers, service(name, 100+byte(i)), rev))
+	}
+	deliver(x.rest, gone("a"))
+	has("deleted", map[string]int{"a": 0, "b": 1, "c": 1, "d": 1})
+	if pic, _ := x.comp.Compile(1); pic.DNS.Records.Len() == 0 {
+		t.Error("no names")
+	} else {
+		for k := range pic.DNS.Records.All() {
+			if k.Service.Name == "a" {
+				t.Error("a deleted service has a name")
+			}
+		}
+	}
+	deliver(x.rest, gone("b"), row(t, tables.LoadBalancers, service("after", 101), rev))
+	deliver(x.rest, row(t, tables.LoadBalancers, service("before", 102), rev), gone("c"))
+	has("with other services at their addresses", map[string]int{"a": 0, "after": 1, "before": 1, "d": 1})
+	deliver(x.rest, gone("d"))
+	e := x.late
+	e.IPv4 = service("d", 103).VIP
+	deliver(x.single, row(t, tables.Endpoints, e, rev))
+	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
+	x.forgetClosedLocked(0)
+	has("later", map[string]int{"after": 1, "before": 1})
+}
