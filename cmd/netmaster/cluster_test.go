@@ -23,7 +23,7 @@ import (
 // is in the way of a netmaster that is alone.
 func TestJoinFlags(t *testing.T) {
 	def := join.Config{
-		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: join.Schedule{Every: join.DefaultEvery, Keep: join.DefaultKeep},
+		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: join.Schedule{Dir: "/var/lib/contiv/etcd/snapshots", Every: join.DefaultEvery, Keep: join.DefaultKeep},
 		Peer: "10.1.1.1:9004", PeerListen: "10.1.1.1:9004", Door: "10.1.1.1:9005", DoorListen: "10.1.1.1:9005", Spare: true,
 	}
 	with := func(change func(*join.Config)) join.Config {

@@ -68,7 +68,7 @@ func (j *joining) register(fs *daemon.FlagSet) {
 	})
 	fs.String(&j.dir, daemon.Flag{
 		Name: "snapshot-dir", Env: envPrefix + "SNAPSHOT_DIR", Value: "directory",
-		Usage: "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; empty = none are made",
+		Usage: "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; none = none are made", Default: "snapshots in --data-dir",
 	})
 	j.every, j.keep = join.DefaultEvery.String(), join.DefaultKeep
 	fs.String(&j.every, daemon.Flag{
@@ -91,6 +91,9 @@ func (j *joining) register(fs *daemon.FlagSet) {
 	})
 }
 
+// noSnapshots is the --snapshot-dir of who wants none.
+const noSnapshots = "none"
+
 // joinFlags are those that only the embedded store has.
 var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover"}
 
@@ -107,6 +110,14 @@ func (j *joining) finish(fs *daemon.FlagSet, own string) error {
 		return daemon.Usagef("--snapshot-every %q: %w", j.every, err)
 	}
 	j.schedule = join.Schedule{Dir: j.dir, Every: d, Keep: j.keep}
+	if j.dir == noSnapshots {
+		j.schedule = join.Schedule{}
+		for _, flag := range []string{"snapshot-every", "snapshot-keep"} {
+			if how := fs.Given(flag); how != "" {
+				return daemon.Usagef("%s has no effect: %s is none", how, fs.Given("snapshot-dir"))
+			}
+		}
+	}
 	if j.peerListen == noMembers {
 		for _, flag := range []string{"join", "join-listen", "peer-address", "join-address"} {
 			if how := fs.Given(flag); how != "" {
@@ -174,7 +185,7 @@ func (o *options) member() join.Config {
 		plain = []string{o.plainStore}
 	}
 	return join.Config{
-		Plain: plain, Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule,
+		Plain: plain, Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule.In(o.dataDir),
 		Peer: j.peer, PeerListen: j.peerListen, Door: j.door, DoorListen: j.joinListen, Spare: j.spare,
 		Addresses: j.join, Token: j.token, Secure: o.secureNames(),
 	}

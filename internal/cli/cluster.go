@@ -109,7 +109,7 @@ func newClusterRemove(f *factory) *command {
 		examples: []string{"netctl cluster remove host3", "netctl cluster remove --force host3"},
 		args:     []string{"MEMBER"},
 	}
-	c.flags.boolVar(&o.force, "force, f", "also where too few of the others answer")
+	c.flags.boolVar(&o.force, "force, f", "also a living member, or where too few of the others answer")
 	o.changeFlags(&c.flags, "json, j", "print the members that are left as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
 		client, err := o.client()

@@ -120,7 +120,8 @@ func replace(t *testing.T, a, b, c, d *node) (e *node, acked []string) {
 	c = newNode(t, 3, "c").join(a.token())
 	c.start().ready()
 	writes(t, c, a, b, e)
-	a.must("remove c")
+	wants(t, "a living member", a.do("remove c"), model.ErrConflict, "c is alive", "--force")
+	a.must("remove --force c")
 	c.refused(model.ErrConflict, "was removed from its cluster")
 
 	acked = stop()
@@ -129,7 +130,7 @@ func replace(t *testing.T, a, b, c, d *node) (e *node, acked []string) {
 	wants(t, "a member that is needed", a.do("remove b"), model.ErrConflict, "without b the cluster would not write", "e do not", "--force")
 	wants(t, "nobody", a.do("remove nobody"), model.ErrNotFound, `no member "nobody"`, "a, b, e")
 	writes(t, a, b)
-	wants(t, "a removal by force", a.do("remove --force b"), model.ErrUnavailable, "a majority of its members may be away", "--recover")
+	wants(t, "a removal by force", a.do("remove --force b"), model.ErrUnavailable, "most of them are away", "lost for good")
 	b.refused(model.ErrConflict, "was removed from its cluster")
 	return e, acked
 }
@@ -137,7 +138,7 @@ func replace(t *testing.T, a, b, c, d *node) (e *node, acked []string) {
 // recoverOne makes a cluster of what a has, which alone is left of two.
 func recoverOne(t *testing.T, a, e *node, acked []string) {
 	t.Helper()
-	wants(t, "a without majority", a.do("token"), model.ErrUnavailable, "--recover")
+	wants(t, "a without majority", a.do("token"), model.ErrUnavailable, "lost for good")
 	wants(t, "a directory in use", newNodeOf(t, a, 6).run(order{Recover: true}).next(), model.ErrConflict, "another process uses")
 	a.kill()
 	far, err := ReachOf(a.cfg.Dir)
@@ -179,7 +180,7 @@ func recoverOne(t *testing.T, a, e *node, acked []string) {
 	f := newNode(t, 6, "f").join(a.token())
 	f.start().ready()
 	writes(t, f, a)
-	f.must("remove f") // itself
+	f.must("remove --force f") // itself
 	f.refused(model.ErrConflict, "was removed from its cluster")
 	writes(t, a)
 }

@@ -235,6 +235,12 @@ func (m *Member) Remove(ctx context.Context, who string, force bool) error {
 		return model.Errorf(model.ErrConflict, "%s is the only member: without it there is no cluster", gone.Name)
 	case gone.Role == Voter && live < majority(n) && !force:
 		return model.Errorf(model.ErrConflict, "without %s the cluster would not write: of the other %d members %d must answer, and %s do not; start those, or remove them first (--force removes it all the same)", gone.Name, n, majority(n), strings.Join(silent, ", "))
+	case gone.Role == Voter && gone.lives() && !force:
+		what := ""
+		if gone.Status.Leader == gone.ID {
+			what = " and leads the store"
+		}
+		return model.Errorf(model.ErrConflict, "%s is alive%s: stop its netmaster first, then remove it (--force removes it all the same, and its netmaster ends)", gone.Name, what)
 	}
 	self := gone.ID == uint64(m.server.etcd.Server.MemberID())
 	if self { // afterwards it cannot write any more
@@ -255,8 +261,17 @@ func (m *Member) Remove(ctx context.Context, who string, force bool) error {
 
 // forget deletes the row of a member.
 func (m *Member) forget(ctx context.Context, i Info) error {
-	_, err := commit(ctx, m.server.client, nil, clientv3.OpDelete(memberRows+i.Name))
-	return err
+	for {
+		_, err := commit(ctx, m.server.client, nil, clientv3.OpDelete(memberRows+i.Name))
+		if !errors.Is(err, model.ErrUnavailable) {
+			return err
+		}
+		select { // it may have led: the others elect another
+		case <-time.After(voteEvery):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // lockRemoval waits until no other removal is under way: each is judged by who lives

@@ -196,7 +196,7 @@ func unavailable(err error) error {
 	if strings.Contains(err.Error(), "database space exceeded") {
 		return model.Errorf(model.ErrExhausted, "the store is full and takes no writes: %w", err)
 	}
-	return model.Errorf(model.ErrUnavailable, "the store does not answer, a majority of its members may be away: %w; try again, start them, or if they are lost for good make a new cluster of one member's directory (netmaster --recover)", err)
+	return model.Errorf(model.ErrUnavailable, "the store does not answer: its members elect a leader, which takes seconds, or most of them are away: %w; try again, and start those that are away (docs/user/cluster.md says what to do when most are lost for good)", err)
 }
 
 // NewToken makes a token that admits one member within life (0 = ticket.TokenLife). Errors

@@ -37,6 +37,15 @@ const (
 	snapshotTime   = "20060102T150405.000Z"
 )
 
+// In is the schedule of a member with that data directory: where nothing else was said, the
+// snapshots are in it. A zero Schedule makes none.
+func (s Schedule) In(dataDir string) Schedule {
+	if s != (Schedule{}) && s.Dir == "" {
+		s.Dir = filepath.Join(dataDir, "snapshots")
+	}
+	return s
+}
+
 func (s Schedule) check() error {
 	switch {
 	case s.Every != 0 && s.Every < minEvery:
@@ -126,6 +135,10 @@ func (m *Member) Snapshot(ctx context.Context) (path string, err error) {
 	}
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("make a snapshot of the store in %s: %w", s.Dir, err)
+	}
+	// One beside the store must not take the room that the store needs.
+	if st := m.Status(); filepath.Dir(s.Dir) == m.dir.path && st.Free < uint64(st.Size)+2*lowSpace { //nolint:gosec // a database's size is not negative
+		return fail(fmt.Errorf("the disk of the store has %s left: free some space, or give --snapshot-dir on another disk", mb(int64(st.Free)))) //nolint:gosec // disks have less than 8 EiB
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return fail(err)

@@ -94,7 +94,7 @@ func (m *Member) Relieve(ctx context.Context) error {
 	}
 	s := m.Status()
 	if float64(s.Size) > nearly*float64(s.Quota) {
-		return model.Errorf(model.ErrExhausted, "%s of the %s that the store may have are in use: delete what is not needed, or give it more", mb(s.Size), mb(s.Quota))
+		return model.Errorf(model.ErrExhausted, "%s of the %s that the store may have are in use: delete what is not needed", mb(s.Size), mb(s.Quota))
 	}
 	if !s.Full {
 		return nil
