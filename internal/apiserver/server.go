@@ -126,7 +126,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Door != nil {
 		asks.Set(1)
 	}
-	for _, c := range append(s.relayMetrics(), s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
+	for _, c := range append(s.relayMetrics(), s.requests, s.durations, asks, findings{s}, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -1,11 +1,14 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -22,24 +25,50 @@ const (
 
 // status tells what an operator looks at first.
 func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
-	ctx := r.Context()
+	return s.clusterStatus(r.Context())
+}
+
+var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
+	"What netctl status says of the cluster: faults (severity wrong) and notices.", []string{"severity"}, nil)
+
+// findings are the counts of what the status says, as metrics: where it says that not all
+// is well, an alert can.
+type findings struct{ s *server }
+
+// Describe implements prometheus.Collector.
+func (findings) Describe(ch chan<- *prometheus.Desc) { ch <- findingsDesc }
+
+// Collect implements prometheus.Collector. While the status cannot be had, that is what is
+// wrong.
+func (f findings) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), f.s.timeout)
+	defer cancel()
+	wrong, notices := 1, 0
+	if o, err := f.s.clusterStatus(ctx); err == nil {
+		wrong, notices = len(o.Wrong), len(o.Notices)
+	}
+	ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(wrong), "wrong")
+	ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(notices), "notice")
+}
+
+func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err error) {
 	// The servers are asked first, within 2 s: reading what is in a store that is
 	// away fails too, but later than people wait.
 	stores := s.cluster.Stores(ctx)
 	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
-		return nil, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
+		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
 	}
 	hosts, err := s.control.Hosts(ctx)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	v, err := s.control.View(ctx)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	o := api.ClusterStatus{Version: s.version.Version, Revision: int64(v.Revision()), Hosts: []api.Host{}, Pools: []api.Pool{}}
+	o = api.ClusterStatus{Version: s.version.Version, Revision: int64(v.Revision()), Hosts: []api.Host{}, Pools: []api.Pool{}}
 	if o.Masters, err = s.cluster.Masters(ctx); err != nil {
-		return nil, err
+		return o, err
 	}
 	o.Stores = stores
 	servers, warnings := s.storeMembers(ctx)

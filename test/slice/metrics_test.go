@@ -29,8 +29,8 @@ const (
 
 // firing are the alerts that each state makes fire, by the real scrapes.
 var firing = map[int][]string{
-	trouble: {"ContivHostNotReady", "ContivTableFull", "ContivAddressesRunOut", "ContivTagsRunOut", "ContivDrift"},
-	away:    {"ContivHostAway"},
+	trouble: {"ContivHostNotReady", "ContivNotWell", "ContivProblems", "ContivTableFull", "ContivAddressesRunOut", "ContivTagsRunOut", "ContivDrift"},
+	away:    {"ContivHostAway", "ContivNotWell"},
 	lost:    {"ContivStoreDirectory"},
 	dark:    {"ContivNoLeader", "ContivStale"},
 }
@@ -47,6 +47,7 @@ var derived = map[string]struct {
 	"ContivManyHostsAway":              {"contiv_hosts_many_away", 1, false},
 	"ContivChangeOnTrial":              {"contiv_changes_pending", 1, false},
 	"ContivWentBack":                   {`contiv_netplugin_condition instance="h1:9090" condition="went-back"`, 0, false},
+	"ContivCertificateEnds":            {`contiv_netplugin_condition instance="h1:9090" condition="certificates"`, 0, false},
 	"ContivStoreFills":                 {"contiv_store_size_bytes", 7 << 30, false},
 	"ContivAttachmentsWithoutEndpoint": {`contiv_netplugin_attachments_without_endpoint instance="h1:9090"`, 2, false},
 	"ContivPortsPending":               {`contiv_netplugin_ports_pending instance="h1:9090"`, 1, false},
