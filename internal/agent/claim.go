@@ -62,6 +62,7 @@ func (a *Agent) announce(ctx context.Context) error {
 	var former time.Time // since when a former run's claim is in the way
 	ever, held, told := false, false, false
 	var looked time.Time
+	way := lifeline{changes: ways{a}, log: a.log, now: time.Now}
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
@@ -80,7 +81,13 @@ func (a *Agent) announce(ctx context.Context) error {
 		}
 		report := a.report()
 		report.Look = look || time.Since(looked) >= lookEvery
+		way.ask()
 		kept, err := a.keep(ctx, report)
+		if err == nil {
+			way.answered()
+		} else if ctx.Err() == nil {
+			way.silent()
+		}
 		tick.Reset(claimRetry)
 		switch {
 		case ctx.Err() != nil:

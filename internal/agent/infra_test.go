@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -176,6 +177,43 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 	})
 	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, "h9"); return nil })
 	interfaces(true)
-	b.put(func(tx store.Tx) error { return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"}) })
+
+	// One that is taken back stays down until it is applied again.
+	k := model.NetworkKey{Tenant: "blue", Name: "stor"}
+	up := func(want bool) {
+		t.Helper()
+		b.eventually(fmt.Sprintf("the interface is up: %v", want), func() error {
+			l, err := netlink.LinkByName("stor")
+			if err == nil && (l.Attrs().Flags&net.FlagUp != 0) != want {
+				err = errors.New("it is otherwise")
+			}
+			return err
+		})
+	}
+	b.eventually("the newest change", func() error {
+		if newest, _ := b.agent.NewestInfra(time.Time{}); newest != k {
+			return fmt.Errorf("it is %q", newest)
+		}
+		return nil
+	})
+	if err := b.agent.SuspendInfra(k, "taken back by the test"); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the host's status says it", func() error {
+		for _, p := range b.agent.Problems() {
+			if p.Text == "taken back by the test" {
+				return nil
+			}
+		}
+		return errors.New("nothing says that it is taken back")
+	})
+	up(false)
+	if err := b.agent.ResumeInfra(k); err != nil {
+		t.Fatal(err)
+	}
+	up(true)
+	b.put(func(tx store.Tx) error {
+		return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"})
+	})
 	interfaces(false)
 }

@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"bufio"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -62,4 +63,23 @@ func Lifelines() map[netip.Addr]string {
 		}
 	}
 	return out
+}
+
+// Path says by which interfaces, gateways and own addresses this host reaches others.
+func Path(to []netip.Addr) string {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return ""
+	}
+	defer h.Close()
+	var b strings.Builder
+	for _, a := range to {
+		routes, err := h.RouteGet(a.AsSlice())
+		if err != nil || len(routes) == 0 {
+			fmt.Fprintf(&b, "%s: none; ", a)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: dev %d via %s src %s; ", a, routes[0].LinkIndex, routes[0].Gw, routes[0].Src)
+	}
+	return b.String()
 }

@@ -91,6 +91,7 @@ func (f *infraFollower) follow(ctx context.Context) {
 			delete(wanted, k)
 		}
 	}
+	f.changes.keep(wanted)
 	var names []string
 	for k := range wanted {
 		names = append(names, string(k.Name))
@@ -114,6 +115,10 @@ func (f *infraFollower) follow(ctx context.Context) {
 	var failed []attach.Key
 	made := false
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), compareNetworks) {
+		if why := f.changes.why(k); why != "" {
+			problems["infra network "+k.String()] = why
+			continue
+		}
 		if f.retries.At(infraKey(k)).After(time.Now()) {
 			failed = append(failed, infraKey(k))
 			problems["infra network "+k.String()] = f.infraProblem("infra network " + k.String())
@@ -121,6 +126,9 @@ func (f *infraFollower) follow(ctx context.Context) {
 		}
 		did, err := f.ensureInfra(ctx, k)
 		made = made || did
+		if did && err == nil {
+			f.changes.note(k)
+		}
 		if err != nil && ctx.Err() == nil {
 			failed = append(failed, infraKey(k))
 			problems["infra network "+k.String()] = "this host has no interface on it: " + err.Error()

@@ -76,6 +76,7 @@ type Service struct {
 	custody    waiting.Bell // calls keepAttachments
 	followed   waiting.Bell // calls releaseOrphans
 	infra      waiting.Bell // calls keepInfra
+	changes    infraChanges
 	// infraProblems are those of the host's own endpoints, by what they are of; nil = none.
 	infraProblems atomic.Pointer[map[string]string]
 	// spoolTrouble is why the spool cannot be read; empty = it can.

@@ -264,6 +264,19 @@ func (p *ControlPlane) want(look bool) (*hostnet.Control, []netip.Addr) {
 	return p.built, p.known
 }
 
+// NetmasterAddresses are those at which netmasters are asked, sorted.
+func (p *ControlPlane) NetmasterAddresses() (out []netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, source := range []string{cluster.ServiceMaster, sourceFlag} {
+		for _, ap := range p.sources[source] {
+			out = append(out, ap.Addr())
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
 // OwnPorts are the control plane's ports on this host, as of the last pass.
 func (p *ControlPlane) OwnPorts() []uint16 {
 	if k := p.last.Load(); k != nil {

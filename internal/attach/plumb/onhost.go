@@ -119,3 +119,25 @@ func Crossing(except string, prefixes ...netip.Prefix) (out []string, err error)
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }
+
+// SetUp takes an interface of the host up or down; without it its routes are gone.
+func SetUp(name string, up bool) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	l, err := h.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	if up {
+		err = h.LinkSetUp(l)
+	} else {
+		err = h.LinkSetDown(l)
+	}
+	if err != nil {
+		return fmt.Errorf("set interface %s up or down: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// wayOf is a host whose way to netmaster leads by an interface that may be made and taken
+// back.
+type wayOf struct {
+	now     time.Time
+	made    map[model.NetworkKey]time.Time
+	down    map[model.NetworkKey]bool
+	diverts model.NetworkKey // the network whose interface leads the way elsewhere
+	l       lifeline
+}
+
+func newWay() *wayOf {
+	w := &wayOf{now: time.Unix(1_000_000, 0), made: map[model.NetworkKey]time.Time{}, down: map[model.NetworkKey]bool{}}
+	w.l = lifeline{changes: w, log: slog.New(slog.DiscardHandler), now: func() time.Time { return w.now }}
+	return w
+}
+
+func (w *wayOf) Path() string {
+	if _, made := w.made[w.diverts]; made && !w.down[w.diverts] {
+		return "by the network"
+	}
+	return "by the gateway"
+}
+
+func (w *wayOf) NewestInfra(since time.Time) (newest model.NetworkKey, at time.Time) {
+	for k, made := range w.made {
+		if !w.down[k] && made.After(since) && made.After(at) {
+			newest, at = k, made
+		}
+	}
+	return newest, at
+}
+
+func (w *wayOf) SuspendInfra(k model.NetworkKey, _ string) error { w.down[k] = true; return nil }
+func (w *wayOf) ResumeInfra(k model.NetworkKey) error            { delete(w.down, k); return nil }
+
+// runs has reports be sent for a time; answers says whether a netmaster answers.
+func (w *wayOf) runs(d time.Duration, answers func() bool) {
+	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(time.Second) {
+		w.l.ask()
+		if answers() {
+			w.l.answered()
+		} else {
+			w.l.silent()
+		}
+	}
+}
+
+var (
+	infraA = model.NetworkKey{Tenant: "blue", Name: "a"}
+	infraB = model.NetworkKey{Tenant: "blue", Name: "b"}
+	yes    = func() bool { return true }
+	no     = func() bool { return false }
+)
+
+// TestChangeThatCutsTheWayIsTakenBack: of the changes since a netmaster answered the newest
+// is taken back, and stays back when a netmaster then answers.
+func TestChangeThatCutsTheWayIsTakenBack(t *testing.T) {
+	w := newWay()
+	w.runs(10*time.Second, yes)
+	w.made[infraA] = w.now
+	w.runs(10*time.Second, yes)
+	w.made[infraB], w.diverts = w.now, infraB
+	w.runs(2*time.Minute, func() bool { return w.Path() == "by the gateway" })
+	if !w.down[infraB] || w.down[infraA] {
+		t.Errorf("taken back: %v", w.down)
+	}
+	w.runs(10*time.Minute, yes)
+	if !w.down[infraB] {
+		t.Error("it does not stay back")
+	}
+}
+
+// TestHarmlessChangeIsAppliedAgain: a change that is taken back in vain is applied again,
+// once for all.
+func TestHarmlessChangeIsAppliedAgain(t *testing.T) {
+	w := newWay()
+	w.runs(10*time.Second, yes)
+	w.made[infraA], w.diverts = w.now, infraA
+	suspended := 0
+	w.runs(10*time.Minute, func() bool {
+		if w.down[infraA] {
+			suspended++
+		}
+		return false
+	})
+	if w.down[infraA] || suspended == 0 || suspended > int(trialTime/time.Second)+2 {
+		t.Errorf("it is down now: %v; it was for %d s", w.down[infraA], suspended)
+	}
+}
+
+// TestRestartOfNetmasterRollsNothingBack: neither a netmaster that is back within 30 s of a
+// change, nor one that is away for long while the path is as it was, has anything taken back.
+func TestRestartOfNetmasterRollsNothingBack(t *testing.T) {
+	for what, diverts := range map[string]model.NetworkKey{"the path changed": infraA, "the path is as it was": {Name: "none"}} {
+		w := newWay()
+		w.runs(10*time.Second, yes)
+		w.made[infraA], w.diverts = w.now, diverts
+		w.runs(silentBefore-2*time.Second, no)
+		if len(w.down) > 0 {
+			t.Errorf("%s: within 30 s %v is taken back", what, w.down)
+		}
+		if diverts != infraA {
+			w.runs(10*time.Minute, no)
+		}
+		w.runs(time.Minute, yes)
+		if len(w.down) > 0 {
+			t.Errorf("%s: %v is taken back", what, w.down)
+		}
+	}
+}
