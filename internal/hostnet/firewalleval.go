@@ -278,8 +278,10 @@ func compares(op expr.CmpOp, order int) bool {
 		return order <= 0
 	case expr.CmpOpGt:
 		return order > 0
+	case expr.CmpOpGte:
+		return order >= 0
 	}
-	return order >= 0
+	return false
 }
 
 func (w *walk) meta(key expr.MetaKey) []byte {
@@ -301,8 +303,9 @@ func (w *walk) meta(key expr.MetaKey) []byte {
 			return []byte{0x86, 0xdd}
 		}
 		return []byte{0x08, 0}
+	default:
 	}
-	return nil
+	return nil // not known
 }
 
 func (w *walk) ct(key expr.CtKey) []byte {
@@ -311,8 +314,9 @@ func (w *walk) ct(key expr.CtKey) []byte {
 		return binary.NativeEndian.AppendUint32(nil, w.state)
 	case expr.CtKeySTATUS:
 		return binary.NativeEndian.AppendUint32(nil, w.status)
+	default:
 	}
-	return nil
+	return nil // not known
 }
 
 // payload is part of the packet: of addresses and ports.
@@ -324,6 +328,7 @@ func (w *walk) payload(x *expr.Payload) []byte {
 		b, at = slices.Concat(w.src.Addr().AsSlice(), w.dst.Addr().AsSlice()), srcOf(w.src.Addr()).offset
 	case expr.PayloadBaseTransportHeader:
 		b = slices.Concat(port(w.src.Port()), port(w.dst.Port()))
+	default:
 	}
 	if x.Offset < at || x.Offset+x.Len > at+uint32(len(b)) { //nolint:gosec // a few bytes
 		return nil

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 	for i := range 2 {
 		l.makeEndpoint(model.Endpoint{
 			Key: model.EndpointKey{Network: model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-net"}, ID: model.EndpointID(fmt.Sprint("e", i))}, Host: "h1",
-			Namespace: "a", Labels: map[string]string{"app": "db", name: fmt.Sprint("db-", i), index: fmt.Sprint(i), hash: "x"},
+			Namespace: "a", Labels: map[string]string{"app": "db", name: fmt.Sprint("db-", i), index: strconv.Itoa(i), hash: "x"},
 		})
 	}
 	// told is how many identities the endpoints have, and which labels tell them apart.
@@ -51,13 +52,13 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 		for _, e := range v.Endpoints("") {
 			ids[uint32(e.Identity)] = true
 		}
-		out := fmt.Sprint(len(ids))
+		out := []string{strconv.Itoa(len(ids))}
 		for _, label := range []string{name, index, hash} {
 			if len(v.EndpointsSelected(model.Selector{Tenant: model.DefaultTenant, MatchExpressions: []model.Requirement{{Key: label, Operator: model.OpExists}}})) > 0 {
-				out += " " + label
+				out = append(out, label)
 			}
 		}
-		return out
+		return strings.Join(out, " ")
 	}
 	if got := told(); got != "1" {
 		t.Fatalf("before there is a policy: %s", got)
