@@ -215,5 +215,13 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 	b.put(func(tx store.Tx) error {
 		return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"})
 	})
-	interfaces(false)
+	b.eventually("the host is off the network", func() error {
+		if _, err := netlink.LinkByName("stor"); err == nil {
+			return errors.New("the interface is there")
+		}
+		if eps := b.endpoints(); len(eps) > 0 { // an interface that is made anew keeps its endpoint
+			return fmt.Errorf("%d endpoints are there", len(eps))
+		}
+		return nil
+	})
 }
