@@ -208,3 +208,14 @@ func TestAffinityEnds(t *testing.T) {
 		t.Errorf("when its time is over, %d are remembered, %v", len(c.known()), err)
 	}
 }
+
+// TestFullAffinityTableIsReported: clients that lose their provider for want of room are
+// an operator's affair.
+func TestFullAffinityTableIsReported(t *testing.T) {
+	r := newRig(t)
+	drv := r.open(t)
+	defer drv.Close()
+	if s := r.drv.affines.stats(); s.Quiet || !s.Evicts || s.Capacity != 65536 {
+		t.Errorf("%+v", s)
+	}
+}

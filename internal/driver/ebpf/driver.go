@@ -265,7 +265,7 @@ func (d *Driver) takeOver() error {
 	d.counts.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is nobody's
 	d.counts.names = map[uint64]model.EndpointKey{}
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
-	d.affines = newLRU("affines", o.Affines, madeAffine, true)
+	d.affines = newLRU("affines", o.Affines, madeAffine, false)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
