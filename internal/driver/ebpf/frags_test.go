@@ -38,7 +38,7 @@ func TestFragmentsWaitForTheFirst(t *testing.T) {
 	}
 	before := j.drops(t)
 	from := slices.Repeat([]oracle.Packet{{Port: j.a.IfName}}, len(frames))
-	came := j.rig.frames(t, from, frames, func(came map[string][][]byte) bool { return len(came[j.b.IfName]) >= 63 })[j.b.IfName]
+	came := j.frames(t, from, frames, func(came map[string][][]byte) bool { return len(came[j.b.IfName]) >= 63 })[j.b.IfName]
 	if len(came) != 63 || !bytes.Equal(came[0], part(1, 0)) {
 		t.Errorf("%d fragments came out, want 63, the first one before the others", len(came))
 	}
