@@ -142,19 +142,20 @@ func (h *handler) serveReport(w http.ResponseWriter, r *http.Request, e audit.En
 	sw := &statusWriter{ResponseWriter: w}
 	h.Next.ServeHTTP(sw, r)
 	sw.answered()
-	of := e.Route
+	of := []string{e.Route}
 	for _, o := range e.Objects {
-		of += " " + o.Key
+		of = append(of, o.Key)
 	}
+	about := strings.Join(of, " ")
 	h.mu.Lock()
-	again := sw.refused != "" && h.refused[of] == sw.refused
+	again := sw.refused != "" && h.refused[about] == sw.refused
 	if sw.refused == "" {
-		delete(h.refused, of)
+		delete(h.refused, about)
 	} else {
 		if len(h.refused) >= maxRefusals {
 			clear(h.refused)
 		}
-		h.refused[of] = sw.refused
+		h.refused[about] = sw.refused
 	}
 	h.mu.Unlock()
 	e.Status, e.What = sw.status, sw.changed

@@ -383,8 +383,12 @@ func statusChange(was, now HostStatus) string {
 		name string
 		same bool
 	}{
-		{"driver", was.Driver == now.Driver}, {"version", was.Version == now.Version}, {"ready", was.Ready == now.Ready},
-		{"error", was.Error == now.Error}, {"problems", maps.Equal(was.Problems, now.Problems)}, {"conditions", slices.Equal(was.Conditions, now.Conditions)},
+		{"driver", was.Driver == now.Driver},
+		{"version", was.Version == now.Version},
+		{"ready", was.Ready == now.Ready},
+		{"error", was.Error == now.Error},
+		{"problems", maps.Equal(was.Problems, now.Problems)},
+		{"conditions", slices.Equal(was.Conditions, now.Conditions)},
 	} {
 		if !x.same {
 			parts = append(parts, x.name)

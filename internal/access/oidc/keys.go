@@ -43,7 +43,7 @@ func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error
 	for i, a := range algorithms {
 		algs[i] = jose.SignatureAlgorithm(a)
 	}
-	signed, err := jose.ParseSigned(jwt, algs)
+	signed, err := jose.ParseSignedCompact(jwt, algs)
 	if err != nil || len(signed.Signatures) != 1 {
 		return nil, errBadSignature
 	}
