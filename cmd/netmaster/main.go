@@ -15,6 +15,7 @@ func main() {
 		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
 			return err
 		}
+		o.unknownEnv = fs.UnknownEnv(envPrefix, os.Environ())
 		if err := o.finish(ctx, fs); err != nil {
 			return err
 		}

@@ -28,6 +28,9 @@ func (o *options) warnIdle(log *slog.Logger) {
 	warn := func(flag, value, text string) {
 		log.Warn("a flag has no effect", "flag", "--"+flag, "value", value, "why", text)
 	}
+	for _, name := range o.unknownEnv {
+		log.Warn("an environment variable has no effect", "variable", name, "why", "no flag of netmaster has it: is it misspelt?")
+	}
 	if o.mode == modeKubernetes || o.mode == modeMesos {
 		warn("mode", o.mode, idleMode)
 	}

@@ -29,8 +29,9 @@ type options struct {
 	consulToken  string // file
 	clusterStore string // 2017 form of the two above
 	dataDir      string
-	restore      string // a backup to make dataDir of, instead of running
-	keepTokens   bool   // the backup's tokens stay good
+	unknownEnv   []string // variables that no flag has
+	restore      string   // a backup to make dataDir of, instead of running
+	keepTokens   bool     // the backup's tokens stay good
 	etcdListen   string
 	joining      joining // the embedded store's cluster
 

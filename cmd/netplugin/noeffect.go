@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -27,6 +28,9 @@ var onlyWith = []struct {
 // warnIdle says at start which of the flags given do nothing on this host; the
 // driver is chosen by then.
 func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
+	for _, name := range fs.UnknownEnv(envPrefix, os.Environ()) {
+		log.Warn("an environment variable has no effect", "variable", name, "why", "no flag of netplugin has it: is it misspelt?")
+	}
 	if o.mode != modeNone && !o.docker() {
 		log.Warn("a flag has no effect", "flag", "--mode", "value", o.mode, "why", idleMode)
 	}

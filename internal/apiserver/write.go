@@ -39,6 +39,19 @@ func warnings(m any) []string {
 	return out
 }
 
+// fabricWarnings says of objects for an ACI fabric that the cluster has none.
+func fabricWarnings(v *control.View, m any) []string {
+	switch m.(type) {
+	case model.ExtContracts, model.AppProfile, model.AciGw:
+	default:
+		return nil
+	}
+	if g, ok := v.Global(); !ok || g.Infra == model.InfraACI {
+		return nil
+	}
+	return []string{"no effect while the cluster's infrastructure type is not aci: it says something to an ACI fabric ('netctl global set --fabric-mode aci' makes the cluster keep one)"}
+}
+
 // labelWarnings names the labels that no policy can select by, whatever the
 // cluster's filter is.
 func labelWarnings(labels map[string]string) []string {
@@ -88,7 +101,7 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	warn(w, want.warnings)
+	warn(w, append(want.warnings, fabricWarnings(s.control.Current(), want.object)...))
 	// The object is what was committed, whatever somebody has done to it since;
 	// only what others link to it comes from the view, which may lag behind when
 	// the store is slow.

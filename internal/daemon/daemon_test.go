@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,16 @@ func TestFlags(t *testing.T) {
 
 // TestFlagsHelp: help and version are told apart, and the help text names all
 // spellings, variables and defaults.
+// TestMisspeltVariablesAreNamed: but for those of tests, and of other programs.
+func TestMisspeltVariablesAreNamed(t *testing.T) {
+	fs, text := NewFlagSet("x", "tests."), ""
+	fs.String(&text, Flag{Name: "vtep-ip", Env: "CONTIV_X_VTEP_IP", Usage: "u"})
+	got := fs.UnknownEnv("CONTIV_X_", []string{"CONTIV_X_VTEP_IP=1", "CONTIV_X_VTEPIP=1", "CONTIV_X_TEST_KILL=1", "CONTIV_Y_Z=1", "PATH=/"})
+	if !slices.Equal(got, []string{"CONTIV_X_VTEPIP"}) {
+		t.Errorf("unknown: %v", got)
+	}
+}
+
 func TestFlagsHelp(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
 	for arg, want := range map[string]error{"--help": ErrHelp, "-h": ErrHelp, "help": ErrHelp, "--version": ErrVersion, "-v": ErrVersion} {

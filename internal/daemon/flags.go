@@ -173,6 +173,21 @@ func (b *boundFlag) assign(how, value string) error {
 	return nil
 }
 
+// UnknownEnv returns the names of an environment, as os.Environ has it, that begin with a
+// program's prefix and are no flag's: a misspelt one would be the default, without a word.
+func (s *FlagSet) UnknownEnv(prefix string, environ []string) (names []string) {
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, prefix) || strings.HasPrefix(name, prefix+"TEST_") {
+			continue
+		}
+		if !slices.ContainsFunc(s.flags, func(b *boundFlag) bool { return b.Env == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Parse reads the environment and then the arguments (without the program's
 // name). Errors are ErrHelp, ErrVersion or a *UsageError.
 func (s *FlagSet) Parse(args []string, lookupEnv func(string) (string, bool)) error {

@@ -62,7 +62,11 @@ func (c LogConfig) Open(program string, stderr io.Writer) (*slog.Logger, func() 
 		h = slog.NewTextHandler(stderr, opts)
 	}
 	if !c.Syslog {
-		return slog.New(h), func() error { return nil }, nil
+		log := slog.New(h)
+		if d := DefaultLog(); c.SyslogURL != d.SyslogURL || c.SyslogFormat != d.SyslogFormat {
+			log.Warn("a flag has no effect", "flag", "--syslog-url, --syslog-format", "why", "nothing is sent to syslog without --use-syslog")
+		}
+		return log, func() error { return nil }, nil
 	}
 	sink, err := newSyslogSink(c, program)
 	if err != nil {
