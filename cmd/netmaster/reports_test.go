@@ -101,7 +101,7 @@ func TestPlainChangesAreRecorded(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	reached := false
-	g.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/v1/tenants/blue", nil))
+	g.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/api/v1/tenants/blue", nil))
 	if err := g.close(); err != nil {
 		t.Error(err)
 	}

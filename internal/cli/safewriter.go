@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -16,7 +17,7 @@ type safeWriter struct {
 
 // Write implements io.Writer.
 func (w *safeWriter) Write(p []byte) (int, error) {
-	text := append(w.rest, p...)
+	text := slices.Concat(w.rest, p)
 	w.rest = nil
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {

@@ -114,7 +114,7 @@ func (p *Plugin) nameNetwork(ctx context.Context, id string, b binding, name str
 		return p.backend.DeleteNetwork(ctx, n.Key)
 	}
 	if err == nil {
-		p.log.Info("created a network for Docker", "docker_network", name, "network", n.Key.String(), "subnet", n.Subnet)
+		p.log.Info("created a network for Docker", "dockerNetwork", name, "network", n.Key.String(), "subnet", n.Subnet)
 	}
 	return err
 }
