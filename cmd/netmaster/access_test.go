@@ -249,7 +249,11 @@ func TestWhoIsLetIn(t *testing.T) {
 		t.Errorf("tokens %s", list)
 	}
 	s.must(401, nobody, "GET", "/api/v1/tenants", "", "")
-	s.must(401, nobody, "GET", "/api/v1/tenants", "", text[:len(text)-1]+"A")
+	other := "A"
+	if strings.HasSuffix(text, other) {
+		other = "B"
+	}
+	s.must(401, nobody, "GET", "/api/v1/tenants", "", text[:len(text)-1]+other)
 	s.must(200, nobody, "GET", "/healthz", "", "")
 	const profile = `{"tenantName":"blue","profileName":"np","DSCP":`
 	s.must(200, nobody, "POST", "/api/v1/netprofiles/blue:np", profile+"10}", text)

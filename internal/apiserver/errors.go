@@ -29,6 +29,7 @@ var failures = []struct {
 	{errMethod, http.StatusMethodNotAllowed, api.KindMethod},
 	{errTooLarge, http.StatusRequestEntityTooLarge, api.KindTooLarge},
 	{errMediaType, http.StatusUnsupportedMediaType, api.KindMediaType},
+	{control.ErrChanged, http.StatusPreconditionFailed, api.KindConflict},
 	{model.ErrInvalid, http.StatusBadRequest, api.KindInvalid},
 	{model.ErrNotFound, http.StatusNotFound, api.KindNotFound},
 	{model.ErrExists, http.StatusConflict, api.KindExists},

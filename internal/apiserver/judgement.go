@@ -111,7 +111,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
 		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h)),
-			fmt.Sprintf("start netplugin there, or forget the host with 'netctl host rm %s'", h.Name))
+			fmt.Sprintf("start netplugin there; once the host is gone for good, 'netctl host rm %s' forgets it", h.Name))
 		return out
 	}
 	ahead, known := f.ahead(h.Name)

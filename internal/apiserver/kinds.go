@@ -239,7 +239,14 @@ func (s *server) handleKind(k *kind) {
 	}
 	write := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.write(k, w, r) }
 	s.handleOf(k, "GET", base, get(func(v *control.View, _ string) (any, error) { return k.list(v), nil }))
-	s.handleOf(k, "GET", base+"/{key}", get(k.get))
+	s.handleOf(k, "GET", base+"/{key}", func(w http.ResponseWriter, r *http.Request) (any, error) {
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		k.tag(w, v, r.PathValue("key"))
+		return k.get(v, r.PathValue("key"))
+	})
 	s.handleOf(k, "POST", base+"/{key}", write)
 	s.handleOf(k, "PUT", base+"/{key}", write)
 	s.handleOf(k, "DELETE", base+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -121,9 +121,13 @@ func openAPI(routes []route) ([]byte, error) {
 				"A key is the parts of an object's name joined with \":\"; the key in the path must equal the one that the body's fields build. " +
 				"Links are the server's: what a client sends in them is ignored. A refusal is one sentence of text that names field, value and what is allowed.",
 		},
-		"servers":    []any{map[string]any{"url": "http://localhost:" + api.DefaultPort}},
-		"paths":      paths,
-		"components": map[string]any{"schemas": schemas, "responses": map[string]any{"Refusal": refusal}},
+		"servers":  []any{map[string]any{"url": "http://localhost:" + api.DefaultPort}},
+		"paths":    paths,
+		"security": []any{map[string]any{}, map[string]any{"token": []any{}}, map[string]any{"certificate": []any{}}},
+		"components": map[string]any{"schemas": schemas, "responses": map[string]any{"Refusal": refusal}, "securitySchemes": map[string]any{
+			"token":       map[string]any{"type": "http", "scheme": "bearer", "description": "A token of 'netctl token create', of netmaster's --token-file or of the OpenID Connect issuer"},
+			"certificate": map[string]any{"type": "mutualTLS", "description": "A certificate of the cluster's authority. Plain clusters ask for neither"},
+		}},
 	}
 	b, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
@@ -133,7 +137,7 @@ func openAPI(routes []route) ([]byte, error) {
 }
 
 var refusal = map[string]any{
-	"description": "One sentence: 400 invalid, 401 nothing to know the sender by, or nothing that is accepted, 403 the sender's role does not allow it, a page of another origin or a name of another host, 404 unknown, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 429 too many requests from this address, 503 store away. " +
+	"description": "One sentence: 400 invalid, 401 nothing to know the sender by, or nothing that is accepted, 403 the sender's role does not allow it, a page of another origin or a name of another host, 404 unknown, 412 not of the revision that If-Match names, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 429 too many requests from this address, 503 store away. " +
 		"Text, or for clients that name application/json in Accept an object with the kind of refusal",
 	"content": map[string]any{
 		"text/plain": map[string]any{"schema": map[string]any{"type": "string"}},
@@ -266,6 +270,12 @@ func operation(r route, summary string) map[string]any {
 	}
 	for _, name := range queries[r.method+" "+r.path] {
 		params = append(params, map[string]any{"name": name, "in": "query", "schema": map[string]any{"type": "string"}})
+	}
+	if r.kind != nil && r.kind.conditional() && (r.method == http.MethodPost || r.method == http.MethodPut) {
+		params = append(params, map[string]any{
+			"name": "If-Match", "in": "header", "schema": map[string]any{"type": "string"},
+			"description": "The ETag of an answer to GET: the write is made only while the object is of that revision, else the answer is 412",
+		})
 	}
 	if params != nil {
 		op["parameters"] = params

@@ -310,7 +310,7 @@ func (s *server) call(w http.ResponseWriter, r *http.Request, h handler) (v any,
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
-		if err := errors.Join(checkQuery(pattern, r), checkConditions(r)); err != nil {
+		if err := errors.Join(checkQuery(pattern, r), checkConditions(pattern, r)); err != nil {
 			s.refuse(w, r, err)
 			return
 		}
@@ -330,20 +330,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.ServeHTTP(w, r)
 	}
-}
-
-// checkConditions refuses a write under a condition (RFC 9110 section 13.1): it would be
-// made whether the condition holds or not.
-func checkConditions(r *http.Request) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return nil
-	}
-	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
-		if r.Header.Get(name) != "" {
-			return model.Errorf(model.ErrInvalid, "header %s: writes under a condition are not possible; leave it out", name)
-		}
-	}
-	return nil
 }
 
 // methodLabel is the method of a request without a route, which may be any word

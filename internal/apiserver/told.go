@@ -25,7 +25,7 @@ func graceText(h api.Host) string {
 	if h.EvictSeconds == 0 || h.Endpoints == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (in vain netmasters have listened for %s; in %s more these are given up)", ageText(h.AwaySeconds), ageText(h.EvictSeconds))
+	return fmt.Sprintf(", which are released in %s (it has been away for %s)", ageText(h.EvictSeconds), ageText(h.AwaySeconds))
 }
 
 // manyAway says that nothing is concluded of who is away; empty = it is.

@@ -69,7 +69,7 @@ func TestTold(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/hosts/gone", "")), &h); err != nil || h.AwaySeconds != 600 || h.EvictSeconds != 3000 {
 		t.Errorf("%v %+v", err, h)
 	}
-	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600, EvictSeconds: 3000}); text != " (in vain netmasters have listened for 10m0s; in 50m0s more these are given up)" {
+	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600, EvictSeconds: 3000}); text != ", which are released in 50m0s (it has been away for 10m0s)" {
 		t.Error(text)
 	}
 	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600}) + graceText(api.Host{EvictSeconds: 1}); text != "" {

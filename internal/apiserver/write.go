@@ -49,7 +49,7 @@ func fabricWarnings(v *control.View, m any) []string {
 	if g, ok := v.Global(); !ok || g.Infra == model.InfraACI {
 		return nil
 	}
-	return []string{"no effect while the cluster's infrastructure type is not aci: it says something to an ACI fabric ('netctl global set --fabric-mode aci' makes the cluster keep one)"}
+	return []string{"no effect while the cluster's infrastructure type is not aci ('netctl global set --fabric-mode aci')"}
 }
 
 // labelWarnings names the labels that no policy can select by, whatever the
@@ -97,6 +97,13 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	if err := checkKey(r.PathValue("key"), want.key); err != nil {
 		return nil, err
 	}
+	rev, err := ifMatch(r)
+	if err != nil {
+		return nil, err
+	}
+	if rev != 0 {
+		want.change = want.change.OnlyAt(rev)
+	}
 	done, err := s.control.Put(r.Context(), want.change)
 	if err != nil {
 		return nil, err
@@ -108,6 +115,7 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
 		s.log.Debug("a write is answered with links as they were before", "path", r.URL.Path, "error", err)
 	}
+	k.tag(w, s.control.Current(), want.key)
 	return k.view(s.control.Current(), done.Object), nil
 }
 

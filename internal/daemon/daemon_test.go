@@ -89,6 +89,26 @@ func TestFlags(t *testing.T) {
 
 // TestFlagsHelp: help and version are told apart, and the help text names all
 // spellings, variables and defaults.
+// TestFlagIsNoValue: of an empty variable nothing is left between two flags.
+func TestFlagIsNoValue(t *testing.T) {
+	for line, want := range map[string]string{
+		"--token --join h1":   "--token needs a value, and --join follows",
+		"-token --join=h1":    "--token needs a value, and --join=h1 follows",
+		"--token -1 --join x": "",
+		"--token=x --join y":  "",
+		"--all --join y":      "",
+	} {
+		fs, text, all := NewFlagSet("x", "tests."), "", false
+		fs.String(&text, Flag{Name: "token", Usage: "u"})
+		fs.String(&text, Flag{Name: "join", Usage: "u"})
+		fs.Bool(&all, Flag{Name: "all", Usage: "u"})
+		err := fs.Parse(strings.Fields(line), func(string) (string, bool) { return "", false })
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
 // TestMisspeltVariablesAreNamed: but for those of tests, and of other programs.
 func TestMisspeltVariablesAreNamed(t *testing.T) {
 	fs, text := NewFlagSet("x", "tests."), ""

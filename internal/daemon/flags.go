@@ -188,6 +188,24 @@ func (s *FlagSet) UnknownEnv(prefix string, environ []string) (names []string) {
 	return names
 }
 
+// checkValues refuses a flag whose value is another flag: --token $EMPTY --join HOST would
+// take --join for the token.
+func (s *FlagSet) checkValues(args []string) error {
+	for i := 0; i+1 < len(args); i++ {
+		name := strings.TrimLeft(args[i], "-")
+		b := s.byName[name]
+		if b == nil || b.isBol || name == args[i] {
+			continue
+		}
+		i++ // its value
+		next, _, _ := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if strings.HasPrefix(args[i], "-") && s.byName[next] != nil {
+			return Usagef("--%s needs a value, and %s follows: is a variable empty?", name, args[i])
+		}
+	}
+	return nil
+}
+
 // Parse reads the environment and then the arguments (without the program's
 // name). Errors are ErrHelp, ErrVersion or a *UsageError.
 func (s *FlagSet) Parse(args []string, lookupEnv func(string) (string, bool)) error {
@@ -214,6 +232,9 @@ func (s *FlagSet) Parse(args []string, lookupEnv func(string) (string, bool)) er
 	var version, v bool
 	fs.BoolVar(&version, "version", false, "")
 	fs.BoolVar(&v, "v", false, "")
+	if err := s.checkValues(args); err != nil {
+		return err
+	}
 	err := fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

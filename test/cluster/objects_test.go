@@ -47,7 +47,8 @@ func (o object) request(in asked) (method, path, body string) {
 	case http.MethodPut:
 		return http.MethodPost, "/plugin/createEndpoint", o.body(o, in.value)
 	case http.MethodDelete:
-		return http.MethodPost, "/plugin/deleteEndpoint", o.body(o, in.value)
+		part := strings.Split(o.id(), ":")
+		return http.MethodPost, "/plugin/deleteEndpoint", fmt.Sprintf(`{"TenantName":%q,"NetworkName":%q,"EndpointID":%q}`, part[0], part[1], part[2])
 	}
 	return http.MethodGet, "/api/v1/inspect/endpoints/" + o.id(), ""
 }
