@@ -74,13 +74,9 @@ func (b *bed) left() error {
 
 func (b *bed) nothingLeft() {
 	b.t.Helper()
-	limit := 15 * time.Second
-	for _, e := range b.e {
-		if !e.restarted.IsZero() {
-			limit = 90 * time.Second // it may have forgotten endpoints that netplugin collects after a minute
-		}
-	}
-	b.e[0].until("nothing is left", limit, b.left)
+	// A deleted service refuses its clients for a minute, and endpoints that an engine has
+	// forgotten are collected after one.
+	b.e[0].until("nothing is left", 90*time.Second, b.left)
 }
 
 // entriesLeft is an error while the eBPF data plane knows of a container.

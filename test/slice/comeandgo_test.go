@@ -88,7 +88,7 @@ func servicesComeAndGo(t *testing.T, driver string) {
 // holds waits until there has been no difference for a time.
 func (c *cluster) holds(ctx context.Context, what string, diff func() string, still time.Duration) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // a deleted service refuses its clients for one
 	defer cancel()
 	since := time.Now()
 	if err := lab.Until(ctx, what, func(context.Context) error {

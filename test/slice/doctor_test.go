@@ -157,15 +157,15 @@ func doctor(t *testing.T, driver string) {
 	c.well(ofMachine)
 	ctx, h := t.Context(), c.host("h2")
 
-	// The host: a device that no container has, and a container that ended without a word.
+	// The host: a device that no container has, and a container that has deleted its own.
 	if out, err := h.Run(ctx, "ip", "link", "add", strayDevice, "type", "veth", "peer", "name", "yartsvc"); err != nil {
 		t.Fatal(err, out)
 	}
 	if out, err := h.Run(ctx, "ip", "link", "set", strayDevice, "alias", "contiv:stray"); err != nil {
 		t.Fatal(err, out)
 	}
-	if err := c.DropContainer("gone"); err != nil {
-		t.Fatal(err)
+	if out, err := c.space("gone").Command(ctx, "ip", "link", "del", "eth0").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	want := map[string][]string{
 		"an address":                {"10.1.1.77", "blue:net", "allocated, and nobody has it", "--repair"},
@@ -173,7 +173,7 @@ func doctor(t *testing.T, driver string) {
 		"a network's number":        {"network 778", "nobody has it", "--repair"},
 		"a device":                  {"host h2", strayDevice, "contiv:stray", "no attachment has it", "ip link del"},
 		"a full disk":               {"host h2", small, "flow log", "is full", "make room"},
-		"a container that has gone": {"host h2", "1 containers", c.Config().Name + "-gone/eth0", "were not detached", "reclaimEndpoint"},
+		"a container that has gone": {"host h2", "1 containers", c.Config().Name + "-gone/eth0", "have no interface any more", "reclaimEndpoint"},
 	}
 	damage, mend := c.damageMaps, func() {}
 	if driver == lab.DriverOVS {
@@ -227,6 +227,9 @@ func doctor(t *testing.T, driver string) {
 	}
 	if out, err := h.Run(ctx, "curl", "-sS", "-X", "POST", "http://127.0.0.1:9090/debug/reclaimEndpoint/"+c.Config().Name+"-gone"); err != nil || !strings.Contains(out, "reclaimed") {
 		t.Error(err, out)
+	}
+	if err := c.DropContainer("gone"); err != nil {
+		t.Error(err)
 	}
 	c.well(func(f api.Finding) bool { return ofMachine(f) || strings.Contains(f.Text, "in the last hour") })
 	for _, line := range []string{"c s tcp/80", "s c tcp/80", "c near tcp/80"} {

@@ -112,7 +112,7 @@ func process(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	c.hasEndpoints("blue:net", 3)
-	if out, err := c.process(h, detach); err != nil {
+	if out, err := c.process(h, detach); err == nil || !strings.Contains(out, "nothing is attached there") {
 		t.Errorf("detach again: %v %s", err, out)
 	}
 

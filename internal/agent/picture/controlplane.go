@@ -68,7 +68,9 @@ const (
 
 // controlServices name addresses of the control plane in the registry: where
 // netmasters are to be asked, and all that a machine listens on.
-var controlServices = []string{cluster.ServiceMaster, "netmaster.rpc", cluster.ListenService}
+var controlServices = []string{cluster.ServiceMaster, serviceRPC, cluster.ListenService}
+
+const serviceRPC = "netmaster.rpc"
 
 // ControlConfig is what a ControlPlane needs.
 type ControlConfig struct {
@@ -265,10 +267,21 @@ func (p *ControlPlane) want(look bool) (*hostnet.Control, []netip.Addr) {
 }
 
 // NetmasterAddresses are those at which netmasters are asked, sorted.
-func (p *ControlPlane) NetmasterAddresses() (out []netip.Addr) {
+func (p *ControlPlane) NetmasterAddresses() []netip.Addr {
+	return p.addressesOf(cluster.ServiceMaster, sourceFlag)
+}
+
+// WayAddresses are those of netmasters and the store, by which they are asked. What else
+// their machines listen on is not among them: on infra networks that is every host's own
+// address there.
+func (p *ControlPlane) WayAddresses() []netip.Addr {
+	return p.addressesOf(cluster.ServiceMaster, serviceRPC, sourceFlag, sourceStore)
+}
+
+func (p *ControlPlane) addressesOf(sources ...string) (out []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, source := range []string{cluster.ServiceMaster, sourceFlag} {
+	for _, source := range sources {
 		for _, ap := range p.sources[source] {
 			out = append(out, ap.Addr())
 		}

@@ -24,8 +24,8 @@ func (c *Cluster) Endangers(k model.NetworkKey) string {
 		near[a.Unmap()] = "a host"
 	}
 	if c.control != nil {
-		for _, a := range c.control.Targets() {
-			near[a] = "a machine of the cluster (netmaster, the store or a host)"
+		for _, a := range c.control.WayAddresses() {
+			near[a] = "a netmaster or the store"
 		}
 	}
 	for a, what := range near {
