@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// nameServer is what Lifelines calls one.
+const nameServer = "a name server"
+
 // resolvConfs name this host's name servers; systemd-resolved keeps the real ones in the
 // second.
 var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
@@ -33,7 +36,7 @@ func Lifelines() map[netip.Addr]string {
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == "nameserver" {
 				if a, err := netip.ParseAddr(words[1]); err == nil {
-					add(a, "a name server")
+					add(a, nameServer)
 				}
 			}
 		}

@@ -197,7 +197,8 @@ func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netl
 		return "that of a machine of the cluster (netmaster, the store or a host)"
 	}
 	for a, what := range near {
-		if p.Contains(a) {
+		// A name server in a range of Kubernetes' services is one of these services.
+		if p.Contains(a) && (p.IsSingleIP() || what != nameServer) {
 			return fmt.Sprintf("that of %s of this host, %s", what, a)
 		}
 	}
