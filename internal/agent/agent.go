@@ -57,6 +57,7 @@ type Agent struct {
 	answers    *answering.Answerer
 	announcer  *answering.Announcer
 	announced  announced
+	macs       macTable
 	fabric     *fabric.Router
 	prober     *probing.Prober     // nil = no host is asked
 	relay      *relay.Reader       // nil = netmasters are not mirrored from

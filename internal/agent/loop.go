@@ -79,6 +79,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if err == nil {
 		a.followBGP(pic, report)
 		a.announceVLAN(step.Want, report)
+		a.announceToNeighbours(step.Want)
 	}
 	a.reached.Set(o)
 	a.Passed(o)

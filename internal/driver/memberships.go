@@ -10,8 +10,8 @@ type Memberships interface {
 	// VLAN networks those of the physical network. It gives each port a bounded share, and
 	// leaves out what is too much or what nobody reads in time. Close closes it.
 	Reports() <-chan MembershipReport
-	// Ask sends a port's endpoint a question, past all policy.
-	Ask(port string, frame []byte) error
+	// Send sends a port's endpoint a frame, past all policy.
+	Send(port string, frame []byte) error
 }
 
 // MembershipReport is such a message.

@@ -171,7 +171,7 @@ func (l *Listener) pass(network model.NetworkID, frame []byte) {
 }
 
 func (l *Listener) send(port string, frame []byte) {
-	if err := l.cfg.Plane.Ask(port, frame); err != nil {
+	if err := l.cfg.Plane.Send(port, frame); err != nil {
 		l.cfg.Log.Debug("an endpoint is not asked which multicast groups it hears; it is asked again", "port", port, "error", err)
 	}
 }

@@ -185,7 +185,7 @@ type plane struct {
 
 func (p *plane) Reports() <-chan driver.MembershipReport { return p.reports }
 
-func (p *plane) Ask(port string, f []byte) error {
+func (p *plane) Send(port string, f []byte) error {
 	m, ok := decode(f)
 	if !ok || !m.query {
 		return model.Errorf(model.ErrInvalid, "%x is no question", f)

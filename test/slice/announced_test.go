@@ -79,6 +79,55 @@ func vlanAnnounced(t *testing.T, driver string, where lab.Environment) {
 	reached("after the uplink came back", 10*time.Second)
 }
 
+// TestNeighboursLearnAnotherMAC: a container that comes up with its predecessor's addresses and
+// another MAC, on the same or on another host, is reached at once by a neighbour that had
+// just spoken to the predecessor.
+func TestNeighboursLearnAnotherMAC(t *testing.T) {
+	shared(t)
+	on(t, 2, both, func(t *testing.T, driver string) {
+		c := up(t, driver, "mac", 2)
+		c.netctl("network create -e vxlan -s 10.3.1.0/24 -g 10.3.1.254 --subnetv6 fd00:31::/64 --gatewayv6 fd00:31::1 peers")
+		c.add(spec("client", "h1", "default/peers"))
+		web := spec("web", "h1", "default/peers")
+		web.Args = [][2]string{{"IP", "10.3.1.9"}}
+		c.add(web)
+		client, err := c.Space("client")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reached := func(when string, patience time.Duration) {
+			t.Helper()
+			for _, family := range []string{"4", "6"} {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				err := lab.Until(ctx, "web to answer", func(ctx context.Context) error {
+					if a := client.Probe(ctx, lab.Target{Proto: "icmp", Addr: c.addr("web", family)}, 200*time.Millisecond); a.Verdict != lab.OK {
+						return errors.New(a.String())
+					}
+					return nil
+				})
+				cancel()
+				if err != nil {
+					t.Errorf("%s, IPv%s: %v", when, family, err)
+				}
+			}
+		}
+		reached("at first", 10*time.Second)
+		v6 := c.addr("web", "6")
+		for _, next := range []struct{ host, mac string }{{"h1", "02:00:00:00:00:07"}, {"h2", "02:00:00:00:00:08"}, {"h1", ""}} {
+			old, err := c.Container("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.DelContainer(t.Context(), old.ContainerSpec); err != nil {
+				t.Fatal(err)
+			}
+			web.Host, web.Args = next.host, [][2]string{{"IP", "10.3.1.9," + v6.String()}, {"MAC", next.mac}}
+			c.add(web)
+			reached(fmt.Sprintf("on %s with MAC %q", next.host, next.mac), 2*time.Second)
+		}
+	})
+}
+
 func web(c *cluster) string {
 	c.t.Helper()
 	a, err := c.Container("web")

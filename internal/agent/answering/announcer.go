@@ -138,7 +138,7 @@ func (a *Announcer) announce() (more bool, err error) {
 		more = more || s.due > 0
 		a.stations[name] = s
 		for _, addr := range s.Addrs {
-			frames = append(frames, tagged(announcement(s.MAC, addr), s.Tag))
+			frames = append(frames, tagged(Announcement(s.MAC, addr), s.Tag))
 		}
 	}
 	return more, sendFrames(a.uplink, frames)

@@ -103,8 +103,8 @@ func advertisement(mac, toMAC net.HardwareAddr, addr, to netip.Addr, flags byte)
 	return append(append(ether(toMAC, mac, etherIPv6), ip...), nd...)
 }
 
-// announcement tells all neighbours at which MAC an address is.
-func announcement(mac net.HardwareAddr, a netip.Addr) []byte {
+// Announcement tells all neighbours at which MAC an address is.
+func Announcement(mac net.HardwareAddr, a netip.Addr) []byte {
 	if a.Is6() {
 		return advertisement(mac, group(allNodes), a, allNodes, ndOverride)
 	}

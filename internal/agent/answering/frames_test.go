@@ -102,7 +102,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for _, a := range []netip.Addr{addr4, addr6} {
-		if got := answer(announcement(asker, a), mac, ours); got != nil {
+		if got := answer(Announcement(asker, a), mac, ours); got != nil {
 			t.Errorf("another one's announcement of %s is answered: %x", a, got)
 		}
 	}

@@ -150,7 +150,7 @@ func (p *port) announce(a netip.Addr) error {
 	if a.Is6() {
 		f = p.sockets[1]
 	}
-	_, err := f.Write(announcement(p.mac, a))
+	_, err := f.Write(Announcement(p.mac, a))
 	return err
 }
 

@@ -118,8 +118,8 @@ func (d *Driver) Reports() <-chan driver.MembershipReport { return d.reports }
 // frameMark is MARK of bpf/send.h: what has it is let out of a port.
 const frameMark = 0xc0ffee76
 
-// Ask implements driver.Memberships.
-func (d *Driver) Ask(port string, frame []byte) error {
+// Send implements driver.Memberships.
+func (d *Driver) Send(port string, frame []byte) error {
 	d.mu.Lock()
 	index, ok := d.indexes[port]
 	d.mu.Unlock()

@@ -50,8 +50,8 @@ func (d *Driver) hear(conn *openflow.Conn, p openflow.PacketIn) {
 // Reports implements driver.Memberships.
 func (d *Driver) Reports() <-chan driver.MembershipReport { return d.reports }
 
-// Ask implements driver.Memberships.
-func (d *Driver) Ask(port string, frame []byte) error {
+// Send implements driver.Memberships.
+func (d *Driver) Send(port string, frame []byte) error {
 	names, conn := d.named.Load(), d.answerc.Load()
 	if names == nil || conn == nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer yet")
