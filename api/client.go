@@ -140,6 +140,7 @@ func parseBase(s string) (*url.URL, error) {
 	if u.Port() == "" && u.Scheme == "http" {
 		u.Host = net.JoinHostPort(u.Hostname(), DefaultPort)
 	}
+	u.Host = strings.ToLower(u.Host)
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return u, nil
 }

@@ -98,7 +98,7 @@ func makeTable() map[string]rule {
 		},
 
 		"GET /api/v1/status":              {roles: viewers},
-		"GET /api/v1/store":               {roles: viewers},
+		"GET /api/v1/store":               {roles: tenants}, // who logs in keeps the token by the store's id
 		"POST /api/v1/store/adopt":        {roles: nobody, does: changes, kind: "store"},
 		"GET /api/v1/doctor":              {roles: viewers},
 		"POST /api/v1/doctor/repair":      {roles: nobody, does: changes, kind: "repair"},

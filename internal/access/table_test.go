@@ -72,7 +72,7 @@ func (c town) AddressHosts(_ context.Context, _, address string) ([]string, erro
 var want = map[string]string{
 	"GET /version": "vTHn", "GET /openapi.json": "vTHn",
 	"GET /metrics": "v", "GET /info": "v", "GET /debug/ofnet": "v", "GET /services": "vT", "GET /service/{id}": "vt",
-	"GET /api/v1/status": "v", "GET /api/v1/store": "v", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
+	"GET /api/v1/status": "v", "GET /api/v1/store": "vT", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
 	"GET /api/v1/doctor": "v", "POST /api/v1/doctor/repair": "",
 	"GET /api/v1/cluster/members": "v", "POST /api/v1/cluster/tokens": "", "DELETE /api/v1/cluster/members/{name}": "", "POST /api/v1/cluster/relieve": "",
 	"POST /api/v1/cluster/authorities/renew": "",

@@ -92,6 +92,11 @@ func (f *factory) env(name string) string {
 func (f *factory) client() (*api.Client, error) {
 	if f.made == nil {
 		g := *f.globals
+		if g.login == nil {
+			if err := g.useLogin(f.loginPath); err != nil {
+				return nil, usageErrorf("%v", err)
+			}
+		}
 		if f.lookup != nil {
 			g.netmaster = reachable(context.Background(), g.netmaster, f.lookup)
 		}
@@ -134,7 +139,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		show, own, err := g.saved(f.loginPath, env.TLS.APIClient)
+		show, own, err := g.saved(ctx, f.loginPath, env.TLS.APIClient)
 		if err != nil {
 			return nil, err
 		}

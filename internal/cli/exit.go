@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -71,6 +72,9 @@ func isStranger(err error) bool {
 func message(err error) string {
 	if u, ok := errors.AsType[*api.UnreachableError](err); ok {
 		if remedy := transport.Remedy(u.Err); remedy != "" {
+			if _, unknown := errors.AsType[x509.UnknownAuthorityError](u.Err); unknown {
+				remedy += ", or log in with it: netctl --netmaster URL login --token --ca-file ca.crt"
+			}
 			return fmt.Sprintf("netmaster at %s is there, but %s (%v)", strings.Join(u.URLs, ", "), remedy, u.Err)
 		}
 		return fmt.Sprintf("no netmaster answers at %s (%v); start one there, or name another with --netmaster URL or the environment variable NETMASTER",

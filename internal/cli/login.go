@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,14 +45,14 @@ func newLogin(f *factory, run func(context.Context, *loginOptions) error) *comma
 	o := &loginOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }, try: func(s *savedToken) { f.globals.login = s }}
 	c := &command{
 		name:  "login",
-		short: "Keep a token for the netmaster that --netmaster names (--token), or log in at an auth_proxy; it is kept in ~/.netctl",
+		short: "Keep a token for the cluster of --netmaster (--token), or log in at an auth_proxy, in ~/.netctl; that is asked from then on where --netmaster is not given",
 		examples: []string{
 			"netctl --netmaster https://10.0.0.1:9999 login --token --ca-file ca.crt",
 			"netctl --netmaster https://proxy:10000 login",
 			"printf '%s\\n' \"$USER\" \"$PASSWORD\" | netctl --netmaster https://proxy:10000 login",
 		},
 	}
-	c.flags.boolVar(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this netmaster")
+	c.flags.boolVar(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this cluster's netmasters")
 	c.flags.stringVar(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
 	c.flags.boolVar(&o.json, "json, j", "print where the token is kept, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
@@ -95,6 +96,12 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 	}
 	if err := writeLogin(o.path, savedLogin{answer.Token, o.netmaster()}); err != nil {
 		return err
+	}
+	if all, err := readTokens(o.path); err == nil && all.Current != "" {
+		all.Current = "" // the proxy is the last login
+		if err := all.write(o.path); err != nil {
+			return err
+		}
 	}
 	switch {
 	case o.json:
@@ -160,25 +167,40 @@ func writeLogin(path string, l savedLogin) error {
 	return nil
 }
 
-// loginHeader returns the option that shows a saved token: over https only, and only
-// to the proxy that gave it: a file of 1.x names none, so its token is not shown.
-func loginHeader(path, netmaster string) ([]api.Option, error) {
-	if path == "" || !strings.HasPrefix(netmaster, "https://") {
-		return nil, nil
+// readLogin reads the login at an auth_proxy; zero = there is none.
+func readLogin(path string) (l savedLogin, err error) {
+	if path == "" {
+		return l, nil
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return l, nil
 	}
-	var l savedLogin
 	if err == nil {
 		err = json.Unmarshal(data, &l)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the saved login %s: %w; log in again or delete the file", path, err)
+		return savedLogin{}, fmt.Errorf("read the saved login %s: %w; log in again or delete the file", path, err)
 	}
-	if l.Token == "" || l.Netmaster != netmaster {
+	return l, nil
+}
+
+// loginHeader returns the option that shows a saved token: over https only, and only
+// to the proxy that gave it: a file of 1.x names none, so its token is not shown.
+func loginHeader(path, netmaster string) ([]api.Option, error) {
+	if !strings.HasPrefix(netmaster, "https://") {
 		return nil, nil
+	}
+	l, err := readLogin(path)
+	if err != nil || l.Token == "" || l.Netmaster == "" {
+		return nil, err
+	}
+	asked, err := normalized(netmaster)
+	if err != nil {
+		return nil, err
+	}
+	if gave, err := normalized(l.Netmaster); err != nil || !slices.Equal(gave, asked) {
+		return nil, nil //nolint:nilerr // who gave it is unknown then
 	}
 	return []api.Option{api.WithHeader(tokenHeader, l.Token)}, nil
 }

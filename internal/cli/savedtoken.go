@@ -11,19 +11,64 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
-// savedToken is what 'login --token' keeps of a netmaster.
+// savedToken is what 'login --token' keeps of a cluster.
 type savedToken struct {
-	Token string `json:"token"`
-	CA    string `json:"ca,omitempty"` // PEM of the authorities to trust; empty = the machine's
+	// Netmasters are the cluster's URLs by which the user logged in, the last ones first.
+	Netmasters []string `json:"netmasters"`
+	Token      string   `json:"token"`
+	CA         string   `json:"ca,omitempty"` // PEM of the authorities to trust; empty = the machine's
 }
 
-// savedTokens are by the text of --netmaster.
-type savedTokens map[string]savedToken
+// savedTokens are by cluster: the id of its store.
+type savedTokens struct {
+	Current  string                `json:"current,omitempty"` // asked without --netmaster
+	Clusters map[string]savedToken `json:"clusters"`
+}
+
+// of finds the cluster that has all these netmasters.
+func (all savedTokens) of(netmasters []string) (id string, there bool) {
+	for id, s := range all.Clusters {
+		if !slices.ContainsFunc(netmasters, func(n string) bool { return !slices.Contains(s.Netmasters, n) }) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// add keeps a token instead of the cluster's former one. Netmasters of a former login
+// stay only if that trusted the same authority: others may lie about their cluster.
+func (all *savedTokens) add(id string, s savedToken) {
+	if former, there := all.Clusters[id]; there && former.CA == s.CA && s.CA != "" {
+		for _, n := range former.Netmasters {
+			if !slices.Contains(s.Netmasters, n) {
+				s.Netmasters = append(s.Netmasters, n)
+			}
+		}
+	}
+	if all.Clusters == nil {
+		all.Clusters = map[string]savedToken{}
+	}
+	all.Clusters[id], all.Current = s, id
+}
+
+// normalized are the URLs in a text of --netmaster as the client asks them, whatever
+// their spelling.
+func normalized(netmaster string) ([]string, error) {
+	c, err := api.NewClient(netmaster)
+	if err != nil {
+		return nil, fmt.Errorf("--netmaster: %w", err)
+	}
+	return c.URLs(), nil
+}
 
 func tokensPath(loginPath string) string {
 	return filepath.Join(filepath.Dir(loginPath), "tokens.json")
@@ -31,17 +76,17 @@ func tokensPath(loginPath string) string {
 
 func readTokens(loginPath string) (all savedTokens, err error) {
 	if loginPath == "" {
-		return nil, nil
+		return all, nil
 	}
 	data, err := os.ReadFile(tokensPath(loginPath))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return all, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the saved tokens: %w; delete %s and log in again", err, tokensPath(loginPath))
+		return all, fmt.Errorf("read the saved tokens: %w; delete %s and log in again", err, tokensPath(loginPath))
 	}
 	return all, nil
 }
@@ -61,19 +106,50 @@ func (all savedTokens) write(loginPath string) error {
 	return nil
 }
 
+// useLogin makes the current login's netmasters the default.
+func (g *globals) useLogin(loginPath string) error {
+	if g.netmaster != DefaultNetmaster || g.tlsDir != "" {
+		return nil
+	}
+	all, err := readTokens(loginPath)
+	if err != nil {
+		return err
+	}
+	if s, there := all.Clusters[all.Current]; there {
+		g.netmaster = strings.Join(s.Netmasters, ",")
+		return nil
+	}
+	proxy, err := readLogin(loginPath)
+	if err == nil && proxy.Netmaster != "" {
+		g.netmaster = proxy.Netmaster
+	}
+	return err
+}
+
 // saved is what login keeps for the netmaster that is asked; own = what other flags
 // say, which count before it.
-func (g *globals) saved(loginPath string, own *tls.Config) (show func() string, client *tls.Config, err error) {
+func (g *globals) saved(ctx context.Context, loginPath string, own *tls.Config) (show func() string, client *tls.Config, err error) {
 	s := g.login
 	if s == nil {
-		if g.tokenFile != "" || g.tlsDir != "" {
+		if g.tlsDir != "" {
 			return nil, own, nil
 		}
 		all, err := readTokens(loginPath)
-		kept, there := all[g.netmaster]
-		if err != nil || !there {
-			return nil, own, err
+		if err != nil {
+			return nil, nil, err
 		}
+		netmasters, err := normalized(g.netmaster)
+		if err != nil {
+			return nil, nil, err
+		}
+		id, there := all.of(netmasters)
+		if !there && !g.insecure {
+			id, there = all.byAuthority(ctx, netmasters)
+		}
+		if !there {
+			return nil, own, nil
+		}
+		kept := all.Clusters[id]
 		s = &kept
 	}
 	if s.CA != "" {
@@ -82,6 +158,34 @@ func (g *globals) saved(loginPath string, own *tls.Config) (show func() string, 
 		}
 	}
 	return func() string { return s.Token }, own, nil
+}
+
+// authorityTimeout bounds the search for the cluster of netmasters at URLs by which
+// nobody logged in.
+const authorityTimeout = 5 * time.Second
+
+// byAuthority finds the cluster whose authority the netmasters' certificates are of. It
+// shows no token.
+func (all savedTokens) byAuthority(ctx context.Context, netmasters []string) (id string, there bool) {
+	if slices.ContainsFunc(netmasters, func(n string) bool { return !strings.HasPrefix(n, transport.HTTPS+"://") }) {
+		return "", false
+	}
+	for id, s := range all.Clusters {
+		trusted, err := transport.Authorities([]byte(s.CA))
+		if err != nil {
+			continue
+		}
+		c, err := api.NewClient(strings.Join(netmasters, ","), api.WithTLS(trusted), api.WithTimeout(authorityTimeout))
+		if err != nil {
+			return "", false
+		}
+		err = c.Do(ctx, http.MethodGet, "/healthz", nil, nil)
+		c.Close()
+		if _, refused := errors.AsType[*api.Error](err); err == nil || refused {
+			return id, true
+		}
+	}
+	return "", false
 }
 
 // runLoginToken keeps a token that netmaster takes.
@@ -96,9 +200,6 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 	all, err := readTokens(o.path)
 	if err != nil {
 		return err
-	}
-	if all == nil {
-		all = savedTokens{}
 	}
 	s := savedToken{Token: text}
 	if o.caFile != "" {
@@ -116,10 +217,12 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := client.Do(ctx, http.MethodGet, "/version", nil, nil); err != nil {
+	s.Netmasters = client.URLs()
+	cluster, err := client.Store(ctx)
+	if err != nil {
 		return fmt.Errorf("nothing is kept: %w", err)
 	}
-	all[o.netmaster()] = s
+	all.add(cluster.ID, s)
 	if err := all.write(o.path); err != nil {
 		return err
 	}
@@ -136,7 +239,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 func newLogout(f *factory, run func(context.Context, *loginOptions) error) *command {
 	o := &loginOptions{common: newCommon(f), path: f.loginPath, netmaster: func() string { return f.globals.netmaster }}
 	c := &command{
-		name: "logout", short: "Forget the token that 'login --token' keeps for --netmaster; it stays good until its end, or until it is revoked",
+		name: "logout", short: "Forget the token that 'login --token' keeps for the cluster of --netmaster (default: the last one); it stays good until its end, or until it is revoked",
 		examples: []string{"netctl --netmaster https://10.0.0.1:9999 logout"},
 	}
 	c.flags.boolVar(&o.json, "json, j", "print of which netmaster, as JSON")
@@ -150,19 +253,44 @@ func runLogout(_ context.Context, o *loginOptions) error {
 	if err != nil {
 		return err
 	}
-	if _, there := all[o.netmaster()]; !there {
-		return fmt.Errorf("no token is kept for %s", o.netmaster())
+	id := all.Current
+	if o.netmaster() != DefaultNetmaster || id == "" {
+		netmasters, err := normalized(o.netmaster())
+		if err != nil {
+			return usageErrorf("%v", err)
+		}
+		var there bool
+		if id, there = all.of(netmasters); !there {
+			return all.unknown(o.netmaster())
+		}
 	}
-	delete(all, o.netmaster())
+	netmaster := strings.Join(all.Clusters[id].Netmasters, ",")
+	delete(all.Clusters, id)
+	if all.Current == id {
+		all.Current = ""
+	}
 	if err := all.write(o.path); err != nil {
 		return err
 	}
 	switch {
 	case o.json:
-		return printJSON(o.out, map[string]string{"netmaster": o.netmaster()})
+		return printJSON(o.out, map[string]string{"netmaster": netmaster})
 	case o.quiet:
 		return nil
 	}
-	_, err = fmt.Fprintf(o.out, "Logged out of %s\n", o.netmaster())
+	_, err = fmt.Fprintf(o.out, "Logged out of %s\n", netmaster)
 	return err
+}
+
+// unknown says that no login is kept for a netmaster, and which are.
+func (all savedTokens) unknown(netmaster string) error {
+	if len(all.Clusters) == 0 {
+		return fmt.Errorf("no token is kept for %s", netmaster)
+	}
+	var kept []string
+	for _, s := range all.Clusters {
+		kept = append(kept, strings.Join(s.Netmasters, ","))
+	}
+	slices.Sort(kept)
+	return fmt.Errorf("no token is kept for %s; tokens are kept for: %s", netmaster, strings.Join(kept, "; "))
 }

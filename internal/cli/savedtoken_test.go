@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -52,10 +51,22 @@ func TestLoginToken(t *testing.T) {
 	if r := run("", mine, "tenant", "ls", "-q"); r.code != ExitOK {
 		t.Errorf("with the kept token: %+v", r)
 	}
+	spelt := strings.ToUpper(strings.TrimPrefix(mine, "http://")) + "/"
+	for _, url := range []string{"", spelt, mine + "," + spelt} {
+		if r := run("", url, "tenant", "ls", "-q"); r.code != ExitOK {
+			t.Errorf("with the kept token, at %q: %+v", url, r)
+		}
+	}
+	if r := run("", mine+","+other, "tenant", "ls", "-q"); r.code != ExitFailure || shownElsewhere {
+		t.Errorf("also elsewhere: %+v, shown: %v", r, shownElsewhere)
+	}
+	if r := run("", other, "logout"); r.code != ExitFailure || !strings.Contains(r.errOut, "tokens are kept for: "+mine) {
+		t.Errorf("logout elsewhere: %+v", r)
+	}
 	if r := run("", other, "tenant", "ls", "-q"); r.code != ExitFailure || shownElsewhere {
 		t.Errorf("elsewhere: %+v, shown: %v", r, shownElsewhere)
 	}
-	if r := run("", mine, "logout"); r.code != ExitOK {
+	if r := run("", "", "logout"); r.code != ExitOK {
 		t.Errorf("logout: %+v", r)
 	}
 	for _, args := range [][]string{{"tenant", "ls"}, {"logout"}} {
@@ -138,39 +149,75 @@ func TestTokenCreate(t *testing.T) {
 	}
 }
 
-// TestLoginAuthority: the authority that login was given is believed from then on.
+// TestLoginAuthority: the authority that login was given is believed from then on, at any
+// URL of a netmaster that has its certificate from it, and the token is shown to no other
+// server. A second login at the cluster counts instead of the first one.
 func TestLoginAuthority(t *testing.T) {
-	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
-	if err != nil {
-		t.Fatal(err)
+	var shown []string
+	serve := func() (url, ca string) {
+		t.Helper()
+		a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := a.Issue(pki.Request{Name: "master", Role: pki.Netmaster, Addresses: []string{"localhost", "127.0.0.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := transport.OpenDirectory(c.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if token, there := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); there {
+				shown = append(shown, token)
+			}
+			if r.URL.Path == "/api/v1/store" {
+				_, _ = w.Write([]byte(`{"id":"one"}`))
+				return
+			}
+			_, _ = w.Write([]byte(`[]`))
+		}))
+		_ = s.Listener.Close()
+		if s.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", d.ServerAsking(pki.Roles...), slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		s.Start()
+		t.Cleanup(s.Close)
+		return "https://" + s.Listener.Addr().String(), filepath.Join(c.Dir, pki.BundleFile)
 	}
-	c, err := a.Issue(pki.Request{Name: "master", Role: pki.Netmaster})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := transport.OpenDirectory(c.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`[]`)) }))
-	_ = s.Listener.Close()
-	if s.Listener, err = transport.Listen(t.Context(), "127.0.0.1:0", d.ServerAsking(pki.Roles...), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s.Start()
-	defer s.Close()
+	url, ca := serve()
+	foreign, _ := serve()
 	home := t.TempDir()
-	run := func(args ...string) int {
-		env := map[string]string{"HOME": home, "NETMASTER": "https://" + s.Listener.Addr().String()}
-		return Run(t.Context(), Env{Stdin: strings.NewReader("0123456789abcdef\n"), Stdout: io.Discard, Stderr: io.Discard, Getenv: func(n string) string { return env[n] }}, args)
+	token := "0123456789abcdef"
+	run := func(url string, args ...string) result {
+		var out, errOut bytes.Buffer
+		env := map[string]string{"HOME": home, "NETMASTER": url}
+		code := Run(t.Context(), Env{Stdin: strings.NewReader(token + "\n"), Stdout: &out, Stderr: &errOut, Getenv: func(n string) string { return env[n] }}, args)
+		return result{code, out.String(), errOut.String()}
 	}
-	if code := run("login", "--token"); code == ExitOK {
-		t.Error("an unknown authority is believed")
+	if r := run(url, "login", "--token"); r.code == ExitOK || !strings.Contains(r.errOut, "login --token --ca-file") {
+		t.Errorf("an unknown authority: %+v", r)
 	}
-	for _, args := range [][]string{{"login", "--token", "--ca-file", filepath.Join(c.Dir, pki.BundleFile)}, {"tenant", "ls"}} {
-		if code := run(args...); code != ExitOK {
-			t.Errorf("%v: %d", args, code)
+	byName := strings.Replace(url, "127.0.0.1", "localhost", 1)
+	for _, last := range []string{token, "fedcba9876543210"} {
+		token = last
+		if r := run(url, "login", "--token", "--ca-file", ca); r.code != ExitOK {
+			t.Fatalf("login: %+v", r)
+		}
+		for _, u := range []string{url, "", byName, byName + "," + url} {
+			shown = nil
+			if r := run(u, "tenant", "ls"); r.code != ExitOK || len(shown) == 0 || shown[0] != last {
+				t.Errorf("at %q: %+v, shown %q", u, r, shown)
+			}
+		}
+	}
+	shown = nil
+	for _, args := range [][]string{{"tenant", "ls"}, {"--insecure", "tenant", "ls"}} {
+		r := run(foreign, args...)
+		if len(shown) > 0 || len(args) == 2 && !strings.Contains(r.errOut, "login --token --ca-file") {
+			t.Errorf("%v at another cluster: %+v, shown %q", args, r, shown)
 		}
 	}
 }
