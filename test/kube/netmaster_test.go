@@ -177,9 +177,10 @@ func TestNetmaster(t *testing.T) {
 		t.Errorf("a user deletes Kubernetes' policy: %v", err)
 	}
 
-	// A label that the cluster takes for generated cannot be selected by.
+	// A label that an administrator has added to the generated ones cannot be selected by.
+	ok[api.Global](t)(master.Globals().Create(ctx, api.Global{Name: "global", GeneratedLabels: []string{"default", "com.acme."}}))
 	odd := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}
-	odd.Spec.PodSelector.MatchLabels = map[string]string{"pod-template-hash": "x"}
+	odd.Spec.PodSelector.MatchLabels = map[string]string{"com.acme.build": "x"}
 	odd = ok[*networkingv1.NetworkPolicy](t)(kubeSide.Create(ctx, odd, metav1.CreateOptions{}))
 	wants(deny, "default:kubernetes.shop.odd kubernetes kubernetes")
 	var event *eventsv1.Event
@@ -191,7 +192,7 @@ func TestNetmaster(t *testing.T) {
 		event = &list.Items[0]
 		return true
 	})
-	if r := event.Regarding; r.Kind != "NetworkPolicy" || r.Name != "odd" || r.UID != odd.UID || event.Reason != "NotAsWritten" || event.Type != corev1.EventTypeWarning || !strings.Contains(event.Note, "pod-template-hash") {
+	if r := event.Regarding; r.Kind != "NetworkPolicy" || r.Name != "odd" || r.UID != odd.UID || event.Reason != "NotAsWritten" || event.Type != corev1.EventTypeWarning || !strings.Contains(event.Note, "com.acme.build") {
 		t.Errorf("the event %v", event)
 	}
 	if text := ready(ctx, address); !strings.Contains(text, "notice: kubernetes-objects: not kept as they are written: 1 of kind NetworkPolicy") {
@@ -219,7 +220,7 @@ func TestNetmaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = ok[*unstructured.Unstructured](t)(policies.UpdateStatus(ctx, o, metav1.UpdateOptions{}))
-	subject := map[string]any{"matchLabels": map[string]any{"controller-uid": "x"}}
+	subject := map[string]any{"matchLabels": map[string]any{"com.acme.build": "x"}}
 	if err := unstructured.SetNestedMap(o.Object, map[string]any{"pods": map[string]any{"namespaceSelector": map[string]any{}, "podSelector": subject}}, "spec", "subject"); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,8 @@ func TestRoute(t *testing.T) {
 	r.KillSwitch()
 	r.StartSwitch()
 	eventually(t, "the switch that restarted to have the route", func() bool {
-		return strings.Contains(r.Appctl("ovs/route/show"), "User: "+link)
+		const show = "ovs/route/show" // a command that a switch has a moment after it listens
+		return strings.Contains(r.Appctl("list-commands"), show) && strings.Contains(r.Appctl(show), "User: "+link)
 	})
 	for _, c := range []struct{ name, add, del string }{
 		{"another address on the bridge", "addr add 10.77.0.1/16 dev " + underlayBridge, "addr del 10.77.0.1/16 dev " + underlayBridge},
