@@ -18,6 +18,7 @@ type cluster struct {
 	reserved map[netip.Addr]bool
 	attached map[attach.Key]attach.Result
 	next     netip.Addr
+	stays    error // why no network can be deleted
 
 	published map[attach.Key][]attach.PortBinding
 
@@ -173,6 +174,9 @@ func (c *cluster) CreateNetwork(_ context.Context, n model.Network) error {
 func (c *cluster) DeleteNetwork(_ context.Context, k model.NetworkKey) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.stays != nil {
+		return c.stays
+	}
 	delete(c.nets, k)
 	return nil
 }

@@ -149,17 +149,35 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 	if !ok {
 		return empty{}, nil
 	}
-	if err := p.networks.remove(r.NetworkID); err != nil {
+	if !b.Created || b.Group != "" || b.unnamed() {
+		return empty{}, p.networks.remove(r.NetworkID)
+	}
+	// Docker forgets its network whatever the answer is: what fails here is tried again.
+	b.Removed = true
+	if err := p.networks.put(r.NetworkID, b); err != nil {
 		return empty{}, err
 	}
-	if !b.Created || b.Group != "" || b.unnamed() {
-		return empty{}, nil
+	if err := p.deleteRemoved(ctx, r.NetworkID, b); err != nil {
+		if p.engine == nil || p.global { // nobody tries again
+			return empty{}, fmt.Errorf("the Contiv network stays: %w", errors.Join(err, p.networks.remove(r.NetworkID)))
+		}
+		p.wake.Ring()
+		return empty{}, fmt.Errorf("the Contiv network stays, and its deletion is tried again for %v: %w", lostAfter, err)
+	}
+	return empty{}, nil
+}
+
+// deleteRemoved deletes the Contiv network of a Docker network that a user has removed,
+// unless a user has made it again by now.
+func (p *Plugin) deleteRemoved(ctx context.Context, id string, b binding) error {
+	if p.networks.made(b.Network) {
+		return p.networks.remove(id)
 	}
 	if err := p.backend.DeleteNetwork(ctx, b.Network); err != nil && !errors.Is(err, model.ErrNotFound) {
-		return empty{}, fmt.Errorf("the Contiv network stays: %w", err)
+		return err
 	}
 	p.log.Info("deleted a network that Docker had created", "network", b.Network.String())
-	return empty{}, nil
+	return p.networks.remove(id)
 }
 
 func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (createEndpointResponse, error) {

@@ -20,6 +20,8 @@ import (
 type binding struct {
 	Ref
 	Created bool `json:"created,omitempty"` // a user created the Contiv network through Docker
+	// Removed: a user has removed the Docker network, and Created is to be deleted with it.
+	Removed bool `json:"removed,omitempty"`
 	// Want is the network that Docker was asked for. If it names no Contiv network, its
 	// key, and Ref, are incomplete until the engine has told the name.
 	Want model.Network `json:"want,omitzero"`
@@ -69,6 +71,18 @@ func (n *networks) get(id string) (binding, bool) {
 	defer n.mu.Unlock()
 	b, ok := n.byID[id]
 	return b, ok
+}
+
+// made tells whether a user has made a Contiv network through Docker, and not removed it.
+func (n *networks) made(k model.NetworkKey) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, b := range n.byID {
+		if b.Network == k && b.Created && !b.Removed {
+			return true
+		}
+	}
+	return false
 }
 
 // watch returns a channel that the next change closes.
@@ -140,6 +154,13 @@ func (n *networks) remove(id string) error {
 		n.byID[id] = old
 	}
 	return err
+}
+
+// all returns a copy of the map.
+func (n *networks) all() map[string]binding {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.byID)
 }
 
 // ids lists the ids that are known.

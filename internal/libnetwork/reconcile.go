@@ -135,6 +135,8 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 	if waiting, err = p.nameNetworks(ctx, have, problems); err != nil {
 		return waiting, err
 	}
+	bound := p.networks.all()
+	p.deleteAgain(ctx, problems)
 	want, err := wantedNetworks(ctx, p.backend)
 	if err != nil {
 		return waiting, err
@@ -173,7 +175,7 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		w := want[key]
-		if there[key] || p.beingMade(w.ref, ids, time.Now()) {
+		if there[key] || p.inDocker(w.ref, bound, ids, time.Now()) {
 			continue
 		}
 		id, err := p.engine.create(ctx, newCreateRequest(p.name, w))
@@ -187,14 +189,29 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 	return waiting, p.forget(ids, time.Now())
 }
 
-// beingMade tells whether a user may just be creating the network through
-// Docker: the plugin has bound its id, and the engine does not list it yet.
-func (p *Plugin) beingMade(r Ref, ids map[string]bool, now time.Time) bool {
+// deleteAgain deletes what a user has removed from Docker and the cluster has not deleted
+// yet. forget ends that.
+func (p *Plugin) deleteAgain(ctx context.Context, problems map[string]string) {
 	for _, id := range p.networks.ids() {
-		if b, _ := p.networks.get(id); b.Ref != r || ids[id] {
+		if b, _ := p.networks.get(id); b.Removed {
+			if err := p.deleteRemoved(ctx, id, b); err != nil {
+				problems[b.Name()] = "it was removed from Docker, and its Contiv network stays: " + err.Error()
+			}
+		}
+	}
+}
+
+// inDocker tells whether a user may just be creating the network through Docker, or
+// removing it: the plugin has bound its id, and the engine does not list it yet or any more.
+func (p *Plugin) inDocker(r Ref, bound map[string]binding, ids map[string]bool, now time.Time) bool {
+	for id, b := range bound {
+		if b.Ref != r || ids[id] {
 			continue
 		}
 		if since, ok := p.stale[id]; !ok || now.Sub(since) < madeWithin {
+			return true
+		}
+		if b, still := p.networks.get(id); !still || b.Removed {
 			return true
 		}
 	}

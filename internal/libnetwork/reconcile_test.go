@@ -196,6 +196,52 @@ func TestNetworksFollow(t *testing.T) {
 	}
 }
 
+// TestRemovedNetworkIsDeletedOnceItCanBe: Docker forgets a network although the cluster has
+// not deleted it; it does not come back into Docker as one of the cluster's, and goes.
+func TestRemovedNetworkIsDeletedOnceItCanBe(t *testing.T) {
+	p, c, d := newEngineBed(t)
+	mine := Ref{Network: model.NetworkKey{Tenant: "default", Name: "mine"}}
+	n := model.Network{Key: mine.Network, Subnet: netip.MustParsePrefix("10.1.3.0/24")}
+	remove := func(id string) error {
+		c.nets[mine.Network] = n
+		if err := p.networks.put(id, binding{Ref: mine, Created: true, Want: n}); err != nil {
+			t.Fatal(err)
+		}
+		c.stays = model.Errorf(model.ErrConflict, "it has endpoints")
+		_, err := p.deleteNetwork(t.Context(), networkRequest{NetworkID: id})
+		return err
+	}
+	here := func(want bool) {
+		t.Helper()
+		if _, ok := c.nets[mine.Network]; ok != want {
+			t.Errorf("the Contiv network is there: %v, want %v", ok, want)
+		}
+		if slices.Contains(d.names(), "mine") {
+			t.Error("Docker has it again")
+		}
+	}
+	if err := remove("first"); err == nil || !strings.Contains(err.Error(), "it has endpoints") {
+		t.Errorf("deleteNetwork() = %v", err)
+	}
+	if got := compare(t, p)["mine"]; !strings.Contains(got, "it has endpoints") {
+		t.Errorf("problem %q", got)
+	}
+	here(true)
+	c.stays = nil
+	compare(t, p)
+	here(false)
+
+	// A user who has made it again meanwhile keeps it.
+	_ = remove("second") // as above
+	c.stays = nil
+	d.nets["third"] = engineNetwork{ID: "third", Name: "theirs", Driver: "netplugin", IPAM: engineIPAM{Config: []engineSubnet{{Subnet: "10.1.3.0/24"}}}}
+	if err := p.networks.put("third", binding{Ref: mine, Created: true, Want: n}); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, p)
+	here(true)
+}
+
 func idOf(d *docker, name string) string {
 	for id, n := range d.nets {
 		if n.Name == name {
