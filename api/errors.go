@@ -71,6 +71,9 @@ func KindOf(err error) string {
 // exhausted or contradicting what exists.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
+// IsForbidden reports whether err is an answer 403: who asks has no right to it.
+func IsForbidden(err error) bool { return hasStatus(err, http.StatusForbidden) }
+
 // IsUnavailable tells whether trying again later may help: no netmaster
 // answered, or the one that did cannot reach its store.
 func IsUnavailable(err error) bool {

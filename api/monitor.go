@@ -111,6 +111,8 @@ type FlowRule struct {
 	// Default says whose default denied where no rule matched: the tier admin,
 	// contiv, kubernetes or baseline, or closed: the port's policy is not known (yet).
 	Default string `json:"default,omitempty"`
+	// Hidden: the policy is of a tenant that whoever watches may not read.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Monitor streams what data planes drop and which connections begin, until ctx

@@ -13,7 +13,8 @@ type ClusterStatus struct {
 	Stores    []StoreServer `json:"stores"`
 	Hosts     []Host        `json:"hosts"`
 	Endpoints int           `json:"endpoints"`
-	Pools     []Pool        `json:"pools"` // VLANs, VNIs, and the fullest networks from 80 % on
+	Pools     []Pool        `json:"pools"`             // VLANs, VNIs, and the fullest networks from 80 % on
+	Tenants   []string      `json:"tenants,omitempty"` // the status is limited to what these have, as a tenant-admin sees it; none = it is all of the cluster's
 }
 
 // Master is a netmaster that is registered.
@@ -63,6 +64,7 @@ type Host struct {
 	Draining     bool                 `json:"draining,omitempty"`     // services send its providers no new connections, as an operator said
 	AwaySeconds  int64                `json:"awaySeconds,omitempty"`  // while it is away: for how long netmasters have listened to it in vain
 	EvictSeconds int64                `json:"evictSeconds,omitempty"` // while it is away: how much longer netmasters will listen until its endpoints are given up; 0 = for ever, or they do not count
+	Tenants      []string             `json:"tenants,omitempty"`      // a tenant-admin of these asked: endpoints are theirs, and the host's own figures are left out
 	Format       int                  `json:"format,omitempty"`       // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
 }
 

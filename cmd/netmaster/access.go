@@ -215,6 +215,9 @@ func asHost(next http.Handler) http.Handler {
 		if id.How != "" && !slices.ContainsFunc(id.Grants, func(g access.Grant) bool { return g.Role == access.ClusterAdmin }) {
 			r = r.WithContext(control.Limited(r.Context()))
 		}
+		if scope := id.Scope(); scope != nil {
+			r = r.WithContext(control.ScopeTo(r.Context(), scope))
+		}
 		if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
 			ctx := control.ActFor(r.Context(), model.HostName(id.Name))
 			r = r.WithContext(control.ReportFrom(ctx, originOf(r)))

@@ -290,6 +290,57 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
+// A tenant admin reads the hosts, the status and the events of its own containers: hosts
+// by name and state, and nothing that another tenant has.
+func TestTenantAdminSeesOnlyItsTenant(t *testing.T) {
+	s := startSecured(t, "--tokens")
+	admin, nobody := s.as("root", pki.ClusterAdmin), s.as("", "")
+	s.things(admin)
+	s.must(200, admin, "POST", "/api/v1/tenants/red", `{"tenantName":"red"}`, "")
+	s.must(200, admin, "POST", "/api/v1/networks/red:vault", `{"tenantName":"red","networkName":"vault","encap":"vxlan","subnet":"10.1.2.0/30"}`, "")
+	s.must(200, admin, "POST", "/api/v1/endpointGroups/red:crypt", `{"tenantName":"red","networkName":"vault","groupName":"crypt"}`, "")
+	s.must(200, admin, "POST", "/plugin/createEndpoint", `{"TenantName":"red","NetworkName":"vault","EndpointID":"r1","ConfigEP":{"Host":"h1","Container":"r1"}}`, "")
+	s.must(200, admin, "POST", "/plugin/createEndpoint", `{"TenantName":"red","NetworkName":"vault","EndpointID":"r3","ConfigEP":{"Host":"h3","Container":"r3"}}`, "")
+	s.must(200, admin, "POST", "/plugin/host", report("h3", "10.0.0.3"), "")
+	tokenOf := func(tenant string) string {
+		var made struct{ Secret string }
+		if err := json.Unmarshal([]byte(s.must(200, admin, "POST", "/api/v1/tokens", `{"name":"`+tenant+`","role":"tenant-admin","tenants":["`+tenant+`"],"life":3600}`, "")), &made); err != nil {
+			t.Fatal(err)
+		}
+		return made.Secret
+	}
+	blue, red := tokenOf("blue"), tokenOf("red")
+	for _, path := range []string{"/api/v1/hosts", "/api/v1/hosts/h1", "/api/v1/status"} {
+		got := s.must(200, nobody, "GET", path, "", blue)
+		for _, secret := range []string{"red", "vault", "10.0.0.", "h3", "8472", "fake"} {
+			if strings.Contains(got, secret) {
+				t.Errorf("%s shows %q: %s", path, secret, got)
+			}
+		}
+	}
+	var hosts []api.Host
+	if err := json.Unmarshal([]byte(s.must(200, nobody, "GET", "/api/v1/hosts", "", red)), &hosts); err != nil {
+		t.Fatal(err)
+	}
+	want := []api.Host{{Name: "h1", State: api.HostAlive, Age: -1, Endpoints: 1, Tenants: []string{"red"}}, {Name: "h3", State: api.HostAlive, Age: -1, Endpoints: 1, Tenants: []string{"red"}}}
+	if diff := cmp.Diff(want, hosts); diff != "" {
+		t.Errorf("red's hosts (-want +got):\n%s", diff)
+	}
+	if got := s.must(200, nobody, "GET", "/api/v1/status", "", red); !strings.Contains(got, "addresses of red:vault") || !strings.Contains(got, "host h3 is not ready: 1 of your endpoints are there") || !strings.Contains(got, `"endpoints":2`) {
+		t.Errorf("red's status: %s", got)
+	}
+	s.must(404, nobody, "GET", "/api/v1/hosts/h2", "", red)
+	s.must(404, nobody, "GET", "/api/v1/hosts/h3", "", blue)
+	for _, query := range []string{"from=red:crypt", "from=crypt", "to=red:none", "host=h3", "host=none"} {
+		s.must(404, nobody, "GET", "/api/v1/monitor?"+query, "", blue)
+	}
+	for _, path := range []string{"/api/v1/globals", "/api/v1/doctor", "/info", "/metrics"} {
+		if got := s.must(403, nobody, "GET", path, "", blue); !strings.Contains(got, "blue (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
 // TestIssuerIsAsked: what looks like an ID token is judged by the issuer of --oidc-file;
 // while that is away, nobody is let in by one.
 func TestIssuerIsAsked(t *testing.T) {

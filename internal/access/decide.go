@@ -25,6 +25,15 @@ func (i Identity) tenants() []string {
 	return all
 }
 
+// Scope returns the tenants to which all that somebody may read is limited; nil = it is
+// not limited.
+func (i Identity) Scope() []string {
+	if i.has(ClusterAdmin) || i.has(Viewer) {
+		return nil
+	}
+	return i.tenants()
+}
+
 func (i Identity) has(role Role) bool {
 	return slices.ContainsFunc(i.Grants, func(g Grant) bool { return g.Role == role })
 }
@@ -35,13 +44,13 @@ func (i Identity) mayAsk(ru *rule) bool {
 }
 
 // decide tells whether somebody may do what a route (nil = none of the table) does
-// with a subject; what names it in the refusal.
-func decide(i Identity, ru *rule, s subject, what string) (verdict, *refusal.Refusal) {
+// with a subject.
+func decide(i Identity, ru *rule, s subject) (verdict, *refusal.Refusal) {
 	if i.has(ClusterAdmin) {
 		return verdict{role: ClusterAdmin}, nil
 	}
 	if !i.mayAsk(ru) {
-		return verdict{}, refuseRole(i, ru, what)
+		return verdict{}, refuseRole(i, ru)
 	}
 	var why []string
 	for _, role := range Roles { // the mightiest first
@@ -65,7 +74,7 @@ func decide(i Identity, ru *rule, s subject, what string) (verdict, *refusal.Ref
 		}
 		why = append(why, no)
 	}
-	return verdict{}, refusal.Forbidden("%s may not %s: %s; %s may", i, what, strings.Join(why, "; "), who(ru))
+	return verdict{}, refusal.Forbidden("%s has no right to this: %s; it needs the role %s", i, strings.Join(why, "; "), who(i, ru))
 }
 
 // notOfTenants says why a request is not about an admin's tenants alone; empty = it is.
@@ -98,22 +107,26 @@ func (i Identity) notOfHost(ru *rule, s subject) string {
 	return ""
 }
 
-func refuseRole(i Identity, ru *rule, what string) *refusal.Refusal {
+func refuseRole(i Identity, ru *rule) *refusal.Refusal {
 	if len(i.Grants) == 0 {
-		return refusal.Forbidden("%s may do nothing: %s", i, i.Note)
+		return refusal.Forbidden("%s has no right to anything: %s", i, i.Note)
 	}
 	if ru == nil {
-		return refusal.Forbidden("%s may not %s: there is no such route for its role; %s may ask for any", i, what, ClusterAdmin)
+		return refusal.Forbidden("%s has no right to this: there is no such route for its role; it needs the role %s", i, ClusterAdmin)
 	}
-	return refusal.Forbidden("%s may not %s; %s may", i, what, who(ru))
+	return refusal.Forbidden("%s has no right to this; it needs the role %s", i, who(i, ru))
 }
 
-// who may: "cluster-admin, viewer, tenant-admin of its tenant".
-func who(ru *rule) string {
+// who may: "cluster-admin, viewer or tenant-admin of its tenant".
+// Programs' roles are named to programs only.
+func who(i Identity, ru *rule) string {
+	program := i.has(Host) || i.has(Netmaster)
 	roles := []string{string(ClusterAdmin)}
 	for _, role := range ru.roles {
 		text := string(role)
 		switch {
+		case (role == Host || role == Netmaster) && !program:
+			continue
 		case ru.about == nil:
 		case role == TenantAdmin:
 			text += " of its tenant"
@@ -122,5 +135,8 @@ func who(ru *rule) string {
 		}
 		roles = append(roles, text)
 	}
-	return strings.Join(roles, ", ")
+	if last := len(roles) - 1; last > 0 {
+		return strings.Join(roles[:last], ", ") + " or " + roles[last]
+	}
+	return roles[0]
 }

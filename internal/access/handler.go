@@ -219,7 +219,6 @@ func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *aud
 	if err != nil {
 		return id, verdict{}, err
 	}
-	what := r.Method + " " + refusal.Clip(r.URL.Path)
 	var s subject
 	if id.mayAsk(ru) && ru != nil && ru.about != nil {
 		var body []byte
@@ -242,7 +241,7 @@ func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *aud
 			return id, verdict{}, err
 		}
 	}
-	v, no := decide(id, ru, s, what)
+	v, no := decide(id, ru, s)
 	if no != nil {
 		return id, v, no
 	}

@@ -97,7 +97,7 @@ func makeTable() map[string]rule {
 			roles: nobody, does: changes, kind: "member", about: aboutPath("name", false),
 		},
 
-		"GET /api/v1/status":              {roles: viewers},
+		"GET /api/v1/status":              {roles: tenants}, // of its own, as of hosts and the monitor: Identity.Scope
 		"GET /api/v1/store":               {roles: tenants}, // who logs in keeps the token by the store's id
 		"POST /api/v1/store/adopt":        {roles: nobody, does: changes, kind: "store"},
 		"GET /api/v1/doctor":              {roles: viewers},
@@ -106,9 +106,9 @@ func makeTable() map[string]rule {
 		"GET /api/v1/hosts/{name}/bundle": {roles: nobody, does: changes, kind: "bundle", about: aboutPath("name", false)},
 		"GET /api/v1/doctor/netmaster":    {roles: []Role{Viewer, Netmaster}},
 		"GET /api/v1/backup":              {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
-		"GET /api/v1/hosts":               {roles: viewers},
-		"GET /api/v1/hosts/{name}":        {roles: viewers},
-		"GET /api/v1/monitor":             {roles: viewers, lasts: true}, // packets of all tenants
+		"GET /api/v1/hosts":               {roles: tenants},
+		"GET /api/v1/hosts/{name}":        {roles: tenants},
+		"GET /api/v1/monitor":             {roles: tenants, lasts: true},
 		"GET /api/v1/tokens":              {roles: nobody},
 		"POST /api/v1/tokens":             {roles: nobody, does: changes, kind: "token", about: aboutToken, body: maxBody},
 		"DELETE /api/v1/tokens/{id}":      {roles: nobody, does: changes, kind: "token", about: aboutPath("id", false)},

@@ -72,16 +72,16 @@ func (c town) AddressHosts(_ context.Context, _, address string) ([]string, erro
 var want = map[string]string{
 	"GET /version": "vTHn", "GET /openapi.json": "vTHn",
 	"GET /metrics": "v", "GET /info": "v", "GET /debug/ofnet": "v", "GET /services": "vT", "GET /service/{id}": "vt",
-	"GET /api/v1/status": "v", "GET /api/v1/store": "vT", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
+	"GET /api/v1/status": "vT", "GET /api/v1/store": "vT", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
 	"GET /api/v1/doctor": "v", "POST /api/v1/doctor/repair": "",
 	"GET /api/v1/cluster/members": "v", "POST /api/v1/cluster/tokens": "", "DELETE /api/v1/cluster/members/{name}": "", "POST /api/v1/cluster/relieve": "",
 	"POST /api/v1/cluster/authorities/renew": "",
 	"GET /api/v1/doctor/netmaster":           "vn", "GET /api/v1/bundle": "", "GET /api/v1/hosts/{name}/bundle": "", "POST /plugin/report/{id}": "h",
-	"GET /api/v1/hosts": "v", "GET /api/v1/hosts/{name}": "v", "DELETE /api/v1/hosts/{name}": "",
+	"GET /api/v1/hosts": "vT", "GET /api/v1/hosts/{name}": "vT", "DELETE /api/v1/hosts/{name}": "",
 	"POST /api/v1/hosts/{name}/evict": "", "POST /api/v1/hosts/{name}/drain": "", "DELETE /api/v1/hosts/{name}/drain": "",
 	"POST /api/v1/hosts/{name}/addresses/{address}": "", "DELETE /api/v1/hosts/{name}/addresses/{address}": "",
 	"GET /api/v1/tokens": "", "POST /api/v1/tokens": "", "DELETE /api/v1/tokens/{id}": "",
-	"GET /api/v1/monitor": "v", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
+	"GET /api/v1/monitor": "vT", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
 	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
 	"GET /api/v1/endpoints": "vth", "GET /api/v1/inspect/endpoints/{key}": "vt",
 	"POST /api/v1/endpoints/{key}/drain": "t", "DELETE /api/v1/endpoints/{key}/drain": "t",
@@ -279,7 +279,7 @@ func TestEveryRoute(t *testing.T) {
 					if through && (d.body != body || d.asks.Name != who) {
 						t.Errorf("%q %s %s: the server gets %q of %v", who, method, path, d.body, d.asks)
 					}
-					if _, known := everybody[who]; !through && (w.Code != 403 || !strings.Contains(w.Body.String(), "may")) == known {
+					if _, known := everybody[who]; !through && (w.Code != 403 || !strings.Contains(w.Body.String(), "has no right to")) == known {
 						t.Errorf("%q %s %s: %d %s", who, method, path, w.Code, w.Body)
 					}
 				}
@@ -288,24 +288,24 @@ func TestEveryRoute(t *testing.T) {
 	}
 }
 
-// A refusal says who asks, what was asked, and who may; whose something else is, it does not.
+// A refusal says who asks, and which role is needed; whose something else is, it does not.
 func TestSentences(t *testing.T) {
 	d := newDoor(t, nil)
 	for _, tc := range []struct{ who, method, path, body, want string }{
 		{"", "GET", "/api/v1/networks", "", "who asks is not known: show a certificate"},
-		{"viewer", "DELETE", "/api/v1/networks/blue:net", "", "viewer (people, viewer) may not DELETE /api/v1/networks/blue:net; cluster-admin, tenant-admin of its tenant may"},
-		{"blue", "DELETE", "/api/v1/networks/red:net", "", "blue (people, tenant-admin of blue) may not DELETE /api/v1/networks/red:net: it is not about blue alone; cluster-admin, tenant-admin of its tenant may"},
+		{"viewer", "DELETE", "/api/v1/networks/blue:net", "", "viewer (people, viewer) has no right to this; it needs the role cluster-admin or tenant-admin of its tenant"},
+		{"blue", "DELETE", "/api/v1/networks/red:net", "", "blue (people, tenant-admin of blue) has no right to this: it is not about blue alone; it needs the role cluster-admin or tenant-admin of its tenant"},
 		{"blue", "GET", "/api/v1/endpoints", "", "ask for one tenant's by ?tenant=NAME"},
 		{"blue", "GET", "/api/v1/inspect/endpoints/e2", "", "it is not about blue alone"},
 		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "it is not about blue alone"}, // as if it were another's
 		{"blue", "GET", "/api/v1/inspect/endpoints/shared", "", "it is not about blue alone"},
-		{"h1", "POST", "/plugin/host", `{"host":"h2"}`, `it is about host "h2", and an agent may change what its own host has; cluster-admin, host that has it may`},
+		{"h1", "POST", "/plugin/host", `{"host":"h2"}`, `it is about host "h2", and an agent may change what its own host has; it needs the role cluster-admin or host that has it`},
 		{"h1", "GET", "/api/v1/endpoints?tenant=blue", "", `it is about host "", and an agent may change what its own host has`},
 		{"h1", "POST", "/plugin/releaseAddress", `{"IPv4Address":"10.0.0.3"}`, `it is about host ""`},
 		{"h1", "POST", "/plugin/host", `rubbish`, "it cannot be found out whose it is"},
 		{"h1", "POST", "/plugin/updateEndpoint", `rubbish`, "it cannot be found out whose it is"},
-		{"nobody", "GET", "/version", "", "nobody (people, without a role) may do nothing: there is no group"},
-		{"viewer", "GET", "/api/v2", "", "there is no such route for its role; cluster-admin may ask for any"},
+		{"nobody", "GET", "/version", "", "nobody (people, without a role) has no right to anything: there is no group"},
+		{"viewer", "GET", "/api/v2", "", "there is no such route for its role; it needs the role cluster-admin"},
 		{"viewer", "GET", "/api/v1/networks/a/b", "", "there is no such route"},
 		{"viewer", "PATCH", "/api/v1/networks/blue:a", "", "there is no such route"},
 	} {
@@ -332,6 +332,15 @@ func TestSentences(t *testing.T) {
 		// The server goes by the container where the endpoint's tenant is missing.
 		if through, w := d.ask("h1", "POST", "/plugin/updateEndpoint", `{"Event":"die","EndpointID":"e1","Network":"net","ContainerID":"`+container+`"}`); through != yes {
 			t.Errorf("the end of container %s, with an endpoint: %v %s", container, through, w.Body)
+		}
+	}
+}
+
+// Who is also a viewer, or a cluster admin, reads of all tenants; a tenant admin of its own.
+func TestScopeOfIdentities(t *testing.T) {
+	for who, want := range map[string][]string{"root": nil, "viewer": nil, "both": nil, "h1": nil, "blue": {"blue"}, "two": {"green", "red"}} {
+		if got := everybody[who].Scope(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", who, got, want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s *server) hosts(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	out, now := make([]api.Host, 0, len(all)), time.Now()
 	for _, h := range all {
-		out = append(out, s.hostToAPI(h, now))
+		out = append(out, s.seenHost(r.Context(), h, now))
 	}
 	return out, nil
 }
@@ -44,7 +44,7 @@ func (s *server) host(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.hostToAPI(h, time.Now()), nil
+	return s.seenHost(r.Context(), h, time.Now()), nil
 }
 
 func (s *server) removeHost(_ http.ResponseWriter, r *http.Request) (any, error) {

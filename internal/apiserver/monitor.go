@@ -23,6 +23,9 @@ import (
 const (
 	// maxMonitors is how many streams of events one netmaster serves at once.
 	maxMonitors = 8
+	// maxTenantMonitors is how many of them are of tenant admins, so that these leave
+	// room for the cluster's.
+	maxTenantMonitors = 4
 	// monitorQueue is how many events wait for a client; then it is too slow.
 	monitorQueue = 4096
 	// monitorWrite bounds one write to a client.
@@ -42,6 +45,7 @@ type monitors struct {
 // monitorStream is one client that watches.
 type monitorStream struct {
 	ctx    context.Context // ends with the stream
+	scope  flowScope
 	events chan api.FlowEvent
 	slow   chan struct{} // closed when the client does not keep up
 
@@ -52,14 +56,24 @@ type monitorStream struct {
 }
 
 // add opens a stream, unless there are too many.
-func (m *monitors) add(ctx context.Context, id string) (*monitorStream, error) {
+func (m *monitors) add(ctx context.Context, id string, scope flowScope) (*monitorStream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.byID) >= maxMonitors {
-		return nil, model.Errorf(model.ErrExhausted, "monitor: %d monitors run at this netmaster, more are not served; end one of them", len(m.byID))
+	most := maxMonitors
+	if scope.Limited() {
+		most = maxTenantMonitors
+	}
+	n := 0
+	for _, s := range m.byID {
+		if !scope.Limited() || s.scope.Limited() {
+			n++
+		}
+	}
+	if n >= most {
+		return nil, model.Errorf(model.ErrExhausted, "monitor: %d monitors run at this netmaster, more are not served; end one of them", n)
 	}
 	s := &monitorStream{
-		ctx: ctx, events: make(chan api.FlowEvent, monitorQueue), slow: make(chan struct{}),
+		ctx: ctx, scope: scope, events: make(chan api.FlowEvent, monitorQueue), slow: make(chan struct{}),
 		heard: map[string]bool{}, active: map[string]int{},
 	}
 	m.byID[id] = s
@@ -122,8 +136,10 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	id := rand.Text()
 	req, err := monitorRequest(r)
 	var stream *monitorStream
+	scope := flowScope{control.ScopeOf(ctx), nil}
+	scope.hosts = func() map[model.HostName]int { return s.control.Current().EndpointsByHost(scope.Scope) }
 	if err == nil {
-		stream, err = s.monitors.add(ctx, id)
+		stream, err = s.monitors.add(ctx, id, scope)
 	}
 	if err != nil {
 		s.refuse(sw, r, err)
@@ -161,6 +177,8 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.Monitor, send func([]byte) bool) string {
 	hosts := "no host: no netplugin has told of its host yet"
 	switch n := len(m.Hosts); {
+	case n == 0 && stream.scope.Limited():
+		hosts = "for containers of " + stream.scope.String() + ": there are none yet"
 	case n > 8:
 		hosts = strconv.Itoa(n) + " hosts"
 	case n > 0:
@@ -282,7 +300,9 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		e.Host = string(host)
-		stream.put(e)
+		if e, shown := stream.scope.show(e); shown {
+			stream.put(e)
+		}
 	}
 	w.Header().Set("Connection", "close") // what was not read is not wanted
 	w.WriteHeader(http.StatusOK)

@@ -40,7 +40,7 @@ func (s *server) serviceCounts(_ http.ResponseWriter, r *http.Request) (any, err
 	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 	defer cancel()
 	id := rand.Text()
-	stream, err := s.monitors.add(ctx, id)
+	stream, err := s.monitors.add(ctx, id, flowScope{})
 	if err != nil {
 		return nil, err
 	}

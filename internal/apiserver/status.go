@@ -52,6 +52,9 @@ func (f findings) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err error) {
+	if scope := control.ScopeOf(ctx); scope.Limited() {
+		return s.tenantStatus(ctx, scope)
+	}
 	// The servers are asked first, within 2 s: reading what is in a store that is
 	// away fails too, but later than people wait.
 	stores := s.cluster.Stores(ctx)

@@ -273,7 +273,11 @@ func report(w io.Writer, path string, err error) {
 	if errors.Is(err, errDiffers) || errors.Is(err, errUnwell) { // stdout has said it
 		return
 	}
-	fmt.Fprintf(w, "netctl: %s\n", message(err))
+	text := message(err)
+	if api.IsForbidden(err) {
+		text = "'" + path + "' is refused: " + text
+	}
+	fmt.Fprintf(w, "netctl: %s\n", text)
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(w, "See '%s --help'.\n", path)
 	}

@@ -129,13 +129,13 @@ func TestBugtoolRefused(t *testing.T) {
 		_, _ = w.Write([]byte(`[{"name":"h1","state":"alive"}]`))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "v (token, viewer) may not GET /api/v1/bundle; cluster-admin may", http.StatusForbidden)
+		http.Error(w, "v (token, viewer) has no right to this; it needs the role cluster-admin", http.StatusForbidden)
 	})
 	s := httptest.NewServer(mux)
 	defer s.Close()
 	file := filepath.Join(t.TempDir(), "out.tar.gz")
 	got := netctl(t, s.URL, "bugtool", file)
-	if got.code != ExitFailure || !strings.Contains(got.errOut, "cluster-admin may") || got.out != "" {
+	if got.code != ExitFailure || !strings.Contains(got.errOut, "'netctl bugtool' is refused: v (token, viewer) has no right to this; it needs the role cluster-admin") || got.out != "" {
 		t.Errorf("%+v", got)
 	}
 	if _, err := os.Lstat(file); err == nil {

@@ -121,6 +121,9 @@ func (t *growingTable) row(cells ...string) error {
 func flowRow(e api.FlowEvent) []string {
 	at := e.Time.Local().Format("15:04:05.000")
 	if e.Event == api.FlowLost {
+		if e.Count == 0 { // the host counts them for all tenants
+			return []string{at, e.Host, "lost", "", "", "", "more packets than could be told of"}
+		}
 		return []string{at, e.Host, "lost", "", "", "", fmt.Sprintf("%d packets more than could be told of", e.Count)}
 	}
 	verdict := map[string]string{"allow": "allowed", "deny": "denied", "drop": "dropped"}[e.Verdict]
@@ -185,6 +188,8 @@ func decidedBy(e api.FlowEvent) string {
 	var parts []string
 	for _, d := range e.Decisions {
 		switch {
+		case d.Hidden:
+			parts = append(parts, d.Direction+": another tenant's policy")
 		case d.Policy != "":
 			parts = append(parts, fmt.Sprintf("%s: rule %s of policy %s", d.Direction, d.Rule, d.Policy))
 		case d.Rule != "":

@@ -44,17 +44,21 @@ func startNetmasterOn(t *testing.T, st *memory.Store) string {
 
 func startNetmasterWith(t *testing.T, st *memory.Store, accepts func(token string) bool) string {
 	t.Helper()
+	if accepts == nil {
+		return startNetmasterBehind(t, st, nil)
+	}
+	return startNetmasterBehind(t, st, func(next http.Handler) http.Handler {
+		return access.New(access.Config{Next: next, Bearers: []access.Bearer{access.Shared(accepts)}, Log: slog.New(slog.DiscardHandler)})
+	})
+}
+
+func startNetmasterBehind(t *testing.T, st *memory.Store, door func(http.Handler) http.Handler) string {
+	t.Helper()
 	ctrl := control.New(st, control.Options{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
 	running.Go(func() error { return ctrl.Run(ctx) })
 	s := httptest.NewUnstartedServer(nil)
-	var door func(http.Handler) http.Handler
-	if accepts != nil {
-		door = func(next http.Handler) http.Handler {
-			return access.New(access.Config{Next: next, Bearers: []access.Bearer{access.Shared(accepts)}, Log: slog.New(slog.DiscardHandler)})
-		}
-	}
 	handler, err := apiserver.New(apiserver.Config{
 		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
 		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Door: door,

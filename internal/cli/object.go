@@ -145,7 +145,7 @@ func put[T api.Object, O any](ctx context.Context, o *common, k kind[T, O], name
 	r := k.collection(client)
 	before, err := r.Get(ctx, object.ObjectKey())
 	existed := err == nil
-	if err != nil && !api.IsNotFound(err) {
+	if err != nil && !api.IsNotFound(err) && !api.IsForbidden(err) { // who may not create is told so below
 		return err
 	}
 	after, err := r.Create(ctx, object)

@@ -62,6 +62,47 @@ func runStatus(ctx context.Context, o *statusOptions) error {
 }
 
 func (o *statusOptions) show(s api.ClusterStatus) error {
+	if s.Tenants == nil {
+		if err := o.showServers(s); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, h := range s.Hosts {
+		rows = append(rows, hostRow(h))
+	}
+	if err := printTable(o.out, hostHeader, rows); err != nil {
+		return err
+	}
+	var pools []string
+	for _, p := range s.Pools {
+		pools = append(pools, fmt.Sprintf("%s %d of %d", p.Name, p.Used, p.Size))
+	}
+	taken, of := "", ""
+	if len(pools) > 0 {
+		taken = "; taken: " + strings.Join(pools, ", ")
+	}
+	if s.Tenants != nil {
+		of = " of " + strings.Join(s.Tenants, ", ")
+	}
+	fmt.Fprintf(o.out, "\nHosts %d, endpoints%s %d%s\n", len(s.Hosts), of, s.Endpoints, taken)
+	for _, n := range s.Notices {
+		fmt.Fprintf(o.out, "Notice: %s\n", n)
+	}
+	if s.Well {
+		return printLines(o.out, []string{"All is well."})
+	}
+	if err := printLines(o.out, []string{"Not all is well:"}); err != nil {
+		return err
+	}
+	for _, w := range s.Wrong {
+		fmt.Fprintf(o.out, "  %s\n", w)
+	}
+	return nil
+}
+
+// showServers shows the netmasters and the store.
+func (o *statusOptions) showServers(s api.ClusterStatus) error {
 	var rows [][]string
 	for _, m := range s.Masters {
 		rows = append(rows, []string{m.Address, m.Host, m.Role, orUnknown(m.Version)})
@@ -77,31 +118,7 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 	if err := printTable(o.out, []string{"Store", "State", "Version", "Size", "Answers in"}, rows); err != nil {
 		return err
 	}
-	rows = nil
-	for _, h := range s.Hosts {
-		rows = append(rows, hostRow(h))
-	}
 	fmt.Fprintln(o.out)
-	if err := printTable(o.out, hostHeader, rows); err != nil {
-		return err
-	}
-	var pools []string
-	for _, p := range s.Pools {
-		pools = append(pools, fmt.Sprintf("%s %d of %d", p.Name, p.Used, p.Size))
-	}
-	fmt.Fprintf(o.out, "\nHosts %d, endpoints %d; taken: %s\n", len(s.Hosts), s.Endpoints, strings.Join(pools, ", "))
-	for _, n := range s.Notices {
-		fmt.Fprintf(o.out, "Notice: %s\n", n)
-	}
-	if s.Well {
-		return printLines(o.out, []string{"All is well."})
-	}
-	if err := printLines(o.out, []string{"Not all is well:"}); err != nil {
-		return err
-	}
-	for _, w := range s.Wrong {
-		fmt.Fprintf(o.out, "  %s\n", w)
-	}
 	return nil
 }
 
@@ -152,11 +169,14 @@ func hostRow(h api.Host) []string {
 	if h.Age >= 0 {
 		word = (time.Duration(h.Age) * time.Second).String() + " ago"
 	}
-	ports := number(h.Ports)
+	version, ports := orUnknown(h.Version), number(h.Ports)
+	if h.Tenants != nil { // who asks does not see them
+		version, ports = "", ""
+	}
 	if h.Pending > 0 {
 		ports += fmt.Sprintf(" (%d pending)", h.Pending)
 	}
-	return []string{h.Name, strings.Join(states, ", "), word, h.Driver, orUnknown(h.Version), h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
+	return []string{h.Name, strings.Join(states, ", "), word, h.Driver, version, h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
 }
 
 // fullest names the table of a host that has the least room.

@@ -41,6 +41,8 @@ func (h HostState) LastWord() time.Time {
 
 // Hosts returns all hosts that a record, a status, a registration, an endpoint or
 // a word that they drain names, by name. A host that is away stays until somebody removes it.
+// Within a Scope it returns the hosts that have endpoints of the tenants, and of those the
+// state and that number alone.
 func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	v, err := c.View(ctx)
 	if err != nil {
@@ -72,8 +74,15 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, Told: true, Status: st}
 	}
 	out := make([]HostState, 0, len(all))
+	scope := ScopeOf(ctx)
+	own := v.EndpointsByHost(scope)
 	for _, h := range all {
 		h.complete(v, registered, silent)
+		if scope.Limited() {
+			if h = h.within(own); h.Endpoints == 0 {
+				continue
+			}
+		}
 		out = append(out, h)
 	}
 	slices.SortFunc(out, func(a, b HostState) int { return strings.Compare(string(a.Name), string(b.Name)) })
@@ -94,6 +103,15 @@ func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Serv
 	h.Addresses = v.HostAddresses(h.Name)
 	if !h.Alive {
 		h.Absence, _ = v.HostAbsence(h.Name)
+	}
+}
+
+// within returns what of a host somebody sees whose endpoints there are counted.
+func (h HostState) within(endpoints map[model.HostName]int) HostState {
+	return HostState{
+		Host: model.Host{Name: h.Name}, Known: h.Known, Alive: h.Alive, Registered: h.Registered, Told: h.Told,
+		Status:    HostStatus{Host: h.Name, Ready: h.Status.Ready, Updated: h.Status.Updated},
+		Endpoints: endpoints[h.Name], Draining: h.Draining, Absence: tables.HostAbsence{Seconds: h.Absence.Seconds},
 	}
 }
 
@@ -124,7 +142,12 @@ func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, 
 	h.Status, h.Told = status.Value, status.Exists()
 	h.complete(v, registered, silent)
 	if k == "" || !h.Known && !h.Told && !h.Registered && !h.Draining && h.Endpoints == 0 {
-		return HostState{}, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
+		return HostState{}, ScopeOf(ctx).noHost(k)
+	}
+	if scope := ScopeOf(ctx); scope.Limited() {
+		if h = h.within(v.EndpointsByHost(scope)); h.Endpoints == 0 {
+			return HostState{}, scope.noHost(k)
+		}
 	}
 	return h, nil
 }

@@ -44,10 +44,11 @@ func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monito
 		return nil, err
 	}
 	q := cluster.MonitorRequest{ID: r.ID, Address: r.Address, Connections: r.Connections, Host: r.Host}
-	if q.FromTenant, q.From, err = groupNamed(v, "from", r.From); err != nil {
+	scope := ScopeOf(ctx)
+	if q.FromTenant, q.From, err = groupNamed(v, scope, "from", r.From); err != nil {
 		return nil, err
 	}
-	if q.ToTenant, q.To, err = groupNamed(v, "to", r.To); err != nil {
+	if q.ToTenant, q.To, err = groupNamed(v, scope, "to", r.To); err != nil {
 		return nil, err
 	}
 	if r.Counts != (model.ServiceKey{}) {
@@ -57,20 +58,21 @@ func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monito
 		q.Report, q.Counts, q.Spread = r.Report, cluster.ReportCounts, int(r.Spread/time.Millisecond)
 	}
 	m := &Monitor{}
+	own := v.EndpointsByHost(scope)
 	for _, h := range v.Hosts() {
-		if r.Host == "" || h.Name == r.Host {
+		if (r.Host == "" || h.Name == r.Host) && (!scope.Limited() || own[h.Name] > 0) {
 			m.Hosts = append(m.Hosts, h.Name)
 		}
 	}
 	if r.Host != "" && m.Hosts == nil {
-		return nil, model.Errorf(model.ErrNotFound, "host %q does not exist", r.Host)
+		return nil, scope.noHost(r.Host)
 	}
 	m.session, err = cluster.OpenMonitor(ctx, c.store, q)
 	return m, err
 }
 
-// groupNamed finds the group that a filter names.
-func groupNamed(v *View, field, text string) (t model.TenantName, g model.GroupName, err error) {
+// groupNamed finds the group that a filter names. Groups outside of the scope do not exist.
+func groupNamed(v *View, scope Scope, field, text string) (t model.TenantName, g model.GroupName, err error) {
 	if text == "" {
 		return "", "", nil
 	}
@@ -85,13 +87,13 @@ func groupNamed(v *View, field, text string) (t model.TenantName, g model.GroupN
 		if t, err = model.ParseTenantName(tenant); err != nil {
 			return "", "", model.InvalidField(field, text, "must be an endpoint group: group, or tenant:group")
 		}
-		if _, ok := v.Group(model.GroupKey{Tenant: t, Name: g}); ok {
+		if _, ok := v.Group(model.GroupKey{Tenant: t, Name: g}); ok && scope.Has(t) {
 			return t, g, nil
 		}
 		return "", "", model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", text)
 	}
 	for _, x := range v.Tenants() {
-		if _, ok := v.Group(model.GroupKey{Tenant: x.Name, Name: g}); ok {
+		if _, ok := v.Group(model.GroupKey{Tenant: x.Name, Name: g}); ok && scope.Has(x.Name) {
 			return "", g, nil
 		}
 	}

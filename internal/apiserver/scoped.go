@@ -1,0 +1,116 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// seenHost is a host as the one who asks sees it.
+func (s *server) seenHost(ctx context.Context, h control.HostState, now time.Time) api.Host {
+	scope := control.ScopeOf(ctx)
+	if !scope.Limited() {
+		return s.hostToAPI(h, now)
+	}
+	o := hostToAPI(h, now)
+	o.Tenants = scope.Names()
+	return o
+}
+
+// tenantStatus is the status of what some tenants have.
+func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.ClusterStatus, err error) {
+	hosts, err := s.control.Hosts(ctx)
+	if err != nil {
+		return o, err
+	}
+	v, err := s.control.View(ctx)
+	if err != nil {
+		return o, err
+	}
+	o = api.ClusterStatus{
+		Version: s.version.Version, Tenants: scope.Names(), Wrong: []string{}, Notices: []string{},
+		Masters: []api.Master{}, Stores: []api.StoreServer{}, Hosts: []api.Host{}, Pools: []api.Pool{},
+	}
+	now := time.Now()
+	for _, h := range hosts {
+		seen := s.seenHost(ctx, h, now)
+		o.Hosts, o.Endpoints = append(o.Hosts, seen), o.Endpoints+seen.Endpoints
+		switch {
+		case seen.State == api.HostAway:
+			o.Wrong = append(o.Wrong, fmt.Sprintf("host %s is away, and %d of your endpoints are there; tell a cluster administrator", seen.Name, seen.Endpoints))
+		case !seen.Ready:
+			o.Wrong = append(o.Wrong, fmt.Sprintf("host %s is not ready: %d of your endpoints are there, and not all may have their networks or policies; a cluster administrator can see why", seen.Name, seen.Endpoints))
+		case seen.Draining:
+			o.Notices = append(o.Notices, fmt.Sprintf("host %s drains: services send its providers no new connections", seen.Name))
+		}
+	}
+	for _, p := range v.AddressPools() {
+		if p.Share() < nearlyFull {
+			break
+		}
+		if scope.Has(p.Network.Tenant) && len(o.Pools) < fewPools {
+			o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
+			o.Notices = append(o.Notices, fmt.Sprintf("addresses of %s: %d of %d are taken", p.Network, p.Used, p.Size))
+		}
+	}
+	o.Well = len(o.Wrong) == 0
+	return o, nil
+}
+
+// flowScope limits the events of a monitor to what tenants may see.
+type flowScope struct {
+	control.Scope
+	hosts func() map[model.HostName]int // on which the tenants have endpoints
+}
+
+// show returns an event as the scope shows it; false = it does not. What the host counts
+// for all tenants, and names of what other tenants have, are left out.
+func (s flowScope) show(e api.FlowEvent) (api.FlowEvent, bool) {
+	if !s.Limited() {
+		return e, true
+	}
+	switch e.Event {
+	case api.FlowDrop, api.FlowConnection, api.FlowLogged, api.FlowWouldDeny, api.FlowWouldAllow:
+	case api.FlowLost:
+		return api.FlowEvent{Time: e.Time, Host: e.Host, Event: e.Event}, s.hosts()[model.HostName(e.Host)] > 0
+	default:
+		return e, false
+	}
+	from, to := s.has(e.From.Endpoint), s.has(e.To.Endpoint)
+	if !s.has(e.Tenant) && !from && !to || e.Audited != "" && !s.has(e.Audited) {
+		return e, false
+	}
+	decisions := e.Decisions
+	e.Decisions = nil
+	for _, d := range decisions {
+		of := cmp.Or(d.Policy, map[string]string{string(model.Out): e.From.Endpoint, string(model.In): e.To.Endpoint}[d.Direction])
+		if of == "" && d.Rule == "" { // by no rule, at an end in another network of the tenant, say
+			of = e.Tenant
+		}
+		if !s.has(of) {
+			d = api.FlowRule{Direction: d.Direction, Hidden: true}
+		}
+		e.Decisions = append(e.Decisions, d)
+	}
+	if !s.has(e.Tenant) {
+		e.Tenant, e.Network = "", ""
+	}
+	for _, p := range []*api.FlowPeer{&e.From, &e.To} {
+		if (p.Endpoint != "" || p.Group != "") && !s.has(p.Endpoint) {
+			*p = api.FlowPeer{Address: p.Address, Port: p.Port}
+		}
+	}
+	return e, true
+}
+
+// has reports whether something whose key begins with its tenant is of the scope.
+func (s flowScope) has(key string) bool {
+	tenant, _, _ := strings.Cut(key, ":")
+	return tenant != "" && s.Scope.Has(model.TenantName(tenant))
+}

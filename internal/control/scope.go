@@ -1,0 +1,70 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Scope is the tenants to which what a request may read is limited. The zero Scope
+// limits nothing.
+type Scope struct {
+	limited bool
+	tenants []model.TenantName
+}
+
+type scopeKey struct{}
+
+// ScopeTo returns a context for use-cases of somebody who may read what tenants have, and
+// nothing else.
+func ScopeTo(ctx context.Context, tenants []string) context.Context {
+	s := Scope{limited: true}
+	for _, t := range tenants {
+		s.tenants = append(s.tenants, model.TenantName(t))
+	}
+	return context.WithValue(ctx, scopeKey{}, s)
+}
+
+// ScopeOf returns a context's scope.
+func ScopeOf(ctx context.Context) Scope {
+	s, _ := ctx.Value(scopeKey{}).(Scope)
+	return s
+}
+
+// Limited reports whether the scope limits anything.
+func (s Scope) Limited() bool { return s.limited }
+
+// Has reports whether a tenant is within the scope.
+func (s Scope) Has(t model.TenantName) bool { return !s.limited || slices.Contains(s.tenants, t) }
+
+// Names returns the tenants' names; nil = the scope limits nothing.
+func (s Scope) Names() (names []string) {
+	for _, t := range s.tenants {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// String names the tenants to people.
+func (s Scope) String() string { return strings.Join(s.Names(), ", ") }
+
+// EndpointsByHost counts the endpoints that a scope's tenants have on each host.
+func (v *View) EndpointsByHost(s Scope) map[model.HostName]int {
+	count := map[model.HostName]int{}
+	for _, t := range s.tenants {
+		for _, e := range v.Endpoints(t) {
+			count[e.Host]++
+		}
+	}
+	return count
+}
+
+// noHost says that a host is not there for who asks.
+func (s Scope) noHost(h model.HostName) error {
+	if s.limited {
+		return model.Errorf(model.ErrNotFound, "host %q does not exist, or has no endpoints of %s", h, s)
+	}
+	return model.Errorf(model.ErrNotFound, "host %q does not exist", h)
+}
