@@ -1,5 +1,11 @@
 package api
 
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
 // NetworkPolicy is a policy that selects the endpoints it applies to, and the
 // peers of its rules, by group, network and labels.
 type NetworkPolicy struct {
@@ -69,4 +75,28 @@ func (o NetworkPolicy) ObjectKey() string { return o.TenantName + ":" + o.Networ
 // wire).
 func (c *Client) NetworkPolicies() Resource[NetworkPolicy, PolicyOper] {
 	return Resource[NetworkPolicy, PolicyOper]{c, "networkPolicys"}
+}
+
+// NetworkPolicyRule returns one rule of a network policy.
+func (c *Client) NetworkPolicyRule(ctx context.Context, policyKey, ruleID string) (NetworkPolicyRule, error) {
+	var out NetworkPolicyRule
+	err := c.Do(ctx, http.MethodGet, networkRulePath(policyKey, ruleID), nil, &out)
+	return out, err
+}
+
+// PutNetworkPolicyRule adds a rule to a network policy, or replaces the one with its id, and
+// returns it as stored. The policy's other rules stay as they are.
+func (c *Client) PutNetworkPolicyRule(ctx context.Context, policyKey string, r NetworkPolicyRule) (NetworkPolicyRule, error) {
+	var out NetworkPolicyRule
+	err := c.Do(ctx, http.MethodPut, networkRulePath(policyKey, r.RuleID), r, &out)
+	return out, err
+}
+
+// DeleteNetworkPolicyRule deletes one rule of a network policy.
+func (c *Client) DeleteNetworkPolicyRule(ctx context.Context, policyKey, ruleID string) error {
+	return c.Do(ctx, http.MethodDelete, networkRulePath(policyKey, ruleID), nil, nil)
+}
+
+func networkRulePath(policyKey, ruleID string) string {
+	return "/api/v1/networkPolicys/" + url.PathEscape(policyKey) + "/rules/" + url.PathEscape(ruleID) + "/"
 }

@@ -69,6 +69,11 @@ func ofNoHost(of about) about {
 	}
 }
 
+func aboutNetworkRule(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
+	key := r.PathValue("key")
+	return subject{objects: []audit.Object{{Key: key + ":" + r.PathValue("rule")}}, tenants: []string{tenantOfKey(key)}, ofTenants: true}, nil
+}
+
 func aboutHostAddress(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
 	return subject{objects: []audit.Object{{Key: r.PathValue("name") + " " + r.PathValue("address")}}}, nil
 }

@@ -47,6 +47,9 @@ const (
 // all but cluster admins, and found by TestEveryRoute.
 var table = makeTable()
 
+// networkRule is the path of one rule of a network policy.
+const networkRule = "/api/v1/networkPolicys/{key}/rules/{rule}"
+
 // collectionsOfTenants have keys TENANT:..., and refer to objects of the same tenant
 // only.
 var collectionsOfTenants = map[string]string{
@@ -140,6 +143,10 @@ func makeTable() map[string]rule {
 		"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {
 			roles: nobody, does: changes, kind: "endpoint", about: aboutCleanup,
 		},
+
+		"GET " + networkRule:    {roles: tenants, kind: "rule", about: aboutNetworkRule},
+		"PUT " + networkRule:    {roles: []Role{TenantAdmin}, does: changes, kind: "rule", about: aboutNetworkRule},
+		"DELETE " + networkRule: {roles: []Role{TenantAdmin}, does: changes, kind: "rule", about: aboutNetworkRule},
 
 		"POST /plugin/pod":            {roles: hosts, does: tells},
 		"POST /plugin/createEndpoint": {roles: hosts, does: changes, kind: "endpoint", about: aboutCreateEndpoint, body: maxBody},

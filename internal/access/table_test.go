@@ -85,6 +85,7 @@ var want = map[string]string{
 	"GET /api/v1/pending": "v", "POST /api/v1/pending": "", "POST /api/v1/pending/{id}/confirm": "", "DELETE /api/v1/pending/{id}": "",
 	"GET /api/v1/endpoints": "vth", "GET /api/v1/inspect/endpoints/{key}": "vt",
 	"POST /api/v1/endpoints/{key}/drain": "t", "DELETE /api/v1/endpoints/{key}/drain": "t",
+	"GET /api/v1/networkPolicys/{key}/rules/{rule}": "vt", "PUT /api/v1/networkPolicys/{key}/rules/{rule}": "t", "DELETE /api/v1/networkPolicys/{key}/rules/{rule}": "t",
 	"GET /api/v1/clusterServices": "v", "GET /api/v1/clusterServices/{namespace}/{name}": "v", "GET /api/v1/serviceLBs/{key}/counts": "vt",
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": "",
 	"POST /plugin/pod": "H", "POST /plugin/createEndpoint": "h", "POST /plugin/deleteEndpoint": "h", "POST /plugin/updateEndpoint": "h",

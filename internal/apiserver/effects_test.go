@@ -40,6 +40,14 @@ var requestEffects = map[string]effecttest.Effect{
 	"ConfigEP.Pod":         effecttest.By("TestPods"),
 	"ConfigEP.Rates":       effecttest.By("TestRates"),
 
+	"NetworkPolicyRule.ruleId":    effecttest.By("TestOneRuleOfNetworkPolicyIsWritten"),
+	"NetworkPolicyRule.direction": effecttest.By("TestNetworkPolicy"),
+	"NetworkPolicyRule.priority":  effecttest.By("TestNetworkPolicy"),
+	"NetworkPolicyRule.action":    effecttest.By("TestNetworkPolicy"),
+	"NetworkPolicyRule.log":       effecttest.By("TestNetworkPolicy"),
+	"NetworkPolicyRule.peers":     effecttest.By("TestNetworkPolicy"),
+	"NetworkPolicyRule.ports":     effecttest.By("TestNetworkPolicy"),
+
 	"Pod.Namespace": effecttest.By("TestPods"),
 	"Pod.Name":      effecttest.By("TestPods"),
 	"Pod.UID":       effecttest.By("TestPods"),

@@ -10,40 +10,45 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// conditional reports whether writes of a kind can be made under a condition: the object is
-// one row, whose revision is the object's. The rules of a network policy are rows of their
-// own.
-func (k *kind) conditional() bool { return k.name != "networkPolicy" }
-
 // tag sends an object's revision as its entity tag (RFC 9110 section 8.8.3).
-func (k *kind) tag(w http.ResponseWriter, v *control.View, key string) {
-	if rev := v.Written(k.name, key); rev != 0 && k.conditional() {
+func tag(w http.ResponseWriter, v *control.View, kind, key string) {
+	if rev := v.Written(kind, key); rev != 0 {
 		w.Header().Set("ETag", fmt.Sprintf("%q", strconv.FormatInt(int64(rev), 10)))
 	}
 }
 
-// ifMatch reads the revision that an object must have for a write of it to be made; 0 = any.
-func ifMatch(r *http.Request) (int64, error) {
+// underIfMatch returns a request whose use-case is committed only while the object has the
+// revision that the request names in If-Match, if it names one.
+func (s *server) underIfMatch(r *http.Request, kind, key string) (*http.Request, error) {
 	text := r.Header.Get("If-Match")
 	if text == "" {
-		return 0, nil
+		return r, nil
 	}
 	rev, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
 	if err != nil || rev <= 0 {
-		return 0, model.InvalidField("header If-Match", clip([]byte(text)), "must be the ETag of an answer to GET, such as \"1234\"")
+		return nil, model.InvalidField("header If-Match", clip([]byte(text)), "must be the ETag of an answer to GET, such as \"1234\"")
 	}
-	return rev, nil
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return r.WithContext(v.OnlyAt(r.Context(), kind, key, rev)), nil
 }
 
-// kindAt returns the kind of the object that a route of a collection names; nil = none.
-func kindAt(pattern string) *kind {
-	_, path, _ := strings.Cut(strings.TrimSuffix(pattern, "/{$}"), " ")
+// takesIfMatch reports whether a method of a path writes one object under If-Match.
+func takesIfMatch(method, path string) bool {
+	if method != http.MethodPost && method != http.MethodPut && method != http.MethodDelete {
+		return false
+	}
+	if path == networkRulePath {
+		return true
+	}
 	for _, k := range collections() {
 		if path == "/api/v1/"+k.collection+"/{key}" {
-			return k
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // checkConditions refuses a write under a condition (RFC 9110 section 13.1) that nothing
@@ -52,14 +57,21 @@ func checkConditions(pattern string, r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
+	_, path, _ := strings.Cut(strings.TrimSuffix(pattern, "/{$}"), " ")
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
-		if r.Header.Get(name) == "" {
+		if r.Header.Get(name) == "" || name == "If-Match" && takesIfMatch(r.Method, path) {
 			continue
 		}
-		if k := kindAt(pattern); k != nil && k.conditional() && name == "If-Match" && r.Method != http.MethodDelete {
-			continue
-		}
-		return model.Errorf(model.ErrInvalid, "header %s: this write is made under no condition; leave it out (If-Match is for POST and PUT of one object that is no network policy)", name)
+		return model.Errorf(model.ErrInvalid, "header %s: this write is made under no condition; leave it out (If-Match is for POST, PUT and DELETE of one object)", name)
 	}
 	return nil
+}
+
+// tagCommitted sends the entity tag of an object that was written, once the view has the
+// commit, or without when the store is slow.
+func (s *server) tagCommitted(w http.ResponseWriter, r *http.Request, kind, key string, done control.Commit) {
+	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
+		s.log.Debug("a write is answered with links and revision as they were before", "path", r.URL.Path, "error", err)
+	}
+	tag(w, s.control.Current(), kind, key)
 }

@@ -244,13 +244,17 @@ func (s *server) handleKind(k *kind) {
 		if err != nil {
 			return nil, err
 		}
-		k.tag(w, v, r.PathValue("key"))
+		tag(w, v, k.name, r.PathValue("key"))
 		return k.get(v, r.PathValue("key"))
 	})
 	s.handleOf(k, "POST", base+"/{key}", write)
 	s.handleOf(k, "PUT", base+"/{key}", write)
 	s.handleOf(k, "DELETE", base+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		key := r.PathValue("key")
+		r, err := s.underIfMatch(r, k.name, key)
+		if err != nil {
+			return nil, err
+		}
 		return key, k.del(r.Context(), s.control, key)
 	})
 	s.handleOf(k, "GET", inspect+"/{key}", get(func(v *control.View, key string) (any, error) {

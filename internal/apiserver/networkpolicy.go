@@ -183,14 +183,18 @@ func networkPolicyToAPI(n model.NetworkPolicy) api.NetworkPolicy {
 		o.Applies = selectorToAPI(p.Applies)
 	}
 	for _, r := range n.Rules {
-		x := api.NetworkPolicyRule{
-			RuleID: string(r.Key.Rule), Direction: string(r.Direction), Priority: r.Priority, Action: string(r.Action), Log: r.Log,
-			Ports: portsToAPI(r.Ports),
-		}
-		for _, p := range r.Peers {
-			x.Peers = append(x.Peers, peerToAPI(p))
-		}
-		o.Rules = append(o.Rules, x)
+		o.Rules = append(o.Rules, networkRuleToAPI(r))
+	}
+	return o
+}
+
+func networkRuleToAPI(r model.PolicyRule) api.NetworkPolicyRule {
+	o := api.NetworkPolicyRule{
+		RuleID: string(r.Key.Rule), Direction: string(r.Direction), Priority: r.Priority, Action: string(r.Action), Log: r.Log,
+		Ports: portsToAPI(r.Ports),
+	}
+	for _, p := range r.Peers {
+		o.Peers = append(o.Peers, peerToAPI(p))
 	}
 	return o
 }

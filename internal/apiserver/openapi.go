@@ -28,6 +28,9 @@ type exchange struct {
 // exchanges describe the routes beside the collections.
 var exchanges = map[string]exchange{
 	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
+	"GET " + networkRulePath:                              {"One rule of a network policy", nil, api.NetworkPolicyRule{}},
+	"PUT " + networkRulePath:                              {"Add a rule to a network policy, or replace it, and answer with it as stored; the other rules stay. The body may leave ruleId out", api.NetworkPolicyRule{}, api.NetworkPolicyRule{}},
+	"DELETE " + networkRulePath:                           {"Delete one rule of a network policy; the last one of a policy without defaultIn and defaultOut is refused. The answer is the key", nil, ""},
 	"GET /api/v1/doctor":                                  {"What is wrong with the cluster: what is owned by nobody, hosts, data planes, certificates, disks, versions", nil, api.Diagnosis{}},
 	"POST /api/v1/doctor/repair":                          {"Free what is owned by nobody, allocate to its owner what is not, and look again", repairRequest{}, api.Diagnosis{}},
 	"GET /api/v1/doctor/netmaster":                        {"What this netmaster tells of itself: certificates, disks", nil, api.Machine{}},
@@ -271,7 +274,7 @@ func operation(r route, summary string) map[string]any {
 	for _, name := range queries[r.method+" "+r.path] {
 		params = append(params, map[string]any{"name": name, "in": "query", "schema": map[string]any{"type": "string"}})
 	}
-	if r.kind != nil && r.kind.conditional() && (r.method == http.MethodPost || r.method == http.MethodPut) {
+	if takesIfMatch(r.method, r.path) {
 		params = append(params, map[string]any{
 			"name": "If-Match", "in": "header", "schema": map[string]any{"type": "string"},
 			"description": "The ETag of an answer to GET: the write is made only while the object is of that revision, else the answer is 412",
@@ -301,11 +304,15 @@ func body(schema any) map[string]any {
 	return map[string]any{"required": true, "content": jsonContent(schema)}
 }
 
-// revision and warning are the headers that writes' answers carry.
+// revision, entityTag and warning are the headers that writes' answers carry.
 var (
 	revision = map[string]any{
 		"description": "Store revision of the write's commit (of the last one, when there was nothing to change). A view of the cluster that has reached it holds the write",
 		"schema":      map[string]any{"type": "integer"},
+	}
+	entityTag = map[string]any{
+		"description": "Names the object's last change, for If-Match; of a network policy, that of its rules too",
+		"schema":      map[string]any{"type": "string"},
 	}
 	warning = map[string]any{
 		"description": "299 - \"sentence\": something that the object sets has no effect in this version; one header for each. In results of apply they are the field warnings",
@@ -315,11 +322,17 @@ var (
 
 func responses(r route, content map[string]any) map[string]any {
 	done := map[string]any{"description": "Done", "content": content}
+	headers := map[string]any{}
 	if r.method != http.MethodGet && r.path != "/plugin/monitor/{id}" && r.path != "/plugin/mirror" {
-		headers := map[string]any{revisionHeader: revision}
+		headers[revisionHeader] = revision
 		if r.kind != nil && r.method != http.MethodDelete {
 			headers["Warning"] = warning
 		}
+	}
+	if r.method != http.MethodDelete && takesIfMatch(http.MethodPut, r.path) {
+		headers["ETag"] = entityTag
+	}
+	if len(headers) > 0 {
 		done["headers"] = headers
 	}
 	return map[string]any{

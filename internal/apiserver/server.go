@@ -135,6 +135,7 @@ func New(cfg Config) (http.Handler, error) {
 		s.names = append(s.names, k.collection)
 		s.handleKind(k)
 	}
+	s.handleNetworkRules()
 	s.handlePlugin()
 	s.handleHosts()
 	s.handleClusterServices()

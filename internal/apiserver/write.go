@@ -97,12 +97,8 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	if err := checkKey(r.PathValue("key"), want.key); err != nil {
 		return nil, err
 	}
-	rev, err := ifMatch(r)
-	if err != nil {
+	if r, err = s.underIfMatch(r, k.name, want.key); err != nil {
 		return nil, err
-	}
-	if rev != 0 {
-		want.change = want.change.OnlyAt(rev)
 	}
 	done, err := s.control.Put(r.Context(), want.change)
 	if err != nil {
@@ -110,12 +106,8 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	}
 	warn(w, append(want.warnings, fabricWarnings(s.control.Current(), want.object)...))
 	// The object is what was committed, whatever somebody has done to it since;
-	// only what others link to it comes from the view, which may lag behind when
-	// the store is slow.
-	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
-		s.log.Debug("a write is answered with links as they were before", "path", r.URL.Path, "error", err)
-	}
-	k.tag(w, s.control.Current(), want.key)
+	// only what others link to it comes from the view.
+	s.tagCommitted(w, r, k.name, want.key, done)
 	return k.view(s.control.Current(), done.Object), nil
 }
 

@@ -73,6 +73,7 @@ func newNetworkPolicy(f *factory) *command {
 		examples: []string{
 			"netctl network-policy create --tenant blue --default-in deny --group web closed",
 			`netctl network-policy create --tenant blue --label app=db --default-in deny --rule "in allow app=web tcp/5432 log" db`,
+			`netctl network-policy rule-set --tenant blue db web "in allow app=web tcp/5432"`,
 			"netctl network-policy ls --tenant blue",
 			"netctl network-policy rm --tenant blue db",
 		},
@@ -81,6 +82,8 @@ func newNetworkPolicy(f *factory) *command {
 			newInspect(f, networkPolicies, "Show a network policy and the endpoints that it applies to", nil),
 			newList(f, networkPolicyList, "List network policies", nil),
 			newRemove(f, networkPolicies, "Delete a network policy with its rules", nil),
+			newNetworkRuleSet(f, nil),
+			newNetworkRuleRemove(f, nil),
 		},
 	}
 }

@@ -88,6 +88,42 @@ func TestNetworkPolicyCommand(t *testing.T) {
 	}
 }
 
+// TestNetworkPolicyRuleCommands: one rule of a policy is added, replaced and deleted, and the
+// others stay.
+func TestNetworkPolicyRuleCommands(t *testing.T) {
+	url := startNetmaster(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		told string
+	}{
+		{[]string{"create", "--rule", "in allow tcp/22", "db"}, 0, "Created network-policy default:db"},
+		{[]string{"rule-set", "db", "web", "in allow app=web tcp/5432"}, 0, "Created rule default:db:web"},
+		{[]string{"rule-add", "db", "web", "in allow app=web tcp/5432"}, 0, "Unchanged: rule default:db:web"},
+		{[]string{"rule-set", "db", "web", "out deny 10.0.0.0/8!10.1.0.0/16 priority=7 log"}, 0, "Updated rule default:db:web"},
+		{[]string{"rule-set", "db", "web", "in"}, ExitUsage, `TEXT "in": must begin with a direction and an action`},
+		{[]string{"rule-set", "db", "web", "in", "allow"}, ExitUsage, `unexpected argument "allow"`},
+		{[]string{"rule-set", "db", "web", "in allow group:none"}, ExitNotFound, `group "none"`},
+		{[]string{"rule-set", "none", "web", "in allow"}, ExitNotFound, `policy "default:none" does not exist`},
+		{[]string{"rule-rm", "db", "1"}, 0, "Deleted rule default:db:1"},
+		{[]string{"rule-rm", "db", "1"}, ExitNotFound, `rule "default:db:1" does not exist`},
+		{[]string{"rule-rm", "db", "web"}, ExitConflict, "delete the policy instead"},
+	} {
+		r := netctl(t, url, append([]string{"network-policy"}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.out+r.errOut, c.told) {
+			t.Errorf("%q: %d %s%s; want %d and %s", c.args, r.code, r.out, r.errOut, c.code, c.told)
+		}
+	}
+	var got api.Inspection[api.NetworkPolicy, api.PolicyOper]
+	if err := json.Unmarshal([]byte(netctl(t, url, "network-policy", "inspect", "db").out), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []api.NetworkPolicyRule{{RuleID: "web", Direction: "out", Action: "deny", Priority: 7, Log: true, Peers: []api.NetworkPolicyPeer{{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}}}}
+	if d := cmp.Diff(want, got.Config.Rules); d != "" {
+		t.Errorf("stored (-want +got):\n%s", d)
+	}
+}
+
 // TestExportKeepsSelectors: a selector's field "key" is written, applied and compared,
 // though the field of that name in the object itself is the server's.
 func TestExportKeepsSelectors(t *testing.T) {

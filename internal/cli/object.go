@@ -152,14 +152,18 @@ func put[T api.Object, O any](ctx context.Context, o *common, k kind[T, O], name
 	if err != nil {
 		return err
 	}
-	done := "Created"
+	return o.say(written(existed, reflect.DeepEqual(before, after))+" "+k.noun, name, object.ObjectKey(), after)
+}
+
+// written says what a write did to an object.
+func written(existed, same bool) string {
 	switch {
-	case existed && reflect.DeepEqual(before, after):
-		done = "Unchanged:"
-	case existed:
-		done = "Updated"
+	case !existed:
+		return "Created"
+	case same:
+		return "Unchanged:"
 	}
-	return o.say(done+" "+k.noun, name, object.ObjectKey(), after)
+	return "Updated"
 }
 
 // remove deletes an object and then says so.

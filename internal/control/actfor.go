@@ -58,16 +58,26 @@ func (v *View) hostOf(a tables.Address) model.HostName {
 }
 
 // Written returns the revision of the last write of an object that users write, as far
-// as the view has it: 0 = there is none. Of endpoints and hosts it keeps none. kind is
-// as in lists to be applied.
+// as the view has it: 0 = there is none. A network policy is written with each of its rules.
+// Of endpoints and hosts it keeps none. kind is as in lists to be applied.
 func (v *View) Written(kind, key string) store.Revision {
-	if kind == "networkPolicy" { // they are rows of the same table
-		kind = "policy"
-	}
-	return read(v, func() store.Revision { return v.written[writtenKey{kind, key}] })
+	return read(v, func() store.Revision { return v.written[writtenKeyOf(kind, key)].rev })
 }
 
 type writtenKey struct{ kind, key string }
+
+func writtenKeyOf(kind, key string) writtenKey {
+	if kind == "networkPolicy" { // they are rows of the same table
+		kind = "policy"
+	}
+	return writtenKey{kind, key}
+}
+
+// lastWrite is where an object's row lies, and the revision of its last write.
+type lastWrite struct {
+	row string
+	rev store.Revision
+}
 
 // note keeps the revision of a change.
 func (v *View) note(kind string, ch tables.Change) {
@@ -87,6 +97,6 @@ func (v *View) note(kind string, ch tables.Change) {
 	if ch.Deleted() {
 		delete(v.written, k)
 	} else {
-		v.written[k] = ch.Mod
+		v.written[k] = lastWrite{ch.Row, ch.Mod}
 	}
 }

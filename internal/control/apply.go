@@ -58,27 +58,6 @@ type Commit struct {
 	Revision store.Revision // of the commit, or of the last one when nothing was to be changed
 }
 
-// ErrChanged: an object is not of the revision that a change of it was meant for. It is of
-// kind model.ErrConflict.
-var ErrChanged = model.Errorf(model.ErrConflict, "it has changed")
-
-// OnlyAt makes a change that is committed only while the object is of a revision, as
-// View.Written has it; else the error is ErrChanged.
-func (ch Change) OnlyAt(rev int64) Change {
-	put := ch.put
-	ch.put = func(ctx context.Context, tx store.Tx, cl *claim) error {
-		kv, err := tx.Get(ch.key)
-		if err != nil {
-			return err
-		}
-		if int64(kv.Mod) != rev {
-			return fmt.Errorf("%s: %w: it is of revision %d and not %d; read it and try again", ch.what, ErrChanged, kv.Mod, rev)
-		}
-		return put(ctx, tx, cl)
-	}
-	return ch
-}
-
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
 func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {

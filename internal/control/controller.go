@@ -195,6 +195,7 @@ func (c *Controller) update(ctx context.Context, what string, fn func(store.Tx) 
 }
 
 func (c *Controller) updateBy(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
+	update = underCondition(ctx, update)
 	for tries := 0; ; tries++ {
 		rev, err := c.updateOnce(ctx, what, update, fn)
 		unsettled, ok := errors.AsType[*unsettledError](err)

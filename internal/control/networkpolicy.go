@@ -49,11 +49,35 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
 	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		if n := c.view.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
+			return model.Errorf(model.ErrExhausted, "policy %q has %d rules already; at most %d are allowed; several policies can have one order", r.Key.PolicyKey(), n, model.MaxNetworkPolicyRules)
+		}
 		return c.putRule(tx, r, model.KindNetwork, owner, "")
 	})
 	ch.bad = cmp.Or(ch.bad, tooManyNames(r))
-	ch.rules = []model.PolicyRule{r}
+	ch.rules, ch.hold = []model.PolicyRule{r}, []string{tables.Policies.Key(r.Key.PolicyKey())}
 	return ch
+}
+
+// otherRules returns how many rules the policy of a rule has beside it.
+func (v *View) otherRules(k model.RuleKey) int {
+	return read(v, func() int {
+		rules := rulesOfPolicy.in(v)[k.PolicyKey()]
+		if _, there := rules[k]; there {
+			return len(rules) - 1
+		}
+		return len(rules)
+	})
+}
+
+// touchPolicy writes the row of a network policy whose rules change, so that the row's
+// revision is that of the policy as a whole.
+func touchPolicy(tx store.Tx, k model.PolicyKey) error {
+	p, err := tables.Policies.Get(tx, k)
+	if err != nil {
+		return err
+	}
+	return tables.Policies.Put(tx, p)
 }
 
 // tooManyNames refuses a rule that names more groups and networks than it may.
@@ -75,9 +99,35 @@ func (c *Controller) DropNetworkPolicy(ctx context.Context, fence store.Fence, k
 	return c.deletePolicy(ctx, Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
 }
 
-// DeleteNetworkRule deletes a rule of a network policy of an owner.
+// DeleteNetworkRule deletes a rule of a network policy of an owner. The last rule of a policy
+// without defaults is model.ErrConflict.
 func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, owner model.PolicyOwner) error {
+	unlock, err := c.turns.Take(ctx, tables.Policies.Key(k.PolicyKey()))
+	if err != nil {
+		return fmt.Errorf("delete rule %q: %w", k, err)
+	}
+	defer unlock()
 	return c.deleteRule(ctx, k, model.KindNetwork, owner)
+}
+
+// leaveRules touches the network policy of a rule that goes, and refuses to leave a policy
+// that says nothing.
+func leaveRules(tx store.Tx, gone model.RuleKey) error {
+	k := gone.PolicyKey()
+	p, err := tables.Policies.Get(tx, k)
+	if err != nil {
+		return err
+	}
+	if p.Default == (model.Defaults{}) {
+		_, more, err := tables.Rules.Any(tx, tables.RulesOf(k))
+		if err != nil {
+			return err
+		}
+		if !more {
+			return model.Errorf(model.ErrConflict, "it is the last rule of policy %q, which has neither defaultIn nor defaultOut: delete the policy instead", k)
+		}
+	}
+	return tables.Policies.Put(tx, p)
 }
 
 // Fits tells whether hosts hold a network policy with its rules, in the place of what is
@@ -140,6 +190,11 @@ func (c *Controller) replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 		return err
 	}
 	changed := differences(before, n.Rules)
+	if len(changed) > 0 {
+		if err := touchPolicy(tx, k); err != nil {
+			return err
+		}
+	}
 	var keys []string
 	for _, s := range changed {
 		keys = append(keys, tables.Rules.Key(s.Key))
@@ -181,6 +236,14 @@ func (v *View) NetworkPolicy(k model.PolicyKey) (model.NetworkPolicy, bool) {
 		return model.NetworkPolicy{}, false
 	}
 	return model.NetworkPolicy{Policy: p, Rules: v.AnyRulesOf(k)}, true
+}
+
+// NetworkRule finds a rule of a network policy.
+func (v *View) NetworkRule(k model.RuleKey) (model.PolicyRule, bool) {
+	if p, ok := v.AnyPolicy(k.PolicyKey()); !ok || p.Kind != model.KindNetwork {
+		return model.PolicyRule{}, false
+	}
+	return ruleRows.find(v, k)
 }
 
 // EndpointsSelected returns the endpoints that a selector selects.

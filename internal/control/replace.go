@@ -164,6 +164,9 @@ func (c *Controller) replaceStaged(ctx context.Context, fence *store.Fence, n mo
 		if err := c.putPolicy(tx, n.Policy); err != nil {
 			return err
 		}
+		if err := touchPolicy(tx, k); err != nil {
+			return err
+		}
 		if err := c.selectByLabels(tx, peers...); err != nil { // nobody has seen them while they were staged
 			return err
 		}

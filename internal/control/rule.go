@@ -109,6 +109,11 @@ func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyK
 	if err := c.selectByLabels(tx, peerSelectors(field, r)...); err != nil {
 		return err
 	}
+	if kind == model.KindNetwork {
+		if err := touchPolicy(tx, r.Key.PolicyKey()); err != nil {
+			return err
+		}
+	}
 	if !old.Exists() {
 		if err := moveTargets(tx, ruleReference, r.Key.String(), nil, targets); err != nil {
 			return err
@@ -197,6 +202,9 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 			return err
 		}
 		dropRule(tx, r)
+		if kind == model.KindNetwork {
+			return leaveRules(tx, k)
+		}
 		return nil
 	})
 	return err

@@ -56,7 +56,7 @@ type View struct {
 	tenantRevs   map[model.TenantName]tenantRevisions
 	storeID      string // whose revisions these are
 
-	written map[writtenKey]store.Revision // see Written
+	written map[writtenKey]lastWrite // see Written
 
 	reserved map[netip.Addr]string // by Reserve; of no store
 
@@ -80,7 +80,7 @@ func (v *View) reset() {
 		v.parts[i] = empty()
 	}
 	v.rules = tables.NewInForce()
-	v.written = map[writtenKey]store.Revision{}
+	v.written = map[writtenKey]lastWrite{}
 	v.endpoints = map[model.EndpointKey]model.Endpoint{}
 	v.listed.of = nil
 	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}

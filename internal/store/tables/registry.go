@@ -48,6 +48,7 @@ type Change struct {
 	// Value is the row (model.Network for a model.NetworkKey, and so on); nil when
 	// it was deleted.
 	Value       any
+	Row         string // where the row lies in the store
 	Create, Mod store.Revision
 }
 

@@ -153,6 +153,7 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.want.Row = s.ev.KV.Key
 			if diff := cmp.Diff(s.want, got, cmpAddrs); diff != "" {
 				t.Error(diff)
 			}
@@ -160,7 +161,7 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(Change{Key: s.want.Key}, got, cmpAddrs); diff != "" {
+			if diff := cmp.Diff(Change{Key: s.want.Key, Row: s.want.Row}, got, cmpAddrs); diff != "" {
 				t.Error(diff)
 			}
 			if _, err := Decode(store.Event{KV: store.KV{Key: s.ev.KV.Key, Value: []byte("{"), Create: 1}}); err == nil {

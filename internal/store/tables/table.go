@@ -109,7 +109,7 @@ func (t *Table[K, V]) decode(names []string, ev store.Event) (Change, error) {
 	if !ok {
 		return Change{}, nil
 	}
-	c := Change{Key: k, Create: ev.KV.Create, Mod: ev.KV.Mod}
+	c := Change{Key: k, Row: ev.KV.Key, Create: ev.KV.Create, Mod: ev.KV.Mod}
 	if ev.Deleted() {
 		return c, nil
 	}
