@@ -18,6 +18,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"cluster-store":      effecttest.By("TestReplicas"),
 	"restore":            effecttest.By("TestRestoreBackup"),
 	"keep-tokens":        effecttest.By("TestRestoreBackup"),
+	"new-authorities":    effecttest.By("TestRestoreKeepsAuthorities"),
 	"data-dir":           effecttest.By("TestEveryFlag"),
 	"etcd-listen":        effecttest.By("TestEveryFlag"),
 	"join":               effecttest.By("TestClusterGrows"),

@@ -32,6 +32,7 @@ type options struct {
 	unknownEnv   []string // variables that no flag has
 	restore      string   // a backup to make dataDir of, instead of running
 	keepTokens   bool     // the backup's tokens stay good
+	newAuth      bool     // a restore makes new authorities
 	etcdListen   string
 	joining      joining // the embedded store's cluster
 
@@ -130,6 +131,10 @@ func newFlags(o *options) *daemon.FlagSet {
 	fs.Bool(&o.keepTokens, daemon.Flag{
 		Name: "keep-tokens", Env: envPrefix + "KEEP_TOKENS",
 		Usage: "with --restore: the tokens that the backup has stay good, also those that were revoked after it; otherwise they end",
+	})
+	fs.Bool(&o.newAuth, daemon.Flag{
+		Name: "new-authorities", Env: envPrefix + "NEW_AUTHORITIES",
+		Usage: "with --restore: make new authorities instead of those that the data directory has, so that all certificates of before end",
 	})
 	fs.String(&o.etcdListen, daemon.Flag{
 		Name: "etcd-listen", Env: envPrefix + "ETCD_LISTEN", Value: "ip:port",
@@ -283,8 +288,10 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 			}
 		}
 	}
-	if how := fs.Given("keep-tokens"); how != "" && o.restore == "" {
-		return daemon.Usagef("%s is for --restore", how)
+	for _, flag := range []string{"keep-tokens", "new-authorities"} {
+		if how := fs.Given(flag); how != "" && o.restore == "" {
+			return daemon.Usagef("%s is for --restore", how)
+		}
 	}
 	switch {
 	case o.engine == "none":

@@ -182,12 +182,12 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 
 // restore makes the data directory of a backup.
 func restore(ctx context.Context, o options, log *slog.Logger) error {
-	r, err := join.Restore(ctx, join.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens})
+	r, err := join.Restore(ctx, join.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens, NewAuthorities: o.newAuth})
 	if err != nil {
 		return err
 	}
 	log.Info("the store is restored; start netmaster on it, and hosts put back what the backup lacks",
-		"backup", o.restore, "data", o.dataDir, "store", r.String(), "revision", int64(r.Revision), "former", r.Kept)
+		"backup", o.restore, "data", o.dataDir, "store", r.String(), "revision", int64(r.Revision), "former", r.Kept, "authorities kept", r.Authorities)
 	if r.Tokens > 0 {
 		log.Warn("the tokens that the backup has let nobody in any more, since some may have been revoked after it: make new ones with a certificate of a cluster-admin, or restore with --keep-tokens", "tokens", r.Tokens)
 	}

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
@@ -50,7 +52,7 @@ func pkiCommand(f *factory, c *command, run func(o *pkiOptions, dir, name string
 	c.flags.boolVar(&o.json, "json, j", "print what there is afterwards, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
 	c.run = func(_ context.Context, args []string) error {
-		return run(o, args[0], strings.Join(args[1:], ""))
+		return errors.Join(run(o, args[0], strings.Join(args[1:], "")), durable.GiveToOwner(args[0]))
 	}
 	return c, o
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -103,5 +105,33 @@ func TestPKIAdmin(t *testing.T) {
 	}
 	if got := netctl(t, "", "pki", "issue", dir, "ben", "--role", "cluster-admin", "--addresses", "10.0.0.1"); got.code == ExitOK || !strings.Contains(got.errOut, "nobody connects to a cluster-admin") {
 		t.Errorf("with an address: %d %s", got.code, got.errOut)
+	}
+}
+
+// TestPKIOwner: what root issues in a directory of another user, such as netmaster's, that
+// user can read.
+func TestPKIOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it needs root")
+	}
+	dir := filepath.Join(t.TempDir(), "pki")
+	if r := netctl(t, "", "pki", "init", dir); r.code != ExitOK {
+		t.Fatalf("%+v", r)
+	}
+	const user = 65534
+	if err := os.Chown(dir, user, user); err != nil {
+		t.Fatal(err)
+	}
+	if r := netctl(t, "", "pki", "issue", dir, "anna", "--role", "cluster-admin"); r.code != ExitOK {
+		t.Fatalf("%+v", r)
+	}
+	for _, path := range []string{pki.BundleFile, "issued", "issued/anna", "issued/anna/" + pki.KeyFile} {
+		info, err := os.Stat(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != user {
+			t.Errorf("%s: %+v", path, info.Sys())
+		}
 	}
 }

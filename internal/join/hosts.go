@@ -248,7 +248,12 @@ func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q ticke
 		if err != nil {
 			return none, err
 		}
+		older, err := m.rowIsOlder(ctx, had, shown)
+		if err != nil {
+			return none, err
+		}
 		switch h := had.value; {
+		case older:
 		case had.rev == 0:
 			return none, model.Errorf(model.ErrNotFound, "the cluster has given %s no certificate: make a token with 'netctl cluster token --host %s'", q.Name, q.Name)
 		case bytes.Equal(h.Was, was) && bytes.Equal(h.Key, key), bytes.Equal(h.Key, was) && bytes.Equal(h.Key, key):
@@ -272,6 +277,17 @@ func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q ticke
 		}
 	}
 	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
+}
+
+// rowIsOlder tells whether the row of a host's certificate is that of a backup, and the
+// certificate is newer: the host got it before the store was restored.
+func (m *Member) rowIsOlder(ctx context.Context, had row[hostRow], shown *x509.Certificate) (bool, error) {
+	restored, err := get[time.Time](ctx, m.server.client, restoredRow)
+	if err != nil || restored.rev == 0 || !had.value.At.Before(restored.value) {
+		return false, err
+	}
+	last := restored.value.AddDate(0, 0, pki.Days)
+	return shown.NotAfter.After(had.value.End.Add(clocksDiffer)) && shown.NotAfter.Before(last.Add(clocksDiffer)), nil
 }
 
 func (m *Member) sign(ctx context.Context, q ticket.HostRequest, csr *x509.CertificateRequest) (ticket.HostAnswer, error) {

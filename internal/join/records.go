@@ -17,14 +17,16 @@ import (
 
 // The rows, which nobody but members reads: none is below what agents follow.
 const (
-	tokenRows  = store.Root + "join/token/"
-	memberRows = store.Root + "join/member/"
+	joinRows   = store.Root + "join/"
+	tokenRows  = joinRows + "token/"
+	memberRows = joinRows + "member/"
 	// hostTokenRows are apart: a member of before hosts joined would take one for its own.
-	hostTokenRows = store.Root + "join/hosttoken/"
-	hostRows      = store.Root + "join/host/"
-	clientsRow    = store.Root + "join/clients"
-	adminRow      = store.Root + "join/admin"
-	lockRow       = store.Root + "join/removing"
+	hostTokenRows = joinRows + "hosttoken/"
+	hostRows      = joinRows + "host/"
+	clientsRow    = joinRows + "clients"
+	adminRow      = joinRows + "admin"
+	lockRow       = joinRows + "removing"
+	restoredRow   = joinRows + "restored" // when the store was restored with the authorities of before
 )
 
 // patience bounds one request to the cluster.

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/join/ticket"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -51,7 +52,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 		cfg.Name = d.Name
 	}
 	m := &Member{cfg: cfg, dir: d}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	defer func() { err = errors.Join(err, m.Close(), durable.GiveToOwner(d.path)) }()
 	switch {
 	case d.empty() || d.Step == "":
 		return r, model.Errorf(model.ErrConflict, "%s has no data of a member: give the directory of one (--data-dir), or restore a snapshot (netmaster --restore)", d.path)
@@ -105,13 +106,22 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 // cluster would tell the members of that one that they were removed, and they would end,
 // with all that was written since this one was stopped.
 func (m *Member) othersLost(ctx context.Context) error {
+	live, err := m.livingOthers(ctx)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would end: start netmaster here as before, or join with an empty directory; only where that cluster is to end, stop its members first", strings.Join(live, ", "), m.dir.Name)
+}
+
+// livingOthers names the other members that take part in a majority.
+func (m *Member) livingOthers(ctx context.Context) ([]string, error) {
 	rows, err := rowsAtRest(m.dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := m.asker(askStatus)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.CloseIdleConnections()
 	live := make([]string, len(rows))
@@ -128,11 +138,7 @@ func (m *Member) othersLost(ctx context.Context) error {
 		})
 	}
 	asking.Wait()
-	live = slices.DeleteFunc(live, func(s string) bool { return s == "" })
-	if len(live) == 0 {
-		return nil
-	}
-	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would end: start netmaster here as before, or join with an empty directory; only where that cluster is to end, stop its members first", strings.Join(live, ", "), m.dir.Name)
+	return slices.DeleteFunc(live, func(s string) bool { return s == "" }), nil
 }
 
 // rowsAtRest reads the rows of members in the data of an etcd that does not run.

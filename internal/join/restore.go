@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -36,6 +38,9 @@ type RestoreConfig struct {
 	// KeepTokens keeps the tokens that the backup has. Otherwise they end: one that was
 	// revoked after the backup would let in again.
 	KeepTokens bool
+	// NewAuthorities has the cluster make new authorities. Otherwise it keeps those that
+	// DataDir has, by which hosts and people know it.
+	NewAuthorities bool
 }
 
 // Restored is what came of it.
@@ -44,6 +49,8 @@ type Restored struct {
 	Revision store.Revision
 	Kept     string // where what the directory held is now; "" = it was empty
 	Tokens   int    // of clients of the API, that the backup had and that have ended
+	// Authorities: the cluster has those that the directory had.
+	Authorities bool
 }
 
 // IsEmpty tells whether a data directory holds no etcd's data.
@@ -55,9 +62,10 @@ func IsEmpty(dataDir string) bool {
 // Restore makes a cluster of one member from a backup: with the store's
 // identity in a new epoch, and a revision beyond all that anybody can have seen,
 // so that nobody takes it for what was before. What lives by a lease (the
-// registry, claims, locks) is left out, and the members: the new cluster gets an authority
-// of its own, so nobody of the former one can take part in it. What the directory holds
-// is kept aside in it; on an error nothing has changed.
+// registry, claims, locks) is left out, and the members. The authorities that the directory
+// has stay, so that hosts come back by themselves; without them the cluster makes new ones.
+// What else the directory holds is kept aside in it; on an error nothing has changed.
+// Everything belongs to the directory's owner.
 func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	fail := func(err error) (Restored, error) {
 		return r, fmt.Errorf("restore %s into %s: %w", cfg.File, cfg.DataDir, err)
@@ -66,7 +74,16 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, filelock.Unlock(lock)) }()
+	defer func() { err = errors.Join(err, durable.GiveToOwner(cfg.DataDir), filelock.Unlock(lock)) }()
+	d := &directory{path: cfg.DataDir, lock: lock}
+	if !cfg.NewAuthorities {
+		if r.Authorities, err = d.hasAuthorities(); err == nil && r.Authorities {
+			err = d.formerMembersLost(ctx, cfg.Logger)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
 	tmp, err := os.MkdirTemp(cfg.DataDir, "restore-")
 	if err != nil {
 		return fail(err)
@@ -87,8 +104,11 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 		}
 		return fail(err)
 	}
-	now := filepath.Join(cfg.DataDir, dataName)
-	for _, n := range []string{filepath.Join(cfg.DataDir, "join"), now} {
+	now, membership := filepath.Join(cfg.DataDir, dataName), d.own("")
+	if r.Authorities {
+		membership = d.own(stateName)
+	}
+	for _, n := range []string{membership, now} {
 		switch err := os.Rename(n, n+was); {
 		case err == nil:
 			aside = append(aside, n)
@@ -103,6 +123,40 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 		return back(err)
 	}
 	return r, durable.SyncDir(cfg.DataDir)
+}
+
+// hasAuthorities tells whether the directory has both authorities, whole.
+func (d *directory) hasAuthorities() (bool, error) {
+	for _, name := range []string{authorityDir, clientsDir} {
+		if _, err := os.Stat(filepath.Join(d.own(name), authorityFile)); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		if _, err := pki.Open(d.own(name)); err != nil {
+			return false, fmt.Errorf("%w; put the directory back from a copy, or have new authorities made (--new-authorities)", err)
+		}
+	}
+	return true, nil
+}
+
+// formerMembersLost refuses a restore while a former member takes part in a majority: hosts
+// would believe both clusters.
+func (d *directory) formerMembersLost(ctx context.Context, log *slog.Logger) error {
+	if err := d.load(); err != nil || d.empty() || d.Name == "" {
+		return err
+	}
+	a, err := pki.Open(d.own(authorityDir))
+	if err != nil {
+		return err
+	}
+	m := &Member{cfg: Config{Logger: log}, dir: d, peers: &peers{own: a.Dir(d.Name)}}
+	live, err := m.livingOthers(ctx)
+	if err != nil { // damaged data are what a backup is for
+		log.Warn("whether former members are alive is not known; see that none is", "error", err)
+	}
+	if len(live) > 0 {
+		return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, and hosts would believe both: stop its netmasters first, or have new authorities made (--new-authorities)", strings.Join(live, ", "))
+	}
+	return nil
 }
 
 // intact checks the hash at a snapshot's end: etcd's tools map the file into
@@ -200,9 +254,10 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 		}
 		inc.Epoch = inc.Next(cfg.Now)
 		inc.Since = cfg.Now.UTC().Format(time.RFC3339)
-		for _, leased := range []string{"service/", "lock/", "claim/", "oper/", "join/"} {
+		for _, leased := range []string{"service/", "lock/", "claim/", "oper/"} {
 			tx.DeletePrefix(store.Root + leased)
 		}
+		r.leaveMembers(tx, cfg.Now)
 		if r.Tokens = 0; !cfg.KeepTokens {
 			all, err := tx.Range(store.AccessTokens, 0)
 			if err != nil {
@@ -215,4 +270,20 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 		return tables.Incarnations.Put(tx, inc)
 	})
 	return err
+}
+
+// leaveMembers deletes what the backup has of members. Where hosts keep their certificates,
+// it keeps what is known of these.
+func (r *Restored) leaveMembers(tx store.Tx, now time.Time) {
+	if !r.Authorities {
+		tx.DeletePrefix(joinRows)
+		return
+	}
+	for _, prefix := range []string{tokenRows, memberRows, hostTokenRows} {
+		tx.DeletePrefix(prefix)
+	}
+	for _, key := range []string{clientsRow, membersAuthorityRow, adminRow, lockRow} {
+		tx.Delete(key)
+	}
+	tx.Put(restoredRow, []byte(encode(now.UTC())), nil)
 }

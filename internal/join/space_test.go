@@ -144,7 +144,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	former := fingerprint(a.peers.auth.Load())
 	closed(t, a)
-	r, err := Restore(ctx, RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now()})
+	r, err := Restore(ctx, RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now(), NewAuthorities: true})
 	if err != nil || r.ID != "id" || r.Epoch < 2 {
 		t.Fatalf("restored %+v, %v", r, err)
 	}

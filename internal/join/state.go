@@ -23,6 +23,8 @@ const (
 	lockName = "contiv.lock"
 	// dataName is where etcd keeps its data below a data directory.
 	dataName = "member"
+	// stateName is below join.
+	stateName = "state.json"
 )
 
 // step is how far a directory came.
@@ -91,18 +93,26 @@ func openDirectory(path string) (*directory, error) {
 		return nil, errors.Join(fmt.Errorf("use the data directory: %w", err), filelock.Unlock(f))
 	}
 	d.lock = f
-	b, err := os.ReadFile(d.own("state.json"))
+	if err := d.load(); err != nil {
+		_ = filelock.Unlock(f)
+		return nil, err
+	}
+	return d, nil
+}
+
+// load reads what the directory says of itself.
+func (d *directory) load() error {
+	b, err := os.ReadFile(d.own(stateName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return d, nil
+		return nil
 	case err == nil:
 		err = json.Unmarshal(b, &d.state)
 	}
 	if err != nil {
-		_ = filelock.Unlock(f)
-		return nil, fmt.Errorf("read %s: %w; restore the file from a copy", d.own("state.json"), err)
+		return fmt.Errorf("read %s: %w; restore the file from a copy", d.own(stateName), err)
 	}
-	return d, nil
+	return nil
 }
 
 // lagging is how etcd says that others have counted on more of its log than it has.
@@ -151,7 +161,7 @@ func (d *directory) reach(s step) error {
 }
 
 func (d *directory) save() error {
-	if err := durable.WriteJSON(d.own("state.json"), d.state); err != nil {
+	if err := durable.WriteJSON(d.own(stateName), d.state); err != nil {
 		return fmt.Errorf("write down how far this member came: %w; see that %s can be written, and start again", err, d.path)
 	}
 	return nil

@@ -17,25 +17,33 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// TestRestoreSecure: netmaster's directory of a secure cluster is lost while containers of
+// TestRestoreSecure: a backup is restored in the directory of a secure netmaster while
+// containers of three hosts talk. Hosts come back by themselves, people by the certificates
+// and the login that they had. No packet is lost, also to what was attached after the backup.
+func TestRestoreSecure(t *testing.T) {
+	shared(t)
+	on(t, 1, both, func(t *testing.T, driver string) { restoreSecure(t, driver, "seca", (*person).inPlace) })
+}
+
+// TestRestoreSecureLost: netmaster's directory of a secure cluster is lost while containers of
 // three hosts talk, and made anew of a backup by the page: people log in by the tokens that
 // they had with the new authority, hosts go on, tell what to do, attach nothing, and join anew
 // one after the other. No packet is lost, also to what was attached after the backup.
-func TestRestoreSecure(t *testing.T) {
+func TestRestoreSecureLost(t *testing.T) {
 	shared(t)
 	if !drivertest.Full() {
 		t.Skip("it takes minutes; internal/join and cmd/netmaster restore members")
 	}
-	on(t, 1, both, restoreSecure)
+	on(t, 1, both, func(t *testing.T, driver string) { restoreSecure(t, driver, "secb", (*person).again) })
 }
 
-func restoreSecure(t *testing.T, driver string) {
-	c := pairUp(t, driver, "secb", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Hosts = true, "", 3 })
+func restoreSecure(t *testing.T, driver, name string, restore func(*person, context.Context, string, int) error) {
+	c := pairUp(t, driver, name, func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Hosts = true, "", 3 })
 	s := secured(c)
 	if err := s.turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p := &person{securing: s, home: t.TempDir()}
+	p := &person{securing: s, home: t.TempDir(), restore: restore}
 	out, err := s.anna(t.Context(), "token", "create", "-q", "bert", "--role", "cluster-admin")
 	if p.token = strings.TrimSpace(out); err != nil {
 		t.Fatal(err, out)
@@ -44,7 +52,7 @@ func restoreSecure(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	tries := 0
-	c.losesNothing("a secure store that is lost and restored", func(ctx context.Context) error {
+	c.losesNothing("a secure store that is restored", func(ctx context.Context) error {
 		tries++
 		return p.restored(ctx, tries)
 	})
@@ -54,6 +62,7 @@ func restoreSecure(t *testing.T, driver string) {
 type person struct {
 	*securing
 	home, token string
+	restore     func(p *person, ctx context.Context, backup string, try int) error
 }
 
 func (p *person) runs(ctx context.Context, stdin string, args ...string) (string, error) {
@@ -102,11 +111,47 @@ func (p *person) restored(ctx context.Context, try int) error {
 		}
 		pinged <- err
 	}()
-	if err := p.again(ctx, backup, try); err != nil {
+	if err := p.restore(p, ctx, backup, try); err != nil {
 		return err
 	}
 	stop()
 	return <-pinged
+}
+
+// inPlace has the backup be restored in the directory that there is.
+func (p *person) inPlace(ctx context.Context, backup string, try int) error {
+	if err := p.Process("netmaster").Kill(); err != nil {
+		return err
+	}
+	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
+		return fmt.Errorf("restore: %w: %s", err, out)
+	}
+	master, err := p.LaunchMaster([]string{"--secure"})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	began := time.Now()
+	for _, h := range p.Hosts() {
+		if err := h.WaitAgent(ctx, h.Agent()); err != nil {
+			return fmt.Errorf("%w; %s", err, master.Tail(5))
+		}
+		p.t.Logf("%s can attach %v after the restore", h.Name, time.Since(began).Round(time.Millisecond))
+		if err := p.works(ctx, fmt.Sprint("anew", h.Name, try), h); err != nil {
+			return err
+		}
+	}
+	return p.hasAll(ctx)
+}
+
+// hasAll tells whether the store has the endpoints of all containers.
+func (p *person) hasAll(ctx context.Context) error {
+	out, err := p.runs(ctx, "", "endpoint", "ls", "-q")
+	if n := len(strings.Fields(out)); err != nil || n != len(p.Containers()) {
+		return fmt.Errorf("%d of %d endpoints are there: %w %s", n, len(p.Containers()), err, out)
+	}
+	return nil
 }
 
 // again has the directory be lost, and made of the backup.
@@ -183,9 +228,5 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 			return err
 		}
 	}
-	out, err := p.runs(ctx, "", "endpoint", "ls", "-q")
-	if n := len(strings.Fields(out)); err != nil || n != len(p.Containers()) {
-		return fmt.Errorf("%d of %d endpoints are there: %w %s", n, len(p.Containers()), err, out)
-	}
-	return nil
+	return p.hasAll(ctx)
 }
