@@ -173,8 +173,10 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("ebpf driver: %w", err)
 	}
-	if err := Probe(); err != nil {
-		return nil, err
+	if !hasPrograms(cfg.PinDir) { // which this kernel runs: pins do not outlive it
+		if err := Probe(); err != nil {
+			return nil, err
+		}
 	}
 	if err := pinDirectory(cfg.PinDir); err != nil {
 		return nil, err

@@ -116,7 +116,11 @@ func bpfMount(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
+		err := unix.Unmount(dir, 0)
+		for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = unix.Unmount(dir, 0) {
+			<-time.After(5 * time.Millisecond) // a child between fork and exec has something of it open
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})

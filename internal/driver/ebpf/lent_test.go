@@ -20,8 +20,9 @@ import (
 // Half of what this suite costs would be the kernel's verifier, again and again
 // on the same programs. So who opens a driver on an empty pin directory, with usual
 // sizes of maps, is lent programs that an earlier test has loaded, with their maps
-// emptied; and who opens one anew on the pins of what it was lent, as after a
-// restart, other programs that an earlier test's restart has loaded onto these maps.
+// emptied; and who opens one anew on the pins of what it was lent gets other programs,
+// as after an upgrade, that an earlier test has loaded onto these maps, and the next time
+// the same ones, as after a restart.
 // Whoever opens one on other pins, or with other sizes, loads programs as a netplugin
 // does.
 var lent struct {
@@ -35,7 +36,8 @@ var lent struct {
 // has its own of the other maps.
 type loaded struct {
 	by   [2]*objects
-	last int // who has it, or had it last
+	last int  // who has it, or had it last
+	same bool // whether the next restart is one of the same version
 }
 
 // lend returns programs and maps that are pinned in dir, as loadObjects does, and
@@ -108,7 +110,7 @@ func samePin(m *ebpf.Map, path string) bool {
 
 // load loads programs, and maps that are not pinned in dir.
 func (l *loaded) load(turn int, dir string, sizes map[string]uint32) (*objects, error) {
-	use, err := loadObjects(dir, sizes)
+	use, err := loadAnew(dir, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +124,7 @@ func (l *loaded) load(turn int, dir string, sizes map[string]uint32) (*objects, 
 
 // anew lends what was loaded last, emptied, to who has nothing pinned.
 func (l *loaded) anew(dir string) (*objects, error) {
+	l.same = false
 	if err := l.by[l.last].empty(false); err != nil {
 		return nil, err
 	}
@@ -130,6 +133,9 @@ func (l *loaded) anew(dir string) (*objects, error) {
 
 // again lends the other programs of the two to who has the maps pinned.
 func (l *loaded) again(dir string, sizes map[string]uint32) (*objects, error) {
+	if l.same = !l.same; !l.same {
+		return l.by[l.last].clone(filepath.Join(dir, "maps"))
+	}
 	other := 1 - l.last
 	if l.by[other] == nil {
 		return l.load(other, dir, sizes)
@@ -139,6 +145,15 @@ func (l *loaded) again(dir string, sizes map[string]uint32) (*objects, error) {
 	}
 	l.last = other
 	return l.by[other].clone(filepath.Join(dir, "maps"))
+}
+
+// loadAnew loads programs as the netplugin of another version does.
+func loadAnew(dir string, sizes map[string]uint32) (*objects, error) {
+	scale, err := scaleOf(sizes)
+	if err != nil {
+		return nil, err
+	}
+	return loadNew(dir, scale)
 }
 
 func (l *loaded) close() error {
@@ -411,9 +426,12 @@ func TestRestartIsLentOthers(t *testing.T) {
 	if _, n := next(); n != 1 {
 		t.Errorf("the first restart got the programs of open %d again", n)
 	}
+	if _, n := next(); n != 1 {
+		t.Error("the second restart did not get the same programs again")
+	}
 	third, n := next()
 	if n != 0 {
-		t.Error("the second restart did not get the programs of the first open")
+		t.Error("the third restart did not get the programs of the first open")
 	}
 	if err := third.Networks.Lookup(network, &value); err != nil {
 		t.Errorf("what the pinned maps held is gone: %v", err)
@@ -424,7 +442,7 @@ func TestRestartIsLentOthers(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "maps", "rules")); err != nil {
 		t.Fatal(err)
 	}
-	if o, n := next(); n != 3 || o.pinned["rules"] == nil {
+	if o, n := next(); n != 4 || o.pinned["rules"] == nil {
 		t.Errorf("who finds a map missing got the programs of open %d, and not of its own", n)
 	}
 }

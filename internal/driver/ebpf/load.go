@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func pinDirectory(dir string) error {
 	if err := checkFormat(dir); err != nil {
 		return err
 	}
-	for _, d := range []string{dir, filepath.Join(dir, "links"), filepath.Join(dir, "maps"), filepath.Join(dir, formatDir+strconv.Itoa(format))} {
+	for _, d := range []string{dir, filepath.Join(dir, "links"), filepath.Join(dir, "maps"), filepath.Join(dir, programsDir), filepath.Join(dir, formatDir+strconv.Itoa(format))} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return fmt.Errorf("ebpf driver: pin directory: %w", err)
 		}
@@ -82,14 +83,31 @@ func pinDirectory(dir string) error {
 
 // objects are the loaded programs and the maps.
 type objects struct {
-	datapathObjects
-	pinned map[string]*ebpf.Map // those that outlive this process, by name
+	datapathObjects                      // without its variables, if the programs are reused
+	pinned          map[string]*ebpf.Map // maps in the directory of maps, by name
+	reusable        map[string]pinned    // programs, and maps that belong to them, by pin
 }
 
-// loadObjects loads the programs onto the pinned maps. Maps of another layout,
+// loadObjects returns the programs that an earlier process pinned, if they are what
+// would be loaded, and loads programs otherwise.
+func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
+	if err := CheckSizes(sizes); err != nil {
+		return nil, err
+	}
+	scale, err := scaleOf(sizes)
+	if err != nil {
+		return nil, err
+	}
+	if o := reuseObjects(dir, scale); o != nil {
+		return o, nil
+	}
+	return loadNew(dir, scale)
+}
+
+// loadNew loads the programs onto the pinned maps. Maps of another layout,
 // or other things in their place, are replaced: nothing else may be in there.
 // A map that has only changed its size keeps what it holds.
-func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
+func loadNew(dir string, scale scale) (*objects, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("ebpf driver: lift the memory limit: %w", err)
 	}
@@ -97,7 +115,7 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: %w", err)
 	}
-	if err := resize(spec, sizes); err != nil {
+	if err := resize(spec, scale); err != nil {
 		return nil, err
 	}
 	at := filepath.Join(dir, "maps")
@@ -129,15 +147,19 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 		return nil, fmt.Errorf("ebpf driver: load: %w", err)
 	}
 	defer all.Close() // what is not assigned
+	sections := maps.Clone(all.Maps)
+	maps.DeleteFunc(sections, func(name string, _ *ebpf.Map) bool { return !isSection(name) })
 	if err := all.Assign(&o.datapathObjects); err != nil {
 		return nil, fmt.Errorf("ebpf driver: load: %w", err)
 	}
 	o.pinned = map[string]*ebpf.Map{}
-	fields := reflect.ValueOf(o.datapathMaps)
-	for i := range fields.NumField() {
-		if m, ok := reflect.TypeAssert[*ebpf.Map](fields.Field(i)); ok && m.IsPinned() {
-			o.pinned[fields.Type().Field(i).Tag.Get("ebpf")] = m
+	for name, m := range fieldsOf[*ebpf.Map](&o.datapathMaps) {
+		if (*m).IsPinned() {
+			o.pinned[name] = *m
 		}
+	}
+	if err := o.pinReusable(dir, scale, sections); err != nil {
+		return nil, errors.Join(err, o.Close())
 	}
 	return &o, nil
 }
@@ -213,16 +235,33 @@ func CheckSizes(sizes map[string]uint32) error {
 // maxEntries bounds the kernel's memory that a slip of the keyboard takes.
 const maxEntries = 1 << 24
 
-func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
-	if err := CheckSizes(sizes); err != nil {
-		return err
-	}
+// scale is all that is set in the object before it is loaded, but for the seed.
+type scale struct {
+	Sizes  map[string]uint32 // that were asked for
+	Conns  uint32
+	CPUs   int
+	Places map[string]uint32
+	Ticks  uint32
+}
+
+// scaleOf returns the scale of this machine.
+func scaleOf(sizes map[string]uint32) (s scale, err error) {
 	memory, err := machineMemory()
 	if err != nil {
-		return err
+		return s, err
 	}
-	spec.Maps["conns"].MaxEntries = connsRoom(memory)
-	for name, n := range sizes {
+	s.Sizes, s.Conns = sizes, connsRoom(memory)
+	if s.CPUs, err = ebpf.PossibleCPU(); err != nil {
+		return s, fmt.Errorf("ebpf driver: count the processors: %w", err)
+	}
+	s.Places = shortPlaces(memory, s.CPUs)
+	s.Ticks, err = fastTicks()
+	return s, err
+}
+
+func resize(spec *ebpf.CollectionSpec, s scale) error {
+	spec.Maps["conns"].MaxEntries = s.Conns
+	for name, n := range s.Sizes {
 		spec.Maps[name].MaxEntries = n
 		switch name {
 		case "ports":
@@ -231,24 +270,15 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 			spec.Maps["slots"].MaxEntries = n
 		}
 	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("ebpf driver: count the processors: %w", err)
-	}
-	ticks, err := fastTicks()
-	if err != nil {
-		return err
-	}
-	places := shortPlaces(memory, cpus)
-	for name, bits := range places {
-		spec.Maps[name].MaxEntries = uint32(cpus) << bits //nolint:gosec // some thousand processors at most
+	for name, bits := range s.Places {
+		spec.Maps[name].MaxEntries = uint32(s.CPUs) << bits //nolint:gosec // some thousand processors at most
 	}
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
 	spec.Maps["translations"].MaxEntries = 2*(half+open) + spareTranslations
 	for name, n := range map[string]uint32{
 		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
-		"lane_bits": places["lanes"], "pass_bits": places["passes"], "served_bits": places["served"],
-		"fast_ticks": ticks,
+		"lane_bits": s.Places["lanes"], "pass_bits": s.Places["passes"], "served_bits": s.Places["served"],
+		"fast_ticks": s.Ticks,
 	} {
 		if err := spec.Variables[name].Set(n); err != nil {
 			return fmt.Errorf("ebpf driver: set %s: %w", name, err)

@@ -125,7 +125,7 @@ func (l *pinLock) unlock() {
 	}
 }
 
-// pinned is what can be pinned, a map or a link.
+// pinned is what can be pinned: a map, a program or a link.
 type pinned interface {
 	Pin(path string) error
 	Unpin() error
@@ -142,6 +142,9 @@ func (d *Driver) lostPins() map[string]pinned {
 	}
 	for name, m := range d.obj.pinned {
 		look(filepath.Join(d.cfg.PinDir, "maps", name), m)
+	}
+	for path, o := range d.obj.reusable {
+		look(path, o)
 	}
 	for name, l := range d.att.links {
 		look(filepath.Join(d.att.dir, name), l)
@@ -162,7 +165,7 @@ func (p *pass) putPins() {
 	for path, o := range lost {
 		if err == nil {
 			// It has to forget its place before it takes it again.
-			if err = o.Unpin(); err == nil {
+			if err = errors.Join(o.Unpin(), os.MkdirAll(filepath.Dir(path), 0o700)); err == nil {
 				err = o.Pin(path)
 			}
 		}
