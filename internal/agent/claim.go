@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -62,6 +63,7 @@ func (a *Agent) announce(ctx context.Context) error {
 	var former time.Time // since when a former run's claim is in the way
 	ever, held, told := false, false, false
 	var looked time.Time
+	var said api.HostReport // that a netmaster kept
 	way := lifeline{changes: ways{a}, log: a.log, now: time.Now}
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -80,6 +82,7 @@ func (a *Agent) announce(ctx context.Context) error {
 			return nil
 		}
 		report := a.report()
+		same := reflect.DeepEqual(report, said)
 		report.Look = look || time.Since(looked) >= lookEvery
 		way.ask()
 		kept, err := a.keep(ctx, report)
@@ -114,10 +117,12 @@ func (a *Agent) announce(ctx context.Context) error {
 		default:
 			tick.Reset(beatEvery)
 			told = false
+			said = report
+			said.Look = false
 			if report.Look {
 				looked = time.Now()
 			}
-			if kept.Wrote != "" && ever {
+			if kept.Wrote != "" && same {
 				a.log.Warn("what this host keeps in the store was missing or wrong, and is written again", "what", kept.Wrote)
 			}
 			if kept.Heir != "" {

@@ -66,14 +66,14 @@ type Observer struct {
 	status    *status
 	standing  *standing
 	drifted   drifted
-	logged    map[string]string // problems; of the runner's goroutine
+	problems  problemLog
 	metrics   *prometheus.Registry
 	applyTime prometheus.Histogram
 }
 
 // New returns an Observer of a host of which nothing is known yet.
 func New(cfg Config) (*Observer, error) {
-	a := &Observer{cfg: cfg, watchers: newWatchers(), logged: map[string]string{}}
+	a := &Observer{cfg: cfg, watchers: newWatchers(), problems: problemLog{log: cfg.Log, settles: settles}}
 	a.status = newStatus(a)
 	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
 	if cfg.FlowLog != nil {
@@ -94,6 +94,7 @@ func (a *Observer) Observe(ctx, inner context.Context) {
 	running.Go(func() { a.monitor(ctx) })
 	running.Go(func() { a.serveMonitors(ctx) })
 	running.Wait()
+	a.problems.close()
 }
 
 // Passed takes the outcome of a pass, from the runner's goroutine.
@@ -104,7 +105,7 @@ func (a *Observer) Passed(o picture.Outcome) {
 	}
 	a.status.poke()
 	if o.Err == nil {
-		a.logProblems(o)
+		a.problems.update(o.ProblemTexts())
 	}
 }
 

@@ -1,57 +1,120 @@
 package observe
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"sync"
+	"time"
 )
 
-// grouped is how many problems of one kind are logged by name at a time: a
-// cluster's endpoints may all have the same one.
-const grouped = 3
+const (
+	// grouped is how many problems of one kind are logged by name at a time: a
+	// cluster's endpoints may all have the same one.
+	grouped = 3
+	// settles is how long a problem may last without being logged. Rows that belong
+	// together may arrive one after the other.
+	settles = 2 * time.Second
+)
 
-// logProblems logs problems when they come and when they have gone, not at every
+// problemLog logs problems when they come and when they have gone, not at every
 // pass; many of one kind (the first word of their objects) in one line.
-func (a *Observer) logProblems(o picture.Outcome) {
-	now := o.ProblemTexts()
+type problemLog struct {
+	log     *slog.Logger
+	settles time.Duration
+
+	mu     sync.Mutex
+	now    map[string]string // object -> sentence
+	since  map[string]time.Time
+	logged map[string]string
+	timer  *time.Timer // looks again; nil = nothing is to be logged later
+}
+
+// update takes the present problems.
+func (l *problemLog) update(now map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := map[string]time.Time{}
+	for k := range now {
+		if at, known := l.since[k]; known {
+			since[k] = at
+		} else {
+			since[k] = time.Now()
+		}
+	}
+	l.now, l.since = now, since
+	l.look()
+}
+
+// look logs what is due. The caller holds l.mu.
+func (l *problemLog) look() {
 	came, went := map[string][]string{}, map[string][]string{}
-	for k, text := range now {
-		if a.logged[k] != text {
+	var later time.Duration
+	logged := map[string]string{}
+	for k, text := range l.now {
+		wait := l.settles - time.Since(l.since[k])
+		switch {
+		case wait > 0:
+			if later == 0 || wait < later {
+				later = wait
+			}
+			continue
+		case l.logged[k] != text:
 			kind, _, _ := strings.Cut(k, " ")
 			came[kind] = append(came[kind], k)
 		}
+		logged[k] = text
 	}
-	for k := range a.logged {
-		if _, still := now[k]; !still {
+	for k := range l.logged {
+		if _, still := l.now[k]; !still {
 			kind, _, _ := strings.Cut(k, " ")
 			went[kind] = append(went[kind], k)
 		}
+	}
+	l.logged = logged
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if later > 0 {
+		l.timer = time.AfterFunc(later, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.look()
+		})
 	}
 	for _, kind := range sortedKeys(came) {
 		objects := came[kind]
 		slices.Sort(objects)
 		if len(objects) > grouped {
-			a.cfg.Log.Warn("the data plane is not as wanted", "kind", kind, "count", len(objects), "first", objects[0], "problem", now[objects[0]])
+			l.log.Warn("the data plane is not as wanted", "kind", kind, "count", len(objects), "first", objects[0], "problem", l.now[objects[0]])
 			continue
 		}
 		for _, k := range objects {
-			a.cfg.Log.Warn("the data plane is not as wanted", "object", k, "problem", now[k])
+			l.log.Warn("the data plane is not as wanted", "object", k, "problem", l.now[k])
 		}
 	}
 	for _, kind := range sortedKeys(went) {
 		objects := went[kind]
 		slices.Sort(objects)
 		if len(objects) > grouped {
-			a.cfg.Log.Info("problems have gone", "kind", kind, "count", len(objects), "first", objects[0])
+			l.log.Info("problems have gone", "kind", kind, "count", len(objects), "first", objects[0])
 			continue
 		}
 		for _, k := range objects {
-			a.cfg.Log.Info("a problem has gone", "object", k)
+			l.log.Info("a problem has gone", "object", k)
 		}
 	}
-	a.logged = now
+}
+
+// close has nothing logged later.
+func (l *problemLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

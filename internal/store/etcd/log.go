@@ -51,6 +51,13 @@ func (c *zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore
 var routine = map[string]bool{
 	"retrying of unary invoker failed": true, // returned by the call
 	"creating peer listener failed":    true, // as well
+	// A member that joins has no schema until it has the leader's snapshot.
+	"Failed to detect schema version":  true,
+	"failed to update storage version": true,
+	// A member that ends, or whose peer does; that the peer is inactive is told besides.
+	"closed TCP streaming connection with remote peer": true,
+	"lost TCP streaming connection with remote peer":   true,
+	"failed to find remote peer in cluster":            true,
 	// A learner that has not caught up is asked about again; members come and go.
 	"rejecting promote learner: learner is not ready":                                      true,
 	"Running http and grpc server on single port. This is not recommended for production.": true,

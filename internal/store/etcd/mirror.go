@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -19,9 +20,35 @@ import (
 // and etcd's progress notifications cannot order them either (3.4 lets those
 // overtake events).
 func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
+	var l lag
 	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (following bool, reason, err error) {
-		return (&mirror{client: c, state: state, fn: fn, onState: onState}).follow(ctx)
+		following, reason, err = (&mirror{client: c, state: state, fn: fn, onState: onState}).follow(ctx)
+		return following, l.judge(reason, time.Now()), err
 	})
+}
+
+// errOlder is why a mirror does not follow a member that is behind what has been listed.
+var errOlder = model.Errorf(model.ErrUnavailable, "etcd has older data")
+
+// lagGrace is how long a member may be behind: it catches up, or another one is asked.
+const lagGrace = 2 * time.Second
+
+// lag knows since when members have been behind; zero = they are not.
+type lag struct{ since time.Time }
+
+// judge makes store.ErrMoves of a lag that is a short one.
+func (l *lag) judge(reason error, now time.Time) error {
+	if !errors.Is(reason, errOlder) {
+		l.since = time.Time{}
+		return reason
+	}
+	if l.since.IsZero() {
+		l.since = now
+	}
+	if now.Sub(l.since) < lagGrace {
+		return fmt.Errorf("%w: %w", store.ErrMoves, reason)
+	}
+	return reason
 }
 
 type mirror struct {
@@ -92,7 +119,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 		case resp.Canceled:
 			return m.stopped(ctx, following, errors.New(resp.CancelReason))
 		case resp.Header.Revision < int64(rev):
-			return following, model.Errorf(model.ErrUnavailable, "etcd at %s has older data", m.client.endpoints), nil
+			return following, fmt.Errorf("%s: %w", m.client.endpoints, errOlder), nil
 		case resp.Created:
 			following = true
 			m.onState(nil)
