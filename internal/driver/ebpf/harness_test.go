@@ -109,24 +109,6 @@ func namespace(t testing.TB, prefix string) string {
 	return name
 }
 
-func bpfMount(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		err := unix.Unmount(dir, 0)
-		for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = unix.Unmount(dir, 0) {
-			<-time.After(5 * time.Millisecond) // a child between fork and exec has something of it open
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	require(t, "ip", "sysctl", "tc")

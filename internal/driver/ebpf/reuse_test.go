@@ -1,12 +1,33 @@
 package ebpf
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
+
+func bpfMount(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := unix.Unmount(dir, 0)
+		for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = unix.Unmount(dir, 0) {
+			<-time.After(5 * time.Millisecond) // a child between fork and exec has something of it open
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
 
 // TestRestartReusesPrograms: the next process uses the pinned programs if they are what it
 // would load, onto the maps that are pinned, and loads programs whenever anything differs.
