@@ -83,7 +83,7 @@ func (f *followed) pod(ctx context.Context, namespace, name, host string, labels
 	}}, nil
 }
 
-// drivers are the data planes that a section of Kubernetes is run on, one after the other.
+// drivers are the data planes that a section is run on, one after the other.
 func (b *bench) drivers() []string {
 	if b.given {
 		return strings.Split(b.driver, ",")

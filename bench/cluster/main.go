@@ -43,6 +43,7 @@ var sections = []struct {
 }{
 	{"api", (*bench).api},
 	{"rule", (*bench).rule},
+	{"onerule", (*bench).oneRule},
 	{"cni", (*bench).cni},
 	{"change", (*bench).change},
 	{"labels", (*bench).labels},
@@ -52,10 +53,10 @@ var sections = []struct {
 }
 
 func run(ctx context.Context) (err error) {
-	only := flag.String("only", "api,rule,cni,change,labels", "sections to run, separated by commas; pods, podstart and podpolicy need a Kubernetes: CONTIV_KUBE=$(tools/kube.sh)")
+	only := flag.String("only", "api,rule,onerule,cni,change,labels", "sections to run, separated by commas; pods, podstart and podpolicy need a Kubernetes: CONTIV_KUBE=$(tools/kube.sh)")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
-	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed; pods and podpolicy run on ebpf and then on ovs unless it is said")
+	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed; onerule, pods and podpolicy run on ebpf and then on ovs unless it is said")
 	bin := flag.String("bin", "", "directory of the programs; empty = build them")
 	bare := flag.String("bare", "", "for the bench itself: be the bare server over the etcd at this URL")
 	flag.Parse()

@@ -64,7 +64,7 @@ func (b *bench) podPolicyOn(ctx context.Context, driver string) (misses []string
 			to = a.IPv4
 		}
 	}
-	traffic, err := newFlood(f.Lab, netip.AddrPortFrom(to, trafficPort))
+	traffic, err := newFlood(f.Lab, "s", netip.AddrPortFrom(to, trafficPort))
 	if err != nil {
 		return nil, err
 	}

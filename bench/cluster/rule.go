@@ -39,7 +39,7 @@ func (b *bench) rule(ctx context.Context) error {
 		}
 		addr = a.IPv4
 	}
-	f, err := newFlood(l, netip.AddrPortFrom(addr, 7000))
+	f, err := newFlood(l, "s", netip.AddrPortFrom(addr, 7000))
 	if err != nil {
 		return err
 	}
@@ -96,12 +96,13 @@ type flood struct {
 
 const pace = 200 * time.Microsecond
 
-func newFlood(l *lab.Lab, to netip.AddrPort) (*flood, error) {
+// newFlood sends from container c to an address of another one.
+func newFlood(l *lab.Lab, container string, to netip.AddrPort) (*flood, error) {
 	from, err := l.Space("c")
 	if err != nil {
 		return nil, err
 	}
-	at, err := l.Space("s")
+	at, err := l.Space(container)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// oneRuleSizes are how many rules the policies have of which one rule changes, and
+// oneRuleLimit is what the larger may take of the smaller's time.
+var oneRuleSizes = [2]int{10, 10_000}
+
+const oneRuleLimit = 2
+
+// oneRule measures the time from the call that adds, or deletes, one rule of a network policy
+// to its effect on running traffic between two hosts, in a small and in a large policy.
+func (b *bench) oneRule(ctx context.Context) error {
+	var missed []string
+	for _, driver := range b.drivers() {
+		some, err := b.oneRuleOn(ctx, driver)
+		if err := errors.Join(err, b.close()); err != nil {
+			return fmt.Errorf("driver %s: %w", driver, err)
+		}
+		missed = append(missed, some...)
+	}
+	b.report.misses(missed)
+	return nil
+}
+
+func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, err error) {
+	l, err := b.lab(ctx, lab.Config{Name: "benchone", Hosts: 2, Driver: driver})
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.API()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for _, line := range []string{"tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "group create -t t net clients", "group create -t t net small", "group create -t t net large"} {
+		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+			return nil, err
+		}
+	}
+	groups := [2]string{"small", "large"}
+	var to [2]netip.AddrPort
+	for i, g := range groups {
+		a, err := l.AddContainer(ctx, lab.ContainerSpec{Name: g, Host: "h2", Tenant: "t", Network: "net", Group: g})
+		if err != nil {
+			return nil, err
+		}
+		to[i] = netip.AddrPortFrom(a.IPv4, 7000)
+		p := api.NetworkPolicy{TenantName: "t", NetworkPolicyName: g, Applies: &api.Selector{Group: g}}
+		for n := range oneRuleSizes[i] {
+			p.Rules = append(p.Rules, api.NetworkPolicyRule{
+				RuleID: fmt.Sprintf("r%05d", n), Direction: "in", Action: "allow",
+				Peers: []api.NetworkPolicyPeer{{CIDR: fmt.Sprintf("10.%d.%d.0/24", 100+n/250, n%250)}},
+				Ports: []api.NetworkPolicyPort{{Protocol: "tcp", Ports: fmt.Sprint(1000 + n)}},
+			})
+		}
+		if _, err := c.NetworkPolicies().Update(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := l.AddContainer(ctx, lab.ContainerSpec{Name: "c", Host: "h1", Tenant: "t", Network: "net", Group: "clients"}); err != nil {
+		return nil, err
+	}
+	// What each step took, in ms, by step and policy.
+	steps := []string{"close: the last packet", "of which the call", "open: the first packet", "of which the call"}
+	found := make([][2][]float64, len(steps))
+	for turn := range b.n(60) + 1 {
+		for k := range groups {
+			i := (k + turn) % len(groups)
+			took, err := changeOneRule(ctx, l, c, groups[i], to[i])
+			if err != nil {
+				return nil, fmt.Errorf("policy %s: %w", groups[i], err)
+			}
+			for s, d := range took {
+				if turn > 0 { // the first makes connections
+					found[s][i] = append(found[s][i], float64(d.Microseconds())/1000)
+				}
+			}
+		}
+	}
+	b.report.table(fmt.Sprintf("Driver %s: ms, medians and 90th percentiles of %d turns; the ratio is of the medians' rounds, with its 95 %% interval", driver, len(found[0][0])),
+		"step", fmt.Sprintf("%d rules", oneRuleSizes[0]), "p90", fmt.Sprintf("%d rules", oneRuleSizes[1]), "p90", "ratio")
+	for s, name := range steps {
+		r := ratio.Compare(found[s][1], found[s][0])
+		cells := []any{name}
+		for i := range groups {
+			sorted := slices.Sorted(slices.Values(found[s][i]))
+			cells = append(cells, fmt.Sprintf("%.1f", ratio.Median(sorted)), fmt.Sprintf("%.1f", sorted[len(sorted)*9/10]))
+		}
+		b.report.row(append(cells, r)...)
+		if r.Median > oneRuleLimit {
+			missed = append(missed, fmt.Sprintf("%s on %s: %s, wanted at most %d", name, driver, r, oneRuleLimit))
+		}
+	}
+	return missed, nil
+}
+
+// changeOneRule adds a rule that closes and deletes it, and returns what the steps took.
+func changeOneRule(ctx context.Context, l *lab.Lab, c *api.Client, policy string, to netip.AddrPort) (took []time.Duration, err error) {
+	f, err := newFlood(l, policy, to)
+	if err != nil {
+		return nil, err
+	}
+	defer f.stop()
+	if err := f.flowing(ctx); err != nil {
+		return nil, err
+	}
+	deny := api.NetworkPolicyRule{
+		RuleID: "one", Direction: "in", Action: "deny", Priority: 100,
+		Peers: []api.NetworkPolicyPeer{{Selector: &api.Selector{Group: "clients"}}}, Ports: []api.NetworkPolicyPort{{Protocol: "udp", Ports: "7000"}},
+	}
+	start := time.Now()
+	if _, err := c.PutNetworkPolicyRule(ctx, "t:"+policy, deny); err != nil {
+		return nil, err
+	}
+	call := time.Since(start)
+	last, err := f.silent(ctx, 300*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	took = append(took, max(last.Sub(start), time.Microsecond), call)
+	start = time.Now()
+	if err := c.DeleteNetworkPolicyRule(ctx, "t:"+policy, "one"); err != nil {
+		return nil, err
+	}
+	call = time.Since(start)
+	first, err := f.after(ctx, start)
+	return append(took, first.Sub(start), call), err
+}
