@@ -1,7 +1,9 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -22,6 +24,30 @@ const (
 	maxFaults = 100
 )
 
+// applyTimeouts is how many times the time limit of other requests a list may take: less
+// than what clients wait for (api.DefaultTimeout).
+const applyTimeouts = 3
+
+// applyTime is the time that a request for a list has.
+type applyTime struct {
+	begin, committed time.Time // committed: zero before the first commit
+	timeout          time.Duration
+	now              func() time.Time
+}
+
+// more reports whether there is time for more of the list, after a commit: half a timeout
+// at least, and as long as the check of the whole list took, so that a client that sends the
+// list again and again does not wait for checks most of the time. The last timeout is for the
+// commit under way when the time is over.
+func (t *applyTime) more() bool {
+	now := t.now()
+	if t.committed.IsZero() {
+		t.committed = now
+	}
+	spent := now.Sub(t.committed)
+	return spent < t.timeout/2 || spent < t.committed.Sub(t.begin) && now.Sub(t.begin) < (applyTimeouts-1)*t.timeout
+}
+
 // apply makes a list of objects be as given.
 func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	begin := time.Now()
@@ -33,9 +59,11 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Half of the time is for what is under way when it is over.
-	more := func() bool { return time.Since(begin) < s.timeout/2 && r.Context().Err() == nil }
-	outcomes, done, err := s.control.Apply(r.Context(), changes, req.DryRun, more)
+	t := applyTime{begin: begin, timeout: s.timeout, now: time.Now}
+	outcomes, done, err := s.control.Apply(r.Context(), changes, req.DryRun, t.more)
+	if errors.Is(err, context.DeadlineExceeded) && t.committed.IsZero() {
+		return nil, model.Errorf(model.ErrUnavailable, "nothing is applied: checking %d objects takes more than %v, or the store does not answer: give fewer at a time, or try again", len(changes), applyTimeouts*s.timeout)
+	}
 	if err != nil {
 		return nil, err
 	}

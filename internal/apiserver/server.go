@@ -144,7 +144,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleTokens()
 	s.handleDoctor()
 	s.handleMembers()
-	s.handle("POST", "/api/v1/apply", s.apply)
+	s.handleWithin(applyTimeouts*s.timeout, nil, "POST", "/api/v1/apply", s.apply)
 	s.handlePending()
 	s.handleEndpoints()
 	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", s.serviceCounts)
@@ -188,18 +188,23 @@ func (s *server) handle(method, path string, h handler) {
 
 // handleOf is handle for a route of a collection.
 func (s *server) handleOf(k *kind, method, path string, h handler) {
+	s.handleWithin(s.timeout, k, method, path, h)
+}
+
+// handleWithin is handleOf with another time limit.
+func (s *server) handleWithin(limit time.Duration, k *kind, method, path string, h handler) {
 	s.routes = append(s.routes, route{method, path, k})
-	hh := s.wrap(method, path, h)
+	hh := s.wrap(limit, method, path, h)
 	s.mux.Handle(method+" "+path, hh)
 	s.mux.Handle(method+" "+path+"/{$}", hh)
 }
 
 // wrap turns a handler into an http.Handler: time limit, panics, JSON, errors,
 // metrics.
-func (s *server) wrap(method, route string, h handler) http.Handler {
+func (s *server) wrap(limit time.Duration, method, route string, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		ctx, revision := control.NoteRevision(ctx)
 		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK, before: func(h http.Header) {

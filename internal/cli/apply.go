@@ -163,18 +163,23 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult
 		return nil, err
 	}
 	results := []api.ApplyResult{} // the first answer's: later answers find unchanged what the first request did
+	done := 0
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
+		if err != nil && done > 0 {
+			return nil, fmt.Errorf("%w\n%d of %d objects are applied, or more; 'netctl apply' of the same files goes on from there", inDocuments(docs, err), done, len(docs))
+		}
 		if err != nil {
 			return nil, inDocuments(docs, err)
 		}
+		done = answer.Done
 		if first && answer.Results != nil {
 			results = answer.Results
 		}
-		if answer.Done >= len(docs) {
+		if done >= len(docs) {
 			return results, nil
 		}
-		if _, err := fmt.Fprintf(o.stderr, "%d of %d objects are applied\n", answer.Done, len(docs)); err != nil {
+		if _, err := fmt.Fprintf(o.stderr, "%d of %d objects are applied\n", done, len(docs)); err != nil {
 			return nil, err
 		}
 	}

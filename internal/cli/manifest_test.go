@@ -196,6 +196,16 @@ func TestApplyProgress(t *testing.T) {
 		netctlIn(t, "kind: tenant\ntenantName: a\n---\nkind: tenant\ntenantName: b\n", m.url, "apply", "-f", "-"))
 }
 
+// A list that fails in between says how much of it is applied, and how to go on.
+func TestApplyTellsWhatIsAppliedWhenItFails(t *testing.T) {
+	m := newFakeMaster(t)
+	m.applied = []string{`{"results":[{"kind":"tenant","key":"a","action":"created"},{"kind":"tenant","key":"b","action":"created"}],"done":1}`, ""}
+	r := netctlIn(t, "kind: tenant\ntenantName: a\n---\nkind: tenant\ntenantName: b\n", m.url, "apply", "-f", "-")
+	if r.code == ExitOK || r.out != "" || !strings.Contains(r.errOut, "1 of 2 objects are applied, or more; 'netctl apply' of the same files goes on") {
+		t.Errorf("exit code %d, %q, %s", r.code, r.out, r.errOut)
+	}
+}
+
 // Many rules, more than one transaction takes, are applied in one go.
 func TestApplyLong(t *testing.T) {
 	url := startNetmaster(t)

@@ -110,18 +110,37 @@ func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, own
 	return c.deleteRule(ctx, k, model.KindNetwork, owner)
 }
 
+// ruleBeside returns another rule of the policy of a rule, or that rule if it knows none.
+func (v *View) ruleBeside(k model.RuleKey) model.RuleKey {
+	return read(v, func() model.RuleKey {
+		for other := range rulesOfPolicy.in(v)[k.PolicyKey()] {
+			if other != k {
+				return other
+			}
+		}
+		return k
+	})
+}
+
 // leaveRules touches the network policy of a rule that goes, and refuses to leave a policy
 // that says nothing.
-func leaveRules(tx store.Tx, gone model.RuleKey) error {
+func (c *Controller) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	k := gone.PolicyKey()
 	p, err := tables.Policies.Get(tx, k)
 	if err != nil {
 		return err
 	}
 	if p.Default == (model.Defaults{}) {
-		_, more, err := tables.Rules.Any(tx, tables.RulesOf(k))
+		// One rule of the view is enough: to look for any costs the store as much as there are.
+		other, err := tables.Rules.Find(tx, c.view.ruleBeside(gone))
 		if err != nil {
 			return err
+		}
+		more := other.Exists()
+		if !more {
+			if _, more, err = tables.Rules.Any(tx, tables.RulesOf(k)); err != nil {
+				return err
+			}
 		}
 		if !more {
 			return model.Errorf(model.ErrConflict, "it is the last rule of policy %q, which has neither defaultIn nor defaultOut: delete the policy instead", k)

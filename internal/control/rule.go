@@ -203,7 +203,7 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 		}
 		dropRule(tx, r)
 		if kind == model.KindNetwork {
-			return leaveRules(tx, k)
+			return c.leaveRules(tx, k)
 		}
 		return nil
 	})
