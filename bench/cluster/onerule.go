@@ -20,6 +20,27 @@ var oneRuleSizes = [2]int{10, 10_000}
 
 const oneRuleLimit = 2
 
+// oneRulePeers are whom the rule is about that changes: a group, and a range that holds those
+// of all other rules.
+var oneRulePeers = []struct {
+	name string
+	peer api.NetworkPolicyPeer
+}{
+	{"of a group", api.NetworkPolicyPeer{Selector: &api.Selector{Group: "clients"}}},
+	{"of a range over all others", api.NetworkPolicyPeer{CIDR: "10.0.0.0/8"}},
+}
+
+// oneRuleOther is the rule of a number beside the one that changes: ranges of addresses lie
+// inside one another, and ports overlap.
+func oneRuleOther(n int) api.NetworkPolicyRule {
+	addr := netip.AddrFrom4([4]byte{10, byte(100 + n/250), byte(n % 250), 0})
+	return api.NetworkPolicyRule{
+		RuleID: fmt.Sprintf("r%05d", n), Direction: "in", Action: "allow",
+		Peers: []api.NetworkPolicyPeer{{CIDR: netip.PrefixFrom(addr, 16+n%17).Masked().String()}},
+		Ports: []api.NetworkPolicyPort{{Protocol: "tcp", Ports: fmt.Sprintf("%d-%d", 1000+n, 1100+n)}},
+	}
+}
+
 // oneRule measures the time from the call that adds, or deletes, one rule of a network policy
 // to its effect on running traffic between two hosts, in a small and in a large policy.
 func (b *bench) oneRule(ctx context.Context) error {
@@ -60,11 +81,7 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 		to[i] = netip.AddrPortFrom(a.IPv4, 7000)
 		p := api.NetworkPolicy{TenantName: "t", NetworkPolicyName: g, Applies: &api.Selector{Group: g}}
 		for n := range oneRuleSizes[i] {
-			p.Rules = append(p.Rules, api.NetworkPolicyRule{
-				RuleID: fmt.Sprintf("r%05d", n), Direction: "in", Action: "allow",
-				Peers: []api.NetworkPolicyPeer{{CIDR: fmt.Sprintf("10.%d.%d.0/24", 100+n/250, n%250)}},
-				Ports: []api.NetworkPolicyPort{{Protocol: "tcp", Ports: fmt.Sprint(1000 + n)}},
-			})
+			p.Rules = append(p.Rules, oneRuleOther(n))
 		}
 		if _, err := c.NetworkPolicies().Update(ctx, p); err != nil {
 			return nil, err
@@ -73,15 +90,27 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 	if _, err := l.AddContainer(ctx, lab.ContainerSpec{Name: "c", Host: "h1", Tenant: "t", Network: "net", Group: "clients"}); err != nil {
 		return nil, err
 	}
+	for _, about := range oneRulePeers {
+		some, err := b.oneRuleTurns(ctx, l, c, driver+", a rule "+about.name, about.peer, groups, to)
+		if err != nil {
+			return nil, err
+		}
+		missed = append(missed, some...)
+	}
+	return missed, nil
+}
+
+// oneRuleTurns changes the rule about a peer in both policies in turn.
+func (b *bench) oneRuleTurns(ctx context.Context, l *lab.Lab, c *api.Client, what string, peer api.NetworkPolicyPeer, policies [2]string, to [2]netip.AddrPort) (missed []string, err error) {
 	// What each step took, in ms, by step and policy.
 	steps := []string{"close: the last packet", "of which the call", "open: the first packet", "of which the call"}
 	found := make([][2][]float64, len(steps))
-	for turn := range b.n(60) + 1 {
-		for k := range groups {
-			i := (k + turn) % len(groups)
-			took, err := changeOneRule(ctx, l, c, groups[i], to[i])
+	for turn := range b.n(40) + 1 {
+		for k := range policies {
+			i := (k + turn) % len(policies)
+			took, err := changeOneRule(ctx, l, c, policies[i], peer, to[i])
 			if err != nil {
-				return nil, fmt.Errorf("policy %s: %w", groups[i], err)
+				return nil, fmt.Errorf("policy %s: %w", policies[i], err)
 			}
 			for s, d := range took {
 				if turn > 0 { // the first makes connections
@@ -90,25 +119,25 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 			}
 		}
 	}
-	b.report.table(fmt.Sprintf("Driver %s: ms, medians and 90th percentiles of %d turns; the ratio is of the medians' rounds, with its 95 %% interval", driver, len(found[0][0])),
+	b.report.table(fmt.Sprintf("Driver %s: ms, medians and 90th percentiles of %d turns; the ratio is the median of the turns', with its 95 %% interval", what, len(found[0][0])),
 		"step", fmt.Sprintf("%d rules", oneRuleSizes[0]), "p90", fmt.Sprintf("%d rules", oneRuleSizes[1]), "p90", "ratio")
 	for s, name := range steps {
 		r := ratio.Compare(found[s][1], found[s][0])
 		cells := []any{name}
-		for i := range groups {
+		for i := range policies {
 			sorted := slices.Sorted(slices.Values(found[s][i]))
 			cells = append(cells, fmt.Sprintf("%.1f", ratio.Median(sorted)), fmt.Sprintf("%.1f", sorted[len(sorted)*9/10]))
 		}
 		b.report.row(append(cells, r)...)
 		if r.Median > oneRuleLimit {
-			missed = append(missed, fmt.Sprintf("%s on %s: %s, wanted at most %d", name, driver, r, oneRuleLimit))
+			missed = append(missed, fmt.Sprintf("%s on %s: %s, wanted at most %d", name, what, r, oneRuleLimit))
 		}
 	}
 	return missed, nil
 }
 
 // changeOneRule adds a rule that closes and deletes it, and returns what the steps took.
-func changeOneRule(ctx context.Context, l *lab.Lab, c *api.Client, policy string, to netip.AddrPort) (took []time.Duration, err error) {
+func changeOneRule(ctx context.Context, l *lab.Lab, c *api.Client, policy string, peer api.NetworkPolicyPeer, to netip.AddrPort) (took []time.Duration, err error) {
 	f, err := newFlood(l, policy, to)
 	if err != nil {
 		return nil, err
@@ -119,7 +148,7 @@ func changeOneRule(ctx context.Context, l *lab.Lab, c *api.Client, policy string
 	}
 	deny := api.NetworkPolicyRule{
 		RuleID: "one", Direction: "in", Action: "deny", Priority: 100,
-		Peers: []api.NetworkPolicyPeer{{Selector: &api.Selector{Group: "clients"}}}, Ports: []api.NetworkPolicyPort{{Protocol: "udp", Ports: "7000"}},
+		Peers: []api.NetworkPolicyPeer{peer}, Ports: []api.NetworkPolicyPort{{Protocol: "udp", Ports: "7000"}},
 	}
 	start := time.Now()
 	if _, err := c.PutNetworkPolicyRule(ctx, "t:"+policy, deny); err != nil {

@@ -242,6 +242,8 @@ func TestKubernetesOwns(t *testing.T) {
 		{"DELETE", "policys/blue:ofkube/", ``, 409, owned},
 		{"POST", "rules/blue:ofkube:2/", `{"tenantName":"blue","policyName":"ofkube","ruleId":"2","direction":"in","action":"deny"}`, 409, owned},
 		{"DELETE", "rules/blue:ofkube:1/", ``, 409, owned},
+		{"PUT", "networkPolicys/blue:ofkube/rules/2/", `{"direction":"in","action":"deny"}`, 409, owned},
+		{"DELETE", "networkPolicys/blue:ofkube/rules/1/", ``, 409, owned},
 		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","tier":"kubernetes"}`, 400, "is for policies that Kubernetes owns"},
 		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","owner":"kubernetes"}`, 400, "nobody writes in the name of another"},
 		{"POST", "apply", `{"objects":[{"kind":"networkPolicy","tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","tier":"kubernetes"}]}`, 400, "is for policies that Kubernetes owns"},
