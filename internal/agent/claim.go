@@ -64,7 +64,7 @@ func (a *Agent) announce(ctx context.Context) error {
 	ever, held, told := false, false, false
 	var looked time.Time
 	var said api.HostReport // that a netmaster kept
-	way := lifeline{changes: ways{a}, log: a.log, now: time.Now}
+	way := lifeline{path: a.path, changes: a.hostChanges(), log: a.log, now: time.Now}
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {

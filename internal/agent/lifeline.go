@@ -3,14 +3,11 @@ package agent
 import (
 	"log/slog"
 	"time"
-
-	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 const (
 	// silentBefore is how long no netmaster answers before the host takes back a change of
-	// its own interfaces: one that restarts is back before.
+	// its own networking: one that restarts is back before.
 	silentBefore = 30 * time.Second
 	// trialTime is how long a change stays back before it is applied again, since it was
 	// not what keeps netmasters from answering.
@@ -18,77 +15,87 @@ const (
 )
 
 // lifeline keeps the host's way to its netmasters. When none answers and the path to them
-// has changed since one did, it takes back the newest change of the host's own interfaces
-// and routes. If a netmaster then answers, the change stays back; otherwise it is applied
-// again. Rules for containers are never taken back. Only announce's goroutine uses it.
+// has changed since one did, it takes back the newest change of the host's own interfaces,
+// routes and forwarding mode. If a netmaster then answers, the change stays back; otherwise
+// it is applied again. Rules for containers are never taken back. Only announce's goroutine
+// uses it.
 type lifeline struct {
-	changes hostChanges
+	path    func() string // to netmasters
+	changes []hostChanges
 	log     *slog.Logger
 	now     func() time.Time
 
 	asked    time.Time // when the report was sent that was answered last
-	path     string    // to netmasters, before that report
+	known    string    // the path before that report
 	begun    time.Time // of the report that is under way
 	before   string    // the path then
-	trial    model.NetworkKey
-	trialAt  time.Time
+	trial    *suspended
 	harmless time.Time // of the newest change that was applied again
 }
 
-// hostChanges are the changes that can be taken back, and the path that they may cut.
+// suspended is a change that is taken back.
+type suspended struct {
+	of   hostChanges
+	what string
+	made time.Time
+	at   time.Time // when it was taken back
+}
+
+// hostChanges are changes of one kind that can be taken back.
 type hostChanges interface {
-	Path() string
-	NewestInfra(since time.Time) (model.NetworkKey, time.Time)
-	SuspendInfra(k model.NetworkKey, why string) error
-	ResumeInfra(k model.NetworkKey) error
+	// Newest returns the newest change after since that is not taken back, by its time
+	// and in words; zero = there is none.
+	Newest(since time.Time) (made time.Time, what string)
+	// Suspend takes the change back that was made then; a problem tells of it.
+	Suspend(made time.Time) error
+	// Resume applies it again.
+	Resume(made time.Time) error
 }
 
 // ask notes that a report is about to be sent.
-func (l *lifeline) ask() { l.begun, l.before = l.now(), l.changes.Path() }
+func (l *lifeline) ask() { l.begun, l.before = l.now(), l.path() }
 
 // answered notes that a netmaster has answered it.
 func (l *lifeline) answered() {
-	l.asked, l.path = l.begun, l.before
-	if l.trial != (model.NetworkKey{}) {
-		l.log.Warn("a netmaster answers since this host's interface on an infra network is down: it stays down", "network", l.trial.String())
-		l.trial = model.NetworkKey{}
+	l.asked, l.known = l.begun, l.before
+	if l.trial != nil {
+		l.log.Warn("a netmaster answers since a change of this host's own networking is taken back: it stays back", "change", l.trial.what)
+		l.trial = nil
 	}
 }
 
 // silent notes that none has.
 func (l *lifeline) silent() {
 	now := l.now()
-	if l.trial != (model.NetworkKey{}) {
-		if now.Sub(l.trialAt) < trialTime {
+	if t := l.trial; t != nil {
+		if now.Sub(t.at) < trialTime {
 			return
 		}
-		if err := l.changes.ResumeInfra(l.trial); err != nil {
-			l.log.Warn("this host's interface on an infra network is not up again", "network", l.trial.String(), "error", err)
+		if err := t.of.Resume(t.made); err != nil {
+			l.log.Warn("a change that was taken back is not applied again", "change", t.what, "error", err)
 		}
-		l.trial = model.NetworkKey{}
+		l.trial = nil
 		return
 	}
-	if l.asked.IsZero() || now.Sub(l.asked) < silentBefore || l.changes.Path() == l.path {
+	if l.asked.IsZero() || now.Sub(l.asked) < silentBefore || l.path() == l.known {
 		return
 	}
 	since := l.asked
 	if l.harmless.After(since) {
 		since = l.harmless
 	}
-	k, at := l.changes.NewestInfra(since)
-	if k == (model.NetworkKey{}) {
+	newest := suspended{at: now}
+	for _, c := range l.changes {
+		if made, what := c.Newest(since); made.After(newest.made) {
+			newest.of, newest.made, newest.what = c, made, what
+		}
+	}
+	if newest.of == nil {
 		return
 	}
-	l.log.Warn("no netmaster answers since this host got an interface on an infra network, and the path there has changed: the interface is taken down", "network", k.String())
-	l.trial, l.trialAt, l.harmless = k, now, at
-	err := l.changes.SuspendInfra(k, "this host's interface on it is down: since it was made no netmaster answered, and without it one does; delete the network, and choose another subnet")
-	if err != nil {
-		l.log.Warn("this host's interface on an infra network is not taken down", "network", k.String(), "error", err)
+	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is taken back", "change", newest.what)
+	l.trial, l.harmless = &newest, newest.made
+	if err := newest.of.Suspend(newest.made); err != nil {
+		l.log.Warn("the change is not taken back", "change", newest.what, "error", err)
 	}
 }
-
-// ways are the host's own changes, and its path to netmasters.
-type ways struct{ *Agent }
-
-// Path says by which interfaces and gateways this host reaches its netmasters.
-func (w ways) Path() string { return hostnet.Path(w.control.NetmasterAddresses()) }

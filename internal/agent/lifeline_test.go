@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -14,13 +15,14 @@ type wayOf struct {
 	now     time.Time
 	made    map[model.NetworkKey]time.Time
 	down    map[model.NetworkKey]bool
+	newest  model.NetworkKey // as found last
 	diverts model.NetworkKey // the network whose interface leads the way elsewhere
 	l       lifeline
 }
 
 func newWay() *wayOf {
 	w := &wayOf{now: time.Unix(1_000_000, 0), made: map[model.NetworkKey]time.Time{}, down: map[model.NetworkKey]bool{}}
-	w.l = lifeline{changes: w, log: slog.New(slog.DiscardHandler), now: func() time.Time { return w.now }}
+	w.l = lifeline{path: w.Path, changes: []hostChanges{none{}, w}, log: slog.New(slog.DiscardHandler), now: func() time.Time { return w.now }}
 	return w
 }
 
@@ -31,17 +33,24 @@ func (w *wayOf) Path() string {
 	return "by the gateway"
 }
 
-func (w *wayOf) NewestInfra(since time.Time) (newest model.NetworkKey, at time.Time) {
+func (w *wayOf) Newest(since time.Time) (at time.Time, what string) {
 	for k, made := range w.made {
 		if !w.down[k] && made.After(since) && made.After(at) {
-			newest, at = k, made
+			w.newest, at = k, made
 		}
 	}
-	return newest, at
+	return at, w.newest.String()
 }
 
-func (w *wayOf) SuspendInfra(k model.NetworkKey, _ string) error { w.down[k] = true; return nil }
-func (w *wayOf) ResumeInfra(k model.NetworkKey) error            { delete(w.down, k); return nil }
+func (w *wayOf) Suspend(time.Time) error { w.down[w.newest] = true; return nil }
+func (w *wayOf) Resume(time.Time) error  { delete(w.down, w.newest); return nil }
+
+// none are changes of a kind that this host has none of.
+type none struct{}
+
+func (none) Newest(time.Time) (time.Time, string) { return time.Time{}, "" }
+func (none) Suspend(time.Time) error              { return errors.ErrUnsupported }
+func (none) Resume(time.Time) error               { return errors.ErrUnsupported }
 
 // runs has reports be sent for a time; answers says whether a netmaster answers.
 func (w *wayOf) runs(d time.Duration, answers func() bool) {

@@ -40,6 +40,8 @@ type FabricWant struct {
 type Fabric struct {
 	routes map[netip.Prefix]string // as in the kernel, by what they lead to; nil = not known
 	tables [2]fabricTable
+	// Changes are those of the routes.
+	Changes RouteChanges
 }
 
 type fabricTable struct {

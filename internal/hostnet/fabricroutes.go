@@ -123,9 +123,12 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 		}
 	}
 	count := 0
+	var added []netip.Prefix
+	defer func() { f.Changes.note(added) }()
+	f.Changes.forget(func(p netip.Prefix) bool { return want.Keep || want.Routes[p] != nil })
 	for p, hops := range want.Routes {
 		text := hopsText(index, nil, hops)
-		if f.routes[p] == text {
+		if f.routes[p] == text || f.Changes.suspends(p) {
 			continue
 		}
 		if count++; count%256 == 0 && ctx.Err() != nil {
@@ -136,9 +139,10 @@ func (f *Fabric) ensureRoutes(ctx context.Context, want FabricWant) error {
 			continue
 		}
 		f.routes[p] = text
+		added = append(added, p)
 	}
 	for p := range f.routes {
-		if _, stays := want.Routes[p]; stays || want.Keep {
+		if _, stays := want.Routes[p]; (stays || want.Keep) && !f.Changes.suspends(p) {
 			continue
 		}
 		r := &netlink.Route{Dst: ipNet(p), Protocol: fabricProtocol, Priority: fabricMetric, Table: unix.RT_TABLE_MAIN}

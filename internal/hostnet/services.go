@@ -53,8 +53,8 @@ func (s *Stack) ensureRoutes(want *Want, note func(object string, err error)) {
 	}
 	s.source6 = want.source6
 	note(object, errors.Join(
-		leadTo(h, link, netlink.FAMILY_V4, want, four, natives4, ranges4, want.Source, want.Private.Subnet, note),
-		leadTo(h, link, netlink.FAMILY_V6, want, six, natives6, ranges6, want.source6, want.Private.Subnet6, note),
+		s.leadTo(h, link, netlink.FAMILY_V4, want, four, natives4, ranges4, want.Source, want.Private.Subnet, note),
+		s.leadTo(h, link, netlink.FAMILY_V6, want, six, natives6, ranges6, want.source6, want.Private.Subnet6, note),
 	))
 }
 
@@ -99,7 +99,7 @@ type led struct {
 }
 
 // leadTo makes the routes of one family.
-func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
+func (s *Stack) leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
 	var all []led
 	for _, x := range services {
 		all = append(all, led{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
@@ -142,7 +142,13 @@ func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, servic
 	if len(all) > 0 {
 		near = Lifelines()
 	}
+	wanted := map[netip.Prefix]bool{}
+	var added []netip.Prefix
 	for _, x := range all {
+		if wanted[x.to] = true; s.changes.suspends(x.to) {
+			note(x.what, errSuspended)
+			continue
+		}
 		if why := taken(h, x.to, others, own, want.Machines, near); why != "" {
 			note(x.what, model.Errorf(model.ErrConflict, "%s%s", x.why, why))
 			continue
@@ -161,8 +167,12 @@ func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, servic
 		}
 		if err := h.RouteReplace(&r); err != nil {
 			failed = append(failed, fmt.Errorf("add route %s: %w", x.to, err))
+		} else if !there {
+			added = append(added, x.to)
 		}
 	}
+	s.changes.note(added)
+	s.changes.forget(func(p netip.Prefix) bool { return wanted[p] || p.Addr().Is4() != (family == netlink.FAMILY_V4) })
 	for a, r := range ours {
 		if err := h.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			failed = append(failed, fmt.Errorf("remove route %s: %w", a, err))

@@ -76,7 +76,11 @@ type Stack struct {
 	replaced func()     // called before a table is replaced
 	refused  refused
 	firewall firewall
+	changes  RouteChanges // of routes to services and native networks
 }
+
+// Changes are those of the routes to services and native networks.
+func (s *Stack) Changes() *RouteChanges { return &s.changes }
 
 // New returns the stack. forward lets it switch IP forwarding on.
 func New(log *slog.Logger, forward bool) *Stack { return &Stack{log: log, forward: forward} }

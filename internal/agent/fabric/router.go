@@ -97,6 +97,22 @@ func (r *Router) Follow(in Input) {
 	}
 }
 
+// NewestRoutes returns when this host learned routes last, of those that it learned after
+// since and follows; zero = there are none.
+func (r *Router) NewestRoutes(since time.Time) time.Time { return r.kernel.Changes.Newest(since) }
+
+// SuspendRoutes takes back the routes that were learned at a time.
+func (r *Router) SuspendRoutes(at time.Time) {
+	r.kernel.Changes.Suspend(at)
+	r.wanted.Ring()
+}
+
+// ResumeRoutes ends a SuspendRoutes.
+func (r *Router) ResumeRoutes(at time.Time) {
+	r.kernel.Changes.Resume(at)
+	r.wanted.Ring()
+}
+
 // Problems tells what keeps the host from what its settings ask for.
 func (r *Router) Problems() (out []compile.Problem) {
 	r.mu.Lock()
@@ -223,6 +239,9 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	}
 	if err := r.running.speaker.Announce(ctx, announced); err != nil {
 		return err
+	}
+	for _, p := range r.kernel.Changes.Suspended() {
+		problems["BGP route "+p.String()] = hostnet.Suspended
 	}
 	if missing != nil {
 		return missing

@@ -30,6 +30,7 @@ type Cluster struct {
 	rev      store.Revision // newest delivered by any mirror
 	dirty    store.Revision // of the last batch that could change the picture
 	global   *model.Global
+	mode     modeChange
 	tenants  map[model.TenantName]model.Tenant
 	hosts    map[model.HostName]model.Host
 	absences map[tables.HostAbsenceKey]tables.HostAbsence
@@ -411,7 +412,7 @@ func (c *Cluster) Compile() (Picture, bool) {
 	var problems []compile.Problem
 	p.Want, problems = c.comp.Compile(int64(c.rev))
 	p.Problems = slices.Clone(problems)
-	p.Problems = append(p.Problems, c.ownProblemsLocked()...)
+	p.Problems = append(append(p.Problems, c.ownProblemsLocked()...), c.modeProblemsLocked()...)
 	p.Problems = append(p.Problems, c.trialProblemsLocked()...)
 	for _, m := range c.mirrors {
 		p.Problems = slices.AppendSeq(p.Problems, maps.Values(m.unreadable))

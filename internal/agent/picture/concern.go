@@ -50,7 +50,7 @@ func (c *Cluster) partnersLocked(isHere func(model.TenantName) bool) map[model.T
 		return out
 	}
 	values := c.rowsLocked(global)
-	if g, known := c.inForceLocked(tables.GlobalKey{}, values[tables.GlobalKey{}]).(model.Global); !known || g.FwdMode != model.FwdRouting {
+	if g, known := c.inForceLocked(tables.GlobalKey{}, values[tables.GlobalKey{}]).(model.Global); !known || c.mode.inForce(g).FwdMode != model.FwdRouting {
 		return out
 	}
 	for p := range c.mirrors {

@@ -105,7 +105,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		}
 	case tables.GlobalKey:
 		c.global = nil
-		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(tables.GlobalKey) { c.comp.DeleteGlobal() })
+		enter(ch, nil, k, func(g model.Global) { c.setGlobalLocked(c.mode.follow(g)) }, func(tables.GlobalKey) { c.comp.DeleteGlobal() })
 	}
 	return atOnce
 }

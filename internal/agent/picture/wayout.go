@@ -374,6 +374,9 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	return append(problems, led...), failed, len(unmade) == 0
 }
 
+// Changes are those of the host's routes to services and native networks.
+func (w *WayOut) Changes() *hostnet.RouteChanges { return w.net.Changes() }
+
 // guardEvery is how often Guard asks whether the host's connection tracking has
 // room; the kernel fills a fifth of it in about as long.
 const guardEvery = time.Second
