@@ -15,6 +15,15 @@ import (
 type ApplyRequest struct {
 	Objects []json.RawMessage `json:"objects"`
 	DryRun  bool              `json:"dryRun,omitempty"` // check and compare, change nothing
+	// Set names a set of objects that are applied together, again and again. Objects
+	// that such a request creates are the set's, until they are deleted.
+	Set string `json:"set,omitempty"`
+}
+
+// ObjectName names an object.
+type ObjectName struct {
+	Kind string `json:"kind"`
+	Key  string `json:"key"`
 }
 
 // What applying did to an object, or would do.
@@ -41,6 +50,11 @@ type ApplyResult struct {
 type ApplyResponse struct {
 	Results []ApplyResult `json:"results"`
 	Done    int           `json:"done"`
+	// Left are the objects that are the Set's, and that the request does not have:
+	// whoever wants the set to be as given deletes them. Others are the objects of the
+	// request that are not the Set's, since they were there before.
+	Left   []ObjectName `json:"left,omitempty"`
+	Others []ObjectName `json:"others,omitempty"`
 }
 
 // ApplyError is a refused ApplyRequest.

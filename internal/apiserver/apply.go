@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,14 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if req.Set != "" {
+		if err := model.ParseSetName(req.Set); err != nil {
+			return nil, err
+		}
+		for i, r := range results {
+			changes[i] = s.control.InSet(changes[i], req.Set, model.Owned{Kind: r.Kind, Key: r.Key})
+		}
+	}
 	t := applyTime{begin: begin, timeout: s.timeout, now: time.Now}
 	outcomes, done, err := s.control.Apply(r.Context(), changes, req.DryRun, t.more)
 	if errors.Is(err, context.DeadlineExceeded) && t.committed.IsZero() {
@@ -93,7 +102,34 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 			}
 		}
 	}
-	return api.ApplyResponse{Results: results, Done: done}, nil
+	answer := api.ApplyResponse{Results: results, Done: done}
+	if req.Set != "" && done == len(changes) {
+		err = s.compareSet(r.Context(), req.Set, &answer)
+	}
+	return answer, err
+}
+
+// compareSet says how the objects of a request differ from those that are a set's.
+func (s *server) compareSet(ctx context.Context, set string, answer *api.ApplyResponse) error {
+	members, err := s.control.SetMembers(ctx, set)
+	if err != nil {
+		return err
+	}
+	for _, r := range answer.Results {
+		o := model.Owned{Kind: r.Kind, Key: r.Key}
+		if !members[o] && r.Action != api.ApplyCreated {
+			answer.Others = append(answer.Others, api.ObjectName(o))
+		}
+		delete(members, o)
+	}
+	scope := control.ScopeOf(ctx)
+	for o := range members {
+		if tenant, _, of := strings.Cut(o.Key, ":"); !scope.Limited() || of && scope.Has(model.TenantName(tenant)) {
+			answer.Left = append(answer.Left, api.ObjectName(o))
+		}
+	}
+	slices.SortFunc(answer.Left, func(a, b api.ObjectName) int { return strings.Compare(a.Kind+" "+a.Key, b.Kind+" "+b.Key) })
+	return nil
 }
 
 // changesOf reads the objects of a list.

@@ -131,6 +131,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"JoinTokenRequest.host":             effecttest.By("TestMembers"),
 
 	"ApplyRequest.objects": effecttest.By("TestApply"),
+	"ApplyRequest.set":     effecttest.By("TestPruneDeletesWhatTheSetCreated"),
 	"ApplyRequest.dryRun":  effecttest.By("TestApply"),
 }
 

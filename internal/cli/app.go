@@ -219,6 +219,7 @@ func newRoot(f *factory) *command {
 		newBugtool(f, nil),
 		newCompletion(f),
 		newConfirm(f),
+		newDelete(f, nil),
 		newDetach(f, nil),
 		newDiff(f, nil),
 		newDoctor(f, nil),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type applyOptions struct {
 	files  []string
 	dryRun bool
 	within time.Duration
+	set    string
+	prune  bool
 }
 
 func newApplyOptions(f *factory, fs *flagSet) *applyOptions {
@@ -35,11 +38,14 @@ func newApply(f *factory, run func(context.Context, *applyOptions) error) *comma
 		examples: []string{
 			"netctl apply -f blue.yaml",
 			"netctl apply -f cluster.d/ --dry-run",
+			"netctl apply -f blue.d/ --prune --set blue",
 			"netctl export --tenant blue | netctl --netmaster http://other:9999 apply -f -",
 		},
 	}
 	o := newApplyOptions(f, &c.flags)
 	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
+	c.flags.boolVar(&o.prune, "prune", "delete what earlier applies of the --set created and the files do not have any more")
+	c.flags.stringVar(&o.set, "set", "NAME", "with --prune: the set that the files are, of all times that they are applied")
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	c.run = bindRun(o, orDefault(run, runApply), nil)
@@ -48,11 +54,19 @@ func newApply(f *factory, run func(context.Context, *applyOptions) error) *comma
 
 // Texts by what was done to an object.
 var (
-	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:"}
-	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:"}
+	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Deleted", actionMissing: "Not there:", actionKept: "Kept, as it is always there:"}
+	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Would delete", actionMissing: "Not there:", actionKept: "Kept, as it is always there:"}
 )
 
 func runApply(ctx context.Context, o *applyOptions) error {
+	switch {
+	case o.prune && o.set == "":
+		return usageErrorf("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
+	case o.set != "" && !o.prune:
+		return usageErrorf("flag --set needs --prune: a set is what is deleted from when the files change")
+	case o.prune && o.within > 0:
+		return usageErrorf("flag --confirm-within cannot go with --prune: nothing that is deleted comes back")
+	}
 	if o.within > 0 {
 		if o.dryRun {
 			return usageErrorf("flag --confirm-within cannot go with --dry-run")
@@ -67,18 +81,39 @@ func runApply(ctx context.Context, o *applyOptions) error {
 		}
 		return inDocuments(docs, o.try(ctx, o.within, objects))
 	}
-	results, err := o.send(ctx, o.dryRun)
+	answer, err := o.send(ctx, o.dryRun)
 	if err != nil {
 		return err
 	}
-	if err := o.warn(results); err != nil {
+	results := answer.Results
+	if err := errors.Join(o.warn(results), o.noteOthers(answer.Others)); err != nil {
 		return err
 	}
+	pruned, failed := o.deleteAll(ctx, answer.Left)
+	return errors.Join(o.showResults(append(results, pruned...)), failed)
+}
+
+// noteOthers says which objects of the files --prune will never delete.
+func (o *applyOptions) noteOthers(others []api.ObjectName) error {
+	others = slices.DeleteFunc(others, func(n api.ObjectName) bool { return slices.Contains(alwaysThere, n) })
+	if len(others) == 0 {
+		return nil
+	}
+	objects := others[0].Kind + " " + others[0].Key
+	if n := len(others); n > 1 {
+		objects = fmt.Sprintf("%s and %d more", objects, n-1)
+	}
+	_, err := fmt.Fprintf(o.stderr, "note: %s: not created by the set %q, so --prune will not delete it\n", objects, o.set)
+	return err
+}
+
+// showResults prints what was done to each object.
+func (o *applyOptions) showResults(results []api.ApplyResult) error {
 	if o.json {
 		for i := range results {
 			results[i].Before, results[i].After = nil, nil
 		}
-		return printJSON(o.out, results)
+		return printJSON(o.out, append([]api.ApplyResult{}, results...))
 	}
 	texts := appliedTexts
 	if o.dryRun {
@@ -148,39 +183,40 @@ func inDocuments(docs []document, err error) error {
 
 // send reads the documents and applies them, asking again while the server
 // says that there is more to do.
-func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, error) {
+func (o *applyOptions) send(ctx context.Context, dryRun bool) (last api.ApplyResponse, err error) {
 	docs, err := o.documents(ctx)
 	if err != nil {
-		return nil, err
+		return last, err
 	}
 	objects, err := objectsOf(docs)
 	if err != nil {
-		return nil, err
+		return last, err
 	}
-	req := api.ApplyRequest{Objects: objects, DryRun: dryRun}
+	req := api.ApplyRequest{Objects: objects, DryRun: dryRun, Set: o.set}
 	client, err := o.client()
 	if err != nil {
-		return nil, err
+		return last, err
 	}
 	results := []api.ApplyResult{} // the first answer's: later answers find unchanged what the first request did
 	done := 0
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
 		if err != nil && done > 0 {
-			return nil, fmt.Errorf("%w\n%d of %d objects are applied, or more; 'netctl apply' of the same files goes on from there", inDocuments(docs, err), done, len(docs))
+			return last, fmt.Errorf("%w\n%d of %d objects are applied, or more; 'netctl apply' of the same files goes on from there", inDocuments(docs, err), done, len(docs))
 		}
 		if err != nil {
-			return nil, inDocuments(docs, err)
+			return last, inDocuments(docs, err)
 		}
 		done = answer.Done
 		if first && answer.Results != nil {
 			results = answer.Results
 		}
 		if done >= len(docs) {
-			return results, nil
+			answer.Results = results
+			return answer, nil
 		}
 		if _, err := fmt.Fprintf(o.stderr, "%d of %d objects are applied\n", done, len(docs)); err != nil {
-			return nil, err
+			return last, err
 		}
 	}
 }
@@ -224,10 +260,11 @@ func newDiff(f *factory, run func(context.Context, *applyOptions) error) *comman
 }
 
 func runDiff(ctx context.Context, o *applyOptions) error {
-	results, err := o.send(ctx, true)
+	answer, err := o.send(ctx, true)
 	if err != nil {
 		return err
 	}
+	results := answer.Results
 	if err := o.warn(results); err != nil {
 		return err
 	}

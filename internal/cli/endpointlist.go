@@ -86,7 +86,15 @@ var _ = register(&objectKind{
 	},
 	get: func(ctx context.Context, c *api.Client, key string) (any, error) {
 		_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
+		if strings.Contains(id, ":") {
+			id = key
+		}
 		e, err := c.InspectEndpoint(ctx, id)
 		return e, err
+	},
+	remove: func(ctx context.Context, c *api.Client, key string) error {
+		tenant, network, id := cutKey(key)
+		_, err := c.DeleteEndpoint(ctx, api.DeleteEndpointRequest{TenantName: tenant, NetworkName: network, EndpointID: id})
+		return err
 	},
 })

@@ -38,6 +38,7 @@ type objectKind struct {
 	tenant    func(o any) string
 	list      func(ctx context.Context, c *api.Client) ([]any, error) // ordered by key
 	get       func(ctx context.Context, c *api.Client, key string) (any, error)
+	remove    func(ctx context.Context, c *api.Client, key string) error // nil = it cannot be deleted by its key
 	header    []string
 	row       func(o any) []string
 	// learn fills in what rows show beyond the objects themselves.
@@ -56,6 +57,9 @@ func kindOf[T api.Object, O any](l listing[T, O], k objectKind) *objectKind {
 	k.row = func(o any) []string { return l.row(of[T](o)) }
 	k.get = func(ctx context.Context, c *api.Client, key string) (any, error) {
 		return l.kind.collection(c).Get(ctx, key)
+	}
+	k.remove = func(ctx context.Context, c *api.Client, key string) error {
+		return l.kind.collection(c).Delete(ctx, key)
 	}
 	k.list = func(ctx context.Context, c *api.Client) ([]any, error) {
 		found, err := l.kind.collection(c).List(ctx)

@@ -214,7 +214,7 @@ var ruleList = listing[api.Rule, struct{}]{
 }
 
 var _ = register(kindOf(ruleList, objectKind{
-	order: 80, name: "rule", aliases: []string{"rules"},
+	order: 65, name: "rule", aliases: []string{"rules"},
 	keyFields: []string{"tenantName", "policyName", "ruleId"}, placeholders: []string{"RULE"},
 	asDocument: withoutNetworkAddress, within: ruleOfPolicy,
 }))

@@ -54,6 +54,9 @@ func parseName(field, s string, limit int) error {
 	return nil
 }
 
+// ParseSetName checks the name of a set of applied documents. The error is of kind ErrInvalid.
+func ParseSetName(s string) error { return parseName("set", s, MaxName) }
+
 func optionalName(field, s string, limit int) error {
 	if s == "" {
 		return nil

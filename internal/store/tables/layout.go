@@ -13,7 +13,8 @@ import (
 //	                      endpoints, those of the networks that concern them
 //	state/alloc/...       create-only rows with an owner, so that two writers who
 //	                      want the same address, tag, number or name meet at one
-//	                      key; for control alone, agents do not watch it
+//	                      key; for control alone, agents do not watch it;
+//	                      also what applying a set of documents created
 //	oper/...              observed status; nothing is compiled from it
 //	lock/netplugin/HOST   who has a host's name now, leased
 const (

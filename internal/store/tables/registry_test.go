@@ -112,6 +112,7 @@ func chosen(t testing.TB) []sample {
 		row(t, VolumeProfiles, model.VolumeProfile{Key: model.VolumeProfileKey{Tenant: "a.b", Name: "v"}}),
 		row(t, Bgps, model.Bgp{Host: "h1", AS: 1, RouterIP: prefix("10.0.0.1/24")}),
 		row(t, AciGws, model.AciGw{PhysicalDomain: "dom"}),
+		row(t, SetMembers, SetMember{SetMemberKey{"s", "network", "a.b:n-1"}, "/contiv.io/state/x"}),
 		row(t, HostDrains, HostDrain{Host: "h.1"}),
 		row(t, HostAddressRows, HostAddresses{Host: "h.1", Enrolled: []netip.Addr{addr("10.0.0.1")}, Added: []netip.Addr{addr("10.0.0.2")}}),
 		row(t, HostAbsences, HostAbsence{Host: "h.1", Since: "2026-11-27T00:00:00Z", Seconds: 60}),

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// stack is a tenant with a network, a policy and a group, in an order in which nothing
+// could be deleted.
+const stack = `{kind: tenant, tenantName: blue}
+---
+{kind: network, tenantName: blue, networkName: n, encap: vxlan, subnet: 10.1.1.0/24}
+---
+{kind: policy, tenantName: blue, policyName: p}
+---
+{kind: rule, tenantName: blue, policyName: p, ruleId: "1", direction: in, protocol: tcp, port: 80, action: allow}
+---
+{kind: endpointGroup, tenantName: blue, groupName: g, networkName: n, policies: [p]}
+`
+
+// documentsOf writes a file with those documents of a text that have none of some words.
+func documentsOf(t *testing.T, text string, without ...string) string {
+	t.Helper()
+	var kept []string
+	for _, d := range strings.Split(text, "---\n") {
+		has := false
+		for _, w := range without {
+			has = has || strings.Contains(d, "kind: "+w+",")
+		}
+		if !has {
+			kept = append(kept, d)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "f.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(kept, "---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func says(t *testing.T, got result, code int, out string, errs ...string) {
+	t.Helper()
+	if diff := cmp.Diff(out, got.out); diff != "" || got.code != code {
+		t.Errorf("exit code %d, want %d (-want +got):\n%s\n%s", got.code, code, diff, got.errOut)
+	}
+	for _, e := range errs {
+		if !strings.Contains(got.errOut, e) {
+			t.Errorf("it says %q, want %q", got.errOut, e)
+		}
+	}
+	if len(errs) == 0 && got.errOut != "" {
+		t.Errorf("it says %q", got.errOut)
+	}
+}
+
+// What a set created and its files do not have any more is deleted, those first that
+// refer to others; what somebody else made is not, whatever the files said.
+func TestPruneDeletesWhatTheSetCreated(t *testing.T) {
+	url := startNetmaster(t)
+	apply := func(file string, flags ...string) result {
+		t.Helper()
+		return netctl(t, url, append([]string{"apply", "-f", file}, flags...)...)
+	}
+	web := []string{"--prune", "--set", "web"}
+	all := documentsOf(t, stack)
+	says(t, netctl(t, url, "tenant", "create", "blue"), ExitOK, "Created tenant blue\n")
+	says(t, apply(all, web...), ExitOK, "Unchanged: tenant blue\nCreated network blue:n\nCreated policy blue:p\nCreated rule blue:p:1\nCreated endpointGroup blue:g\n",
+		`note: tenant blue: not created by the set "web", so --prune will not delete it`)
+	says(t, netctl(t, url, "policy", "create", "-t", "blue", "mine"), ExitOK, "Created policy blue:mine\n")
+
+	less := documentsOf(t, strings.ReplaceAll(stack, "policies: [p]", "policies: []"), "policy", "rule", "tenant")
+	says(t, apply(less, append(web, "--dry-run")...), ExitOK, "Unchanged: network blue:n\nWould update endpointGroup blue:g\nWould delete rule blue:p:1\nWould delete policy blue:p\n")
+	says(t, apply(less), ExitOK, "Unchanged: network blue:n\nUpdated endpointGroup blue:g\n")
+	says(t, apply(less, "--prune", "--set", "other"), ExitOK, "Unchanged: network blue:n\nUnchanged: endpointGroup blue:g\n",
+		`note: network blue:n and 1 more: not created by the set "other"`)
+	says(t, apply(less, web...), ExitOK, "Unchanged: network blue:n\nUnchanged: endpointGroup blue:g\nDeleted rule blue:p:1\nDeleted policy blue:p\n")
+
+	says(t, netctl(t, url, "policy", "create", "-t", "blue", "p"), ExitOK, "Created policy blue:p\n") // another one
+	says(t, netctl(t, url, "group", "create", "-t", "blue", "n", "other"), ExitOK, "Created group blue:other\n")
+	least := documentsOf(t, "{kind: netprofile, tenantName: blue, profileName: v}\n")
+	says(t, apply(least, web...), ExitConflict, "Created netprofile blue:v\nDeleted endpointGroup blue:g\n", `network blue:n: delete network "blue:n": it is used by endpoint groups, for one "blue:other"`)
+	says(t, netctl(t, url, "group", "rm", "-t", "blue", "other"), ExitOK, "Deleted group blue:other\n")
+	says(t, apply(least, web...), ExitOK, "Unchanged: netprofile blue:v\nDeleted network blue:n\n") // what was refused is tried again
+	says(t, netctl(t, url, "policy", "ls", "-t", "blue", "-q"), ExitOK, "mine\np\n")
+
+	for flags, want := range map[string]string{
+		"--prune": "flag --prune needs --set NAME", "--set web": "flag --set needs --prune", "--prune --set web --confirm-within 1m": "cannot go with --prune",
+		"--prune --set a/b": `set "a/b"`,
+	} {
+		if got := apply(least, strings.Fields(flags)...); got.code == ExitOK || got.out != "" || !strings.Contains(got.errOut, want) {
+			t.Errorf("apply %s: %+v", flags, got)
+		}
+	}
+}
+
+// What files name is deleted, those first that refer to others. What is not there is no
+// error, and what something else uses stays, with the reason.
+func TestDeleteFileDeletesWhatItNames(t *testing.T) {
+	url := startNetmaster(t)
+	file := documentsOf(t, "{kind: global, name: global}\n---\n"+stack)
+	says(t, netctl(t, url, "apply", "-f", file, "-q"), ExitOK, "global\nblue\nblue:n\nblue:p\nblue:p:1\nblue:g\n")
+	says(t, netctl(t, url, "policy", "rule-rm", "-t", "blue", "p", "1"), ExitOK, "Deleted rule blue:p:1\n")
+	kept := "Kept, as it is always there: global global\n"
+	says(t, netctl(t, url, "delete", "-f", file, "--dry-run"), ExitOK,
+		"Would delete endpointGroup blue:g\nNot there: rule blue:p:1\nWould delete policy blue:p\nWould delete network blue:n\nWould delete tenant blue\n"+kept)
+	says(t, netctl(t, url, "group", "create", "-t", "blue", "n", "other"), ExitOK, "Created group blue:other\n")
+	says(t, netctl(t, url, "delete", "-f", file), ExitConflict, "Deleted endpointGroup blue:g\nNot there: rule blue:p:1\nDeleted policy blue:p\n"+kept,
+		`network blue:n: delete network "blue:n": it is used by endpoint groups, for one "blue:other"`, `tenant blue: delete tenant "blue": it has`)
+	says(t, netctl(t, url, "group", "rm", "-t", "blue", "other"), ExitOK, "Deleted group blue:other\n")
+	says(t, netctl(t, url, "delete", "-f", file, "-q"), ExitOK, "blue:g\nblue:p:1\nblue:p\nblue:n\nblue\nglobal\n")
+	says(t, netctl(t, url, "tenant", "ls", "-q"), ExitOK, "default\n")
+	unnamed := documentsOf(t, "{kind: network, tenantName: blue}\n")
+	says(t, netctl(t, url, "delete", "-f", unnamed), ExitFailure, "", "document 1: the fields that name the network are missing: tenantName, networkName")
+	says(t, netctl(t, url, "delete"), ExitUsage, "", "--file is missing")
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// InSet makes a change note, where it creates its object, that a set of applied documents
+// has created it.
+func (c *Controller) InSet(ch Change, set string, o model.Owned) Change {
+	member := tables.SetMember{SetMemberKey: tables.SetMemberKey{Set: set, Kind: o.Kind, Key: o.Key}, Row: ch.key}
+	put, alone := ch.put, ch.alone
+	ch.put = func(ctx context.Context, tx store.Tx, cl *claim) error {
+		was, err := tx.Get(ch.key)
+		if err != nil {
+			return err
+		}
+		if err := put(ctx, tx, cl); err != nil || was.Exists() {
+			return err
+		}
+		return tables.SetMembers.Put(tx, member)
+	}
+	if alone == nil {
+		return ch
+	}
+	ch.alone = func(ctx context.Context, fence *store.Fence) (any, store.Revision, error) {
+		was, err := c.store.Get(ctx, ch.key)
+		if err != nil {
+			return nil, 0, err
+		}
+		object, rev, err := alone(ctx, fence)
+		if err == nil && !was.Exists() {
+			_, err = c.update(ctx, "note a member of a set", func(tx store.Tx) error { return tables.SetMembers.Put(tx, member) })
+		}
+		return object, rev, err
+	}
+	return ch
+}
+
+// forgetAtOnce is how many members of a set one transaction forgets.
+const forgetAtOnce = 20
+
+// SetMembers returns the objects that a set of applied documents has created, of those
+// that are there. It forgets the others: objects that were deleted, and those that
+// somebody else created again.
+func (c *Controller) SetMembers(ctx context.Context, set string) (map[model.Owned]bool, error) {
+	kvs, _, err := c.store.Range(ctx, tables.SetMembersOf(set))
+	if err != nil {
+		return nil, fmt.Errorf("read the set %q: %w", set, err)
+	}
+	members := map[model.Owned]bool{}
+	var gone []store.KV
+	_, err = c.update(ctx, "read the set "+set, func(tx store.Tx) error {
+		clear(members)
+		gone, err = notThere(tx, kvs, store.Tx.Peek, func(m tables.SetMember) { members[model.Owned{Kind: m.Kind, Key: m.Key}] = true })
+		return err
+	})
+	for some := range slices.Chunk(gone, forgetAtOnce) {
+		if err != nil {
+			break
+		}
+		_, err = c.update(ctx, "forget members of the set "+set, func(tx store.Tx) error {
+			gone, err := notThere(tx, some, store.Tx.Get, func(tables.SetMember) {})
+			for _, kv := range gone {
+				tx.Delete(kv.Key)
+			}
+			return err
+		})
+	}
+	return members, err
+}
+
+// notThere returns the rows of members whose objects are not there, or are others that
+// were created later, and calls there for the rest.
+func notThere(tx store.Tx, kvs []store.KV, read func(store.Tx, string) (store.KV, error), there func(tables.SetMember)) (gone []store.KV, err error) {
+	rows, objects := make([]tables.SetMember, len(kvs)), make([]string, len(kvs))
+	for i, kv := range kvs {
+		row, err := tables.SetMembers.Decode(kv)
+		if err != nil {
+			return nil, err
+		}
+		rows[i], objects[i] = row.Value, row.Value.Row
+	}
+	if err := tx.Prefetch(objects...); err != nil {
+		return nil, err
+	}
+	for i, m := range rows {
+		object, err := read(tx, m.Row)
+		switch {
+		case err != nil:
+			return nil, err
+		case !object.Exists() || object.Create > kvs[i].Mod:
+			gone = append(gone, kvs[i])
+		default:
+			there(m)
+		}
+	}
+	return gone, nil
+}
