@@ -141,12 +141,14 @@ type gate struct {
 	tokens *token.Store                    // nil = there are none
 	audit  *audit.Log                      // nil = nothing is recorded
 	limit  *limit.Limiter
-	close  func() error
+	// distrust knows the clients that do not trust this netmaster.
+	distrust *daemon.Distrust
+	close    func() error
 }
 
 func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Logger) (g gate, err error) {
 	rate := float64(o.access.rate)
-	g.close = func() error { return nil }
+	g.close, g.distrust = func() error { return nil }, new(daemon.Distrust)
 	g.limit = limit.New(limit.Config{
 		Rate: rate, Burst: 4 * o.access.rate, Running: 2048, RunningAll: 8192,
 		Streams: func(r *http.Request) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/token"
 )
@@ -22,6 +23,7 @@ type clusterAPI struct {
 	kubernetes *kubernetes
 	token      *token.File // nil = none is asked for
 	audit      *audit.Log  // nil = nothing is recorded
+	distrust   *daemon.Distrust
 }
 
 // Health tells whether the store answers linearizably, which needs its quorum,
@@ -60,6 +62,9 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 	}
 	if c.audit != nil {
 		h.Add("audit", true, c.audit.Err()) // changes go on without it
+	}
+	if c.distrust != nil {
+		h.Add(apiserver.ClientsTrust, true, c.distrust.Err())
 	}
 	c.kubernetes.check(&h)
 	return h

@@ -35,7 +35,7 @@ func TestReadyKnowsAlarms(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { _ = ctrl.Run(ctx) }) // it ends with ctx
-	c := clusterAPI{&member{store: st}, ctrl, nil, nil, nil}
+	c := clusterAPI{&member{store: st}, ctrl, nil, nil, nil, nil}
 	condition := func(name string) string {
 		for _, x := range c.Health(t.Context()).Conditions {
 			if x.Name == name {

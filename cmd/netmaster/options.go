@@ -144,7 +144,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	o.joining.register(fs)
 	fs.String(&o.external, daemon.Flag{
 		Name: "external-address", Aliases: []string{"listen-url"}, Env: envPrefix + "EXTERNAL_ADDRESS", Value: "ip:port",
-		Usage: "where to serve the REST API",
+		Usage: "where to serve the REST API; with --internal-address alone there and at 127.0.0.1",
 		Check: checkListen,
 	})
 	fs.String(&o.internal, daemon.Flag{
@@ -337,6 +337,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
 			return daemon.Usagef("%s %q: must name one address of this host, since others find this netmaster by it", fs.Given("internal-address"), o.internal)
 		}
+		if fs.Given("external-address") == "" && !isLoopback(host) && host != "" {
+			extHost, o.external = "127.0.0.1", net.JoinHostPort("127.0.0.1", port) // for netctl on this host
+		}
 	}
 	if host == "" {
 		if ip, err := netip.ParseAddr(extHost); err == nil && !ip.IsUnspecified() {
@@ -367,7 +370,11 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 // netmaster, at its start rather than at theirs.
 func (o *options) checkCertificates(fs *daemon.FlagSet) error {
 	if o.certs.Own != nil {
-		if err := o.certs.Own.Check(hostsOf(o.external, o.internal, o.agent), pki.Netmaster); err != nil {
+		by := []string{o.internal, o.agent}
+		if fs.Given("external-address") != "" {
+			by = append(by, o.external)
+		}
+		if err := o.certs.Own.Check(hostsOf(by...), pki.Netmaster); err != nil {
 			return daemon.Usagef("%s: %w", fs.Given("tls-dir"), err)
 		}
 	}

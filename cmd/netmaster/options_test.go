@@ -39,6 +39,7 @@ func TestFlagsOf1x(t *testing.T) {
 		{[]string{"cluster-store"}, "CLUSTER_STORE", "etcd://127.0.0.1:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://127.0.0.1:2379"},
 		{[]string{"external-address", "listen-url"}, "EXTERNAL_ADDRESS", "127.0.0.1:8888", func(o options) string { return o.external + " " + o.internal + " " + o.agent }, "127.0.0.1:8888 127.0.0.1:8888 127.0.0.1:9001"},
 		{[]string{"internal-address", "control-url"}, "INTERNAL_ADDRESS", "127.0.0.5:7777", func(o options) string { return o.internal + " " + o.agent }, "127.0.0.5:7777 127.0.0.5:9001"},
+		{[]string{"internal-address"}, "INTERNAL_ADDRESS", "10.0.0.1:7777", func(o options) string { return o.external }, "127.0.0.1:7777"},
 		{[]string{"fwdmode", "forward-mode"}, "FORWARD_MODE", "routing", func(o options) string { return o.fwdMode }, "routing"},
 		{[]string{"infra", "infra-type"}, "INFRA", "ACI", func(o options) string { return o.infra }, "aci"},
 		{[]string{"log-level"}, "LOG_LEVEL", "debug", func(o options) string { return o.log.Level }, "DEBUG"},

@@ -361,7 +361,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 		Support: o.support(o.ring, server), HostKeys: hostKeys(server), Peer: m.askPeer,
 		Pods: pods, Members: membersOf(server, o, ctrl).api(), Door: gate.door, Tokens: gate.tokensOf(),
 		Watch: watch, EvictAfter: o.graceTime(), Address: o.deliverTo(), Stopping: ctx.Done(),
-		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
+		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit, gate.distrust}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {
@@ -402,7 +402,7 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	web, wctx := errgroup.WithContext(gctx)
 	for _, ln := range listeners {
 		log.Info("serving", "address", ln.Addr().String())
-		web.Go(func() error { return daemon.Serve(wctx, ln, gate.limit.Handler(handler), log) })
+		web.Go(func() error { return daemon.ServeNoting(wctx, ln, gate.limit.Handler(handler), log, gate.distrust) })
 	}
 	web.Go(func() error {
 		at := transport.Scheme(o.tls.APIServer) + "://" + listeners[0].Addr().String()

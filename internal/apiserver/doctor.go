@@ -121,6 +121,13 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 			Remedy: "put the right store back, or make hosts follow this one; what hosts wait for is in their status",
 		})
 	}
+	for _, c := range s.cluster.Health(ctx).Conditions {
+		if c.Name == ClientsTrust && !c.OK {
+			out.Findings = append(out.Findings, api.Finding{
+				Check: api.CheckNetmasters, Where: "netmaster " + cmp.Or(s.address, "here"), Severity: api.SeverityWarning, Text: c.Message, Remedy: "as it says",
+			})
+		}
+	}
 	sortFindings(out.Findings)
 	return out, nil
 }

@@ -10,13 +10,19 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-type noticing struct{ testCluster }
+type noticing struct {
+	testCluster
+	distrusted bool
+}
 
 func (c noticing) Health(ctx context.Context) api.Health {
 	h := c.testCluster.Health(ctx)
 	h.Add("kubernetes", true, errors.New("pods are not known"))
 	h.Add("hosts-authority", true, nil)
 	h.Add("same-store", true, errors.New("it was empty"))
+	if c.distrusted {
+		h.Add(ClientsTrust, true, errors.New("10.0.0.1 refuses"))
+	}
 	return h
 }
 
@@ -24,7 +30,7 @@ func (c noticing) Health(ctx context.Context) api.Health {
 // tells in other words, and all may be well with them.
 func TestOwnHealth(t *testing.T) {
 	f := serveWith(t, func(c *Config) {
-		c.Address, c.Cluster = "10.0.0.9:9999", noticing{c.Cluster.(testCluster)}
+		c.Address, c.Cluster = "10.0.0.9:9999", noticing{testCluster: c.Cluster.(testCluster)}
 	})
 	var s api.ClusterStatus
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
@@ -32,5 +38,28 @@ func TestOwnHealth(t *testing.T) {
 	}
 	if want := []string{"netmaster 10.0.0.9:9999: kubernetes: pods are not known"}; !slices.Equal(s.Notices, want) || !s.Well {
 		t.Errorf("the notices are %q, well %t: want %q", s.Notices, s.Well, want)
+	}
+}
+
+// TestDistrustedCluster: a netmaster that has no host, and whose certificate clients refuse
+// again and again, is not well: they are hosts of the cluster that was there before.
+func TestDistrustedCluster(t *testing.T) {
+	f := serveWith(t, func(c *Config) {
+		c.Address, c.Cluster = "10.0.0.9:9999", noticing{c.Cluster.(testCluster), true}
+	})
+	const says = "netmaster 10.0.0.9:9999: clients-trust: 10.0.0.1 refuses"
+	var s api.ClusterStatus
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.Wrong, []string{says}) || s.Well {
+		t.Errorf("wrong is %q, well %t", s.Wrong, s.Well)
+	}
+	var d api.Diagnosis
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/doctor", "")), &d); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(d.Findings, func(f api.Finding) bool { return f.Text == "10.0.0.1 refuses" }) {
+		t.Errorf("the doctor finds %+v", d.Findings)
 	}
 }

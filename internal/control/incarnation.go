@@ -77,7 +77,13 @@ func (c *Controller) apply(b store.Batch) error {
 	i.rev, i.at = b.Revision, b.Place
 	for _, ev := range b.Events {
 		if ev.KV.Key == store.StoreIdentityKey && !b.Listed {
-			if row, err := tables.Incarnations.Decode(ev.KV); err == nil {
+			row, err := tables.Incarnations.Decode(ev.KV)
+			switch {
+			case err != nil:
+			case !row.Exists():
+				c.log.Error("somebody has deleted the store's identity; it is written again", "store", i.now.String())
+				c.renew.Ring()
+			default:
 				i.trouble.follows(i.now, row.Value)
 				i.now = row.Value
 			}
@@ -103,11 +109,25 @@ func (c *Controller) renewEmpty(ctx context.Context) error {
 }
 
 // identifyStore gives a store that has no identity one, in the transaction that
-// creates its defaults.
+// creates its defaults. A cluster that this netmaster has followed without a gap gets back
+// the one that it had.
 func (c *Controller) identifyStore(tx store.Tx) error {
 	row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})
 	if err != nil || row.Exists() {
 		return err
+	}
+	settings, err := tables.Globals.Find(tx, tables.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	c.identities.mu.Lock()
+	had := c.identities.now
+	c.identities.mu.Unlock()
+	switch {
+	case settings.Exists() && had.ID != "":
+		return tables.Incarnations.Create(tx, had)
+	case settings.Exists():
+		c.log.Warn("the store has a cluster without an identity, which gets one now; if somebody has deleted it, hosts keep what they have until 'netctl store adopt'")
 	}
 	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: c.opts.Now().UTC().Format(time.RFC3339)})
 }

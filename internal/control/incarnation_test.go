@@ -234,3 +234,27 @@ func TestStoreIdentityAway(t *testing.T) {
 		t.Errorf("AdoptStore: %v", err)
 	}
 }
+
+// TestDeletedIdentity: a store whose identity somebody deletes gets the same one back, so that
+// hosts go on following it; with the cluster's settings gone too it is a new cluster's.
+func TestDeletedIdentity(t *testing.T) {
+	c := newCluster(t)
+	was := c.identity()
+	for _, emptied := range []bool{false, true} {
+		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
+			tx.Delete(store.StoreIdentityKey)
+			if emptied {
+				tables.Globals.Delete(tx, tables.GlobalKey{})
+			}
+			return nil
+		})
+		c.ok(err)
+		c.eventually("an identity", func() error {
+			now, _, err := c.StoreIdentity(t.Context())
+			if err == nil && (now.ID == was.ID) == emptied {
+				err = fmt.Errorf("it is %s, and was %s", now, was)
+			}
+			return err
+		})
+	}
+}

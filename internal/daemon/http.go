@@ -24,6 +24,11 @@ const ShutdownGrace = 5 * time.Second
 // ShutdownGrace. It returns nil after a shutdown and closes ln. The requests' contexts
 // carry ctx's values, and end only when the grace is over.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
+	return ServeNoting(ctx, ln, h, log, nil)
+}
+
+// ServeNoting is Serve that notes the clients which do not trust it; nil = nobody asks.
+func ServeNoting(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, distrust *Distrust) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := &http.Server{
@@ -33,7 +38,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          stdlog.New(&refusals{log: log, now: time.Now}, "", 0),
+		ErrorLog:          stdlog.New(&refusals{log: log, now: time.Now, distrust: distrust}, "", 0),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -110,33 +109,6 @@ func (t *TLS) Watch(ctx context.Context, log *slog.Logger) {
 			watching.Go(func() { d.Watch(ctx, log) })
 		}
 	}
-}
-
-// refusalEvery is how often at most a refused connection is a warning: whoever
-// reaches a port can make as many as he likes.
-const refusalEvery = 10 * time.Second
-
-// refusals is the error log of an HTTP server: clients whose certificates are refused
-// are warned of, the rest is for who looks for it.
-type refusals struct {
-	log *slog.Logger
-	now func() time.Time
-
-	mu   sync.Mutex
-	last time.Time
-}
-
-func (r *refusals) Write(line []byte) (int, error) {
-	text := strings.TrimSpace(string(line))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := r.now(); strings.Contains(text, "TLS handshake error") && strings.Contains(text, "certificate") && now.Sub(r.last) >= refusalEvery {
-		r.last = now
-		r.log.Warn("a connection is refused", "why", text)
-	} else {
-		r.log.Debug("of a connection", "text", text)
-	}
-	return len(line), nil
 }
 
 // Certificates are those of the directories that were given, as they are read then, and

@@ -2,7 +2,13 @@ package daemon
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	stdlog "log" //nolint:depguard // http.Server takes no other one for its errors
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -26,5 +32,41 @@ func TestRefusals(t *testing.T) {
 	now = now.Add(refusalEvery)
 	if _, err := r.Write([]byte(refused)); err != nil || strings.Count(out.String(), "level=WARN") != 2 {
 		t.Errorf("ten seconds later: %v, %s", err, &out)
+	}
+}
+
+// TestDistrust: clients that trust another authority are named once they have refused the
+// certificate several times, and no longer when they have not for a minute.
+func TestDistrust(t *testing.T) {
+	d := new(Distrust)
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = stdlog.New(&refusals{log: slog.New(slog.DiscardHandler), now: time.Now, distrust: d}, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}}}
+	for _, c := range []*http.Client{s.Client(), stranger} {
+		for n := range distrustTries {
+			if err := d.Err(); err != nil {
+				t.Errorf("after %d tries: %v", n, err)
+			}
+			if r, err := c.Get(s.URL); err == nil {
+				_ = r.Body.Close()
+			}
+		}
+	}
+	deadline := time.After(10 * time.Second)
+	for d.Err() == nil { // the server hears of it a moment later
+		select {
+		case <-deadline:
+			t.Fatal("nobody is named")
+		default:
+			runtime.Gosched()
+		}
+	}
+	if err := d.Err(); !strings.HasPrefix(err.Error(), "127.0.0.1 refuse the certificate") {
+		t.Error(err)
+	}
+	if err := d.err(time.Now().Add(distrustFor)); err != nil {
+		t.Errorf("a minute later: %v", err)
 	}
 }
