@@ -224,7 +224,7 @@ func newRoot(f *factory) *command {
 		newDiff(f, nil),
 		newDoctor(f, nil),
 		newExport(f, nil),
-		newGet(f, nil),
+		newGet(f),
 		newLogin(f, nil),
 		newLogout(f, nil),
 		newMonitor(f, nil),

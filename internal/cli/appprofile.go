@@ -48,7 +48,7 @@ func newAppProfile(f *factory) *command {
 		subs: []*command{
 			newAppProfilePut(f, "create", "Create an application profile, or replace the groups of one", false, nil),
 			newAppProfilePut(f, "update", "Replace the groups of an application profile", true, nil),
-			newList(f, appProfileList, "List application profiles", nil),
+			newList(f, appProfileList, "List application profiles"),
 			newAppProfileGroups(f, nil),
 			newInspect(f, appProfiles, "Show an application profile", nil),
 			newRemove(f, appProfiles, "Delete an application profile; its groups stay", nil),
@@ -98,8 +98,7 @@ func newAppProfileGroups(f *factory, run func(context.Context, *appProfileOption
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; a profile's groups are of its tenant")
-	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	o.listFlags(c, "names only")
 	c.run = bindRun(o, orDefault(run, runAppProfileGroups), []*string{&o.profile.AppProfileName})
 	return c
 }
@@ -113,26 +112,16 @@ func runAppProfileGroups(ctx context.Context, o *appProfileOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.quiet && !o.json {
-		return printLines(o.out, p.EndpointGroups)
-	}
 	all, err := client.EndpointGroups().List(ctx)
 	if err != nil {
 		return err
 	}
-	shown := []api.EndpointGroup{} // not nil: JSON shows []
+	l := items{kind: "endpointGroup", header: groupList.header}
 	for _, name := range p.EndpointGroups {
 		i := slices.IndexFunc(all, func(g api.EndpointGroup) bool { return g.TenantName == o.tenant && g.GroupName == name })
 		if i >= 0 {
-			shown = append(shown, all[i])
+			l.all = append(l.all, item{object: all[i], name: name, row: groupList.row(all[i])})
 		}
 	}
-	if o.json {
-		return printJSON(o.out, shown)
-	}
-	var rows [][]string
-	for _, g := range shown {
-		rows = append(rows, groupList.row(g))
-	}
-	return printTable(o.out, groupList.header, rows)
+	return o.printItems(l)
 }

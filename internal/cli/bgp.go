@@ -43,7 +43,7 @@ func newBgp(f *factory) *command {
 		subs: []*command{
 			newBgpCreate(f, nil),
 			newInspect(f, bgps, "Show a host's BGP settings and sessions", nil),
-			newList(f, bgpList, "List the hosts' BGP settings", nil),
+			newList(f, bgpList, "List the hosts' BGP settings"),
 			newRemove(f, bgps, "Delete a host's BGP settings", nil),
 		},
 	}

@@ -40,8 +40,7 @@ func newClusterMembers(f *factory) *command {
 		short:    "List the members, with what endangers the cluster",
 		examples: []string{"netctl cluster members"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print the members as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	o.listFlags(c, "names only")
 	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
 		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.Members(ctx) })
 	}, nil)
@@ -140,8 +139,7 @@ func newClusterRelieve(f *factory) *command {
 		short:    "Have each member give space back that its database does not use, and a full store take writes again; each answers nothing meanwhile",
 		examples: []string{"netctl cluster relieve"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print the members as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	o.listFlags(c, "names only")
 	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
 		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.RelieveMembers(ctx) })
 	}, nil)
@@ -158,14 +156,8 @@ func (o *clusterOptions) members(_ context.Context, ask func(*api.Client) (api.M
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return o.showJSON(all)
-	}
-	var rows [][]string
+	l := items{header: []string{"Name", "Role", "Address", "ID", "In use, MiB", "State"}, whole: all}
 	for _, m := range all.Members {
-		if o.quiet {
-			fmt.Fprintln(o.out, m.Name)
-		}
 		role, state := m.Role, "answers"
 		if m.Leads {
 			role = "leader"
@@ -175,12 +167,9 @@ func (o *clusterOptions) members(_ context.Context, ask func(*api.Client) (api.M
 		} else if m.Full {
 			state = "full"
 		}
-		rows = append(rows, []string{m.Name, role, m.Address, m.ID, mebibytes(m.InUse) + " of " + mebibytes(m.Size), state})
+		l.all = append(l.all, item{object: m, name: m.Name, row: []string{m.Name, role, m.Address, m.ID, mebibytes(m.InUse) + " of " + mebibytes(m.Size), state}})
 	}
-	if o.quiet {
-		return nil
-	}
-	if err := printTable(o.out, []string{"Name", "Role", "Address", "ID", "In use, MiB", "State"}, rows); err != nil {
+	if err := o.printItems(l); err != nil || !o.inTable() {
 		return err
 	}
 	return o.warn(all)

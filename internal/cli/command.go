@@ -21,6 +21,7 @@ type command struct {
 	optional []string // positional arguments after them that may be left out
 	fills    any      // pointer to the object on the wire that the flags fill in; nil = none
 	subs     []*command
+	lists    bool                    // prints a list: listFlags
 	globals  *globals                // set on the root only
 	version  func(w io.Writer) error // set on the root only: --version
 

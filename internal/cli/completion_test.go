@@ -40,13 +40,13 @@ func TestComplete(t *testing.T) {
 		{[]string{"bgp", "rm", ""}, "host1"},
 		{[]string{"get", "endp"}, "endpointGroup endpoint"},
 		{[]string{"get", "group", "-t", "blue", "w"}, "web"},
-		{[]string{"get", "-o", ""}, "yaml json wide"},
+		{[]string{"get", "-o", ""}, "table wide json yaml name"},
 		{[]string{"global", "set", "-b", ""}, "bridge routing"},
 		{[]string{"global", "set", "-a", ""}, "flood proxy"},
 		{[]string{"completion", ""}, "bash zsh fish"},
 		{[]string{"nosuch", ""}, ""},
 		{[]string{"apply", "-f", ""}, ""},
-		{[]string{"network", "ls", "--nosuch", "-"}, "--tenant --all --json --quiet --netmaster --insecure --token-file --tls-dir --timeout --help"},
+		{[]string{"network", "ls", "--nosuch", "-"}, "--tenant --all --output --json --quiet --netmaster --insecure --token-file --tls-dir --timeout --help"},
 	} {
 		got := netctl(t, m.url, append([]string{completeCommand}, tc.words...)...)
 		want := strings.ReplaceAll(tc.want, " ", "\n") + "\n"

@@ -14,6 +14,7 @@ import (
 // anywhere are flags that mean the same wherever they stand.
 var anywhere = map[string]effecttest.Effect{
 	"--json":      effecttest.By("TestShow"),
+	"--output":    effecttest.By("TestEveryListTakesEveryForm"),
 	"--quiet":     effecttest.By("TestEveryCommand"),
 	"--tenant":    effecttest.By("TestShow"),
 	"--all":       effecttest.By("TestShow"),
@@ -78,7 +79,6 @@ var flagEffects = map[string]effecttest.Effect{
 	"export --from":                    effecttest.By("TestExportFromLegacy"),
 	"export --in-use":                  effecttest.By("TestApplyDiffExport"),
 	"export --skip-broken":             effecttest.By("TestExportBrokenLegacy"),
-	"get --output":                     effecttest.By("TestGet"),
 	"get --watch":                      effecttest.By("TestGetWatch"),
 	"get --interval":                   effecttest.By("TestGetWatch"),
 	"monitor --drops":                  effecttest.By("TestMonitorTable"),

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"strings"
 
@@ -26,8 +25,7 @@ func newEndpointList(f *factory, run func(context.Context, *endpointListOptions)
 	c.flags.stringVar(&o.filter.Host, "host", "HOST", "those on a host")
 	c.flags.stringVar(&o.filter.Group, "group, g", "GROUP", "those of a group: NAME, or TENANT:NAME")
 	c.flags.stringVar(&o.filter.Network, "network, n", "NETWORK", "those on a network: NAME, or TENANT:NAME")
-	c.flags.boolVar(&o.json, "json, j", "print the endpoints as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print keys only")
+	o.listFlags(c, "keys only")
 	c.run = bindRun(o, orDefault(run, runEndpointList), nil)
 	return c
 }
@@ -41,20 +39,11 @@ func runEndpointList(ctx context.Context, o *endpointListOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(o.out, append([]api.EndpointOper{}, list...))
-	}
-	var rows [][]string
+	l := items{header: endpointHeader}
 	for _, e := range list {
-		if o.quiet {
-			fmt.Fprintln(o.out, e.Key)
-		}
-		rows = append(rows, endpointRow(e))
+		l.all = append(l.all, item{object: e, name: e.Key, row: endpointRow(e)})
 	}
-	if o.quiet {
-		return nil
-	}
-	return printTable(o.out, endpointHeader, rows)
+	return o.printItems(l)
 }
 
 var endpointHeader = []string{"Tenant", "Network", "Group", "Address", "Host", "Name", "Endpoint"}

@@ -50,7 +50,7 @@ func newExtContracts(f *factory) *command {
 		subs: []*command{
 			newExtContractsCreate(f, nil),
 			newInspect(f, extContracts, "Show external contracts and the groups that name them", nil),
-			newList(f, extContractsList, "List external contracts", nil),
+			newList(f, extContractsList, "List external contracts"),
 			newRemove(f, extContracts, "Delete external contracts that no group names", nil),
 		},
 	}

@@ -194,7 +194,7 @@ func (s *flagSet) unknown(arg, name string) error {
 		long = append(long, d.names[0])
 	}
 	if (name == "o" || name == "output") && s.lookup("json") != nil {
-		return usageErrorf("unknown flag %s; --json (-j) prints JSON, and 'netctl get KIND' takes -o yaml, json or wide", dashes(arg, name))
+		return usageErrorf("unknown flag %s; --json (-j) prints JSON, and lists ('ls', 'get KIND') take -o", dashes(arg, name))
 	}
 	if near := nearest(name, long); near != "" {
 		return usageErrorf("unknown flag %s; did you mean --%s?", dashes(arg, name), near)

@@ -16,12 +16,11 @@ type getOptions struct {
 	stderr     io.Writer
 	kind, name string
 	all        bool
-	output     string
 	watch      bool
 	interval   time.Duration
 }
 
-func newGet(f *factory, run func(context.Context, *getOptions) error) *command {
+func newGet(f *factory) *command {
 	o := &getOptions{common: newCommon(f), stderr: f.stderr, interval: 2 * time.Second}
 	c := &command{
 		name:  "get",
@@ -36,34 +35,24 @@ func newGet(f *factory, run func(context.Context, *getOptions) error) *command {
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.boolVar(&o.all, "all, a", "those of all tenants")
-	c.flags.stringVar(&o.output, "output, o", "yaml|json|wide", "yaml as apply takes it, json with links, or a table with more columns; else a table")
-	c.flags.boolVar(&o.json, "json, j", "the same as -o json")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	o.listFlags(c, "names only")
 	c.flags.boolVar(&o.watch, "watch, w", "go on and show what changes, until interrupted")
 	c.flags.durationVar(&o.interval, "interval", "how often --watch looks")
 	c.run = func(ctx context.Context, args []string) error {
-		o.kind = args[0]
 		if len(args) > 1 {
 			o.name = args[1]
 		}
-		return orDefault(run, runGet)(ctx, o)
+		k, err := findShown(args[0])
+		if err != nil {
+			return err
+		}
+		return o.run(ctx, k)
 	}
 	return c
 }
 
-func runGet(ctx context.Context, o *getOptions) error {
-	k, err := findShown(o.kind)
-	if err != nil {
-		return err
-	}
-	switch {
-	case o.json && o.output == "":
-		o.output = "json"
-	case o.output != "" && o.output != "yaml" && o.output != "json" && o.output != "wide":
-		return usageErrorf("flag --output %q: must be yaml, json or wide", o.output)
-	case o.output == "yaml" && k.seen:
-		return usageErrorf("flag --output yaml: apply takes no document of kind %s; -o json shows it whole", k.name)
-	}
+// run shows the objects of a kind that the command names.
+func (o *getOptions) run(ctx context.Context, k *objectKind) error {
 	client, err := o.client()
 	if err != nil {
 		return err
@@ -72,7 +61,16 @@ func runGet(ctx context.Context, o *getOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.show(o.out, k, found, true); err != nil || !o.watch {
+	l := o.items(k, found, "now")
+	l.single = o.name != "" || k.single != ""
+	if k.others != nil && !l.single {
+		others, err := k.others(ctx, client, o)
+		if err != nil {
+			return err
+		}
+		l.all = append(l.all, others...)
+	}
+	if err := o.printItems(l); err != nil || !o.watch {
 		return err
 	}
 	return o.follow(ctx, client, k, found)
@@ -110,7 +108,7 @@ func (o *getOptions) fetch(ctx context.Context, client *api.Client, k *objectKin
 			}
 		}
 	}
-	if k.learn != nil && o.output != "yaml" && o.output != "json" && !o.quiet {
+	if k.learn != nil && o.inTable() {
 		if err := k.learn(ctx, client, found); err != nil {
 			return nil, err
 		}
@@ -118,57 +116,26 @@ func (o *getOptions) fetch(ctx context.Context, client *api.Client, k *objectKin
 	return found, nil
 }
 
-// show prints objects; first is set for what the command asked for, not for a change
-// that --watch saw, which JSON shows by itself, in no array.
-func (o *getOptions) show(w io.Writer, k *objectKind, found []any, first bool) error {
-	switch {
-	case o.quiet:
-		for _, object := range found {
-			if err := printLines(w, []string{k.shortName(object)}); err != nil {
-				return err
-			}
-		}
-		return nil
-	case o.output == "json" && (o.name != "" || k.single != "" || !first):
-		for _, object := range found {
-			if err := printJSON(w, object); err != nil {
-				return err
-			}
-		}
-		return nil
-	case o.output == "json":
-		return printJSON(w, append([]any{}, found...))
-	case o.output == "yaml":
-		for _, object := range found {
-			if err := writeDocument(w, k.name, object); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	header := k.header
-	if o.output == "wide" {
-		header = append(append([]string{}, header...), k.wideHeader...)
+// items makes a list of objects, with what happened to them where that is watched.
+func (o *getOptions) items(k *objectKind, found []any, event string) items {
+	l := items{header: k.header, wideHeader: k.wideHeader}
+	if !k.seen {
+		l.kind = k.name
 	}
 	if o.watch {
-		header = append([]string{"Event"}, header...)
+		l.header = append([]string{"Event"}, l.header...)
 	}
-	var rows [][]string
 	for _, object := range found {
-		rows = append(rows, o.row(k, object, "now"))
+		x := item{object: object, name: k.shortName(object), row: k.row(object)}
+		if k.wideRow != nil {
+			x.wide = k.wideRow(object)
+		}
+		if o.watch {
+			x.row = append([]string{event}, x.row...)
+		}
+		l.all = append(l.all, x)
 	}
-	return printTable(w, header, rows)
-}
-
-func (o *getOptions) row(k *objectKind, object any, event string) []string {
-	row := k.row(object)
-	if o.output == "wide" && k.wideRow != nil {
-		row = append(append([]string{}, row...), k.wideRow(object)...)
-	}
-	if o.watch {
-		row = append([]string{event}, row...)
-	}
-	return row
+	return l
 }
 
 // follow looks again and again, and shows what has changed since, until ctx ends.
@@ -235,13 +202,17 @@ func (o *getOptions) follow(ctx context.Context, client *api.Client, k *objectKi
 
 // event shows a change in the output's form.
 func (o *getOptions) event(k *objectKind, object any, event string) error {
-	if o.output == "yaml" || o.output == "json" || o.quiet {
-		if event == "deleted" {
-			return printLines(o.out, []string{"# deleted " + k.name + " " + k.key(object)})
-		}
-		return o.show(o.out, k, []any{object}, false)
+	l := o.items(k, []any{object}, event)
+	l.single = true
+	switch {
+	case !o.inTable() && event == "deleted":
+		return printLines(o.out, []string{"# deleted " + k.name + " " + k.key(object)})
+	case !o.inTable():
+		return o.printItems(l)
+	case o.listForm() == formWide:
+		return printRow(o.out, append(l.all[0].row, l.all[0].wide...))
 	}
-	return printRow(o.out, o.row(k, object, event))
+	return printRow(o.out, l.all[0].row)
 }
 
 type seenObject struct {

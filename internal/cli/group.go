@@ -59,7 +59,7 @@ func newGroup(f *factory) *command {
 		subs: []*command{
 			newGroupCreate(f, nil),
 			newInspect(f, groups, "Show a group and its endpoints", nil),
-			newList(f, groupList, "List endpoint groups", nil),
+			newList(f, groupList, "List endpoint groups"),
 			newRemove(f, groups, "Delete a group without endpoints that no rule names", nil),
 		},
 	}

@@ -12,8 +12,6 @@ type hostOptions struct {
 	common
 	name  string
 	force bool
-
-	address string
 }
 
 func newHost(f *factory) *command {
@@ -27,52 +25,32 @@ func newHost(f *factory) *command {
 			"netctl host rm host1",
 		},
 		subs: []*command{
-			newHostInspect(f, nil), newHostList(f, nil), newHostRemove(f, nil), newHostEvict(f, nil),
-			newHostDrain(f, "drain", "Send the services' providers on a host no new connections; what lives goes on", true, nil),
-			newHostDrain(f, "undrain", "Send the services' providers on a host new connections again", false, nil),
-			newHostAddress(f, "address-add", "Add an address to those that count as a host's for the rest of the cluster", true, nil),
-			newHostAddress(f, "address-rm", "Take an address from those that count as a host's", false, nil),
+			newHostInspect(f, nil), newHostList(f), newHostRemove(f, nil), newHostEvict(f, nil),
+			newHostDrain(f, "drain", "Send the services' providers on a host no new connections; what lives goes on", true, "Drains host HOST"),
+			newHostDrain(f, "undrain", "Send the services' providers on a host new connections again", false, "Serves host HOST again"),
+			newHostAddress(f, "address-add", "Add an address to those that count as a host's for the rest of the cluster", true, "Added address ADDRESS to host HOST"),
+			newHostAddress(f, "address-rm", "Take an address from those that count as a host's", false, "Removed address ADDRESS from host HOST"),
 		},
 	}
 }
 
-func newHostList(f *factory, run func(context.Context, *hostOptions) error) *command {
-	o := &hostOptions{common: newCommon(f)}
+func newHostList(f *factory) *command {
+	o := &getOptions{common: newCommon(f), stderr: f.stderr}
 	c := &command{
 		name:     "ls",
 		aliases:  []string{"list"},
 		short:    "List the hosts: alive or away, when they were heard of last, driver, ports",
-		examples: []string{"netctl host ls"},
+		examples: []string{"netctl host ls", "netctl host ls -o yaml"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print the hosts as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
-	c.run = bindRun(o, orDefault(run, runHostList), nil)
-	return c
-}
-
-func runHostList(ctx context.Context, o *hostOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	hosts, err := client.Hosts(ctx)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return printJSON(o.out, append([]api.Host{}, hosts...))
-	}
-	var rows [][]string
-	for _, h := range hosts {
-		if o.quiet {
-			fmt.Fprintln(o.out, h.Name)
+	o.listFlags(c, "names only")
+	c.run = func(ctx context.Context, _ []string) error {
+		k, err := findShown("host")
+		if err != nil {
+			return err
 		}
-		rows = append(rows, hostRow(h))
+		return o.run(ctx, k)
 	}
-	if o.quiet {
-		return nil
-	}
-	return printTable(o.out, hostHeader, rows)
+	return c
 }
 
 func newHostInspect(f *factory, run func(context.Context, *hostOptions) error) *command {

@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 func newHostEvict(f *factory, run func(context.Context, *hostOptions) error) *command {
@@ -38,37 +41,39 @@ func runHostEvict(ctx context.Context, o *hostOptions) error {
 	return err
 }
 
-func newHostDrain(f *factory, name, short string, drain bool, run func(context.Context, *hostOptions) error) *command {
+// newHostChange is a command that changes one thing of a host, and says what it did.
+func newHostChange(f *factory, name, short, example string, args []string, change func(ctx context.Context, c *api.Client, host, arg string) (api.Host, error), done string) *command {
 	o := &hostOptions{common: newCommon(f)}
-	c := &command{
-		name:     name,
-		short:    short,
-		examples: []string{"netctl host " + name + " host1"},
-		args:     []string{"HOST"},
-	}
+	c := &command{name: name, short: short, examples: []string{"netctl host " + name + " " + example}, args: args}
 	o.changeFlags(&c.flags, "json, j", "print the host as JSON")
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *hostOptions) error { return runHostDrain(ctx, o, drain) }), []*string{&o.name})
+	c.run = func(ctx context.Context, args []string) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		args = append(args, "") // not every change has one more
+		h, err := change(ctx, client, args[0], args[1])
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return printJSON(o.out, h)
+		case o.quiet:
+			return printLines(o.out, []string{h.Name})
+		}
+		return printLines(o.out, []string{strings.NewReplacer("HOST", h.Name, "ADDRESS", args[1]).Replace(done)})
+	}
 	return c
 }
 
-func runHostDrain(ctx context.Context, o *hostOptions, drain bool) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	h, err := client.DrainHost(ctx, o.name, drain)
-	if err != nil {
-		return err
-	}
-	switch {
-	case o.json:
-		return printJSON(o.out, h)
-	case o.quiet:
-		return printLines(o.out, []string{h.Name})
-	case drain:
-		_, err = fmt.Fprintf(o.out, "Drains host %s\n", h.Name)
-	default:
-		_, err = fmt.Fprintf(o.out, "Serves host %s again\n", h.Name)
-	}
-	return err
+func newHostDrain(f *factory, name, short string, drain bool, done string) *command {
+	return newHostChange(f, name, short, "host1", []string{"HOST"}, func(ctx context.Context, c *api.Client, host, _ string) (api.Host, error) {
+		return c.DrainHost(ctx, host, drain)
+	}, done)
+}
+
+func newHostAddress(f *factory, name, short string, add bool, done string) *command {
+	return newHostChange(f, name, short, "host1 10.0.0.7", []string{"HOST", "ADDRESS"}, func(ctx context.Context, c *api.Client, host, address string) (api.Host, error) {
+		return c.SetHostAddress(ctx, host, address, add)
+	}, done)
 }

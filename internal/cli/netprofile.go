@@ -50,7 +50,7 @@ func newNetProfile(f *factory) *command {
 		subs: []*command{
 			newNetProfileCreate(f, nil),
 			newInspect(f, netProfiles, "Show a network profile and the groups that name it", nil),
-			newList(f, netProfileList, "List network profiles", nil),
+			newList(f, netProfileList, "List network profiles"),
 			newRemove(f, netProfiles, "Delete a network profile that no group names", nil),
 		},
 	}

@@ -71,7 +71,7 @@ func newNetwork(f *factory) *command {
 		subs: []*command{
 			newNetworkCreate(f, nil),
 			newInspect(f, networks, "Show a network, its addresses and endpoints", nil),
-			newList(f, networkList, "List networks; Packet tag is the VLAN id or VNI in use", nil),
+			newList(f, networkList, "List networks; Packet tag is the VLAN id or VNI in use"),
 			newRemove(f, networks, "Delete a network that nothing uses any more", nil),
 		},
 	}

@@ -80,7 +80,7 @@ func newNetworkPolicy(f *factory) *command {
 		subs: []*command{
 			newNetworkPolicyCreate(f, nil),
 			newInspect(f, networkPolicies, "Show a network policy and the endpoints that it applies to", nil),
-			newList(f, networkPolicyList, "List network policies", nil),
+			newList(f, networkPolicyList, "List network policies"),
 			newRemove(f, networkPolicies, "Delete a network policy with its rules", nil),
 			newNetworkRuleSet(f, nil),
 			newNetworkRuleRemove(f, nil),

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -18,6 +16,7 @@ type common struct {
 	tenant string
 	json   bool
 	quiet  bool
+	form   string // of lists: listFlags
 }
 
 func newCommon(f *factory) common {
@@ -187,114 +186,4 @@ func (o *common) say(done, name, key string, object any) error {
 	}
 	_, err := fmt.Fprintf(o.out, "%s %s\n", done, key)
 	return err
-}
-
-// listOptions are the options of all `ls` commands.
-type listOptions struct {
-	common
-	all bool
-}
-
-// listing says how a kind of object is listed.
-type listing[T api.Object, O any] struct {
-	kind   kind[T, O]
-	tenant func(T) string // unused when the kind belongs to no tenant
-	name   func(T) string
-	header []string
-	row    func(T) []string
-	// learn, when set, looks up what rows show beyond the objects themselves.
-	learn func(ctx context.Context, c *api.Client, list []T) error
-	// others, when set, returns what is listed behind the objects and is none of the kind.
-	others func(ctx context.Context, c *api.Client, o *listOptions) ([]other, error)
-}
-
-// other is what a list shows beside objects of its kind.
-type other struct {
-	object any // in JSON
-	name   string
-	row    []string
-}
-
-func newList[T api.Object, O any](f *factory, l listing[T, O], short string, run func(context.Context, *listOptions) error) *command {
-	o := &listOptions{common: newCommon(f)}
-	c := &command{
-		name:     "ls",
-		aliases:  []string{"list"},
-		short:    short,
-		examples: []string{"netctl " + l.kind.noun + " ls --json"},
-	}
-	if l.kind.perTenant {
-		c.examples = []string{"netctl " + l.kind.noun + " ls --tenant blue", "netctl " + l.kind.noun + " ls --all --json"}
-		o.tenantFlag(&c.flags)
-		c.flags.boolVar(&o.all, "all, a", "list those of all tenants")
-	}
-	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *listOptions) error { return list(ctx, o, l) }), nil)
-	return c
-}
-
-// list prints the objects of one tenant or of all, ordered by key. A tenant
-// that does not exist is an error, not an empty list.
-func list[T api.Object, O any](ctx context.Context, o *listOptions, l listing[T, O]) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	ofTenant := l.kind.perTenant && !o.all
-	if ofTenant {
-		if _, err := client.Tenants().Get(ctx, o.tenant); err != nil {
-			return err
-		}
-	}
-	found, err := l.kind.collection(client).List(ctx)
-	if err != nil {
-		return err
-	}
-	var shown []T
-	for _, t := range found {
-		if !ofTenant || l.tenant(t) == o.tenant {
-			shown = append(shown, t)
-		}
-	}
-	slices.SortFunc(shown, func(a, b T) int { return cmp.Compare(a.ObjectKey(), b.ObjectKey()) })
-	var others []other
-	if l.others != nil {
-		if others, err = l.others(ctx, client, o); err != nil {
-			return err
-		}
-	}
-	switch {
-	case o.json:
-		all := []any{}
-		for _, t := range shown {
-			all = append(all, t)
-		}
-		for _, x := range others {
-			all = append(all, x.object)
-		}
-		return printJSON(o.out, all)
-	case o.quiet:
-		var names []string
-		for _, t := range shown {
-			names = append(names, l.name(t))
-		}
-		for _, x := range others {
-			names = append(names, x.name)
-		}
-		return printLines(o.out, names)
-	}
-	if l.learn != nil {
-		if err := l.learn(ctx, client, shown); err != nil {
-			return err
-		}
-	}
-	var rows [][]string
-	for _, t := range shown {
-		rows = append(rows, l.row(t))
-	}
-	for _, x := range others {
-		rows = append(rows, x.row)
-	}
-	return printTable(o.out, l.header, rows)
 }

@@ -43,6 +43,8 @@ type objectKind struct {
 	row       func(o any) []string
 	// learn fills in what rows show beyond the objects themselves.
 	learn func(ctx context.Context, c *api.Client, list []any) error
+	// others returns what is listed behind the objects and is none of the kind; nil = nothing.
+	others func(ctx context.Context, c *api.Client, o *getOptions) ([]item, error)
 	// wideHeader and wideRow are the columns of -o wide beyond header and row.
 	wideHeader []string
 	wideRow    func(o any) []string
@@ -50,7 +52,7 @@ type objectKind struct {
 
 // kindOf completes an objectKind by a listing.
 func kindOf[T api.Object, O any](l listing[T, O], k objectKind) *objectKind {
-	k.perTenant, k.typ, k.header = l.kind.perTenant, reflect.TypeFor[T](), l.header
+	k.perTenant, k.typ, k.header, k.others = l.kind.perTenant, reflect.TypeFor[T](), l.header, l.others
 	k.key = func(o any) string { return of[T](o).ObjectKey() }
 	k.shortName = func(o any) string { return l.name(of[T](o)) }
 	k.tenant = func(any) string { return "" }

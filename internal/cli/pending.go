@@ -22,8 +22,7 @@ func newPending(f *factory) *command {
 		short:    "List the changes that wait to be confirmed (--confirm-within)",
 		examples: []string{"netctl pending"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print the changes as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print ids only")
+	o.listFlags(c, "ids only")
 	c.run = bindRun(o, runPending, nil)
 	return c
 }
@@ -37,20 +36,11 @@ func runPending(ctx context.Context, o *pendingOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(o.out, append([]api.PendingChange{}, all...))
-	}
-	var rows [][]string
+	l := items{header: []string{"Change", "Left", "Began", "Objects"}}
 	for _, p := range all {
-		if o.quiet {
-			fmt.Fprintln(o.out, p.ID)
-		}
-		rows = append(rows, []string{p.ID, seconds(p.Left), p.Began, pendingObjects(p)})
+		l.all = append(l.all, item{object: p, name: p.ID, row: []string{p.ID, seconds(p.Left), p.Began, pendingObjects(p)}})
 	}
-	if o.quiet {
-		return nil
-	}
-	return printTable(o.out, []string{"Change", "Left", "Began", "Objects"}, rows)
+	return o.printItems(l)
 }
 
 func seconds(n int) string { return (time.Duration(n) * time.Second).String() }

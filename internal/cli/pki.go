@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -13,9 +12,7 @@ import (
 )
 
 type pkiOptions struct {
-	out       io.Writer
-	json      bool
-	quiet     bool
+	common
 	role      string
 	addresses []string
 	days      int
@@ -48,9 +45,13 @@ func newPKI(f *factory) *command {
 
 // pkiCommand makes a command that works on the directory that it is given first.
 func pkiCommand(f *factory, c *command, run func(o *pkiOptions, dir, name string) error) (*command, *pkiOptions) {
-	o := &pkiOptions{out: f.out}
-	c.flags.boolVar(&o.json, "json, j", "print what there is afterwards, as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	o := &pkiOptions{common: newCommon(f)}
+	if c.name == "show" {
+		o.listFlags(c, "names only")
+	} else {
+		c.flags.boolVar(&o.json, "json, j", "print what there is afterwards, as JSON")
+		c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	}
 	c.run = func(_ context.Context, args []string) error {
 		return errors.Join(run(o, args[0], strings.Join(args[1:], "")), durable.GiveToOwner(args[0]))
 	}
@@ -166,17 +167,14 @@ func newPKIShow(f *factory) *command {
 			return err
 		}
 		all, err := a.Issued()
-		switch {
-		case err != nil || o.quiet:
+		if err != nil {
 			return err
-		case o.json:
-			return o.said(a, all, "")
 		}
-		var rows [][]string
+		l := items{header: []string{"Name", "Role", "Addresses", "Ends", "State"}}
 		for _, x := range pkiRows(a, all, true) {
-			rows = append(rows, []string{x.Name, x.Role, strings.Join(x.Addresses, ","), x.Ends, x.State})
+			l.all = append(l.all, item{object: x, name: x.Name, row: []string{x.Name, x.Role, strings.Join(x.Addresses, ","), x.Ends, x.State}})
 		}
-		return printTable(o.out, []string{"Name", "Role", "Addresses", "Ends", "State"}, rows)
+		return o.printItems(l)
 	})
 	return c
 }

@@ -48,7 +48,7 @@ func newPolicy(f *factory) *command {
 		subs: []*command{
 			newPolicyCreate(f, nil),
 			newInspect(f, policies, "Show a policy and the endpoints under it", nil),
-			newList(f, policyList, "List policies", nil),
+			newList(f, policyList, "List policies"),
 			newRemove(f, policies, "Delete a policy that no group applies, with its rules", nil),
 			newRuleAdd(f, nil),
 			newRuleList(f, nil),

@@ -128,8 +128,7 @@ func newRuleList(f *factory, run func(context.Context, *ruleOptions) error) *com
 		args:     []string{"POLICY"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print rule ids only")
+	o.listFlags(c, "rule ids only")
 	c.run = bindRun(o, orDefault(run, runRuleList), []*string{&o.policy})
 	return c
 }
@@ -147,22 +146,19 @@ func runRuleList(ctx context.Context, o *ruleOptions) error {
 	if err != nil {
 		return err
 	}
-	shown := []api.Rule{} // not nil: JSON shows []
+	var shown []api.Rule
 	for _, r := range all {
 		if r.TenantName == o.tenant && r.PolicyName == o.policy {
 			shown = append(shown, r)
 		}
 	}
 	slices.SortFunc(shown, compareRules)
-	switch {
-	case o.json:
-		return printJSON(o.out, shown)
-	case o.quiet:
-		var ids []string
+	if !o.inTable() {
+		l := items{kind: "rule"}
 		for _, r := range shown {
-			ids = append(ids, r.RuleID)
+			l.all = append(l.all, item{object: r, name: r.RuleID})
 		}
-		return printLines(o.out, ids)
+		return o.printItems(l)
 	}
 	for _, side := range []struct{ direction, title, peer string }{
 		{"in", "Incoming Rules:", "From "},
@@ -175,18 +171,18 @@ func runRuleList(ctx context.Context, o *ruleOptions) error {
 			"Rule", "Priority", side.peer + "EndpointGroup", side.peer + "Network", side.peer + "IpAddress",
 			"Protocol", "Port", "Action",
 		}
-		var rows [][]string
+		var rows []item
 		for _, r := range shown {
 			if r.Direction != side.direction {
 				continue
 			}
 			// Only the side that fits the direction is set.
-			rows = append(rows, []string{
+			rows = append(rows, item{row: []string{
 				r.RuleID, strconv.Itoa(r.Priority), r.FromEndpointGroup + r.ToEndpointGroup,
 				r.FromNetwork + r.ToNetwork, r.FromIPAddress + r.ToIPAddress, r.Protocol, strconv.Itoa(r.Port), r.Action,
-			})
+			}})
 		}
-		if err := printTable(o.out, header, rows); err != nil {
+		if err := o.printItems(items{header: header, all: rows}); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func newService(f *factory) *command {
 		subs: []*command{
 			newServiceCreate(f, nil),
 			newInspect(f, services, "Show a service, its address, its providers and their shares of connections; of Kubernetes' NAMESPACE/NAME its backends", inspectService),
-			newList(f, serviceList, "List services; of tenant default, or of all, those of Kubernetes too (NAMESPACE/NAME)", nil),
+			newList(f, serviceList, "List services; of tenant default, or of all, those of Kubernetes too (NAMESPACE/NAME)"),
 			newRemove(f, services, "Delete a service", removeService),
 		},
 	}

@@ -47,7 +47,7 @@ func newTenant(f *factory) *command {
 		subs: []*command{
 			newTenantCreate(f, nil),
 			newInspect(f, tenants, "Show a tenant and what it holds", nil),
-			newList(f, tenantList, "List tenants", nil),
+			newList(f, tenantList, "List tenants"),
 			newRemove(f, tenants, "Delete a tenant that holds nothing any more", nil),
 		},
 	}

@@ -59,17 +59,19 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		out     string
 		errOuts string
 	}{
-		"export":                 {ExitOK, "tenantName: blue", "left out the kind global: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
-		"export --tenant blue":   {ExitOK, "networkName: net", ""},
-		"status":                 {ExitOK, "endpoints of blue 0", ""},
-		"host ls":                {ExitOK, "Host", ""},
-		"monitor --from crypt":   {ExitNotFound, "", `endpoint group "crypt" does not exist in any tenant`},
-		"doctor":                 {ExitFailure, "", "'netctl doctor' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
-		"network ls -t red":      {ExitFailure, "", "'netctl network ls' is refused: anna"},
-		"tenant create --help":   {ExitOK, "", ""},
-		"tenant create green":    {ExitFailure, "", "'netctl tenant create' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin"},
-		"export --tenant red":    {ExitFailure, "", "'netctl export' is refused"},
-		"network inspect -t red": {ExitUsage, "", ""},
+		"export":                  {ExitOK, "tenantName: blue", "left out the kind global: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
+		"export --tenant blue":    {ExitOK, "networkName: net", ""},
+		"service ls --all -q":     {ExitOK, "", ""},
+		"get networks -a -o name": {ExitOK, "net\n", ""},
+		"status":                  {ExitOK, "endpoints of blue 0", ""},
+		"host ls":                 {ExitOK, "Host", ""},
+		"monitor --from crypt":    {ExitNotFound, "", `endpoint group "crypt" does not exist in any tenant`},
+		"doctor":                  {ExitFailure, "", "'netctl doctor' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
+		"network ls -t red":       {ExitFailure, "", "'netctl network ls' is refused: anna"},
+		"tenant create --help":    {ExitOK, "", ""},
+		"tenant create green":     {ExitFailure, "", "'netctl tenant create' is refused: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin"},
+		"export --tenant red":     {ExitFailure, "", "'netctl export' is refused"},
+		"network inspect -t red":  {ExitUsage, "", ""},
 	} {
 		got := as("anna", strings.Fields(line)...)
 		if got.code != want.code || !strings.Contains(got.out, want.out) || !strings.Contains(got.errOut, want.errOuts) || want.errOuts == "" && got.code == ExitOK && got.errOut != "" {

@@ -84,8 +84,7 @@ func grantText(t api.Token) string {
 func newTokenList(f *factory, run func(context.Context, *tokenOptions) error) *command {
 	o := &tokenOptions{common: newCommon(f)}
 	c := &command{name: "ls", aliases: []string{"list"}, short: "List the tokens, also those that are over for less than 30 days", examples: []string{"netctl token ls"}}
-	c.flags.boolVar(&o.json, "json, j", "print the tokens as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print ids only")
+	o.listFlags(c, "ids only")
 	c.run = bindRun(o, orDefault(run, runTokenList), nil)
 	return c
 }
@@ -99,20 +98,11 @@ func runTokenList(ctx context.Context, o *tokenOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(o.out, append([]api.Token{}, all...))
-	}
-	var rows [][]string
+	l := items{header: []string{"ID", "Name", "Role", "Made by", "Made", "Ends"}}
 	for _, t := range all {
-		if o.quiet {
-			fmt.Fprintln(o.out, t.ID)
-		}
-		rows = append(rows, []string{t.ID, t.Name, grantText(t), t.By, t.Created, t.Expires})
+		l.all = append(l.all, item{object: t, name: t.ID, row: []string{t.ID, t.Name, grantText(t), t.By, t.Created, t.Expires}})
 	}
-	if o.quiet {
-		return nil
-	}
-	return printTable(o.out, []string{"ID", "Name", "Role", "Made by", "Made", "Ends"}, rows)
+	return o.printItems(l)
 }
 
 func newTokenRemove(f *factory, run func(context.Context, *tokenOptions) error) *command {
