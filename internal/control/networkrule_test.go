@@ -3,7 +3,7 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +96,7 @@ func TestRulesOfPolicyAreCounted(t *testing.T) {
 	c.fresh()
 	more := p.Rules[0]
 	more.Key.Rule = "one-more"
-	if err := c.putNetworkRule(more, model.OwnerUser); !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), fmt.Sprint(model.MaxNetworkPolicyRules)) {
+	if err := c.putNetworkRule(more, model.OwnerUser); !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), strconv.Itoa(model.MaxNetworkPolicyRules)) {
 		t.Errorf("one more: %v", err)
 	}
 	other := p.Rules[0]

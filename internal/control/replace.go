@@ -3,10 +3,10 @@ package control
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -69,7 +69,7 @@ func rulesInForce(tx store.Tx, p model.PolicyKey) ([]model.PolicyRule, error) {
 	if err != nil || !row.Value.Done {
 		return rules, err
 	}
-	staged, err := readStaged(tx, p, 0)
+	staged, err := readStaged(tx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func rulesInForce(tx store.Tx, p model.PolicyKey) ([]model.PolicyRule, error) {
 	return slices.Collect(maps.Values(all)), nil
 }
 
-func readStaged(tx store.Tx, p model.PolicyKey, limit int) ([]tables.StagedRule, error) {
-	kvs, err := tx.Range(tables.StagedOf(p), limit)
+func readStaged(tx store.Tx, p model.PolicyKey) ([]tables.StagedRule, error) {
+	kvs, err := tx.Range(tables.StagedOf(p), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -251,23 +251,16 @@ func stage(tx store.Tx, p model.PolicyKey, id string, rules []ruleChange) error 
 
 // stageAll stages rules in as many transactions as it takes.
 func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []ruleChange) error {
-	told := time.Now()
-	for from, b := 0, newPortion(); from < len(rules); {
-		some := rules[from:min(from+b.size, len(rules))]
-		what := fmt.Sprintf("%s: %d of %d changes are prepared, and none is made", what, from, len(rules))
+	var done atomic.Int64
+	err := inParts(rules, func(some []ruleChange) error {
 		_, err := c.updateOnce(ctx, what, c.follow.Update, func(tx store.Tx) error { return stage(tx, p, id, some) })
-		if b.shrinks(err) {
-			continue
+		if err == nil {
+			done.Add(int64(len(some)))
 		}
-		if err != nil {
-			return err
-		}
-		from += len(some)
-		b.grow()
-		if time.Since(told) > time.Second {
-			told = time.Now()
-			c.log.Info("the rules of a policy are being replaced", "policy", p.String(), "done", from, "of", len(rules))
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w; %d of %d changes are prepared, and none is made", err, done.Load(), len(rules))
 	}
 	return nil
 }
@@ -276,42 +269,41 @@ func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKe
 // that of the id when one is given: what is in force becomes rows of Rules, and
 // all else that is staged goes.
 func (c *Controller) settle(ctx context.Context, fence *store.Fence, p model.PolicyKey, id string) error {
-	for left, b := true, newPortion(); left; {
-		_, err := c.updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) (err error) {
+	update := func(fn func(tx store.Tx, r tables.Row[tables.Replacement]) error) error {
+		_, err := c.updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) error {
 			if fence != nil {
 				fence.Require(tx)
 			}
-			left, err = settleSome(tx, p, id, b.size)
-			return err
+			row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
+			if err != nil || !row.Exists() || id != "" && row.Value.ID != id {
+				return err
+			}
+			return fn(tx, row)
 		})
-		if b.shrinks(err) {
-			continue
-		}
-		if err != nil {
+		return err
+	}
+	for {
+		var staged []tables.StagedRule
+		err := update(func(tx store.Tx, r tables.Row[tables.Replacement]) (err error) {
+			staged = nil
+			if r.Value.Done {
+				id = r.Value.ID // the next one is not ours to end
+				if staged, err = readStaged(tx, p); err != nil || len(staged) > 0 {
+					return err
+				}
+			}
+			dropReplacement(tx, p)
+			return nil
+		})
+		if err != nil || len(staged) == 0 {
 			return err
 		}
-		b.grow()
-	}
-	return nil
-}
-
-// settleSome settles so many rules, and tells whether some may be left.
-func settleSome(tx store.Tx, p model.PolicyKey, id string, some int) (left bool, err error) {
-	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
-	if err != nil || !row.Exists() || id != "" && row.Value.ID != id {
-		return false, err
-	}
-	if row.Value.Done {
-		staged, err := readStaged(tx, p, some)
-		if err != nil {
-			return false, err
-		}
-		if err := settleRules(tx, staged); err != nil || len(staged) == some {
-			return true, err
+		if err := inParts(staged, func(some []tables.StagedRule) error {
+			return update(func(tx store.Tx, _ tables.Row[tables.Replacement]) error { return settleRules(tx, some) })
+		}); err != nil {
+			return err
 		}
 	}
-	dropReplacement(tx, p)
-	return false, nil
 }
 
 // settleRules makes staged rules that are in force rows of Rules.
@@ -349,30 +341,6 @@ func settleRules(tx store.Tx, staged []tables.StagedRule) error {
 		tables.StagedRules.Delete(tx, tables.StagedKey(s.Key))
 	}
 	return nil
-}
-
-// portion is how much of a long work one transaction does: it grows until the store
-// takes no more.
-type portion struct {
-	size int
-	most bool // more is too large
-}
-
-func newPortion() *portion { return &portion{size: 16} }
-
-func (b *portion) grow() {
-	if !b.most {
-		b.size *= 2
-	}
-}
-
-// shrinks tells whether to try again with less after an error.
-func (b *portion) shrinks(err error) bool {
-	if b.size == 1 || !errors.Is(err, store.ErrTooLarge) {
-		return false
-	}
-	b.size, b.most = b.size/2, true
-	return true
 }
 
 var replacementRows = newPart(func() map[model.PolicyKey]tables.Replacement { return map[model.PolicyKey]tables.Replacement{} })

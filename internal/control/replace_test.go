@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -30,15 +31,18 @@ func watched(t *testing.T, st *memory.Store, hook *func()) *harness {
 	return through(t, &after{Store: st, hook: hook}, st)
 }
 
-// after is a store that runs a hook after each commit of an Update, and takes none
-// any more once it is dead.
+// after is a store that runs a hook after each commit of an Update, one after the other, and
+// takes none any more once it is dead.
 type after struct {
 	*memory.Store
 	hook *func()
 	dead bool
+	mu   sync.Mutex
 }
 
 func (a *after) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.dead {
 		return 0, model.Errorf(model.ErrUnavailable, "the netmaster has stopped")
 	}

@@ -55,3 +55,22 @@ func TestDeletionsOnSlowStore(t *testing.T) {
 		})
 	}
 }
+
+// TestManyRulesAreReplacedOnSlowStore: transactions of one replacement do not wait for each
+// other's answers.
+func TestManyRulesAreReplacedOnSlowStore(t *testing.T) {
+	const slow, rules = 100 * time.Millisecond, 2000
+	c := newCluster(t)
+	c.ok(c.replace(manyRules(1, 1)))
+	c.st.Slow(slow)
+	begin := time.Now()
+	c.ok(c.replace(manyRules(rules, 2)))
+	took := time.Since(begin)
+	c.st.Slow(0)
+	if most := 2 * rules / partSize * slow; took > most { // an answer for each transaction, one after the other
+		t.Errorf("it took %v, and one after the other %v at least", took, most)
+	}
+	if m, n := marks(c.fresh(), rules); m != "2" || n != rules {
+		t.Errorf("%d rules, %s", n, m)
+	}
+}
