@@ -79,3 +79,42 @@ func underlayShrinks(t *testing.T, driver string) {
 	moves("with the MTU of before")
 	told(false)
 }
+
+// TestUplinkMTUShrinks: when the MTU of the uplink of VLAN networks shrinks, a connection
+// goes on between containers of two hosts, and the host says what has happened.
+func TestUplinkMTUShrinks(t *testing.T) {
+	shared(t)
+	on(t, 2, both, func(t *testing.T, driver string) {
+		c := up(t, driver, "uplink", 2)
+		c.netctl("network create -e vlan -p 60 -s 10.1.1.0/24 -g 10.1.1.254 --subnetv6 fd00:1::/64 vl")
+		c.add(spec("a", "h1", "default/vl"), spec("b", "h2", "default/vl"))
+		for _, family := range []string{"4", "6"} {
+			if _, err := c.send("a", "b", family, 256<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func(want bool) {
+			t.Helper()
+			c.until(fmt.Sprintf("h1 to tell of a smaller MTU: %v", want), func(ctx context.Context) error {
+				out, err := c.Netctl(ctx, "host", "inspect", "h1")
+				if err == nil && strings.Contains(out, "VLAN networks carry 1350 bytes") != want {
+					err = errors.New(out)
+				}
+				return err
+			})
+		}
+		for _, mtu := range []string{"1350", "1500"} {
+			for _, h := range c.Hosts() {
+				if _, err := h.Run(t.Context(), "ip", "link", "set", "eth1", "mtu", mtu); err != nil {
+					t.Fatal(err)
+				}
+			}
+			told(mtu == "1350")
+			for _, family := range []string{"4", "6"} {
+				if took, err := c.send("a", "b", family, 256<<10); err != nil {
+					t.Errorf("MTU %s, a connection by IPv%s: %v after %v", mtu, family, err, took)
+				}
+			}
+		}
+	})
+}

@@ -54,7 +54,7 @@ var conditions = []condition{
 	{name: "ports", check: portsProgrammed},
 	{name: "settings", check: without("global")},
 	{name: "devices", check: devicesLead},
-	{name: "mtu", notice: true, check: tunnelCarriesMTU},
+	{name: "mtu", notice: true, check: networksCarryMTU},
 	{name: "certificates", notice: true, check: certificatesLast},
 	{name: "trial", notice: true, check: notWaiting},
 	{name: "went-back", notice: true, check: notGoneBack},

@@ -2,24 +2,34 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// tunnelCarriesMTU holds while no container on a VXLAN network has a bigger MTU than the
-// tunnel carries, as happens when the MTU of the underlay shrinks. Both drivers tell
-// senders what fits then, so it is a notice.
-func tunnelCarriesMTU(_ context.Context, a *Observer, s *observation) error {
-	vxlan := map[model.NetworkKey]bool{}
+// networksCarryMTU holds while no container has a bigger MTU than what carries its network:
+// the tunnel, or the uplink of VLAN networks. Both drivers tell senders what fits then, so
+// it is a notice.
+func networksCarryMTU(_ context.Context, a *Observer, s *observation) error {
+	u := a.cfg.Underlay
+	return errors.Join(
+		carries(s, model.EncapVXLAN, u.TunnelMTU(), fmt.Sprintf("the MTU of the interface with %s (--vtep-ip) has shrunk: tunnels carry", a.cfg.VTEP)),
+		carries(s, model.EncapVLAN, u.UplinkMTU(), "the MTU of the uplink (--vlan-uplinks) has shrunk: VLAN networks carry"),
+	)
+}
+
+// carries looks at containers on networks of one encapsulation, which carry packets of fits
+// bytes.
+func carries(s *observation, encap model.Encap, fits int, what string) error {
+	of := map[model.NetworkKey]bool{}
 	for _, n := range s.Networks.All() {
-		vxlan[n.Key] = n.Encap == model.EncapVXLAN
+		of[n.Key] = n.Encap == encap
 	}
-	fits := a.cfg.Underlay.TunnelMTU()
 	count, most := 0, 0
 	var first model.EndpointKey
 	for _, e := range s.finished {
-		if e.Result == nil || e.Result.MTU <= fits || !vxlan[e.Endpoint.Network] {
+		if e.Result == nil || e.Result.MTU <= fits || !of[e.Endpoint.Network] {
 			continue
 		}
 		if count++; e.Result.MTU > most {
@@ -29,6 +39,6 @@ func tunnelCarriesMTU(_ context.Context, a *Observer, s *observation) error {
 	if count == 0 {
 		return nil
 	}
-	return fmt.Errorf("the MTU of the interface with %s (--vtep-ip) has shrunk: tunnels carry %d bytes, and containers on VXLAN networks have an MTU of up to %d (%d of them, such as %s); make it bigger again, or restart the containers",
-		a.cfg.VTEP, fits, most, count, first)
+	return fmt.Errorf("%s %d bytes, and containers on them have an MTU of up to %d (%d of them, such as %s); make it bigger again, or restart the containers",
+		what, fits, most, count, first)
 }

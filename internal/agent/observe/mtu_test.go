@@ -26,7 +26,7 @@ func TestContainersWithBiggerMTUThanTunnelAreTold(t *testing.T) {
 	}
 	for underlay, told := range map[int]bool{1500: false, 1499: true, 1400: true} {
 		a := &Observer{cfg: Config{VTEP: netip.MustParseAddr("192.0.2.1"), Underlay: &picture.Underlay{MTU: underlay, VTEP: netip.MustParseAddr("192.0.2.1")}}}
-		err := tunnelCarriesMTU(t.Context(), a, seen)
+		err := networksCarryMTU(t.Context(), a, seen)
 		if (err != nil) != told || told && !strings.Contains(err.Error(), "have an MTU of up to 1450 (1 of them, such as blue:vx:a)") {
 			t.Errorf("underlay of %d: %v", underlay, err)
 		}

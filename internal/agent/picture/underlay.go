@@ -31,6 +31,9 @@ func (u *Underlay) TunnelMTU() int {
 	return min(u.carries()-desired.TunnelOverhead(u.VTEP), 65535)
 }
 
+// UplinkMTU is what the uplink in use leaves on VLAN networks.
+func (u *Underlay) UplinkMTU() int { return min(uplinkMTU(u.Uplinks, u.carries()), 65535) }
+
 func (u *Underlay) carries() int {
 	if u.MTU != 0 {
 		return u.MTU
@@ -45,7 +48,7 @@ func (u *Underlay) Of(n model.Network, asked int) (int, error) {
 		if why := u.noUplink(); why != "" {
 			return 0, model.Errorf(model.ErrUnavailable, "network %s is a VLAN network, and %s", n.Key, why)
 		}
-		limit = min(uplinkMTU(u.Uplinks, u.carries()), 65535)
+		limit = u.UplinkMTU()
 	}
 	switch {
 	case asked == 0:

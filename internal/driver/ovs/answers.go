@@ -125,7 +125,11 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 		if pipeline.IsService(p.Register(pipeline.RegService)) {
 			asSent(p)
 		}
-		return refuse(n, refusal, d.mtu(), p.Frame)
+		mtu := d.mtu()
+		if pipeline.TooBigForUplink(p.Register(pipeline.RegPort)) {
+			mtu = d.uplinkMTU()
+		}
+		return refuse(n, refusal, mtu, p.Frame)
 	}
 	return advertise(p.Frame)
 }

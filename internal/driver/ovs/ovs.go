@@ -104,9 +104,10 @@ type Driver struct {
 	answers   bool            // the switch bounds what comes to be answered
 	tooBig    atomic.Uint64   // packets that were told so
 	tunnelMTU atomic.Uint32
+	wireMTU   atomic.Uint32                 // of the uplinks
 	measure   atomic.Pointer[func() uint16] // measureMTU, but in tests
 	alone     bool                          // the tunnel\'s address has no subnet
-	widest    uint16                        // the biggest MTU of containers on VXLAN networks
+	widest    map[model.Encap]uint16        // the biggest MTU of containers, by their networks' encapsulation
 	rules     map[uint32]string             // rule ids by the number in cookies
 	kept      int                           // how many of rules the last clean-up has left
 	fills     fills

@@ -230,8 +230,11 @@ func (d *Driver) ours(h portState) bool {
 // config collects what all flows depend on beside the picture; d.db.mu is held.
 func (d *Driver) config(want desired.Host) pipeline.Config {
 	c := pipeline.Config{ArpMode: want.ArpMode, Relay: d.cfg.Datapath == "system", Pieces: d.cfg.Datapath == "netdev", Answers: d.answers, Mutation: d.cfg.mutation}
-	if m := d.mtu(); m < d.widest {
+	if m := d.mtu(); m < d.widest[model.EncapVXLAN] {
 		c.PathMTU = m
+	}
+	if m := d.uplinkMTU(); m < d.widest[model.EncapVLAN] {
+		c.UplinkMTU = m
 	}
 	for _, n := range want.Networks.All() {
 		if n.Joined != 0 && n.Encap == model.EncapVLAN { // from there packets may be too big for tunnels

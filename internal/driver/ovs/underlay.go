@@ -70,7 +70,7 @@ func (d *Driver) watchMTU(ctx context.Context) {
 		case <-tick.C:
 		}
 		if d.noteMTU() {
-			d.replay(ctx, "the MTU of the tunnel's interface has changed")
+			d.replay(ctx, "the MTU of the tunnel's interface or of an uplink has changed")
 		}
 	}
 }
@@ -78,28 +78,47 @@ func (d *Driver) watchMTU(ctx context.Context) {
 // mtuLook is how often the tunnel's interface is looked at.
 const mtuLook = time.Second
 
-// noteMTU measures the tunnel's MTU and reports whether it has changed.
+// noteMTU measures the MTUs of tunnel and uplinks and reports whether one has changed.
 func (d *Driver) noteMTU() bool {
-	m := uint32((*d.measure.Load())())
-	return d.tunnelMTU.Swap(m) != m
+	tunnel, wire := uint32((*d.measure.Load())()), uint32(d.measureUplinks())
+	was, wired := d.tunnelMTU.Swap(tunnel), d.wireMTU.Swap(wire)
+	return was != tunnel || wired != wire
 }
 
-// noteWidest follows the biggest MTU that a container on a VXLAN network may have: what
-// their interfaces have when the driver starts, and what tunnels carried since. d.mu is held.
+// uplinkMTU is the biggest packet that all uplinks carry whole.
+func (d *Driver) uplinkMTU() uint16 { return uint16(d.wireMTU.Load()) } //nolint:gosec // 16 bits wide
+
+// measureUplinks looks at the uplinks that exist; without any, nothing is too big.
+func (d *Driver) measureUplinks() uint16 {
+	least := 65535 - ethernetLen
+	for _, name := range d.cfg.Uplinks {
+		if l, err := netlink.LinkByName(name); err == nil {
+			least = min(least, l.Attrs().MTU)
+		}
+	}
+	return uint16(least) //nolint:gosec // within bounds
+}
+
+// noteWidest follows the biggest MTU that a container may have: what their interfaces have
+// when the driver starts, and what tunnels and uplinks carried since. d.mu is held.
 func (d *Driver) noteWidest(want desired.Host) {
-	if d.widest == 0 {
+	if d.widest == nil {
+		d.widest = map[model.Encap]uint16{}
 		links, _ := netlink.LinkList() // none that is not seen now is taken for too big later
 		for _, l := range links {
 			p, _ := want.Ports.Get(l.Attrs().Name)
 			if p == nil {
 				continue
 			}
-			if n, _ := want.Networks.Get(p.Network); n != nil && n.Encap == model.EncapVXLAN {
-				d.widest = max(d.widest, uint16(min(l.Attrs().MTU, 65535))) //nolint:gosec // within bounds
+			if n, _ := want.Networks.Get(p.Network); n != nil {
+				d.widest[n.Encap] = max(d.widest[n.Encap], uint16(min(l.Attrs().MTU, 65535))) //nolint:gosec // within bounds
 			}
 		}
 	}
-	d.widest = max(d.widest, d.mtu())
+	d.widest[model.EncapVXLAN] = max(d.widest[model.EncapVXLAN], d.mtu())
+	if d.uplinkMTU() < 65535-ethernetLen {
+		d.widest[model.EncapVLAN] = max(d.widest[model.EncapVLAN], d.uplinkMTU())
+	}
 }
 
 // measureMTU looks at the interface that has the tunnel's address; if none has, Ethernet's

@@ -12,20 +12,21 @@ import (
 
 // Config is what all flows of a host depend on.
 type Config struct {
-	Tunnel  uint32 // port number of the VXLAN port; 0 = none
-	Marked  uint32 // port number of the VXLAN port that shows outside how a packet is marked; 0 = none
-	Uplink  uint32 // port number of the uplink in use; 0 = none
-	Router  uint32 // port number of the host's interface to the untagged segment of the uplink; 0 = none
-	ArpMode model.ArpMode
-	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
-	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
-	MTU     uint16          // of VXLAN networks, in bytes of IP: what is bigger is refused to them; 0 = nothing can be
-	PathMTU uint16          // of the tunnel, in bytes of IP, where local containers have a bigger MTU; 0 = none has
-	Pieces  bool            // tracking passes fragments on one by one
-	Host    uint32          // port number of the host's interface; 0 = no way out
-	Private desired.Private // the way out, when there is one
-	Native  bool            // there are native networks
-	Marks   bool            // the datapath sees marks of the host's packets; else OwnMAC is in their place
+	Tunnel    uint32 // port number of the VXLAN port; 0 = none
+	Marked    uint32 // port number of the VXLAN port that shows outside how a packet is marked; 0 = none
+	Uplink    uint32 // port number of the uplink in use; 0 = none
+	Router    uint32 // port number of the host's interface to the untagged segment of the uplink; 0 = none
+	ArpMode   model.ArpMode
+	Relay     bool            // the datapath cannot make neighbour advertisements: see relay
+	Answers   bool            // the driver answers what the virtual router refuses, and the switch bounds that
+	MTU       uint16          // of VXLAN networks, in bytes of IP: what is bigger is refused to them; 0 = nothing can be
+	PathMTU   uint16          // of the tunnel, in bytes of IP, where local containers have a bigger MTU; 0 = none has
+	UplinkMTU uint16          // likewise of the uplink
+	Pieces    bool            // tracking passes fragments on one by one
+	Host      uint32          // port number of the host's interface; 0 = no way out
+	Private   desired.Private // the way out, when there is one
+	Native    bool            // there are native networks
+	Marks     bool            // the datapath sees marks of the host's packets; else OwnMAC is in their place
 
 	// Mutation makes the pipeline wrong in a known way, so that a test can show
 	// that it would notice. Only tests set it.

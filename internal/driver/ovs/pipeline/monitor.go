@@ -17,6 +17,7 @@ const (
 // Registers that tell a monitor where a packet is.
 const (
 	RegNetwork = regNetwork
+	RegPort    = regPort
 	RegOutSet  = regOut
 	RegInSet   = regIn
 )
