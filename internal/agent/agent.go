@@ -346,7 +346,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	outside.Go(func() { a.names.serveNames(ctx, a) })
 	outside.Go(func() { a.way.Guard(ctx) })
-	outside.Go(func() { a.way.Watch(ctx) })
+	outside.Go(func() { a.way.Watch(ctx, a.fabric.LostTable, a.fabric.LostRoute) })
 	outside.Go(func() { a.way.AnswerHealth(ctx) })
 	outside.Go(func() { a.answers.Run(ctx) })
 	outside.Go(func() { a.announcer.Run(ctx) })

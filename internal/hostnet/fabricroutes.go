@@ -52,6 +52,9 @@ func (f *Fabric) read() error {
 	return nil
 }
 
+// Has reports whether a route to a prefix is there, as far as the Fabric knows.
+func (f *Fabric) Has(p netip.Prefix) bool { return f.routes[p] != "" }
+
 func routePrefix(r netlink.Route, family int) (netip.Prefix, bool) {
 	if r.Dst == nil {
 		if family == netlink.FAMILY_V4 {

@@ -142,7 +142,7 @@ func TestFirewallIsWatched(t *testing.T) {
 	listens, heard, ended := make(chan struct{}, 100), make(chan struct{}, 100), make(chan error, 1)
 	go func() {
 		ended <- in(t, s.host, func() error {
-			return s.stack.Watch(ctx, func() { listens <- struct{}{} }, func() { heard <- struct{}{} })
+			return s.stack.Watch(ctx, Watching{Changed: func() { listens <- struct{}{} }, Firewall: func() { heard <- struct{}{} }})
 		})
 	}()
 	<-listens

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/nftables"
@@ -35,6 +36,7 @@ type Guard struct {
 	log    *slog.Logger
 	most   int // 0 = as the kernel says
 	looked bool
+	lost   atomic.Bool // somebody has taken something from GuardTable
 	barred []netip.Addr
 	crowds crowds
 	bars   []bar // as the kernel has them
@@ -45,6 +47,9 @@ func NewGuard(log *slog.Logger) *Guard {
 	return &Guard{log: log, crowds: crowds{share: portsOfOne, now: time.Now}}
 }
 
+// Lost has the next Look put back GuardTable. Any goroutine may call it.
+func (g *Guard) Lost() { g.lost.Store(true) }
+
 // forgetAtOnce is how many unanswered connections one look removes at most.
 const forgetAtOnce = 1 << 14
 
@@ -52,6 +57,10 @@ const forgetAtOnce = 1 << 14
 // out, nil = there is none, natives the subnets of native networks, whose containers
 // the host knows by their own addresses.
 func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Prefix) error {
+	if g.lost.Swap(false) && len(g.bars) > 0 {
+		g.log.Warn("somebody has changed the nftables rules that keep containers from filling the host's connection tracking; they are put back")
+		g.looked = false
+	}
 	held, most, err := g.room()
 	if err != nil {
 		return err

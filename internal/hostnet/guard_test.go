@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -107,5 +108,32 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	look()
 	if guarded() {
 		t.Error("a new guard leaves an old one's table")
+	}
+	// What somebody deletes is put back when it is told.
+	g.most = 1
+	if !s.answers(s.dialUDP(web, 7), long) {
+		t.Error("nobody answers before the guard looks")
+	}
+	look()
+	if !guarded() {
+		t.Fatal("nobody is barred while there is no room")
+	}
+	inside(s.host, func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		tables, err := c.ListTables()
+		for _, table := range tables {
+			if table.Name == GuardTable {
+				c.DelTable(table)
+			}
+		}
+		return errors.Join(err, c.Flush())
+	})
+	g.Lost()
+	look()
+	if !guarded() {
+		t.Error("a table that somebody deleted is not put back")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -16,14 +18,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed whenever part of what Apply made, in the network namespace
-// of the thread that calls Watch, may be gone: an nftables table or something in
-// it, an address or a route of the interface, or the interface is down. It also
-// calls changed when Apply itself replaces something, and once when it has begun
-// to listen; and firewall when somebody else's rules may let other packets through than
-// before, of which Apply then takes care without look. It returns nil when ctx ends, or
-// why it cannot go on. Any goroutine may call it.
-func (s *Stack) Watch(ctx context.Context, changed, firewall func()) error {
+// Watching is what Watch calls.
+type Watching struct {
+	// Changed is called when part of what Apply made may be gone: an nftables table or
+	// something in it, an address or a route of the interface, or the interface is down;
+	// also when Apply itself replaces something, and once when Watch has begun to listen.
+	Changed func()
+	// Firewall is called when somebody else's rules may let other packets through than
+	// before, of which Apply then takes care without look.
+	Firewall func()
+	// Table is called when somebody else has taken something from FabricTable or
+	// GuardTable; nil = nobody is told.
+	Table func(name string)
+	// Route is called when a route to a prefix has gone that a Fabric made, even if the
+	// Fabric itself removed it; nil = nobody is told.
+	Route func(netip.Prefix)
+}
+
+// Watch tells what is taken away in the network namespace of the thread that calls it. It
+// returns nil when ctx ends, or why it cannot go on. Any goroutine may call it.
+func (s *Stack) Watch(ctx context.Context, on Watching) error {
+	self, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		return fmt.Errorf("find this process's name: %w", err)
+	}
 	rules, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		return fmt.Errorf("watch nftables: %w", err)
@@ -34,19 +52,22 @@ func (s *Stack) Watch(ctx context.Context, changed, firewall func()) error {
 		rules.Close()
 		return fmt.Errorf("watch addresses and routes: %w", err)
 	}
-	changed() // changes before this moment were not heard
+	on.Changed() // changes before this moment were not heard
 	g, hearing := errgroup.WithContext(ctx)
 	defer context.AfterFunc(hearing, func() {
 		rules.Close()
 		routes.Close()
 	})()
-	watch := ruleWatch{decides: s.firewall.decides, firewall: func() {
+	watch := ruleWatch{self: strings.TrimSpace(string(self)), decides: s.firewall.decides, table: on.Table, firewall: func() {
 		s.firewall.changed.Store(true)
-		firewall()
+		on.Firewall()
 	}}
-	g.Go(func() error { return hear(rules, changed, watch.lost) })
+	g.Go(func() error { return hear(rules, on.Changed, watch.lost) })
 	g.Go(func() error {
-		return hear(routes, changed, func(m syscall.NetlinkMessage) bool {
+		return hear(routes, on.Changed, func(m syscall.NetlinkMessage) bool {
+			if p, is := fabricRouteLost(m); is && on.Route != nil {
+				on.Route(p)
+			}
 			index := lostBy(m)
 			return index != 0 && index == s.device.Load()
 		})
@@ -80,11 +101,13 @@ func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage)
 
 // ruleWatch hears what becomes of our tables, and of others'.
 type ruleWatch struct {
-	fronts   bool   // something of FrontsTable is gone, by a transaction that has not ended
-	others   bool   // likewise, a chain or set that decides on forwarded packets is another
-	self     string // this process as the kernel names it
+	fronts   bool            // something of FrontsTable is gone, by a transaction that has not ended
+	tables   map[string]bool // likewise, of the other tables in which this process takes away all the time
+	others   bool            // likewise, a chain or set that decides on forwarded packets is another
+	self     string          // this process as the kernel names it
 	decides  func(chainKey) bool
-	firewall func() // called for others
+	firewall func()            // called for others
+	table    func(name string) // called for tables; nil = is not
 }
 
 // decides reports whether a chain or set had a say in what the firewall lets through.
@@ -128,22 +151,47 @@ func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 		const nameOfTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE
 		name := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfTable)), "\x00")
 		w.fronts = w.fronts || name == FrontsTable
+		if w.table != nil && (name == FabricTable || name == GuardTable) {
+			if w.tables == nil {
+				w.tables = map[string]bool{}
+			}
+			w.tables[name] = true
+		}
 		return name == TableName
 	case unix.NFT_MSG_NEWGEN: // ends a transaction
-		if w.self == "" {
-			comm, _ := os.ReadFile("/proc/self/comm")
-			w.self = strings.TrimSpace(string(comm))
-		}
 		const nameOfProcess = 3 // NFTA_GEN_PROC_NAME
 		by := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfProcess)), "\x00")
 		lost := w.fronts && by != w.self
 		if w.others && by != w.self {
 			w.firewall()
 		}
+		for name := range w.tables {
+			if by != w.self {
+				w.table(name)
+			}
+		}
+		clear(w.tables)
 		w.fronts, w.others = false, false
 		return lost
 	}
 	return false
+}
+
+// fabricRouteLost returns the prefix of a route that a message says is gone; is reports
+// whether the message is of a route that a Fabric made.
+func fabricRouteLost(m syscall.NetlinkMessage) (p netip.Prefix, is bool) {
+	if m.Header.Type != unix.RTM_DELROUTE || len(m.Data) < unix.SizeofRtMsg || m.Data[5] != fabricProtocol { // rtm_protocol
+		return p, false
+	}
+	dst := attr(m.Data[unix.SizeofRtMsg:], unix.RTA_DST)
+	if len(dst) == 0 { // the default route
+		dst = make([]byte, net.IPv4len)
+		if m.Data[0] == unix.AF_INET6 { // rtm_family
+			dst = make([]byte, net.IPv6len)
+		}
+	}
+	a, ok := netip.AddrFromSlice(dst)
+	return netip.PrefixFrom(a, int(m.Data[1])), ok // rtm_dst_len
 }
 
 // lostBy is the index of the interface that a message says has lost an address or

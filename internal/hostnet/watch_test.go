@@ -24,12 +24,12 @@ func TestWatch(t *testing.T) {
 	told, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		ended <- in(t, s.host, func() error {
-			return s.stack.Watch(ctx, func() {
+			return s.stack.Watch(ctx, Watching{Changed: func() {
 				select {
 				case told <- struct{}{}:
 				default:
 				}
-			}, func() {})
+			}, Firewall: func() {}})
 		})
 	}()
 	<-told // it listens

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/bgp"
@@ -46,6 +47,8 @@ type Config struct {
 type Router struct {
 	cfg    Config
 	wanted waiting.Bell
+	look   atomic.Bool // what the kernel has is to be read
+	lost   chan netip.Prefix
 	heard  waiting.Bell // the speaker has learned something
 
 	mu       sync.Mutex
@@ -79,7 +82,7 @@ type bgpRun struct {
 // New returns a Router that does nothing before Run.
 func New(cfg Config) *Router {
 	return &Router{
-		cfg: cfg, wanted: waiting.NewBell(), heard: waiting.NewBell(), problems: map[string]string{}, fresh: true,
+		cfg: cfg, wanted: waiting.NewBell(), lost: make(chan netip.Prefix, 64), heard: waiting.NewBell(), problems: map[string]string{}, fresh: true,
 		retry: waiting.NewRetry(waiting.BackoffConfig{}),
 	}
 }
@@ -113,6 +116,28 @@ func (r *Router) ResumeRoutes(at time.Time) {
 	r.wanted.Ring()
 }
 
+// LostTable tells that somebody else has taken something from hostnet.FabricTable, which is
+// put back.
+func (r *Router) LostTable() {
+	r.cfg.Log.Warn("somebody has changed the nftables rules for BGP; they are put back")
+	r.lookAgain()
+}
+
+// lookAgain has all read that this host's stack has.
+func (r *Router) lookAgain() {
+	r.look.Store(true)
+	r.wanted.Ring()
+}
+
+// LostRoute tells that the route to a prefix has gone, which is put back if it is wanted.
+func (r *Router) LostRoute(p netip.Prefix) {
+	select {
+	case r.lost <- p:
+	default: // more than it can look at one by one
+		r.lookAgain()
+	}
+}
+
 // Problems tells what keeps the host from what its settings ask for.
 func (r *Router) Problems() (out []compile.Problem) {
 	r.mu.Lock()
@@ -137,6 +162,12 @@ func (r *Router) Run(ctx context.Context) {
 			return
 		case <-r.wanted:
 		case <-r.heard:
+		case p := <-r.lost:
+			if !r.kernel.Has(p) { // it was this host that removed it
+				continue
+			}
+			r.cfg.Log.Warn("a route that was learned by BGP has gone; it is put back if the interface is up", "prefix", p)
+			r.look.Store(true)
 		case <-r.again:
 		case <-look.C:
 			if r.observe(ctx); time.Since(r.read) < readEvery {
@@ -171,7 +202,7 @@ func (r *Router) step(ctx context.Context) {
 }
 
 func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostName, h *having, problems map[string]string) error {
-	look := time.Since(r.read) >= readEvery
+	look := r.look.Swap(false) || time.Since(r.read) >= readEvery
 	if look {
 		r.read = time.Now()
 	}

@@ -28,6 +28,7 @@ type WayOut struct {
 	cluster *Cluster
 	control *ControlPlane
 	net     *hostnet.Stack
+	guard   *hostnet.Guard
 	dns     atomic.Uint32                  // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
 	led     atomic.Pointer[[]netip.Prefix] // subnets of native networks, as followed last; nil = none were
 
@@ -82,7 +83,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 		c.lackForeign()
 	}
 	return &WayOut{
-		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
+		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), guard: hostnet.NewGuard(c.Log), taken: map[netip.Addr]attach.Key{},
 		fronts: newFronts(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
 	}
 }
@@ -386,7 +387,6 @@ func (w *WayOut) Guard(ctx context.Context) {
 	if !w.Able {
 		return
 	}
-	g := hostnet.NewGuard(w.cluster.Log)
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
 	told := ""
@@ -400,7 +400,7 @@ func (w *WayOut) Guard(ctx context.Context) {
 		if led := w.led.Load(); led != nil {
 			natives = *led
 		}
-		err := g.Look(ctx, w.Settled(), natives)
+		err := w.guard.Look(ctx, w.Settled(), natives)
 		text := ""
 		if err != nil && ctx.Err() == nil {
 			text = err.Error()
@@ -421,13 +421,23 @@ func (w *WayOut) AnswerHealth(ctx context.Context) {
 // watchAgain is the pause before a broken subscription is renewed.
 const watchAgain = time.Second
 
-// Watch has what others take from the host's stack put back.
-func (w *WayOut) Watch(ctx context.Context) {
+// Watch has what others take from the host's stack put back; fabricTable and fabricRoute
+// are called for what a hostnet.Fabric made.
+func (w *WayOut) Watch(ctx context.Context, fabricTable func(), fabricRoute func(netip.Prefix)) {
 	if !w.Able {
 		return
 	}
 	for {
-		err := w.net.Watch(ctx, func() { w.cluster.Kick("drift") }, func() { w.cluster.Kick("firewall") })
+		err := w.net.Watch(ctx, hostnet.Watching{
+			Changed: func() { w.cluster.Kick("drift") }, Firewall: func() { w.cluster.Kick("firewall") }, Route: fabricRoute,
+			Table: func(name string) {
+				if name == hostnet.GuardTable {
+					w.guard.Lost()
+				} else {
+					fabricTable()
+				}
+			},
+		})
 		if ctx.Err() != nil {
 			return
 		}
