@@ -201,13 +201,18 @@ func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) 
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
 	}
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
-	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat(argv, cfg.AgentArgs, flags)...)
+	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat(argv, h.tls(), h.lab.storeToken("host"), cfg.AgentArgs, flags)...)
 }
 
 // StartAgent starts the host's netplugin, with extra environment (fault points),
-// and waits until CNI's STATUS says that it can add containers.
+// and waits until CNI's STATUS says that it can add containers. A host that a secure cluster
+// does not know yet joins.
 func (h *Host) StartAgent(ctx context.Context, env ...string) error {
-	p, err := h.LaunchAgent(env...)
+	flags, err := h.joinFlags(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := h.LaunchAgentWith(flags, env...)
 	if err != nil {
 		return err
 	}

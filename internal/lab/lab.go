@@ -23,10 +23,18 @@ type Config struct {
 	Replicas int    `json:"replicas,omitempty"` // netmasters, and as many members of their etcd, each on an address of its own; with Embedded the others join the first; default 1
 	Embedded bool   `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
 	Consul   string `json:"consul,omitempty"`   // path of a Consul, which is the store instead of an etcd
-	Bare     bool   `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
-	Driver   string `json:"driver"`             // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
-	Detach   bool   `json:"detach,omitempty"`   // processes outlive the one that builds the lab
-	MTU      int    `json:"mtu,omitempty"`      // of the networks between the hosts; default the environment's
+	// Consuls is how many servers that Consul has, each on an address of its own; default 1.
+	Consuls int `json:"consuls,omitempty"`
+	// ConsulACL: Consul asks for tokens, of which netmaster's and hosts' may what consul.md says.
+	ConsulACL bool `json:"consulACL,omitempty"`
+	// Secure: netmasters run with --secure, and hosts join with tokens; with Embedded.
+	Secure bool `json:"secure,omitempty"`
+	// TLS is who has certificates of an authority of the operator's own: TLSStore or TLSOwn.
+	TLS    string `json:"tls,omitempty"`
+	Bare   bool   `json:"bare,omitempty"`   // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
+	Driver string `json:"driver"`           // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
+	Detach bool   `json:"detach,omitempty"` // processes outlive the one that builds the lab
+	MTU    int    `json:"mtu,omitempty"`    // of the networks between the hosts; default the environment's
 	// Environment is what the hosts' machines are like.
 	Environment Environment `json:"environment,omitempty"`
 	Datapath    string      `json:"datapath"` // of Open vSwitch: system or netdev; default: what the kernel has
@@ -88,6 +96,15 @@ func (c *Config) fill() error {
 	}
 	if c.Replicas < 1 || c.Replicas > firstHost-masterHost {
 		return fmt.Errorf("replicas %d: must be between 1 and %d", c.Replicas, firstHost-masterHost)
+	}
+	if c.Consul != "" && (c.Consuls < 0 || c.Consuls > firstHost-masterHost) {
+		return fmt.Errorf("Consul servers %d: must be between 0 and %d", c.Consuls, firstHost-masterHost)
+	}
+	if c.Secure && (!c.Embedded || c.TLS != "") {
+		return errors.New("Secure: netmasters have to keep the store themselves, and make the authority")
+	}
+	if c.TLS != "" && c.TLS != TLSStore && c.TLS != TLSOwn || c.TLS == TLSStore && (c.Embedded || c.Consul != "") {
+		return fmt.Errorf("TLS %q: must be %s, or %s with an etcd process", c.TLS, TLSOwn, TLSStore)
 	}
 	if c.Replicas > 1 && c.Consul != "" {
 		return fmt.Errorf("replicas %d: more than one need an etcd, not a Consul", c.Replicas)
@@ -202,7 +219,13 @@ func (l *Lab) build(ctx context.Context) error {
 	if err := l.step("network of namespaces", l.wire); err != nil {
 		return err
 	}
+	if l.st.Config.TLS != "" {
+		if err := l.step("certificates", func() error { return l.makePKI(ctx) }); err != nil {
+			return err
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
+	serves := make(chan struct{}) // closed when netmaster does
 	g.Go(func() error {
 		if l.st.Config.Bare {
 			return nil
@@ -217,7 +240,11 @@ func (l *Lab) build(ctx context.Context) error {
 				return err
 			}
 		}
-		return l.step("netmaster", func() error { return l.StartMaster(ctx) })
+		err := l.step("netmaster", func() error { return l.StartMaster(ctx) })
+		if err == nil {
+			close(serves)
+		}
+		return err
 	})
 	for _, h := range l.hosts {
 		g.Go(func() error {
@@ -236,6 +263,13 @@ func (l *Lab) build(ctx context.Context) error {
 			}
 			if l.st.Config.Bare {
 				return nil
+			}
+			if l.st.Config.Secure {
+				select {
+				case <-serves:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
 			return l.step(fmt.Sprintf("netplugin (%s) on %s", h.Driver(), h.Name), func() error { return h.StartAgent(ctx) })
 		})

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func replicaName(kind string, n int) string {
 
 // addReplicas gives the master's namespace the replicas' addresses; it runs there.
 func (l *Lab) addReplicas() error {
-	for n := range l.st.Config.Replicas {
+	for n := range max(l.st.Config.Replicas, l.st.Config.Consuls) {
 		if err := addAddress("ctl0", netip.PrefixFrom(replicaAddress(n+1), 24)); err != nil {
 			return err
 		}
@@ -48,9 +49,11 @@ func (l *Lab) addReplicas() error {
 }
 
 // each lists what there is of every replica, separated by commas.
-func (l *Lab) each(of func(n int) string) string {
+func (l *Lab) each(of func(n int) string) string { return list(l.st.Config.Replicas, of) }
+
+func list(count int, of func(n int) string) string {
 	var out []string
-	for n := range max(l.st.Config.Replicas, 1) {
+	for n := range max(count, 1) {
 		out = append(out, of(n+1))
 	}
 	return strings.Join(out, ",")
@@ -60,7 +63,7 @@ func (l *Lab) each(of func(n int) string) string {
 func (l *Lab) MasterURL() string { return l.masterURL(1) }
 
 func (l *Lab) masterURL(n int) string {
-	return fmt.Sprintf("%s://%s:9999", l.scheme(), replicaAddress(n))
+	return fmt.Sprintf("%s://%s:9999", scheme(l.restTLS()), replicaAddress(n))
 }
 
 // MasterURLs are the addresses of all netmasters, as clients take them.
@@ -78,11 +81,13 @@ func (l *Lab) storeURL(n int) string {
 	if l.st.Config.Consul != "" {
 		port = 8500
 	}
-	return fmt.Sprintf("%s://%s:%d", l.scheme(), replicaAddress(n), port)
+	return fmt.Sprintf("%s://%s:%d", scheme(l.storeTLS()), replicaAddress(n), port)
 }
 
 // StoreURLs are the addresses of all members of the store, as flags take them.
-func (l *Lab) StoreURLs() string { return l.each(l.storeURL) }
+func (l *Lab) StoreURLs() string {
+	return list(max(l.st.Config.Replicas, l.st.Config.Consuls), l.storeURL)
+}
 
 // storeFlag is the flag that takes StoreURL.
 func (l *Lab) storeFlag() string {
@@ -97,8 +102,9 @@ func (n *Namespace) HTTP() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: n.Dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second}}
 }
 
-// get fetches a URL inside a namespace; only 200 is success.
-func (n *Namespace) get(ctx context.Context, url string) ([]byte, error) {
+// get fetches a URL inside a namespace, by TLS where a configuration is given; only 200 is
+// success.
+func (n *Namespace) get(ctx context.Context, url string, cfg *tls.Config) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -106,6 +112,7 @@ func (n *Namespace) get(ctx context.Context, url string) ([]byte, error) {
 		return nil, err
 	}
 	c := n.HTTP()
+	c.Transport.(*http.Transport).TLSClientConfig = cfg
 	defer c.CloseIdleConnections()
 	resp, err := c.Do(req)
 	if err != nil {
@@ -140,50 +147,30 @@ func (l *Lab) StartMember(ctx context.Context, n int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	const local = "http://127.0.0.1:2379"
+	local := scheme(l.storeTLS()) + "://127.0.0.1:2379"
+	cfg, err := l.admin(l.storeTLS(), pki.Netmaster)
+	if err != nil {
+		return err
+	}
 	peer := func(n int) string { return fmt.Sprintf("http://%s:2380", replicaAddress(n)) }
 	name, client, ask := replicaName("lab", n), l.storeURL(n), l.storeURL(n)
 	if l.st.Config.Replicas == 1 {
 		peer = func(int) string { return "http://127.0.0.1:2380" }
 		client, ask = local+","+client, local
 	}
-	p, err := l.start(l.Master, replicaName("etcd", n), dir, nil, append(slices.Clone(lateTimers), "/usr/bin/etcd", "--name", name,
+	p, err := l.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(lateTimers, []string{"/usr/bin/etcd", "--name", name,
 		"--data-dir", filepath.Join(dir, replicaName("etcd", n)), "--log-level", "warn", "--logger", "zap",
 		"--listen-client-urls", client, "--advertise-client-urls", l.storeURL(n),
 		"--listen-peer-urls", peer(n), "--initial-advertise-peer-urls", peer(n),
-		"--initial-cluster", l.each(func(n int) string { return replicaName("lab", n) + "=" + peer(n) }))...)
+		"--initial-cluster", l.each(func(n int) string { return replicaName("lab", n) + "=" + peer(n) })}, l.etcdTLS(n))...)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return p.ready(ctx, "etcd to be healthy", func(ctx context.Context) error {
-		b, err := l.Master.get(ctx, ask+"/health")
+		b, err := l.Master.get(ctx, ask+"/health", cfg)
 		if err == nil && !strings.Contains(string(b), `"true"`) {
-			err = fmt.Errorf("it says %s", b)
-		}
-		return err
-	})
-}
-
-// StartConsul starts the lab's Consul in the master's namespace and waits until it
-// has a leader. Its data outlive a restart.
-func (l *Lab) StartConsul(ctx context.Context) error {
-	dir := filepath.Join(l.st.Config.Dir, "master")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	p, err := l.start(l.Master, "consul", dir, nil, l.st.Config.Consul, "agent", "-server", "-bootstrap", "-node", "lab",
-		"-data-dir", filepath.Join(dir, "consul"), "-bind", address(control, masterHost).Addr().String(), "-client", "0.0.0.0",
-		"-dns-port", "-1", "-serf-wan-port", "-1", "-disable-host-node-id", "-log-level", "warn")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return p.ready(ctx, "Consul to have a leader", func(ctx context.Context) error {
-		b, err := l.Master.get(ctx, l.StoreURL()+"/v1/status/leader")
-		if err == nil && !strings.Contains(string(b), ":") {
 			err = fmt.Errorf("it says %s", b)
 		}
 		return err
@@ -213,11 +200,11 @@ func (l *Lab) beginMembers(ctx context.Context, env ...string) error {
 		return err
 	}
 	for n := 2; n <= l.st.Config.Replicas; n++ {
-		token, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), "--netmaster", l.masterURL(1), "cluster", "token", "-q").CombinedOutput()
+		token, err := l.netctlAt(ctx, l.masterURL(1), "cluster", "token", "-q")
 		if err != nil {
 			return fmt.Errorf("a token for %s: %w: %s", replicaName("netmaster", n), err, token)
 		}
-		flags := []string{"--join", net.JoinHostPort(replicaAddress(1).String(), "9005"), "--token", strings.TrimSpace(string(token)), "--member-name", replicaName("netmaster", n)}
+		flags := []string{"--join", l.joinAddress(), "--token", strings.TrimSpace(token), "--member-name", replicaName("netmaster", n)}
 		if err := l.startReplica(ctx, n, flags, env...); err != nil {
 			return err
 		}
@@ -238,7 +225,13 @@ func (l *Lab) startReplica(ctx context.Context, n int, flags []string, env ...st
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return p.ready(ctx, "netmaster to serve its API", func(ctx context.Context) error {
-		_, err := l.Master.get(ctx, l.masterURL(n)+"/api/v1/tenants/")
+		if err := l.issueAdmin(ctx); err != nil {
+			return err
+		}
+		out, err := l.netctlAt(ctx, l.masterURL(n), "tenant", "ls", "--quiet")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
 		return err
 	})
 }
@@ -269,15 +262,12 @@ func (l *Lab) LaunchReplica(n int, flags []string, env ...string) (*Process, err
 	} else {
 		argv = append(argv, l.storeFlag(), l.StoreURLs())
 	}
-	if l.st.Secure {
-		argv = append(argv, "--secure")
-	}
-	return l.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.st.Config.MasterArgs, flags)...)
+	return l.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.masterTLS(n), l.storeToken("netmaster"), l.st.Config.MasterArgs, flags)...)
 }
 
 // API returns a client of netmaster's REST interface; the caller closes it.
 func (l *Lab) API() (*api.Client, error) {
-	cfg, err := l.tls(pki.Netmaster)
+	cfg, err := l.admin(l.restTLS(), pki.Netmaster)
 	if err != nil {
 		return nil, err
 	}
@@ -288,8 +278,13 @@ func (l *Lab) API() (*api.Client, error) {
 
 // Netctl runs netctl in the master's namespace and returns what it prints.
 func (l *Lab) Netctl(ctx context.Context, args ...string) (string, error) {
-	argv := append([]string{"--netmaster", l.MasterURLs()}, args...)
-	if l.st.Secure {
+	return l.netctlAt(ctx, l.MasterURLs(), args...)
+}
+
+// netctlAt is Netctl that asks certain netmasters.
+func (l *Lab) netctlAt(ctx context.Context, urls string, args ...string) (string, error) {
+	argv := append([]string{"--netmaster", urls}, args...)
+	if l.restTLS() {
 		argv = append([]string{"--tls-dir", l.adminDir()}, argv...)
 	}
 	out, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), argv...).CombinedOutput()

@@ -21,6 +21,17 @@ func (l *Lab) Serve(container string, ports ...string) (stop func(), err error) 
 	if err != nil {
 		return nil, err
 	}
+	if stop, err = ns.Serve(container, ports...); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.servers = append(l.servers, stop)
+	return stop, nil
+}
+
+// Serve answers probes inside the namespace with a name, until stop is called.
+func (n *Namespace) Serve(name string, ports ...string) (stop func(), err error) {
 	var closers []func() error
 	var wg sync.WaitGroup
 	stop = sync.OnceFunc(func() {
@@ -31,37 +42,34 @@ func (l *Lab) Serve(container string, ports ...string) (stop func(), err error) 
 	})
 	for _, p := range ports {
 		proto, port, ok := strings.Cut(p, "/")
-		n, e := strconv.ParseUint(port, 10, 16)
+		number, e := strconv.ParseUint(port, 10, 16)
 		if !ok || e != nil || proto != "tcp" && proto != "udp" {
 			stop()
 			return nil, fmt.Errorf("port %q: must be tcp/N or udp/N with N between 1 and 65535", p)
 		}
-		addr := ":" + strconv.FormatUint(n, 10)
-		err = ns.Do(func() error {
+		addr := ":" + strconv.FormatUint(number, 10)
+		err = n.Do(func() error {
 			var lc net.ListenConfig
 			if proto == "tcp" {
 				ln, err := lc.Listen(context.Background(), "tcp", "[::]"+addr)
 				if err == nil {
 					closers = append(closers, ln.Close)
-					wg.Go(func() { answerTCP(ln, container) })
+					wg.Go(func() { answerTCP(ln, name) })
 				}
 				return err
 			}
 			pc, err := lc.ListenPacket(context.Background(), "udp", "[::]"+addr)
 			if err == nil {
 				closers = append(closers, pc.Close)
-				wg.Go(func() { answerUDP(pc, container) })
+				wg.Go(func() { answerUDP(pc, name) })
 			}
 			return err
 		})
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("listen on %s in %s: %w", p, container, err)
+			return nil, fmt.Errorf("listen on %s in %s: %w", p, name, err)
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.servers = append(l.servers, stop)
 	return stop, nil
 }
 

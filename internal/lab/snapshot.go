@@ -3,7 +3,9 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -99,27 +101,45 @@ func (h *Host) AgentState(ctx context.Context) (s observe.State, err error) {
 
 // Inspect asks a host's netplugin, on its port for inspection, for JSON.
 func (h *Host) Inspect(ctx context.Context, path string, out any) error {
-	cfg, err := h.lab.tls(pki.Host)
+	resp, err := h.ask(ctx, path)
 	if err != nil {
 		return err
-	}
-	if cfg != nil {
-		cfg.ServerName = h.Name
-	}
-	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true, TLSClientConfig: cfg}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.lab.scheme()+"://127.0.0.1:9090"+path, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
 		return fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
 	}
 	return nil
+}
+
+// Healthz returns what a host's netplugin says of its health, and whether that is good.
+func (h *Host) Healthz(ctx context.Context) (text string, good bool, err error) {
+	resp, err := h.ask(ctx, "/healthz")
+	if err != nil {
+		return "", false, err
+	}
+	b, err := io.ReadAll(resp.Body)
+	return string(b), resp.StatusCode == http.StatusOK, errors.Join(err, resp.Body.Close())
+}
+
+func (h *Host) ask(ctx context.Context, path string) (*http.Response, error) {
+	cfg, err := h.lab.admin(h.lab.restTLS(), pki.Host)
+	if err != nil {
+		return nil, err
+	}
+	if cfg != nil {
+		cfg.ServerName = h.Name
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true, TLSClientConfig: cfg}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme(h.lab.restTLS())+"://127.0.0.1:9090"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
+	}
+	return resp, nil
 }
 
 // privateAddresses are the IPv4 addresses by which each host knows its containers, by

@@ -29,7 +29,6 @@ type state struct {
 	Processes  map[string]*Process    `json:"processes"`
 	Containers map[string]*Attachment `json:"containers"`
 	Ready      bool                   `json:"ready"`
-	Secure     bool                   `json:"secure,omitempty"`
 }
 
 var nameRE = regexp.MustCompile(`^[a-z][a-z0-9]{0,11}$`)

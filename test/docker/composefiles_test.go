@@ -116,13 +116,7 @@ func TestDockerOnSecureCluster(t *testing.T) {
 // upSecure builds a secure lab with an engine on each host.
 func upSecure(t *testing.T) *bed {
 	t.Helper()
-	b := upWith(t, lab.Config{Name: fmt.Sprint("s", os.Getpid()), BinDir: bin, Hosts: 2, Driver: lab.DriverEBPF, Embedded: true}, nil)
-	if err := b.Secure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range b.e {
-		e.must(e.host.RestartAgent(t.Context(), e.env()...))
-	}
+	b := upWith(t, lab.Config{Name: fmt.Sprint("s", os.Getpid()), BinDir: bin, Hosts: 2, Driver: lab.DriverEBPF, Embedded: true, Secure: true}, nil)
 	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 net1", "net create --subnet 10.21.2.0/28 lone", "tenant create blue")
 	for _, e := range b.e {
 		e.networksAre("net1", "lone")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/covering"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -150,81 +151,13 @@ func protocol(s string) (model.Protocol, uint16) {
 	return model.AnyProtocol, 0
 }
 
-// pairwise returns rows of indexes into the dimensions, in which every pair of
-// values of two dimensions occurs: greedily, each row takes the values that
-// cover most pairs not covered yet.
+// pairwise returns rows of indexes into the dimensions, in which every pair of values of
+// two dimensions occurs.
 func pairwise(dims [][]string) [][]int {
-	type pair struct{ d1, v1, d2, v2 int }
-	open := map[pair]bool{}
-	for d1 := range dims {
-		for d2 := d1 + 1; d2 < len(dims); d2++ {
-			for v1 := range dims[d1] {
-				for v2 := range dims[d2] {
-					open[pair{d1, v1, d2, v2}] = true
-				}
-			}
-		}
+	sizes := make([]int, len(dims))
+	for i, d := range dims {
+		sizes[i] = len(d)
 	}
-	at := func(d1, v1, d2, v2 int) pair {
-		if d1 > d2 {
-			d1, v1, d2, v2 = d2, v2, d1, v1
-		}
-		return pair{d1, v1, d2, v2}
-	}
-	// The largest dimensions first: their pairs decide the number of rows.
-	order := make([]int, len(dims))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return len(dims[b]) - len(dims[a]) })
-	var rows [][]int
-	for len(open) > 0 {
-		row := make([]int, len(dims))
-		fixed := map[int]bool{}
-		if p, ok := firstOpen(dims, func(d1, v1, d2, v2 int) bool { return open[pair{d1, v1, d2, v2}] }); ok {
-			row[p[0]], row[p[2]] = p[1], p[3]
-			fixed[p[0]], fixed[p[2]] = true, true
-		}
-		for _, d := range order {
-			if fixed[d] {
-				continue
-			}
-			best, most := 0, -1
-			for i := range dims[d] {
-				v := (i + len(rows)) % len(dims[d]) // spread what does not matter
-				n := 0
-				for o := range fixed {
-					if open[at(d, v, o, row[o])] {
-						n++
-					}
-				}
-				if n > most {
-					best, most = v, n
-				}
-			}
-			row[d], fixed[d] = best, true
-		}
-		for d1 := range dims {
-			for d2 := d1 + 1; d2 < len(dims); d2++ {
-				delete(open, pair{d1, row[d1], d2, row[d2]})
-			}
-		}
-		rows = append(rows, row)
-	}
+	rows, _ := covering.Rows(sizes, covering.Pairs(len(dims)), nil)
 	return rows
-}
-
-func firstOpen(dims [][]string, open func(d1, v1, d2, v2 int) bool) ([4]int, bool) {
-	for d1 := range dims {
-		for d2 := d1 + 1; d2 < len(dims); d2++ {
-			for v1 := range dims[d1] {
-				for v2 := range dims[d2] {
-					if open(d1, v1, d2, v2) {
-						return [4]int{d1, v1, d2, v2}, true
-					}
-				}
-			}
-		}
-	}
-	return [4]int{}, false
 }

@@ -1,0 +1,314 @@
+//go:build integration
+
+package matrix
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// consulEnv names the Consul that rows run on.
+const consulEnv = "CONTIV_CONSUL"
+
+//go:embed missing.txt
+var missingText string
+
+// config is the lab that a row asks for.
+func (r Row) config(bin string) lab.Config {
+	cfg := lab.Config{Name: "m" + r.ID(), BinDir: bin, Hosts: 2, Driver: r[dimDriver], Environment: lab.Environment(r[dimEnvironment])}
+	if r[dimEnvironment] == plainEnvironment {
+		cfg.Environment = lab.Plain
+	}
+	switch r[dimStore] {
+	case Embedded1:
+		cfg.Embedded = true
+	case Embedded3:
+		cfg.Embedded, cfg.Replicas = true, 3
+	case EtcdTLS:
+		cfg.TLS = lab.TLSStore
+	case ConsulACL:
+		cfg.Consul, cfg.ConsulACL = os.Getenv(consulEnv), true
+	case Consul3:
+		cfg.Consul, cfg.Consuls = os.Getenv(consulEnv), 3
+	}
+	switch r[dimSecurity] {
+	case Secure:
+		cfg.Secure = true
+	case OwnPKI:
+		cfg.TLS = lab.TLSOwn
+	}
+	return cfg
+}
+
+// scenario is what happens on each row's cluster; it returns what went wrong first.
+func (b *bed) scenario(ctx context.Context) error {
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"attaching", b.attachAll},
+		{"turning secure", b.turn},
+		{"names", b.names},
+		{"a service", b.serviceStep},
+		{"a published port and the way out", b.outside},
+		{"restarts", b.restarts},
+		{"a move", b.move},
+		{"a change of policy", b.change},
+		{"detaching", b.detachAll},
+	}
+	for _, s := range steps {
+		if err := s.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if err := b.ask(ctx, b.between()); err != nil {
+			return fmt.Errorf("after %s: %w", s.name, err)
+		}
+		if err := b.agrees(ctx, s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bed) attachAll(ctx context.Context) error {
+	if err := b.intent(ctx); err != nil {
+		return err
+	}
+	if err := b.run.prepare(ctx); err != nil {
+		return err
+	}
+	for _, w := range []struct{ name, group, host string }{
+		{"c1", clients, "h1"}, {"c2", clients, "h2"}, {"s1", servers, "h1"}, {"s2", servers, "h2"}, {"o1", others, "h1"}, {"o2", others, "h2"},
+	} {
+		port := 0
+		if w.name == "c1" && b.run.publishes() {
+			port = 18080
+		}
+		if err := b.add(ctx, w.name, w.group, w.host, port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bed) turn(ctx context.Context) error {
+	if b.row[dimSecurity] != Turned {
+		return nil
+	}
+	return b.traffic(ctx, b.TurnSecure)
+}
+
+func (b *bed) names(ctx context.Context) error {
+	if b.row[dimFamily] == IPv6 { // questions by IPv4 alone are answered on both data planes
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	names := []string{servers}
+	if b.run.named() {
+		names = append(names, "s2")
+	}
+	for _, name := range names {
+		if err := b.resolves(ctx, b.work["c1"], name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bed) serviceStep(ctx context.Context) error {
+	if err := b.netctl(ctx, "service", "create", "-t", b.tenant, "--network", network, "--selector", "role="+servers, "--port", "80:80:TCP", "shop"); err != nil {
+		return err
+	}
+	probes, err := b.service(ctx)
+	if err != nil {
+		return err
+	}
+	if b.row[dimFamily] != IPv6 {
+		short, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if err := b.resolves(short, b.work["c1"], "shop"); err != nil {
+			return err
+		}
+	}
+	return b.ask(ctx, probes)
+}
+
+// outside: somebody beyond the hosts reaches a published port, and is reached.
+func (b *bed) outside(ctx context.Context) error {
+	c1 := b.work["c1"]
+	if _, ok := c1.addr(false); !ok {
+		return nil // the lab's networks between hosts are IPv4
+	}
+	stop, err := b.Master.Serve("outside", fmt.Sprint("tcp/", outsidePort))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	probes := []probe{{"c1 to the outside", c1.ns, lab.Target{Proto: "tcp", Addr: b.MasterAddress(), Port: outsidePort}, lab.OK, "outside"}}
+	if c1.port != 0 {
+		probes = append(probes, probe{"the published port", b.Master, lab.Target{Proto: "tcp", Addr: c1.host.Address, Port: uint16(c1.port)}, lab.OK, "c1"})
+	}
+	return b.ask(ctx, probes)
+}
+
+// traffic has c1 ping s2, or c2 where servers let only connections in, while something is
+// done; a tenth may be lost, which a busy machine loses by itself.
+func (b *bed) traffic(ctx context.Context, do func(context.Context) error) error {
+	to := b.work["c2"].addrs[0]
+	p, err := b.work["c1"].ns.StartPing(to, 10*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	err = do(ctx)
+	err = errors.Join(err, p.Stop())
+	got := p.Between(time.Time{}, time.Now())
+	if got.Lost()*10 > got.Sent || got.Sent == 0 {
+		err = errors.Join(err, fmt.Errorf("c1 to c2 meanwhile: %s", got))
+	}
+	return err
+}
+
+func (b *bed) restarts(ctx context.Context) error {
+	return b.traffic(ctx, func(ctx context.Context) error {
+		for _, h := range b.Hosts() {
+			var env []string
+			if e, ok := b.run.(*engines); ok {
+				env = e.env(h)
+			}
+			if err := h.RestartAgent(ctx, env...); err != nil {
+				return err
+			}
+		}
+		if err := b.Process("netmaster").Stop(20 * time.Second); err != nil {
+			return err
+		}
+		return b.StartReplica(ctx, 1)
+	})
+}
+
+// move: a server is gone on one host and is there on the other.
+func (b *bed) move(ctx context.Context) error {
+	if err := b.remove(ctx, "s2"); err != nil {
+		return err
+	}
+	return b.add(ctx, "s2", servers, "h1", 0)
+}
+
+// change lets the others in and closes again.
+func (b *bed) change(ctx context.Context) error {
+	if !b.closed() {
+		return nil
+	}
+	opened := func() (probes []probe) {
+		for _, p := range b.between() {
+			if p.want == lab.Denied {
+				p.want = lab.OK
+				probes = append(probes, p)
+			}
+		}
+		return probes
+	}()
+	policy := func(rules ...string) error {
+		args := []string{"network-policy", "create", "-t", b.tenant, "--label", "role=" + servers, "--default-in", "deny", "--rule", "in allow role=" + clients + " tcp/80"}
+		for _, r := range rules {
+			args = append(args, "--rule", r)
+		}
+		return b.netctl(ctx, append(args, "closed")...)
+	}
+	open, shut := func() error { return policy("in allow role=" + others + " tcp/80") }, func() error { return policy() }
+	if b.row[dimPolicy] == ByGroup {
+		open = func() error {
+			return b.netctl(ctx, strings.Fields("policy rule-add -t "+b.tenant+" -d in -j allow -p 20 -g "+others+" -l tcp -P 80 closed others")...)
+		}
+		shut = func() error { return b.netctl(ctx, "policy", "rule-rm", "-t", b.tenant, "closed", "others") }
+	}
+	if err := open(); err != nil {
+		return err
+	}
+	if err := b.ask(ctx, opened); err != nil {
+		return err
+	}
+	return shut()
+}
+
+// detachAll leaves nothing: no port of the data plane but infra's, and no endpoint of a container.
+func (b *bed) detachAll(ctx context.Context) error {
+	if err := b.netctl(ctx, "service", "rm", "-t", b.tenant, "shop"); err != nil {
+		return err
+	}
+	for _, name := range []string{"c1", "c2", "s1", "s2", "o1", "o2"} {
+		if err := b.remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return lab.Until(ctx, "nothing to be left", func(ctx context.Context) error {
+		out, err := b.Netctl(ctx, "network", "rm", "-t", b.tenant, network)
+		if err == nil || strings.Contains(out, "group") { // its groups are there, and nothing else
+			err = nil
+		}
+		for _, h := range b.Hosts() {
+			s, failed := h.AgentState(ctx)
+			if err = errors.Join(err, failed); err != nil {
+				return err
+			}
+			for name, p := range s.Ports {
+				if b.row[dimNetwork] != Infra {
+					return fmt.Errorf("%s has port %s of %v", h.Name, name, p)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// runRow makes a row's cluster and has the scenario on it.
+func runRow(t *testing.T, r Row, bin string) error {
+	l, err := lab.Up(t.Context(), r.config(bin))
+	if err != nil {
+		return err
+	}
+	b := &bed{Lab: l, t: t, row: r, tenant: "blue", work: map[string]*workload{}}
+	if r[dimNetwork] == Native {
+		b.tenant = defaultTenant
+	}
+	b.run = newRuntime(b)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	err = b.scenario(ctx)
+	if err != nil {
+		for name, p := range l.Processes() {
+			if strings.HasSuffix(name, "netplugin") || strings.HasPrefix(name, "netmaster") {
+				t.Logf("end of %s's log:\n%s", name, p.Tail(12))
+			}
+		}
+	}
+	for _, w := range b.work {
+		w.stop()
+	}
+	return errors.Join(err, b.run.close(), l.Down())
+}
+
+// binaries are those under test, built once, or given by CONTIV_TEST_BIN.
+func binaries(t *testing.T) string {
+	t.Helper()
+	if bin := os.Getenv("CONTIV_TEST_BIN"); bin != "" {
+		return bin
+	}
+	bin := filepath.Join(t.TempDir(), "bin")
+	if err := lab.Build(t.Context(), ".", bin); err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}

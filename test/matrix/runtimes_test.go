@@ -1,0 +1,397 @@
+//go:build integration
+
+package matrix
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/mesos"
+)
+
+// workload is something that is attached to the row's network and serves tcp/80.
+type workload struct {
+	name, group string
+	host        *lab.Host
+	labels      map[string]string
+	port        int // of the host, published; 0 = none
+
+	ns    *lab.Namespace
+	addrs []netip.Addr
+	stop  func()
+}
+
+func (w *workload) addr(is6 bool) (netip.Addr, bool) {
+	for _, a := range w.addrs {
+		if a.Is6() == is6 {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// runtime attaches workloads.
+type runtime interface {
+	// prepare is called once, when the network is there.
+	prepare(ctx context.Context) error
+	// attach fills in the workload's namespace and addresses.
+	attach(ctx context.Context, w *workload) error
+	detach(ctx context.Context, w *workload) error
+	// publishes tells whether a port of the host can be asked for, named whether others
+	// find workloads by their names.
+	publishes() bool
+	named() bool
+	close() error
+}
+
+func newRuntime(b *bed) runtime {
+	switch r := b.row[dimRuntime]; r {
+	case Docker:
+		return &engines{bed: b}
+	case Process:
+		return &processes{spaces{b}}
+	case Mesos1x:
+		return &mesosSocket{spaces{b}}
+	default:
+		return &plugin{spaces: spaces{b}, kind: r}
+	}
+}
+
+// spaces are runtimes whose workloads are namespaces of the lab.
+type spaces struct{ *bed }
+
+func (spaces) prepare(context.Context) error { return nil }
+func (spaces) close() error                  { return nil }
+
+// space makes a workload's namespace.
+func (s spaces) space(w *workload) (err error) {
+	w.ns, err = s.AddNamespace(w.name)
+	return err
+}
+
+func (s spaces) drop(w *workload, err error) error { return errors.Join(err, s.DropContainer(w.name)) }
+
+// plugin calls contivk8s, as runtimes with CNI do.
+type plugin struct {
+	spaces
+	kind string
+}
+
+func (p *plugin) publishes() bool { return p.kind == CNI || p.kind == Nomad }
+func (p *plugin) named() bool     { return p.kind == CNI || p.kind == K8s1x }
+
+// call is one call of the plugin: its configuration, CNI_ARGS and namespace.
+func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.Result, error) {
+	conf := map[string]any{"cniVersion": "1.0.0", "name": "contiv", "type": "contivk8s", "socket": w.host.CNISocket(), "stateDir": w.host.StateDir()}
+	var args []string
+	belongs := map[string]string{"tenant": p.tenant, "network": network, "group": w.group}
+	switch p.kind {
+	case K8s1x:
+		conf["cniVersion"], conf["name"] = "0.3.1", "contiv-net"
+		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=default", "K8S_POD_NAME=" + w.name, "K8S_POD_INFRA_CONTAINER_ID=" + w.name}
+	case Nomad:
+		args = []string{"IgnoreUnknown=true", "NOMAD_REGION=global", "NOMAD_JOB_ID=" + w.name, "NOMAD_ALLOC_ID=" + w.name}
+	case Mesos:
+		conf["type"], conf["cniVersion"] = "netcontiv", "0.3.0"
+		labels := []map[string]string{}
+		for k, v := range map[string]string{"io.contiv.tenant": p.tenant, "io.contiv.network": network, "io.contiv.net-group": w.group} {
+			if v != "" {
+				labels = append(labels, map[string]string{"key": k, "value": v})
+			}
+		}
+		for k, v := range w.labels {
+			labels = append(labels, map[string]string{"key": k, "value": v})
+		}
+		conf["args"] = map[string]any{"org.apache.mesos": map[string]any{"network_info": map[string]any{"name": "contiv", "labels": map[string]any{"labels": labels}}}}
+	default:
+		args = []string{"NAME=" + w.name}
+	}
+	switch p.kind {
+	case K8s1x, Nomad:
+		for k, v := range belongs {
+			if v != "" {
+				args = append(args, strings.ToUpper(k)+"="+v)
+			}
+		}
+	case CNI:
+		for k, v := range belongs {
+			if v != "" {
+				conf[k] = v
+			}
+		}
+	}
+	if p.kind != Mesos && len(w.labels) > 0 {
+		conf["labels"] = w.labels
+	}
+	if w.port != 0 {
+		conf["capabilities"] = map[string]bool{"portMappings": true}
+		conf["runtimeConfig"] = map[string]any{"portMappings": []map[string]any{{"hostPort": w.port, "containerPort": 80, "protocol": "tcp", "hostIP": ""}}}
+	}
+	data, err := json.Marshal(conf)
+	if err != nil {
+		return nil, err
+	}
+	bin := p.Config().BinDir
+	out, err := lab.NewNSExec(w.host.NS).ExecPlugin(ctx, filepath.Join(bin, "contivk8s"), data, (&invoke.Args{
+		Command: verb, ContainerID: w.name, NetNS: w.ns.Path(), IfName: "eth0", Path: bin, PluginArgsStr: strings.Join(args, ";"),
+	}).AsEnv())
+	if err != nil || verb != "ADD" {
+		return nil, err
+	}
+	return resultOf(fmt.Sprint(conf["cniVersion"]), out)
+}
+
+func resultOf(version string, out []byte) (*current.Result, error) {
+	res, err := create.Create(version, out)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return current.NewResultFromResult(res)
+}
+
+func (w *workload) has(res *current.Result) {
+	w.addrs = nil
+	for _, ip := range res.IPs {
+		a, _ := netip.AddrFromSlice(ip.Address.IP)
+		w.addrs = append(w.addrs, a.Unmap())
+	}
+}
+
+func (p *plugin) attach(ctx context.Context, w *workload) error {
+	if err := p.space(w); err != nil {
+		return err
+	}
+	res, err := p.call(ctx, "ADD", w)
+	if err != nil {
+		return err
+	}
+	w.has(res)
+	return nil
+}
+
+func (p *plugin) detach(ctx context.Context, w *workload) error {
+	_, err := p.call(ctx, "DEL", w)
+	return p.drop(w, err)
+}
+
+// mesosSocket makes the calls of 1.x's plugin for Mesos.
+type mesosSocket struct{ spaces }
+
+func (*mesosSocket) publishes() bool { return false }
+func (*mesosSocket) named() bool     { return false }
+
+func (m *mesosSocket) call(ctx context.Context, path string, w *workload) ([]byte, error) {
+	labels := map[string]string{"io.contiv.tenant": m.tenant, "io.contiv.network": network}
+	if w.group != "" {
+		labels["io.contiv.net-group"] = w.group
+	}
+	for k, v := range w.labels {
+		labels[k] = v
+	}
+	body, err := json.Marshal(map[string]any{"cni_ifname": "eth0", "cni_netns": w.ns.Path(), "cni_containerid": w.name, "labels": labels})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	socket := filepath.Join(filepath.Dir(w.host.CNISocket()), mesos.SocketFile)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, out)
+	}
+	return out, err
+}
+
+func (m *mesosSocket) attach(ctx context.Context, w *workload) error {
+	if err := m.space(w); err != nil {
+		return err
+	}
+	out, err := m.call(ctx, mesos.PathAdd, w)
+	if err != nil {
+		return err
+	}
+	res, err := resultOf(mesos.Version, out)
+	if err != nil {
+		return err
+	}
+	w.has(res)
+	return nil
+}
+
+func (m *mesosSocket) detach(ctx context.Context, w *workload) error {
+	_, err := m.call(ctx, mesos.PathDel, w)
+	return m.drop(w, err)
+}
+
+// processes attaches namespaces with netctl.
+type processes struct{ spaces }
+
+func (*processes) publishes() bool { return false }
+func (*processes) named() bool     { return true }
+
+func (p *processes) netctl(ctx context.Context, w *workload, args ...string) (string, error) {
+	out, err := w.host.Run(ctx, filepath.Join(p.Config().BinDir, "netctl"), append(args, "--socket", w.host.CNISocket())...)
+	if err != nil {
+		err = fmt.Errorf("netctl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return out, err
+}
+
+func (p *processes) attach(ctx context.Context, w *workload) error {
+	if err := p.space(w); err != nil {
+		return err
+	}
+	args := []string{"attach", "--tenant", p.tenant, "--network", network, "--name", w.name, "--netns", w.ns.Path(), "--json"}
+	if w.group != "" {
+		args = append(args, "--group", w.group)
+	}
+	for k, v := range w.labels {
+		args = append(args, "--label", k+"="+v)
+	}
+	out, err := p.netctl(ctx, w, args...)
+	if err != nil {
+		return err
+	}
+	var res attach.Result
+	if err := json.Unmarshal([]byte(out), &res); err != nil {
+		return err
+	}
+	w.addrs = nil
+	for _, a := range res.Addresses {
+		w.addrs = append(w.addrs, a.Prefix.Addr())
+	}
+	return nil
+}
+
+func (p *processes) detach(ctx context.Context, w *workload) error {
+	_, err := p.netctl(ctx, w, "detach", "--netns", w.ns.Path(), "--state-dir", w.host.StateDir())
+	return p.drop(w, err)
+}
+
+// engines are a Docker Engine on each host.
+type engines struct {
+	*bed
+	of map[string]*docker.Engine
+}
+
+func (*engines) publishes() bool { return true }
+func (*engines) named() bool     { return true }
+
+func (e *engines) prepare(ctx context.Context) error {
+	e.of = map[string]*docker.Engine{}
+	for _, h := range e.Hosts() {
+		engine, err := docker.New(h)
+		if err != nil {
+			return err
+		}
+		e.of[h.Name] = engine
+		if err := errors.Join(h.RestartAgent(ctx, engine.Env()...), engine.Start(ctx)); err != nil {
+			return err
+		}
+		if err := engine.Import(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *engines) close() (err error) {
+	for _, engine := range e.of {
+		err = errors.Join(err, engine.Close(context.Background()))
+	}
+	return err
+}
+
+// env is what a netplugin is told of its host's engine.
+func (e *engines) env(h *lab.Host) []string { return e.of[h.Name].Env() }
+
+func (e *engines) attach(ctx context.Context, w *workload) error {
+	engine := e.of[w.host.Name]
+	name := network
+	if w.group != "" {
+		name = w.group
+	}
+	if e.tenant != defaultTenant {
+		name += "/" + e.tenant
+	}
+	if err := lab.Until(ctx, "the engine to have network "+name, func(ctx context.Context) error {
+		out, err := engine.Docker(ctx, "network", "inspect", name)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	args := []string{"run", "-d", "--name", w.name, "--network", name}
+	for k, v := range w.labels {
+		args = append(args, "--label", k+"="+v)
+	}
+	if w.port != 0 {
+		args = append(args, "-p", fmt.Sprint(w.port, ":80"))
+	}
+	if out, err := engine.Docker(ctx, append(args, "bb", "sleep", "100000")...); err != nil {
+		return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	out, err := engine.Docker(ctx, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}", w.name)
+	if err != nil {
+		return err
+	}
+	w.addrs = nil
+	for text := range strings.FieldsSeq(out) {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		w.addrs = append(w.addrs, a)
+	}
+	w.ns, err = engine.Space(ctx, w.name)
+	return err
+}
+
+func (e *engines) detach(ctx context.Context, w *workload) error {
+	w.ns.Close()
+	out, err := e.of[w.host.Name].Docker(ctx, "rm", "-f", w.name)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return err
+}
+
+// need says what the machine lacks for a row.
+func need(r Row) (lacks []string) {
+	if r[dimRuntime] == Docker {
+		lacks = docker.Missing()
+	}
+	if strings.HasPrefix(r[dimStore], "consul") && os.Getenv(consulEnv) == "" {
+		lacks = append(lacks, consulEnv+" names no Consul: make test-matrix builds one")
+	}
+	return lacks
+}
