@@ -264,7 +264,7 @@ func (l *Lab) build(ctx context.Context) error {
 			if l.st.Config.Bare {
 				return nil
 			}
-			if l.st.Config.Secure {
+			if l.st.Config.Secure || l.st.Config.ConsulACL { // it gets its token then
 				select {
 				case <-serves:
 				case <-ctx.Done():

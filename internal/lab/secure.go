@@ -107,7 +107,7 @@ func (l *Lab) makePKI(ctx context.Context) error {
 		lines = append(lines, []string{"issue", dir, replicaName("netmaster", n+1), "--role", "netmaster", "--addresses", replicaAddress(n + 1).String()})
 	}
 	for _, h := range l.hosts {
-		lines = append(lines, []string{"issue", dir, h.Name, "--role", "host", "--addresses", h.Control.String()})
+		lines = append(lines, []string{"issue", dir, h.Name, "--role", "host", "--addresses", h.Control.String() + "," + h.Address.String()})
 	}
 	for _, line := range lines {
 		if err := l.pki(ctx, line...); err != nil {

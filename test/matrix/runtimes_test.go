@@ -105,7 +105,7 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 	switch p.kind {
 	case K8s1x:
 		conf["cniVersion"], conf["name"] = "0.3.1", "contiv-net"
-		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=default", "K8S_POD_NAME=" + w.name, "K8S_POD_INFRA_CONTAINER_ID=" + w.name}
+		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=default", "K8S_POD_NAME=" + w.name, "K8S_POD_INFRA_CONTAINER_ID=id-" + w.name}
 	case Nomad:
 		args = []string{"IgnoreUnknown=true", "NOMAD_REGION=global", "NOMAD_JOB_ID=" + w.name, "NOMAD_ALLOC_ID=" + w.name}
 	case Mesos:
@@ -150,7 +150,7 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 	}
 	bin := p.Config().BinDir
 	out, err := lab.NewNSExec(w.host.NS).ExecPlugin(ctx, filepath.Join(bin, "contivk8s"), data, (&invoke.Args{
-		Command: verb, ContainerID: w.name, NetNS: w.ns.Path(), IfName: "eth0", Path: bin, PluginArgsStr: strings.Join(args, ";"),
+		Command: verb, ContainerID: "id-" + w.name, NetNS: w.ns.Path(), IfName: "eth0", Path: bin, PluginArgsStr: strings.Join(args, ";"),
 	}).AsEnv())
 	if err != nil || verb != "ADD" {
 		return nil, err

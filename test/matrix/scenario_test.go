@@ -59,11 +59,18 @@ func (b *bed) intent(ctx context.Context) error {
 		lines = append(lines, "tenant create "+b.tenant)
 	}
 	create := "network create -t " + b.tenant
+	gateway := b.row[dimNetwork] != VLAN // a router of the operator's, which the lab has not
 	if b.row[dimFamily] != IPv6 {
-		create += " --subnet 10.1.1.0/24 --gateway 10.1.1.254"
+		create += " --subnet 10.1.1.0/24"
+		if gateway {
+			create += " --gateway 10.1.1.254"
+		}
 	}
 	if b.row[dimFamily] != IPv4 {
-		create += " --subnetv6 fd00:1::/64 --gatewayv6 fd00:1::fe"
+		create += " --subnetv6 fd00:1::/64"
+		if gateway {
+			create += " --gatewayv6 fd00:1::fe"
+		}
 	}
 	create += map[string]string{VXLAN: " --encap vxlan ", VLAN: " --encap vlan ", Native: " --native ", Infra: " --nw-type infra "}[b.row[dimNetwork]] + network
 	lines = append(lines, create)
@@ -202,7 +209,7 @@ func (b *bed) serviceAddress(ctx context.Context, is6 bool) (netip.Addr, error) 
 		return netip.Addr{}, err
 	}
 	text := s.Oper.ServiceVip
-	if is6 {
+	if is6 && s.Oper.ServiceVip6 != "" {
 		text = s.Oper.ServiceVip6
 	}
 	return netip.ParseAddr(text)

@@ -82,7 +82,10 @@ func (c *Client) read(ctx context.Context, keys, prefixes []string) (view, error
 		ops := make(api.TxnOps, 0, len(keys)+len(prefixes))
 		for i, key := range keys {
 			verb := api.KVGet
-			if absent[i] {
+			switch {
+			case c.agent && i > 0:
+				verb = api.KVGetTree // to who may only read Consul does not say that a key is missing
+			case absent[i]:
 				verb = api.KVCheckNotExists
 			}
 			ops = append(ops, &api.TxnOp{KV: &api.KVTxnOp{Verb: verb, Key: key}})
@@ -96,8 +99,14 @@ func (c *Client) read(ctx context.Context, keys, prefixes []string) (view, error
 		}
 		if len(done.Errors) == 0 {
 			v := view{pairs: make(map[string]*api.KVPair, len(done.Results))}
+			asked := make(map[string]bool, len(keys))
+			for _, key := range keys {
+				asked[key] = true
+			}
 			for _, r := range done.Results {
-				v.pairs[r.KV.Key] = r.KV
+				if asked[r.KV.Key] || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(r.KV.Key, p) }) {
+					v.pairs[r.KV.Key] = r.KV
+				}
 			}
 			v.head, err = parseHead(v.pairs[keys[0]])
 			return v, err

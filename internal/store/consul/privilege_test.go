@@ -74,6 +74,9 @@ func TestLeastPrivilege(t *testing.T) {
 	go func() {
 		defer close(done)
 		_ = agent.Mirror(ctx, []string{store.Root + "state/"}, func(b store.Batch) error {
+			if b.Listed {
+				seen <- "all anew"
+			}
 			for _, e := range b.Events {
 				if e.KV.Key == state {
 					seen <- string(e.KV.Value)
@@ -94,6 +97,7 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Fatalf("an agent is never told %s", want)
 		}
 	}
+	sees("all anew")
 	sees("1")
 	if err := write(master, "2", state, secret); err != nil {
 		t.Fatal(err)
@@ -102,6 +106,21 @@ func TestLeastPrivilege(t *testing.T) {
 	if kv, err := agent.Get(t.Context(), state); err != nil || string(kv.Value) != "2" {
 		t.Errorf("an agent reads %q, %v", kv.Value, err)
 	}
+	// A key that goes is told, and not by a list of all; so does one whose name begins another's.
+	if err := write(master, "7", state+"y"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := master.Update(t.Context(), func(tx store.Tx) error { tx.Delete(state); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	sees("")
+	if kv, err := agent.Get(t.Context(), state); err != nil || kv.Exists() {
+		t.Errorf("an agent reads %q of what is gone, %v", kv.Value, err)
+	}
+	if err := write(master, "2", state); err != nil {
+		t.Fatal(err)
+	}
+	sees("2")
 	if kv, err := agent.Get(t.Context(), secret); err == nil && kv.Exists() {
 		t.Errorf("an agent reads the token %q", kv.Value)
 	}
