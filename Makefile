@@ -23,7 +23,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test vet test-unit test-lab test-matrix test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -31,7 +31,6 @@ deps: ## install the Debian packages that tests and demo need; start no service
 	@tools/deps.sh
 build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
-
 test: deps ## lint (it vets too), unit and integration tests: all that CI runs but a sample of test-kube; needs root
 	$(MAKE) -Oline -j2 test-unit lint # the longest unit tests mostly wait for the kernel
 	$(MAKE) test-lab
@@ -39,7 +38,8 @@ vet: ## go vet alone, all build tags
 	nice go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
 	tools/gotest.sh -timeout 20m -p $$(($$(nproc)+3)) -parallel $$(($$(nproc)+2)) -- $(LONGEST) $(PKG)
-
+test-matrix: deps ## clusters of all runtimes, securities, stores, drivers ... in rows that have all pairs of them, on a Consul that is built first: each run goes on for FOR (25m) where test/matrix/report.json ends, or ROW="runtime=docker driver=ovs" alone; needs root
+	CONTIV_CONSUL=$${CONTIV_CONSUL:-$$(go tool -modfile=tools/consul/go.mod -n consul)} go test -timeout 60m -count=1 -v -tags integration -run '^TestMatrix$$' ./test/matrix -args $(if $(ROW),-row "$(ROW)",-for $(or $(FOR),25m) -report report.json)
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)
 test-full: deps ## all that `make test` takes samples of: every test on every driver, in every way, all cases; needs root

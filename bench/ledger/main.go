@@ -85,7 +85,7 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	code := codeHash(ctx)
+	code := machine.Code(ctx, "bench/ledger", "test/kube/cluster")
 	var errs []error
 	for _, r := range wanted {
 		if err := o.one(ctx, r, code); err != nil {

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
@@ -62,22 +59,6 @@ func begin(ctx context.Context, row, code string) *report {
 		Machine: fmt.Sprintf("%s, %d cores, kernel %s", machine.Processor(), runtime.NumCPU(), machine.Output(ctx, "uname", "-r")),
 		Load:    [2]string{machine.Load()}, Leaks: []string{},
 	}
-}
-
-// codeHash tells the code that a row runs: all files of the programs and of the ledger
-// as they are committed, tests left out; empty when something is not committed.
-func codeHash(ctx context.Context) string {
-	of := []string{"api", "cmd", "internal", "bench/ledger", "test/kube/cluster", "go.mod", "go.sum"}
-	if dirty := machine.Output(ctx, "git", append([]string{"status", "--porcelain", "--"}, of...)...); dirty != "" {
-		return ""
-	}
-	sum := sha256.New()
-	for line := range strings.Lines(machine.Output(ctx, "git", append([]string{"ls-tree", "-r", "HEAD", "--"}, of...)...)) {
-		if !strings.HasSuffix(strings.TrimSpace(line), "_test.go") {
-			sum.Write([]byte(line))
-		}
-	}
-	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
 // read returns the reports of a directory by row.

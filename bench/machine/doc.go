@@ -3,5 +3,5 @@
 //
 // It guarantees a text, if only "unknown", for what it cannot find out.
 //
-// It must not be imported but by benchmarks.
+// It must not be imported but by benchmarks and tests that keep reports.
 package machine

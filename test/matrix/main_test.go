@@ -4,15 +4,25 @@ package matrix
 
 import (
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 )
 
-var only = flag.String("row", "", "rows to run, by their ids or values, such as \"runtime=docker driver=ovs\"; empty = all")
+// What runs: without -for all rows; with it those that can be begun in that time, of which
+// the report lacks a result of this code, or without a report those that the seed chooses.
+var (
+	only     = flag.String("row", "", "rows to run, by their ids or values, such as \"runtime=docker driver=ovs\"; empty = all")
+	length   = flag.Duration("for", 0, "begin no row after that time; 0 = all rows")
+	reportAt = flag.String("report", "", "`file` that has the results of former parts and gets this one's; empty = none")
+)
 
-// TestMatrix runs the rows.
+// TestMatrix runs rows.
 func TestMatrix(t *testing.T) {
 	rows, met := Rows()
 	gaps, err := readMissing(missingText)
@@ -20,27 +30,52 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d rows have all of %d pairs and %d triples of values", len(rows), met[2], met[3])
-	bin := binaries(t)
-	for _, r := range rows {
-		if !(*only == "" || r.has(*only) || slices.Contains(strings.Fields(*only), r.ID())) {
-			continue
+	bin, code, begun := binaries(t), machine.Code(t.Context(), "test/matrix"), time.Now()
+	var rep report
+	if *reportAt != "" {
+		if rep, err = readReport(*reportAt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chosen := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool {
+		return rep.has(r.ID(), code) || *only != "" && !r.has(*only) && !slices.Contains(strings.Fields(*only), r.ID())
+	})
+	if *length > 0 && *reportAt == "" {
+		rand.New(rand.NewPCG(drivertest.Seed(), 0)).Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		t.Logf("rows that -seed %d chooses, as many as begin within %v", drivertest.Seed(), *length)
+	}
+	for i, r := range chosen {
+		if *length > 0 && time.Since(begun) > *length {
+			t.Logf("%d rows are left", len(chosen)-i)
+			break
 		}
 		t.Run(r.ID(), func(t *testing.T) {
 			if lacks := need(r); len(lacks) > 0 {
+				if *length > 0 && *reportAt == "" {
+					t.Skip(strings.Join(lacks, "; "))
+				}
 				t.Fatal(strings.Join(lacks, "; "))
 			}
 			start := time.Now()
 			err := runRow(t, r, bin)
+			now := result{ID: r.ID(), Row: r.String(), Code: code, Commit: machine.Output(t.Context(), "git", "rev-parse", "--short=12", "HEAD"), Date: start.UTC().Truncate(time.Second), Seconds: int(time.Since(start).Seconds())}
 			gap := slices.IndexFunc(gaps, func(m missing) bool { return r.has(m.values) })
 			switch {
-			case err != nil && gap >= 0:
-				t.Logf("%s: not yet: %s: %v", r, gaps[gap].what, err)
+			case err != nil && gap < 0:
+				t.Fatalf("%s: %v", r, err)
 			case err != nil:
-				t.Errorf("%s: %v", r, err)
+				now.Missing = gaps[gap].what
+				t.Logf("%s: not yet: %s: %v", r, gaps[gap].what, err)
 			case gap >= 0:
-				t.Errorf("%s works: take %q out of missing.txt", r, gaps[gap].values)
+				t.Fatalf("%s works: take %q out of missing.txt", r, gaps[gap].values)
 			default:
-				t.Logf("%s: %v", r, time.Since(start).Round(100*time.Millisecond))
+				t.Logf("%s: %d s", r, now.Seconds)
+			}
+			if *reportAt != "" {
+				rep.put(now, rows)
+				if err := rep.write(*reportAt); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}

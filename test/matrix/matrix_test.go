@@ -4,7 +4,7 @@ package matrix
 
 import (
 	"context"
-	_ "embed"
+
 	"errors"
 	"fmt"
 	"os"
@@ -18,9 +18,6 @@ import (
 
 // consulEnv names the Consul that rows run on.
 const consulEnv = "CONTIV_CONSUL"
-
-//go:embed missing.txt
-var missingText string
 
 // config is the lab that a row asks for.
 func (r Row) config(bin string) lab.Config {
