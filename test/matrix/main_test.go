@@ -5,6 +5,7 @@ package matrix
 import (
 	"flag"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +19,14 @@ import (
 // the report lacks a result of this code, or without a report those that the seed chooses.
 var (
 	only     = flag.String("row", "", "rows to run, by their ids or values, such as \"runtime=docker driver=ovs\"; empty = all")
-	length   = flag.Duration("for", 0, "begin no row after that time; 0 = all rows")
+	length   = flag.Duration("for", fromEnv(), "begin no row after that time (also $CONTIV_MATRIX_FOR); 0 = all rows")
 	reportAt = flag.String("report", "", "`file` that has the results of former parts and gets this one's; empty = none")
 )
+
+func fromEnv() time.Duration {
+	d, _ := time.ParseDuration(os.Getenv("CONTIV_MATRIX_FOR")) // 0 without one
+	return d
+}
 
 // TestMatrix runs rows.
 func TestMatrix(t *testing.T) {
