@@ -223,7 +223,11 @@ func (b *bed) change(ctx context.Context) error {
 		return b.netctl(ctx, append(args, "closed")...)
 	}
 	open, shut := func() error { return policy("in allow role=" + others + " tcp/80") }, func() error { return policy() }
-	if b.row[dimPolicy] == ByGroup {
+	switch b.row[dimPolicy] {
+	case ByKubernetes:
+		open = func() error { return b.kubernetesPolicy(ctx, clients, others) }
+		shut = func() error { return b.kubernetesPolicy(ctx, clients) }
+	case ByGroup:
 		open = func() error {
 			return b.netctl(ctx, strings.Fields("policy rule-add -t "+b.tenant+" -d in -j allow -p 20 -g "+others+" -l tcp -P 80 closed others")...)
 		}
@@ -271,13 +275,27 @@ func (b *bed) detachAll(ctx context.Context) error {
 }
 
 // runRow makes a row's cluster and has the scenario on it.
-func runRow(t *testing.T, r Row, bin string) error {
-	l, err := lab.Up(t.Context(), r.config(bin))
+func runRow(t *testing.T, r Row, bin string) (failed error) {
+	cfg := r.config(bin)
+	b := &bed{t: t, row: r, tenant: "blue", work: map[string]*workload{}}
+	if r[dimRuntime] == Pods {
+		k, err := startKube(t.Context(), t.TempDir())
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, k.close()) }()
+		b.kube, cfg.MasterArgs = k, []string{"--kubeconfig", k.Kubeconfig}
+	}
+	l, err := lab.Up(t.Context(), cfg)
 	if err != nil {
 		return err
 	}
-	b := &bed{Lab: l, t: t, row: r, tenant: "blue", work: map[string]*workload{}}
-	if r[dimNetwork] == Native {
+	if b.kube != nil {
+		if err := b.kube.lead(t.Context(), l.Master); err != nil {
+			return errors.Join(err, l.Down())
+		}
+	}
+	if b.Lab = l; r[dimNetwork] == Native || r[dimRuntime] == Pods {
 		b.tenant = defaultTenant
 	}
 	b.run = newRuntime(b)

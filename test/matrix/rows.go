@@ -26,13 +26,15 @@ const (
 
 // Runtimes: how workloads are attached.
 const (
-	CNI     = "cni"       // the CNI library with contivk8s, by configuration
-	K8s1x   = "contivk8s" // 1.x's call: a bare configuration, where the pod belongs in CNI_ARGS
-	Nomad   = "nomad"     // what Nomad's client sends
-	Mesos   = "mesos"     // Mesos' containerizer, with labels
-	Mesos1x = "mesos1x"   // 1.x's plugin for Mesos, on its socket
-	Process = "process"   // netctl attach
-	Docker  = "docker"    // a Docker Engine
+	CNI     = "cni"        // the CNI library with contivk8s, by configuration
+	K8s1x   = "contivk8s"  // 1.x's call: a bare configuration, where the pod belongs in CNI_ARGS
+	Nomad   = "nomad"      // what Nomad's client sends
+	Mesos   = "mesos"      // Mesos' containerizer, with labels
+	Mesos1x = "mesos1x"    // 1.x's plugin for Mesos, on its socket
+	Process = "process"    // netctl attach
+	Docker  = "docker"     // a Docker Engine
+	Compose = "compose"    // Compose 1.29, on one
+	Pods    = "kubernetes" // what a kubelet sends, of pods in a Kubernetes that netmaster follows
 )
 
 // Securities.
@@ -52,14 +54,25 @@ const (
 	Consul3   = "consul3"
 )
 
-// Kinds of networks, address families and policies.
+// Kinds of networks, address families, policies and forwarding modes.
 const (
-	VXLAN, VLAN, Native, Infra = "vxlan", "vlan", "native", "infra"
-	IPv4, Dual, IPv6           = "ipv4", "dual", "ipv6"
-	NoPolicy, ByGroup, ByLabel = "none", "group", "label"
-	Bridge, Routing            = "bridge", "routing"
-	plainEnvironment           = "plain" // lab.Plain
+	VXLAN        = "vxlan"
+	VLAN         = "vlan"
+	Native       = "native"
+	Infra        = "infra"
+	IPv4         = "ipv4"
+	Dual         = "dual"
+	IPv6         = "ipv6"
+	NoPolicy     = "none"
+	ByGroup      = "group"      // Contiv's policy of a group
+	ByLabel      = "label"      // a network policy by labels
+	ByKubernetes = "kubernetes" // a NetworkPolicy
+	Bridge       = "bridge"
+	Routing      = "routing"
 )
+
+// plainEnvironment is lab.Plain's name.
+const plainEnvironment = "plain"
 
 type dimension struct {
 	name   string
@@ -72,14 +85,14 @@ func dimensions() []dimension {
 		environments = append(environments, environmentName(e))
 	}
 	return []dimension{
-		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker}},
+		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker, Compose, Pods}},
 		dimSecurity:    {"security", []string{Plain, Secure, OwnPKI, Turned}},
 		dimStore:       {"store", []string{Embedded1, Embedded3, EtcdTLS, ConsulACL, Consul3}},
 		dimDriver:      {"driver", []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}},
 		dimMode:        {"mode", []string{Bridge, Routing}},
 		dimNetwork:     {"network", []string{VXLAN, VLAN, Native, Infra}},
 		dimFamily:      {"family", []string{IPv4, Dual, IPv6}},
-		dimPolicy:      {"policy", []string{NoPolicy, ByGroup, ByLabel}},
+		dimPolicy:      {"policy", []string{NoPolicy, ByGroup, ByLabel, ByKubernetes}},
 		dimEnvironment: {"environment", environments},
 	}
 }
@@ -113,6 +126,8 @@ var cannot = []struct{ values, reason string }{
 	{"security=turned store=consul3", "likewise"},
 	{"runtime=docker family=ipv6", "Docker has no networks without IPv4"},
 	{"runtime=docker network=infra", "an engine gets no infra networks (docs/user/docker.md)"},
+	{"runtime=compose family=ipv6", "Docker has no networks without IPv4"},
+	{"runtime=compose network=infra", "an engine gets no infra networks"},
 	{"environment=slash32 driver=ovs", "Open vSwitch in user space finds no way from an address without a subnet (docs/user/limits.md)"},
 	{"environment=slash32 driver=mixed", "likewise"},
 }
@@ -150,6 +165,9 @@ func Rows() (rows []Row, met map[int]int) {
 	}
 	possible := func(chosen []int) bool {
 		r := row(chosen)
+		if r[dimPolicy] == ByKubernetes && r[dimRuntime] != "" && r[dimRuntime] != Pods {
+			return false // NetworkPolicies select pods
+		}
 		for _, c := range cannot {
 			if r.has(c.values) {
 				return false

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/lab/docker"
 	"github.com/contiv/netplugin/v2/internal/mesos"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // workload is something that is attached to the row's network and serves tcp/80.
@@ -31,7 +33,8 @@ type workload struct {
 	name, group string
 	host        *lab.Host
 	labels      map[string]string
-	port        int // of the host, published; 0 = none
+	port        int    // of the host, published; 0 = none
+	uid         string // of its pod
 
 	ns    *lab.Namespace
 	addrs []netip.Addr
@@ -63,8 +66,10 @@ type runtime interface {
 
 func newRuntime(b *bed) runtime {
 	switch r := b.row[dimRuntime]; r {
-	case Docker:
-		return &engines{bed: b}
+	case Docker, Compose:
+		return &engines{bed: b, compose: r == Compose}
+	case Pods:
+		return &pods{&plugin{spaces: spaces{b}, kind: r}}
 	case Process:
 		return &processes{spaces{b}}
 	case Mesos1x:
@@ -106,6 +111,8 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 	case K8s1x:
 		conf["cniVersion"], conf["name"] = "0.3.1", "contiv-net"
 		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=default", "K8S_POD_NAME=" + w.name, "K8S_POD_INFRA_CONTAINER_ID=id-" + w.name}
+	case Pods:
+		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=" + namespace, "K8S_POD_NAME=" + w.name, "K8S_POD_UID=" + w.uid, "K8S_POD_INFRA_CONTAINER_ID=id-" + w.name}
 	case Nomad:
 		args = []string{"IgnoreUnknown=true", "NOMAD_REGION=global", "NOMAD_JOB_ID=" + w.name, "NOMAD_ALLOC_ID=" + w.name}
 	case Mesos:
@@ -137,7 +144,7 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 			}
 		}
 	}
-	if p.kind != Mesos && len(w.labels) > 0 {
+	if p.kind != Mesos && p.kind != Pods && len(w.labels) > 0 {
 		conf["labels"] = w.labels
 	}
 	if w.port != 0 {
@@ -298,7 +305,8 @@ func (p *processes) detach(ctx context.Context, w *workload) error {
 // engines are a Docker Engine on each host.
 type engines struct {
 	*bed
-	of map[string]*docker.Engine
+	of      map[string]*docker.Engine
+	compose bool // each container is a project of Compose's
 }
 
 func (*engines) publishes() bool { return true }
@@ -350,15 +358,12 @@ func (e *engines) attach(ctx context.Context, w *workload) error {
 	}); err != nil {
 		return err
 	}
-	args := []string{"run", "-d", "--name", w.name, "--network", name}
-	for k, v := range w.labels {
-		args = append(args, "--label", k+"="+v)
+	start := e.start
+	if e.compose {
+		start = e.up
 	}
-	if w.port != 0 {
-		args = append(args, "-p", fmt.Sprint(w.port, ":80"))
-	}
-	if out, err := engine.Docker(ctx, append(args, "bb", "sleep", "100000")...); err != nil {
-		return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, out)
+	if err := start(ctx, w, name); err != nil {
+		return err
 	}
 	out, err := engine.Docker(ctx, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}", w.name)
 	if err != nil {
@@ -376,8 +381,61 @@ func (e *engines) attach(ctx context.Context, w *workload) error {
 	return err
 }
 
+func (e *engines) start(ctx context.Context, w *workload, network string) error {
+	args := []string{"run", "-d", "--name", w.name, "--network", network}
+	for k, v := range w.labels {
+		args = append(args, "--label", k+"="+v)
+	}
+	if w.port != 0 {
+		args = append(args, "-p", fmt.Sprint(w.port, ":80"))
+	}
+	if out, err := e.of[w.host.Name].Docker(ctx, append(args, "bb", "sleep", "100000")...); err != nil {
+		return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// up starts a workload's project, of one service on a network that is there.
+func (e *engines) up(ctx context.Context, w *workload, network string) error {
+	service := map[string]any{"image": "bb", "command": "sleep 100000", "container_name": w.name, "networks": []string{"n"}, "labels": w.labels, "stop_grace_period": "0s"}
+	if w.port != 0 {
+		service["ports"] = []string{fmt.Sprint(w.port, ":80")}
+	}
+	file, err := json.Marshal(map[string]any{
+		"version": "3.7", "services": map[string]any{w.name: service},
+		"networks": map[string]any{"n": map[string]any{"external": true, "name": network}},
+	})
+	if err != nil {
+		return err
+	}
+	return e.project(ctx, w, file, "up", "-d")
+}
+
+// project runs Compose for a workload's project, whose file it keeps.
+func (e *engines) project(ctx context.Context, w *workload, file []byte, args ...string) error {
+	engine := e.of[w.host.Name]
+	path := filepath.Join(w.host.Dir, w.name+".json")
+	if file != nil {
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			return err
+		}
+	}
+	c := exec.CommandContext(ctx, composeCLI, append([]string{"-f", path, "-p", w.name}, args...)...)
+	c.Env = append(os.Environ(), "DOCKER_HOST=unix://"+engine.Socket(), "DOCKER_CONFIG="+filepath.Dir(engine.Socket()))
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("docker-compose %s of %s: %w: %s", strings.Join(args, " "), w.name, err, out)
+	}
+	return nil
+}
+
+// composeCLI is Debian's Compose 1.29.
+const composeCLI = "/usr/bin/docker-compose"
+
 func (e *engines) detach(ctx context.Context, w *workload) error {
 	w.ns.Close()
+	if e.compose {
+		return e.project(ctx, w, nil, "down")
+	}
 	out, err := e.of[w.host.Name].Docker(ctx, "rm", "-f", w.name)
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
@@ -387,8 +445,16 @@ func (e *engines) detach(ctx context.Context, w *workload) error {
 
 // need says what the machine lacks for a row.
 func need(r Row) (lacks []string) {
-	if r[dimRuntime] == Docker {
+	switch r[dimRuntime] {
+	case Pods:
+		if os.Getenv(cluster.Program) == "" {
+			lacks = append(lacks, cluster.ErrNotBuilt.Error())
+		}
+	case Docker, Compose:
 		lacks = docker.Missing()
+		if _, err := os.Stat(composeCLI); err != nil {
+			lacks = append(lacks, composeCLI+" is missing: apt-get install docker-compose")
+		}
 	}
 	if strings.HasPrefix(r[dimStore], "consul") && os.Getenv(consulEnv) == "" {
 		lacks = append(lacks, consulEnv+" names no Consul: make test-matrix builds one")

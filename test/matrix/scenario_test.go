@@ -38,6 +38,7 @@ type bed struct {
 	row    Row
 	tenant string
 	run    runtime
+	kube   *kube // with pods
 	work   map[string]*workload
 }
 
@@ -90,7 +91,10 @@ func (b *bed) intent(ctx context.Context) error {
 			return err
 		}
 	}
-	if b.row[dimPolicy] == ByLabel {
+	switch b.row[dimPolicy] {
+	case ByKubernetes:
+		return b.kubernetesPolicy(ctx, clients)
+	case ByLabel:
 		return b.netctl(ctx, "network-policy", "create", "-t", b.tenant, "--label", "role="+servers, "--default-in", "deny", "--rule", "in allow role="+clients+" tcp/80", "closed")
 	}
 	return nil
