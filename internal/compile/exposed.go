@@ -9,9 +9,10 @@ import (
 )
 
 // exposes tells whether services of a network are exposed. Addresses of different
-// tenants may be equal, so only one tenant's can be.
+// tenants may be equal, so only one tenant's can be. On an infra network each host reaches
+// them by its own interface there.
 func (n *network) exposes() bool {
-	return n.key.Tenant == model.DefaultTenant && (n.rec == nil || n.rec.OnHosts()) && (n.services != nil || n.cluster)
+	return n.key.Tenant == model.DefaultTenant && (n.rec == nil || n.rec.OnHosts() && n.rec.Type != model.NetworkInfra) && (n.services != nil || n.cluster)
 }
 
 // countExposing follows how many networks with exposed services a tenant has, as

@@ -64,6 +64,18 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// TestInfraServicesAreNotLedTo: hosts have an interface on the network, by which they reach
+// its services as containers do.
+func TestInfraServicesAreNotLedTo(t *testing.T) {
+	c := New("h1")
+	s := outsider(c, model.DefaultTenant, model.EncapVXLAN)
+	c.SetNetwork(model.Network{Key: model.NetworkKey{Tenant: model.DefaultTenant, Name: "n1"}, Type: model.NetworkInfra, Encap: model.EncapVXLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	c.SetService(s)
+	if pic, _ := c.Compile(1); pic.Services.Len() != 0 {
+		t.Errorf("a host without an endpoint there leads to %d services", pic.Services.Len())
+	}
+}
+
 // TestExposedOnce: of two services with one address the first by key is exposed,
 // and the other one once that is gone.
 func TestExposedOnce(t *testing.T) {

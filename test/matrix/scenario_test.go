@@ -196,6 +196,9 @@ func (b *bed) service(ctx context.Context) ([]probe, error) {
 		for _, name := range []string{"c1", "c2"} {
 			probes = append(probes, probe{what: name + " to the service", from: b.work[name].ns, to: lab.Target{Proto: "tcp", Addr: addr, Port: 80}, want: lab.OK})
 		}
+		if b.row[dimNetwork] == Infra && !b.closed() {
+			probes = append(probes, probe{what: "the host h1 to the service", from: b.work["o1"].host.NS, to: lab.Target{Proto: "tcp", Addr: addr, Port: 80}, want: lab.OK})
+		}
 		if b.closed() {
 			probes = append(probes, probe{what: "o1 to the service", from: b.work["o1"].ns, to: lab.Target{Proto: "tcp", Addr: addr, Port: 80}, want: lab.Denied})
 		}
