@@ -157,7 +157,7 @@ func onSocket(ctx context.Context, socket, path string, in, out any) error {
 
 // inspect asks netplugin for what it tells of itself.
 func (c *cluster) inspect(path string, out any) error {
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9090"+path, http.NoBody)
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9006"+path, http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func TestSecureCluster(t *testing.T) {
 			t.Fatalf("DEL: %d %s", code, out)
 		}
 		for path, want := range map[string]int{"livez": 200, "readyz": 200, "debug/state": 401} {
-			if status, body := probe("https://127.0.0.1:9090/" + path); status != want {
+			if status, body := probe("https://127.0.0.1:9006/" + path); status != want {
 				t.Errorf("who shows nothing asks netplugin for %s: %d %s", path, status, body)
 			}
 		}

@@ -110,7 +110,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
 		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
 		dns: dnsOn, mirrorFrom: mirrorStore,
-		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9090",
+		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9006",
 		log: daemon.DefaultLog(),
 	}
 	fs := daemon.NewFlagSet("netplugin", "the host agent of Contiv")

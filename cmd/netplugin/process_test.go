@@ -199,7 +199,7 @@ func (c *cluster) startPlugin(env ...string) {
 func (c *cluster) spawnPlugin(env ...string) {
 	c.t.Helper()
 	c.plugin = c.spawn("netplugin", env, "--driver", "fake", "--host", "n-host1", "--ctrl-ip", "127.0.0.1", "--debug-hooks",
-		"--state-dir", filepath.Join(c.dir, "state"), "--cni-socket", c.socket(), "--rest-address", "127.0.0.1:9090", "--log-level", "DEBUG")
+		"--state-dir", filepath.Join(c.dir, "state"), "--cni-socket", c.socket(), "--rest-address", "127.0.0.1:9006", "--log-level", "DEBUG")
 }
 
 func (c *cluster) pluginReady() {
@@ -285,7 +285,7 @@ func (c *cluster) left() error {
 }
 
 func (c *cluster) state() (st observe.State, err error) {
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9090/debug/state", nil)
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9006/debug/state", nil)
 	if err != nil {
 		return st, err
 	}

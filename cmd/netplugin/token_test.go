@@ -58,7 +58,7 @@ func TestToken(t *testing.T) {
 	// An agent with another one says so, and attaches nothing.
 	write(agents, first)
 	c.eventually("netplugin is not ready and says why", func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:9090/readyz", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:9006/readyz", nil)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ var agentFlags = [][]string{
 	{"--ebpf-pin-dir", "relative"},
 	{"--vlan-uplinks", "two words"},
 	{"--vxlan-port", "0"},
-	{"--rest-address", nowhere + ":9090"},
+	{"--rest-address", nowhere + ":9006"},
 	{"--netmaster", "127.0.0.1:1"},
 	{"--mode", "nosuch"},
 	{"--vtep-ip", nowhere},

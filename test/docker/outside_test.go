@@ -114,7 +114,7 @@ func (e *engine) taken() {
 		return err
 	}))
 	e.docker("run -d --name t0 -p 8033:80 bb httpd -f -h /www")
-	for _, p := range []string{"8022:80", "8033:80", "9090:80", "4789:4789/udp"} {
+	for _, p := range []string{"8022:80", "8033:80", "9006:80", "4789:4789/udp"} {
 		e.refused("run --rm --net web -p "+p+" bb ip a", inUse)
 	}
 	e.must(process.Close())

@@ -72,9 +72,9 @@ func (n *onNodes) isSecure(master string) {
 		"the store, plainly":         {"http://" + at(master, 9002) + "/version", "400"},
 		"the store":                  {"https://" + at(master, 9002) + "/version", ""},
 		"where hosts join, plainly":  {"http://" + at(master, 9005) + "/join/v1/authority", "400"},
-		"netplugin's state, plainly": {"http://127.0.0.1:9090/debug/state", "400"},
-		"netplugin's state":          {"https://127.0.0.1:9090/debug/state", "401"},
-		"netplugin's health":         {"https://127.0.0.1:9090/readyz", "200"},
+		"netplugin's state, plainly": {"http://127.0.0.1:9006/debug/state", "400"},
+		"netplugin's state":          {"https://127.0.0.1:9006/debug/state", "401"},
+		"netplugin's health":         {"https://127.0.0.1:9006/readyz", "200"},
 		"netmaster's health":         {"https://" + at(master, 9999) + "/readyz", "200"},
 	} {
 		out, err := from.Command(n.t.Context(), "curl", "-sk", "--max-time", "20", "-o", "/dev/null", "-w", "%{http_code}", tc.url).CombinedOutput()

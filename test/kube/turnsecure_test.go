@@ -84,7 +84,7 @@ func (n *onNodes) attaches(name, to string) {
 // isPlain: who shows nothing is answered plainly.
 func (n *onNodes) isPlain(master string) {
 	n.t.Helper()
-	for _, url := range []string{"http://" + at(master, 9999) + "/readyz", "http://" + at(master, 9002) + "/version", "http://127.0.0.1:9090/debug/state"} {
+	for _, url := range []string{"http://" + at(master, 9999) + "/readyz", "http://" + at(master, 9002) + "/version", "http://127.0.0.1:9006/debug/state"} {
 		if out, err := n.Hosts()[1].NS.Command(n.t.Context(), "curl", "-sf", "--max-time", "20", "-o", "/dev/null", url).CombinedOutput(); err != nil {
 			n.t.Errorf("%s: %v: %s", url, err, out)
 		}

@@ -89,7 +89,7 @@ func (c *cluster) goesAndComesBack(name string) {
 		c.t.Fatal(err, out)
 	}
 	until("h1 to forget "+name, func(ctx context.Context) error {
-		out, err := c.host("h1").Run(ctx, "curl", "-s", "http://127.0.0.1:9090/inspect/driver")
+		out, err := c.host("h1").Run(ctx, "curl", "-s", "http://127.0.0.1:9006/inspect/driver")
 		for _, gone := range []string{h.Address.String(), c.addr("s", "4").String(), c.addr("s", "6").String()} {
 			for line := range strings.SplitSeq(out, `","`) {
 				if err == nil && strings.Contains(line+" ", gone+" ") {

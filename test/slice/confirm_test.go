@@ -150,7 +150,7 @@ func cutOff(t *testing.T, driver string) {
 		if !strings.Contains(status, "Notice: host h2: went-back: change ") || !strings.Contains(one, `"name": "went-back"`) {
 			return fmt.Errorf("status: %s %s", status, one)
 		}
-		if v, there := c.scrape().of(`contiv_netplugin_condition instance="h2:9090" condition="went-back"`); !there || v != 0 {
+		if v, there := c.scrape().of(`contiv_netplugin_condition instance="h2:9006" condition="went-back"`); !there || v != 0 {
 			return errors.New("its metric does not say so")
 		}
 		return nil

@@ -27,7 +27,7 @@ func TestControlPlane(t *testing.T) {
 }
 
 func controlPlane(t *testing.T, driver string) {
-	c := up(t, driver, "ctl", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9090"} })
+	c := up(t, driver, "ctl", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9006"} })
 	h1, h2 := c.host("h1"), c.host("h2")
 	c.netctl(
 		"tenant create blue", "tenant create red",
@@ -38,7 +38,7 @@ func controlPlane(t *testing.T, driver string) {
 	master, beside := "10.251.0.2", "10.250.0.2" // of the machine of netmaster and the store
 	store := strings.TrimPrefix(c.StoreURL(), "http://")
 	for _, rule := range []string{
-		"--dport 18080 -j DNAT --to " + store, "--dport 18081 -j REDIRECT --to-ports 9090",
+		"--dport 18080 -j DNAT --to " + store, "--dport 18081 -j REDIRECT --to-ports 9006",
 	} {
 		if out, err := h1.Run(t.Context(), "iptables-nft", strings.Fields("-t nat -A PREROUTING -p tcp "+rule)...); err != nil {
 			t.Fatal(err, out)
@@ -52,8 +52,8 @@ func controlPlane(t *testing.T, driver string) {
 	}
 	ways := []string{
 		master + ":9999", master + ":9001", store, beside + ":9999",
-		h1.Control.String() + ":9090", h1.Address.String() + ":9090", hostAddr.String() + ":9090", routerAddr.String() + ":9090",
-		h2.Control.String() + ":9090", h2.Address.String() + ":9090",
+		h1.Control.String() + ":9006", h1.Address.String() + ":9006", hostAddr.String() + ":9006", routerAddr.String() + ":9006",
+		h2.Control.String() + ":9006", h2.Address.String() + ":9006",
 		h1.Control.String() + ":18080", hostAddr.String() + ":18081",
 	}
 	dial := func(ns *lab.Namespace, to string) error {
@@ -95,7 +95,7 @@ func controlPlane(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	walk("after a restart", false)
-	if out, err := h1.Run(t.Context(), "curl", "-s", "127.0.0.1:9090/svcstats"); err != nil || !strings.Contains(out, `"control-plane"`) {
+	if out, err := h1.Run(t.Context(), "curl", "-s", "127.0.0.1:9006/svcstats"); err != nil || !strings.Contains(out, `"control-plane"`) {
 		t.Errorf("the counters do not tell of it: %v %s", err, out)
 	}
 }
@@ -132,7 +132,7 @@ func past(c *cluster, h *lab.Host) {
 		cancel()
 		c.probe("ph", lab.Target{Proto: "tcp", Addr: a, Port: 81}, lab.OK, "machine")
 	}
-	if out, err := h.Run(t.Context(), "curl", "-s", "127.0.0.1:9090/svcstats"); err != nil || !strings.Contains(out, `"control-plane/80"`) {
+	if out, err := h.Run(t.Context(), "curl", "-s", "127.0.0.1:9006/svcstats"); err != nil || !strings.Contains(out, `"control-plane/80"`) {
 		t.Errorf("the counters do not name the rule: %v %s", err, out)
 	}
 }

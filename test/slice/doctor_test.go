@@ -225,7 +225,7 @@ func doctor(t *testing.T, driver string) {
 	if out, err := h.Run(ctx, "ip", "link", "del", strayDevice); err != nil {
 		t.Error(err, out)
 	}
-	if out, err := h.Run(ctx, "curl", "-sS", "-X", "POST", "http://127.0.0.1:9090/debug/reclaimEndpoint/"+c.Config().Name+"-gone"); err != nil || !strings.Contains(out, "reclaimed") {
+	if out, err := h.Run(ctx, "curl", "-sS", "-X", "POST", "http://127.0.0.1:9006/debug/reclaimEndpoint/"+c.Config().Name+"-gone"); err != nil || !strings.Contains(out, "reclaimed") {
 		t.Error(err, out)
 	}
 	if err := c.DropContainer("gone"); err != nil {

@@ -51,7 +51,7 @@ func (c *cluster) knows(host, name string) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 	defer cancel()
 	if err := lab.Until(ctx, host+" to know "+name, func(ctx context.Context) error {
-		out, err := c.host(host).Run(ctx, "curl", "-s", "http://127.0.0.1:9090/inspect/driver")
+		out, err := c.host(host).Run(ctx, "curl", "-s", "http://127.0.0.1:9006/inspect/driver")
 		if err == nil && !strings.Contains(out, c.addr(name, "4").String()) {
 			err = errors.New("it does not")
 		}

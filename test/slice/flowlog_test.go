@@ -35,7 +35,7 @@ func TestFlowLogFile(t *testing.T) {
 
 	servers := map[string]string{} // by host, where the flow log can have lines
 	for host, pair := range map[string][2]string{"h1": {"w2", "d1"}, "h2": {"w1", "d2"}} {
-		out, err := c.host(host).Run(t.Context(), "curl", "-s", "http://127.0.0.1:9090/inspect/driver")
+		out, err := c.host(host).Run(t.Context(), "curl", "-s", "http://127.0.0.1:9006/inspect/driver")
 		var is struct{ Capabilities struct{ Log, Audit bool } }
 		if err != nil || json.Unmarshal([]byte(out), &is) != nil {
 			t.Fatal(err, out)

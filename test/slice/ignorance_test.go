@@ -14,7 +14,7 @@ func (c *cluster) mirror(host, verb string) {
 	c.t.Helper()
 	hc := c.host(host).NS.HTTP()
 	defer hc.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://127.0.0.1:9090/debug/mirror/"+verb, http.NoBody)
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://127.0.0.1:9006/debug/mirror/"+verb, http.NoBody)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestInfra(t *testing.T) {
 }
 
 func infra(t *testing.T, driver string) {
-	c := up(t, driver, "infra", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9090"} })
+	c := up(t, driver, "infra", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9006"} })
 	h1, h2 := c.host("h1"), c.host("h2")
 	run := func(h *lab.Host, line string) (string, error) {
 		f := strings.Fields(line)
@@ -118,7 +118,7 @@ func infra(t *testing.T, driver string) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, a := range []netip.Addr{addr(h, "tunnelled", "4"), addr(h, "tunnelled", "6"), h.Control} {
-			to := lab.Target{Proto: "tcp", Addr: a, Port: 9090}
+			to := lab.Target{Proto: "tcp", Addr: a, Port: 9006}
 			until("a container at the control plane of "+h.Name, c.space("c"), to, lab.Denied)
 			if a != h.Control {
 				until("a host at the control plane of "+h.Name, h1.NS, to, lab.OK)

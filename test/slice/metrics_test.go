@@ -46,13 +46,13 @@ var derived = map[string]struct {
 	"ContivStoreDown":                  {"contiv_store_up", 0, false},
 	"ContivManyHostsAway":              {"contiv_hosts_many_away", 1, false},
 	"ContivChangeOnTrial":              {"contiv_changes_pending", 1, false},
-	"ContivWentBack":                   {`contiv_netplugin_condition instance="h1:9090" condition="went-back"`, 0, false},
-	"ContivCertificateEnds":            {`contiv_netplugin_condition instance="h1:9090" condition="certificates"`, 0, false},
+	"ContivWentBack":                   {`contiv_netplugin_condition instance="h1:9006" condition="went-back"`, 0, false},
+	"ContivCertificateEnds":            {`contiv_netplugin_condition instance="h1:9006" condition="certificates"`, 0, false},
 	"ContivStoreFills":                 {"contiv_store_size_bytes", 7 << 30, false},
-	"ContivAttachmentsWithoutEndpoint": {`contiv_netplugin_attachments_without_endpoint instance="h1:9090"`, 2, false},
-	"ContivPortsPending":               {`contiv_netplugin_ports_pending instance="h1:9090"`, 1, false},
-	"ContivFlowLogLoses":               {`contiv_netplugin_flow_log_lost_total instance="h1:9090"`, 3, true},
-	"ContivSpoofing":                   {`contiv_netplugin_drops_total instance="h1:9090" reason="spoof"`, 1200, true},
+	"ContivAttachmentsWithoutEndpoint": {`contiv_netplugin_attachments_without_endpoint instance="h1:9006"`, 2, false},
+	"ContivPortsPending":               {`contiv_netplugin_ports_pending instance="h1:9006"`, 1, false},
+	"ContivFlowLogLoses":               {`contiv_netplugin_flow_log_lost_total instance="h1:9006"`, 3, true},
+	"ContivSpoofing":                   {`contiv_netplugin_drops_total instance="h1:9006" reason="spoof"`, 1200, true},
 }
 
 // inTrouble are the panels that show nothing while all is well, panelOf those of
@@ -293,8 +293,8 @@ func (c *cluster) states(driver string) (steps []scraped) {
 		`contiv_netplugin_traffic_packets_total network="shop:net"`: 1, `contiv_netplugin_request_seconds_count verb="detach"`: 1,
 	}
 	if driver == lab.DriverEBPF {
-		counted[`contiv_netplugin_service_connections_total instance="h1:9090" service="shop:front"`] = 1
-		counted[`contiv_netplugin_service_packets_total direction="in" instance="h1:9090" service="shop:front"`] = 1
+		counted[`contiv_netplugin_service_connections_total instance="h1:9006" service="shop:front"`] = 1
+		counted[`contiv_netplugin_service_packets_total direction="in" instance="h1:9006" service="shop:front"`] = 1
 	}
 	take("traffic to be counted", counted)
 
@@ -303,7 +303,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 	flags := []string{"--vlan-uplinks", "nosuch0"}
 	full := 1.0 // entries of the table that is made to fill
 	if driver == lab.DriverEBPF {
-		full, _ = c.scrape().of(`contiv_netplugin_table_entries instance="h2:9090" table="stations"`)
+		full, _ = c.scrape().of(`contiv_netplugin_table_entries instance="h2:9006" table="stations"`)
 		flags = append(flags, "--ebpf-map-sizes", fmt.Sprintf("stations=%.0f", full))
 	}
 	c.relaunch(h2, flags...)
@@ -311,16 +311,16 @@ func (c *cluster) states(driver string) (steps []scraped) {
 		c.add(spec(fmt.Sprintf("crowd%d", i), "h1", "shop/net"))
 	}
 	want := map[string]float64{
-		`contiv_host_ready host="h2"`: 0, `contiv_host_problems host="h2"`: 1, `contiv_netplugin_drift_repairs_total instance="h1:9090"`: 1,
+		`contiv_host_ready host="h2"`: 0, `contiv_host_problems host="h2"`: 1, `contiv_netplugin_drift_repairs_total instance="h1:9006"`: 1,
 	}
 	if driver == lab.DriverOVS {
 		c.run(h2, "ovs-appctl", "-t", filepath.Join(h2.RunDir(), "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns", "netdev@ovs-netdev", "1")
 		c.run(h1, "ovs-ofctl", "-O", "OpenFlow14", "del-flows", filepath.Join(h1.RunDir(), "contivBr.mgmt"))
-		want[`contiv_netplugin_table_entries instance="h2:9090" table="conns"`] = 1
-		want[`contiv_netplugin_table_capacity instance="h2:9090" table="conns"`] = -1
+		want[`contiv_netplugin_table_entries instance="h2:9006" table="conns"`] = 1
+		want[`contiv_netplugin_table_capacity instance="h2:9006" table="conns"`] = -1
 	} else {
 		c.run(h1, "ip", "link", "del", "contivVxlan0")
-		want[`contiv_netplugin_table_entries instance="h2:9090" table="stations"`] = full
+		want[`contiv_netplugin_table_entries instance="h2:9006" table="stations"`] = full
 	}
 	take("trouble to be told", want)
 
@@ -335,7 +335,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 	if err := c.Process("netmaster").Kill(); err != nil {
 		c.t.Error(err)
 	}
-	take("h1 to follow nothing", map[string]float64{`contiv_netplugin_stale instance="h1:9090"`: 1})
+	take("h1 to follow nothing", map[string]float64{`contiv_netplugin_stale instance="h1:9006"`: 1})
 	return steps
 }
 

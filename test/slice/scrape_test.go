@@ -61,7 +61,7 @@ func (c *cluster) scrape() scraped {
 	}
 	take("netmaster", "master:9999", c.Master, c.MasterURL())
 	for _, h := range c.Hosts() {
-		take("netplugin", h.Name+":9090", h.NS, "http://127.0.0.1:9090")
+		take("netplugin", h.Name+":9006", h.NS, "http://127.0.0.1:9006")
 	}
 	return out
 }

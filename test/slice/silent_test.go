@@ -52,7 +52,7 @@ func hostSilent(t *testing.T, driver string) {
 	}
 	peers := func(state string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			out, err := c.host("h1").Run(ctx, "curl", "-s", "http://127.0.0.1:9090/metrics")
+			out, err := c.host("h1").Run(ctx, "curl", "-s", "http://127.0.0.1:9006/metrics")
 			if err == nil && !strings.Contains(out, fmt.Sprintf("\ncontiv_netplugin_peers{state=%q} 1\n", state)) {
 				err = fmt.Errorf("none is %s", state)
 			}

@@ -108,7 +108,7 @@ func (c *cluster) drops(h *lab.Host) map[string]uint64 {
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9090/svcstats", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9006/svcstats", nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -216,6 +216,25 @@ func (m *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
+// MayView asks a netmaster whether a token lets view the cluster.
+func (m *Client) MayView(ctx context.Context, token string) error {
+	m.mu.Lock()
+	bases := m.bases
+	m.mu.Unlock()
+	if bases == "" {
+		return ErrNone
+	}
+	c, err := api.NewClient(bases, api.WithTimeout(Timeout), api.WithTLS(m.tls), api.WithToken(func() string { return token }))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Do(ctx, http.MethodGet, "/info", nil, nil); err != nil { // which is for viewers alone
+		return FromAPI("ask netmaster about the token", err)
+	}
+	return nil
+}
+
 // Delete releases an endpoint at netmaster; one that is not there is fine.
 func (m *Client) Delete(ctx context.Context, key model.EndpointKey, group model.GroupName) error {
 	c := m.API()

@@ -24,7 +24,7 @@ import (
 
 // Handler serves inspection (1.x: port 9090), health and metrics, and
 // more by http.ServeMux's patterns. Who comes by TLS without a certificate is told whether
-// the agent lives and is ready, and nothing else.
+// the agent lives and is ready, with a viewer's token the metrics, and nothing else.
 func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range more {
@@ -50,7 +50,7 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /livez", a.getLive)
-	return certified(mux, func(ctx context.Context, path string) bool {
+	return certified(mux, newScrapers(a.cfg.Netmasters.MayView), func(ctx context.Context, path string) bool {
 		h := a.Health(ctx)
 		return h.Ready && (path != "/healthz" || h.Well())
 	})

@@ -3,16 +3,19 @@ package observe
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
 // certified keeps who comes by TLS without a certificate from all but the answer, in one
-// word, whether the agent lives and whether it is ready: kubelets have no certificate.
-// Listeners that are plain, and unix sockets, are as they were.
-func certified(all http.Handler, ready func(ctx context.Context, path string) bool) http.Handler {
+// word, whether the agent lives and whether it is ready: kubelets have no certificate. Who
+// shows a viewer's token gets the metrics. Listeners that are plain, and unix sockets, are as
+// they were.
+func certified(all http.Handler, scrapers *scrapers, ready func(ctx context.Context, path string) bool) http.Handler {
 	few := http.NewServeMux()
 	few.Handle("GET /livez", all)
 	for _, path := range []string{"GET /readyz", "GET /healthz"} {
@@ -26,8 +29,18 @@ func certified(all http.Handler, ready func(ctx context.Context, path string) bo
 			_, _ = io.WriteString(w, "not ready\n")
 		})
 	}
+	few.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		switch err := scrapers.may(r); {
+		case err == nil:
+			all.ServeHTTP(w, r)
+		case errors.Is(err, model.ErrUnavailable):
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		default:
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		}
+	})
 	few.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "show a certificate of the cluster's (curl --cert, --key): without one there is /livez and /readyz", http.StatusUnauthorized)
+		http.Error(w, errNoToken.Error(), http.StatusUnauthorized)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && len(r.TLS.PeerCertificates) == 0 {

@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 )
 
@@ -52,7 +54,7 @@ func TestCertified(t *testing.T) {
 		r.URL.Path, _, _ = strings.Cut(tc.path, "?")
 		r.TLS = tc.by
 		w := httptest.NewRecorder()
-		certified(all, func(context.Context, string) bool { return tc.ready }).ServeHTTP(w, r)
+		certified(all, newScrapers(nil), func(context.Context, string) bool { return tc.ready }).ServeHTTP(w, r)
 		if w.Code/100 == 3 {
 			continue // to the clean path, which is asked for anew
 		}
@@ -60,4 +62,50 @@ func TestCertified(t *testing.T) {
 			t.Errorf("%s %s by %v: %d %q", tc.method, tc.path, tc.by, w.Code, w.Body)
 		}
 	}
+}
+
+// TestScrapers: a token gets the metrics, and nothing else, where a netmaster says that it may
+// view; while no netmaster answers those that it took within an hour do.
+func TestScrapers(t *testing.T) {
+	var says error
+	asked, later := 0, time.Duration(0)
+	s := newScrapers(func(_ context.Context, token string) error {
+		asked++
+		if says == nil && token != "right" {
+			return model.Errorf(model.ErrInvalid, "the token is not known")
+		}
+		return says
+	})
+	s.now = func() time.Time { return time.Unix(1000, 0).Add(later) }
+	all := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all") })
+	h := certified(all, s, func(context.Context, string) bool { return true })
+	get := func(path, token string, status, asks int) {
+		t.Helper()
+		asked = 0
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://x"+path, nil)
+		r.TLS = &tls.ConnectionState{}
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != status || asked != asks {
+			t.Errorf("%s by %q: %d %q, netmaster was asked %d times", path, token, w.Code, w.Body, asked)
+		}
+	}
+	get("/metrics", "wrong", 401, 1)
+	get("/metrics", "right", 200, 1)
+	get("/metrics", "right", 200, 0)
+	get("/debug/state", "right", 401, 0)
+	later = scraperFor
+	says = model.Errorf(model.ErrUnavailable, "away")
+	get("/metrics", "right", 200, 1)
+	get("/metrics", "wrong", 503, 1)
+	later = scraperAlone
+	get("/metrics", "right", 503, 1)
+	says = nil
+	get("/metrics", "right", 200, 1)
+	later += scraperFor
+	says = model.Errorf(model.ErrInvalid, "the token was revoked")
+	get("/metrics", "right", 401, 1)
+	says = model.Errorf(model.ErrUnavailable, "away")
+	get("/metrics", "right", 503, 1)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // DefaultRESTPort is where netplugins serve inspection unless told otherwise.
-const DefaultRESTPort = 9090
+const DefaultRESTPort = 9006
 
 const (
 	// controlLinger is how long an address is kept after the registry has ceased to

@@ -21,7 +21,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 	c := newCluster(t, st)
 	p := NewControlPlane(c, ControlConfig{
 		Netmasters: "http://127.0.0.1:9998, 198.51.100.5",
-		Listening:  func() []string { return []string{"127.0.0.1:9090", "127.0.0.1:6060"} },
+		Listening:  func() []string { return []string{"127.0.0.1:9006", "127.0.0.1:6060"} },
 		Addresses: func(context.Context) ([]string, error) {
 			return []string{"198.51.100.6:2380", "localhost:2379", "198.51.100.6:2379"}, errors.New("not all are known")
 		},
@@ -108,7 +108,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 	c.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
 	c.hostsVersion++
 	c.mu.Unlock()
-	have("a host that is a netmaster's machine", nil, "203.0.113.2:9999", "203.0.113.2:9090", "198.51.100.2:9090")
+	have("a host that is a netmaster's machine", nil, "203.0.113.2:9999", "203.0.113.2:9006", "198.51.100.2:9006")
 }
 
 // TestHostProtectsItsOwnAddresses: a host keeps its containers from all of its own
