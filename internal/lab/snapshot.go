@@ -131,7 +131,7 @@ func (h *Host) ask(ctx context.Context, path string) (*http.Response, error) {
 		cfg.ServerName = h.Name
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true, TLSClientConfig: cfg}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme(h.lab.restTLS())+"://127.0.0.1:9090"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme(h.lab.restTLS())+"://127.0.0.1:9006"+path, nil)
 	if err != nil {
 		return nil, err
 	}
