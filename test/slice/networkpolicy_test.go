@@ -51,6 +51,23 @@ func networkPolicy(t *testing.T, driver string, where lab.Environment) {
 	c.denied("from the first packet on", "other db2 tcp/80", "web db2 tcp/81")
 	c.wants("web db2 tcp/80", lab.OK)
 
+	// One rule by itself: added, replaced, deleted.
+	one := func(command string, args ...string) {
+		t.Helper()
+		if out, err := c.Netctl(t.Context(), append([]string{"network-policy", command, "--tenant", "blue", "db", "more"}, args...)...); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	one("rule-set", "in allow app=web tcp/81")
+	c.wants("web db tcp/81", lab.OK)
+	c.wants("other db tcp/80", lab.Denied)
+	one("rule-set", "in allow tcp/80")
+	c.wants("web db tcp/81", lab.Denied)
+	c.wants("other db tcp/80", lab.OK)
+	one("rule-rm")
+	c.wants("other db tcp/80", lab.Denied)
+	c.wants("web db tcp/80", lab.OK)
+
 	// A tenant's policies are its own, and audit does nothing.
 	for _, args := range [][]string{
 		{"--tenant", "red", "--default-in", "deny", "--default-out", "deny", "all"},
