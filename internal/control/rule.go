@@ -109,7 +109,7 @@ func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyK
 	if err := c.selectByLabels(tx, peerSelectors(field, r)...); err != nil {
 		return err
 	}
-	if kind == model.KindNetwork {
+	if kind == model.KindNetwork && field == "" { // else the request is the policy
 		if err := touchPolicy(tx, r.Key.PolicyKey()); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func (k *Keeper) await(ctx context.Context) error {
 	v := k.config.Control.Current()
 	for {
 		changed := v.FabricChanged()
-		if v.FabricObjects().Wanted || v.AciFabric().Kept {
+		if g, _ := v.Global(); g.Infra == model.InfraACI || v.AciFabric().Kept { // and no look at all objects
 			return nil
 		}
 		select {
