@@ -32,9 +32,7 @@ func Rows(dims []int, sets [][]int, possible func(row []int) bool) (rows [][]int
 	for s, set := range sets {
 		each(dims, set, func(values []int) {
 			k := combination{set: s}
-			for i, v := range values {
-				k.values[i] = v
-			}
+			copy(k.values[:], values)
 			all = append(all, k)
 			c.open[k] = true
 		})

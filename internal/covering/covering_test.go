@@ -13,7 +13,7 @@ func TestEveryCombinationThatCanBeOccurs(t *testing.T) {
 		if r[0] == 1 && r[3] != Open && r[3] != 0 {
 			return false
 		}
-		return !(r[2] == 4 && r[3] == 0) // so 0 = 1 with 2 = 4 cannot be either
+		return r[2] != 4 || r[3] != 0 // so 0 = 1 with 2 = 4 cannot be either
 	}
 	sets := append([][]int{{0, 1, 2}}, Pairs(len(dims))...)
 	rows, met := Rows(dims, sets, possible)

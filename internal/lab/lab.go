@@ -98,10 +98,10 @@ func (c *Config) fill() error {
 		return fmt.Errorf("replicas %d: must be between 1 and %d", c.Replicas, firstHost-masterHost)
 	}
 	if c.Consul != "" && (c.Consuls < 0 || c.Consuls > firstHost-masterHost) {
-		return fmt.Errorf("Consul servers %d: must be between 0 and %d", c.Consuls, firstHost-masterHost)
+		return fmt.Errorf("servers of Consul: %d must be between 0 and %d", c.Consuls, firstHost-masterHost)
 	}
 	if c.Secure && (!c.Embedded || c.TLS != "") {
-		return errors.New("Secure: netmasters have to keep the store themselves, and make the authority")
+		return errors.New("secure: netmasters have to keep the store themselves, and make the authority")
 	}
 	if c.TLS != "" && c.TLS != TLSStore && c.TLS != TLSOwn || c.TLS == TLSStore && (c.Embedded || c.Consul != "") {
 		return fmt.Errorf("TLS %q: must be %s, or %s with an etcd process", c.TLS, TLSOwn, TLSStore)

@@ -158,11 +158,13 @@ func (l *Lab) StartMember(ctx context.Context, n int) error {
 		peer = func(int) string { return "http://127.0.0.1:2380" }
 		client, ask = local+","+client, local
 	}
-	p, err := l.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(lateTimers, []string{"/usr/bin/etcd", "--name", name,
+	p, err := l.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(lateTimers, []string{
+		"/usr/bin/etcd", "--name", name,
 		"--data-dir", filepath.Join(dir, replicaName("etcd", n)), "--log-level", "warn", "--logger", "zap",
 		"--listen-client-urls", client, "--advertise-client-urls", l.storeURL(n),
 		"--listen-peer-urls", peer(n), "--initial-advertise-peer-urls", peer(n),
-		"--initial-cluster", l.each(func(n int) string { return replicaName("lab", n) + "=" + peer(n) })}, l.etcdTLS(n))...)
+		"--initial-cluster", l.each(func(n int) string { return replicaName("lab", n) + "=" + peer(n) }),
+	}, l.etcdTLS(n))...)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"sync"
@@ -112,9 +113,7 @@ func (*pods) named() bool     { return true }
 
 func (p *pods) attach(ctx context.Context, w *workload) error {
 	labels := map[string]string{"io.contiv.network": network, "io.contiv.net-group": w.group}
-	for k, v := range w.labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, w.labels)
 	o, err := p.kube.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: labels},
 		Spec:       corev1.PodSpec{NodeName: w.host.Name, Containers: []corev1.Container{{Name: "c", Image: "i"}}},

@@ -4,7 +4,6 @@ package matrix
 
 import (
 	"context"
-
 	"errors"
 	"fmt"
 	"os"
@@ -276,6 +275,7 @@ func (b *bed) detachAll(ctx context.Context) error {
 
 // runRow makes a row's cluster and has the scenario on it.
 func runRow(t *testing.T, r Row, bin string) (failed error) {
+	t.Helper()
 	cfg := r.config(bin)
 	b := &bed{t: t, row: r, tenant: "blue", work: map[string]*workload{}}
 	if r[dimRuntime] == Pods {

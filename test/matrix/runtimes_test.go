@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -209,9 +210,7 @@ func (m *mesosSocket) call(ctx context.Context, path string, w *workload) ([]byt
 	if w.group != "" {
 		labels["io.contiv.net-group"] = w.group
 	}
-	for k, v := range w.labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, w.labels)
 	body, err := json.Marshal(map[string]any{"cni_ifname": "eth0", "cni_netns": w.ns.Path(), "cni_containerid": w.name, "labels": labels})
 	if err != nil {
 		return nil, err
