@@ -154,7 +154,7 @@ func (s *server) changesOf(objects []json.RawMessage) ([]control.Change, []api.A
 			continue
 		}
 		changes[i] = want.change
-		results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: append(want.warnings, fabricWarnings(s.control.Current(), want.object)...)}
+		results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: append(want.warnings, clusterWarnings(s.control.Current(), want.object)...)}
 	}
 	if wrong != nil {
 		return nil, nil, wrong

@@ -58,7 +58,7 @@ var _ = tested("networkPolicys", kindCases{
 				`{"applies":{"matchLabels":{"app":"a"},"matchExpressions":[{"key":"app","operator":"In","values":["b"]}]}}`,
 			},
 		},
-		"defaultIn":  {[]string{`{"defaultIn":"allow"}`, `{"defaultIn":"deny"}`, `{"defaultIn":"pass"}`}, []string{`{"defaultIn":"drop"}`, `{"defaultIn":""}`}},
+		"defaultIn":  {[]string{`{"defaultIn":"allow"}`, `{"defaultIn":"deny"}`, `{"defaultIn":"pass","defaultOut":"deny"}`}, []string{`{"defaultIn":"drop"}`, `{"defaultIn":""}`, `{"defaultIn":"pass"}`, `{"defaultIn":"pass","defaultOut":"pass"}`}},
 		"defaultOut": {[]string{`{"defaultOut":""}`, `{"defaultOut":"allow"}`, `{"defaultOut":"deny"}`, `{"defaultOut":"pass"}`}, []string{`{"defaultOut":"reject"}`}},
 		"rules": {
 			[]string{

@@ -30,7 +30,7 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
 	"GET " + networkRulePath:                              {"One rule of a network policy", nil, api.NetworkPolicyRule{}},
 	"PUT " + networkRulePath:                              {"Add a rule to a network policy, or replace it, and answer with it as stored; the other rules stay. The body may leave ruleId out", api.NetworkPolicyRule{}, api.NetworkPolicyRule{}},
-	"DELETE " + networkRulePath:                           {"Delete one rule of a network policy; the last one of a policy without defaultIn and defaultOut is refused. The answer is the key", nil, ""},
+	"DELETE " + networkRulePath:                           {"Delete one rule of a network policy; the last one of a policy whose defaultIn and defaultOut neither allow nor deny is refused. The answer is the key", nil, ""},
 	"GET /api/v1/doctor":                                  {"What is wrong with the cluster: what is owned by nobody, hosts, data planes, certificates, disks, versions", nil, api.Diagnosis{}},
 	"POST /api/v1/doctor/repair":                          {"Free what is owned by nobody, allocate to its owner what is not, and look again", repairRequest{}, api.Diagnosis{}},
 	"GET /api/v1/doctor/netmaster":                        {"What this netmaster tells of itself: certificates, disks", nil, api.Machine{}},

@@ -39,6 +39,33 @@ func warnings(m any) []string {
 	return out
 }
 
+// clusterWarnings says what of an object has no effect in the cluster as it is now.
+func clusterWarnings(v *control.View, m any) []string {
+	if p, ok := m.(model.NetworkPolicy); ok {
+		return selectorWarnings(v, p)
+	}
+	return fabricWarnings(v, m)
+}
+
+// selectorWarnings names the selectors of a policy by labels that no endpoint has, which
+// may be misspelt. Where a tenant has no endpoints there is nothing to compare with.
+func selectorWarnings(v *control.View, p model.NetworkPolicy) (out []string) {
+	hint := func(what string, s model.Selector) {
+		if len(out) < maxWarned && v.SelectsNoneOf(s) {
+			out = append(out, what+" no endpoint now (tenant "+s.String()+"): check the spelling, unless such endpoints are still to come")
+		}
+	}
+	hint("it applies to", p.Policy.Applies)
+	for _, r := range p.Rules {
+		for _, peer := range r.Peers {
+			if peer.Selector != nil {
+				hint("rule "+string(r.Key.Rule)+" matches", *peer.Selector)
+			}
+		}
+	}
+	return out
+}
+
 // fabricWarnings says of objects for an ACI fabric that the cluster has none.
 func fabricWarnings(v *control.View, m any) []string {
 	switch m.(type) {
@@ -104,7 +131,7 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	warn(w, append(want.warnings, fabricWarnings(s.control.Current(), want.object)...))
+	warn(w, append(want.warnings, clusterWarnings(s.control.Current(), want.object)...))
 	// The object is what was committed, whatever somebody has done to it since;
 	// only what others link to it comes from the view.
 	s.tagCommitted(w, r, k.name, want.key, done)

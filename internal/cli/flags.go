@@ -130,7 +130,7 @@ func (s *flagSet) leading(args []string) (rest []string, ended bool, err error) 
 	for _, d := range s.defs {
 		for _, n := range d.names {
 			if fs.Lookup(n) == nil { // a command's own flag wins over one that every command takes
-				fs.Var(flagValue{d, &bad}, n, "")
+				fs.Var(flagValue{d, &bad, s, args}, n, "")
 			}
 		}
 	}
@@ -157,15 +157,31 @@ func (s *flagSet) leading(args []string) (rest []string, ended bool, err error) 
 // flagValue is a flag under one of its names, for package flag.
 type flagValue struct {
 	d   *flagDef
-	bad *error // package flag would add its own words
+	bad *error   // package flag would add its own words
+	set *flagSet // that it is of
+	all []string // the arguments that are parsed
 }
 
 func (v flagValue) String() string   { return "" }
 func (v flagValue) IsBoolFlag() bool { return v.d != nil && v.d.value == "" }
 
 func (v flagValue) Set(value string) error {
-	*v.bad = v.d.assign(value)
+	if *v.bad = v.swallows(value); *v.bad == nil {
+		*v.bad = v.d.assign(value)
+	}
 	return *v.bad
+}
+
+// swallows refuses a flag as the value of one before it: a variable between them was empty.
+func (v flagValue) swallows(value string) error {
+	if !isFlag(value) || !slices.Contains(v.all, value) {
+		return nil
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(value[1:], "-"), "=")
+	if v.set.lookup(name) == nil {
+		return nil
+	}
+	return usageErrorf("flag --%s needs a value: %s; %s follows, which is a flag (write --%[1]s=%[3]s if that is the value)", v.d.names[0], v.d.value, value)
 }
 
 func (d *flagDef) assign(value string) error {

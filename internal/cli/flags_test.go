@@ -186,6 +186,9 @@ func TestUsage(t *testing.T) {
 	for _, tc := range []struct{ line, errOut string }{
 		{"frobnicate", "netctl: unknown command \"frobnicate\"\nSee 'netctl --help'.\n"},
 		{"nework ls", "netctl: unknown command \"nework\"; did you mean 'netctl network'?\nSee 'netctl --help'.\n"},
+		{"rename", "netctl: unknown command \"rename\"\nSee 'netctl --help'.\n"},
+		{"logs", "netctl: unknown command \"logs\"\nSee 'netctl --help'.\n"},
+		{"top", "netctl: unknown command \"top\"\nSee 'netctl --help'.\n"},
 		{"tenant lst", "netctl: unknown command \"lst\"; did you mean 'netctl tenant ls'?\nSee 'netctl tenant --help'.\n"},
 		{"policy add-rule", "netctl: unknown command \"add-rule\"\nSee 'netctl policy --help'.\n"},
 		{"help netw", "netctl: unknown command \"netw\"; did you mean 'netctl network'?\nSee 'netctl --help'.\n"},

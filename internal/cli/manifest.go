@@ -161,8 +161,11 @@ func (d *document) parse(root *yaml.Node) error {
 		return d.errorf("line %d: must be an object with a kind", root.Line)
 	}
 	for i := 0; i < len(root.Content); i += 2 {
-		if root.Content[i].Value == "kind" {
+		switch root.Content[i].Value {
+		case "kind":
 			d.kind = root.Content[i+1].Value
+		case "apiVersion":
+			return d.errorf("is a manifest of Kubernetes (apiVersion %s): give it to 'kubectl apply -f'; documents of netctl have a kind and that object's fields, as 'netctl export' writes them", root.Content[i+1].Value)
 		}
 	}
 	if d.kind == "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -17,14 +18,15 @@ var rules = kind[api.Rule, struct{}]{
 
 type ruleAddOptions struct {
 	common
+	stderr io.Writer
 	rule   api.Rule
 	within time.Duration
 }
 
 func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *command {
 	o := &ruleAddOptions{
-		common: newCommon(f),
-		rule:   api.Rule{Priority: 1, Direction: "in", Action: "allow"},
+		common: newCommon(f), stderr: f.stderr,
+		rule: api.Rule{Priority: 1, Direction: "in", Action: "allow"},
 	}
 	r := &o.rule
 	c := &command{
@@ -63,7 +65,15 @@ func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
 	if err := checkPeers(r); err != nil {
 		return err
 	}
-	return putOrTry(ctx, &o.common, o.within, "rule", rules, r.RuleID, *r)
+	if err := putOrTry(ctx, &o.common, o.within, "rule", rules, r.RuleID, *r); err != nil {
+		return err
+	}
+	peer := r.FromEndpointGroup + r.ToEndpointGroup + r.FromNetwork + r.ToNetwork + r.FromIPAddress + r.ToIPAddress
+	if r.Action == "allow" && peer+r.Protocol == "" && r.Port == 0 { // 1.x's defaults: to refuse them would break its scripts
+		_, err := fmt.Fprintf(o.stderr, "warning: rule %s allows everything in direction %s: it names no peer, protocol or port; 'netctl policy rule-rm -t %s %s %s' deletes it\n", r.RuleID, r.Direction, r.TenantName, r.PolicyName, r.RuleID)
+		return err
+	}
+	return nil
 }
 
 // checkPeers refuses peers of the wrong direction before anything is sent, as

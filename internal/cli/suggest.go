@@ -5,7 +5,7 @@ import "strings"
 // nearest returns the candidate that the user most likely meant: one that
 // begins with what was typed, or is few edits away; empty when there is none.
 func nearest(typed string, candidates []string) string {
-	best, bestDistance := "", len(typed)/3+2
+	best, bestDistance := "", max(len(typed)/3, 1)+1
 	for _, c := range candidates {
 		d := editDistance(strings.ToLower(typed), c)
 		if len(typed) >= 2 && strings.HasPrefix(c, typed) {

@@ -130,7 +130,7 @@ func (c *Controller) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	if err != nil {
 		return err
 	}
-	if p.Default == (model.Defaults{}) {
+	if !p.Default.Decides() {
 		// One rule of the view is enough: to look for any costs the store as much as there are.
 		other, err := tables.Rules.Find(tx, c.view.ruleBeside(gone))
 		if err != nil {
@@ -143,7 +143,7 @@ func (c *Controller) leaveRules(tx store.Tx, gone model.RuleKey) error {
 			}
 		}
 		if !more {
-			return model.Errorf(model.ErrConflict, "it is the last rule of policy %q, which has neither defaultIn nor defaultOut: delete the policy instead", k)
+			return model.Errorf(model.ErrConflict, "it is the last rule of policy %q, whose defaultIn and defaultOut neither allow nor deny: delete the policy instead", k)
 		}
 	}
 	return tables.Policies.Put(tx, p)

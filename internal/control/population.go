@@ -42,6 +42,13 @@ func (v *View) population(s model.Selector) int {
 	return max(n, 1)
 }
 
+// SelectsNoneOf reports whether a selector by labels selects none of the endpoints that its
+// tenant has.
+func (v *View) SelectsNoneOf(s model.Selector) bool {
+	return s.AsksForLabels() && read(v, func() bool { return v.selected(s) == 0 }) &&
+		v.EndpointsOf(model.Owned{Kind: "tenant", Key: string(s.Tenant)}) > 0
+}
+
 // members are identities in disjoint parts.
 type members []map[model.Identity]struct{}
 

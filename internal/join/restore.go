@@ -70,6 +70,9 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	fail := func(err error) (Restored, error) {
 		return r, fmt.Errorf("restore %s into %s: %w", cfg.File, cfg.DataDir, err)
 	}
+	if _, err := os.Stat(cfg.File); err != nil { // before a lock that another may have
+		return fail(err)
+	}
 	lock, err := lockDir(cfg.DataDir)
 	if err != nil {
 		return r, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
@@ -153,5 +155,18 @@ func TestRestoreOfSeveral(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "authority") {
 		t.Errorf("it said %s", &log)
+	}
+}
+
+// A backup that is not there is said to be missing, whoever uses the directory.
+func TestMissingBackupIsNamedFirst(t *testing.T) {
+	dir := t.TempDir()
+	lock, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = filelock.Unlock(lock) }() // the directory goes with the test
+	if _, err := Restore(t.Context(), RestoreConfig{File: filepath.Join(dir, "nosuch"), DataDir: dir}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -129,6 +129,12 @@ type Defaults struct {
 	Out Action `json:"out,omitempty"`
 }
 
+// Decides reports whether a default allows or denies: none and pass leave it to the next
+// tier.
+func (d Defaults) Decides() bool {
+	return d.In != "" && d.In != Pass || d.Out != "" && d.Out != Pass
+}
+
 // Of returns the default of a direction.
 func (d Defaults) Of(dir Direction) Action {
 	if dir == Out {
