@@ -117,3 +117,13 @@ func TestDeleteFileDeletesWhatItNames(t *testing.T) {
 	says(t, netctl(t, url, "delete", "-f", unnamed), ExitFailure, "", "document 1: the fields that name the network are missing: tenantName, networkName")
 	says(t, netctl(t, url, "delete"), ExitUsage, "", "--file is missing")
 }
+
+// A manifest of Kubernetes is called so, whether or not its kind has the name of one of ours.
+func TestManifestOfKubernetesIsCalledSo(t *testing.T) {
+	for _, kind := range []string{"NetworkPolicy", "Pod"} {
+		file := documentsOf(t, "kind: "+kind+"\napiVersion: networking.k8s.io/v1\nmetadata: {name: x}\n")
+		for _, command := range []string{"apply", "diff", "delete"} {
+			says(t, netctl(t, "http://127.0.0.1:1", command, "-f", file), ExitFailure, "", "document 1: is a manifest of Kubernetes (apiVersion networking.k8s.io/v1): give it to 'kubectl apply -f'")
+		}
+	}
+}

@@ -162,3 +162,22 @@ rules: [{ruleId: r, direction: in, action: deny, peers: [{selector: {matchExpres
 		t.Errorf("diff to a selector of another label: %s", out)
 	}
 }
+
+// A selector by labels that no endpoint has is accepted, and its spelling is questioned.
+func TestMisspeltLabelIsQuestioned(t *testing.T) {
+	url := startNetmaster(t)
+	for _, line := range []string{"tenant create blue", "network create -t blue -s 10.1.1.0/24 backend", "group create -t blue backend web"} {
+		if got := netctl(t, url, strings.Fields(line)...); got.code != ExitOK {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	create := []string{"network-policy", "create", "-t", "blue", "--label", "ap=web", "--rule", "in allow app=web,tier=db tcp/80", "--rule", "in allow app=web tcp/81", "p"}
+	says(t, netctl(t, url, create...), ExitOK, "Created network-policy blue:p\n") // there is nothing to compare with
+	says(t, netctl(t, url, "apply", "-f", "testdata/endpoint.yaml"), ExitOK, "Created endpoint blue:backend:e1\n")
+	says(t, netctl(t, url, "endpoint", "ls", "-q"), ExitOK, "blue:backend:e1\n") // from here on netmaster's copy of the store has it
+	says(t, netctl(t, url, append(create, "--order", "7")...), ExitOK, "Updated network-policy blue:p\n",
+		"warning: it applies to no endpoint now (tenant blue: ap=web): check the spelling", "warning: rule 1 matches no endpoint now (tenant blue: app=web, tier=db): check the spelling")
+	if got := netctl(t, url, append(create, "--order", "8")...); strings.Contains(got.errOut, "rule 2") {
+		t.Errorf("a label that an endpoint has: %s", got.errOut)
+	}
+}
