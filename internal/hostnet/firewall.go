@@ -86,7 +86,7 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 	slices.Sort(drop)
 	hint := ""
 	if slices.ContainsFunc(drop, func(name string) bool { return strings.HasPrefix(name, "firewalld ") }) {
-		hint = " (firewall-cmd --permanent --zone=trusted --add-interface=" + p.Interface + " && firewall-cmd --reload)"
+		hint = " (a zone for the interface and a policy from any zone to it: docs/user/outside.md, What the host needs, has the lines of firewall-cmd)"
 	}
 	return put, model.Errorf(model.ErrUnavailable, "the firewall's chains %s drop what containers send beyond this host, or get from there; let interface %s through them, in and out%s",
 		strings.Join(slices.Compact(drop), ", "), p.Interface, hint)
