@@ -57,6 +57,8 @@ type ApplyResponse struct {
 	Others []ObjectName `json:"others,omitempty"`
 }
 
+const pathApply = "/api/v1/apply"
+
 // ApplyError is a refused ApplyRequest.
 type ApplyError struct {
 	Index int           // of the object
@@ -71,7 +73,7 @@ func (e *ApplyError) Unwrap() error { return e.Err }
 // Apply makes objects be as given. An error about one of them is an *ApplyError.
 func (c *Client) Apply(ctx context.Context, req ApplyRequest) (ApplyResponse, error) {
 	var out ApplyResponse
-	err := c.Do(ctx, http.MethodPost, "/api/v1/apply", req, &out)
+	err := c.Do(ctx, http.MethodPost, pathApply, req, &out)
 	if e, ok := err.(*Error); ok { //nolint:errorlint // Do returns an answer bare
 		err = applyError(e)
 	}

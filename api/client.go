@@ -160,7 +160,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Do sends one request, in as its JSON body (nil: none), and decodes the
 // answer into out (nil: dropped). The path is absolute and escaped. When a
 // replica cannot be reached, answers 503, or is silent for two seconds, the next
-// one is asked, and the first answer counts; a request whose effect is not known
+// one is asked, and the first answer counts. Lists to be applied and other large writes are
+// sent to one that has just answered, and to another only when that one fails, since two that
+// make the same change would conflict. A request whose effect is not known
 // to be repeatable (POST /plugin/allocAddress) is sent again only if it was not
 // sent at all, and of several replicas to one that has just answered.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
@@ -171,10 +173,11 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return fmt.Errorf("encode request: %w", err)
 		}
 	}
-	if path == pathAllocAddress && len(c.bases) > 1 {
-		c.ask(ctx, http.MethodGet, "/version", nil) // finds one that answers; if none does, the request itself tells
+	toOne := path == pathAllocAddress || path == pathApply || len(body) > largeBody
+	if toOne && len(c.bases) > 1 {
+		c.ask(ctx, http.MethodGet, "/version", nil, false) // finds one that answers; if none does, the request itself tells
 	}
-	a := c.ask(ctx, method, path, body)
+	a := c.ask(ctx, method, path, body, toOne)
 	if a.err != nil {
 		return a.err
 	}
@@ -196,8 +199,12 @@ type answer struct {
 	err      error
 }
 
-// ask asks one replica after the other until one answers.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte) answer {
+// largeBody is from how many bytes on a write may take long.
+const largeBody = 64 << 10
+
+// ask asks one replica after the other until one answers; toOne: no other one while one is
+// silent.
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, toOne bool) answer {
 	repeatable := path != pathAllocAddress
 	actx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -224,7 +231,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) answ
 		case a = <-answers:
 			pending--
 		case <-silence.C:
-			if repeatable && asked < len(c.bases) {
+			if !toOne && asked < len(c.bases) {
 				next()
 			}
 			continue

@@ -244,6 +244,44 @@ func TestMonitorWithoutAnswer(t *testing.T) {
 	}
 }
 
+// TestLongWriteIsSentToOneReplica: a write that takes its time, as of many objects, is not
+// sent to a second netmaster meanwhile, with which the first would conflict.
+func TestLongWriteIsSentToOneReplica(t *testing.T) {
+	done := make(chan struct{})
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-done
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer busy.Close()
+	defer close(done)
+	var asked atomic.Int32
+	other := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, "{}")
+	})
+	c := client(t, busy.URL+","+other)
+	c.patience = 10 * time.Millisecond
+	policy := NetworkPolicy{TenantName: "blue", NetworkPolicyName: "p"}
+	for range 2000 {
+		policy.Rules = append(policy.Rules, NetworkPolicyRule{RuleID: "r", Direction: "in", Action: "allow"})
+	}
+	for name, write := range map[string]func(context.Context) error{
+		"a list":         func(ctx context.Context) error { _, err := c.Apply(ctx, ApplyRequest{}); return err },
+		"a large policy": func(ctx context.Context) error { _, err := c.NetworkPolicies().Update(ctx, policy); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if err := write(ctx); err == nil || asked.Load() != 0 {
+			t.Errorf("%s: %v, and another netmaster was asked %d times", name, err, asked.Load())
+		}
+		cancel()
+		c.current.Store(0)
+		asked.Store(0)
+	}
+}
+
 // TestClientSilentReplica: a replica that takes connections and is silent, as
 // one that is stopped, holds nobody for long; what may not be repeated waits.
 func TestClientSilentReplica(t *testing.T) {
