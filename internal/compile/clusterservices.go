@@ -16,6 +16,7 @@ import (
 type clusterService struct {
 	key       model.ClusterServiceKey
 	rec       *model.ClusterService // nil = there is none of the name, though slices may be
+	closed    bool                  // rec is what is left of it
 	slices    set[*serviceSlice]
 	pics      []model.ServiceKey // as which it is in the picture
 	strangers bool               // it has backends that are on no network of the services' domain
@@ -74,15 +75,46 @@ func (c *Compiler) SetClusterService(v model.ClusterService) {
 	if s.rec == nil {
 		c.countCluster(1)
 	}
-	s.rec = &v
+	s.rec, s.closed = &v, false
 	c.cluster.dirty.add(s)
+}
+
+// CloseClusterService leaves nothing of a service that has been deleted but its addresses
+// within the cluster, where everybody is refused, and returns these; false = another one
+// has them, or there is no such service.
+func (c *Compiler) CloseClusterService(k model.ClusterServiceKey) (v4, v6 netip.Addr, ok bool) {
+	s := c.cluster.all[k]
+	if s == nil || s.rec == nil {
+		return v4, v6, false
+	}
+	for other, o := range c.cluster.all {
+		if other != k && o.rec != nil && slices.ContainsFunc(o.rec.Addrs, func(a netip.Addr) bool { return slices.Contains(s.rec.Addrs, a) }) {
+			return v4, v6, false
+		}
+	}
+	c.SetClusterService(model.ClusterService{Key: k, Addrs: s.rec.Addrs})
+	s.closed = true
+	v4, v6 = addrsOf(s.rec)
+	return v4, v6, v4.IsValid() || v6.IsValid()
+}
+
+// addrsOf are a service's addresses within the cluster, by family.
+func addrsOf(s *model.ClusterService) (v4, v6 netip.Addr) {
+	for _, a := range s.Addrs {
+		if a.Is4() {
+			v4 = a
+		} else {
+			v6 = a
+		}
+	}
+	return v4, v6
 }
 
 // DeleteClusterService forgets one.
 func (c *Compiler) DeleteClusterService(k model.ClusterServiceKey) {
 	if s := c.cluster.all[k]; s != nil && s.rec != nil {
 		c.countCluster(-1)
-		s.rec = nil
+		s.rec, s.closed = nil, false
 		c.cluster.dirty.add(s)
 	}
 }
@@ -286,6 +318,10 @@ func PictureKey(k model.ClusterServiceKey, port string) model.ServiceKey {
 
 // clusterPictures makes what a service is in the picture.
 func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, problem string) {
+	if s.closed {
+		v4, v6 := addrsOf(s.rec)
+		return []desired.Service{{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, IPv4: v4, IPv6: v6, Exposed: true}}, ""
+	}
 	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
 	all = slices.DeleteFunc(all, func(x *serviceSlice) bool { return len(x.rec.Backends) == 0 })
 	foreign, pods := c.strangers(all)

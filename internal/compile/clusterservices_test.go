@@ -155,6 +155,40 @@ func TestClusterService(t *testing.T) {
 	}
 }
 
+// TestClosedClusterService: of a service that was deleted its addresses within the cluster
+// are left for a while, without ports and backends, unless another one has them.
+func TestClosedClusterService(t *testing.T) {
+	c := kubeCluster()
+	s := web()
+	s.Balanced = []netip.Addr{netip.MustParseAddr("203.0.113.7")}
+	c.SetClusterService(s)
+	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(podOn(1, "h1"), false)))
+	c.SetEndpoint(podOn(1, "h1"))
+	clusterPics(c)
+	v4, v6, ok := c.CloseClusterService(s.Key)
+	got, problems := clusterPics(c)
+	pic := got["shop/web"]
+	if !ok || v4 != s.Addrs[0] || v6 != s.Addrs[1] || problems != "" || len(got) != 1 || pic == nil {
+		t.Fatalf("closed: %v %s %s, pictures %v, problems %q", ok, v4, v6, maps.Keys(got), problems)
+	}
+	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != v4 || pic.IPv6 != v6 || !pic.Exposed || len(pic.Ports)+len(pic.Faces)+len(pic.Balanced)+pic.Backends.Len() > 0 {
+		t.Errorf("closed: %+v, %v", pic, err)
+	}
+	c.SetClusterService(s)
+	if got, _ = clusterPics(c); len(got["shop/web"].Faces) == 0 || got["shop/web"].IPv4.IsValid() {
+		t.Errorf("there again: %+v", got["shop/web"])
+	}
+	other := s
+	other.Key.Name = "other"
+	c.SetClusterService(other)
+	if _, _, ok = c.CloseClusterService(s.Key); ok {
+		t.Error("a service is closed whose addresses another one has")
+	}
+	if _, _, ok = c.CloseClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); ok {
+		t.Error("a service is closed that is not there")
+	}
+}
+
 // TestClusterServicePolicies: which traffic policies and clients each kind of address has.
 func TestClusterServicePolicies(t *testing.T) {
 	c := kubeCluster()

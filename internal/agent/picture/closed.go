@@ -17,6 +17,14 @@ type closedService struct {
 	since time.Time
 }
 
+func (c *Cluster) setClusterServiceLocked(s model.ClusterService) {
+	delete(c.closed, s.Key)
+	for _, a := range s.Addrs {
+		c.reopenLocked(a, a)
+	}
+	c.comp.SetClusterService(s)
+}
+
 func (c *Cluster) setServiceLocked(s model.Service) {
 	delete(c.closed, s.Key)
 	c.reopenLocked(s.Addrs())
@@ -25,9 +33,17 @@ func (c *Cluster) setServiceLocked(s model.Service) {
 
 // closeServiceLocked takes a service out of the picture: at once, unless its deletion
 // has come just now.
-func (c *Cluster) closeServiceLocked(k model.ServiceKey) {
+func (c *Cluster) closeServiceLocked(k any) {
 	if c.live {
-		if v4, v6, ok := c.comp.CloseService(k); ok {
+		var v4, v6 netip.Addr
+		var ok bool
+		switch k := k.(type) {
+		case model.ServiceKey:
+			v4, v6, ok = c.comp.CloseService(k)
+		case model.ClusterServiceKey:
+			v4, v6, ok = c.comp.CloseClusterService(k)
+		}
+		if ok {
 			c.closed[k] = closedService{[2]netip.Addr{v4, v6}, time.Now()}
 			return
 		}
@@ -35,9 +51,14 @@ func (c *Cluster) closeServiceLocked(k model.ServiceKey) {
 	c.forgetServiceLocked(k)
 }
 
-func (c *Cluster) forgetServiceLocked(k model.ServiceKey) {
+func (c *Cluster) forgetServiceLocked(k any) {
 	delete(c.closed, k)
-	c.comp.DeleteService(k)
+	switch k := k.(type) {
+	case model.ServiceKey:
+		c.comp.DeleteService(k)
+	case model.ClusterServiceKey:
+		c.comp.DeleteClusterService(k)
+	}
 }
 
 // reopenLocked gives addresses of closed services to whoever has them now.

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -69,4 +70,53 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
 	x.forgetClosedLocked(0)
 	has("later", map[string]int{"after": 1, "before": 1})
+}
+
+// TestDeletedServiceOfKubernetesRefusesForAWhile: likewise, until the address is another
+// service's.
+func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
+	x := newByHand(t)
+	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
+	x.comp.Follow(key, true)
+	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})
+	global := x.startLocked(Part{})
+	global.ready = true
+	service := func(name string) model.ClusterService {
+		return model.ClusterService{
+			Key:   model.ClusterServiceKey{Namespace: "shop", Name: name},
+			Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Ports: []model.ClusterPort{{Protocol: model.ProtoTCP, Port: 80}},
+		}
+	}
+	change := func(name string, there bool) {
+		ch := tables.Change{Key: service(name).Key}
+		if there {
+			ch.Value = service(name)
+		}
+		x.live = true
+		defer func() { x.live = false }()
+		x.enterLocked(global, ch)
+	}
+	has := func(when string, want map[string]bool) {
+		t.Helper()
+		pic, problems := x.comp.Compile(1)
+		if pic.Services.Len() != len(want) {
+			t.Errorf("%s: %d services, want %d; problems %v", when, pic.Services.Len(), len(want), problems)
+		}
+		for name, open := range want {
+			s, there := pic.Services.Get(compile.PictureKey(service(name).Key, ""))
+			if !there || len(s.Faces) > 0 != open || s.IPv4.IsValid() == open {
+				t.Errorf("%s: %s is there: %v, %+v; want it open: %v", when, name, there, s, open)
+			}
+		}
+	}
+	change("web", true)
+	has("at first", map[string]bool{"web": true})
+	change("web", false)
+	has("deleted", map[string]bool{"web": false})
+	change("after", true)
+	has("with another service at its address", map[string]bool{"after": true})
+	change("after", false)
+	has("that is deleted too", map[string]bool{"after": false})
+	x.forgetClosedLocked(0)
+	has("later", map[string]bool{})
 }

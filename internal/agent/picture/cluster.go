@@ -40,9 +40,9 @@ type Cluster struct {
 	required map[Part]bool                   // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
 	pending  map[model.EndpointKey]pendingEndpoint
-	closed   map[model.ServiceKey]closedService
-	changes  waiting.Changes // of anything here
-	paused   chan struct{}   // not nil while mirrors are paused; closed to resume
+	closed   map[any]closedService // by the service's key
+	changes  waiting.Changes       // of anything here
+	paused   chan struct{}         // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
 
 	newIdentity bool // identities have come since releaseEndpointsLocked
@@ -156,7 +156,7 @@ func New(cfg Config) (*Cluster, error) {
 		required: map[Part]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
 		pending:  map[model.EndpointKey]pendingEndpoint{},
-		closed:   map[model.ServiceKey]closedService{},
+		closed:   map[any]closedService{},
 	}
 	c.knowOwn()
 	c.recallTrials()

@@ -117,7 +117,7 @@ func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desi
 	t.Helper()
 	c := &Cluster{
 		Config: Config{Host: "h1", OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, comp: compile.New("h1"),
-		pending: map[model.EndpointKey]pendingEndpoint{}, closed: map[model.ServiceKey]closedService{}, tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Part]*mirror{},
+		pending: map[model.EndpointKey]pendingEndpoint{}, closed: map[any]closedService{}, tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Part]*mirror{},
 	}
 	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]model.Endpoint{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
 	prefixes := []string{tables.GlobalPrefix}

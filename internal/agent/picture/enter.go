@@ -59,7 +59,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, c.comp.SetIdentity, func(k tables.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
 		c.newIdentity = c.newIdentity || ch.Value != nil
 	case model.ClusterServiceKey:
-		enter(ch, nil, k, c.comp.SetClusterService, c.comp.DeleteClusterService)
+		enter(ch, nil, k, c.setClusterServiceLocked, func(k model.ClusterServiceKey) { c.closeServiceLocked(k) })
 	case model.ServiceSliceKey:
 		enter(ch, nil, k, c.comp.SetServiceSlice, c.comp.DeleteServiceSlice)
 	case model.NodeName:
@@ -67,7 +67,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 	case tables.ServiceRangesKey:
 		enter(ch, nil, k, c.comp.SetServiceRanges, func(tables.ServiceRangesKey) { c.comp.SetServiceRanges(model.ServiceRanges{}) })
 	case model.ServiceKey:
-		enter(ch, nil, k, c.setServiceLocked, c.closeServiceLocked)
+		enter(ch, nil, k, c.setServiceLocked, func(k model.ServiceKey) { c.closeServiceLocked(k) })
 	case model.NamespaceName:
 		enter(ch, nil, k, c.comp.SetNamespace, c.comp.DeleteNamespace)
 	case tables.HostAbsenceKey: // it takes nothing from a picture; who asks Peers may

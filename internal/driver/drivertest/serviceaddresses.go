@@ -118,9 +118,11 @@ func (s *services) changedPorts() {
 		}
 		closed := s.shop() // as a deleted service is for a while
 		closed.Ports = nil
-		s.have(closed)
-		s.denied("TCP, its service is closed", goOn(known))
-		s.denied("TCP, to a closed service", s.ask(client, model.ProtoTCP, v6))
+		for _, closed.Exposed = range []bool{false, true} {
+			s.have(closed)
+			s.denied("TCP, its service is closed", goOn(known))
+			s.denied("TCP, to a closed service", s.ask(client, model.ProtoTCP, v6))
+		}
 		noAddress := s.shop("db1")
 		if v6 {
 			noAddress.IPv6 = netip.Addr{}
