@@ -383,10 +383,14 @@ func (r *rig) config(t testing.TB) Config {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
-	return Config{
+	cfg := Config{
 		OVSDB: r.DB, RunDir: r.RunDir, Bridge: "contivBr", Datapath: ovstest.Datapath(), Uplinks: []string{uplinkWire},
 		Log: log, mutation: r.mutation,
 	}
+	if r.NS != "" {
+		cfg.links = linksOf(t, r.NS)
+	}
+	return cfg
 }
 
 // open starts a driver on the rig.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
@@ -328,11 +329,26 @@ func (d *Driver) devicesMoved() bool {
 	d.db.mu.Lock()
 	defer d.db.mu.Unlock()
 	for name := range d.want.Ports.All() {
-		if d.db.port(name).device() != d.devices[name] {
+		if d.deviceNow(name) != d.devices[name] {
 			return true
 		}
 	}
 	return d.isCut() != d.cut
+}
+
+// downEvery is how often the kernel is asked whether interfaces that were down are up: the
+// switch may not tell.
+const downEvery = time.Second
+
+// lookAgain returns when devicesMoved is to be asked although the switch has told nothing;
+// nil = never.
+func (d *Driver) lookAgain() <-chan time.Time {
+	for _, what := range d.devices {
+		if what == deviceDown {
+			return time.After(downEvery)
+		}
+	}
+	return nil
 }
 
 // awaitNumbers waits until the switch has numbered every wanted port or said
@@ -393,9 +409,10 @@ func (d *Driver) reportPorts(want desired.Host, rep *driver.Report, tunnel error
 	d.devices = map[string]string{}
 	for name, p := range want.Ports.All() {
 		h := d.db.port(name)
-		err := d.portError(name, p, want, h)
-		if what := h.device(); what != "" {
-			d.devices[name] = what
+		device := d.deviceNow(name)
+		err := d.portError(name, p, want, h, device)
+		if device != "" {
+			d.devices[name] = device
 		}
 		if n, ok := want.Networks.Get(p.Network); err == nil && ok && n.Encap == model.EncapVXLAN {
 			err = tunnel
@@ -404,7 +421,21 @@ func (d *Driver) reportPorts(want desired.Host, rep *driver.Report, tunnel error
 	}
 }
 
-func (d *Driver) portError(name string, p *desired.Port, want desired.Host, h portState) error {
+// deviceNow is what is wrong with a port's interface by now, as device has it. That it is up
+// the kernel says: the switch, which reads an interface while it is made, may miss that it was
+// set up later, and forwards all the same. The caller holds the database's lock.
+func (d *Driver) deviceNow(name string) string {
+	h := d.db.port(name)
+	what := h.device()
+	if what == deviceDown {
+		if l, err := d.shaper.links.LinkByName(h.iface.Name); err == nil && isUp(l) {
+			return ""
+		}
+	}
+	return what
+}
+
+func (d *Driver) portError(name string, p *desired.Port, want desired.Host, h portState, device string) error {
 	n, _ := want.Networks.Get(p.Network)
 	switch {
 	case h.port == nil:
@@ -413,11 +444,11 @@ func (d *Driver) portError(name string, p *desired.Port, want desired.Host, h po
 		return d.taken(name, h)
 	case d.shaped[name].trouble != nil:
 		return d.shaped[name].trouble
-	case h.gone():
+	case device == deviceGone:
 		return model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
 	case h.failure() != "":
 		return model.Errorf(model.ErrUnavailable, "port %s: %s", name, h.failure())
-	case h.device() == "down":
+	case device == deviceDown:
 		return driver.DownError(name)
 	case h.number() == 0:
 		return model.Errorf(model.ErrUnavailable, "port %s: the switch has not taken it in yet", name)

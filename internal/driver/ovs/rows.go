@@ -204,14 +204,20 @@ func (p portState) gone() bool {
 	return strings.Contains(p.failure(), failNoDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
 }
 
-// device says in one word what is wrong with the interface of a port itself; ""
-// when nothing is.
+// What device says.
+const (
+	deviceGone = "gone"
+	deviceDown = "down"
+)
+
+// device says in one word what is wrong with the interface of a port itself, as the switch
+// has it; "" when nothing is.
 func (p portState) device() string {
 	switch {
 	case p.gone():
-		return "gone"
+		return deviceGone
 	case p.iface != nil && p.iface.AdminState != nil && *p.iface.AdminState == "down":
-		return "down"
+		return deviceDown
 	}
 	return ""
 }
