@@ -36,6 +36,7 @@ func TestChangeWithoutFabricCostsWhatItChanges(t *testing.T) {
 	woken, end := context.WithCancel(ctx)
 	end()
 	each := testing.Benchmark(func(b *testing.B) {
+		b.Helper()
 		for b.Loop() {
 			_ = k.await(woken) // the context's end
 		}
