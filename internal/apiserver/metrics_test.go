@@ -62,6 +62,7 @@ func TestMetricsArePage(t *testing.T) {
 		"contiv_netmaster_build_info", "contiv_netmaster_leader", "contiv_netmaster_leader_changes_total",
 		"contiv_netmaster_aci_failures", "contiv_netmaster_aci_in_step", "contiv_netmaster_aci_problems", "contiv_netmaster_aci_writes_total", "contiv_netmaster_kubernetes_followed", "contiv_netmaster_kubernetes_foreign", "contiv_netmaster_kubernetes_not_as_written", "contiv_netmaster_kubernetes_notices_total", "contiv_netmaster_kubernetes_objects", "contiv_netmaster_kubernetes_strays",
 		"contiv_store_directory_lost", "contiv_store_disk_free_bytes",
+		"contiv_store_snapshot_failed", "contiv_store_snapshot_age_seconds", "contiv_store_snapshot_every_seconds",
 		"contiv_store_members", "contiv_store_member_leads", "contiv_store_member_has_leader", "contiv_store_member_in_use_bytes", "contiv_store_request_duration_seconds",
 	}
 	for d := range descs {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -69,14 +70,22 @@ func (m *Member) Collectors() []prometheus.Collector {
 		}
 		return 0
 	}
-	return []prometheus.Collector{
+	var out []prometheus.Collector
+	if s := m.cfg.Backup.filled(); s.Dir != "" {
+		out = append(out,
+			gauge("contiv_store_snapshot_failed", "1 while the last snapshot of the schedule was not made.", func() float64 { return one(m.unsaved.Load() != nil) }),
+			gauge("contiv_store_snapshot_age_seconds", "Age of the newest snapshot; where there is none, how long this member runs.", func() float64 { return s.age(time.Now(), m.began).Seconds() }),
+			gauge("contiv_store_snapshot_every_seconds", "Time between two snapshots.", func() float64 { return s.Every.Seconds() }),
+		)
+	}
+	return append(out,
 		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Status().Free) }),
 		gauge("contiv_store_directory_lost", "1 when somebody has removed the embedded store's directory.", func() float64 { return one(m.lost()) }),
 		gauge("contiv_store_member_in_use_bytes", "Bytes of the embedded store's database that hold something.", func() float64 { return float64(m.Status().InUse) }),
 		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Status().Leads) }),
 		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Status().Leader != 0) }),
 		gauge("contiv_store_members", "Members of the embedded store, learners included.", func() float64 { return float64(len(m.Etcd().Cluster().Members())) }),
-	}
+	)
 }
 
 var badInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)

@@ -33,7 +33,8 @@ type Member struct {
 
 	clients atomic.Pointer[pki.Authority] // of who is no member; nil = this one does not have it yet
 	signing sync.Mutex                    // of what changes, or signs by, clients
-	unsaved atomic.Pointer[error]         // why the last snapshot of the schedule was not made; nil = it was
+	began   time.Time
+	unsaved atomic.Pointer[error] // why the last snapshot of the schedule was not made; nil = it was
 
 	stop context.CancelFunc
 	runs sync.WaitGroup
@@ -68,7 +69,7 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, dir: d}
+	m := &Member{cfg: cfg, dir: d, began: time.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())

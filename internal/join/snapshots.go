@@ -96,16 +96,47 @@ func (m *Member) backups(ctx context.Context) {
 
 // due is when the next snapshot is to be made.
 func (s Schedule) due() (time.Time, error) {
+	last, err := s.last()
+	if err != nil || last.IsZero() || last.After(time.Now()) { // a clock went back: one more does no harm
+		return time.Time{}, err
+	}
+	return last.Add(s.Every), nil
+}
+
+// last is when the newest snapshot was made; zero = there is none.
+func (s Schedule) last() (time.Time, error) {
 	all, err := s.files()
 	if err != nil || len(all) == 0 {
 		return time.Time{}, err
 	}
 	text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(all[len(all)-1]), snapshotPrefix), snapshotSuffix)
 	last, err := time.Parse(snapshotTime, text)
-	if err != nil || last.After(time.Now()) { // a clock went back: one more does no harm
+	if err != nil {
 		return time.Time{}, nil //nolint:nilerr // a name of somebody else's
 	}
-	return last.Add(s.Every), nil
+	return last, nil
+}
+
+// age is that of the newest snapshot at a time; where there is none, how long there could
+// have been one.
+func (s Schedule) age(now, began time.Time) time.Duration {
+	last, err := s.last()
+	if err != nil || last.IsZero() {
+		last = began
+	}
+	return max(now.Sub(last), 0)
+}
+
+// tooOld is how many times as old as snapshots become the newest one may be.
+const tooOld = 2
+
+// old says that the newest snapshot is too old; "" = it is not.
+func (s Schedule) old(now, began time.Time) string {
+	s = s.filled()
+	if age := s.age(now, began); age > tooOld*s.Every {
+		return fmt.Sprintf("the newest in %s is %s old", s.Dir, age.Round(time.Minute))
+	}
+	return ""
 }
 
 // files are the snapshots that there are, oldest first.

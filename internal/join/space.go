@@ -42,8 +42,8 @@ type Status struct {
 	Free    uint64 `json:"free"`           // bytes that its disk has left
 	Full    bool   `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
 	Ends    []End  `json:"ends,omitempty"`
-	// Unsaved is why the last snapshot of the schedule was not made; "" = it was, or there is
-	// no schedule.
+	// Unsaved is why the last snapshot of the schedule was not made, or that it is too old;
+	// "" = it was and is not, or there is no schedule.
 	Unsaved string `json:"unsaved,omitempty"`
 	// Renews says that it takes authorities that another member renewed.
 	Renews bool `json:"renews,omitempty"`
@@ -63,6 +63,8 @@ func (m *Member) Status() Status {
 	}
 	if why := m.unsaved.Load(); why != nil {
 		s.Unsaved = (*why).Error()
+	} else if m.cfg.Backup.Dir != "" {
+		s.Unsaved = m.cfg.Backup.old(time.Now(), m.began)
 	}
 	return s
 }

@@ -142,6 +142,12 @@ func TestSnapshots(t *testing.T) {
 	if due, err := cfg.Backup.filled().due(); err != nil || time.Until(due) < DefaultEvery-patient || time.Until(due) > DefaultEvery {
 		t.Errorf("the next is due at %v, %v", due, err)
 	}
+	for late, want := range map[time.Duration]string{-time.Hour: "", time.Hour: "is 13h0m0s old"} {
+		s := cfg.Backup
+		if got := s.old(time.Now().Add(2*DefaultEvery+late), time.Now()); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%v after two intervals: %q", late, got)
+		}
+	}
 	former := fingerprint(a.peers.auth.Load())
 	closed(t, a)
 	r, err := Restore(ctx, RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now(), NewAuthorities: true})
