@@ -75,5 +75,5 @@ func TestEveryFlagHasEffect(t *testing.T) {
 	}
 	effecttest.Check(t, "this test", accepted, map[string]effecttest.Effect{
 		"-version": effecttest.By("TestVersionText"), "-h": effecttest.By("TestNoHTTP"),
-	}, nil)
+	}, nil, nil)
 }

@@ -17,8 +17,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"consul-token-file":  effecttest.By("TestExitCodes"),
 	"cluster-store":      effecttest.By("TestReplicas"),
 	"restore":            effecttest.By("TestRestoreBackup"),
-	"keep-tokens":        effecttest.By("TestRestoreBackup"),
-	"new-authorities":    effecttest.By("TestRestoreKeepsAuthorities"),
+	"keep-tokens":        effecttest.By("TestRestoreBackup").GivenBy("TestFlagSetsItsOption"),
+	"new-authorities":    effecttest.By("TestRestoreKeepsAuthorities").GivenBy("TestFlagSetsItsOption"),
 	"data-dir":           effecttest.By("TestEveryFlag"),
 	"etcd-listen":        effecttest.By("TestEveryFlag"),
 	"join":               effecttest.By("TestClusterGrows"),
@@ -41,13 +41,13 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-endpoint":    effecttest.By("TestSwarm"),
 	"kubeconfig":         effecttest.By("TestKubeconfig"),
 	"kubernetes-cluster": effecttest.By("TestOneKubernetes"),
-	"pods-choose-tenant": effecttest.By("TestChoosesTenant"),
+	"pods-choose-tenant": effecttest.By("TestChoosesTenant").GivenBy("TestFlagSetsItsOption"),
 	"pod-groups":         effecttest.By("TestPodGroups"),
 	"services":           effecttest.By("TestFlagsRefused"),
-	"service-cidr":       effecttest.By("TestServicesKept"),
-	"load-balancer-pool": effecttest.By("TestServicesPool"),
-	"external-ip-ranges": effecttest.By("TestServicesKept"),
-	"pod-cidr":           effecttest.By("TestPodNetwork"),
+	"service-cidr":       effecttest.By("TestServicesKept").GivenBy("TestFlagSetsItsOption"),
+	"load-balancer-pool": effecttest.By("TestServicesPool").GivenBy("TestFlagSetsItsOption"),
+	"external-ip-ranges": effecttest.By("TestServicesKept").GivenBy("TestFlagSetsItsOption"),
+	"pod-cidr":           effecttest.By("TestPodNetwork").GivenBy("TestFlagSetsItsOption"),
 	"fwdmode":            effecttest.By("TestEveryFlag"),
 	"aci-gw":             effecttest.By("TestFabricFlags"),
 	"aci-gw-merges":      effecttest.By("TestFabricFlags"),
@@ -67,14 +67,14 @@ var flagEffects = map[string]effecttest.Effect{
 	"audit-dir":          effecttest.By("TestWhoIsLetIn"),
 	"client-rate":        effecttest.By("TestClientRate"),
 	"allowed-hosts":      effecttest.By("TestHostHeader"),
-	"evict-after":        effecttest.By("TestGraceTime"),
-	"legacy-errors":      effecttest.By("TestLegacyErrors"),
+	"evict-after":        effecttest.By("TestGraceTime").GivenBy("TestFlagSetsItsOption"),
+	"legacy-errors":      effecttest.By("TestLegacyErrorsAreForClientsOf1x"),
 	"netmode":            effecttest.None(idleNetMode),
-	"log-level":          effecttest.By("TestFlags"),
+	"log-level":          effecttest.By("TestFlags").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":       effecttest.By("TestLogJSON"),
-	"use-syslog":         effecttest.By("TestSyslog"),
-	"syslog-url":         effecttest.By("TestSyslogURL"),
-	"syslog-format":      effecttest.By("TestSyslog"),
+	"use-syslog":         effecttest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
+	"syslog-url":         effecttest.By("TestSyslogURL").GivenBy("TestFlagSetsItsOption"),
+	"syslog-format":      effecttest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
 
 	"enroll-service-account": effecttest.By("TestEnrollServiceAccount"),
 }
@@ -83,14 +83,19 @@ var flagEffects = map[string]effecttest.Effect{
 // says that it does not.
 func TestEveryFlagHasEffect(t *testing.T) {
 	var o options
-	usage := map[string]string{}
+	usage, spellings := map[string]string{}, map[string][]string{}
 	var accepted []string
 	for _, f := range newFlags(&o).Flags() {
 		accepted = append(accepted, f.Name)
 		usage[f.Name] = f.Usage
+		for _, name := range append([]string{f.Name}, f.Aliases...) {
+			spellings[f.Name] = append(spellings[f.Name], "-"+name, "--"+name)
+		}
+		spellings[f.Name] = append(spellings[f.Name], f.Env)
 	}
 	effecttest.Check(t, "flagEffects in cmd/netmaster/noeffect_test.go", accepted, flagEffects,
-		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) })
+		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) },
+		func(flag string) []string { return spellings[flag] })
 }
 
 // TestIdleFlags: flags that do nothing, or not in the mode or with the driver

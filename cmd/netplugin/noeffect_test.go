@@ -23,32 +23,32 @@ var flagEffects = map[string]effecttest.Effect{
 	"join-token-file":                effecttest.By("TestJoinByAccount"),
 	"join-authority":                 effecttest.By("TestJoinByAccount"),
 	"cluster-store":                  effecttest.By("TestBadFlags"),
-	"netmaster":                      effecttest.By("TestMasterGone"),
+	"netmaster":                      effecttest.By("TestMasterGone").GivenBy("TestFlagSetsItsOption"),
 	"host":                           effecttest.By("TestEnvironment"),
 	"ctrl-ip":                        effecttest.By("TestBadFlags"),
-	"vtep-ip":                        effecttest.By("TestMatrix"),
-	"vxlan-port":                     effecttest.By("TestConformance"),
-	"vlan-uplinks":                   effecttest.By("TestMatrix"),
-	"mode":                           effecttest.By("TestDocker"),
+	"vtep-ip":                        effecttest.By("TestMatrix").GivenBy("TestFlagSetsItsOption"),
+	"vxlan-port":                     effecttest.By("TestConformance").GivenBy("TestFlagSetsItsOption"),
+	"vlan-uplinks":                   effecttest.By("TestMatrix").GivenBy("TestFlagSetsItsOption"),
+	"mode":                           effecttest.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
 	"netmode":                        effecttest.By("TestBadFlags"),
 	"fwdmode":                        effecttest.By("TestContradiction"),
 	"private-subnet":                 effecttest.By("TestContradiction"),
-	"ip-forward":                     effecttest.By("TestOutside"),
+	"ip-forward":                     effecttest.By("TestOutside").GivenBy("TestFlagSetsItsOption"),
 	"driver":                         effecttest.By("TestChoose"),
-	"take-host":                      effecttest.By("TestNameOfTheDead"),
-	"ebpf-pin-dir":                   effecttest.By("TestStartRefused"),
-	"ebpf-map-sizes":                 effecttest.By("TestBadFlags"),
+	"take-host":                      effecttest.By("TestTakeHostReleasesTheFormerHost"),
+	"ebpf-pin-dir":                   effecttest.By("TestStartRefused").GivenBy("TestFlagSetsItsOption"),
+	"ebpf-map-sizes":                 effecttest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),
 	"ovs-db":                         effecttest.By("TestNoSwitch"),
-	"ovs-run-dir":                    effecttest.By("TestNoSwitch"),
-	"ovs-bridge":                     effecttest.By("TestForeignBridge"),
-	"ovs-datapath":                   effecttest.By("TestStartRefused"),
-	"plugin-name":                    effecttest.By("TestDocker"),
-	"docker-socket-dir":              effecttest.By("TestDocker"),
-	"docker-endpoint":                effecttest.By("TestDocker"),
+	"ovs-run-dir":                    effecttest.By("TestNoSwitch").GivenBy("TestFlagSetsItsOption"),
+	"ovs-bridge":                     effecttest.By("TestForeignBridge").GivenBy("TestFlagSetsItsOption"),
+	"ovs-datapath":                   effecttest.By("TestStartRefused").GivenBy("TestFlagSetsItsOption"),
+	"plugin-name":                    effecttest.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
+	"docker-socket-dir":              effecttest.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
+	"docker-endpoint":                effecttest.By("TestDocker").GivenBy("TestFlagSetsItsOption"),
 	"docker-token-file":              effecttest.By("TestDockerOnSecureCluster"),
-	"docker-scope":                   effecttest.By("TestSwarm"),
+	"docker-scope":                   effecttest.By("TestSwarm").GivenBy("TestFlagSetsItsOption"),
 	"mirror-from":                    effecttest.By("TestFailover"),
-	"dns":                            effecttest.By("TestNameServerFollowsHome"),
+	"dns":                            effecttest.By("TestNameServerFollowsHome").GivenBy("TestFlagSetsItsOption"),
 	"dns-upstream":                   effecttest.By("TestResolvers"),
 	"uninstall":                      effecttest.By("TestUninstall"),
 	"force":                          effecttest.By("TestUninstall"),
@@ -56,32 +56,37 @@ var flagEffects = map[string]effecttest.Effect{
 	"install-cni":                    effecttest.By("TestInstallCNI"),
 	"cni-bin-dir":                    effecttest.By("TestInstallCNI"),
 	"cni-conf-dir":                   effecttest.By("TestInstallCNI"),
-	"state-dir":                      effecttest.By("TestSpool"),
-	"cni-socket":                     effecttest.By("TestSpool"),
-	"rest-address":                   effecttest.By("TestSpool"),
+	"state-dir":                      effecttest.By("TestSpool").GivenBy("TestFlagSetsItsOption"),
+	"cni-socket":                     effecttest.By("TestSpool").GivenBy("TestFlagSetsItsOption"),
+	"rest-address":                   effecttest.By("TestSpool").GivenBy("TestFlagSetsItsOption"),
 	"flow-log":                       effecttest.By("TestFlowLogFile"),
-	"debug-address":                  effecttest.By("TestBadFlags"),
+	"debug-address":                  effecttest.By("TestBadFlags").GivenBy("TestFlagSetsItsOption"),
 	"containers-reach-control-plane": effecttest.By("TestControlPlane"),
-	"debug-hooks":                    effecttest.By("TestCutAndPaused"),
-	"log-level":                      effecttest.By("TestFlags"),
+	"debug-hooks":                    effecttest.By("TestCutAndPaused").GivenBy("TestFlagSetsItsOption"),
+	"log-level":                      effecttest.By("TestFlags").GivenBy("TestFlagSetsItsOption"),
 	"use-json-log":                   effecttest.By("TestLogJSON"),
-	"use-syslog":                     effecttest.By("TestSyslog"),
-	"syslog-url":                     effecttest.By("TestSyslogURL"),
-	"syslog-format":                  effecttest.By("TestSyslog"),
+	"use-syslog":                     effecttest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
+	"syslog-url":                     effecttest.By("TestSyslogURL").GivenBy("TestFlagSetsItsOption"),
+	"syslog-format":                  effecttest.By("TestSyslog").GivenBy("TestFlagSetsItsOption"),
 }
 
 // TestEveryFlagHasEffect: each flag does something, by a test, or its help text
 // says that it does not.
 func TestEveryFlagHasEffect(t *testing.T) {
 	var o options
-	usage := map[string]string{}
+	usage, spellings := map[string]string{}, map[string][]string{}
 	var accepted []string
 	for _, f := range newFlags(&o).Flags() {
 		accepted = append(accepted, f.Name)
 		usage[f.Name] = f.Usage
+		for _, name := range append([]string{f.Name}, f.Aliases...) {
+			spellings[f.Name] = append(spellings[f.Name], "-"+name, "--"+name)
+		}
+		spellings[f.Name] = append(spellings[f.Name], f.Env)
 	}
 	effecttest.Check(t, "flagEffects in cmd/netplugin/noeffect_test.go", accepted, flagEffects,
-		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) })
+		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) },
+		func(flag string) []string { return spellings[flag] })
 }
 
 // TestIdleFlags: flags that do nothing, or not in the mode or with the driver

@@ -178,7 +178,7 @@ func TestEveryFieldHasEffect(t *testing.T) {
 			}
 		}
 	}
-	effecttest.Check(t, "the effects in the kind's test file in internal/apiserver", accepted, effects, nil)
+	effecttest.Check(t, "the effects in the kind's test file in internal/apiserver", accepted, effects, nil, nil)
 }
 
 // TestEveryRequestFieldHasEffect: likewise for requests beside the collections.
@@ -205,7 +205,7 @@ func TestEveryRequestFieldHasEffect(t *testing.T) {
 		}
 	}
 	effecttest.Check(t, "requestEffects in internal/apiserver/effects_test.go", accepted, requestEffects,
-		func(_, sentence string) bool { return strings.Contains(string(source), sentence) })
+		func(_, sentence string) bool { return strings.Contains(string(source), sentence) }, nil)
 }
 
 // TestWarnings: whatever has no effect is taken with a warning that says so, in

@@ -38,8 +38,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"aci-gw info --all":          effecttest.None(accepted1x),
 	"app-profile group-ls --all": effecttest.None(accepted1x),
 
-	"external-contracts create --consumed": effecttest.By("TestHistories"),
-	"external-contracts create --provided": effecttest.By("TestHistories"),
+	"external-contracts create --consumed": effecttest.By("TestHistories").GivenBy("TestEveryCommand"),
+	"external-contracts create --provided": effecttest.By("TestHistories").GivenBy("TestEveryCommand"),
 
 	"attach --netns":     effecttest.By("TestAttachCommand"),
 	"attach --pid":       effecttest.By("TestAttachCommand"),
@@ -61,11 +61,11 @@ var flagEffects = map[string]effecttest.Effect{
 	"network-policy create --network": effecttest.By("TestNetworkPolicyCommand"),
 	"network-policy create --rule":    effecttest.By("TestNetworkPolicyCommand"),
 
-	"endpoint ls --group":              effecttest.By("TestEndpoints"),
-	"endpoint ls --host":               effecttest.By("TestEndpoints"),
-	"endpoint ls --network":            effecttest.By("TestEndpoints"),
+	"endpoint ls --group":              effecttest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --host":               effecttest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
+	"endpoint ls --network":            effecttest.By("TestEndpoints").GivenBy("TestFlagsAreInTheRequest"),
 	"host rm --force":                  effecttest.By("TestUninstall"),
-	"store adopt --keep-tokens":        effecttest.By("TestAdoptStore"),
+	"store adopt --keep-tokens":        effecttest.By("TestAdoptStore").GivenBy("TestFlagsAreInTheRequest"),
 	"host evict --force":               effecttest.By("TestEvictHost"),
 	"doctor --repair":                  effecttest.By("TestDoctor"),
 	"bugtool --host":                   effecttest.By("TestBugtool"),
@@ -81,15 +81,15 @@ var flagEffects = map[string]effecttest.Effect{
 	"export --skip-broken":             effecttest.By("TestExportBrokenLegacy"),
 	"get --watch":                      effecttest.By("TestGetWatch"),
 	"get --interval":                   effecttest.By("TestGetWatch"),
-	"monitor --drops":                  effecttest.By("TestMonitorTable"),
-	"monitor --from":                   effecttest.By("TestMonitorTable"),
-	"monitor --to":                     effecttest.By("TestMonitorTable"),
+	"monitor --drops":                  effecttest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
+	"monitor --from":                   effecttest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
+	"monitor --to":                     effecttest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
 	"pki authority --retire":           effecttest.By("TestPKI"),
 	"pki issue --addresses":            effecttest.By("TestPKI"),
 	"pki issue --days":                 effecttest.By("TestPKI"),
 	"pki issue --role":                 effecttest.By("TestPKI"),
 	"pki renew --days":                 effecttest.By("TestPKI"),
-	"monitor --host":                   effecttest.By("TestMonitorTable"),
+	"monitor --host":                   effecttest.By("TestMonitorTable").GivenBy("TestFlagsAreInTheRequest"),
 	"monitor --count":                  effecttest.By("TestMonitorTable"),
 	"cluster remove --force":           effecttest.By("TestCluster"),
 	"cluster token --host":             effecttest.By("TestCluster"),
@@ -141,15 +141,19 @@ func noEffectsOf(t *testing.T, object any) []model.NoEffect {
 // or the command's help says that it does not.
 func TestEveryFlagHasEffect(t *testing.T) {
 	effects := maps.Clone(flagEffects)
-	notes := map[string]string{}
+	notes, spellings := map[string]string{}, map[string][]string{}
 	var accepted []string
 	var walk func(c *command, path string)
 	walk = func(c *command, path string) {
 		for _, d := range c.flags.defs {
 			name := strings.TrimPrefix(path+" --"+d.names[0], " ")
 			accepted = append(accepted, name)
+			for _, n := range d.names {
+				spellings[name] = append(spellings[name], "-"+n, "--"+n)
+			}
 			if field := d.fieldOf(c.fills); field != "" {
-				effects[name] = effecttest.By("TestEveryFieldHasEffect") // of the field
+				effects[name] = effecttest.By("TestEveryFieldHasEffect") // of the field, which fieldOf has set by the flag
+				delete(spellings, name)
 				for _, n := range noEffectsOf(t, c.fills) {
 					if said := c.note + "\n" + d.help(); (n.Field == "" || n.Field == field) && !strings.Contains(said, n.Text) {
 						t.Errorf("%s sets %s, and its help does not say %q", name, field, n.Text)
@@ -169,7 +173,8 @@ func TestEveryFlagHasEffect(t *testing.T) {
 	}
 	walk(newRoot(&factory{globals: &globals{}}), "")
 	effecttest.Check(t, "flagEffects in internal/cli/effects_test.go", accepted, effects,
-		func(flag, sentence string) bool { return strings.Contains(notes[flag], sentence) })
+		func(flag, sentence string) bool { return strings.Contains(notes[flag], sentence) },
+		func(flag string) []string { return spellings[flag] })
 }
 
 // TestNotes: what has no effect is said in a command's help, in model's words, where

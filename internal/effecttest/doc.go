@@ -3,6 +3,7 @@
 // that shows its effect, or with the sentence that says that it has none.
 //
 // It guarantees that nothing is forgotten: an entry that is missing, left over,
-// or names a test that does not exist fails, with what to do. It must not be
+// names a test that does not exist, or one whose file never gives the entry, fails, with
+// what to do. It must not be
 // imported outside of tests.
 package effecttest

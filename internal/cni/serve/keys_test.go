@@ -24,7 +24,7 @@ var keyEffects = map[string]effecttest.Effect{
 // TestEveryKeyHasEffect: each option does something, by a test, and what is
 // decoded is an option or the runtime's.
 func TestEveryKeyHasEffect(t *testing.T) {
-	effecttest.Check(t, "keyEffects in internal/cni/serve/keys_test.go", ourKeys, keyEffects, nil)
+	effecttest.Check(t, "keyEffects in internal/cni/serve/keys_test.go", ourKeys, keyEffects, nil, nil)
 	for f := range reflect.TypeFor[conf]().Fields() {
 		key := f.Tag.Get("json")
 		if !slices.Contains(ourKeys, key) && !slices.Contains(runtimeKeys, key) && !strings.ContainsAny(key, "./") {
