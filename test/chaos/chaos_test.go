@@ -123,6 +123,9 @@ func (w *world) judge(name string, of []pending) {
 		tcp = tcp || c.near+c.far >= time.Second
 	}
 	w.outlast(ctx, of)
+	for _, lie := range w.truth.told() {
+		w.fault("%s: %s", name, lie)
+	}
 	for series, p := range w.pings {
 		now := time.Now()
 		s := p.Between(w.judged[series], now)

@@ -11,7 +11,8 @@
 // another tenant sends is never seen where it must not come, and that within 10
 // seconds after the last mistake `netctl status` says what is wrong and nothing
 // else (each kind of mistake that leaves something wrong is left in once), or
-// that all is well. The same seed makes the same mistakes.
+// that all is well, and that it never says so while allowed packets have not been
+// answered for 10 seconds. The same seed makes the same mistakes.
 //
 // It must not judge what it cannot repeat: an outage names seed and step.
 package chaos

@@ -25,6 +25,7 @@ type world struct {
 	pings  map[string]*lab.Pinger // "near" is on one host, "far" across hosts
 	talks  map[string]*talk
 	knocks *knocks
+	truth  truth
 	judged map[string]time.Time // until when a series of pings has been judged
 
 	victims int
@@ -166,6 +167,7 @@ func (w *world) start(ctx context.Context) {
 	}
 	w.t.Cleanup(func() {
 		stop()
+		<-w.truth.done
 		for name, p := range w.pings {
 			if err := p.Stop(); err != nil {
 				w.t.Errorf("%s: %v", name, err)
@@ -174,6 +176,7 @@ func (w *world) start(ctx context.Context) {
 		}
 	})
 	w.must(w.flow(ctx, 100))
+	w.truth.watch(ctx, w)
 	for name := range w.pings {
 		w.judged[name] = time.Now()
 	}
