@@ -82,6 +82,7 @@ func (s *server) putNetworkRule(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
+	warn(w, selectorWarnings(s.control.Current(), model.NetworkPolicy{Rules: []model.PolicyRule{rule}}))
 	s.tagCommitted(w, r, "rule", k.String(), done)
 	return networkRuleToAPI(done.Object.(model.PolicyRule)), nil //nolint:forcetypeassert // what ChangeNetworkRule reads
 }

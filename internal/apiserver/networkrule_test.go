@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 // TestOneRuleOfNetworkPolicyIsWritten: one rule is added, replaced, read and deleted by
@@ -51,8 +53,13 @@ func TestWrongRulesOfNetworkPolicyAreRefused(t *testing.T) {
 	f.populate()
 	const path = "/api/v1/networkPolicys/blue:np/rules/"
 	f.must("PUT", "/api/v1/networkPolicys/blue:np/", `{"tenantName":"blue","networkPolicyName":"np","rules":[{"ruleId":"a","direction":"in","action":"allow"}]}`)
-	before := f.contents()
 	rule := func(rest string) string { return `{"direction":"in","action":"allow"` + rest + `}` }
+	c, told := f.warned(t)
+	misspelt := api.NetworkPolicyRule{RuleID: "a", Direction: "in", Action: "allow", Peers: []api.NetworkPolicyPeer{{Selector: &api.Selector{MatchLabels: map[string]string{"app": "wbe"}}}}}
+	if _, err := c.PutNetworkPolicyRule(t.Context(), "blue:np", misspelt); err != nil || len(*told) != 1 || !strings.Contains((*told)[0], "rule a matches no endpoint now") {
+		t.Errorf("a selector that selects nothing: %v, %q", err, *told)
+	}
+	before := f.contents()
 	for _, c := range []struct {
 		method, path, body string
 		status             int

@@ -325,7 +325,7 @@ func responses(r route, content map[string]any) map[string]any {
 	headers := map[string]any{}
 	if r.method != http.MethodGet && r.path != "/plugin/monitor/{id}" && r.path != "/plugin/mirror" {
 		headers[revisionHeader] = revision
-		if r.kind != nil && r.method != http.MethodDelete {
+		if r.method != http.MethodDelete && takesIfMatch(r.method, r.path) {
 			headers["Warning"] = warning
 		}
 	}
