@@ -87,9 +87,10 @@ type FlowEvent struct {
 
 // FlowPeer is one end of a packet's way.
 type FlowPeer struct {
-	Endpoint  string `json:"endpoint,omitempty"` // tenant:network:id
-	Container string `json:"container,omitempty"`
-	Group     string `json:"group,omitempty"` // tenant:group
+	Endpoint  string `json:"endpoint,omitempty"`  // tenant:network:id
+	Container string `json:"container,omitempty"` // its id
+	Name      string `json:"name,omitempty"`      // of the container or pod, as people know it
+	Group     string `json:"group,omitempty"`     // tenant:group
 	Address   string `json:"address,omitempty"`
 	Port      int    `json:"port,omitempty"`
 	MAC       string `json:"mac,omitempty"`

@@ -90,7 +90,7 @@ func (f facts) judgeStores() (out []api.Finding) {
 		case len(x.Alarms) > 0:
 			add(x, api.SeverityError, "it has raised an alarm: "+strings.Join(x.Alarms, ", "), model.AlarmRemedy(x.Alarms...))
 		case x.Quota > 0 && float64(x.Size) > nearlyFull*float64(x.Quota):
-			add(x, api.SeverityWarning, fmt.Sprintf("it has taken %d of %d MiB: when they are used up nothing can be changed", x.Size>>20, x.Quota>>20), "compact and defragment it, or raise its quota")
+			add(x, api.SeverityWarning, fmt.Sprintf("it has taken %d of %d MiB: when they are used up nothing can be changed", x.Size>>20, x.Quota>>20), "netmaster's own: free its space with 'netctl cluster relieve', or delete what is not needed; another etcd: compact and defragment it, or raise its quota")
 		}
 	}
 	if len(versions) > 1 {
@@ -110,8 +110,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
-		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h)),
-			fmt.Sprintf("start netplugin there; once the host is gone for good, 'netctl host rm %s' forgets it", h.Name))
+		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h)), awayRemedy(h))
 		return out
 	}
 	ahead, known := f.ahead(h.Name)

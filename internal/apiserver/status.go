@@ -159,7 +159,7 @@ func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
-		wrong("host %s is away: %s, and %d endpoints are there%s; start netplugin there; once the host is gone for good, 'netctl host rm %s' forgets it", h.Name, last, h.Endpoints, graceText(h), h.Name)
+		wrong("host %s is away: %s, and %d endpoints are there%s; %s", h.Name, last, h.Endpoints, graceText(h), awayRemedy(h))
 		return
 	}
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {

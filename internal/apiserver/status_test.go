@@ -63,7 +63,7 @@ func TestStatus(t *testing.T) {
 	if s.Well || len(s.Wrong) != 1 || len(s.Hosts) != 2 || s.Hosts[0].State != api.HostAway || s.Hosts[0].Age < 90 || s.Hosts[1].State != api.HostAlive {
 		t.Errorf("%+v", s)
 	}
-	has(s.Wrong, "host gone is away", "last word was 1m3", "netctl host rm gone")
+	has(s.Wrong, "host gone is away", "last word was 1m3", "not being restarted")
 	if text := f.must("GET", "/debug/ofnet?host=gone", ""); !strings.Contains(text, "away: its agent is not heard of") || !strings.Contains(text, "(1m3") {
 		t.Errorf("ofnet of a host that is away: %s", text)
 	}
@@ -190,5 +190,15 @@ func TestStatusWithoutStore(t *testing.T) {
 	status, answer := f.do("GET", "/api/v1/status", "")
 	if status != 503 || !strings.Contains(answer, "store answers: http://10.0.0.2:2379: it is away") {
 		t.Errorf("status: %d %s", status, answer)
+	}
+}
+
+// TestRestartingHostIsNotToBeForgotten: to forget a host is advised once it has been away for
+// longer than a restart takes.
+func TestRestartingHostIsNotToBeForgotten(t *testing.T) {
+	for age, forget := range map[int64]bool{20: false, 299: false, 300: true, 86400: true, -1: true} {
+		if got := awayRemedy(api.Host{Name: "h1", Age: age}); strings.Contains(got, "netctl host rm h1") != forget || !strings.Contains(got, "start netplugin there") {
+			t.Errorf("after %d s: %s", age, got)
+		}
 	}
 }

@@ -28,6 +28,18 @@ func graceText(h api.Host) string {
 	return fmt.Sprintf(", which are released in %s (it has been away for %s)", ageText(h.EvictSeconds), ageText(h.AwaySeconds))
 }
 
+// restarts is how long a host may be away that is only being restarted.
+const restarts = 5 * time.Minute
+
+// awayRemedy says what to do about a host that is away. To forget one is no advice while it
+// may be restarting.
+func awayRemedy(h api.Host) string {
+	if h.Age >= 0 && time.Duration(h.Age)*time.Second < restarts {
+		return "if it is not being restarted, start netplugin there"
+	}
+	return fmt.Sprintf("start netplugin there; once the host is gone for good, 'netctl host rm %s' forgets it", h.Name)
+}
+
 // manyAway says that nothing is concluded of who is away; empty = it is.
 func manyAway(v *control.View, hosts []control.HostState) string {
 	alive, away := map[model.HostName]bool{}, 0

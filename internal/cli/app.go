@@ -80,6 +80,8 @@ type factory struct {
 	lookup  func(context.Context, string) ([]string, error) // of a host's name; nil = the default is taken as it is
 	// loginPath is where login keeps its token; empty = there is no home directory.
 	loginPath string
+	// columns are those of the terminal that shows the output; 0 = it is none.
+	columns int
 }
 
 func (f *factory) env(name string) string {
@@ -124,9 +126,10 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 // Run executes one command line (args without the program's name) and returns
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
+	columns := columnsOf(env.Stdout)
 	env.Stdout, env.Stderr = &safeWriter{to: env.Stdout}, &safeWriter{to: env.Stderr}
 	g := &globals{netmaster: DefaultNetmaster}
-	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, getenv: env.Getenv, globals: g, lookup: net.DefaultResolver.LookupHost}
+	f := &factory{columns: columns, out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, getenv: env.Getenv, globals: g, lookup: net.DefaultResolver.LookupHost}
 	if home := env.Getenv("HOME"); home != "" {
 		f.loginPath = filepath.Join(home, ".netctl", "config.json")
 	}

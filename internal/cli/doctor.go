@@ -17,10 +17,11 @@ type doctorOptions struct {
 	common
 	globals *globals
 	repair  bool
+	columns int
 }
 
 func newDoctor(f *factory, run func(context.Context, *doctorOptions) error) *command {
-	o := &doctorOptions{common: newCommon(f), globals: f.globals}
+	o := &doctorOptions{common: newCommon(f), globals: f.globals, columns: f.columns}
 	c := &command{
 		name:     "doctor",
 		short:    "Look for what is wrong: what is owned by nobody, hosts, data planes, certificates, disks, versions",
@@ -70,6 +71,10 @@ func (o *doctorOptions) show(d api.Diagnosis) error {
 		default:
 			remedy = "the repair " + f.Repair
 		}
+		if o.columns > 0 {
+			fmt.Fprintln(o.out, findingText(f.Severity, f.Check, f.Where, f.Text, remedy, o.columns))
+			continue
+		}
 		rows = append(rows, []string{f.Severity, f.Check, f.Where, f.Text, remedy})
 	}
 	if len(rows) > 0 {
@@ -87,4 +92,12 @@ func (o *doctorOptions) show(d api.Diagnosis) error {
 	}
 	_, err := fmt.Fprintf(o.out, "%s; %d of %d hosts answered.\n", verdict, d.Answered, d.Hosts)
 	return err
+}
+
+// findingText is a finding on a terminal, whose lines a row of a table would not fit.
+func findingText(severity, check, where, what, remedy string, columns int) string {
+	const indent = "  "
+	return severity + ", " + check + ", " + where + ":\n" +
+		wrap(indent+what, indent, columns) + "\n" +
+		wrap(indent+"-> "+remedy, indent+"   ", columns) + "\n"
 }

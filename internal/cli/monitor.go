@@ -152,7 +152,7 @@ func peerText(p api.FlowPeer) string {
 	case p.Port != 0:
 		at = net.JoinHostPort(at, strconv.Itoa(p.Port))
 	}
-	who := p.Container
+	who := cmp.Or(p.Name, p.Container)
 	if who == "" && p.Endpoint != "" {
 		parts := strings.SplitN(p.Endpoint, ":", 3)
 		who = parts[len(parts)-1]

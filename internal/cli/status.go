@@ -22,10 +22,11 @@ const statusTimeout = 9 * time.Second
 type statusOptions struct {
 	common
 	globals *globals
+	columns int
 }
 
 func newStatus(f *factory, run func(context.Context, *statusOptions) error) *command {
-	o := &statusOptions{common: newCommon(f), globals: f.globals}
+	o := &statusOptions{common: newCommon(f), globals: f.globals, columns: f.columns}
 	c := &command{
 		name:     "status",
 		short:    "Show on one screen how the cluster is: netmasters, store, hosts, capacity, and what is wrong",
@@ -87,7 +88,7 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 	}
 	fmt.Fprintf(o.out, "\nHosts %d, endpoints%s %d%s\n", len(s.Hosts), of, s.Endpoints, taken)
 	for _, n := range s.Notices {
-		fmt.Fprintf(o.out, "Notice: %s\n", n)
+		fmt.Fprintln(o.out, wrap("Notice: "+n, "  ", o.columns))
 	}
 	if s.Well {
 		return printLines(o.out, []string{"All is well."})
@@ -96,7 +97,7 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 		return err
 	}
 	for _, w := range s.Wrong {
-		fmt.Fprintf(o.out, "  %s\n", w)
+		fmt.Fprintln(o.out, wrap("  "+w, "    ", o.columns))
 	}
 	return nil
 }

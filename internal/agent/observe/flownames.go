@@ -140,7 +140,7 @@ func (n *flowNames) peer(id model.NetworkID, a netip.Addr, port uint16, mac mode
 	}
 	p.Address = a.String()
 	if e, ok := n.stations[stationAt{id, a}]; ok {
-		p.Endpoint, p.Container = e.Key.String(), e.Container
+		p.Endpoint, p.Container, p.Name = e.Key.String(), e.Container, e.Name
 		p.Labels, p.LabelsLeftOut = someLabels(e.Labels)
 		if e.Group != "" {
 			p.Group = model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}.String()
