@@ -187,7 +187,7 @@ func restore(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	log.Info("the store is restored; start netmaster on it, and hosts put back what the backup lacks",
-		"backup", o.restore, "data", o.dataDir, "store", r.String(), "revision", int64(r.Revision), "former", r.Kept, "authorities kept", r.Authorities)
+		"backup", o.restore, "data", o.dataDir, "store", r.String(), "revision", int64(r.Revision), "former", r.Kept, "authoritiesKept", r.Authorities)
 	if r.Tokens > 0 {
 		log.Warn("the tokens that the backup has let nobody in any more, since some may have been revoked after it: make new ones with a certificate of a cluster-admin, or restore with --keep-tokens", "tokens", r.Tokens)
 	}

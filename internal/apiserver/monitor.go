@@ -137,7 +137,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	req, err := monitorRequest(r)
 	var stream *monitorStream
 	scope := flowScope{control.ScopeOf(ctx), nil}
-	scope.hosts = func() map[model.HostName]int { return s.control.Current().EndpointsByHost(scope.Scope) }
+	scope.on = func(host string) bool {
+		return slices.ContainsFunc(s.control.Current().EndpointsOfHost(model.HostName(host)), func(e model.Endpoint) bool { return scope.Has(e.Key.Network.Tenant) })
+	}
 	if err == nil {
 		stream, err = s.monitors.add(ctx, id, scope)
 	}

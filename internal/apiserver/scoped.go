@@ -66,7 +66,7 @@ func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.C
 // flowScope limits the events of a monitor to what tenants may see.
 type flowScope struct {
 	control.Scope
-	hosts func() map[model.HostName]int // on which the tenants have endpoints
+	on func(host string) bool // whether the tenants have endpoints there
 }
 
 // show returns an event as the scope shows it; false = it does not. What the host counts
@@ -78,7 +78,7 @@ func (s flowScope) show(e api.FlowEvent) (api.FlowEvent, bool) {
 	switch e.Event {
 	case api.FlowDrop, api.FlowConnection, api.FlowLogged, api.FlowWouldDeny, api.FlowWouldAllow:
 	case api.FlowLost:
-		return api.FlowEvent{Time: e.Time, Host: e.Host, Event: e.Event}, s.hosts()[model.HostName(e.Host)] > 0
+		return api.FlowEvent{Time: e.Time, Host: e.Host, Event: e.Event}, s.on(e.Host)
 	default:
 		return e, false
 	}
@@ -112,5 +112,5 @@ func (s flowScope) show(e api.FlowEvent) (api.FlowEvent, bool) {
 // has reports whether something whose key begins with its tenant is of the scope.
 func (s flowScope) has(key string) bool {
 	tenant, _, _ := strings.Cut(key, ":")
-	return tenant != "" && s.Scope.Has(model.TenantName(tenant))
+	return tenant != "" && s.Has(model.TenantName(tenant))
 }

@@ -42,7 +42,7 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 }
 
 func namedBy(kind string) []string {
-	_, key, _ := documentType(kind) //nolint:errcheck // the kind of a document that was read
+	_, key, _ := documentType(kind)
 	return key.fields
 }
 

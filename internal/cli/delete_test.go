@@ -26,7 +26,7 @@ const stack = `{kind: tenant, tenantName: blue}
 func documentsOf(t *testing.T, text string, without ...string) string {
 	t.Helper()
 	var kept []string
-	for _, d := range strings.Split(text, "---\n") {
+	for d := range strings.SplitSeq(text, "---\n") {
 		has := false
 		for _, w := range without {
 			has = has || strings.Contains(d, "kind: "+w+",")

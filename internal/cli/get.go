@@ -13,11 +13,11 @@ import (
 
 type getOptions struct {
 	common
-	stderr     io.Writer
-	kind, name string
-	all        bool
-	watch      bool
-	interval   time.Duration
+	stderr   io.Writer
+	name     string
+	all      bool
+	watch    bool
+	interval time.Duration
 }
 
 func newGet(f *factory) *command {

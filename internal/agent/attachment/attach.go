@@ -216,6 +216,9 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	}()
 	mtu := 0
 	if known {
+		if err = a.apart(r, network); err != nil {
+			return res, err
+		}
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
 			return res, err
 		}
@@ -258,6 +261,9 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	}
 	if !known { // netmaster knows a network that the mirror has not seen yet
 		if network, err = a.cluster.AwaitNetwork(ctx, key.Network); err != nil {
+			return res, err
+		}
+		if err = a.apart(r, network); err != nil {
 			return res, err
 		}
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
