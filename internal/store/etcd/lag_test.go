@@ -30,7 +30,7 @@ func TestMemberThatLagsIsGivenTime(t *testing.T) {
 		{3 * lagGrace, older, false},
 	} {
 		got := l.judge(x.reason, now.Add(x.after))
-		if errors.Is(got, store.ErrMoves) != x.moves || !errors.Is(got, x.reason) || x.reason != away && !errors.Is(got, model.ErrUnavailable) {
+		if errors.Is(got, store.ErrMoves) != x.moves || !errors.Is(got, x.reason) || errors.Is(x.reason, errOlder) && !errors.Is(got, model.ErrUnavailable) {
 			t.Errorf("after %v, %v: %v", x.after, x.reason, got)
 		}
 	}
