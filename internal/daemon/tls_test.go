@@ -49,7 +49,11 @@ func TestDistrust(t *testing.T) {
 			if err := d.Err(); err != nil {
 				t.Errorf("after %d tries: %v", n, err)
 			}
-			if r, err := c.Get(s.URL); err == nil {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := c.Do(req); err == nil {
 				_ = r.Body.Close()
 			}
 		}

@@ -152,7 +152,7 @@ func (p *person) inPlace(ctx context.Context, backup string, try int) error {
 func (p *person) scrapes(ctx context.Context) error {
 	for token, want := range map[string]string{p.token: "contiv_netplugin_build_info", p.token + "x": "the token"} {
 		out, err := p.Hosts()[0].Run(ctx, "curl", "-s", "--cacert", filepath.Join(p.home, "ca.crt"), "-H", "Authorization: Bearer "+token, "https://127.0.0.1:9006/metrics")
-		if err != nil || !strings.Contains(string(out), want) {
+		if err != nil || !strings.Contains(out, want) {
 			return fmt.Errorf("metrics by a token: %w %.300s, want %q", err, out, want)
 		}
 	}
