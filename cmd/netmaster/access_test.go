@@ -58,7 +58,7 @@ func startSecured(t *testing.T, args ...string) *secured {
 	done := make(chan error, 1)
 	go func() { done <- s.ctrl.Run(ctx) }()
 	h, err := apiserver.New(apiserver.Config{
-		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit, nil}, Log: log, Door: s.gate.door, Tokens: s.gate.tokensOf(), Timeout: patience,
+		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit, nil}, Log: log, Door: s.gate.door, Tokens: s.gate.tokensOf(), Timeout: patience, Address: "127.0.0.1:9999",
 	})
 	if err != nil {
 		t.Fatal(err)
