@@ -49,7 +49,7 @@ func TestDistrust(t *testing.T) {
 			if err := d.Err(); err != nil {
 				t.Errorf("after %d tries: %v", n, err)
 			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
