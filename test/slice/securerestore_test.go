@@ -197,6 +197,14 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 	if err := lab.Until(ctx, "bert to be let in", p.login); err != nil {
 		return fmt.Errorf("%w; %s", err, master.Tail(5))
 	}
+	if err := lab.Until(ctx, "the status to say that hosts trust another authority", func(ctx context.Context) error {
+		if out, err := p.runs(ctx, "", "status"); err == nil || !strings.Contains(err.Error(), "clients-trust") {
+			return fmt.Errorf("it says %w %s", err, out)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
 	// What hosts say, that have not joined anew, one of which is started again.
 	h2, store := p.Hosts()[1], strings.ReplaceAll(p.StoreURL(), "http://", "https://")
 	if err := h2.KillAgent(); err != nil {
