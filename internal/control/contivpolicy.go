@@ -114,6 +114,9 @@ func (c *Controller) deletePolicy(ctx context.Context, a Author, k model.PolicyK
 		if err := mayChange(p, kind, owner); err != nil {
 			return err
 		}
+		if err := mayWriteTier(ctx, tx, k, 0); err != nil {
+			return err
+		}
 		if err := a.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}

@@ -34,7 +34,10 @@ func policyTargets(p model.Policy) (out []policyTarget) {
 // tenant, and what belongs to Kubernetes, only it changes.
 func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
 	p := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+		if err := mayWriteTier(ctx, tx, p.Key, p.Tier); err != nil {
+			return err
+		}
 		return c.putPolicy(tx, p)
 	})
 	if p.Kind != model.KindNetwork {
@@ -48,7 +51,10 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 // model.ErrExhausted. In a list it comes after its policy.
 func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
-	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+		if err := mayWriteTier(ctx, tx, r.Key.PolicyKey(), 0); err != nil {
+			return err
+		}
 		if n := c.view.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
 			return model.Errorf(model.ErrExhausted, "policy %q has %d rules already; at most %d are allowed; several policies can have one order", r.Key.PolicyKey(), n, model.MaxNetworkPolicyRules)
 		}
@@ -167,7 +173,10 @@ func (v *View) Fits(n model.NetworkPolicy) error {
 // many they are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
 func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+		if err := mayWriteTier(ctx, tx, n.Policy.Key, n.Policy.Tier); err != nil {
+			return err
+		}
 		return c.replacePolicy(tx, n)
 	})
 	for i, r := range n.Rules {

@@ -195,3 +195,60 @@ func TestPolicyIsFenced(t *testing.T) {
 	}
 	c.ok(c.DropNetworkPolicy(testContext(t), now, key))
 }
+
+// TestTenantAdminWritesNoAdminTier: what is in tier admin is a cluster administrator's: others
+// neither create nor change nor delete it or a rule of it, nor move a policy there.
+func TestTenantAdminWritesNoAdminTier(t *testing.T) {
+	c := base(t)
+	ctx := testContext(t)
+	toAdmin := func(p *model.Policy) { p.Tier = model.TierAdmin }
+	whole := func(key string, change ...func(*model.Policy)) Change {
+		p := networkPolicy(key, change...)
+		valid, err := model.Check(model.NetworkPolicy{Policy: p, Rules: []model.PolicyRule{networkRule(key, "r")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.ReplaceNetworkPolicy(valid)
+	}
+	for _, p := range []Change{whole("corp", toAdmin), whole("mine")} {
+		if _, err := c.Put(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	header, err := model.Check(networkPolicy("corp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := model.Check(networkRule("corp", "another"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, do := range map[string]func() error{
+		"creates a policy":  func() error { _, err := c.Put(Limited(ctx), whole("new", toAdmin)); return err },
+		"moves its own":     func() error { _, err := c.Put(Limited(ctx), whole("mine", toAdmin)); return err },
+		"replaces a policy": func() error { _, err := c.Put(Limited(ctx), whole("corp")); return err },
+		"changes a policy":  func() error { _, err := c.Put(Limited(ctx), c.ChangeNetworkPolicy(header)); return err },
+		"adds a rule":       func() error { _, err := c.Put(Limited(ctx), c.ChangeNetworkRule(one, model.OwnerUser)); return err },
+		"deletes a rule": func() error {
+			return c.DeleteNetworkRule(Limited(ctx), networkRule("corp", "r").Key, model.OwnerUser)
+		},
+		"deletes a policy": func() error { return c.DeleteNetworkPolicy(Limited(ctx), policyKey("corp"), model.OwnerUser) },
+		"deletes it as Contiv's": func() error {
+			if err := c.DeletePolicy(Limited(ctx), policyKey("corp")); err == nil {
+				return errors.New("it is gone")
+			}
+			return model.ErrForbidden // by its kind
+		},
+	} {
+		if err := do(); !errors.Is(err, model.ErrForbidden) {
+			t.Errorf("a tenant admin %s: %v", what, err)
+		}
+	}
+	p, ok := c.fresh().NetworkPolicy(policyKey("corp"))
+	if !ok || p.Policy.Tier != model.TierAdmin || len(p.Rules) != 1 {
+		t.Errorf("policy corp is %v %+v", ok, p)
+	}
+	if _, err := c.Put(Limited(ctx), whole("mine")); err != nil {
+		t.Errorf("its own policy: %v", err)
+	}
+}

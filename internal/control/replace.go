@@ -128,6 +128,9 @@ func (c *Controller) replaceStaged(ctx context.Context, fence *store.Fence, n mo
 				return err
 			}
 		}
+		if err := mayWriteTier(ctx, tx, k, n.Policy.Tier); err != nil {
+			return err
+		}
 		if err := settled(tx, k); err != nil {
 			return err
 		}

@@ -189,6 +189,9 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 				return err
 			}
 		}
+		if err := mayWriteTier(ctx, tx, k.PolicyKey(), 0); err != nil {
+			return err
+		}
 		if kind == model.KindContiv {
 			if err := (Author{}).mayDelete(tx, ownPolicy(k.PolicyKey())); err != nil {
 				return err
