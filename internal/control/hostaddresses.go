@@ -97,8 +97,11 @@ func (c *Controller) enrol(ctx context.Context, tx store.Tx, r *HostReport, reco
 		case x.at == r.IPv6:
 			r.IPv6 = netip.Addr{} // others do without it
 		default:
-			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: if it is right, an administrator adds it with 'netctl host address-add %s %s'",
-				x.name, x.at, r.Name, why, r.Name, x.at)}
+			what := fmt.Sprintf("if it is right, an administrator adds it with 'netctl host address-add %s %s'", r.Name, x.at)
+			if n, in := c.networkAt(x.at); in {
+				what = fmt.Sprintf("give the host an address outside of network %s, or delete the network", n)
+			}
+			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: %s", x.name, x.at, r.Name, why, what)}
 		}
 	}
 	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !e.now.Has(at.Addr()) && !at.Addr().IsLoopback() })
