@@ -141,9 +141,8 @@ func stringOptions(generic any) map[string]string {
 	return out
 }
 
-// deleteNetwork removes the Contiv network only if Docker created it. The
-// engine removes its own network whatever the answer; the reconciler brings it
-// back while the Contiv network stays.
+// deleteNetwork removes the Contiv network only if Docker created it. The engine removes
+// its own network whatever the answer.
 func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, error) {
 	b, ok := p.networks.get(r.NetworkID)
 	if !ok {

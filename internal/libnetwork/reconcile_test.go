@@ -342,6 +342,11 @@ func TestUnnamed(t *testing.T) {
 	if err := create("u0", "10.1.1.0/25", "default"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "-o network=net1") {
 		t.Errorf("overlapping subnet: %v", err)
 	}
+	if _, err := p.createNetwork(t.Context(), createNetworkRequest{
+		NetworkID: "u9", IPv4Data: []ipamData{{Pool: "10.9.0.0/24"}}, Options: map[string]any{keyGeneric: map[string]any{"encap": "gre"}},
+	}); err == nil || !strings.Contains(err.Error(), "gre") {
+		t.Errorf("an encapsulation that there is not: %v", err)
+	}
 	pl, err := p.requestPool(t.Context(), requestPoolRequest{Pool: "10.6.0.0/24"})
 	if err != nil {
 		t.Fatal(err)

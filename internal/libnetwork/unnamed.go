@@ -32,6 +32,11 @@ func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tena
 	case !want.Subnet.IsValid():
 		return model.InvalidField("IPv4Data", "", "must have a subnet (--subnet), or name a Contiv network that exists (-o network=NAME)")
 	}
+	named := want
+	named.Key.Name, named.Type = "name", model.NetworkData // any name: it is learnt later
+	if _, err := model.Check(named); err != nil {
+		return err
+	}
 	if err := errors.Join(p.backend.MayCreateNetworks(), p.backend.HasTenant(ctx, tenant)); err != nil {
 		return err // later Docker's user would not hear of it
 	}
