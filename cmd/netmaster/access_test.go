@@ -124,6 +124,16 @@ func (s *secured) must(want int, c *http.Client, method, path, body, bearer stri
 	return answer
 }
 
+// tokenOf makes a token of a tenant's admin.
+func (s *secured) tokenOf(admin *http.Client, tenant string) string {
+	s.t.Helper()
+	var made api.NewToken
+	if err := json.Unmarshal([]byte(s.must(200, admin, "POST", "/api/v1/tokens", `{"name":"`+tenant+`","role":"tenant-admin","tenants":["`+tenant+`"],"life":3600}`, "")), &made); err != nil {
+		s.t.Fatal(err)
+	}
+	return made.Secret
+}
+
 // report is what an agent tells of its host at its start.
 func report(host, at string) string {
 	return `{"version":1,"host":"` + host + `","installation":"0a0b0c0d-0000-4000-8000-000000000001","since":"2026-01-01T00:00:00Z","control":"` + at + `","vtep":"` + at +
@@ -302,14 +312,7 @@ func TestTenantAdminSeesOnlyItsTenant(t *testing.T) {
 	s.must(200, admin, "POST", "/plugin/createEndpoint", `{"TenantName":"red","NetworkName":"vault","EndpointID":"r1","ConfigEP":{"Host":"h1","Container":"r1"}}`, "")
 	s.must(200, admin, "POST", "/plugin/createEndpoint", `{"TenantName":"red","NetworkName":"vault","EndpointID":"r3","ConfigEP":{"Host":"h3","Container":"r3"}}`, "")
 	s.must(200, admin, "POST", "/plugin/host", report("h3", "10.0.0.3"), "")
-	tokenOf := func(tenant string) string {
-		var made struct{ Secret string }
-		if err := json.Unmarshal([]byte(s.must(200, admin, "POST", "/api/v1/tokens", `{"name":"`+tenant+`","role":"tenant-admin","tenants":["`+tenant+`"],"life":3600}`, "")), &made); err != nil {
-			t.Fatal(err)
-		}
-		return made.Secret
-	}
-	blue, red := tokenOf("blue"), tokenOf("red")
+	blue, red := s.tokenOf(admin, "blue"), s.tokenOf(admin, "red")
 	for _, path := range []string{"/api/v1/hosts", "/api/v1/hosts/h1", "/api/v1/status"} {
 		got := s.must(200, nobody, "GET", path, "", blue)
 		for _, secret := range []string{"red", "vault", "10.0.0.", "h3", "8472", "fake"} {
@@ -339,6 +342,43 @@ func TestTenantAdminSeesOnlyItsTenant(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
+}
+
+// TestTenantAdminWritesNoEndpoints: a tenant admin creates, changes and deletes no endpoint,
+// so that it sees no host that runs none of its containers, and invents none.
+func TestTenantAdminWritesNoEndpoints(t *testing.T) {
+	s := startSecured(t, "--tokens")
+	admin, nobody := s.as("root", pki.ClusterAdmin), s.as("", "")
+	s.things(admin)
+	s.must(200, admin, "POST", "/plugin/host", report("h3", "10.0.0.3"), "")
+	blue := s.tokenOf(admin, "blue")
+	before := s.dump()
+	for _, host := range []string{"ghost1", "h1", "h3"} {
+		create := `"TenantName":"blue","NetworkName":"net","EndpointID":"x","ConfigEP":{"Host":"` + host + `"}}`
+		for _, dry := range []string{"", `,"dryRun":true`, `,"set":"x"`} {
+			got := s.must(403, nobody, "POST", "/api/v1/apply", `{"objects":[{"kind":"endpoint",`+create+`]`+dry+`}`, blue)
+			if !strings.Contains(got, "objects[0]") || strings.Contains(got, "(appProfile, endpoint,") {
+				t.Errorf("refused with %s", got)
+			}
+		}
+		s.must(403, nobody, "POST", "/api/v1/pending", `{"objects":[{"kind":"endpoint",`+create+`]}`, blue)
+		s.must(403, nobody, "POST", "/plugin/createEndpoint", "{"+create, blue)
+	}
+	for _, path := range []string{"/api/v1/endpoints/blue:net:x", "/api/v1/endpoints", "/api/v1/endpoints/blue:net:e1"} {
+		for _, method := range []string{"POST", "PUT", "DELETE"} {
+			if code, answer, err := s.ask(nobody, method, path, `{"TenantName":"blue","NetworkName":"net","EndpointID":"x","ConfigEP":{"Host":"h3"}}`, blue); err != nil || code < 400 {
+				t.Errorf("%s %s: %d %s %v", method, path, code, answer, err)
+			}
+		}
+	}
+	s.must(403, nobody, "POST", "/plugin/updateEndpoint", `{"Tenant":"blue","Network":"net","EndpointID":"e1","Event":"start","Labels":{"a":"b"}}`, blue)
+	s.must(403, nobody, "POST", "/plugin/deleteEndpoint", `{"TenantName":"blue","NetworkName":"net","EndpointID":"e1"}`, blue)
+	s.must(403, nobody, "DELETE", "/debug/epcleanup/tenant/blue/ep/e1", "", blue)
+	if d := cmp.Diff(before, s.dump()); d != "" {
+		t.Errorf("the store is changed:\n%s", d)
+	}
+	// What rebuilds a cluster of its export has endpoints of hosts that are not there yet.
+	s.must(200, admin, "POST", "/api/v1/apply", `{"objects":[{"kind":"endpoint","TenantName":"blue","NetworkName":"net","EndpointID":"later","ConfigEP":{"Host":"h9"}}]}`, "")
 }
 
 // TestIssuerIsAsked: what looks like an ID token is judged by the issuer of --oidc-file;

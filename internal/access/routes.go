@@ -1,6 +1,7 @@
 package access
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -62,15 +63,9 @@ var collectionsOfTenants = map[string]string{
 // says what of other tenants it reaches.
 var collectionsOfCluster = map[string]string{"globals": "global", "aciGws": "aciGw", "Bgps": "Bgp", "tenants": "tenant"}
 
-// kindsOfTenants may stand in a tenant admin's list to be applied.
-var kindsOfTenants = func() []string {
-	kinds := []string{"endpoint"}
-	for _, kind := range collectionsOfTenants {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	return kinds
-}()
+// kindsOfTenants may stand in a tenant admin's list to be applied. Endpoints may not: one
+// says on which host it is, and who has it there is shown that host; hosts write them.
+var kindsOfTenants = slices.Sorted(maps.Values(collectionsOfTenants))
 
 func makeTable() map[string]rule {
 	var (
