@@ -344,43 +344,6 @@ func TestTenantAdminSeesOnlyItsTenant(t *testing.T) {
 	}
 }
 
-// TestTenantAdminWritesNoEndpoints: a tenant admin creates, changes and deletes no endpoint,
-// so that it sees no host that runs none of its containers, and invents none.
-func TestTenantAdminWritesNoEndpoints(t *testing.T) {
-	s := startSecured(t, "--tokens")
-	admin, nobody := s.as("root", pki.ClusterAdmin), s.as("", "")
-	s.things(admin)
-	s.must(200, admin, "POST", "/plugin/host", report("h3", "10.0.0.3"), "")
-	blue := s.tokenOf(admin, "blue")
-	before := s.dump()
-	for _, host := range []string{"ghost1", "h1", "h3"} {
-		create := `"TenantName":"blue","NetworkName":"net","EndpointID":"x","ConfigEP":{"Host":"` + host + `"}}`
-		for _, dry := range []string{"", `,"dryRun":true`, `,"set":"x"`} {
-			got := s.must(403, nobody, "POST", "/api/v1/apply", `{"objects":[{"kind":"endpoint",`+create+`]`+dry+`}`, blue)
-			if !strings.Contains(got, "objects[0]") || strings.Contains(got, "(appProfile, endpoint,") {
-				t.Errorf("refused with %s", got)
-			}
-		}
-		s.must(403, nobody, "POST", "/api/v1/pending", `{"objects":[{"kind":"endpoint",`+create+`]}`, blue)
-		s.must(403, nobody, "POST", "/plugin/createEndpoint", "{"+create, blue)
-	}
-	for _, path := range []string{"/api/v1/endpoints/blue:net:x", "/api/v1/endpoints", "/api/v1/endpoints/blue:net:e1"} {
-		for _, method := range []string{"POST", "PUT", "DELETE"} {
-			if code, answer, err := s.ask(nobody, method, path, `{"TenantName":"blue","NetworkName":"net","EndpointID":"x","ConfigEP":{"Host":"h3"}}`, blue); err != nil || code < 400 {
-				t.Errorf("%s %s: %d %s %v", method, path, code, answer, err)
-			}
-		}
-	}
-	s.must(403, nobody, "POST", "/plugin/updateEndpoint", `{"Tenant":"blue","Network":"net","EndpointID":"e1","Event":"start","Labels":{"a":"b"}}`, blue)
-	s.must(403, nobody, "POST", "/plugin/deleteEndpoint", `{"TenantName":"blue","NetworkName":"net","EndpointID":"e1"}`, blue)
-	s.must(403, nobody, "DELETE", "/debug/epcleanup/tenant/blue/ep/e1", "", blue)
-	if d := cmp.Diff(before, s.dump()); d != "" {
-		t.Errorf("the store is changed:\n%s", d)
-	}
-	// What rebuilds a cluster of its export has endpoints of hosts that are not there yet.
-	s.must(200, admin, "POST", "/api/v1/apply", `{"objects":[{"kind":"endpoint","TenantName":"blue","NetworkName":"net","EndpointID":"later","ConfigEP":{"Host":"h9"}}]}`, "")
-}
-
 // TestIssuerIsAsked: what looks like an ID token is judged by the issuer of --oidc-file;
 // while that is away, nobody is let in by one.
 func TestIssuerIsAsked(t *testing.T) {

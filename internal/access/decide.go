@@ -80,12 +80,17 @@ func decide(i Identity, ru *rule, s subject) (verdict, *refusal.Refusal) {
 // notOfTenants says why a request is not about an admin's tenants alone; empty = it is.
 func (i Identity) notOfTenants(ru *rule, s subject) string {
 	mine := i.tenants()
+	isMine := func(t string) bool { return slices.Contains(mine, t) }
 	switch {
 	case ru.about == nil: // about nothing of any tenant, or a list that is cut to what is theirs
 		return ""
-	case s.ofTenants && len(s.tenants) > 0 && !slices.ContainsFunc(s.tenants, func(t string) bool { return !slices.Contains(mine, t) }):
+	case !s.ofTenants:
+	case ru.scoped && i.Scope() != nil && slices.ContainsFunc(s.tenants, isMine):
 		return ""
-	case s.hint != "":
+	case len(s.tenants) > 0 && !slices.ContainsFunc(s.tenants, func(t string) bool { return !isMine(t) }):
+		return ""
+	}
+	if s.hint != "" {
 		return s.hint
 	}
 	return "it is not about " + strings.Join(mine, ", ") + " alone" // whose it is, is not told

@@ -26,6 +26,9 @@ type rule struct {
 	roles []Role
 	// about finds out what a request is about.
 	about about
+	// scoped: to who is limited to tenants (Identity.Scope) the server answers of theirs
+	// alone, so that others' of the same name are in nobody's way.
+	scoped bool
 	// body is how large a body may be that about needs to see, in bytes; 0 = it needs
 	// none.
 	body int64
@@ -132,9 +135,9 @@ func makeTable() map[string]rule {
 		"GET /api/v1/clusterServices":                     {roles: viewers},
 		"GET /api/v1/clusterServices/{namespace}/{name}":  {roles: viewers},
 		"GET /api/v1/serviceLBs/{key}/counts":             {roles: tenants, about: aboutPath("key", true)},
-		"GET /api/v1/inspect/endpoints/{key}":             {roles: tenants, about: aboutEndpoint},
-		"POST /api/v1/endpoints/{key}/drain":              {roles: []Role{TenantAdmin}, does: changes, kind: "endpoint", about: aboutEndpoint},
-		"DELETE /api/v1/endpoints/{key}/drain":            {roles: []Role{TenantAdmin}, does: changes, kind: "endpoint", about: aboutEndpoint},
+		"GET /api/v1/inspect/endpoints/{key}":             {roles: tenants, scoped: true, about: aboutEndpoint},
+		"POST /api/v1/endpoints/{key}/drain":              {roles: []Role{TenantAdmin}, scoped: true, does: changes, kind: "endpoint", about: aboutEndpoint},
+		"DELETE /api/v1/endpoints/{key}/drain":            {roles: []Role{TenantAdmin}, scoped: true, does: changes, kind: "endpoint", about: aboutEndpoint},
 		"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {
 			roles: nobody, does: changes, kind: "endpoint", about: aboutCleanup,
 		},

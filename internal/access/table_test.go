@@ -298,8 +298,8 @@ func TestSentences(t *testing.T) {
 		{"blue", "DELETE", "/api/v1/networks/red:net", "", "blue (people, tenant-admin of blue) has no right to this: it is not about blue alone; it needs the role cluster-admin or tenant-admin of its tenant"},
 		{"blue", "GET", "/api/v1/endpoints", "", "ask for one tenant's by ?tenant=NAME"},
 		{"blue", "GET", "/api/v1/inspect/endpoints/e2", "", "it is not about blue alone"},
-		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "it is not about blue alone"}, // as if it were another's
-		{"blue", "GET", "/api/v1/inspect/endpoints/shared", "", "it is not about blue alone"},
+		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "it is not about blue alone"},         // as if it were another's
+		{"both", "POST", "/api/v1/endpoints/shared/drain", "", "it is not about green, blue alone"}, // it sees all: which one is meant?
 		{"h1", "POST", "/plugin/host", `{"host":"h2"}`, `it is about host "h2", and an agent may change what its own host has; it needs the role cluster-admin or host that has it`},
 		{"h1", "GET", "/api/v1/endpoints?tenant=blue", "", `it is about host "", and an agent may change what its own host has`},
 		{"h1", "POST", "/plugin/releaseAddress", `{"IPv4Address":"10.0.0.3"}`, `it is about host ""`},
@@ -342,6 +342,17 @@ func TestScopeOfIdentities(t *testing.T) {
 	for who, want := range map[string][]string{"root": nil, "viewer": nil, "both": nil, "h1": nil, "blue": {"blue"}, "two": {"green", "red"}} {
 		if got := everybody[who].Scope(); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", who, got, want)
+		}
+	}
+}
+
+// A name is of a tenant admin's own endpoint, whoever else has one of that name.
+func TestNameOfAnothersEndpointToo(t *testing.T) {
+	d := newDoor(t, nil)
+	for _, ask := range []string{"GET /api/v1/inspect/endpoints/shared", "POST /api/v1/endpoints/shared/drain", "DELETE /api/v1/endpoints/shared/drain"} {
+		method, path, _ := strings.Cut(ask, " ")
+		if through, w := d.ask("blue", method, path, ""); !through {
+			t.Errorf("%s: %s", ask, w.Body)
 		}
 	}
 }

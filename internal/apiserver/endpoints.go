@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -57,19 +58,20 @@ func (s *server) drainer(drain bool) handler {
 	}
 }
 
-// endpointOf finds the endpoint that a path names.
+// endpointOf finds the endpoint that a path names, of those within the scope of who asks.
 func (s *server) endpointOf(r *http.Request) (*control.View, model.Endpoint, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, model.Endpoint{}, err
 	}
-	key := r.PathValue("key")
-	if k, err := model.ParseEndpointKey(key); err == nil {
+	key, scope := r.PathValue("key"), control.ScopeOf(r.Context())
+	if k, err := model.ParseEndpointKey(key); err == nil && scope.Has(k.Network.Tenant) {
 		if e, found := v.Endpoint(k); found {
 			return v, e, nil
 		}
 	}
-	e, err := chooseEndpoint(v.FindEndpoints(key), key)
+	found := slices.DeleteFunc(slices.Clone(v.FindEndpoints(key)), func(e model.Endpoint) bool { return !scope.Has(e.Key.Network.Tenant) })
+	e, err := chooseEndpoint(found, key)
 	return v, e, err
 }
 
