@@ -27,13 +27,14 @@ func (admins) Identify(_ context.Context, token string) (access.Identity, error)
 	return access.Identity{Name: "anna", How: access.ByToken, Grants: []access.Grant{grant}}, nil
 }
 
-// A tenant admin's export, status, hosts and monitor show what its tenant has, and a
-// refusal names the command that was typed.
-func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
+// startScoped starts a netmaster that asks who its clients are, and returns netctl as root
+// or as anna, who is admin of blue.
+func startScoped(t *testing.T) (as func(who string, args ...string) result) {
+	t.Helper()
 	url := startNetmasterBehind(t, memory.New(), func(next http.Handler) http.Handler {
 		scoped := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if scope := access.From(r.Context()).Scope(); scope != nil {
-				r = r.WithContext(control.ScopeTo(r.Context(), scope))
+				r = r.WithContext(control.Limited(control.ScopeTo(r.Context(), scope)))
 			}
 			next.ServeHTTP(w, r)
 		})
@@ -46,9 +47,16 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	as := func(who string, args ...string) result {
+	return func(who string, args ...string) result {
+		t.Helper()
 		return netctl(t, url, append([]string{"--token-file", files[who]}, args...)...)
 	}
+}
+
+// A tenant admin's export, status, hosts and monitor show what its tenant has, and a
+// refusal names the command that was typed.
+func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
+	as := startScoped(t)
 	for _, line := range []string{"tenant create blue", "tenant create red", "network create -t blue -s 10.1.1.0/24 net", "network create -t red -s 10.2.1.0/24 vault", "group create -t red vault crypt"} {
 		if got := as("root", strings.Fields(line)...); got.code != ExitOK {
 			t.Fatalf("%s: %+v", line, got)
@@ -60,7 +68,7 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		errOuts string
 	}{
 		"export":                  {ExitOK, "tenantName: blue", "left out the kind global: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
-		"export --tenant blue":    {ExitOK, "networkName: net", ""},
+		"export --tenant blue":    {ExitOK, "networkName: net", "left out the kinds tenant and endpoint: only a cluster-admin writes them"},
 		"service ls --all -q":     {ExitOK, "", ""},
 		"get networks -a -o name": {ExitOK, "net\n", ""},
 		"status":                  {ExitOK, "endpoints of blue 0", ""},
@@ -82,5 +90,44 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 				t.Errorf("netctl %s shows %q: %+v", line, secret, got)
 			}
 		}
+	}
+}
+
+// What a tenant admin exports it can compare and apply again.
+func TestTenantAdminAppliesItsExport(t *testing.T) {
+	as := startScoped(t)
+	for _, line := range []string{
+		"tenant create blue", "network create -t blue -s 10.1.1.0/24 net", "network create -t blue -s 10.3.1.0/24 --nw-type infra storage", "policy create -t blue in", "group create -t blue -p in net web",
+		"service create -t blue --network net --selector app=web --port 80:8080:TCP shop",
+	} {
+		if got := as("root", strings.Fields(line)...); got.code != ExitOK {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	endpoint := filepath.Join(t.TempDir(), "endpoint.yaml")
+	if err := os.WriteFile(endpoint, []byte("kind: endpoint\nTenantName: blue\nNetworkName: net\nEndpointID: e1\nConfigEP: {Host: h1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := as("root", "apply", "-f", endpoint); got.code != ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	for _, how := range []string{"export", "export --in-use", "export --tenant blue", "export -t blue --in-use --json"} {
+		got := as("anna", strings.Fields(how)...)
+		if got.code != ExitOK || !strings.Contains(got.out, "web") {
+			t.Fatalf("%s: %+v", how, got)
+		}
+		file := filepath.Join(t.TempDir(), "blue.yaml")
+		if err := os.WriteFile(file, []byte(got.out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"diff -f " + file, "apply -f " + file} {
+			got := as("anna", strings.Fields(line)...)
+			if got.code != ExitOK && (got.code != ExitDiffers || !strings.Contains(how, "--in-use")) { // it pins what netmaster chose
+				t.Errorf("%s, then %s: %+v", how, line, got)
+			}
+		}
+	}
+	if got := as("root", "export", "--in-use"); !strings.Contains(got.out, "kind: tenant") || !strings.Contains(got.out, "kind: endpoint") || got.errOut != "" {
+		t.Errorf("root's export: %+v", got)
 	}
 }
