@@ -89,7 +89,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	if err := errors.Join(o.warn(results), o.noteOthers(answer.Others)); err != nil {
 		return err
 	}
-	pruned, failed := o.deleteAll(ctx, answer.Left)
+	pruned, failed := o.deleteAll(ctx, answer.Left, results)
 	return errors.Join(o.showResults(append(results, pruned...)), failed)
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 // stack is a tenant with a network, a policy and a group, in an order in which nothing
@@ -73,11 +75,11 @@ func TestPruneDeletesWhatTheSetCreated(t *testing.T) {
 	says(t, netctl(t, url, "policy", "create", "-t", "blue", "mine"), ExitOK, "Created policy blue:mine\n")
 
 	less := documentsOf(t, strings.ReplaceAll(stack, "policies: [p]", "policies: []"), "policy", "rule", "tenant")
-	says(t, apply(less, append(web, "--dry-run")...), ExitOK, "Unchanged: network blue:n\nWould update endpointGroup blue:g\nWould delete rule blue:p:1\nWould delete policy blue:p\n")
+	says(t, apply(less, append(web, "--dry-run")...), ExitOK, "Unchanged: network blue:n\nWould update endpointGroup blue:g\nWould delete policy blue:p\nWould delete rule blue:p:1\n")
 	says(t, apply(less), ExitOK, "Unchanged: network blue:n\nUpdated endpointGroup blue:g\n")
 	says(t, apply(less, "--prune", "--set", "other"), ExitOK, "Unchanged: network blue:n\nUnchanged: endpointGroup blue:g\n",
 		`note: network blue:n and 1 more: not created by the set "other"`)
-	says(t, apply(less, web...), ExitOK, "Unchanged: network blue:n\nUnchanged: endpointGroup blue:g\nDeleted rule blue:p:1\nDeleted policy blue:p\n")
+	says(t, apply(less, web...), ExitOK, "Unchanged: network blue:n\nUnchanged: endpointGroup blue:g\nDeleted policy blue:p\nDeleted rule blue:p:1\n")
 
 	says(t, netctl(t, url, "policy", "create", "-t", "blue", "p"), ExitOK, "Created policy blue:p\n") // another one
 	says(t, netctl(t, url, "group", "create", "-t", "blue", "n", "other"), ExitOK, "Created group blue:other\n")
@@ -106,12 +108,12 @@ func TestDeleteFileDeletesWhatItNames(t *testing.T) {
 	says(t, netctl(t, url, "policy", "rule-rm", "-t", "blue", "p", "1"), ExitOK, "Deleted rule blue:p:1\n")
 	kept := "Kept, as it is always there: global global\n"
 	says(t, netctl(t, url, "delete", "-f", file, "--dry-run"), ExitOK,
-		"Would delete endpointGroup blue:g\nNot there: rule blue:p:1\nWould delete policy blue:p\nWould delete network blue:n\nWould delete tenant blue\n"+kept)
+		"Would delete endpointGroup blue:g\nWould delete policy blue:p\nNot there: rule blue:p:1\nWould delete network blue:n\nWould delete tenant blue\n"+kept)
 	says(t, netctl(t, url, "group", "create", "-t", "blue", "n", "other"), ExitOK, "Created group blue:other\n")
-	says(t, netctl(t, url, "delete", "-f", file), ExitConflict, "Deleted endpointGroup blue:g\nNot there: rule blue:p:1\nDeleted policy blue:p\n"+kept,
+	says(t, netctl(t, url, "delete", "-f", file), ExitConflict, "Deleted endpointGroup blue:g\nDeleted policy blue:p\nNot there: rule blue:p:1\n"+kept,
 		`network blue:n: delete network "blue:n": it is used by endpoint groups, for one "blue:other"`, `tenant blue: delete tenant "blue": it has`)
 	says(t, netctl(t, url, "group", "rm", "-t", "blue", "other"), ExitOK, "Deleted group blue:other\n")
-	says(t, netctl(t, url, "delete", "-f", file, "-q"), ExitOK, "blue:g\nblue:p:1\nblue:p\nblue:n\nblue\nglobal\n")
+	says(t, netctl(t, url, "delete", "-f", file, "-q"), ExitOK, "blue:g\nblue:p\nblue:p:1\nblue:n\nblue\nglobal\n")
 	says(t, netctl(t, url, "tenant", "ls", "-q"), ExitOK, "default\n")
 	unnamed := documentsOf(t, "{kind: network, tenantName: blue}\n")
 	says(t, netctl(t, url, "delete", "-f", unnamed), ExitFailure, "", "document 1: the fields that name the network are missing: tenantName, networkName")
@@ -126,4 +128,60 @@ func TestManifestOfKubernetesIsCalledSo(t *testing.T) {
 			says(t, netctl(t, "http://127.0.0.1:1", command, "-f", file), ExitFailure, "", "document 1: is a manifest of Kubernetes (apiVersion networking.k8s.io/v1): give it to 'kubectl apply -f'")
 		}
 	}
+}
+
+// attached creates an endpoint of group g as a host does for a container.
+func attached(t *testing.T, url, host string) {
+	t.Helper()
+	c, err := api.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateEndpoint(t.Context(), api.CreateEndpointRequest{TenantName: "blue", NetworkName: "n", EndpointID: "e1", ServiceName: "g", ConfigEP: api.ConfigEP{Host: host}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const denied = stack + `---
+{kind: networkPolicy, tenantName: blue, networkPolicyName: np, applies: {group: g}, defaultIn: deny}
+---
+{kind: rule, tenantName: blue, policyName: p, ruleId: self, direction: in, fromEndpointGroup: g, action: deny}
+`
+
+// While containers are attached, what protects them stays whole: rules stay with their
+// policies, and a dry run says so.
+func TestDeletionKeepsWhatProtectsAttachedContainers(t *testing.T) {
+	url := startNetmaster(t)
+	file := documentsOf(t, denied)
+	set := []string{"--prune", "--set", "web"}
+	if got := netctl(t, url, append([]string{"apply", "-f", file, "-q"}, set...)...); got.code != ExitOK {
+		t.Fatal(got)
+	}
+	attached(t, url, "host1")
+	none := documentsOf(t, "{kind: tenant, tenantName: blue}\n")
+	why := []string{"endpointGroup blue:g: ", "policy blue:p: ", "rule blue:p:1: stays: ", "rule blue:p:self: stays: ", "networkPolicy blue:np: stays: ", "network blue:n: "}
+	says(t, netctl(t, url, append([]string{"apply", "-f", none, "--dry-run"}, set...)...), ExitConflict, "Unchanged: tenant blue\n", why...)
+	says(t, netctl(t, url, append([]string{"apply", "-f", none}, set...)...), ExitConflict, "Unchanged: tenant blue\n", why...)
+	says(t, netctl(t, url, "delete", "-f", file, "--dry-run"), ExitConflict, "", why...)
+	says(t, netctl(t, url, "delete", "-f", file), ExitConflict, "", why...)
+	rules := documentsOf(t, denied, "policy", "network", "tenant", "networkPolicy") // of a policy that is not named
+	says(t, netctl(t, url, "delete", "-f", rules), ExitConflict, "", "rule blue:p:1: stays: endpointGroup blue:g stays")
+	says(t, netctl(t, url, "policy", "rule-ls", "-t", "blue", "p", "-q"), ExitOK, "self\n1\n")
+
+	says(t, netctl(t, url, "export", "--in-use", "-q"), ExitOK, "global global\ntenant blue\ntenant default\nnetwork blue:n\npolicy blue:p\nrule blue:p:1\nrule blue:p:self\nendpointGroup blue:g\nnetworkPolicy blue:np\nendpoint blue:n:e1\n")
+	endpoint := documentsOf(t, "{kind: endpoint, TenantName: blue, NetworkName: n, EndpointID: e1}\n---\n"+denied)
+	for _, flags := range [][]string{{"--dry-run"}, nil} {
+		says(t, netctl(t, url, append([]string{"delete", "-f", endpoint}, flags...)...), ExitConflict, "", append(why, "endpoint blue:n:e1: stays: it is a container's")...)
+	}
+
+	c, err := api.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteEndpoint(t.Context(), api.DeleteEndpointRequest{TenantName: "blue", NetworkName: "n", EndpointID: "e1"}); err != nil {
+		t.Fatal(err)
+	}
+	attached(t, url, "") // as a document makes it: no container's
+	all := "Deleted endpoint blue:n:e1\nDeleted networkPolicy blue:np\nDeleted rule blue:p:self\nDeleted endpointGroup blue:g\nDeleted policy blue:p\nDeleted rule blue:p:1\nDeleted network blue:n\nDeleted tenant blue\n"
+	says(t, netctl(t, url, "delete", "-f", endpoint), ExitOK, all)
 }

@@ -131,3 +131,20 @@ func TestTenantAdminAppliesItsExport(t *testing.T) {
 		t.Errorf("root's export: %+v", got)
 	}
 }
+
+// A list of which a tenant admin may not delete all is refused before any of it is deleted.
+func TestTenantAdminDeletesAllOfAListOrNothing(t *testing.T) {
+	as := startScoped(t)
+	both := documentsOf(t, "{kind: policy, tenantName: blue, policyName: p}\n---\n{kind: policy, tenantName: red, policyName: p}\n")
+	for _, line := range []string{"tenant create blue", "tenant create red", "apply -f " + both} {
+		if got := as("root", strings.Fields(line)...); got.code != ExitOK {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	for _, flags := range [][]string{nil, {"--dry-run"}} {
+		says(t, as("anna", append([]string{"delete", "-f", both}, flags...)...), ExitFailure, "", "nothing is deleted: ", "anna (token, tenant-admin of blue) has no right to this")
+	}
+	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "p\np\n")
+	own := documentsOf(t, "{kind: tenant, tenantName: default}\n---\n{kind: policy, tenantName: blue, policyName: p}\n")
+	says(t, as("anna", "delete", "-f", own), ExitOK, "Deleted policy blue:p\nKept, as it is always there: tenant default\n")
+}
