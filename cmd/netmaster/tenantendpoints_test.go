@@ -73,3 +73,35 @@ func TestNameIsOfOwnTenant(t *testing.T) {
 	}
 	s.must(409, admin, "GET", "/api/v1/inspect/endpoints/e1", "", "")
 }
+
+// TestTenantAdminIsShownNoAddressOfHosts: what has endpoints names their hosts to a tenant
+// admin, and a viewer is told the hosts' addresses too.
+func TestTenantAdminIsShownNoAddressOfHosts(t *testing.T) {
+	s := startSecured(t, "--tokens")
+	admin, nobody, viewer := s.as("root", pki.ClusterAdmin), s.as("", ""), s.as("watcher", pki.Client)
+	s.things(admin)
+	s.must(200, admin, "POST", "/api/v1/apply", `{"objects":[
+		{"kind":"policy","tenantName":"blue","policyName":"in"},
+		{"kind":"networkPolicy","tenantName":"blue","networkPolicyName":"np","defaultIn":"allow"},
+		{"kind":"endpointGroup","tenantName":"blue","networkName":"net","groupName":"web","policies":["in"]},
+		{"kind":"serviceLB","tenantName":"blue","networkName":"net","serviceName":"shop","selectors":["app=web"],"ports":["80:8080:TCP"]},
+		{"kind":"endpoint","TenantName":"blue","NetworkName":"net","ServiceName":"web","EndpointID":"w1","ConfigEP":{"Host":"h1","Labels":{"app":"web"}}}]}`, "")
+	blue := s.tokenOf(admin, "blue")
+	for path, body := range map[string]string{
+		"GET /api/v1/inspect/tenants/blue": "", "GET /api/v1/inspect/networks/blue:net": "", "GET /api/v1/inspect/endpointGroups/blue:web": "",
+		"GET /api/v1/inspect/policys/blue:in": "", "GET /api/v1/inspect/networkPolicys/blue:np": "", "GET /api/v1/inspect/serviceLBs/blue:shop": "",
+		"GET /api/v1/inspect/endpoints/w1": "", "GET /api/v1/endpoints?tenant=blue": "",
+		"POST /api/v1/endpoints/w1/drain": "{}", "DELETE /api/v1/endpoints/w1/drain": "",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if got := s.must(200, nobody, method, path, body, blue); !strings.Contains(got, `"homingHost":"h1"`) || strings.Contains(got, "vtepIP") || strings.Contains(got, "10.0.0.") {
+			t.Errorf("%s %s shows blue %s", method, path, got)
+		}
+		if method != "GET" {
+			continue
+		}
+		if got := s.must(200, viewer, method, path, body, ""); !strings.Contains(got, `"vtepIP":"10.0.0.1"`) {
+			t.Errorf("%s %s shows a viewer %s", method, path, got)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, e
 	}
 	o := endpointOper(v, e)
 	o.Key = r.PathValue("key")
-	return struct{ Oper any }{o}, nil
+	return struct{ Oper any }{shown(r.Context(), o)}, nil
 }
 
 // drainRequest is the body of a request that says all by its path.
@@ -54,7 +54,7 @@ func (s *server) drainer(drain bool) handler {
 		}
 		o := endpointOper(v, e)
 		o.Key = e.Key.String()
-		return o, nil
+		return shown(r.Context(), o), nil
 	}
 }
 

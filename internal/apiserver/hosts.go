@@ -181,7 +181,7 @@ func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) 
 			}
 			o := endpointOper(v, e)
 			o.Key = e.Key.String()
-			if !yield(o) {
+			if !yield(shown(r.Context(), o)) {
 				return
 			}
 		}

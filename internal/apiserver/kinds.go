@@ -228,17 +228,14 @@ func forget(del func(*control.Controller, context.Context) error) func(*control.
 // slash.
 func (s *server) handleKind(k *kind) {
 	base, inspect := "/api/v1/"+k.collection, "/api/v1/inspect/"+k.collection
-	get := func(f func(v *control.View, key string) (any, error)) handler {
-		return func(_ http.ResponseWriter, r *http.Request) (any, error) {
-			v, err := s.control.View(r.Context())
-			if err != nil {
-				return nil, err
-			}
-			return f(v, r.PathValue("key"))
-		}
-	}
 	write := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.write(k, w, r) }
-	s.handleOf(k, "GET", base, get(func(v *control.View, _ string) (any, error) { return k.list(v), nil }))
+	s.handleOf(k, "GET", base, func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		return k.list(v), nil
+	})
 	s.handleOf(k, "GET", base+"/{key}", func(w http.ResponseWriter, r *http.Request) (any, error) {
 		v, err := s.control.View(r.Context())
 		if err != nil {
@@ -257,7 +254,12 @@ func (s *server) handleKind(k *kind) {
 		}
 		return key, k.del(r.Context(), s.control, key)
 	})
-	s.handleOf(k, "GET", inspect+"/{key}", get(func(v *control.View, key string) (any, error) {
+	s.handleOf(k, "GET", inspect+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		key := r.PathValue("key")
 		config, err := k.get(v, key)
 		if errors.Is(err, model.ErrNotFound) && k.unset != nil {
 			if config, oper, ok := k.unset(s, v, key); ok {
@@ -268,6 +270,6 @@ func (s *server) handleKind(k *kind) {
 			return struct{ Config any }{config}, err
 		}
 		oper, err := k.inspect(s, v, key)
-		return struct{ Config, Oper any }{config, oper}, err
-	}))
+		return struct{ Config, Oper any }{config, shown(r.Context(), oper)}, err
+	})
 }

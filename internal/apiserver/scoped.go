@@ -23,6 +23,47 @@ func (s *server) seenHost(ctx context.Context, h control.HostState, now time.Tim
 	return o
 }
 
+// shown is an operational state as the one who asks sees it: hosts' addresses are left out
+// of what is within a scope.
+func shown(ctx context.Context, oper any) any {
+	if !control.ScopeOf(ctx).Limited() {
+		return oper
+	}
+	hide := func(endpoints []api.EndpointOper) { // which are made for each answer
+		for i := range endpoints {
+			endpoints[i].VtepIP = ""
+		}
+	}
+	switch o := oper.(type) {
+	case api.EndpointOper:
+		o.VtepIP = ""
+		return o
+	case api.NetworkOper:
+		hide(o.Endpoints)
+	case api.EndpointGroupOper:
+		hide(o.Endpoints)
+	case api.PolicyOper:
+		hide(o.Endpoints)
+	case api.ServiceLBOper:
+		hide(o.Providers)
+	case api.TenantOper:
+		hide(o.Endpoints)
+		for _, n := range o.Networks {
+			hide(n.Endpoints)
+		}
+		for _, g := range o.EndpointGroups {
+			hide(g.Endpoints)
+		}
+		for _, p := range o.Policies {
+			hide(p.Endpoints)
+		}
+		for _, s := range o.Servicelbs {
+			hide(s.Providers)
+		}
+	}
+	return oper
+}
+
 // tenantStatus is the status of what some tenants have.
 func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.ClusterStatus, err error) {
 	hosts, err := s.control.Hosts(ctx)
