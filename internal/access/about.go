@@ -87,10 +87,11 @@ func aboutServiceID(_ context.Context, _ Cluster, r *http.Request, _ []byte) (su
 // that they are of.
 func aboutEndpointsQuery(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
 	q := r.URL.Query() // as the server takes it
-	return subject{
-		tenants: []string{q.Get("tenant")}, ofTenants: true, hint: "ask for one tenant's by ?tenant=NAME",
-		hosts: []string{q.Get("host")}, ofHosts: true,
-	}, nil
+	s := subject{tenants: []string{q.Get("tenant")}, ofTenants: true, hosts: []string{q.Get("host")}, ofHosts: true}
+	if s.tenants[0] == "" {
+		s.hint = "choose one tenant's: netctl endpoint ls --tenant NAME"
+	}
+	return s, nil
 }
 
 func aboutCleanup(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {

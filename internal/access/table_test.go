@@ -296,7 +296,8 @@ func TestSentences(t *testing.T) {
 		{"", "GET", "/api/v1/networks", "", "who asks is not known: show a certificate"},
 		{"viewer", "DELETE", "/api/v1/networks/blue:net", "", "viewer (people, viewer) has no right to this; it needs the role cluster-admin or tenant-admin of its tenant"},
 		{"blue", "DELETE", "/api/v1/networks/red:net", "", "blue (people, tenant-admin of blue) has no right to this: it is not about blue alone; it needs the role cluster-admin or tenant-admin of its tenant"},
-		{"blue", "GET", "/api/v1/endpoints", "", "ask for one tenant's by ?tenant=NAME"},
+		{"blue", "GET", "/api/v1/endpoints", "", "choose one tenant's: netctl endpoint ls --tenant NAME; it needs"},
+		{"blue", "GET", "/api/v1/endpoints?tenant=red", "", "it is not about blue alone"},
 		{"blue", "GET", "/api/v1/inspect/endpoints/e2", "", "it is not about blue alone"},
 		{"blue", "GET", "/api/v1/inspect/endpoints/none", "", "it is not about blue alone"},         // as if it were another's
 		{"both", "POST", "/api/v1/endpoints/shared/drain", "", "it is not about green, blue alone"}, // it sees all: which one is meant?

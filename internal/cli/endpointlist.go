@@ -73,6 +73,10 @@ var _ = register(&objectKind{
 		list, err := c.Endpoints(ctx, api.EndpointFilter{})
 		return untyped(list), err
 	},
+	listTenant: func(ctx context.Context, c *api.Client, tenant string) ([]any, error) {
+		list, err := c.Endpoints(ctx, api.EndpointFilter{Tenant: tenant})
+		return untyped(list), err
+	},
 	get: func(ctx context.Context, c *api.Client, key string) (any, error) {
 		_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
 		if strings.Contains(id, ":") {

@@ -98,7 +98,11 @@ func (o *getOptions) fetch(ctx context.Context, client *api.Client, k *objectKin
 				return nil, err
 			}
 		}
-		list, err := k.list(ctx, client)
+		find := k.list
+		if k.listTenant != nil && !o.all {
+			find = func(ctx context.Context, c *api.Client) ([]any, error) { return k.listTenant(ctx, c, o.tenant) }
+		}
+		list, err := find(ctx, client)
 		if err != nil {
 			return nil, err
 		}

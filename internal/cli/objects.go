@@ -37,10 +37,12 @@ type objectKind struct {
 	shortName func(o any) string // name within its tenant
 	tenant    func(o any) string
 	list      func(ctx context.Context, c *api.Client) ([]any, error) // ordered by key
-	get       func(ctx context.Context, c *api.Client, key string) (any, error)
-	remove    func(ctx context.Context, c *api.Client, key string) error // nil = it cannot be deleted by its key
-	header    []string
-	row       func(o any) []string
+	// listTenant lists one tenant's, where a tenant-admin may not list all; nil = it may.
+	listTenant func(ctx context.Context, c *api.Client, tenant string) ([]any, error)
+	get        func(ctx context.Context, c *api.Client, key string) (any, error)
+	remove     func(ctx context.Context, c *api.Client, key string) error // nil = it cannot be deleted by its key
+	header     []string
+	row        func(o any) []string
 	// learn fills in what rows show beyond the objects themselves.
 	learn func(ctx context.Context, c *api.Client, list []any) error
 	// others returns what is listed behind the objects and is none of the kind; nil = nothing.

@@ -71,6 +71,10 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		"export --tenant blue":    {ExitOK, "networkName: net", "left out the kinds tenant and endpoint: only a cluster-admin writes them"},
 		"service ls --all -q":     {ExitOK, "", ""},
 		"get networks -a -o name": {ExitOK, "net\n", ""},
+		"get endpoints -t blue":   {ExitOK, "", ""},
+		"endpoint ls -t blue":     {ExitOK, "Tenant", ""},
+		"endpoint ls -t red":      {ExitFailure, "", "'netctl endpoint ls' is refused: anna (token, tenant-admin of blue) has no right to this: it is not about blue alone"},
+		"endpoint ls":             {ExitFailure, "", "choose one tenant's: netctl endpoint ls --tenant NAME"},
 		"status":                  {ExitOK, "endpoints of blue 0", ""},
 		"host ls":                 {ExitOK, "Host", ""},
 		"monitor --from crypt":    {ExitNotFound, "", `endpoint group "crypt" does not exist in any tenant`},
@@ -85,7 +89,7 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		if got.code != want.code || !strings.Contains(got.out, want.out) || !strings.Contains(got.errOut, want.errOuts) || want.errOuts == "" && got.code == ExitOK && got.errOut != "" {
 			t.Errorf("netctl %s: %+v", line, got)
 		}
-		for _, secret := range []string{"vault", "10.2.1", "/api/v1"} {
+		for _, secret := range []string{"vault", "10.2.1", "/api/v1", "?tenant"} {
 			if strings.Contains(got.out+got.errOut, secret) {
 				t.Errorf("netctl %s shows %q: %+v", line, secret, got)
 			}
