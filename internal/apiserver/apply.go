@@ -124,7 +124,7 @@ func (s *server) compareSet(ctx context.Context, set string, answer *api.ApplyRe
 	}
 	scope := control.ScopeOf(ctx)
 	for o := range members {
-		if tenant, _, of := strings.Cut(o.Key, ":"); !scope.Limited() || of && scope.Has(model.TenantName(tenant)) {
+		if tenant, _, of := strings.Cut(o.Key, ":"); !scope.Limited() || of && o.Kind != "endpoint" && scope.Has(model.TenantName(tenant)) {
 			answer.Left = append(answer.Left, api.ObjectName(o))
 		}
 	}
