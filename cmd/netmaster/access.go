@@ -215,7 +215,7 @@ func asHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := access.From(r.Context())
 		if id.How != "" && !slices.ContainsFunc(id.Grants, func(g access.Grant) bool { return g.Role == access.ClusterAdmin }) {
-			r = r.WithContext(control.Limited(r.Context()))
+			r = r.WithContext(control.Limited(r.Context(), id.Tenants()...))
 		}
 		if scope := id.Scope(); scope != nil {
 			r = r.WithContext(control.ScopeTo(r.Context(), scope))

@@ -14,8 +14,8 @@ type verdict struct {
 	only []string // tenants whose objects a list may show; nil = all
 }
 
-// tenants are those of which somebody is admin.
-func (i Identity) tenants() []string {
+// Tenants are those of which somebody is admin.
+func (i Identity) Tenants() []string {
 	var all []string
 	for _, g := range i.Grants {
 		if g.Role == TenantAdmin {
@@ -31,7 +31,7 @@ func (i Identity) Scope() []string {
 	if i.has(ClusterAdmin) || i.has(Viewer) {
 		return nil
 	}
-	return i.tenants()
+	return i.Tenants()
 }
 
 func (i Identity) has(role Role) bool {
@@ -63,7 +63,7 @@ func decide(i Identity, ru *rule, s subject) (verdict, *refusal.Refusal) {
 		case TenantAdmin:
 			no = i.notOfTenants(ru, s)
 			if ru.list {
-				v.only = i.tenants()
+				v.only = i.Tenants()
 			}
 		case Host:
 			no = i.notOfHost(ru, s)
@@ -79,7 +79,7 @@ func decide(i Identity, ru *rule, s subject) (verdict, *refusal.Refusal) {
 
 // notOfTenants says why a request is not about an admin's tenants alone; empty = it is.
 func (i Identity) notOfTenants(ru *rule, s subject) string {
-	mine := i.tenants()
+	mine := i.Tenants()
 	isMine := func(t string) bool { return slices.Contains(mine, t) }
 	switch {
 	case ru.about == nil: // about nothing of any tenant, or a list that is cut to what is theirs

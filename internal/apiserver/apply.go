@@ -64,8 +64,8 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 		if err := model.ParseSetName(req.Set); err != nil {
 			return nil, err
 		}
-		for i, r := range results {
-			changes[i] = s.control.InSet(changes[i], req.Set, model.Owned{Kind: r.Kind, Key: r.Key})
+		for i, of := range results {
+			changes[i] = s.control.InSet(r.Context(), changes[i], req.Set, model.Owned{Kind: of.Kind, Key: of.Key})
 		}
 	}
 	t := applyTime{begin: begin, timeout: s.timeout, now: time.Now}
@@ -122,11 +122,8 @@ func (s *server) compareSet(ctx context.Context, set string, answer *api.ApplyRe
 		}
 		delete(members, o)
 	}
-	scope := control.ScopeOf(ctx)
 	for o := range members {
-		if tenant, _, of := strings.Cut(o.Key, ":"); !scope.Limited() || of && o.Kind != "endpoint" && scope.Has(model.TenantName(tenant)) {
-			answer.Left = append(answer.Left, api.ObjectName(o))
-		}
+		answer.Left = append(answer.Left, api.ObjectName(o))
 	}
 	slices.SortFunc(answer.Left, func(a, b api.ObjectName) int { return strings.Compare(a.Kind+" "+a.Key, b.Kind+" "+b.Key) })
 	return nil

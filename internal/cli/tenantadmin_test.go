@@ -34,7 +34,7 @@ func startScoped(t *testing.T) (as func(who string, args ...string) result) {
 	url := startNetmasterBehind(t, memory.New(), func(next http.Handler) http.Handler {
 		scoped := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if scope := access.From(r.Context()).Scope(); scope != nil {
-				r = r.WithContext(control.Limited(control.ScopeTo(r.Context(), scope)))
+				r = r.WithContext(control.Limited(control.ScopeTo(r.Context(), scope), scope...))
 			}
 			next.ServeHTTP(w, r)
 		})
@@ -151,4 +151,20 @@ func TestTenantAdminDeletesAllOfAListOrNothing(t *testing.T) {
 	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "p\np\n")
 	own := documentsOf(t, "{kind: tenant, tenantName: default}\n---\n{kind: policy, tenantName: blue, policyName: p}\n")
 	says(t, as("anna", "delete", "-f", own), ExitOK, "Deleted policy blue:p\nKept, as it is always there: tenant default\n")
+}
+
+// A set is of who applies it: a tenant admin's is not the cluster's of the same name.
+func TestSetsBelongToWhoAppliesThem(t *testing.T) {
+	as := startScoped(t)
+	for _, line := range []string{"tenant create blue", "tenant create red"} {
+		says(t, as("root", strings.Fields(line)...), ExitOK, "Created tenant "+strings.Fields(line)[2]+"\n")
+	}
+	apply := func(who, text string) result {
+		return as(who, "apply", "-f", documentsOf(t, text), "--prune", "--set", "shared")
+	}
+	says(t, apply("anna", "{kind: policy, tenantName: blue, policyName: annas}\n"), ExitOK, "Created policy blue:annas\n")
+	says(t, apply("root", "{kind: policy, tenantName: blue, policyName: roots}\n"), ExitOK, "Created policy blue:roots\n")
+	says(t, apply("anna", "{kind: policy, tenantName: blue, policyName: other}\n"), ExitOK, "Created policy blue:other\nDeleted policy blue:annas\n")
+	says(t, apply("root", "{kind: policy, tenantName: red, policyName: p}\n"), ExitOK, "Created policy red:p\nDeleted policy blue:roots\n")
+	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "other\np\n")
 }

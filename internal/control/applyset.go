@@ -3,7 +3,9 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -12,7 +14,11 @@ import (
 
 // InSet makes a change note, where it creates its object, that a set of applied documents
 // has created it.
-func (c *Controller) InSet(ch Change, set string, o model.Owned) Change {
+func (c *Controller) InSet(ctx context.Context, ch Change, set string, o model.Owned) Change {
+	if isLimited(ctx) {
+		tenant, _, _ := strings.Cut(o.Key, ":")
+		set = tenantSet(tenant, set)
+	}
 	member := tables.SetMember{SetMemberKey: tables.SetMemberKey{Set: set, Kind: o.Kind, Key: o.Key}, Row: ch.key}
 	put, alone := ch.put, ch.alone
 	ch.put = func(ctx context.Context, tx store.Tx, cl *claim) error {
@@ -45,10 +51,31 @@ func (c *Controller) InSet(ch Change, set string, o model.Owned) Change {
 // forgetAtOnce is how many members of a set one transaction forgets.
 const forgetAtOnce = 20
 
-// SetMembers returns the objects that a set of applied documents has created, of those
-// that are there. It forgets the others: objects that were deleted, and those that
-// somebody else created again.
+// tenantSet names the set in which administrators of a tenant have its objects: another
+// than the cluster administrators' set of that name, and than other tenants'.
+func tenantSet(tenant, set string) string { return tenant + ":" + set }
+
+// SetMembers returns the objects that a set of who asks has created, of those that are
+// there.
 func (c *Controller) SetMembers(ctx context.Context, set string) (map[model.Owned]bool, error) {
+	tenants, ok := ctx.Value(limited{}).([]string)
+	if !ok {
+		return c.membersOf(ctx, set)
+	}
+	all := map[model.Owned]bool{}
+	for _, tenant := range tenants {
+		members, err := c.membersOf(ctx, tenantSet(tenant, set))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, members)
+	}
+	return all, nil
+}
+
+// membersOf returns the objects that a set has created, of those that are there. It forgets the others: objects that were deleted, and those that
+// somebody else created again.
+func (c *Controller) membersOf(ctx context.Context, set string) (map[model.Owned]bool, error) {
 	kvs, _, err := c.store.Range(ctx, tables.SetMembersOf(set))
 	if err != nil {
 		return nil, fmt.Errorf("read the set %q: %w", set, err)

@@ -40,7 +40,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 			if n == "before" {
 				subnet = "10.9.0.0/24"
 			}
-			list = append(list, c.InSet(c.ChangeNetwork(valid(network("blue:"+n, subnet))), set, model.Owned{Kind: "network", Key: "blue:" + n}))
+			list = append(list, c.InSet(ctx, c.ChangeNetwork(valid(network("blue:"+n, subnet))), set, model.Owned{Kind: "network", Key: "blue:" + n}))
 		}
 		if _, _, err := c.Apply(ctx, list, dryRun, func() bool { return true }); err != nil {
 			t.Fatal(err)
@@ -86,7 +86,9 @@ func TestLongListIsNoted(t *testing.T) {
 	ctx := testContext(t)
 	c.put(model.Tenant{Name: "blue"})
 	c.fresh()
-	of := func(ch Change, kind, key string) Change { return c.InSet(ch, "big", model.Owned{Kind: kind, Key: key}) }
+	of := func(ch Change, kind, key string) Change {
+		return c.InSet(ctx, ch, "big", model.Owned{Kind: kind, Key: key})
+	}
 	list := []Change{of(c.ChangePolicy(valid(model.ContivPolicy{Key: policyKey("blue:p")})), "policy", "blue:p")}
 	for i := range 200 {
 		key := fmt.Sprintf("r%d", i)

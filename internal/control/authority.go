@@ -12,8 +12,10 @@ type limited struct{}
 
 // Limited returns a context for use-cases of somebody who is no cluster administrator:
 // what they create changes nothing on hosts beside its containers, unless a cluster
-// administrator allowed that prefix.
-func Limited(ctx context.Context) context.Context { return context.WithValue(ctx, limited{}, true) }
+// administrator allowed that prefix. tenants are those of which they are administrators.
+func Limited(ctx context.Context, tenants ...string) context.Context {
+	return context.WithValue(ctx, limited{}, tenants)
+}
 
 func isLimited(ctx context.Context) bool { return ctx.Value(limited{}) != nil }
 
