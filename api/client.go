@@ -166,6 +166,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // to be repeatable (POST /plugin/allocAddress) is sent again only if it was not
 // sent at all, and of several replicas to one that has just answered.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
 	var body []byte
 	if in != nil {
 		var err error

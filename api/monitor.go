@@ -211,6 +211,9 @@ func sendLines(ctx context.Context, w io.Writer, events <-chan FlowEvent) error 
 // body can be sent once, so only a netmaster that cannot be reached is passed
 // over then.
 func (c *Client) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
 	var last error
 	first := int(c.current.Load())
 	for i := range c.bases {
