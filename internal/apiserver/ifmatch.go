@@ -20,12 +20,15 @@ func tag(w http.ResponseWriter, v *control.View, kind, key string) {
 // underIfMatch returns a request whose use-case is committed only while the object has the
 // revision that the request names in If-Match, if it names one.
 func (s *server) underIfMatch(r *http.Request, kind, key string) (*http.Request, error) {
-	text := r.Header.Get("If-Match")
-	if text == "" {
+	all := r.Header.Values("If-Match")
+	if len(all) == 0 {
 		return r, nil
 	}
-	rev, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
-	if err != nil || rev <= 0 {
+	text := strings.Join(all, ",")
+	opaque, quoted := strings.CutPrefix(text, `"`)
+	opaque, closed := strings.CutSuffix(opaque, `"`)
+	rev, err := strconv.ParseInt(opaque, 10, 64)
+	if err != nil || rev <= 0 || !quoted || !closed {
 		return nil, model.InvalidField("header If-Match", clip([]byte(text)), "must be the ETag of an answer to GET, such as \"1234\"")
 	}
 	v, err := s.control.View(r.Context())
@@ -59,7 +62,7 @@ func checkConditions(pattern string, r *http.Request) error {
 	}
 	_, path, _ := strings.Cut(strings.TrimSuffix(pattern, "/{$}"), " ")
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
-		if r.Header.Get(name) == "" || name == "If-Match" && takesIfMatch(r.Method, path) {
+		if len(r.Header.Values(name)) == 0 || name == "If-Match" && takesIfMatch(r.Method, path) {
 			continue
 		}
 		return model.Errorf(model.ErrInvalid, "header %s: this write is made under no condition; leave it out (If-Match is for POST, PUT and DELETE of one object)", name)

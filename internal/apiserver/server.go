@@ -172,13 +172,13 @@ func New(cfg Config) (http.Handler, error) {
 		_, _ = w.Write(description) // the client may be gone
 	})
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
-	return origin.Handler(origin.Config{
+	return s.plainPaths(origin.Handler(origin.Config{
 		IsOurs: s.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
 		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
 			s.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
 		},
 		IsStream: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
-	}, s.admit(cfg.Door, s)), nil
+	}, s.admit(cfg.Door, s))), nil
 }
 
 // handle registers h under a method and path, with and without trailing slash.

@@ -169,7 +169,7 @@ func (o *applyOptions) deleteOne(ctx context.Context, client *api.Client, f *for
 		return "", &api.Error{Status: http.StatusConflict, Message: "stays: " + why}
 	case o.dryRun || gone[policy]:
 		return actionDeleted, nil
-	case f.listed[policy] && !(single && f.namesGroup(name)):
+	case f.listed[policy] && (!single || !f.namesGroup(name)):
 		return "", &api.Error{Status: http.StatusConflict, Message: "stays: as its policy does"}
 	}
 	if name.Kind == endpointKind { // a container may have come by now
