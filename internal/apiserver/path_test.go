@@ -12,8 +12,11 @@ func TestDotsAreNoNames(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	for _, x := range []struct{ method, path string }{
-		{"DELETE", "/api/v1/networkPolicys/default:p/rules/.."}, {"DELETE", "/api/v1/networkPolicys/default:p/rules/%2e%2e"},
-		{"DELETE", "/api/v1/networkPolicys/default:p/rules/%2E./"}, {"PUT", "/api/v1/tenants/./"}, {"POST", "/api/v1/tenants/blue/../red/"},
+		{"DELETE", "/api/v1/networkPolicys/default:p/rules/.."},
+		{"DELETE", "/api/v1/networkPolicys/default:p/rules/%2e%2e"},
+		{"DELETE", "/api/v1/networkPolicys/default:p/rules/%2E./"},
+		{"PUT", "/api/v1/tenants/./"},
+		{"POST", "/api/v1/tenants/blue/../red/"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), x.method, f.url+"/", strings.NewReader("{}"))
 		if err != nil {

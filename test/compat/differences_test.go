@@ -22,6 +22,7 @@ var table = []difference{
 	{"endpoints can be listed", []int{23}},
 	{"what follows the JSON object is refused", []int{81}},
 	{"a field that an object has not is refused, since a misspelt one would silently be left out", []int{79}},
+	{"a write of a path with dots in place of a name is refused: who follows the redirection reaches another object", []int{156, 157}},
 	{"VLAN 4095 is reserved (IEEE 802.1Q)", []int{112, 122}},
 	{"an empty field of global leaves the setting as it is", []int{115, 126}},
 	{"putting an object as it is changes nothing and succeeds", []int{159, 239, 420}},
