@@ -59,8 +59,8 @@ func TestFlowLogFile(t *testing.T) {
 			for _, kind := range []string{api.FlowLogged, api.FlowWouldDeny} {
 				want := api.FlowEvent{
 					Host: host, Event: kind, Verdict: "allow", Tenant: "blue", Network: "net", Protocol: "tcp", Direction: "in",
-					From:      api.FlowPeer{Container: "bflogm-" + clients[server], Address: c.addr(clients[server], "4").String(), Labels: web},
-					To:        api.FlowPeer{Container: "bflogm-" + server, Address: c.addr(server, "4").String(), Port: 80, Labels: db},
+					From:      api.FlowPeer{Container: "bflogm-" + clients[server], Name: "bflogm-" + clients[server], Address: c.addr(clients[server], "4").String(), Labels: web},
+					To:        api.FlowPeer{Container: "bflogm-" + server, Name: "bflogm-" + server, Address: c.addr(server, "4").String(), Port: 80, Labels: db},
 					Decisions: []api.FlowRule{{Direction: "in", Rule: "1", Policy: "blue:db", Tier: "contiv"}},
 				}
 				port := "80"

@@ -49,8 +49,8 @@ func TestMonitor(t *testing.T) {
 		for what, list := range map[string][]api.FlowEvent{"shut": drops, "web": conns} {
 			want := api.FlowEvent{
 				Host: host, Event: api.FlowDrop, Verdict: "deny", Reason: "policy", Tenant: "blue", Network: "net", Protocol: "udp", Direction: "in",
-				From:      api.FlowPeer{Container: "bmonm-" + pair[0], Group: "blue:clients", Address: c.addr(pair[0], "4").String()},
-				To:        api.FlowPeer{Container: "bmonm-" + pair[1], Group: "blue:servers", Address: c.addr(pair[1], "4").String(), Port: 80},
+				From:      api.FlowPeer{Container: "bmonm-" + pair[0], Name: "bmonm-" + pair[0], Group: "blue:clients", Address: c.addr(pair[0], "4").String()},
+				To:        api.FlowPeer{Container: "bmonm-" + pair[1], Name: "bmonm-" + pair[1], Group: "blue:servers", Address: c.addr(pair[1], "4").String(), Port: 80},
 				Decisions: []api.FlowRule{{Direction: "in", Rule: what, Policy: "blue:p", Tier: "contiv"}},
 			}
 			if what == "web" {
