@@ -128,25 +128,10 @@ func TestRestoreOfSeveral(t *testing.T) {
 	t.Parallel()
 	bCfg := secured(t, 112, "b")
 	a, b := pair(t, secured(t, 111, "a"), &bCfg)
-	c := a.Client()
-	if _, err := c.Update(t.Context(), func(tx store.Tx) error { return tables.Globals.Put(tx, model.DefaultGlobal()) }); err != nil {
-		t.Fatal(err)
-	}
 	if err := a.RenewAuthorities(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err := errors.Join(err, r.Close(), c.Close()); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "backup")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := backedUp(t, a)
 	closed(t, b)
 	closed(t, a)
 	var log bytes.Buffer

@@ -5,11 +5,7 @@ package matrix
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
-	"net"
-	"net/url"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -25,8 +20,7 @@ import (
 type kube struct {
 	*cluster.Control
 	client kubernetes.Interface
-	at     string // host:port
-	end    func()
+	end    func() error // of the netmasters' way there
 }
 
 func startKube(ctx context.Context, dir string) (*kube, error) {
@@ -34,76 +28,19 @@ func startKube(ctx context.Context, dir string) (*kube, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kube{Control: c, end: func() {}}
+	k := &kube{Control: c, end: func() error { return nil }}
 	config, err := c.Config()
 	if err == nil {
 		config.QPS = -1
 		k.client, err = kubernetes.NewForConfig(config)
 	}
-	var u *url.URL
-	if err == nil {
-		u, err = url.Parse(config.Host)
-	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	k.at = u.Host
 	return k, nil
 }
 
-// lead has netmasters in a namespace reach the API server at its own address.
-func (k *kube) lead(ctx context.Context, ns *lab.Namespace) error {
-	var ln net.Listener
-	if err := ns.Do(func() (err error) {
-		ln, err = new(net.ListenConfig).Listen(ctx, "tcp", k.at)
-		return err
-	}); err != nil {
-		return err
-	}
-	var all sync.WaitGroup
-	ctx, cancel := context.WithCancel(ctx)
-	all.Go(func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return // closed
-			}
-			all.Go(func() { k.pass(ctx, in) })
-		}
-	})
-	k.end = func() {
-		cancel()
-		_ = ln.Close() // the loop ends
-		all.Wait()
-	}
-	return nil
-}
-
-// pass hands one connection on until either side or ctx ends.
-func (k *kube) pass(ctx context.Context, in net.Conn) {
-	defer in.Close()
-	out, err := new(net.Dialer).DialContext(ctx, "tcp", k.at)
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	stop := context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() }) // nobody waits for them any more
-	defer stop()
-	back := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(in, out) // either side may end it
-		_ = in.Close()
-		close(back)
-	}()
-	_, _ = io.Copy(out, in)
-	_ = out.Close()
-	<-back
-}
-
-func (k *kube) close() error {
-	k.end()
-	return k.Close()
-}
+func (k *kube) close() error { return errors.Join(k.end(), k.Close()) }
 
 // pods are attached as a kubelet does, each with its object in the API server.
 type pods struct{ *plugin }

@@ -291,9 +291,11 @@ func runRow(t *testing.T, r Row, bin string) (failed error) {
 		return err
 	}
 	if b.kube != nil {
-		if err := b.kube.lead(t.Context(), l.Master); err != nil {
+		end, err := b.kube.LeadFrom(t.Context(), l.Master)
+		if err != nil {
 			return errors.Join(err, l.Down())
 		}
+		b.kube.end = end
 	}
 	if b.Lab = l; r[dimNetwork] == Native || r[dimRuntime] == Pods {
 		b.tenant = defaultTenant

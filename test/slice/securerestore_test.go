@@ -118,15 +118,20 @@ func (p *person) restored(ctx context.Context, try int) error {
 	return <-pinged
 }
 
+// restoreAndLaunch restores the backup into netmaster's directory and starts it there.
+func (p *person) restoreAndLaunch(ctx context.Context, backup string) (*lab.Process, error) {
+	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("restore: %w: %s", err, out)
+	}
+	return p.LaunchMaster([]string{"--secure"})
+}
+
 // inPlace has the backup be restored in the directory that there is.
 func (p *person) inPlace(ctx context.Context, backup string, try int) error {
 	if err := p.Process("netmaster").Kill(); err != nil {
 		return err
 	}
-	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
-		return fmt.Errorf("restore: %w: %s", err, out)
-	}
-	master, err := p.LaunchMaster([]string{"--secure"})
+	master, err := p.restoreAndLaunch(ctx, backup)
 	if err != nil {
 		return err
 	}
@@ -176,10 +181,7 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 	if err := os.Rename(p.data, fmt.Sprint(p.data, ".lost", try)); err != nil {
 		return err
 	}
-	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
-		return fmt.Errorf("restore: %w: %s", err, out)
-	}
-	master, err := p.LaunchMaster([]string{"--secure"})
+	master, err := p.restoreAndLaunch(ctx, backup)
 	if err != nil {
 		return err
 	}

@@ -103,14 +103,34 @@ func (p Place) open(ctx context.Context, server string) (*door, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	ln, err := p.listen(ctx, "127.0.0.1:0")
+	d, err := p.openAt(ctx, "127.0.0.1:0", u.Host)
 	if err != nil {
 		return nil, "", err
 	}
-	d := &door{ln: ln, to: u.Host, conns: map[net.Conn]bool{}}
-	d.wg.Go(d.serve)
-	u.Host = ln.Addr().String()
+	u.Host = d.ln.Addr().String()
 	return d, u.String(), nil
+}
+
+// openAt makes a door at an address of the place.
+func (p Place) openAt(ctx context.Context, address, to string) (*door, error) {
+	ln, err := p.listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	d := &door{ln: ln, to: to, conns: map[net.Conn]bool{}}
+	d.wg.Go(d.serve)
+	return d, nil
+}
+
+// LeadFrom lets those in a namespace reach the API server, which is outside of it, at its own
+// address until close is called.
+func (c *Control) LeadFrom(ctx context.Context, ns *lab.Namespace) (close func() error, err error) {
+	at := net.JoinHostPort(c.at.Address.String(), c.port)
+	d, err := Place{Space: ns}.openAt(ctx, at, at)
+	if err != nil {
+		return nil, err
+	}
+	return d.close, nil
 }
 
 func (d *door) serve() {
