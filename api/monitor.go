@@ -103,6 +103,9 @@ type FlowPeer struct {
 // MaxFlowLabels bounds FlowPeer.Labels.
 const MaxFlowLabels = 1536
 
+// MaxFlowPolicies bounds FlowRule.Policies.
+const MaxFlowPolicies = 4
+
 // FlowRule is who decided at one end.
 type FlowRule struct {
 	Direction string `json:"direction"`        // out: policy of the sender, in: of the receiver
@@ -112,6 +115,10 @@ type FlowRule struct {
 	// Default says whose default denied where no rule matched: the tier admin,
 	// contiv, kubernetes or baseline, or closed: the port's policy is not known (yet).
 	Default string `json:"default,omitempty"`
+	// Policies are those whose default denied (tenant:policy), MaxFlowPolicies at most;
+	// PoliciesLeftOut counts the others.
+	Policies        []string `json:"policies,omitempty"`
+	PoliciesLeftOut int      `json:"policiesLeftOut,omitempty"`
 	// Hidden: the policy is of a tenant that whoever watches may not read.
 	Hidden bool `json:"hidden,omitempty"`
 }

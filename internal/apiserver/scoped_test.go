@@ -45,7 +45,7 @@ func TestMonitorShowsATenantAdminOnlyItsTenant(t *testing.T) {
 		},
 		"seen in another tenant's network": {
 			of(func(e *api.FlowEvent) {
-				e.Tenant, e.To, e.Decisions = "red", red, []api.FlowRule{{Direction: "in", Tier: "contiv", Default: "contiv"}}
+				e.Tenant, e.To, e.Decisions = "red", red, []api.FlowRule{{Direction: "in", Tier: "contiv", Default: "contiv", Policies: []string{"red:secret"}}}
 			}),
 			new(of(func(e *api.FlowEvent) {
 				e.Tenant, e.Network, e.To, e.Decisions = "", "", masked, []api.FlowRule{{Direction: "in", Hidden: true}}

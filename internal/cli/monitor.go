@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -177,6 +178,23 @@ var dropReasons = map[string]string{
 	"no-provider":         "the service has nobody for it",
 }
 
+// defaultText names the default that denied: a policy's, several policies', or a tier's.
+func defaultText(d api.FlowRule) string {
+	tier := "tier " + d.Default
+	if len(d.Policies) == 0 {
+		return "default of " + tier
+	}
+	names := d.Policies
+	if d.PoliciesLeftOut > 0 {
+		names = append(slices.Clone(names), fmt.Sprintf("%d more", d.PoliciesLeftOut))
+	}
+	kind := "policy"
+	if len(names) > 1 {
+		kind = "policies"
+	}
+	return fmt.Sprintf("default of %s %s (%s)", kind, strings.Join(names, ", "), tier)
+}
+
 func decidedBy(e api.FlowEvent) string {
 	if e.Event == api.FlowDrop && e.Reason != "policy" {
 		text := cmp.Or(dropReasons[e.Reason], e.Reason)
@@ -197,7 +215,7 @@ func decidedBy(e api.FlowEvent) string {
 		case d.Default == "closed":
 			parts = append(parts, d.Direction+": the policy is not loaded, so nothing passes")
 		case d.Default != "":
-			parts = append(parts, fmt.Sprintf("%s: default of tier %s", d.Direction, d.Default))
+			parts = append(parts, d.Direction+": "+defaultText(d))
 		default:
 			parts = append(parts, d.Direction+": no rule matches")
 		}

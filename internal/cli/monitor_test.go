@@ -89,11 +89,11 @@ func TestMonitorTable(t *testing.T) {
 		},
 		{
 			Time: at.Add(3 * time.Second), Event: api.FlowWouldDeny, Verdict: "allow", Protocol: "tcp", From: web, To: db, Count: 1, Audited: "blue:q",
-			Decisions: []api.FlowRule{{Direction: "in", Default: "kubernetes"}},
+			Decisions: []api.FlowRule{{Direction: "in", Default: "kubernetes", Policies: []string{"blue:web"}}},
 		},
 		{
 			Time: at.Add(4 * time.Second), Event: api.FlowWouldDeny, Verdict: "allow", Protocol: "tcp", From: web, To: db, Count: 2, Audited: "blue:q", Living: true,
-			Decisions: []api.FlowRule{{Direction: "in", Default: "kubernetes"}},
+			Decisions: []api.FlowRule{{Direction: "in", Default: "kubernetes", Policies: []string{"blue:web", "blue:db"}, PoliciesLeftOut: 3}},
 		},
 	}
 	tellingAgent(t, st, "host1", events)
@@ -107,8 +107,8 @@ func TestMonitorTable(t *testing.T) {
 07:00:02.000  host1     allowed     tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  out: no rule matches; in: rule 2 of policy blue:db-in
 07:00:02.000  host1     allowed     sctp    blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  no policy
 07:00:03.000  host1     log allow   tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: rule 2 of policy blue:db-in
-07:00:03.000  host1     would-deny  tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: default of tier kubernetes, if blue:q were enforced
-07:00:04.000  host1     would-deny x2  tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: default of tier kubernetes, if blue:q were enforced (lives already)
+07:00:03.000  host1     would-deny  tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: default of policy blue:web (tier kubernetes), if blue:q were enforced
+07:00:04.000  host1     would-deny x2  tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: default of policies blue:web, blue:db, 3 more (tier kubernetes), if blue:q were enforced (lives already)
 `
 	if diff := cmp.Diff(want, r.out); diff != "" || r.code != ExitOK {
 		t.Errorf("exit code %d (-want +got):\n%s", r.code, diff)

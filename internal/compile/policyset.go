@@ -37,6 +37,7 @@ type tierRules struct {
 	policies []*policy
 	rules    desired.Rules
 	def      model.Action
+	defOf    string // the policies whose default that is, as desired.Tier has them
 }
 
 // setOf returns the set of a plan, made when it is not there; nil when no policy
@@ -212,6 +213,13 @@ func (s *policySet) unite(tier model.Tier, of []*policy, dir model.Direction) ti
 			t.def = a
 		}
 	}
+	var defOf []string
+	for _, p := range of {
+		if p.rec.Default.Of(dir) == t.def && t.def != model.Pass {
+			defOf = append(defOf, p.key.String())
+		}
+	}
+	t.defOf = strings.Join(defOf, ",")
 	return t
 }
 
@@ -242,7 +250,7 @@ func (c *Compiler) picture(s *policySet) *desired.PolicySet {
 	tiers := func(list []tierRules, to []desired.Tier) []desired.Tier {
 		for _, t := range list {
 			if t.rules.Len() > 0 || t.def != model.Pass {
-				to = append(to, desired.Tier{Tier: t.tier, Rules: t.rules, Default: t.def})
+				to = append(to, desired.Tier{Tier: t.tier, Rules: t.rules, Default: t.def, DefaultOf: t.defOf})
 			}
 		}
 		return to

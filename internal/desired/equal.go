@@ -24,7 +24,7 @@ func (s *PolicySet) Equal(o *PolicySet) bool {
 
 // Equal compares two tiers by contents. What they share costs nothing.
 func (t Tier) Equal(o Tier) bool {
-	if t.Tier != o.Tier || t.Default != o.Default || t.Rules.Len() != o.Rules.Len() {
+	if t.Tier != o.Tier || t.Default != o.Default || t.DefaultOf != o.DefaultOf || t.Rules.Len() != o.Rules.Len() {
 		return false
 	}
 	for c := range t.Rules.Diff(o.Rules) {

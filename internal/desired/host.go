@@ -123,6 +123,9 @@ type Tier struct {
 	Tier    model.Tier
 	Rules   Rules
 	Default model.Action // Pass = go to the next tier
+	// DefaultOf lists the policies whose default that is, for people: tenant:policy, separated
+	// by commas; empty = it is no policy's.
+	DefaultOf string
 }
 
 // Rules are the rules of one tier and direction by ID. They are a Map so that

@@ -17,9 +17,9 @@ type Peer struct {
 // Ruling is what the tiers of one direction say of a connection.
 type Ruling struct {
 	Pass   bool
-	Rule   *Rule      // that decided; nil = none did
-	Tier   model.Tier // that denies by default
-	Logged []*Rule    // with Log, of those that said something, in order
+	Rule   *Rule   // that decided; nil = none did
+	Tier   Tier    // that denies by default
+	Logged []*Rule // with Log, of those that said something, in order
 }
 
 // RuleID is the id of the rule that decided, "" = none did.
@@ -60,7 +60,7 @@ func (s *PolicySet) Judge(dir model.Direction, p Peer, proto model.Protocol, por
 		case model.Pass:
 		default:
 			if out.Rule == nil {
-				out.Tier = t.Tier
+				out.Tier = t
 			}
 			return out
 		}

@@ -57,8 +57,8 @@ func TestJudge(t *testing.T) {
 		for _, r := range said.Logged {
 			logged = append(logged, r.ID)
 		}
-		if said.Pass != x.pass || said.RuleID() != x.rule || said.Tier != x.tier || !cmp.Equal(logged, x.logged) {
-			t.Errorf("%s, %+v, port %d: %v by %q, tier %d, logged %q; want %+v", x.dir, x.peer, x.port, said.Pass, said.RuleID(), said.Tier, logged, x)
+		if said.Pass != x.pass || said.RuleID() != x.rule || said.Tier.Tier != x.tier || !cmp.Equal(logged, x.logged) {
+			t.Errorf("%s, %+v, port %d: %v by %q, tier %d, logged %q; want %+v", x.dir, x.peer, x.port, said.Pass, said.RuleID(), said.Tier.Tier, logged, x)
 		}
 	}
 }

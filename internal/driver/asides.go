@@ -59,7 +59,7 @@ func (e End) would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, 
 	would := e.Judge(audited)
 	out := FlowEvent{
 		Kind: FlowWouldAllow, Policy: audited.Audited,
-		Decisions: []Decision{{Direction: e.Direction, Rule: would.RuleID(), Tier: would.Tier}},
+		Decisions: []Decision{DecisionOf(e.Direction, would)},
 	}
 	if said.Pass {
 		out.Kind = FlowWouldDeny

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -59,8 +60,19 @@ type Decision struct {
 	Direction model.Direction // Out: of the source's policy, In: of the destination's
 	Rule      string          // id of the rule that decided; "" = none matched
 	Tier      model.Tier      // of a denial without a rule: the tier whose default it was; 0 = the policy is not loaded
+	DefaultOf string          // of a denial without a rule: the policies whose default it was, as desired.Tier has them
 	Action    model.Action    // of FlowLogged: what the rule says; Pass = the next tier decides
 }
+
+// DecisionOf is what a policy set decided of a connection.
+func DecisionOf(dir model.Direction, said desired.Ruling) Decision {
+	d := Decision{Direction: dir, Rule: said.RuleID()}
+	d.ByDefault(said.Tier)
+	return d
+}
+
+// ByDefault makes the decision the default of a tier.
+func (d *Decision) ByDefault(t desired.Tier) { d.Tier, d.DefaultOf = t.Tier, t.DefaultOf }
 
 // flowQueue is how many events wait for a reader before further ones count as lost,
 // and lostEvery how often the reader is told how many were lost.

@@ -423,7 +423,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Pe
 	}
 	end := driver.EndOf(driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}, set, t.set)
 	said := end.Judge(set)
-	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: said.RuleID(), Tier: said.Tier})
+	t.decisions = append(t.decisions, driver.DecisionOf(dir, said))
 	t.asides = append(t.asides, end.Asides(said)...)
 	return said.Pass, said.RuleID()
 }

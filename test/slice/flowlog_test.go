@@ -66,7 +66,7 @@ func TestFlowLogFile(t *testing.T) {
 				port := "80"
 				if kind == api.FlowWouldDeny { // of a port for which the other policy has no rule
 					port, want.To.Port, want.Audited = "81", 81, "blue:trial"
-					want.Decisions = []api.FlowRule{{Direction: "in", Default: "contiv", Tier: "contiv"}}
+					want.Decisions = []api.FlowRule{{Direction: "in", Default: "contiv", Tier: "contiv", Policies: []string{"blue:trial"}}}
 				}
 				for list := []api.FlowEvent(nil); !has(list, want); list = flowLines(t, file) {
 					if ctx.Err() != nil {

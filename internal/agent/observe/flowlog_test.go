@@ -180,7 +180,10 @@ func TestFlowLogLine(t *testing.T) {
 		Endpoint: key.String(), Container: strings.Repeat("x", model.MaxEndpointText), Group: long + ":" + long, Address: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", Port: 65535,
 		MAC: "ff:ff:ff:ff:ff:ff", Labels: some, LabelsLeftOut: left,
 	}
-	rule := api.FlowRule{Direction: "out", Rule: long, Policy: long + ":" + long, Tier: "kubernetes"}
+	rule := api.FlowRule{Direction: "out", Default: "kubernetes", Tier: "kubernetes", PoliciesLeftOut: 1 << 31}
+	for range api.MaxFlowPolicies {
+		rule.Policies = append(rule.Policies, long+":"+long)
+	}
 	b, err := json.Marshal(api.FlowEvent{
 		Time: time.Now(), Host: strings.Repeat("h", 256), Event: api.FlowWouldAllow, Count: 1 << 63, Verdict: "allow", Tenant: long, Network: long, Protocol: "icmp6",
 		From: peer, To: peer, Direction: "out", Decisions: []api.FlowRule{rule}, Audited: long + ":" + long,

@@ -175,6 +175,11 @@ func (n *flowNames) rule(d driver.Decision, denied bool) api.FlowRule {
 		return r
 	case denied:
 		r.Default, r.Tier = d.Tier.String(), d.Tier.String()
+		if d.DefaultOf != "" {
+			all := strings.Split(d.DefaultOf, ",")
+			r.Policies = all[:min(len(all), api.MaxFlowPolicies)]
+			r.PoliciesLeftOut = len(all) - len(r.Policies)
+		}
 		return r
 	default:
 		return r

@@ -53,13 +53,13 @@ func TestFlowNames(t *testing.T) {
 		{
 			driver.FlowEvent{
 				Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Network: 8, Src: model.MAC{2, 0, 0, 0, 0, 3}.LinkLocal(), Dst: netip.MustParseAddr("fd00::9"), Proto: model.ProtoICMPv6,
-				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
+				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes, DefaultOf: "blue:p1"}},
 			},
 			api.FlowEvent{
 				Time: at, Host: "h1", Event: "drop", Count: 1, Verdict: "deny", Reason: "policy", Tenant: "blue", Network: "net", Protocol: "icmp6", ICMPType: &zero, Direction: "out",
 				From:      api.FlowPeer{Endpoint: "blue:net:e2", Address: "fe80::ff:fe00:3"},
 				To:        api.FlowPeer{Address: "fd00::9"},
-				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes", Tier: "kubernetes"}},
+				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes", Tier: "kubernetes", Policies: []string{"blue:p1"}}},
 			},
 		},
 		{
@@ -93,11 +93,11 @@ func TestFlowNames(t *testing.T) {
 		{
 			driver.FlowEvent{
 				Time: at, Kind: driver.FlowWouldDeny, Count: 1, Proto: model.ProtoTCP, Policy: "blue:q",
-				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
+				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes, DefaultOf: "blue:p1,blue:p2,blue:p3,blue:p4,blue:p5,blue:p6"}},
 			},
 			api.FlowEvent{
 				Time: at, Host: "h1", Event: "would-deny", Count: 1, Verdict: "allow", Audited: "blue:q", Protocol: "tcp", Direction: "out",
-				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes", Tier: "kubernetes"}},
+				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes", Tier: "kubernetes", Policies: []string{"blue:p1", "blue:p2", "blue:p3", "blue:p4"}, PoliciesLeftOut: 2}},
 			},
 		},
 		{

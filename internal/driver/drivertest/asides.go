@@ -51,7 +51,7 @@ func withAsides(pic desired.Host, audited bool) desired.Host {
 			})
 		})
 		closed := *s
-		last := desired.Tier{Tier: model.TierKubernetes, Default: model.Deny}
+		last := desired.Tier{Tier: model.TierKubernetes, Default: model.Deny, DefaultOf: "blue:closed"}
 		closed.In = append(each(s.In, func(r desired.Rules) desired.Rules { return r }), last)
 		closed.Out = append(each(s.Out, func(r desired.Rules) desired.Rules { return r }), last)
 		same := *s

@@ -275,7 +275,7 @@ func (d *Driver) decision(dir model.Direction, set uint32, rule uint64, tier uin
 			tiers = s.Out
 		}
 		if int(tier) < len(tiers) {
-			x.Tier = tiers[tier].Tier
+			x.ByDefault(tiers[tier])
 		}
 	}
 	return []driver.Decision{x}

@@ -326,7 +326,8 @@ func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 		e.Decisions = []driver.Decision{{Direction: direction(out), Rule: d.rules[number]}}
 	case kind == pipeline.KindDrop && policy:
 		e.Reason = driver.DropPolicy
-		e.Decisions = []driver.Decision{{Direction: direction(out), Tier: d.tierOf(sets[out], out, tier)}}
+		e.Decisions = []driver.Decision{{Direction: direction(out)}}
+		e.Decisions[0].ByDefault(d.tierOf(sets[out], out, tier))
 	case kind == pipeline.KindDrop:
 		if d.watching == nil || d.watching.opts.NoDrops {
 			return e, false // it came to be answered
@@ -364,7 +365,7 @@ func (d *Driver) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEv
 	e.Kind = a.Kind
 	said := driver.Decision{Direction: direction(a.Out), Rule: d.rules[a.Rule], Action: a.Action}
 	if a.Tier >= 0 {
-		said.Tier = d.tierOf(uint32(a.Set), a.Out, a.Tier)
+		said.ByDefault(d.tierOf(uint32(a.Set), a.Out, a.Tier))
 	}
 	e.Decisions = []driver.Decision{said}
 	if a.Kind != driver.FlowLogged {
@@ -375,16 +376,16 @@ func (d *Driver) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEv
 	return e, true
 }
 
-// tierOf names a tier of a policy set, 0 when the set is not in force.
-func (d *Driver) tierOf(set uint32, out bool, tier int) model.Tier {
+// tierOf is a tier of a policy set, zero when the set is not in force.
+func (d *Driver) tierOf(set uint32, out bool, tier int) desired.Tier {
 	id := desired.PolicySetID(set)
 	s, ok := d.pic.have.PolicySets.Get(id)
 	if !ok || d.pic.policies.closed[id] != nil {
-		return 0
+		return desired.Tier{}
 	}
 	tiers := tiersOf(s, out)
 	if tier >= len(tiers) {
-		return 0
+		return desired.Tier{}
 	}
-	return tiers[tier].Tier
+	return tiers[tier]
 }
