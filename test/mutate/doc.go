@@ -1,0 +1,11 @@
+// Command mutate changes the lines of packages one by one, as a small mistake would, and
+// runs the tests: a mutant that no test fails on shows what no test holds. It mutates Go
+// and the eBPF programs' C. `make mutate PKG=./internal/access BASE=main` mutates what
+// changed since a commit.
+//
+// It guarantees that the checkout is left as it is: mutants live in a git worktree of
+// HEAD. A mutant that changes nothing which tests could see is listed with the reason in
+// equivalent.txt, and a line there that fits no mutant is an error.
+//
+// It must not be run beside tests that measure time. Begin with run.
+package main

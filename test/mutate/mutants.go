@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mutant is one change of a file.
+type mutant struct {
+	file       string // relative to the repository
+	line       int
+	begin, end int    // the bytes that are replaced
+	text       string // by what
+	was        string // the line as it is, without the space around it
+}
+
+// name tells mutants apart for as long as their line stays as it is.
+func (m mutant) name(src []byte) string {
+	return fmt.Sprintf("%s\t%s\t%s -> %s", m.file, m.was, oneLine(string(src[m.begin:m.end])), oneLine(m.text))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// swaps are the operators that are easily confused.
+var swaps = map[string]string{
+	"&&": "||", "||": "&&", "==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "+": "-", "-": "+", "&": "|", "|": "&",
+}
+
+// goMutants returns the mutants of a Go file.
+func goMutants(file string, src []byte) ([]mutant, error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, file, src, parser.ParseComments)
+	if err != nil || ast.IsGenerated(f) {
+		return nil, err
+	}
+	var out []mutant
+	add := func(begin, end token.Pos, text string) {
+		at := fset.Position(begin)
+		out = append(out, mutant{file: file, line: at.Line, begin: at.Offset, end: fset.Position(end).Offset, text: text, was: lineAt(src, at.Offset)})
+	}
+	source := func(n ast.Node) string {
+		return string(src[fset.Position(n.Pos()).Offset:fset.Position(n.End()).Offset])
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if to := swaps[n.Op.String()]; to != "" && !isText(n.X) && !isText(n.Y) {
+				add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), to)
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.NOT {
+				add(n.OpPos, n.OpPos+1, "")
+			}
+		case *ast.IfStmt:
+			add(n.Cond.Pos(), n.Cond.End(), "!("+source(n.Cond)+")")
+		case *ast.Ident:
+			if to := map[string]string{"true": "false", "false": "true"}[n.Name]; to != "" {
+				add(n.Pos(), n.End(), to)
+			}
+		case *ast.ExprStmt:
+			add(n.Pos(), n.End(), "_ = 0")
+		case *ast.AssignStmt:
+			if n.Tok == token.ASSIGN && len(n.Lhs) == 1 && len(n.Rhs) == 1 && source(n.Lhs[0]) != "_" {
+				add(n.Pos(), n.End(), "_ = "+source(n.Rhs[0]))
+			}
+		case *ast.BranchStmt:
+			if n.Label == nil && n.Tok == token.CONTINUE {
+				add(n.Pos(), n.End(), "break")
+			}
+		case *ast.ReturnStmt: // an error that is lost
+			if k := len(n.Results); k > 0 {
+				if last := source(n.Results[k-1]); last == "err" || strings.HasPrefix(last, "fmt.Errorf(") || strings.HasPrefix(last, "model.Errorf(") {
+					add(n.Results[k-1].Pos(), n.Results[k-1].End(), "nil")
+				}
+			}
+		}
+		return true
+	})
+	return out, nil
+}
+
+func isText(e ast.Expr) bool {
+	lit, ok := e.(*ast.BasicLit)
+	return ok && lit.Kind == token.STRING
+}
+
+func lineAt(src []byte, offset int) string {
+	begin := strings.LastIndexByte(string(src[:offset]), '\n') + 1
+	line, _, _ := strings.Cut(string(src[begin:]), "\n")
+	return strings.TrimSpace(line)
+}
+
+var (
+	cComment  = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	cOperator = regexp.MustCompile(` (&&|\|\||==|!=|<=|>=|<|>|\+|-|&|\|) `)
+	cNot      = regexp.MustCompile(`[( ]!(\w|\()`)
+	cIf       = regexp.MustCompile(`\bif \(`)
+	cCall     = regexp.MustCompile(`(?m)^\t+\w+(\([^;{}]*\)| = [^;{}]*|->\w+ = [^;{}]*);$`)
+)
+
+// cMutants returns the mutants of a C file, which is written as clang-format writes it.
+func cMutants(file string, src []byte) (out []mutant) {
+	code := cComment.ReplaceAllStringFunc(string(src), func(s string) string {
+		return regexp.MustCompile(`[^\n]`).ReplaceAllString(s, " ")
+	})
+	add := func(begin, end int, text string) {
+		was := lineAt(src, begin)
+		if strings.HasPrefix(was, "#") {
+			return
+		}
+		out = append(out, mutant{file: file, line: 1 + strings.Count(code[:begin], "\n"), begin: begin, end: end, text: text, was: was})
+	}
+	for _, m := range cOperator.FindAllStringSubmatchIndex(code, -1) {
+		add(m[2], m[3], swaps[code[m[2]:m[3]]])
+	}
+	for _, m := range cNot.FindAllStringIndex(code, -1) {
+		add(m[0]+1, m[0]+2, "")
+	}
+	for _, m := range cIf.FindAllStringIndex(code, -1) {
+		if end := closing(code, m[1]-1); end > 0 {
+			add(m[1]-1, end+1, "(!("+code[m[1]:end]+"))")
+		}
+	}
+	for _, m := range cCall.FindAllStringIndex(code, -1) {
+		add(m[0], m[1], ";")
+	}
+	return out
+}
+
+// closing returns where the parenthesis at open ends, -1 if nowhere.
+func closing(code string, open int) int {
+	depth := 0
+	for i := open; i < len(code); i++ {
+		switch code[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// isThere returns an error if a line of equivalent.txt fits no mutant, or gives no reason.
+func isThere(root, line string) error {
+	parts := strings.Split(line, "\t")
+	if len(parts) != 4 || parts[3] == "" {
+		return fmt.Errorf("%q is not file, line, change and reason", line)
+	}
+	src, err := os.ReadFile(filepath.Join(root, parts[0]))
+	if err != nil {
+		return err
+	}
+	mutants, err := mutantsOf(parts[0], src)
+	if err == nil && !slices.ContainsFunc(mutants, func(m mutant) bool { return m.name(src) == strings.Join(parts[:3], "\t") }) {
+		err = fmt.Errorf("%q fits no mutant", line)
+	}
+	return err
+}
+
+// mutantsOf returns the mutants of a file, by its name Go or C.
+func mutantsOf(file string, src []byte) ([]mutant, error) {
+	if strings.HasSuffix(file, ".go") {
+		return goMutants(file, src)
+	}
+	return cMutants(file, src), nil
+}
