@@ -23,7 +23,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test vet test-unit test-lab test-matrix test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -34,8 +34,6 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 test: deps ## lint (it vets too), unit and integration tests: all that CI runs but a sample of test-kube; needs root
 	$(MAKE) -Oline -j2 test-unit lint # the longest unit tests mostly wait for the kernel
 	$(MAKE) test-lab
-vet: ## go vet alone, all build tags
-	nice go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
 	tools/gotest.sh -timeout 20m -p $$(($$(nproc)+3)) -parallel $$(($$(nproc)+2)) -- $(LONGEST) $(PKG)
 test-matrix: deps ## clusters of all runtimes, securities, stores, drivers ... in rows that have all pairs of them, on a Consul that is built first: each run goes on for FOR (25m) where test/matrix/report.json ends, or ROW="runtime=docker driver=ovs" alone; needs root
@@ -69,6 +67,8 @@ test-kube: deps ## tests with a real Kubernetes, which is built first (minutes);
 	tools/test-kube.sh $(PART)
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
+mutate: ## change the lines of PKG that changed since BASE (empty: all) one by one, and run the tests of PKG, or TESTS="./x ./y": prints the changes that no test fails on
+	nice go run ./test/mutate -base "$(BASE)" -tests "$(TESTS)" -only "$(or $(ONLY),.)" $(PKG)
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...
 generate: ## rewrite generated files and goldens; `git diff` then shows the drift

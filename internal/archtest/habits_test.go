@@ -25,11 +25,10 @@ func (f file) isGo() bool   { return strings.HasSuffix(f.name, ".go") }
 func (f file) isC() bool    { return strings.HasSuffix(f.name, ".c") || strings.HasSuffix(f.name, ".h") }
 func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// isMain tells whether the file is part of a program; programs live in cmd, bench
-// and packaging, Kubernetes for tests in a module of its own, and the demo of it beside.
+// isMain reports whether the file is part of a program; programs live in cmd, bench,
+// packaging and test.
 func (f file) isMain() bool {
-	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "packaging/") || strings.HasPrefix(f.name, "test/kube/kubernetes/") || strings.HasPrefix(f.name, "test/kube/demo/") || strings.HasPrefix(f.name, "test/kube/coredns/")) &&
-		regexp.MustCompile(`(?m)^package main$`).MatchString(f.text)
+	return regexp.MustCompile(`^(cmd|bench|packaging|test)/`).MatchString(f.name) && regexp.MustCompile(`(?m)^package main$`).MatchString(f.text)
 }
 
 // generated files carry the line that `go help generate` asks for.
