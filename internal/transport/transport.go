@@ -3,12 +3,16 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The schemes that a URL, and a record of the service registry, may have.
@@ -46,7 +50,11 @@ func Listen(ctx context.Context, addr string, server *tls.Config, log *slog.Logg
 
 // ListenAs is Listen for listeners of a kind.
 func ListenAs(ctx context.Context, k Kind, addr string, server *tls.Config, log *slog.Logger) (net.Listener, error) {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	var lc net.ListenConfig
+	if k == Peers {
+		lc.Control = unackedWithin(peerUnacked)
+	}
+	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +63,23 @@ func ListenAs(ctx context.Context, k Kind, addr string, server *tls.Config, log 
 		return ln, nil
 	}
 	return tls.NewListener(ln, server), nil
+}
+
+// peerUnacked is how long the client of a Peers connection may leave data unacknowledged.
+// Etcd writes raft's messages to such connections without a limit. After a partition TCP
+// would send them again only seconds to minutes later, as its timeout doubles each time.
+// Once the connection has failed etcd sends each message by a new one.
+const peerUnacked = 2 * time.Second
+
+// unackedWithin sets TCP_USER_TIMEOUT (RFC 5482), which accepted connections inherit.
+func unackedWithin(d time.Duration) func(_, _ string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) error {
+		var set error
+		err := c.Control(func(fd uintptr) {
+			set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+		})
+		return errors.Join(err, set)
+	}
 }
 
 // Scheme is what clients of a listener put before its address.
