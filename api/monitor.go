@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -60,7 +59,7 @@ const (
 	FlowNote       = "note"        // Text for people, of a host or of netmaster
 	FlowCounts     = "counts"      // to a monitor that asked for counts of a service: Served of the provider To
 	FlowCounted    = "counted"     // to the same: all is told; Text, if any, says why nothing is counted
-	FlowEnd        = "end"         // the last line of a stream that netmaster ends; Text says why
+	FlowEnd        = "end"         // the last line of a stream that netmaster ends; Text says why, and Reason is KindUnauthorized if the token is accepted no more
 )
 
 // FlowEvent is one line of a monitor's stream.
@@ -152,6 +151,9 @@ func (c *Client) Monitor(ctx context.Context, req MonitorRequest, fn func(FlowEv
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return fmt.Errorf("read events: a line is not netmaster's JSON: %w", err)
 		}
+		if e.Event == FlowEnd && e.Reason == KindUnauthorized {
+			return &Error{Status: http.StatusUnauthorized, Kind: e.Reason, Message: e.Text}
+		}
 		if e.Event == FlowEnd {
 			return &Error{Status: http.StatusServiceUnavailable, Message: e.Text}
 		}
@@ -214,9 +216,9 @@ func sendLines(ctx context.Context, w io.Writer, events <-chan FlowEvent) error 
 	}
 }
 
-// open begins an exchange without end with the first netmaster that answers; a
-// body can be sent once, so only a netmaster that cannot be reached is passed
-// over then.
+// open begins an exchange without end with the first netmaster that answers, and not with
+// 503. A body can be sent once, so only a netmaster that cannot be reached is passed over
+// then.
 func (c *Client) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
@@ -233,6 +235,7 @@ func (c *Client) open(ctx context.Context, method, path string, body io.Reader) 
 		if err != nil {
 			return nil, fmt.Errorf("build request: %w", err)
 		}
+		req.Header.Set("Accept", "application/json, "+MediaLines) // refusals, and what is asked for
 		c.sign(req)
 		if body != nil {
 			req.Header.Set("Content-Type", MediaLines)
@@ -250,11 +253,18 @@ func (c *Client) open(ctx context.Context, method, path string, body io.Reader) 
 		case err == nil:
 			text, _ := io.ReadAll(io.LimitReader(resp.Body, MaxMonitorLine)) // as far as it came
 			_ = resp.Body.Close()
-			return nil, &Error{Status: resp.StatusCode, Message: strings.TrimSpace(string(text))}
+			refusal := readError(resp.StatusCode, resp.Header.Get("Content-Type"), text)
+			if body != nil || refusal.Status != http.StatusServiceUnavailable {
+				return nil, refusal
+			}
+			last = refusal
+			continue
 		case body != nil && !isDialError(err):
 			return nil, c.unreachable(err)
 		}
-		last = err
+		if _, answered := errors.AsType[*Error](last); !answered {
+			last = err
+		}
 	}
 	return nil, c.unreachable(last)
 }

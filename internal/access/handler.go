@@ -177,10 +177,10 @@ const maxRefusals = 10_000
 const lookAgain = 10 * time.Second
 
 // whileLetIn returns a context of a request that ends when what let it in does so no more,
-// such as a token that was revoked; end ends it, and the looks. That nobody can tell whether
-// it does, as with the store away, ends nothing.
+// such as a token that was revoked: the refusal is the context's cause. end ends it, and the
+// looks. That nobody can tell whether it does, as with the store away, ends nothing.
 func (h *handler) whileLetIn(r *http.Request) (ctx context.Context, end func()) {
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancelCause(r.Context())
 	asked := r.Clone(ctx) // which keeps what it showed
 	done := make(chan struct{})
 	go func() {
@@ -194,12 +194,12 @@ func (h *handler) whileLetIn(r *http.Request) (ctx context.Context, end func()) 
 			case <-tick.C:
 			}
 			if _, err := h.identify(asked); err != nil && refusal.Of(err).Status == http.StatusUnauthorized {
-				cancel()
+				cancel(refusal.Of(err))
 				return
 			}
 		}
 	}()
-	return ctx, func() { cancel(); <-done }
+	return ctx, func() { cancel(nil); <-done }
 }
 
 func (h *handler) identify(r *http.Request) (Identity, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access/refusal"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/wire"
@@ -169,14 +171,15 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		_, err := sw.Write(line)
 		return err == nil && rc.Flush() == nil
 	}
-	if why := s.stream(ctx, stream, m, send); why != "" {
-		send(monitorLine(api.FlowEvent{Time: time.Now(), Event: api.FlowEnd, Text: why}))
+	if end := s.stream(ctx, stream, m, send); end.Text != "" {
+		end.Time, end.Event = time.Now(), api.FlowEnd
+		send(monitorLine(end))
 	}
 }
 
-// stream sends events until it has to end, and returns why, when the client is
-// still there to be told.
-func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.Monitor, send func([]byte) bool) string {
+// stream sends events until it has to end, and returns why (Reason and Text), when the
+// client is still there to read it.
+func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.Monitor, send func([]byte) bool) (end api.FlowEvent) {
 	hosts := "no host: no netplugin has told of its host yet"
 	switch n := len(m.Hosts); {
 	case n == 0 && stream.scope.Limited():
@@ -187,7 +190,7 @@ func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.M
 		hosts = strings.Join(hostNames(m.Hosts), ", ")
 	}
 	if !send(monitorLine(api.FlowEvent{Time: time.Now(), Event: api.FlowNote, Text: "watching " + hosts})) {
-		return ""
+		return end
 	}
 	beat := time.NewTicker(api.MonitorBeat)
 	defer beat.Stop()
@@ -196,13 +199,16 @@ func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.M
 		line := []byte("\n")
 		select {
 		case <-ctx.Done():
-			return ""
+			if no, ok := errors.AsType[*refusal.Refusal](context.Cause(ctx)); ok {
+				return api.FlowEvent{Reason: no.Kind, Text: no.Text}
+			}
+			return end
 		case <-s.stopping:
-			return "netmaster stops"
+			return api.FlowEvent{Text: "netmaster stops"}
 		case <-m.Done():
-			return "the cluster's store has lost the request; monitor again"
+			return api.FlowEvent{Text: "the cluster's store has lost the request; monitor again"}
 		case <-stream.slow:
-			return fmt.Sprintf("cut off: %d events wait and are not read fast enough; narrow the filter", monitorQueue)
+			return api.FlowEvent{Text: fmt.Sprintf("cut off: %d events wait and are not read fast enough; narrow the filter", monitorQueue)}
 		case <-unheard:
 			silent := stream.silent(m.Hosts)
 			if len(silent) == 0 {
@@ -216,7 +222,7 @@ func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.M
 		case <-beat.C:
 		}
 		if !send(line) {
-			return ""
+			return end
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access/refusal"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -271,3 +272,46 @@ func TestMonitorSlowClient(t *testing.T) {
 		t.Errorf("the slow client heard %v", err)
 	}
 }
+
+// TestMonitorTellsWhyItWasEnded: a stream whose token is accepted no more ends with a line
+// that says so.
+func TestMonitorTellsWhyItWasEnded(t *testing.T) {
+	ctrl := control.New(memory.New(), control.Options{})
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ctrl.Run(running) }()
+	defer func() { stop(); <-ended }()
+	h, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Mode: "test", Log: slog.New(slog.DiscardHandler), Address: "127.0.0.1:1", Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := context.WithCancelCause(r.Context())
+		defer end(nil)
+		no := refusal.Unauthorized("the token T1 is not accepted: it was revoked")
+		h.ServeHTTP(&firstWrite{ResponseWriter: w, then: func() { end(no) }}, r.WithContext(ctx))
+	}))
+	defer s.Close()
+	c, err := api.NewClient(s.URL, api.WithTimeout(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = c.Monitor(t.Context(), api.MonitorRequest{}, func(api.FlowEvent) error { return nil })
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusUnauthorized || e.Message != "the token T1 is not accepted: it was revoked" {
+		t.Errorf("Monitor() = %v", err)
+	}
+}
+
+// firstWrite calls then after the first write.
+type firstWrite struct {
+	http.ResponseWriter
+	then func()
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	defer w.then()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *firstWrite) Unwrap() http.ResponseWriter { return w.ResponseWriter }

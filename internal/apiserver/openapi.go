@@ -127,7 +127,7 @@ func openAPI(routes []route) ([]byte, error) {
 		"servers":  []any{map[string]any{"url": "http://localhost:" + api.DefaultPort}},
 		"paths":    paths,
 		"security": []any{map[string]any{}, map[string]any{"token": []any{}}, map[string]any{"certificate": []any{}}},
-		"components": map[string]any{"schemas": schemas, "responses": map[string]any{"Refusal": refusal}, "securitySchemes": map[string]any{
+		"components": map[string]any{"schemas": schemas, "responses": map[string]any{"Refusal": refused}, "securitySchemes": map[string]any{
 			"token":       map[string]any{"type": "http", "scheme": "bearer", "description": "A token of 'netctl token create', of netmaster's --token-file or of the OpenID Connect issuer"},
 			"certificate": map[string]any{"type": "mutualTLS", "description": "A certificate of the cluster's authority. Plain clusters ask for neither"},
 		}},
@@ -139,7 +139,7 @@ func openAPI(routes []route) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-var refusal = map[string]any{
+var refused = map[string]any{
 	"description": "One sentence: 400 invalid, 401 nothing to know the sender by, or nothing that is accepted, 403 the sender's role does not allow it, a page of another origin or a name of another host, 404 unknown, 412 not of the revision that If-Match names, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 429 too many requests from this address, 503 store away. " +
 		"Text, or for clients that name application/json in Accept an object with the kind of refusal",
 	"content": map[string]any{

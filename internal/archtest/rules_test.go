@@ -62,7 +62,7 @@ var rules = []rule{
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
-		pkg: "internal/apiserver", may: []string{"api", "internal/access/origin", "internal/strictjson", "internal/bundle", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
+		pkg: "internal/apiserver", may: []string{"api", "internal/access/origin", "internal/access/refusal", "internal/strictjson", "internal/bundle", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/wire", may: []string{"api", "internal/model"}, why: "makes values of what is on the wire, and asks nobody"},
