@@ -20,7 +20,7 @@ type EndpointOper struct {
 	HomingHost       string            `json:"homingHost,omitempty"`
 	IntfName         string            `json:"intfName,omitempty"`
 	IPAddress        []string          `json:"ipAddress"`                  // IPv4, IPv6; empty text where there is none
-	Labels           string            `json:"labels"`                     // "map[app:web]", as in 1.x: cannot always be read back
+	Labels           string            `json:"labels,omitempty"`           // "map[app:web]", as in 1.x: cannot always be read back
 	LabelMap         map[string]string `json:"labelMap,omitempty"`         // the same labels
 	ChosenMac        string            `json:"chosenMacAddress,omitempty"` // the MAC address, if it was asked for and not made of the address
 	MacAddress       string            `json:"macAddress,omitempty"`

@@ -12,9 +12,12 @@ type Token struct {
 	Name    string   `json:"name"` // of who has it
 	Role    string   `json:"role"` // cluster-admin, tenant-admin or viewer
 	Tenants []string `json:"tenants,omitempty"`
-	By      string   `json:"by"`      // who had it made
-	Created string   `json:"created"` // RFC 3339
-	Expires string   `json:"expires"` // RFC 3339
+	// TenantsGone are those of its tenants that were deleted: it is good for these no more,
+	// also where one of the same name was created since.
+	TenantsGone []string `json:"tenantsGone,omitempty"`
+	By          string   `json:"by"`      // who had it made
+	Created     string   `json:"created"` // RFC 3339
+	Expires     string   `json:"expires"` // RFC 3339
 }
 
 // TokenRequest asks for a token.

@@ -60,7 +60,7 @@ func (t tokenAPI) RevokeToken(ctx context.Context, id string) error {
 
 func tokenToAPI(r token.Record) api.Token {
 	return api.Token{
-		ID: string(r.ID), Name: r.Name, Role: string(r.Grant.Role), Tenants: r.Grant.Tenants, By: r.By,
+		ID: string(r.ID), Name: r.Name, Role: string(r.Grant.Role), Tenants: r.Grant.Tenants, TenantsGone: r.Gone, By: r.By,
 		Created: r.Created.UTC().Format(time.RFC3339), Expires: r.Expires.UTC().Format(time.RFC3339),
 	}
 }

@@ -118,6 +118,9 @@ func newAciGwSet(f *factory, run func(context.Context, *aciGwOptions) error) *co
 	c.flags.stringVar(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "whether the fabric enforces security policies")
 	c.flags.stringVar(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "whether objects of the tenant common are looked up too")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
+	for _, name := range []string{"path-bindings", "node-bindings", "phys-dom"} {
+		c.flags.lookup(name).empties = true
+	}
 	o.given = c.flags.given
 	c.run = bindRun(o, orDefault(run, runAciGwSet), nil)
 	return c

@@ -92,8 +92,6 @@ func newDetach(f *factory, run func(context.Context, *processOptions) error) *co
 // key is the attachment that the command line means, and name what people call it.
 func (o *processOptions) key() (k attach.Key, name string, err error) {
 	switch {
-	case o.ifName == "":
-		return k, "", usageErrorf("flag --ifname must not be empty")
 	case o.netns != "" && o.pid != 0:
 		return k, "", usageErrorf("--netns and --pid are both given; one says which process is meant")
 	case o.netns == "" && o.pid == 0:

@@ -163,7 +163,7 @@ func TestAttachWithoutAgent(t *testing.T) {
 		{"attach --netns /n --label app", ExitUsage, "must be KEY=VALUE"},
 		{"attach --netns /n --label a=b --label a=c", ExitUsage, "each key once"},
 		{"attach --netns /n --ip ten", ExitUsage, "must be an IPv4 or IPv6 address"},
-		{"attach --netns /n --ifname=", ExitUsage, "--ifname must not be empty"},
+		{"attach --netns /n --ifname=", ExitUsage, "flag --ifname needs a value"},
 		{"attach --netns /n", ExitUnavailable, "start netplugin on this host"},
 		{"detach", ExitUsage, "which process?"},
 		{"detach --netns /run/netns/web", ExitOK, "netplugin will do it when it runs"},

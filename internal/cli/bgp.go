@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -20,8 +22,13 @@ var bgpList = listing[api.Bgp, api.BgpOper]{
 
 var _ = register(kindOf(bgpList, objectKind{
 	order: 110, name: "Bgp", aliases: []string{"bgps"},
-	keyFields: []string{"hostname"},
-	command:   newBgp,
+	keyFields:  []string{"hostname"},
+	command:    newBgp,
+	wideHeader: []string{"RouterIP6", "More neighbors", "Max prefixes", "Default route", "BFD"},
+	wideRow: func(o any) []string {
+		b := of[api.Bgp](o)
+		return []string{b.RouterIP6, b.Neighbors, number(cmp.Or(b.MaxPrefixes, 10000)), strconv.FormatBool(b.DefaultRoute), cmp.Or(b.BFD, "on")}
+	},
 }))
 
 type bgpCreateOptions struct {

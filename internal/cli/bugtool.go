@@ -46,7 +46,7 @@ func newBugtool(f *factory, run func(context.Context, *bugtoolOptions) error) *c
 		examples: []string{"netctl bugtool fault.tar.gz", "netctl bugtool --host host1,host2 fault.tar.gz"},
 		args:     []string{"FILE"},
 	}
-	c.flags.stringVar(&o.hosts, "host", "HOSTS", "only these hosts, names separated by commas; empty = all")
+	c.flags.stringVar(&o.hosts, "host", "HOSTS", "only these hosts, names separated by commas; none: all")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing but errors")
 	c.run = bindRun(o, orDefault(run, runBugtool), []*string{&o.file})
 	return c

@@ -16,7 +16,6 @@ type clusterOptions struct {
 	force  bool
 	life   time.Duration
 	host   string
-	given  func(flag string) bool
 }
 
 func newCluster(f *factory) *command {
@@ -55,7 +54,6 @@ func newClusterToken(f *factory) *command {
 		examples: []string{"netctl cluster token", "netctl cluster token --host host4", "netctl cluster token --expires 10m --quiet"},
 	}
 	c.flags.stringVar(&o.host, "host", "NAME", "the host whose netplugin is to join, where netmasters run with --secure")
-	o.given = c.flags.given
 	c.flags.durationVar(&o.life, "expires", "how long it is good, at most 168h (default 1h)")
 	c.flags.boolVar(&o.json, "json, j", "print the token and whom it leads to as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the token only")
@@ -66,9 +64,6 @@ func newClusterToken(f *factory) *command {
 func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	if o.life != 0 && o.life < time.Second || o.life > 7*24*time.Hour {
 		return usageErrorf("--expires %s: must be from 1s to 168h", o.life)
-	}
-	if o.host == "" && o.given("host") { // a netmaster's token is for the whole of the cluster's state
-		return usageErrorf("--host: must be the name of a host; leave the flag out for a token of a netmaster")
 	}
 	client, err := o.client()
 	if err != nil {

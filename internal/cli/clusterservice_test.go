@@ -15,7 +15,7 @@ func TestClusterServices(t *testing.T) {
 	m.store("clusterServices", "", `{"serviceName":"ns/web","owner":"kubernetes","addresses":["10.96.0.9"],"ports":[]}`)
 	for line, want := range map[string]string{
 		"service ls":            "ServiceName  Tenant   Network  Selectors  Owner\n-----------  ------   -------  ---------  -----\nshop         default  n        a=b\nns/web                                    kubernetes\n",
-		"service ls --all -q":   "shop\nns/web\n",
+		"service ls --all -q":   "default:shop\nns/web\n",
 		"service ls -q":         "shop\nns/web\n",
 		"service ls -t blue -q": "",
 		"service ls -t blue -j": "[]\n",

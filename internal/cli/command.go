@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +22,7 @@ type command struct {
 	args     []string // positional arguments, all required, as in help
 	optional []string // positional arguments after them that may be left out
 	fills    any      // pointer to the object on the wire that the flags fill in; nil = none
+	asks     any      // likewise to what is no object; nil = nothing
 	subs     []*command
 	lists    bool                    // prints a list: listFlags
 	globals  *globals                // set on the root only
@@ -86,10 +89,12 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 	case help || c.subs != nil:
 		inv.execute = func(_ context.Context, w io.Writer) error { return c.help(w, path, fs) }
 	default:
-		if err := c.checkArgs(positional); err != nil {
+		if err := errors.Join(c.checkArgs(positional), fs.oneForm()); err != nil {
 			return inv, err
 		}
-		inv.execute = func(ctx context.Context, _ io.Writer) error { return c.run(ctx, positional) }
+		inv.execute = func(ctx context.Context, _ io.Writer) error {
+			return c.flags.inFlags(cmp.Or(c.fills, c.asks), c.run(ctx, positional))
+		}
 	}
 	return inv, nil
 }

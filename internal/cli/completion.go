@@ -216,9 +216,10 @@ func (p place) values(ctx context.Context, f *factory, placeholder string) []str
 
 // names asks the server for the names of a kind of object in the line's tenant.
 func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
+	of := p.flags.lookup("tenant") // nil = the command takes objects of all tenants
 	tenant := "default"
-	if d := p.flags.lookup("tenant"); d != nil && d.text != "" {
-		tenant = d.text
+	if of != nil && of.text != "" {
+		tenant = of.text
 	}
 	client, err := f.client()
 	if err != nil {
@@ -233,7 +234,7 @@ func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
 	var names []string
 	for _, o := range list {
 		switch {
-		case k.perTenant && k.tenant(o) != tenant:
+		case k.perTenant && of != nil && k.tenant(o) != tenant:
 		case k.within != nil && p.command.name != "get":
 			if name, ok := k.within(o, p.previous); ok {
 				names = append(names, name)

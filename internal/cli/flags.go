@@ -1,13 +1,20 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 // flagSet are the flags of one command, parsed by package flag, as 1.x did: a
@@ -26,8 +33,11 @@ type flagDef struct {
 	set     func(string) error
 	general bool   // one of the options that every command takes
 	many    bool   // may be repeated
+	adds    bool   // goes with other forms of the output: oneForm
+	empties bool   // an empty value means none
 	given   bool   // set on the command line
 	text    string // as it was set there
+	to      any    // pointer to what it sets; nil = it has none
 }
 
 func (s *flagSet) add(names, value, usage, def string, set func(string) error) *flagDef {
@@ -44,18 +54,21 @@ func (s *flagSet) stringVar(p *string, names, value, usage string) {
 	s.add(names, value, usage, *p, func(v string) error {
 		*p = v
 		return nil
-	})
+	}).to = p
 }
 
 func (s *flagSet) intVar(p *int, names, value, usage string) {
-	s.add(names, value, usage, strconv.Itoa(*p), intInto(p))
+	s.add(names, value, usage, strconv.Itoa(*p), intInto(p)).to = p
 }
 
 func intInto(p *int) func(string) error {
 	return func(v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			if strings.Contains(strings.TrimPrefix(v, "-"), "-") {
+			switch {
+			case errors.Is(err, strconv.ErrRange):
+				return usageErrorf("is too big a number")
+			case strings.Contains(strings.TrimPrefix(v, "-"), "-"):
 				return usageErrorf("must be a whole number; there are no ranges")
 			}
 			return usageErrorf("must be a whole number")
@@ -66,7 +79,7 @@ func intInto(p *int) func(string) error {
 }
 
 func (s *flagSet) boolVar(p *bool, names, usage string) *flagDef {
-	return s.add(names, "", usage, "", func(v string) error {
+	d := s.add(names, "", usage, "", func(v string) error {
 		b, err := strconv.ParseBool(v)
 		if err != nil {
 			return usageErrorf("must be true or false")
@@ -74,6 +87,8 @@ func (s *flagSet) boolVar(p *bool, names, usage string) *flagDef {
 		*p = b
 		return nil
 	})
+	d.to = p
+	return d
 }
 
 func (s *flagSet) durationVar(p *time.Duration, names, usage string) {
@@ -91,13 +106,14 @@ func (s *flagSet) durationVar(p *time.Duration, names, usage string) {
 func (s *flagSet) listVar(p *[]string, names, value, usage string) {
 	d := s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
 		for item := range strings.SplitSeq(v, ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				*p = append(*p, item)
+			if item = strings.TrimSpace(item); item == "" {
+				return usageErrorf("must have no empty item")
 			}
+			*p = append(*p, item)
 		}
 		return nil
 	})
-	d.many = true
+	d.many, d.to = true, p
 }
 
 // textVar may be repeated; a value is taken as it is, commas included.
@@ -191,10 +207,36 @@ func (d *flagDef) assign(value string) error {
 	if d.given && !d.many && !d.general && value != d.text {
 		return usageErrorf("flag --%s is given twice, %q and %q; give it once", d.names[0], d.text, value)
 	}
+	if strings.TrimSpace(value) == "" && d.value != "" && !d.empties { // an unset variable of a script
+		return usageErrorf("flag --%s needs a value: %s, and not an empty one", d.names[0], d.value)
+	}
 	if err := d.set(value); err != nil {
 		return usageErrorf("flag --%s %q: %v", d.names[0], value, err)
 	}
 	d.given, d.text = true, value
+	return nil
+}
+
+// oneForm refuses flags that ask for different forms of the output.
+func (s *flagSet) oneForm() error {
+	asked, by := "", ""
+	for _, name := range []string{"output", "json", "quiet"} {
+		d := s.lookup(name)
+		if d == nil || !d.given || d.adds {
+			continue
+		}
+		form, flag := map[string]string{"json": formJSON, "quiet": formName}[name], "--"+name
+		switch on, _ := strconv.ParseBool(d.text); {
+		case name == "output":
+			form, flag = d.text, "--output "+d.text
+		case !on:
+			continue
+		}
+		if asked != "" && asked != form {
+			return usageErrorf("flags %s and %s ask for different output; give one of them", by, flag)
+		}
+		asked, by = form, flag
+	}
 	return nil
 }
 
@@ -235,6 +277,34 @@ func (s *flagSet) parse(args []string) ([]string, error) {
 		positional, args = append(positional, rest[0]), rest[1:]
 	}
 }
+
+// inFlags names flags in netmaster's sentence about fields that they fill in of an object.
+func (s *flagSet) inFlags(object any, err error) error {
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok || object == nil || e.Status == http.StatusForbidden {
+		return err
+	}
+	text := err.Error()
+	for f, member := range reflect.ValueOf(object).Elem().Fields() {
+		field := cmp.Or(jsonName(f), strings.ToLower(f.Name))
+		for _, d := range s.defs {
+			if d.to == member.Addr().Interface() || field == "tenantName" && d.names[0] == "tenant" {
+				text = regexp.MustCompile(`(^|: )`+regexp.QuoteMeta(field)+`(\[\d+\])?( "|:)`).ReplaceAllString(text, "${1}--"+d.names[0]+"$2$3")
+			}
+		}
+	}
+	return &flagsError{err, text}
+}
+
+// flagsError is an error in the words of the command line.
+type flagsError struct {
+	err  error
+	text string
+}
+
+func (e *flagsError) Error() string { return e.text }
+
+func (e *flagsError) Unwrap() error { return e.err }
 
 // label is the flag's left column in help: "-t, --tenant TENANT".
 func (d *flagDef) label() string {

@@ -105,7 +105,7 @@ func TestLegacyFlags(t *testing.T) {
 	values := map[string]string{"dscp": "5", "burst": "5", "pkt-tag": "5", "priority": "5", "port": "5"}
 	count := 0
 	for _, lc := range readLegacy(t) {
-		root, got := newTree(t)
+		root, _ := newTree(t)
 		c := at(t, root, lc.words)
 		for _, s := range lc.subs {
 			at(t, c, []string{s})
@@ -145,7 +145,7 @@ func TestLegacyFlags(t *testing.T) {
 						append(append(append([]string{}, lc.words...), form...), args...),
 						append(append(append([]string{}, lc.words...), args...), form...),
 					} {
-						*got = nil
+						root, got := newTree(t)
 						inv, err := root.resolve(line)
 						if err == nil {
 							err = inv.execute(t.Context(), t.Output())

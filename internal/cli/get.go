@@ -46,9 +46,23 @@ func newGet(f *factory) *command {
 		if err != nil {
 			return err
 		}
+		if o.all && o.name != "" {
+			return usageErrorf("flag --all shows those of all tenants, and %s names one object; give one of them", o.name)
+		}
+		if err := errors.Join(o.settle(k, &c.flags, &o.name), o.whose(&c.flags)); err != nil {
+			return err
+		}
 		return o.run(ctx, k)
 	}
 	return c
+}
+
+// whose refuses flags that say of different tenants that their objects are meant.
+func (o *getOptions) whose(fs *flagSet) error {
+	if o.all && fs.given("tenant") {
+		return usageErrorf("flags --tenant and --all ask for different objects; give one of them")
+	}
+	return nil
 }
 
 // run shows the objects of a kind that the command names.
@@ -131,6 +145,9 @@ func (o *getOptions) items(k *objectKind, found []any, event string) items {
 	}
 	for _, object := range found {
 		x := item{object: object, name: k.shortName(object), row: k.row(object)}
+		if k.perTenant && (o.all || k.seen) { // an endpoint's id is one of its network
+			x.name = k.key(object)
+		}
 		if k.wideRow != nil {
 			x.wide = k.wideRow(object)
 		}

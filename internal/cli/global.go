@@ -25,9 +25,14 @@ var globalList = listing[api.Global, api.GlobalOper]{
 
 var _ = register(kindOf(globalList, objectKind{
 	order: 10, name: "global", aliases: []string{"globals"},
-	keyFields: []string{"name"},
-	command:   newGlobal,
-	single:    globalKey,
+	keyFields:  []string{"name"},
+	command:    newGlobal,
+	single:     globalKey,
+	wideHeader: []string{"Generated labels", "Tenant prefixes"},
+	wideRow: func(o any) []string {
+		g := of[api.Global](o)
+		return []string{cmp.Or(strings.Join(g.GeneratedLabels, ","), "default"), cmp.Or(strings.Join(g.TenantPrefixes, ","), "none")}
+	},
 }))
 
 // The sentence is model.NoEffect's, copied since netctl does not link

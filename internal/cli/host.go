@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -120,11 +121,24 @@ func runHostRemove(ctx context.Context, o *hostOptions) error {
 var _ = register(&objectKind{
 	order: 160, name: "host", aliases: []string{"hosts", "node", "nodes"}, placeholders: []string{"HOST"}, command: newHost,
 	typ: reflect.TypeFor[api.Host](), seen: true,
-	key:       func(o any) string { return of[api.Host](o).Name },
-	shortName: func(o any) string { return of[api.Host](o).Name },
-	tenant:    func(any) string { return "" },
-	header:    hostHeader,
-	row:       func(o any) []string { return hostRow(of[api.Host](o)) },
+	key:        func(o any) string { return of[api.Host](o).Name },
+	shortName:  func(o any) string { return of[api.Host](o).Name },
+	tenant:     func(any) string { return "" },
+	header:     hostHeader,
+	row:        func(o any) []string { return hostRow(of[api.Host](o)) },
+	wideHeader: []string{"Control address", "VXLAN port", "Addresses", "Conditions", "Problems"},
+	wideRow: func(o any) []string {
+		h := of[api.Host](o)
+		var conditions []string
+		for _, c := range h.Conditions {
+			conditions = append(conditions, c.Name)
+		}
+		port := ""
+		if h.VXLANPort != 0 {
+			port = number(h.VXLANPort)
+		}
+		return []string{h.Control, port, strings.Join(h.Addresses, ","), strings.Join(conditions, ","), number(len(h.Problems))}
+	},
 	list: func(ctx context.Context, c *api.Client) ([]any, error) {
 		list, err := c.Hosts(ctx)
 		return untyped(list), err

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -138,7 +137,7 @@ func (o *common) printObjects(l items, form string) error {
 
 // printYAML prints what is no document for apply, with the fields that it has as JSON.
 func printYAML(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
+	b, err := json.Marshal(readable(v))
 	if err != nil {
 		return err
 	}
@@ -200,8 +199,10 @@ func newList[T api.Object, O any](f *factory, l listing[T, O], short string) *co
 	}
 	o.listFlags(c, "names only")
 	c.run = func(ctx context.Context, _ []string) error {
-		typ := reflect.TypeFor[T]()
-		return o.run(ctx, registry[slices.IndexFunc(registry, func(k *objectKind) bool { return k.typ == typ })])
+		if err := o.whose(&c.flags); err != nil {
+			return err
+		}
+		return o.run(ctx, kindFor[T]())
 	}
 	return c
 }

@@ -172,9 +172,12 @@ func readLogin(path string) (l savedLogin, err error) {
 	if path == "" {
 		return l, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := readPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
+	}
+	if errors.Is(err, errExposed) {
+		return l, err
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &l)

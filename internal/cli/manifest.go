@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -271,6 +272,9 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 		}
 		if number := n.Tag == "!!int" || n.Tag == "!!float"; number && !decimal.MatchString(n.Value) {
 			return nil, fmt.Errorf("line %d: number %q: must be written in decimal digits alone: YAML's other spellings mean other numbers (0443 is 291)", n.Line, n.Value)
+		}
+		if n.Tag == "!!int" || n.Tag == "!!float" {
+			return json.Number(n.Value), nil // however big: netmaster's refusal repeats it
 		}
 		var v any
 		if err := n.Decode(&v); err != nil {

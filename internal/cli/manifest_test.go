@@ -312,7 +312,7 @@ func TestExportFromLegacy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"10.1.1.7", "02:02:0a:01:01:07", "host1", "web", "map[app:web]"}, []string{ep.IPAddress[0], ep.MacAddress, ep.HomingHost, ep.ServiceName, ep.Labels}); diff != "" {
+	if diff := cmp.Diff([]string{"10.1.1.7", "02:02:0a:01:01:07", "host1", "web", "web"}, []string{ep.IPAddress[0], ep.MacAddress, ep.HomingHost, ep.ServiceName, ep.LabelMap["app"]}); diff != "" {
 		t.Errorf("endpoint (-want +got):\n%s", diff)
 	}
 	// Its agent, which asks for the endpoint again, gets the same address.

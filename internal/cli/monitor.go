@@ -27,6 +27,7 @@ func newMonitor(f *factory, run func(context.Context, *monitorOptions) error) *c
 	o := &monitorOptions{common: newCommon(f), stderr: f.stderr}
 	c := &command{
 		name:  "monitor",
+		asks:  &o.request,
 		short: "Shows packets that are dropped and connections that begin, on all hosts, with the rule that decided, until interrupted",
 		examples: []string{
 			"netctl monitor --drops",
@@ -40,7 +41,7 @@ func newMonitor(f *factory, run func(context.Context, *monitorOptions) error) *c
 	c.flags.stringVar(&o.request.Host, "host", "HOST", "seen on this host")
 	c.flags.intVar(&o.count, "count, n", "N", "end after so many packets; 0 = never")
 	c.flags.boolVar(&o.json, "json, j", "print a JSON object a line")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print neither header nor notes")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print neither header nor notes").adds = true
 	c.run = bindRun(o, orDefault(run, runMonitor), nil)
 	return c
 }

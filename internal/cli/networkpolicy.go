@@ -63,7 +63,6 @@ type networkPolicyOptions struct {
 	applies api.Selector
 	labels  []string
 	rules   []string
-	flags   *flagSet
 }
 
 func newNetworkPolicy(f *factory) *command {
@@ -102,7 +101,6 @@ func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicy
 		},
 		args: []string{"POLICY"},
 	}
-	o.flags = &c.flags
 	o.tenantFlag(&c.flags)
 	c.flags.stringVar(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
 	c.flags.intVar(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
@@ -124,11 +122,6 @@ func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error 
 	for _, l := range o.labels {
 		if err := addLabel(&o.applies, l); err != nil {
 			return usageErrorf("flag --label %q: %v", l, err)
-		}
-	}
-	for _, f := range []string{"network", "group", "label"} { // an unset variable of a script
-		if given := o.flags.lookup(f); given.given && strings.TrimSpace(given.text) == "" {
-			return usageErrorf("flag --%s: must not be empty: without it the policy applies to all", f)
 		}
 	}
 	if o.policy.Order < 1 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -71,6 +72,19 @@ type kind[T api.Object, O any] struct {
 	collection func(*api.Client) api.Resource[T, O]
 }
 
+// settle takes a name that has its tenant in front, as -o name prints it with --all, apart.
+func (o *common) settle(k *objectKind, fs *flagSet, name *string) error {
+	tenant, within, _ := strings.Cut(*name, ":")
+	switch {
+	case !k.perTenant || strings.Count(*name, ":") < len(k.keyFields)-1:
+		return nil
+	case fs.given("tenant") && o.tenant != tenant:
+		return usageErrorf("flag --tenant %q: %q is of tenant %s", o.tenant, *name, tenant)
+	}
+	o.tenant, *name = tenant, within
+	return nil
+}
+
 // nameOptions are the options of commands that take one name: inspect and rm.
 type nameOptions struct {
 	common
@@ -94,6 +108,16 @@ func newNameOptions[T api.Object, O any](f *factory, k kind[T, O], fs *flagSet) 
 	return o
 }
 
+// bindName is bindRun for the name of an object of a type.
+func bindName[T any](o *nameOptions, fs *flagSet, run func(context.Context, *nameOptions) error) func(context.Context, []string) error {
+	return bindRun(o, func(ctx context.Context, o *nameOptions) error {
+		if err := o.settle(kindFor[T](), fs, &o.name); err != nil {
+			return err
+		}
+		return run(ctx, o)
+	}, []*string{&o.name})
+}
+
 func newInspect[T api.Object, O any](f *factory, k kind[T, O], short string, run func(context.Context, *nameOptions) error) *command {
 	c := &command{
 		name:     "inspect",
@@ -104,7 +128,7 @@ func newInspect[T api.Object, O any](f *factory, k kind[T, O], short string, run
 	o := newNameOptions(f, k, &c.flags)
 	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
 	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *nameOptions) error {
+	c.run = bindName[T](o, &c.flags, orDefault(run, func(ctx context.Context, o *nameOptions) error {
 		client, err := o.client()
 		if err != nil {
 			return err
@@ -114,7 +138,7 @@ func newInspect[T api.Object, O any](f *factory, k kind[T, O], short string, run
 			return err
 		}
 		return o.showJSON(got)
-	}), []*string{&o.name})
+	}))
 	return c
 }
 
@@ -128,9 +152,9 @@ func newRemove[T api.Object, O any](f *factory, k kind[T, O], short string, run 
 	}
 	o := newNameOptions(f, k, &c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *nameOptions) error {
+	c.run = bindName[T](o, &c.flags, orDefault(run, func(ctx context.Context, o *nameOptions) error {
 		return remove(ctx, &o.common, k, o.name, o.key())
-	}), []*string{&o.name})
+	}))
 	return c
 }
 

@@ -87,6 +87,12 @@ func kindOf[T api.Object, O any](l listing[T, O], k objectKind) *objectKind {
 	return &k
 }
 
+// kindFor returns the kind of the objects of a type.
+func kindFor[T any]() *objectKind {
+	typ := reflect.TypeFor[T]()
+	return registry[slices.IndexFunc(registry, func(k *objectKind) bool { return k.typ == typ })]
+}
+
 // of returns an object of the kind's type; it is one by construction.
 func of[T any](o any) T {
 	t, _ := o.(T)

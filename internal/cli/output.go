@@ -4,13 +4,57 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/contiv/netplugin/v2/api"
 )
+
+// readable leaves out of all endpoints in a value, which it changes, the labels as 1.x wrote
+// them: other fields have them.
+func readable(v any) any {
+	plain := reflect.ValueOf(&v).Elem()
+	readableIn(plain)
+	return plain.Interface()
+}
+
+func readableIn(v reflect.Value) {
+	switch v.Kind() { //nolint:exhaustive // in all others there are no endpoints
+	case reflect.Interface:
+		if !v.IsNil() {
+			c := reflect.New(v.Elem().Type()).Elem() // which can be changed
+			c.Set(v.Elem())
+			readableIn(c)
+			v.Set(c)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			readableIn(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			readableIn(v.Index(i))
+		}
+	case reflect.Struct:
+		if e, ok := reflect.TypeAssert[*api.EndpointOper](v.Addr()); ok {
+			if e.LabelMap != nil || e.Labels == "map[]" {
+				e.Labels = ""
+			}
+			return
+		}
+		for f, member := range v.Fields() {
+			if f.IsExported() {
+				readableIn(member)
+			}
+		}
+	}
+}
 
 // printJSON writes v indented, as the wire shapes say.
 func printJSON(w io.Writer, v any) error {
 	var b strings.Builder
+	v = readable(v)
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")

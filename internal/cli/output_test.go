@@ -64,12 +64,9 @@ func TestTextForTerminals(t *testing.T) {
 }
 
 func labelLine(s string) string {
-	for l := range strings.Lines(s) {
-		if strings.Contains(l, `"labels"`) {
-			return l
-		}
-	}
-	return ""
+	_, labels, _ := strings.Cut(s, `"labelMap"`)
+	labels, _, _ = strings.Cut(labels, "}")
+	return labels
 }
 
 func quoted(t *testing.T, s string) []byte {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -78,9 +79,12 @@ func readTokens(loginPath string) (all savedTokens, err error) {
 	if loginPath == "" {
 		return all, nil
 	}
-	data, err := os.ReadFile(tokensPath(loginPath))
+	data, err := readPrivate(tokensPath(loginPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
+	}
+	if errors.Is(err, errExposed) {
+		return all, err
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &all)
@@ -89,6 +93,26 @@ func readTokens(loginPath string) (all savedTokens, err error) {
 		return all, fmt.Errorf("read the saved tokens: %w; delete %s and log in again", err, tokensPath(loginPath))
 	}
 	return all, nil
+}
+
+// errExposed: others than its user can read, or write, a file with tokens.
+var errExposed = errors.New("others can read or change it")
+
+// readPrivate reads a file that is for its user alone, as ssh reads keys.
+func readPrivate(path string) (data []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("the saved tokens in %s are not used: %w (mode %04o); run 'chmod 600 %[1]s', and have tokens revoked that others may have read ('netctl token rm')", path, errExposed, mode)
+	}
+	return io.ReadAll(f)
 }
 
 // write keeps the tokens where only their user can read them, all or none.

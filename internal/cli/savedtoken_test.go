@@ -51,6 +51,15 @@ func TestLoginToken(t *testing.T) {
 	if r := run("", mine, "tenant", "ls", "-q"); r.code != ExitOK {
 		t.Errorf("with the kept token: %+v", r)
 	}
+	for _, mode := range []os.FileMode{0o644, 0o660, 0o600} { // as ssh treats keys
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		r := run("", mine, "tenant", "ls", "-q")
+		if refused := r.code == ExitUsage && strings.Contains(r.errOut, "chmod 600 "+path); refused != (mode != 0o600) {
+			t.Errorf("the file has mode %o: %+v", mode, r)
+		}
+	}
 	spelt := strings.ToUpper(strings.TrimPrefix(mine, "http://")) + "/"
 	for _, url := range []string{"", spelt, mine + "," + spelt} {
 		if r := run("", url, "tenant", "ls", "-q"); r.code != ExitOK {

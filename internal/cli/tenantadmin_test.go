@@ -49,7 +49,7 @@ func startScoped(t *testing.T) (as func(who string, args ...string) result) {
 	}
 	return func(who string, args ...string) result {
 		t.Helper()
-		return netctl(t, url, append([]string{"--token-file", files[who]}, args...)...)
+		return netctlEnv(t, map[string]string{"NETMASTER": url, "NETMASTER_TOKEN_FILE": files[who]}, args...)
 	}
 }
 
@@ -70,11 +70,12 @@ func TestTenantAdminIsShownWhatItsTenantHas(t *testing.T) {
 		"export":                  {ExitOK, "tenantName: blue", "left out the kind global: anna (token, tenant-admin of blue) has no right to this; it needs the role cluster-admin or viewer"},
 		"export --tenant blue":    {ExitOK, "networkName: net", "left out the kinds tenant and endpoint: only a cluster-admin writes them"},
 		"service ls --all -q":     {ExitOK, "", ""},
-		"get networks -a -o name": {ExitOK, "net\n", ""},
+		"get networks -a -o name": {ExitOK, "blue:net\n", ""},
 		"get endpoints -t blue":   {ExitOK, "", ""},
 		"endpoint ls -t blue":     {ExitOK, "Tenant", ""},
 		"endpoint ls -t red":      {ExitFailure, "", "'netctl endpoint ls' is refused: anna (token, tenant-admin of blue) has no right to this: it is not about blue alone"},
-		"endpoint ls":             {ExitFailure, "", "choose one tenant's: netctl endpoint ls --tenant NAME"},
+		"endpoint ls":             {ExitOK, "Tenant", ""}, // of its tenants
+		"endpoint ls --network n": {ExitNotFound, "", `network "n" does not exist`},
 		"status":                  {ExitOK, "endpoints of blue 0", ""},
 		"host ls":                 {ExitOK, "Host", ""},
 		"monitor --from crypt":    {ExitNotFound, "", `endpoint group "crypt" does not exist in any tenant`},
@@ -148,7 +149,7 @@ func TestTenantAdminDeletesAllOfAListOrNothing(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--dry-run"}} {
 		says(t, as("anna", append([]string{"delete", "-f", both}, flags...)...), ExitFailure, "", "nothing is deleted: ", "anna (token, tenant-admin of blue) has no right to this")
 	}
-	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "p\np\n")
+	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "blue:p\nred:p\n")
 	own := documentsOf(t, "{kind: tenant, tenantName: default}\n---\n{kind: policy, tenantName: blue, policyName: p}\n")
 	says(t, as("anna", "delete", "-f", own), ExitOK, "Deleted policy blue:p\nKept, as it is always there: tenant default\n")
 }
@@ -166,5 +167,29 @@ func TestSetsBelongToWhoAppliesThem(t *testing.T) {
 	says(t, apply("root", "{kind: policy, tenantName: blue, policyName: roots}\n"), ExitOK, "Created policy blue:roots\n")
 	says(t, apply("anna", "{kind: policy, tenantName: blue, policyName: other}\n"), ExitOK, "Created policy blue:other\nDeleted policy blue:annas\n")
 	says(t, apply("root", "{kind: policy, tenantName: red, policyName: p}\n"), ExitOK, "Created policy red:p\nDeleted policy blue:roots\n")
-	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "other\np\n")
+	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "blue:other\nred:p\n")
+}
+
+// A tenant admin's shell completes the endpoints of its tenants, and no others.
+func TestCompletionOfATenantAdminsEndpoints(t *testing.T) {
+	as := startScoped(t)
+	for _, line := range []string{
+		"tenant create blue", "tenant create red", "network create -t blue -s 10.1.1.0/24 backend", "network create -t red -s 10.2.1.0/24 backend", "group create -t blue backend web",
+		"apply -f testdata/endpoint.yaml", "apply -f " + documentsOf(t, "{kind: endpoint, TenantName: red, NetworkName: backend, EndpointID: r1, ConfigEP: {Host: h}}\n"),
+	} {
+		if got := as("root", strings.Fields(line)...); got.code != ExitOK {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	for _, line := range [][]string{{"endpoint", "inspect", ""}, {"get", "endpoint", "-t", "blue", ""}} {
+		for who, want := range map[string]string{"anna": "e1\n", "root": "e1\nr1\n"} {
+			if line[0] == "get" {
+				want = "e1\n"
+			}
+			got := as(who, append([]string{completeCommand}, line...)...)
+			if got.out != want {
+				t.Errorf("%s completes %q: %+v, want %q", who, line, got, want)
+			}
+		}
+	}
 }

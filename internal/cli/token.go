@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -31,7 +32,7 @@ func newToken(f *factory) *command {
 func newTokenCreate(f *factory, run func(context.Context, *tokenOptions) error) *command {
 	o := &tokenOptions{common: newCommon(f), days: 90}
 	c := &command{
-		name: "create", short: "Make a token for NAME; it is shown this once", args: []string{"NAME"},
+		name: "create", short: "Make a token for NAME; it is shown this once", args: []string{"NAME"}, asks: &o.ask,
 		examples: []string{
 			"netctl token create anna --role tenant-admin --tenants blue,red --days 30",
 			"netctl token create -q prometheus --role viewer >token",
@@ -78,7 +79,14 @@ func grantText(t api.Token) string {
 	if len(t.Tenants) == 0 {
 		return t.Role
 	}
-	return t.Role + " of " + strings.Join(t.Tenants, ",")
+	var tenants []string
+	for _, name := range t.Tenants {
+		if slices.Contains(t.TenantsGone, name) {
+			name += " (deleted)"
+		}
+		tenants = append(tenants, name)
+	}
+	return t.Role + " of " + strings.Join(tenants, ",")
 }
 
 func newTokenList(f *factory, run func(context.Context, *tokenOptions) error) *command {

@@ -38,7 +38,7 @@ func TestTokenFile(t *testing.T) {
 		{right, "tenant ls", ExitOK, "default"},
 		{wrong, "--token-file " + right + " tenant ls", ExitOK, "default"},
 		{"", "--token-file " + right + " backup " + filepath.Join(dir, "b"), ExitFailure, "cannot copy"}, // a stream of its own, of a store in memory
-		{right, "--token-file= tenant ls", ExitFailure, "who asks is not known"},
+		{right, "--token-file= tenant ls", ExitUsage, "flag --token-file needs a value: FILE, and not an empty one"},
 		{empty, "tenant ls", ExitUsage, "--token-file: tokens of " + empty},
 		{filepath.Join(dir, "none"), "tenant ls", ExitUsage, "no such file"},
 	} {

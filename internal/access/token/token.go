@@ -40,6 +40,9 @@ type Record struct {
 	// Since has of each of the grant's tenants the revision of its creation: the token is
 	// for these, and not for one that is created under the same name later.
 	Since map[string]store.Revision `json:"since,omitempty"`
+	// Gone are the grant's tenants that were deleted, as List tells them: for these the
+	// token is good no more.
+	Gone []string `json:"-"`
 }
 
 // Wish is a token that is to be made.
@@ -153,13 +156,27 @@ func (s *Store) List(ctx context.Context) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	tenants, _, err := s.store.Range(ctx, tables.TenantsScope)
+	if err != nil {
+		return nil, err
+	}
+	since := map[string]store.Revision{}
+	for _, kv := range tenants {
+		since[kv.Key] = kv.Create
+	}
 	out := make([]Record, 0, len(kvs))
 	for _, kv := range kvs {
 		row, err := records.Decode(kv)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, row.Value.shown())
+		shown := row.Value.shown()
+		for _, name := range shown.Grant.Tenants {
+			if of := row.Value.Since[name]; of != 0 && since[tables.Tenants.Key(model.TenantName(name))] != of {
+				shown.Gone = append(shown.Gone, name)
+			}
+		}
+		out = append(out, shown)
 	}
 	return out, nil
 }

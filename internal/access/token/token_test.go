@@ -109,6 +109,35 @@ func refused(err error) int {
 	return 0
 }
 
+// TestListMarksTenantsThatWereDeleted: a list tells for which of its tenants a token is
+// good no more.
+func TestListMarksTenantsThatWereDeleted(t *testing.T) {
+	mem := memoryStore(t)
+	s, _ := newStore(t, mem)
+	if _, _, err := s.Create(t.Context(), Wish{Name: "anna", Grant: access.Grant{Role: access.TenantAdmin, Tenants: []string{"blue", "red"}}, Life: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	gone := func() []string {
+		t.Helper()
+		all, err := s.List(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		return all[0].Gone
+	}
+	if got := gone(); got != nil {
+		t.Errorf("gone while all are there: %q", got)
+	}
+	setTenant(t, mem, "blue", false)
+	if diff := cmp.Diff([]string{"blue"}, gone()); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+	setTenant(t, mem, "blue", true) // another one of the name
+	if diff := cmp.Diff([]string{"blue"}, gone()); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+}
+
 // TestLife: a token is what was asked for until it is over, at every netmaster and
 // after a restart of all; what the store has of it is no secret.
 func TestLife(t *testing.T) {
