@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -37,16 +38,35 @@ const (
 	CheckFabric       = "fabric"       // what an ACI fabric does not have
 )
 
-// Finding is something that is not as it should be.
+// Finding is something that is not as it should be: a condition of the object Where.
 type Finding struct {
+	Name     string `json:"name"`     // stable; docs/user/conditions.md lists them
 	Check    string `json:"check"`    // one of the Check constants
 	Where    string `json:"where"`    // cluster, host NAME, netmaster ADDRESS, store ADDRESS, or an object
 	Severity string `json:"severity"` // error, warning, notice
 	Text     string `json:"text"`     // what it is
 	Remedy   string `json:"remedy"`   // what to do
+	Page     string `json:"page"`     // where it is documented
 	// Repair is whether POST /api/v1/doctor/repair puts it right: empty = it does not.
 	Repair string `json:"repair,omitempty"`
 }
+
+// String is the finding in one sentence, with what to do.
+func (f Finding) String() string {
+	text := f.Where + ": " + f.Text
+	if rest, ok := strings.CutPrefix(f.Text, "it "); ok {
+		text = f.Where + " " + rest
+	} else if f.Where == WhereCluster {
+		text = f.Text
+	}
+	if f.Remedy != "" {
+		text += "; " + f.Remedy
+	}
+	return text
+}
+
+// WhereCluster is the Where of findings that are about no single object.
+const WhereCluster = "cluster"
 
 // The values of Finding.Repair; one that failed says why behind a colon.
 const (

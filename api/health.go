@@ -18,34 +18,23 @@ type Health struct {
 
 // Condition is one named part of a daemon's health.
 type Condition struct {
-	Name    string `json:"name"` // stable
-	OK      bool   `json:"ok"`
-	Notice  bool   `json:"notice,omitempty"`  // it does not count for readiness
-	Message string `json:"message,omitempty"` // what is wrong, a sentence
-	// Degraded: something is cut off, be the daemon ready. Only with Notice.
-	Degraded bool `json:"degraded,omitempty"`
+	Name     string `json:"name"` // stable
+	OK       bool   `json:"ok"`
+	Severity string `json:"severity,omitempty"` // error, warning, notice: how bad it is while it does not hold
+	Message  string `json:"message,omitempty"`  // what is wrong, a sentence
+	Remedy   string `json:"remedy,omitempty"`   // what to do
+	Page     string `json:"page,omitempty"`     // where it is documented
 }
 
-// Add enters a condition, which holds when err is nil.
-func (h *Health) Add(name string, notice bool, err error) {
-	c := Condition{Name: name, OK: err == nil, Notice: notice}
-	if err != nil {
-		c.Message = err.Error()
-		h.Ready = h.Ready && notice
-	}
-	h.Conditions = append(h.Conditions, c)
+// cutsOff reports whether something does not work because of the condition. One without a
+// severity counts as an error.
+func (c Condition) cutsOff() bool {
+	return !c.OK && c.Severity != SeverityWarning && c.Severity != SeverityNotice
 }
 
-// AddDegraded enters a condition that does not count for readiness, and by which something
-// is cut off while it does not hold.
-func (h *Health) AddDegraded(name string, err error) {
-	h.Add(name, true, err)
-	h.Conditions[len(h.Conditions)-1].Degraded = err != nil
-}
-
-// Well reports whether the daemon is ready and nothing is cut off.
+// Well reports whether the daemon is ready and no condition is an error.
 func (h Health) Well() bool {
-	return h.Ready && !slices.ContainsFunc(h.Conditions, func(c Condition) bool { return c.Degraded })
+	return h.Ready && !slices.ContainsFunc(h.Conditions, Condition.cutsOff)
 }
 
 // String is Health for people: "ok", "degraded" or "not ready", then a line for each
@@ -63,10 +52,10 @@ func (h Health) String() string {
 	for _, c := range h.Conditions {
 		switch {
 		case c.OK:
-		case c.Notice && !c.Degraded:
-			fmt.Fprintf(&b, "notice: %s: %s\n", c.Name, c.Message)
-		default:
+		case c.cutsOff():
 			fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Message)
+		default:
+			fmt.Fprintf(&b, "%s: %s: %s\n", c.Severity, c.Name, c.Message)
 		}
 	}
 	return b.String()

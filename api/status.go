@@ -3,9 +3,10 @@ package api
 // ClusterStatus is the answer of GET /api/v1/status: what an operator looks at
 // first. Well is the answer in one word; Wrong says what is not.
 type ClusterStatus struct {
-	Well    bool     `json:"well"`
-	Wrong   []string `json:"wrong"`   // a sentence each
-	Notices []string `json:"notices"` // what does not count: an operator may choose to leave it
+	Well     bool      `json:"well"`     // no finding is an error
+	Findings []Finding `json:"findings"` // the worst first
+	Wrong    []string  `json:"wrong"`    // the findings that are errors, a sentence each
+	Notices  []string  `json:"notices"`  // the other findings
 
 	Version   string        `json:"version"` // of the netmaster that answers
 	Revision  int64         `json:"revision"`

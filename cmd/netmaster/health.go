@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -35,36 +36,36 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 	h := api.Health{Ready: true}
 	v, err := c.ctrl.View(ctx)
 	if err != nil {
-		h.Add("store", false, fmt.Errorf("the cluster's store cannot be read: %w", err))
+		condition.MasterStore.Add(&h, fmt.Errorf("the cluster's store cannot be read: %w", err))
 		return h
 	}
-	h.Add("store", false, nil)
-	h.Add("space", false, c.takesWrites(ctx))
+	condition.MasterStore.Add(&h, nil)
+	condition.MasterSpace.Add(&h, c.takesWrites(ctx))
 	if c.disk != nil {
 		var err error
 		if text := c.disk(); text != "" {
 			err = errors.New(text)
 		}
-		h.Add("disk", true, err) // it serves as long as it can
+		condition.MasterDisk.Add(&h, err) // it serves as long as it can
 	}
 	if _, there := v.Global(); !there {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
-	h.Add("settings", false, err)
+	condition.MasterSettings.Add(&h, err)
 	if text := c.ctrl.StoreTrouble(); text != "" {
-		h.Add("same-store", true, errors.New(text)) // it serves what there is
+		condition.MasterSameStore.Add(&h, errors.New(text)) // it serves what there is
 	}
 	if f := v.AciFabric(); f.Kept {
-		h.Add("fabric", true, apiserver.FabricError(f)) // what is in the fabric stays
+		apiserver.AddFabric(&h, f) // what is in the fabric stays
 	}
 	if c.token != nil {
-		h.Add("token", true, c.token.Err()) // those read before still count
+		condition.MasterToken.Add(&h, c.token.Err()) // those read before still count
 	}
 	if c.audit != nil {
-		h.Add("audit", true, c.audit.Err()) // changes go on without it
+		condition.MasterAudit.Add(&h, c.audit.Err()) // changes go on without it
 	}
 	if c.distrust != nil {
-		h.Add(apiserver.ClientsTrust, true, c.distrust.Err())
+		condition.MasterClientsTrust.Add(&h, c.distrust.Err())
 	}
 	c.kubernetes.check(&h)
 	return h

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/kube"
 	"github.com/contiv/netplugin/v2/internal/waiting"
@@ -162,5 +163,5 @@ func (k *kubeadm) check(h *api.Health) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h.Add("pod-network", true, k.lacking)
+	condition.MasterPodNetwork.Add(h, k.lacking)
 }

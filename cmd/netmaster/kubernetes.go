@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/kube"
@@ -292,10 +293,10 @@ func (k *kubernetes) check(h *api.Health) {
 	if len(wrong) > 0 {
 		err = errors.New(strings.Join(wrong, "; "))
 	}
-	h.Add("kubernetes", true, err)
+	condition.MasterKubernetes.Add(h, err)
 	k.kubeadm.check(h)
 	if k.anchor != nil {
-		h.Add("hosts-authority", true, k.anchor.Err())
+		condition.MasterHostsAuthority.Add(h, k.anchor.Err())
 	}
 	if s.Trouble == nil {
 		return
@@ -311,7 +312,7 @@ func (k *kubernetes) check(h *api.Health) {
 		slices.Sort(troubled)
 		err = fmt.Errorf("not kept as they are written: %s; their events and conditions say why", strings.Join(troubled, ", "))
 	}
-	h.Add("kubernetes-objects", true, err)
+	condition.MasterKubernetesObjects.Add(h, err)
 }
 
 var (

@@ -33,7 +33,7 @@ current-context: c
 	p := start(t, nil, "--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", storetest.FreePort(t), "--kubeconfig", file)
 	p.ready()
 	p.until("says that Kubernetes is not known", func() bool {
-		return strings.HasPrefix(answer(t, p, "/readyz"), "ok\nnotice: kubernetes: clusternetworkpolicies are not known: ")
+		return strings.HasPrefix(answer(t, p, "/readyz"), "ok\nwarning: kubernetes: clusternetworkpolicies are not known: ")
 	})
 	if m := answer(t, p, "/metrics"); !strings.Contains(m, `contiv_netmaster_kubernetes_followed{kind="pods"} 0`) {
 		t.Errorf("metrics say nothing of it:\n%s", m)

@@ -233,7 +233,7 @@ func (a *Agent) writeStatus(ctx context.Context, now tables.HostStatus) error {
 		Problems: now.Problems, Attachments: now.Attachments, Ready: now.Ready, Kinds: now.Kinds,
 	}
 	for _, c := range now.Conditions {
-		r.Conditions = append(r.Conditions, api.Condition{Name: c.Name, Notice: c.Notice, Degraded: c.Degraded, Message: c.Message})
+		r.Conditions = append(r.Conditions, api.Condition{Name: c.Name, Severity: c.Severity, Message: c.Message})
 	}
 	for name, t := range now.Tables {
 		if r.Tables == nil {

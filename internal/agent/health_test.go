@@ -44,7 +44,7 @@ func (b *bed) sayingAt(path string, status int, broken ...string) error {
 		return fmt.Errorf("GET %s: %d %q, want %d", path, got, body, status)
 	}
 	for _, name := range broken {
-		if !strings.Contains("\n"+rest, "\n"+name+": ") && !strings.Contains("\n"+rest, "\nnotice: "+name+": ") {
+		if !strings.Contains("\n"+rest, "\n"+name+": ") && !strings.Contains("\n"+rest, "\nnotice: "+name+": ") && !strings.Contains("\n"+rest, "\nwarning: "+name+": ") {
 			return fmt.Errorf("GET %s: %q does not name condition %s", path, body, name)
 		}
 	}

@@ -53,8 +53,8 @@ func TestMetrics(t *testing.T) {
 	b.master.gone.Store(true) // else the agent has it put back
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	for _, w := range []string{
-		"contiv_netplugin_attachments_without_endpoint 1\n", `contiv_netplugin_condition{condition="attachments",notice="false"} 0`,
-		`contiv_netplugin_condition{condition="store",notice="false"} 1`, `contiv_netplugin_problems{kind="network"} 0`, `contiv_netplugin_build_info{driver="fake"`,
+		"contiv_netplugin_attachments_without_endpoint 1\n", `contiv_netplugin_condition{condition="attachments",severity="error"} 0`,
+		`contiv_netplugin_condition{condition="store",severity="error"} 1`, `contiv_netplugin_problems{kind="network"} 0`, `contiv_netplugin_build_info{driver="fake"`,
 	} {
 		b.eventually(w, func() error {
 			if _, body := do(t, http.DefaultClient, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/metrics", ""); !strings.Contains(body, w) {

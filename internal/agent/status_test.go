@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -54,7 +55,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	b.master.idle.Store(true) // else the agent has it put back
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	is("not ready for an attachment without endpoint", func(s *tables.HostStatus) bool {
-		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && !s.Conditions[0].Notice
+		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && s.Conditions[0].Severity == api.SeverityError
 	})
 	if _, rev, err := b.told(); err != nil || rev <= settled {
 		t.Errorf("revision %d after %d, %v", rev, settled, err)

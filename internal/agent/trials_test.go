@@ -38,7 +38,7 @@ func TestTrialTold(t *testing.T) {
 		}
 	}
 	scraped(`contiv_netplugin_trials{state="on"} 1`, `contiv_netplugin_trials{state="off"} 0`, `contiv_netplugin_trials_went_back_total 0`,
-		`contiv_netplugin_problems{kind="change"} 1`, `contiv_netplugin_condition{condition="trial",notice="true"} 0`)
+		`contiv_netplugin_problems{kind="change"} 1`, `contiv_netplugin_condition{condition="trial",severity="notice"} 0`)
 	b.put(func(tx store.Tx) error {
 		tables.TrialsOf("").Delete(tx, tables.TrialKey{ID: tr.ID})
 		return nil
@@ -57,5 +57,5 @@ func TestTrialTold(t *testing.T) {
 	b.start()
 	b.ready()
 	b.says(http.StatusOK, "went-back")
-	scraped(`contiv_netplugin_condition{condition="went-back",notice="true"} 0`, `contiv_netplugin_condition{condition="trial",notice="true"} 1`)
+	scraped(`contiv_netplugin_condition{condition="went-back",severity="warning"} 0`, `contiv_netplugin_condition{condition="trial",severity="notice"} 1`)
 }

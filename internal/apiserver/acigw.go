@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -70,17 +69,6 @@ func aciGwOper(_ *server, v *control.View, _ model.AciGw) any {
 		o.Problems = append(o.Problems, api.AciProblem(p))
 	}
 	return o
-}
-
-// judgeFabric says what is wrong with the ACI fabric.
-func judgeFabric(o *api.ClusterStatus, v *control.View) {
-	f := v.AciFabric()
-	if f.Trouble != "" {
-		o.Wrong, o.Well = append(o.Wrong, fmt.Sprintf("the ACI fabric is not as it should be; it is tried again: %s", f.Trouble)), false
-	}
-	if n := len(f.Problems) + f.More; n > 0 {
-		o.Notices = append(o.Notices, fmt.Sprintf("%d parts of the ACI fabric are not in force; 'netctl aci-gw inspect' names them", n))
-	}
 }
 
 func yesNo(b bool) string {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 // clocksMatter is from what difference on a clock that differs is more than a notice: join
@@ -13,21 +14,19 @@ const clocksMatter = 5 * time.Minute
 
 // judgeClock tells of a clock that is ahead of this netmaster's, or behind.
 func judgeClock(check, where string, ahead time.Duration) []api.Finding {
-	off, side := ahead.Abs(), "ahead of"
+	off, side, c := ahead.Abs(), "ahead of", condition.ClockOff
 	if off <= clockSkew {
 		return nil
 	}
 	if ahead < 0 {
 		side = "behind"
 	}
-	severity := api.SeverityNotice
 	if off > clocksMatter {
-		severity = api.SeverityWarning
+		c = condition.ClockFarOff
 	}
-	return []api.Finding{{
-		Check: check, Where: where, Severity: severity, Text: fmt.Sprintf("its clock is %s %s that of the netmaster which answers", off.Round(time.Second), side),
-		Remedy: "have the clocks of all hosts and netmasters follow one time",
-	}}
+	found := c.Finding(where, fmt.Sprintf("its clock is %s %s that of the netmaster which answers", off.Round(time.Second), side))
+	found.Check = check
+	return []api.Finding{found}
 }
 
 // ahead is how far a host's clock is, if it has told it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/bundle"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 )
 
@@ -79,7 +80,7 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	if err != nil {
 		return none, err
 	}
-	facts := facts{now: time.Now(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric()}
+	facts := facts{now: time.Now(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric(), most: fabricFindings}
 	for _, h := range hosts {
 		facts.hosts = append(facts.hosts, s.hostToAPI(h, facts.now))
 	}
@@ -115,19 +116,8 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.told.of), Findings: []api.Finding{}}
 	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
 	out.Findings = append(out.Findings, facts.judge()...)
-	if text := s.control.StoreTrouble(); text != "" {
-		out.Findings = append(out.Findings, api.Finding{
-			Check: api.CheckStore, Where: "store", Severity: api.SeverityError, Text: text,
-			Remedy: "put the right store back, or make hosts follow this one; what hosts wait for is in their status",
-		})
-	}
-	for _, c := range s.cluster.Health(ctx).Conditions {
-		if c.Name == ClientsTrust && !c.OK {
-			out.Findings = append(out.Findings, api.Finding{
-				Check: api.CheckNetmasters, Where: "netmaster " + cmp.Or(s.address, "here"), Severity: api.SeverityWarning, Text: c.Message, Remedy: "as it says",
-			})
-		}
-	}
+	out.Findings = append(out.Findings, s.judgeHealth(ctx, facts.hosts)...)
+	out.Findings = append(out.Findings, s.judgeView(v, hosts)...)
 	sortFindings(out.Findings)
 	return out, nil
 }
@@ -235,26 +225,26 @@ func ownerFindings(left []control.OwnerFinding, repaired []control.Repaired) (ou
 }
 
 func ownerFinding(o control.OwnerFinding) api.Finding {
-	f := api.Finding{Check: api.CheckOwners, Where: o.Object, Severity: api.SeverityError, Text: o.Text}
+	c := condition.NotAllocated
 	switch o.Kind {
-	case control.OwnedByNobody: // costs room, and nothing else
-		f.Severity, f.Remedy = api.SeverityWarning, "'netctl doctor --repair' frees it"
+	case control.OwnedByNobody:
+		c = condition.AllocatedToNone
 	case control.Leftover:
-		f.Severity, f.Remedy = api.SeverityNotice, "nothing; 'netctl doctor --repair' frees it"
+		c = condition.ReferenceLeft
 	case control.NotAllocated:
-		f.Remedy = "'netctl doctor --repair' allocates it to its owner again"
 		if !o.Repair {
-			f.Remedy = "delete one of the two and create it anew: it gets another one"
+			c = condition.AllocatedTwice
 		}
 	case control.LacksObject:
-		f.Remedy = "create what is missing again under that name, or delete what names it"
+		c = condition.ObjectMissing
 	case control.Unreadable:
-		f.Remedy = "delete the object and create it anew, or restore a backup of the store"
+		c = condition.RecordUnreadable
 	case control.NewerRecord:
-		f.Severity, f.Check, f.Remedy = api.SeverityWarning, api.CheckVersions, "finish the upgrade of the netmasters"
+		c = condition.RecordNewer
 	case control.UnknownRecord:
-		f.Severity, f.Check, f.Remedy = api.SeverityWarning, api.CheckVersions, "finish the upgrade of the netmasters; if all are of one version, find out who else writes to the store"
+		c = condition.RecordUnknown
 	}
+	f := c.Finding(o.Object, o.Text)
 	if o.Repair {
 		f.Repair = api.RepairPossible
 	}

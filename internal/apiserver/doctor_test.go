@@ -118,12 +118,12 @@ func TestJudgement(t *testing.T) {
 		}, api.CheckVersions, api.SeverityWarning, "store", "3.5 (s2); 3.6 (s1)"},
 		"store away":   {func(f *facts) { f.stores[0].Error = "refused" }, api.CheckStore, api.SeverityError, "store s1", "refused"},
 		"store alarm":  {func(f *facts) { f.stores[0].Alarms = []string{"NOSPACE"} }, api.CheckStore, api.SeverityError, "store s1", "NOSPACE"},
-		"store fills":  {func(f *facts) { f.stores[0].Size = 90 }, api.CheckStore, api.SeverityWarning, "store s1", "when they are used up"},
+		"store fills":  {func(f *facts) { f.stores[0].Size = 90 }, api.CheckStore, api.SeverityError, "store s1", "when they are used up"},
 		"host away":    {func(f *facts) { f.hosts[0].State = api.HostAway }, api.CheckHosts, api.SeverityError, "host h1", "it is away"},
 		"host silent":  {func(f *facts) { f.hosts[0].Age = 3600 }, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m0s ago"},
 		"host new":     {func(f *facts) { f.hosts[0].LastWord = "" }, api.CheckHosts, api.SeverityNotice, "host h1", "not told its status"},
 		"host's clock": {func(f *facts) { f.hosts[0].LastWord = now.Add(time.Hour).Format(time.RFC3339) }, api.CheckHosts, api.SeverityNotice, "host h1", "ahead"},
-		"host fails":   {func(f *facts) { f.hosts[0].Error = "no switch" }, api.CheckDataPlane, api.SeverityError, "host h1", "no switch"},
+		"host fails":   {func(f *facts) { f.hosts[0].Conditions = []api.Condition{{Name: "data-plane", Message: "no switch"}} }, api.CheckDataPlane, api.SeverityError, "host h1", "no switch"},
 		"host's disk": {func(f *facts) {
 			f.hosts[0].Conditions = []api.Condition{{Name: "disk", Message: "full"}}
 		}, api.CheckDisks, api.SeverityError, "host h1", "full"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -38,30 +39,32 @@ const fabricFindings = 20
 
 // judgeFabric tells what the ACI fabric does not have.
 func (f facts) judgeFabric() (out []api.Finding) {
-	add := func(where, severity, text, remedy string) {
-		out = append(out, api.Finding{Check: api.CheckFabric, Where: where, Severity: severity, Text: text, Remedy: remedy})
-	}
-	if f.fabric.Trouble != "" {
-		add("cluster", api.SeverityError, "the ACI fabric is not as it should be: "+f.fabric.Trouble, "nothing, if it goes by itself: it is tried again; else look at "+f.fabric.Via)
+	if err := fabricError(f.fabric); err != nil {
+		out = append(out, condition.MasterFabric.Finding("cluster", err.Error()))
 	}
 	for i, p := range f.fabric.Problems {
-		if i == fabricFindings {
-			add("cluster", api.SeverityWarning, fmt.Sprintf("%d more parts of the ACI fabric are not in force", len(f.fabric.Problems)-i+f.fabric.More), "'netctl aci-gw inspect' names them")
+		if i == f.most {
+			out = append(out, condition.MasterFabricObjects.Finding("cluster", fmt.Sprintf("%d more parts of the ACI fabric are not in force", len(f.fabric.Problems)-i+f.fabric.More)))
 			break
 		}
-		add(p.Object, api.SeverityWarning, "not in force in the ACI fabric: "+p.Text, "say it so that a fabric can, or leave it")
+		out = append(out, condition.MasterFabricObjects.Finding(p.Object, "not in force in the ACI fabric: "+p.Text))
 	}
 	return out
 }
 
-// FabricError tells what the ACI fabric does not have, in a sentence; nil = nothing.
-func FabricError(f control.AciFabric) error {
-	n := len(f.Problems) + f.More
-	switch {
-	case f.Trouble != "":
-		return fmt.Errorf("the fabric is not as it should be; it is tried again: %s", f.Trouble)
-	case n > 0:
-		return fmt.Errorf("%d parts are not in force, such as %s: %s; 'netctl aci-gw inspect' names them", n, f.Problems[0].Object, f.Problems[0].Text)
+func fabricError(f control.AciFabric) error {
+	if f.Trouble == "" {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the ACI fabric is not as it should be; it is tried again: %s", f.Trouble)
+}
+
+// AddFabric enters to a netmaster's health what the ACI fabric does not have.
+func AddFabric(h *api.Health, f control.AciFabric) {
+	condition.MasterFabric.Add(h, fabricError(f))
+	var err error
+	if n := len(f.Problems) + f.More; n > 0 {
+		err = fmt.Errorf("%d parts are not in force, such as %s: %s", n, f.Problems[0].Object, f.Problems[0].Text)
+	}
+	condition.MasterFabricObjects.Add(h, err)
 }

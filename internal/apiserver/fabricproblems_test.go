@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ func TestFabricProblems(t *testing.T) {
 	if fmt.Sprint(got) != "[one two three four five]" {
 		t.Errorf("problems %v", got)
 	}
-	if all := f.must("GET", "/api/v1/doctor", ""); !strings.Contains(all, `{"check":"fabric","where":"endpointGroup blue:web","severity":"warning","text":"not in force in the ACI fabric: two"`) {
+	if all := f.must("GET", "/api/v1/doctor", ""); !strings.Contains(all, `{"name":"fabric-objects","check":"fabric","where":"endpointGroup blue:web","severity":"warning","text":"not in force in the ACI fabric: two"`) {
 		t.Errorf("the doctor does not tell: %s", all)
 	}
 
@@ -56,7 +57,7 @@ func TestFabricProblems(t *testing.T) {
 	for i := range 25 {
 		many.Problems = append(many.Problems, tables.AciProblem{Object: fmt.Sprint("rule ", i), Text: "x"})
 	}
-	list := facts{fabric: many}.judgeFabric()
+	list := facts{fabric: many, most: fabricFindings}.judgeFabric()
 	if n := len(list); n != 21 || !strings.HasPrefix(list[20].Text, "12 more") {
 		t.Errorf("%d findings, the last %+v", n, list[n-1])
 	}
@@ -64,7 +65,13 @@ func TestFabricProblems(t *testing.T) {
 		t.Errorf("trouble: %+v", list)
 	}
 	for want, x := range map[string]tables.AciFabric{"tried again: 503 away": fabric, "32 parts are not in force, such as rule 0: x": many, "<nil>": {Kept: true}} {
-		if got := fmt.Sprint(FabricError(x)); !strings.Contains(got, want) {
+		h := api.Health{Ready: true}
+		AddFabric(&h, x)
+		got := ""
+		for _, c := range h.Conditions {
+			got += cmp.Or(c.Message, "<nil>")
+		}
+		if !strings.Contains(got, want) || !h.Ready {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 // HostKey is what the cluster knows of the newest certificate that it has given a host.
@@ -42,9 +43,7 @@ func (f facts) judgeKey(host string) []api.Finding {
 	if !ok || !slices.ContainsFunc(f.told.keys[host], replaced) {
 		return nil
 	}
-	return []api.Finding{{
-		Check: api.CheckCertificates, Where: "host " + host, Severity: api.SeverityError,
-		Text:   fmt.Sprintf("another machine has got a certificate for its name, on %s by %s: the one that this host shows is renewed no more", given.At.UTC().Format(time.RFC3339), given.By),
-		Remedy: fmt.Sprintf("if the other one has no right to the name, 'netctl cluster token --host %s', and start netplugin here with --join and --token, after which that one's is renewed no more; if it has, start netplugin here under another name", host),
-	}}
+	found := condition.HostTakenOver.Finding("host "+host, fmt.Sprintf("another machine has got a certificate for its name, on %s by %s: the one that this host shows is renewed no more", given.At.UTC().Format(time.RFC3339), given.By))
+	found.Remedy = fmt.Sprintf("if the other one has no right to the name, 'netctl cluster token --host %s', and start netplugin here with --join and --token, after which that one's is renewed no more; if it has, start netplugin here under another name", host)
+	return []api.Finding{found}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -95,7 +96,8 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 		o.Age = max(0, int64(now.Sub(said)/time.Second))
 	}
 	for _, c := range st.Conditions {
-		o.Conditions = append(o.Conditions, api.Condition{Name: c.Name, Notice: c.Notice, Degraded: c.Degraded, Message: c.Message})
+		f := condition.HostFinding(o.Name, api.Condition{Name: c.Name, Severity: c.Severity, Message: c.Message})
+		o.Conditions = append(o.Conditions, api.Condition{Name: c.Name, Severity: f.Severity, Message: c.Message, Remedy: f.Remedy, Page: f.Page})
 	}
 	for name, t := range st.Tables {
 		if o.Tables == nil {

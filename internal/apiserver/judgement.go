@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/bundle"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// facts are what the doctor judges, beside the store's contents.
+// facts are what status and doctor judge, beside the store's contents.
 type facts struct {
 	now      time.Time
 	masters  []api.Master
@@ -27,90 +27,75 @@ type facts struct {
 	hosts        []api.Host
 	pools        []api.Pool
 	fabric       control.AciFabric
+	most         int // how many parts that the fabric does not have are named
 }
 
-// judge says what is not as it should be.
+// judge says what is not as it should be of all that was asked for the doctor.
 func (f facts) judge() (out []api.Finding) {
-	out = append(out, f.judgeMasters()...)
-	out = append(out, f.judgeStores()...)
-	out = append(out, f.judgeFabric()...)
-	for _, h := range f.hosts {
-		out = append(out, f.judgeHost(h)...)
-	}
+	out = f.judgeCluster()
 	for _, m := range sortedKeys(f.machines) {
 		out = append(out, f.judgeMachine("netmaster "+m, f.machines[m])...)
 		out = append(out, judgeClock(api.CheckNetmasters, "netmaster "+m, f.mastersAhead[m])...)
 	}
 	for _, m := range sortedKeys(f.unheard) {
-		out = append(out, api.Finding{
-			Check: api.CheckNetmasters, Where: "netmaster " + m, Severity: api.SeverityWarning, Text: "it does not tell of itself: " + f.unheard[m],
-			Remedy: "if it has ended, its registration ends within 10 s; else look into its log, or finish its upgrade",
-		})
+		out = append(out, condition.MasterSilent.Finding("netmaster "+m, "it does not tell of itself: "+f.unheard[m]))
 	}
-	out = append(out, f.judgeVersions()...)
-	for _, p := range f.pools {
-		if float64(p.Used) >= nearlyFull*float64(p.Size) && p.Size > 0 {
-			out = append(out, api.Finding{
-				Check: api.CheckCapacity, Where: p.Name, Severity: api.SeverityNotice, Text: fmt.Sprintf("%d of %d are taken", p.Used, p.Size),
-				Remedy: "delete what is not needed, or make another network or wider ranges before all are taken",
-			})
-		}
-	}
-	return out
+	return append(out, f.judgeVersions()...)
 }
 
-func (f facts) judgeMasters() (out []api.Finding) {
-	leads := 0
-	for _, m := range f.masters {
-		if m.Role == roleLeader {
-			leads++
-		}
+// judgeCluster says what is not as it should be of what a netmaster knows without asking
+// hosts and other netmasters.
+func (f facts) judgeCluster() (out []api.Finding) {
+	if !slices.ContainsFunc(f.masters, func(m api.Master) bool { return m.Role == roleLeader }) {
+		out = append(out, condition.NoLeader.Finding("cluster", "no netmaster leads: nothing is cleaned up, and nobody tells of hosts that go"))
 	}
-	if leads == 0 {
-		out = append(out, api.Finding{
-			Check: api.CheckNetmasters, Where: "cluster", Severity: api.SeverityError, Text: "no netmaster leads: nothing is cleaned up, and nobody tells of hosts that go",
-			Remedy: "wait 15 s after the end of a leader, then look into the logs of netmaster",
-		})
+	out = append(out, f.judgeStores()...)
+	out = append(out, f.judgeFabric()...)
+	for _, h := range f.hosts {
+		out = append(out, f.judgeHost(h)...)
+	}
+	if text := formats(f.hosts); text != "" {
+		out = append(out, condition.FormatsDiffer.Finding("cluster", text))
+	}
+	if text := tunnelPorts(f.hosts); text != "" {
+		out = append(out, condition.TunnelPortsDiffer.Finding("cluster", text))
+	}
+	for _, p := range f.pools {
+		if float64(p.Used) >= nearlyFull*float64(p.Size) && p.Size > 0 {
+			out = append(out, condition.PoolFills.Finding(p.Name, fmt.Sprintf("%d of %d are taken", p.Used, p.Size)))
+		}
 	}
 	return out
 }
 
 func (f facts) judgeStores() (out []api.Finding) {
-	add := func(x api.StoreServer, severity, text, remedy string) {
-		out = append(out, api.Finding{Check: api.CheckStore, Where: "store " + x.Address, Severity: severity, Text: text, Remedy: remedy})
-	}
-	versions := map[string][]string{}
 	for _, x := range f.stores {
-		if x.Version != "" {
-			versions[x.Version] = append(versions[x.Version], x.Address)
-		}
+		where := "store " + x.Address
 		switch {
 		case x.Error != "":
-			add(x, api.SeverityError, "it does not answer: "+x.Error, "start it, or take it out of the store's members and of netmaster's addresses")
+			out = append(out, condition.StoreServer.Finding(where, "it does not answer: "+x.Error))
 		case len(x.Alarms) > 0:
-			add(x, api.SeverityError, "it has raised an alarm: "+strings.Join(x.Alarms, ", "), model.AlarmRemedy(x.Alarms...))
+			alarm := condition.StoreAlarm.Finding(where, "it has raised an alarm: "+strings.Join(x.Alarms, ", "))
+			alarm.Remedy = model.AlarmRemedy(x.Alarms...)
+			out = append(out, alarm)
 		case x.Quota > 0 && float64(x.Size) > nearlyFull*float64(x.Quota):
-			add(x, api.SeverityWarning, fmt.Sprintf("it has taken %d of %d MiB: when they are used up nothing can be changed", x.Size>>20, x.Quota>>20), "netmaster's own: free its space with 'netctl cluster relieve', or delete what is not needed; another etcd: compact and defragment it, or raise its quota")
+			out = append(out, condition.StoreFills.Finding(where, fmt.Sprintf("it has taken %d of %d MiB: when they are used up nothing can be changed", x.Size>>20, x.Quota>>20)))
 		}
-	}
-	if len(versions) > 1 {
-		out = append(out, api.Finding{
-			Check: api.CheckVersions, Where: "store", Severity: api.SeverityWarning, Text: "its servers are of different versions: " + groupText(versions), Remedy: "finish the upgrade of the store",
-		})
 	}
 	return out
 }
 
 func (f facts) judgeHost(h api.Host) (out []api.Finding) {
-	add := func(check, severity, text, remedy string) {
-		out = append(out, api.Finding{Check: check, Where: "host " + h.Name, Severity: severity, Text: text, Remedy: remedy})
+	add := func(c *condition.Condition, format string, args ...any) {
+		out = append(out, c.Finding("host "+h.Name, fmt.Sprintf(format, args...)))
 	}
 	if h.State == api.HostAway {
 		last := "it has never told its status"
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
-		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h)), awayRemedy(h))
+		add(condition.HostAway, "it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h))
+		out[0].Remedy = awayRemedy(h)
 		return out
 	}
 	ahead, known := f.ahead(h.Name)
@@ -120,30 +105,29 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	}
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
 	case err != nil:
-		add(api.CheckHosts, api.SeverityNotice, "it is alive and has not told its status yet", "wait a minute; then look into the log of netplugin there")
+		add(condition.HostUnreported, "it is alive and has not told its status yet")
 	case age > silence:
-		add(api.CheckHosts, api.SeverityError, fmt.Sprintf("it is alive, but its last word was %s ago", ageText(int64(age/time.Second))), "set its clock if that is behind; else look into the log of netplugin there: it cannot tell netmasters its status")
+		add(condition.HostSilent, "it is alive, but its last word was %s ago", ageText(int64(age/time.Second)))
 	case !known && said.Sub(f.now) > clockSkew:
-		add(api.CheckHosts, api.SeverityNotice, fmt.Sprintf("its clock is %s ahead", said.Sub(f.now).Round(time.Second)), "have the hosts' clocks follow one time")
+		add(condition.ClockOff, "its clock is %s ahead", said.Sub(f.now).Round(time.Second))
 	}
 	out = append(out, judgeClock(api.CheckHosts, "host "+h.Name, ahead)...)
-	if h.Error != "" {
-		add(api.CheckDataPlane, api.SeverityError, "the data plane does not follow: "+h.Error, "look into the log of netplugin there")
+	if h.Draining {
+		add(condition.HostDrains, "it drains: services send its providers no new connections")
 	}
 	out = append(out, f.judgeTold(h, &h.Conditions)...)
 	for _, c := range h.Conditions {
-		severity := api.SeverityError
-		if c.Notice && !c.Degraded {
-			severity = api.SeverityNotice
-		} else if h.Error != "" && c.Name == "data-plane" {
-			continue
-		}
-		add(checkOf(c.Name), severity, c.Name+": "+c.Message, "as it says; 'netctl host inspect "+h.Name+"' tells all problems of the host")
+		out = append(out, condition.HostFinding(h.Name, c))
+	}
+	// The status is some seconds old: a container that has just ended is still
+	// counted there. Of one that runs without an endpoint the host says so itself.
+	if h.Ready && h.Attachments > 0 && h.Endpoints < h.Attachments {
+		add(condition.HostEndpoints, "it had %d containers attached at its last word, and the cluster has %d endpoints there", h.Attachments, h.Endpoints)
 	}
 	for _, name := range sortedKeys(h.Tables) {
 		t := h.Tables[name]
 		if t.Capacity > 0 && float64(t.Entries) >= nearlyFull*float64(t.Capacity) {
-			add(api.CheckCapacity, api.SeverityNotice, fmt.Sprintf("table %s has %d of %d entries", name, t.Entries, t.Capacity), "see docs/user/limits.md for what fills it")
+			add(condition.TableFills, "table %s has %d of %d entries", name, t.Entries, t.Capacity)
 		}
 	}
 	return out
@@ -151,7 +135,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 
 // judgeTold judges what a host has told of itself, in place of what it told last of its
 // health.
-func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) (out []api.Finding) {
+func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) []api.Finding {
 	if !f.asked {
 		return nil
 	}
@@ -159,25 +143,15 @@ func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) (out []api.Fin
 	i, answered := f.told.of[h.Name]
 	switch {
 	case f.told.older[h.Name]:
-		return []api.Finding{{
-			Check: api.CheckVersions, Where: where, Severity: api.SeverityNotice, Text: "its netplugin is older than this netmaster, and does not look at its data plane, certificates and disks for the doctor",
-			Remedy: "finish the upgrade of netplugin there",
-		}}
+		return []api.Finding{condition.HostOld.Finding(where, "its netplugin is older than this netmaster, and does not look at its data plane, certificates and disks for the doctor")}
 	case !answered:
-		return []api.Finding{{
-			Check: api.CheckHosts, Where: where, Severity: api.SeverityWarning, Text: fmt.Sprintf("it is alive, and has not told of itself within %s", inspectionAnswer),
-			Remedy: "ask again; then look into the log of netplugin there: it is very busy, cannot reach this netmaster, or follows the store too late",
-		}}
+		return []api.Finding{condition.HostUnheard.Finding(where, fmt.Sprintf("it is alive, and has not told of itself within %s", inspectionAnswer))}
 	}
 	*conditions = nil
-	for _, x := range i.Findings {
-		x.Where = where
-		if x.Remedy == "" { // a condition of its health
-			x.Text, x.Check, x.Remedy = x.Check+": "+x.Text, checkOf(x.Check), "as it says; 'netctl host inspect "+h.Name+"' tells all problems of the host"
-		}
-		out = append(out, x)
+	for n := range i.Findings {
+		i.Findings[n].Where = where // a host tells of itself alone
 	}
-	return append(append(out, f.judgeKey(h.Name)...), f.judgeMachine(where, i.Machine)...)
+	return slices.Concat(i.Findings, f.judgeKey(h.Name), f.judgeMachine(where, i.Machine))
 }
 
 // Of a disk this much is too little, where it is also less than a tenth.
@@ -187,49 +161,29 @@ const (
 )
 
 // judgeMachine judges certificates and disks.
-func (f facts) judgeMachine(where string, m api.Machine) (out []api.Finding) {
-	add := func(check, severity, text, remedy string) {
-		out = append(out, api.Finding{Check: check, Where: where, Severity: severity, Text: text, Remedy: remedy})
-	}
-	for _, c := range m.Certificates {
-		switch text, remedy, ended := bundle.Ending(c, f.now); {
-		case ended:
-			add(api.CheckCertificates, api.SeverityError, text, remedy)
-		case text != "":
-			add(api.CheckCertificates, api.SeverityWarning, text, remedy)
-		}
-	}
+func (f facts) judgeMachine(where string, m api.Machine) []api.Finding {
+	out := f.judgeCertificates(where, m.Certificates)
 	for _, d := range m.Disks {
 		switch {
 		case d.Error != "":
-			add(api.CheckDisks, api.SeverityWarning, fmt.Sprintf("the disk of %s (%s) cannot be looked at: %s", d.Path, d.Use, d.Error), "make the directory, and readable for the daemon")
+			out = append(out, condition.DiskUnread.Finding(where, fmt.Sprintf("the disk of %s (%s) cannot be looked at: %s", d.Path, d.Use, d.Error)))
 		case d.Free < noRoom && d.Free < d.Size/10:
-			add(api.CheckDisks, api.SeverityError, fmt.Sprintf("the disk of %s (%s) is full: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20), "make room")
+			out = append(out, condition.DiskFull.Finding(where, fmt.Sprintf("the disk of %s (%s) is full: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20)))
 		case d.Free < littleRoom && d.Free < d.Size/10:
-			add(api.CheckDisks, api.SeverityWarning, fmt.Sprintf("the disk of %s (%s) fills: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20), "make room")
+			out = append(out, condition.DiskFills.Finding(where, fmt.Sprintf("the disk of %s (%s) fills: %d of %d MiB are free", d.Path, d.Use, d.Free>>20, d.Size>>20)))
 		}
 	}
 	return out
 }
 
-// checkOf is what a condition of a host is about.
-func checkOf(condition string) string {
-	switch condition {
-	case "disk":
-		return api.CheckDisks
-	case "certificates":
-		return api.CheckCertificates
-	case "store", "host-name", "netmaster", "journal":
-		return api.CheckHosts
-	}
-	return api.CheckDataPlane
-}
-
 func (f facts) judgeVersions() (out []api.Finding) {
-	add := func(severity, text, remedy string) {
-		out = append(out, api.Finding{Check: api.CheckVersions, Where: "cluster", Severity: severity, Text: text, Remedy: remedy})
+	add := func(where, text string) { out = append(out, condition.VersionsDiffer.Finding(where, text)) }
+	servers, masters, agents := map[string][]string{}, map[string][]string{}, map[string][]string{}
+	for _, x := range f.stores {
+		if x.Version != "" {
+			servers[x.Version] = append(servers[x.Version], x.Address)
+		}
 	}
-	masters, agents := map[string][]string{}, map[string][]string{}
 	for _, m := range f.masters {
 		if m.Version != "" {
 			masters[m.Version] = append(masters[m.Version], m.Address)
@@ -240,22 +194,20 @@ func (f facts) judgeVersions() (out []api.Finding) {
 			agents[h.Version] = append(agents[h.Version], h.Name)
 		}
 	}
+	if len(servers) > 1 {
+		add("store", "its servers are of different versions: "+groupText(servers))
+	}
 	if len(masters) > 1 {
-		add(api.SeverityWarning, "netmasters are of different versions: "+groupText(masters), "finish the upgrade: neighbouring versions run together only for its time")
+		add("cluster", "netmasters are of different versions: "+groupText(masters))
 	}
 	if len(agents) > 1 {
-		add(api.SeverityWarning, "netplugins are of different versions: "+groupText(agents), "finish the upgrade: neighbouring versions run together only for its time")
+		add("cluster", "netplugins are of different versions: "+groupText(agents))
 	}
 	if len(masters) == 1 && len(agents) == 1 {
 		for m := range masters {
 			if agents[m] == nil {
-				add(api.SeverityWarning, fmt.Sprintf("netmaster is of version %s, and netplugin of %s", m, strings.Join(sortedKeys(agents), ", ")), "finish the upgrade: netmasters first, then the hosts")
+				add("cluster", fmt.Sprintf("netmaster is of version %s, and netplugin of %s", m, strings.Join(sortedKeys(agents), ", ")))
 			}
-		}
-	}
-	for _, text := range []string{formats(f.hosts), tunnelPorts(f.hosts)} {
-		if text != "" {
-			add(api.SeverityError, text, "as it says")
 		}
 	}
 	return out

@@ -129,7 +129,7 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 		Ports: req.Ports, Pending: req.Pending, Error: req.Error, Problems: req.Problems, Attachments: req.Attachments, Ready: req.Ready, Kinds: req.Kinds,
 	}
 	for _, c := range req.Conditions {
-		st.Conditions = append(st.Conditions, control.HostCondition{Name: c.Name, Notice: c.Notice, Degraded: c.Degraded, Message: c.Message})
+		st.Conditions = append(st.Conditions, control.HostCondition{Name: c.Name, Severity: c.Severity, Message: c.Message})
 	}
 	for name, t := range req.Tables {
 		if st.Tables == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 // TestAgentsTell: what agents tell of their hosts is shown, by who has the host's
@@ -79,7 +80,7 @@ func TestAgentsTell(t *testing.T) {
 	status := api.HostStatusReport{
 		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Driver: "ovs", DriverWhy: "asked for", AgentVersion: "2.0",
 		Updated: "2026-11-22T00:00:01Z", Revision: 7, Ports: 2, Pending: 1, Error: "e", Problems: map[string]string{"port a": "p", "BGP session 50.1.1.2": "none"}, Attachments: 3, Ready: true,
-		Conditions: []api.Condition{{Name: "ports", Message: "m", Notice: true, Degraded: true}}, Kinds: map[string]int{"port": 1},
+		Conditions: []api.Condition{{Name: "ports", Message: "m", Severity: "warning"}}, Kinds: map[string]int{"port": 1},
 		Tables: map[string]api.TableFill{"conns": {Entries: 4, Capacity: 5}},
 		BGP:    &api.BgpStatus{Admin: "enabled", Neighbors: "50.1.1.1 established", Routes: 7, First: []string{"10.50.0.0/16"}, Announced: 3},
 	}
@@ -93,6 +94,7 @@ func TestAgentsTell(t *testing.T) {
 		LastWord: h.LastWord, DriverWhy: h.DriverWhy, Version: h.Version, Attachments: h.Attachments, Ports: h.Ports, Pending: h.Pending, Revision: h.Revision,
 		Problems: h.Problems, Error: h.Error, Tables: h.Tables, Ready: h.Ready, Conditions: h.Conditions,
 	}
+	want.Conditions[0].Remedy, want.Conditions[0].Page, want.Conditions[0].Severity = condition.HostPorts.Remedy(), condition.HostPorts.Page(), condition.HostPorts.Severity()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

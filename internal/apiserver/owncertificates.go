@@ -2,20 +2,28 @@ package apiserver
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/bundle"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-// judgeOwn tells of this netmaster's certificates that have ended, or do soon: the
-// others' are the doctor's, who has the time to ask them.
-func (s *server) judgeOwn(o *api.ClusterStatus, now time.Time) {
-	ended, soon := s.support.Endings(now)
-	who := "netmaster " + cmp.Or(s.address, "here") + ": "
-	for _, text := range ended {
-		o.Wrong, o.Well = append(o.Wrong, who+text), false
+// judgeCertificates tells of certificates that have ended, or will soon.
+func (f facts) judgeCertificates(where string, all []api.Certificate) (out []api.Finding) {
+	for _, c := range all {
+		text, remedy, ended := bundle.Ending(c, f.now)
+		if text == "" {
+			continue
+		}
+		found := condition.CertificateEnds.Finding(where, text)
+		if ended {
+			found = condition.CertificateEnded.Finding(where, text)
+		}
+		found.Remedy = remedy
+		out = append(out, found)
 	}
-	for _, text := range soon {
-		o.Notices = append(o.Notices, who+text)
-	}
+	return out
 }
+
+// ownName is the object of findings about this netmaster.
+func (s *server) ownName() string { return "netmaster " + cmp.Or(s.address, "here") }

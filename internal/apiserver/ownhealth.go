@@ -1,31 +1,32 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-// ClientsTrust is the condition of a netmaster whose certificate no client refuses again and
-// again.
-const ClientsTrust = "clients-trust"
+// foundAlready are conditions of a netmaster's health that the cluster's findings have in
+// other words.
+var foundAlready = []*condition.Condition{
+	condition.MasterStore, condition.MasterSpace, condition.MasterSettings, condition.MasterSameStore, condition.MasterFabric, condition.MasterFabricObjects,
+}
 
-// toldAlready are notices of a netmaster's health that the status tells in other words.
-var toldAlready = []string{"same-store", "fabric"}
-
-// judgeHealth tells of the notices in the health of the netmaster that answers, such as
-// that it does not follow Kubernetes: without, people would hear of them from probes alone.
-func (s *server) judgeHealth(ctx context.Context, o *api.ClusterStatus) {
+// judgeHealth tells of the health of the netmaster that answers, such as that it does not
+// follow Kubernetes: without, people would hear of it from probes alone.
+func (s *server) judgeHealth(ctx context.Context, hosts []api.Host) (out []api.Finding) {
 	for _, c := range s.cluster.Health(ctx).Conditions {
-		text := "netmaster " + cmp.Or(s.address, "here") + ": " + c.Name + ": " + c.Message
-		switch {
-		case !c.Notice || c.OK || slices.Contains(toldAlready, c.Name):
-		case c.Name == ClientsTrust && !slices.ContainsFunc(o.Hosts, func(h api.Host) bool { return h.State != api.HostAway }):
-			o.Wrong, o.Well = append(o.Wrong, text), false // they are all that there is of the cluster
-		default:
-			o.Notices = append(o.Notices, text)
+		if c.OK || slices.ContainsFunc(foundAlready, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
+			continue
 		}
+		f := api.Finding{Name: c.Name, Check: api.CheckNetmasters, Where: s.ownName(), Severity: c.Severity, Text: c.Name + ": " + c.Message, Remedy: c.Remedy, Page: c.Page}
+		alive := func(h api.Host) bool { return h.State != api.HostAway }
+		if c.Name == condition.MasterClientsTrust.Name() && !slices.ContainsFunc(hosts, alive) {
+			f.Severity = api.SeverityError // they are all that there is of the cluster
+		}
+		out = append(out, f)
 	}
+	return out
 }

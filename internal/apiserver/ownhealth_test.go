@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 type noticing struct {
@@ -17,11 +18,11 @@ type noticing struct {
 
 func (c noticing) Health(ctx context.Context) api.Health {
 	h := c.testCluster.Health(ctx)
-	h.Add("kubernetes", true, errors.New("pods are not known"))
-	h.Add("hosts-authority", true, nil)
-	h.Add("same-store", true, errors.New("it was empty"))
+	condition.MasterKubernetes.Add(&h, errors.New("pods are not known"))
+	condition.MasterHostsAuthority.Add(&h, nil)
+	condition.MasterSameStore.Add(&h, errors.New("it was empty"))
 	if c.distrusted {
-		h.Add(ClientsTrust, true, errors.New("10.0.0.1 refuses"))
+		condition.MasterClientsTrust.Add(&h, errors.New("10.0.0.1 refuses"))
 	}
 	return h
 }
@@ -36,7 +37,7 @@ func TestOwnHealth(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"netmaster 10.0.0.9:9999: kubernetes: pods are not known"}; !slices.Equal(s.Notices, want) || !s.Well {
+	if want := []string{"netmaster 10.0.0.9:9999: kubernetes: pods are not known; " + condition.MasterKubernetes.Remedy()}; !slices.Equal(s.Notices, want) || !s.Well {
 		t.Errorf("the notices are %q, well %t: want %q", s.Notices, s.Well, want)
 	}
 }
@@ -52,14 +53,14 @@ func TestDistrustedCluster(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(s.Wrong, []string{says}) || s.Well {
+	if !slices.Equal(s.Wrong, []string{says + "; " + condition.MasterClientsTrust.Remedy()}) || s.Well {
 		t.Errorf("wrong is %q, well %t", s.Wrong, s.Well)
 	}
 	var d api.Diagnosis
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/doctor", "")), &d); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(d.Findings, func(f api.Finding) bool { return f.Text == "10.0.0.1 refuses" }) {
+	if !slices.ContainsFunc(d.Findings, func(f api.Finding) bool { return f.Text == "clients-trust: 10.0.0.1 refuses" }) {
 		t.Errorf("the doctor finds %+v", d.Findings)
 	}
 }

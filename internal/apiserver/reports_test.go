@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -95,7 +96,7 @@ func TestDoctorHearsHosts(t *testing.T) {
 		deliver("h2", api.HostInspection{
 			Findings: []api.Finding{
 				{Check: api.CheckDataPlane, Severity: api.SeverityWarning, Text: "3 flows were put back", Remedy: "find out"},
-				{Check: "disk", Severity: api.SeverityError, Text: "it is full"},
+				condition.HostFinding("h2", api.Condition{Name: "disk", Message: "it is full"}),
 			},
 			Machine: api.Machine{
 				Time:         now.Add(-time.Hour),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -75,8 +76,14 @@ func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.C
 		return o, err
 	}
 	o = api.ClusterStatus{
-		Version: s.version.Version, Tenants: scope.Names(), Wrong: []string{}, Notices: []string{},
+		Version: s.version.Version, Tenants: scope.Names(),
 		Masters: []api.Master{}, Stores: []api.StoreServer{}, Hosts: []api.Host{}, Pools: []api.Pool{},
+	}
+	var found []api.Finding
+	add := func(c *condition.Condition, where, remedy, format string, args ...any) {
+		f := c.Finding(where, fmt.Sprintf(format, args...))
+		f.Remedy = remedy
+		found = append(found, f)
 	}
 	now := time.Now()
 	for _, h := range hosts {
@@ -84,11 +91,11 @@ func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.C
 		o.Hosts, o.Endpoints = append(o.Hosts, seen), o.Endpoints+seen.Endpoints
 		switch {
 		case seen.State == api.HostAway:
-			o.Wrong = append(o.Wrong, fmt.Sprintf("host %s is away, and %d of your endpoints are there; tell a cluster administrator", seen.Name, seen.Endpoints))
+			add(condition.HostAway, "host "+seen.Name, "tell a cluster administrator", "it is away, and %d of your endpoints are there", seen.Endpoints)
 		case !seen.Ready:
-			o.Wrong = append(o.Wrong, fmt.Sprintf("host %s is not ready: %d of your endpoints are there, and not all may have their networks or policies; a cluster administrator can see why", seen.Name, seen.Endpoints))
+			add(condition.HostUnready, "host "+seen.Name, "ask a cluster administrator, who can see why", "it is not ready: %d of your endpoints are there, and not all may have their networks or policies", seen.Endpoints)
 		case seen.Draining:
-			o.Notices = append(o.Notices, fmt.Sprintf("host %s drains: services send its providers no new connections", seen.Name))
+			add(condition.HostDrains, "host "+seen.Name, "", "it drains: services send its providers no new connections")
 		}
 	}
 	for _, p := range v.AddressPools() {
@@ -97,10 +104,10 @@ func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.C
 		}
 		if scope.Has(p.Network.Tenant) && len(o.Pools) < fewPools {
 			o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
-			o.Notices = append(o.Notices, fmt.Sprintf("addresses of %s: %d of %d are taken", p.Network, p.Used, p.Size))
+			add(condition.PoolFills, "addresses of "+p.Network.String(), "", "%d of %d are taken", p.Used, p.Size)
 		}
 	}
-	o.Well = len(o.Wrong) == 0
+	tell(&o, found)
 	return o, nil
 }
 

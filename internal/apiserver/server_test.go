@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
@@ -52,7 +53,7 @@ func (c testCluster) Health(ctx context.Context) api.Health {
 	defer cancel()
 	h := api.Health{Ready: true}
 	_, err := c.ctrl.View(ctx)
-	h.Add("store", false, err)
+	condition.MasterStore.Add(&h, err)
 	return h
 }
 

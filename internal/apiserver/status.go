@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -29,7 +30,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
-	"What netctl status says of the cluster: faults (severity wrong) and notices.", []string{"severity"}, nil)
+	"What netctl status says of the cluster: how many objects have a condition.", []string{"condition", "severity"}, nil)
 
 // findings are the counts of what the status says, as metrics: where it says that not all
 // is well, an alert can.
@@ -43,12 +44,21 @@ func (findings) Describe(ch chan<- *prometheus.Desc) { ch <- findingsDesc }
 func (f findings) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.s.timeout)
 	defer cancel()
-	wrong, notices := 1, 0
-	if o, err := f.s.clusterStatus(ctx); err == nil {
-		wrong, notices = len(o.Wrong), len(o.Notices)
+	type series struct{ name, severity string }
+	counts := map[series]int{}
+	for _, c := range condition.All() { // an alert resolves when the series is 0, and not only when it is gone
+		counts[series{c.Name(), c.Severity()}] = 0
 	}
-	ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(wrong), "wrong")
-	ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(notices), "notice")
+	o, err := f.s.clusterStatus(ctx)
+	if err != nil {
+		counts[series{condition.MasterStore.Name(), condition.MasterStore.Severity()}] = 1
+	}
+	for _, x := range o.Findings {
+		counts[series{x.Name, x.Severity}]++
+	}
+	for of, n := range counts {
+		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), of.name, of.severity)
+	}
 }
 
 func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err error) {
@@ -91,109 +101,49 @@ func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err er
 		}
 		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	judge(&o, now)
-	o.Notices = append(o.Notices, warnings...)
-	s.judgeOwn(&o, now)
-	s.judgeHealth(ctx, &o)
-	for _, w := range v.Waiting() {
-		o.Notices = append(o.Notices, waitingText(w))
+	f := facts{now: now, masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.AciFabric()}
+	found := f.judgeCluster()
+	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
+	for _, text := range warnings {
+		found = append(found, condition.StoreMembers.Finding("cluster", text))
 	}
-	for _, text := range servicesOverlapped(v) {
-		o.Wrong, o.Well = append(o.Wrong, text), false
-	}
-	if text := manyAway(v, hosts); text != "" {
-		o.Wrong, o.Well = append(o.Wrong, text), false
-	}
-	if text := s.control.StoreTrouble(); text != "" {
-		o.Wrong, o.Well = append(o.Wrong, text), false
-	}
-	judgeFabric(&o, v)
+	found = append(found, s.judgeHealth(ctx, o.Hosts)...)
+	found = append(found, s.judgeView(v, hosts)...)
+	tell(&o, found)
 	return o, nil
 }
 
-func poolToAPI(name string, p control.Pool) api.Pool {
-	return api.Pool{Name: name, Used: p.Used, Size: p.Size}
+// judgeView says what is wrong with what the store has.
+func (s *server) judgeView(v *control.View, hosts []control.HostState) (out []api.Finding) {
+	for _, w := range v.Waiting() {
+		out = append(out, condition.ChangeWaits.Finding("cluster", waitingText(w)))
+	}
+	out = append(out, servicesOverlapped(v)...)
+	if text := manyAway(v, hosts); text != "" {
+		out = append(out, condition.HostsAway.Finding("cluster", text))
+	}
+	if text := s.control.StoreTrouble(); text != "" {
+		out = append(out, condition.MasterSameStore.Finding("cluster", text))
+	}
+	return out
 }
 
-// judge says what is wrong, and what is only worth a notice.
-func judge(o *api.ClusterStatus, now time.Time) {
-	o.Wrong, o.Notices = []string{}, []string{}
-	wrong := func(format string, args ...any) { o.Wrong = append(o.Wrong, fmt.Sprintf(format, args...)) }
-	notice := func(format string, args ...any) { o.Notices = append(o.Notices, fmt.Sprintf(format, args...)) }
-	leads := false
-	for _, m := range o.Masters {
-		leads = leads || m.Role == roleLeader
-	}
-	if !leads {
-		wrong("no netmaster leads: nothing is cleaned up, and nobody tells of hosts that go; wait %d s after the end of a leader, then look into the logs of netmaster", 15)
-	}
-	for _, x := range o.Stores {
-		switch {
-		case x.Error != "":
-			wrong("store %s does not answer: %s", x.Address, x.Error)
-		case len(x.Alarms) > 0:
-			wrong("store %s: %v", x.Address, x.Alarms)
-		case x.Quota > 0 && float64(x.Size) > nearlyFull*float64(x.Quota):
-			wrong("store %s has taken %d of %d MiB: when they are used up nothing can be changed", x.Address, x.Size>>20, x.Quota>>20)
-		}
-	}
-	for _, h := range o.Hosts {
-		judgeHost(h, now, wrong, notice)
-	}
-	for _, text := range []string{formats(o.Hosts), tunnelPorts(o.Hosts)} {
-		if text != "" {
-			wrong("%s", text)
-		}
-	}
-	for _, p := range o.Pools {
-		if float64(p.Used) >= nearlyFull*float64(p.Size) && p.Size > 0 {
-			notice("%s: %d of %d are taken", p.Name, p.Used, p.Size)
+// tell enters what was found to a status.
+func tell(o *api.ClusterStatus, found []api.Finding) {
+	sortFindings(found)
+	o.Findings, o.Wrong, o.Notices = append([]api.Finding{}, found...), []string{}, []string{}
+	for _, f := range found {
+		if f.Severity == api.SeverityError {
+			o.Wrong = append(o.Wrong, f.String())
+		} else {
+			o.Notices = append(o.Notices, f.String())
 		}
 	}
 	o.Well = len(o.Wrong) == 0
 }
 
-func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
-	if h.State == api.HostAway {
-		last := "it has never told its status"
-		if h.Age >= 0 {
-			last = "its last word was " + ageText(h.Age) + " ago"
-		}
-		wrong("host %s is away: %s, and %d endpoints are there%s; %s", h.Name, last, h.Endpoints, graceText(h), awayRemedy(h))
-		return
-	}
-	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
-	case err != nil:
-		notice("host %s is alive and has not told its status yet", h.Name)
-	case time.Duration(h.Age)*time.Second > silence:
-		wrong("host %s is alive, but its last word was %s ago: either its clock is behind, or its agent cannot write to the store", h.Name, ageText(h.Age))
-	case said.Sub(now) > clockSkew:
-		notice("the clock of host %s is %s ahead", h.Name, said.Sub(now).Round(time.Second))
-	}
-	if h.Draining {
-		notice("host %s drains: services send its providers no new connections until 'netctl host undrain %s'", h.Name, h.Name)
-	}
-	if h.Error != "" {
-		wrong("host %s: the data plane does not follow: %s", h.Name, h.Error)
-	}
-	for _, c := range h.Conditions {
-		if c.Notice && !c.Degraded {
-			notice("host %s: %s: %s", h.Name, c.Name, c.Message)
-		} else if h.Error == "" || c.Name != "data-plane" {
-			wrong("host %s: %s: %s", h.Name, c.Name, c.Message)
-		}
-	}
-	// The status is some seconds old: a container that has just ended is still
-	// counted there. Of one that runs without an endpoint the host says so itself.
-	if h.Ready && h.Attachments > 0 && h.Endpoints < h.Attachments {
-		notice("host %s had %d containers attached at its last word, and the cluster has %d endpoints there; while containers end this passes within seconds", h.Name, h.Attachments, h.Endpoints)
-	}
-	for _, name := range sortedKeys(h.Tables) {
-		t := h.Tables[name]
-		if t.Capacity > 0 && float64(t.Entries) >= nearlyFull*float64(t.Capacity) {
-			notice("host %s: table %s has %d of %d entries", h.Name, name, t.Entries, t.Capacity)
-		}
-	}
+func poolToAPI(name string, p control.Pool) api.Pool {
+	return api.Pool{Name: name, Used: p.Used, Size: p.Size}
 }
 
 // formats names the hosts whose agents may misread others; "" = there are none.
@@ -211,7 +161,7 @@ func formats(hosts []api.Host) string {
 	if len(behind) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("hosts are of different formats (%s, others %d): between them traffic may be lost; finish the upgrade of netplugin there", strings.Join(behind, ", "), newest)
+	return fmt.Sprintf("hosts are of different formats (%s, others %d): between them traffic may be lost", strings.Join(behind, ", "), newest)
 }
 
 // tunnelPorts names the hosts whose tunnels have another UDP port than those of
@@ -235,7 +185,7 @@ func tunnelPorts(hosts []api.Host) string {
 	if odd == nil {
 		return ""
 	}
-	return fmt.Sprintf("hosts have different UDP ports for VXLAN (%s, others %d): between them nothing passes on VXLAN networks; start netplugin there with the same --vxlan-port", strings.Join(odd, ", "), most)
+	return fmt.Sprintf("hosts have different UDP ports for VXLAN (%s, others %d): between them nothing passes on VXLAN networks", strings.Join(odd, ", "), most)
 }
 
 // ageText writes seconds as people read them.

@@ -81,7 +81,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("after the removal: %+v", s)
 	}
 	sick := fine
-	sick.Ready, sick.Conditions = false, []tables.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "remarks", Notice: true, Message: "no BGP neighbour"}, {Name: "objects", Notice: true, Degraded: true, Message: "ip_forward is 0"}}
+	sick.Ready, sick.Conditions = false, []tables.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "remarks", Severity: "notice", Message: "no BGP neighbour"}, {Name: "objects", Message: "ip_forward is 0"}}
 	sick.Tables = map[string]tables.TableFill{"conns": {Entries: 95, Capacity: 100}, "hits": {Entries: 5}}
 	sick.Attachments = 4
 	tell(sick)
@@ -100,7 +100,7 @@ func TestStatus(t *testing.T) {
 	if s = status(); !s.Well || s.Hosts[0].Age != 0 {
 		t.Errorf("a clock ahead: %+v", s)
 	}
-	has(s.Notices, "the clock of host host1 is ")
+	has(s.Notices, "host host1: its clock is ")
 	orphans := fine
 	orphans.Attachments = 4 // the cluster has 3 endpoints there
 	tell(orphans)
@@ -131,7 +131,7 @@ func TestJudge(t *testing.T) {
 		if s.Masters == nil {
 			s.Masters = []api.Master{{Role: "leader"}}
 		}
-		judge(&s, time.Now())
+		tell(&s, facts{now: time.Now(), masters: s.Masters, stores: s.Stores, hosts: s.Hosts, pools: s.Pools}.judgeCluster())
 		if s.Well != (tt.wrong == "") || !strings.Contains(strings.Join(s.Wrong, "\n"), tt.wrong) || !strings.Contains(strings.Join(s.Notices, "\n"), tt.notice) {
 			t.Errorf("%s: %+v", name, s)
 		}

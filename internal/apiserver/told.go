@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -51,7 +52,7 @@ func manyAway(v *control.View, hosts []control.HostState) string {
 	if away < 2 || !v.TooManyAway(alive) { // of one alone all has been said
 		return ""
 	}
-	return fmt.Sprintf("%d of %d hosts are away, and as that is more than half nothing is concluded of it: no endpoints are given up, no time counts for it, and services go on as before; look at the network and at netmasters first", away, len(hosts))
+	return fmt.Sprintf("%d of %d hosts are away, and as that is more than half nothing is concluded of it: no endpoints are given up, no time counts for it, and services go on as before", away, len(hosts))
 }
 
 // waitingText says what waits to be confirmed.
@@ -60,12 +61,12 @@ func waitingText(w control.Waiting) string {
 	if left <= 0 {
 		return fmt.Sprintf("change %s was not confirmed in time: hosts have gone back, and it is being taken back", w.ID)
 	}
-	return fmt.Sprintf("change %s is on trial: in %s hosts go back to what was before, unless confirmed (netctl confirm %s; netctl pending says what it is)", w.ID, left, w.ID)
+	return fmt.Sprintf("change %s is on trial: in %s hosts go back to what was before, unless confirmed (netctl confirm %s)", w.ID, left, w.ID)
 }
 
 // servicesOverlapped names networks that lie in the ranges of Kubernetes' services'
 // addresses.
-func servicesOverlapped(v *control.View) (out []string) {
+func servicesOverlapped(v *control.View) (out []api.Finding) {
 	ranges := v.ServiceRanges()
 	if len(ranges.Ranges) == 0 {
 		return nil
@@ -73,7 +74,7 @@ func servicesOverlapped(v *control.View) (out []string) {
 	for _, n := range v.Networks("") {
 		for _, subnet := range []netip.Prefix{n.Subnet, n.Subnet6} {
 			if by, overlaps := ranges.Overlapping(subnet); subnet.IsValid() && overlaps {
-				out = append(out, fmt.Sprintf("network %s (%s) overlaps %s, a range of services' addresses (--service-cidr, or a ServiceCIDR of Kubernetes): services with addresses there are not served; give services another range, or make another network", n.Key, subnet, by))
+				out = append(out, condition.ServicesOverlap.Finding("network "+n.Key.String(), fmt.Sprintf("its subnet %s overlaps %s, a range of services' addresses (--service-cidr, or a ServiceCIDR of Kubernetes): services with addresses there are not served", subnet, by)))
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func TestTold(t *testing.T) {
 		}
 		return tables.HostStatuses.Put(tx, tables.HostStatus{
 			Host: "host1", Ready: true, Updated: time.Now().UTC().Format(time.RFC3339),
-			Conditions: []tables.HostCondition{{Name: "went-back", Notice: true, Message: "by itself"}},
+			Conditions: []tables.HostCondition{{Name: "went-back", Severity: "warning", Message: "by itself"}},
 		})
 	}); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestTold(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	told(true, "10.1.1.0/24) overlaps 10.1.1.128/25, a range of services' addresses")
+	told(true, "10.1.1.0/24 overlaps 10.1.1.128/25, a range of services' addresses")
 	if err := reg.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ var rules = []rule{
 	{pkg: "internal/transport", may: []string{"internal/pki", "internal/places"}, why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/access/limit", "internal/access/origin", "internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
+	{pkg: "internal/condition", may: []string{"api"}, why: "the registry of what can be wrong checks nothing itself"},
 	{pkg: "internal/bundle", may: []string{"api"}, why: "packs what others read, and knows no program"},
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
@@ -60,9 +61,9 @@ var rules = []rule{
 	{pkg: "internal/enroll", may: []string{"internal/durable", "internal/join/ticket", "internal/model", "internal/pki", "internal/transport"}, why: "a host gets a certificate, whatever for, and without etcd"},
 	{pkg: "internal/join", may: []string{"internal/durable", "internal/strictjson", "internal/filelock", "internal/join/ticket", "internal/model", "internal/pki", "internal/places", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
-	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
+	{pkg: "internal/control", may: []string{"internal/condition", "internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
-		pkg: "internal/apiserver", may: []string{"api", "internal/access/origin", "internal/access/refusal", "internal/strictjson", "internal/bundle", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
+		pkg: "internal/apiserver", may: []string{"api", "internal/access/origin", "internal/access/refusal", "internal/strictjson", "internal/bundle", "internal/condition", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/wire", may: []string{"api", "internal/model"}, why: "makes values of what is on the wire, and asks nobody"},
@@ -125,7 +126,7 @@ var rules = []rule{
 		pkg: "internal/agent/observe",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/desired", "internal/driver", "internal/waiting",
-			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture", "internal/bundle", "internal/pki",
+			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture", "internal/bundle", "internal/condition", "internal/pki",
 		},
 		why: "who tells of a host decides nothing",
 	},
@@ -143,7 +144,7 @@ var rules = []rule{
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/cni", "internal/cni/serve"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model", "internal/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/cli", may: []string{"api", "internal/attach", "internal/bundle", "internal/durable", "internal/pki", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
+	{pkg: "internal/cli", may: []string{"api", "internal/attach", "internal/bundle", "internal/condition", "internal/durable", "internal/pki", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 // errUnwell makes status exit with ExitUnwell.
@@ -87,8 +88,10 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 		of = " of " + strings.Join(s.Tenants, ", ")
 	}
 	fmt.Fprintf(o.out, "\nHosts %d, endpoints%s %d%s\n", len(s.Hosts), of, s.Endpoints, taken)
-	for _, n := range s.Notices {
-		fmt.Fprintln(o.out, wrap("Notice: "+n, "  ", o.columns))
+	for _, f := range s.Findings {
+		if word := lesser[f.Severity]; word != "" {
+			fmt.Fprintln(o.out, wrap(word+": "+f.String(), "  ", o.columns))
+		}
 	}
 	if s.Well {
 		return printLines(o.out, []string{"All is well."})
@@ -147,7 +150,10 @@ func storeRow(x api.StoreServer) []string {
 var hostHeader = []string{"Host", "State", "Last word", "Driver", "Version", "Address", "Endpoints", "Ports", "Fullest table"}
 
 // toldByState are the conditions that a host's state names.
-var toldByState = map[string]string{"trial": "change on trial", "went-back": "went back alone"}
+var toldByState = map[string]string{condition.HostTrial.Name(): "change on trial", condition.HostWentBack.Name(): "went back alone"}
+
+// lesser are the words before findings that do not count as wrong.
+var lesser = map[string]string{api.SeverityWarning: "Warning", api.SeverityNotice: "Notice"}
 
 func hostRow(h api.Host) []string {
 	state := h.State

@@ -31,7 +31,7 @@ func TestStatusTimeout(t *testing.T) {
 // TestHostRow: the state of a host says for how long it is away, that a change waits there
 // and that it went back from one.
 func TestHostRow(t *testing.T) {
-	trial := []api.Condition{{Name: "others", Notice: true}, {Name: "trial", Notice: true}}
+	trial := []api.Condition{{Name: "others", Severity: "notice"}, {Name: "trial", Severity: "notice"}}
 	for want, h := range map[string]api.Host{
 		"away":                           {State: api.HostAway},
 		"away for 12m0s":                 {State: api.HostAway, AwaySeconds: 720},

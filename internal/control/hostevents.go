@@ -5,13 +5,10 @@ import (
 	"maps"
 	"slices"
 
+	health "github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
-
-// conditionWentBack is the condition by which an agent tells that its host has gone back
-// from a change by itself.
-const conditionWentBack = "went-back"
 
 // HostEvent is something about a host that the leader tells others than its log.
 type HostEvent struct {
@@ -79,7 +76,7 @@ func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName
 			t.w.event(HostEvent{h.Name, "HostBack", fmt.Sprintf("Contiv's netplugin is heard of again; it said so at %s.", st.Updated), false})
 		}
 		said := ""
-		if i := slices.IndexFunc(st.Conditions, func(c tables.HostCondition) bool { return c.Name == conditionWentBack }); i >= 0 {
+		if i := slices.IndexFunc(st.Conditions, func(c tables.HostCondition) bool { return c.Name == health.HostWentBack.Name() }); i >= 0 {
 			said = st.Conditions[i].Message
 		}
 		if said != "" && said != t.back[h.Name] {

@@ -53,7 +53,7 @@ func TestHostEvents(t *testing.T) {
 			for range 2 { // what it says is told once
 				_, err := c.st.Update(ctx, func(tx store.Tx) error {
 					return tables.HostStatuses.Put(tx, HostStatus{Host: "h4", Ready: true, Conditions: []tables.HostCondition{
-						{Name: "others", Notice: true, Message: "x"}, {Name: "went-back", Notice: true, Message: "by itself"},
+						{Name: "others", Severity: "notice", Message: "x"}, {Name: "went-back", Severity: "warning", Message: "by itself"},
 					}})
 				})
 				c.ok(err)

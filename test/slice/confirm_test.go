@@ -147,7 +147,7 @@ func cutOff(t *testing.T, driver string) {
 		if !regexp.MustCompile(`(?m)^h2 +alive, went back alone `).MatchString(hosts) || strings.Count(hosts, "went back alone") != 1 {
 			return fmt.Errorf("hosts: %s", hosts)
 		}
-		if !strings.Contains(status, "Notice: host h2: went-back: change ") || !strings.Contains(one, `"name": "went-back"`) {
+		if !strings.Contains(status, "Warning: host h2: went-back: change ") || !strings.Contains(one, `"name": "went-back"`) {
 			return fmt.Errorf("status: %s %s", status, one)
 		}
 		if v, there := c.scrape().of(`contiv_netplugin_condition instance="h2:9006" condition="went-back"`); !there || v != 0 {

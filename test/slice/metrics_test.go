@@ -48,6 +48,7 @@ var derived = map[string]struct {
 	"ContivChangeOnTrial":              {"contiv_changes_pending", 1, false},
 	"ContivWentBack":                   {`contiv_netplugin_condition instance="h1:9006" condition="went-back"`, 0, false},
 	"ContivCertificateEnds":            {`contiv_netplugin_condition instance="h1:9006" condition="certificates"`, 0, false},
+	"ContivCondition":                  {`contiv_netplugin_condition instance="h1:9006" condition="objects"`, 0, false},
 	"ContivSnapshotFails":              {"contiv_store_snapshot_failed", 1, false},
 	"ContivSnapshotOld":                {"contiv_store_snapshot_age_seconds", 50_000, false},
 	"ContivStoreFills":                 {"contiv_store_size_bytes", 7 << 30, false},

@@ -9,7 +9,7 @@ import (
 )
 
 // certificatesLast tells of this netplugin's certificates that have ended, or do soon.
-// It is a notice: the host does its work until then, and may be without a netmaster
+// It cuts nothing off by itself: the host does its work until then, and may be without a netmaster
 // afterwards, which is told by its own condition.
 func certificatesLast(_ context.Context, a *Observer, _ *observation) error {
 	ended, soon := a.support().Endings(time.Now())

@@ -15,62 +15,53 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// condition is one named part of the host's health. Whatever else an operator has
-// to hear of is added to conditions.
-type condition struct {
-	name string // stable: programs know it
+// check tells whether a condition of the host holds.
+type check struct {
+	*condition.Condition
 	// needed: containers cannot be attached while it does not hold, and CNI's
 	// STATUS says so. Ready gives its check an observation that has only the
 	// Outcome.
 	needed bool
-	// notice: the condition is told, but the host counts as ready: an operator may
-	// choose to leave it so.
-	notice bool
-	// degraded: the host counts as ready, and something is cut off: neither /healthz nor
-	// netctl status says that all is well.
-	degraded bool
-	// check returns nil when the condition holds, else a sentence. It answers from
+	// holds returns nil when the condition holds, else a sentence. It answers from
 	// memory, or within ctx, which is short.
-	check func(ctx context.Context, a *Observer, seen *observation) error
+	holds func(ctx context.Context, a *Observer, seen *observation) error
 }
 
-// conditionNetmaster asks another process, which not every caller wants.
-const conditionNetmaster = "netmaster"
-
-// conditions are all, the most telling first.
-var conditions = []condition{
-	{name: "store", needed: true, check: storeFollowed},
-	{name: "host-name", needed: true, check: func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Named() }},
-	{name: "data-plane", needed: true, check: dataPlaneFollows},
-	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
-	{name: "journal", needed: true, check: func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
-	{name: "disk", check: diskHasRoom},
-	{name: "tunnel", check: tunnelLeads},
-	{name: "attachments", check: attachmentsHaveEndpoints},
-	{name: "ports", check: portsProgrammed},
-	{name: "settings", check: without("global")},
-	{name: "devices", check: devicesLead},
-	{name: "mtu", notice: true, check: networksCarryMTU},
-	{name: "certificates", notice: true, check: certificatesLast},
-	{name: "trial", notice: true, check: notWaiting},
-	{name: "went-back", notice: true, check: notGoneBack},
-	{name: "containers", notice: true, check: containersThere},
+// checks are all, the most telling first.
+var checks = []check{
+	{condition.HostStore, true, storeFollowed},
+	{condition.HostName, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Named() }},
+	{condition.HostDataPlane, true, dataPlaneFollows},
+	{condition.HostNetmaster, true, func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
+	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
+	{condition.HostDisk, false, diskHasRoom},
+	{condition.HostTunnel, false, tunnelLeads},
+	{condition.HostAttachments, false, attachmentsHaveEndpoints},
+	{condition.HostPorts, false, portsProgrammed},
+	{condition.HostSettings, false, without("global")},
+	{condition.HostDevices, false, devicesLead},
+	{condition.HostMTU, false, networksCarryMTU},
+	{condition.HostCertificates, false, certificatesLast},
+	{condition.HostTrial, false, without(changeKind)},
+	{condition.HostWentBack, false, notGoneBack},
+	{condition.HostContainers, false, containersThere},
 	// Whatever has no condition of its own counts as cut off, unless it is known to cut
 	// nothing off: a kind that nobody has thought of must not look healthy.
-	{name: "objects", degraded: true, check: func(_ context.Context, _ *Observer, s *observation) error {
+	{condition.HostObjects, false, func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isRemark(object) })
 	}},
-	{name: "remarks", notice: true, check: func(_ context.Context, _ *Observer, s *observation) error {
+	{condition.HostRemarks, false, func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && s.isRemark(object) })
 	}},
 }
 
 // Conditions returns how many conditions there are.
-func Conditions() int { return len(conditions) }
+func Conditions() int { return len(checks) }
 
 // observation is what conditions judge, taken once for all of them.
 type observation struct {
@@ -105,12 +96,8 @@ func (a *Observer) Health(ctx context.Context) api.Health {
 	defer cancel()
 	h := api.Health{Ready: true}
 	seen := a.look()
-	for _, c := range conditions {
-		if err := c.check(ctx, a, seen); c.degraded {
-			h.AddDegraded(c.name, err)
-		} else {
-			h.Add(c.name, c.notice, err)
-		}
+	for _, c := range checks {
+		c.Add(&h, c.holds(ctx, a, seen))
 	}
 	return h
 }
@@ -121,9 +108,9 @@ func (a *Observer) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	o, _ := a.cfg.Reached.Get()
-	for _, c := range conditions {
+	for _, c := range checks {
 		if c.needed {
-			if err := c.check(ctx, a, &observation{Outcome: o}); err != nil {
+			if err := c.holds(ctx, a, &observation{Outcome: o}); err != nil {
 				return err
 			}
 		}
@@ -177,9 +164,9 @@ func diskHasRoom(_ context.Context, a *Observer, _ *observation) error {
 	case err != nil:
 		return err
 	case !writable:
-		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order; remount it", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order", a.cfg.StateDir)
 	case free < fullSpace:
-		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free, or it takes no more files): containers can be neither attached nor detached in order; make room", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free, or it takes no more files): containers can be neither attached nor detached in order", a.cfg.StateDir)
 	}
 	return nil
 }
@@ -219,7 +206,7 @@ func containersThere(_ context.Context, _ *Observer, s *observation) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d containers of this host have no interface any more, and keep their addresses: %s; have their runtime delete them, or release each with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection", len(gone), firstOf(gone))
+	return fmt.Errorf("%d containers of this host have no interface any more, and keep their addresses: %s", len(gone), firstOf(gone))
 }
 
 // ports returns what keeps ports of finished attachments from being programmed, and the

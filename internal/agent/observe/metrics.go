@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -39,7 +40,7 @@ var (
 	problemsDesc = prometheus.NewDesc("contiv_netplugin_problems",
 		"Objects that are not as wanted, by kind.", []string{"kind"}, nil)
 	conditionDesc = prometheus.NewDesc("contiv_netplugin_condition",
-		"1 while a condition of the host's health holds, else 0; notice is true for a condition that leaves the host ready.", []string{"condition", "notice"}, nil)
+		"1 while a condition of the host's health holds, else 0; severity is how bad it is while it does not hold.", []string{"condition", "severity"}, nil)
 	lostDesc = prometheus.NewDesc("contiv_netplugin_attachments_without_endpoint",
 		"Attachments that the cluster's store has no endpoint of.", nil, nil)
 )
@@ -99,18 +100,15 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	for _, k := range append(slices.Clone(problemKinds), otherSeries) {
 		gauge(problemsDesc, float64(kinds[k]), k)
 	}
-	for _, c := range conditions {
-		if c.name == conditionNetmaster {
+	for _, c := range checks {
+		if c.Condition == condition.HostNetmaster {
 			continue // to ask is not a scrape's business
 		}
-		holds, notice := 1.0, "false"
-		if c.check(ctx, m.a, seen) != nil {
+		holds := 1.0
+		if c.holds(ctx, m.a, seen) != nil {
 			holds = 0
 		}
-		if c.notice {
-			notice = "true"
-		}
-		gauge(conditionDesc, holds, c.name, notice)
+		gauge(conditionDesc, holds, c.Name(), c.Severity())
 	}
 	m.collectTrials(gauge, count)
 	m.mu.Lock()

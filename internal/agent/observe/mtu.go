@@ -10,7 +10,7 @@ import (
 
 // networksCarryMTU holds while no container has a bigger MTU than what carries its network:
 // the tunnel, or the uplink of VLAN networks. Both drivers tell senders what fits then, so
-// it is a notice.
+// it cuts nothing off.
 func networksCarryMTU(_ context.Context, a *Observer, s *observation) error {
 	u := a.cfg.Underlay
 	return errors.Join(
@@ -39,6 +39,6 @@ func carries(s *observation, encap model.Encap, fits int, what string) error {
 	if count == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s %d bytes, and containers on them have an MTU of up to %d (%d of them, such as %s); make it bigger again, or restart the containers",
+	return fmt.Errorf("%s %d bytes, and containers on them have an MTU of up to %d (%d of them, such as %s)",
 		what, fits, most, count, first)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/bundle"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -137,8 +138,9 @@ func (a *Observer) getLog(w http.ResponseWriter, _ *http.Request) {
 func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 	out := api.HostInspection{Findings: []api.Finding{}, Machine: a.support().Machine()}
 	out.Version = a.cfg.Version
-	add := func(check, severity, text, remedy string) {
-		out.Findings = append(out.Findings, api.Finding{Check: check, Severity: severity, Text: text, Remedy: remedy})
+	where := "host " + string(a.cfg.Host)
+	add := func(c *condition.Condition, text string) {
+		out.Findings = append(out.Findings, c.Finding(where, text))
 	}
 	if d := a.cfg.Can.Drifting; d != nil {
 		before, begun := d.DriftRepairs(), time.Now()
@@ -147,10 +149,10 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 			if names := d.DriftLately(begun.Add(-driftTold)); len(names) > 0 {
 				text += ": " + strings.Join(names, ", ")
 			}
-			add(api.CheckDataPlane, api.SeverityWarning, text, "find out who does (the log of netplugin says what was changed, and when)")
+			add(condition.HostDrift, text)
 		}
 		if err := a.pass(ctx); err != nil {
-			add(api.CheckDataPlane, api.SeverityWarning, "the data plane was not looked over: "+err.Error(), "look into the log of netplugin there, and ask again")
+			add(condition.HostUnchecked, "the data plane was not looked over: "+err.Error())
 		}
 		now, names := d.DriftRepairs(), d.DriftLately(begun)
 		for _, what := range sortedKeys(now) {
@@ -159,24 +161,20 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 				if of := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, what+" ") }); len(of) > 0 {
 					text += ": " + strings.Join(of, ", ")
 				}
-				add(api.CheckDataPlane, api.SeverityWarning, text, "find out who changes it (the log of netplugin says what was changed); ask again")
+				add(condition.HostDrift, text)
 			}
 		}
 	}
 	left, err := a.leftover(ctx)
 	if err != nil {
-		add(api.CheckDataPlane, api.SeverityWarning, err.Error(), "look into the log of netplugin there")
+		add(condition.HostUnchecked, err.Error())
 	}
 	for _, text := range left {
-		add(api.CheckDataPlane, api.SeverityWarning, text, "the next start of netplugin removes it, or adopts it where a container uses it; 'ip link del' removes it now")
+		add(condition.HostLeftover, text)
 	}
 	for _, c := range a.Health(ctx).Conditions {
-		severity := api.SeverityError
-		if c.Notice && !c.Degraded {
-			severity = api.SeverityNotice
-		}
-		if c.Message != "" {
-			out.Findings = append(out.Findings, api.Finding{Check: c.Name, Severity: severity, Text: c.Message})
+		if !c.OK {
+			out.Findings = append(out.Findings, condition.HostFinding(string(a.cfg.Host), c))
 		}
 	}
 	return out

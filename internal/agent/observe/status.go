@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -91,14 +92,14 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 	if seen.Err != nil {
 		s.Error = seen.Err.Error()
 	}
-	for _, c := range conditions {
+	for _, c := range checks {
 		err := master
-		if c.name != conditionNetmaster {
-			err = c.check(ctx, a, seen)
+		if c.Condition != condition.HostNetmaster {
+			err = c.holds(ctx, a, seen)
 		}
 		if err != nil {
-			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.name, Notice: c.notice || c.degraded, Degraded: c.degraded, Message: err.Error()})
-			s.Ready = s.Ready && (c.notice || c.degraded)
+			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.Name(), Severity: c.Severity(), Message: err.Error()})
+			s.Ready = s.Ready && c.Ready()
 		}
 	}
 	for _, k := range sortedKeys(seen.problems) {

@@ -13,11 +13,6 @@ import (
 // changeKind is the kind of problem that tells of a change that waits to be confirmed.
 const changeKind = "change"
 
-// notWaiting fails while a change waits to be confirmed.
-func notWaiting(ctx context.Context, a *Observer, s *observation) error {
-	return without(changeKind)(ctx, a, s)
-}
-
 // notGoneBack fails when this host has gone back from a change by itself.
 func notGoneBack(_ context.Context, a *Observer, _ *observation) error {
 	var texts []string

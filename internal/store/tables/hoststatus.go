@@ -41,11 +41,9 @@ type BGPStatus struct {
 
 // HostCondition is a condition of a host's health that does not hold.
 type HostCondition struct {
-	Name    string `json:"name"`
-	Notice  bool   `json:"notice,omitempty"` // the host is ready all the same
-	Message string `json:"message"`
-	// Degraded: something on the host is cut off, be it ready. Only with Notice.
-	Degraded bool `json:"degraded,omitempty"`
+	Name     string `json:"name"`
+	Severity string `json:"severity,omitempty"` // error, warning, notice; empty = error
+	Message  string `json:"message"`
 }
 
 // TableFill tells how full a table is.
