@@ -79,23 +79,41 @@ func (c *Compiler) SetClusterService(v model.ClusterService) {
 	c.cluster.dirty.add(s)
 }
 
-// CloseClusterService leaves nothing of a service that has been deleted but its addresses
-// within the cluster, where everybody is refused, and returns these; false = another one
-// has them, or there is no such service.
-func (c *Compiler) CloseClusterService(k model.ClusterServiceKey) (v4, v6 netip.Addr, ok bool) {
+// CloseClusterService leaves nothing of a service that has been deleted but its addresses,
+// nodes' aside, where everybody is refused. It returns these: none where other services have
+// them, or there is no such service.
+func (c *Compiler) CloseClusterService(k model.ClusterServiceKey) []netip.Addr {
 	s := c.cluster.all[k]
 	if s == nil || s.rec == nil {
-		return v4, v6, false
+		return nil
 	}
+	left := slices.Concat(s.rec.Addrs, s.rec.Balanced, s.rec.External)
 	for other, o := range c.cluster.all {
-		if other != k && o.rec != nil && slices.ContainsFunc(o.rec.Addrs, func(a netip.Addr) bool { return slices.Contains(s.rec.Addrs, a) }) {
-			return v4, v6, false
+		if other != k && o.rec != nil {
+			left = slices.DeleteFunc(left, func(a netip.Addr) bool {
+				return slices.Contains(o.rec.Addrs, a) || slices.Contains(o.rec.Balanced, a) || slices.Contains(o.rec.External, a)
+			})
 		}
 	}
-	c.SetClusterService(model.ClusterService{Key: k, Addrs: s.rec.Addrs})
+	c.keepClosed(s, left)
+	return left
+}
+
+// ReopenClusterService leaves an address of a closed service to whoever has it now.
+func (c *Compiler) ReopenClusterService(k model.ClusterServiceKey, a netip.Addr) {
+	if s := c.cluster.all[k]; s != nil && s.closed {
+		c.keepClosed(s, slices.DeleteFunc(slices.Concat(s.rec.Addrs, s.rec.Balanced), func(x netip.Addr) bool { return x == a }))
+	}
+}
+
+func (c *Compiler) keepClosed(s *clusterService, left []netip.Addr) {
+	within := func(a netip.Addr) bool { return slices.Contains(s.rec.Addrs, a) }
+	rec := model.ClusterService{
+		Key: s.key, Addrs: slices.DeleteFunc(slices.Clone(left), func(a netip.Addr) bool { return !within(a) }),
+		Balanced: slices.DeleteFunc(slices.Clone(left), within),
+	}
+	c.SetClusterService(rec)
 	s.closed = true
-	v4, v6 = addrsOf(s.rec)
-	return v4, v6, v4.IsValid() || v6.IsValid()
 }
 
 // addrsOf are a service's addresses within the cluster, by family.
@@ -319,8 +337,12 @@ func PictureKey(k model.ClusterServiceKey, port string) model.ServiceKey {
 // clusterPictures makes what a service is in the picture.
 func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, problem string) {
 	if s.closed {
-		v4, v6 := addrsOf(s.rec)
-		return []desired.Service{{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, IPv4: v4, IPv6: v6, Exposed: true}}, ""
+		x := desired.Service{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, Exposed: true}
+		x.IPv4, x.IPv6 = addrsOf(s.rec)
+		// At port 0 nobody asks: all ports of the addresses are refused.
+		x.Faces = c.facesOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
+		slices.SortFunc(x.Faces, desired.CompareFaces)
+		return []desired.Service{x}, ""
 	}
 	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
 	all = slices.DeleteFunc(all, func(x *serviceSlice) bool { return len(x.rec.Backends) == 0 })

@@ -155,8 +155,8 @@ func TestClusterService(t *testing.T) {
 	}
 }
 
-// TestClosedClusterService: of a service that was deleted its addresses within the cluster
-// are left for a while, without ports and backends, unless another one has them.
+// TestClosedClusterService: of a service that was deleted its addresses are left for a while,
+// without ports and backends, unless another one has them.
 func TestClosedClusterService(t *testing.T) {
 	c := kubeCluster()
 	s := web()
@@ -165,14 +165,19 @@ func TestClosedClusterService(t *testing.T) {
 	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(podOn(1, "h1"), false)))
 	c.SetEndpoint(podOn(1, "h1"))
 	clusterPics(c)
-	v4, v6, ok := c.CloseClusterService(s.Key)
+	left := c.CloseClusterService(s.Key)
 	got, problems := clusterPics(c)
 	pic := got["shop/web"]
-	if !ok || v4 != s.Addrs[0] || v6 != s.Addrs[1] || problems != "" || len(got) != 1 || pic == nil {
-		t.Fatalf("closed: %v %s %s, pictures %v, problems %q", ok, v4, v6, maps.Keys(got), problems)
+	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
+		t.Fatalf("closed: %v, pictures %v, problems %q", left, maps.Keys(got), problems)
 	}
-	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != v4 || pic.IPv6 != v6 || !pic.Exposed || len(pic.Ports)+len(pic.Faces)+len(pic.Balanced)+pic.Backends.Len() > 0 {
+	balanced := []desired.Face{{Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
+	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Faces, balanced, desired.Face.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
 		t.Errorf("closed: %+v, %v", pic, err)
+	}
+	c.ReopenClusterService(s.Key, s.Balanced[0])
+	if got, _ = clusterPics(c); len(got["shop/web"].Faces) > 0 || got["shop/web"].IPv4 != s.Addrs[0] {
+		t.Errorf("with another owner of an address: %+v", got["shop/web"])
 	}
 	c.SetClusterService(s)
 	if got, _ = clusterPics(c); len(got["shop/web"].Faces) == 0 || got["shop/web"].IPv4.IsValid() {
@@ -181,11 +186,11 @@ func TestClosedClusterService(t *testing.T) {
 	other := s
 	other.Key.Name = "other"
 	c.SetClusterService(other)
-	if _, _, ok = c.CloseClusterService(s.Key); ok {
-		t.Error("a service is closed whose addresses another one has")
+	if left := c.CloseClusterService(s.Key); len(left) > 0 {
+		t.Errorf("%v are closed, which another service has", left)
 	}
-	if _, _, ok = c.CloseClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); ok {
-		t.Error("a service is closed that is not there")
+	if left := c.CloseClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); len(left) > 0 {
+		t.Errorf("%v are closed of a service that is not there", left)
 	}
 }
 

@@ -16,11 +16,13 @@ type Face struct {
 	// service has a face with the port by the address itself.
 	Addr     netip.Addr
 	Protocol model.Protocol
-	Port     uint16
-	Backend  uint16 // the backends' port, but for those with one of their own
-	Inside   TrafficPolicy
-	Outside  TrafficPolicy
-	Sources  []netip.Prefix // of clients that it takes; empty = of all
+	// Port 0, of an address that is specified and with Backend 0: it leads nowhere, and has
+	// the address refuse all ports that no other face has.
+	Port    uint16
+	Backend uint16 // the backends' port, but for those with one of their own
+	Inside  TrafficPolicy
+	Outside TrafficPolicy
+	Sources []netip.Prefix // of clients that it takes; empty = of all
 }
 
 // CompareFaces orders the faces of a service.
@@ -95,7 +97,7 @@ func (s *Service) FaceAt(a netip.Addr, node bool, proto model.Protocol, port uin
 // checkFaces returns an error unless all faces can be had.
 func (s *Service) checkFaces() error {
 	for i, f := range s.Faces {
-		if f.Addr.IsValid() && f.Addr == f.Addr.Unmap() && f.Port != 0 && f.Backend != 0 && f.Protocol.HasPorts() {
+		if f.Addr.IsValid() && f.Addr == f.Addr.Unmap() && (f.Port != 0) == (f.Backend != 0) && (f.Port != 0 || !f.Addr.IsUnspecified()) && f.Protocol.HasPorts() {
 			if i > 0 && CompareFaces(s.Faces[i-1], f) >= 0 {
 				return model.Errorf(model.ErrInvalid, "face %s port %d of protocol %d is there twice or not in order", f.Addr, f.Port, f.Protocol)
 			}

@@ -2,6 +2,7 @@ package picture
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -13,21 +14,20 @@ import (
 const closedFor = time.Minute
 
 type closedService struct {
-	addrs [2]netip.Addr
+	addrs []netip.Addr
 	since time.Time
 }
 
 func (c *Cluster) setClusterServiceLocked(s model.ClusterService) {
 	delete(c.closed, s.Key)
-	for _, a := range s.Addrs {
-		c.reopenLocked(a, a)
-	}
+	c.reopenLocked(slices.Concat(s.Addrs, s.Balanced, s.External)...)
 	c.comp.SetClusterService(s)
 }
 
 func (c *Cluster) setServiceLocked(s model.Service) {
 	delete(c.closed, s.Key)
-	c.reopenLocked(s.Addrs())
+	v4, v6 := s.Addrs()
+	c.reopenLocked(v4, v6)
 	c.comp.SetService(s)
 }
 
@@ -35,16 +35,17 @@ func (c *Cluster) setServiceLocked(s model.Service) {
 // has come just now.
 func (c *Cluster) closeServiceLocked(k any) {
 	if c.live {
-		var v4, v6 netip.Addr
-		var ok bool
+		var addrs []netip.Addr
 		switch k := k.(type) {
 		case model.ServiceKey:
-			v4, v6, ok = c.comp.CloseService(k)
+			if v4, v6, ok := c.comp.CloseService(k); ok {
+				addrs = []netip.Addr{v4, v6}
+			}
 		case model.ClusterServiceKey:
-			v4, v6, ok = c.comp.CloseClusterService(k)
+			addrs = c.comp.CloseClusterService(k)
 		}
-		if ok {
-			c.closed[k] = closedService{[2]netip.Addr{v4, v6}, time.Now()}
+		if len(addrs) > 0 {
+			c.closed[k] = closedService{addrs, time.Now()}
 			return
 		}
 	}
@@ -62,10 +63,20 @@ func (c *Cluster) forgetServiceLocked(k any) {
 }
 
 // reopenLocked gives addresses of closed services to whoever has them now.
-func (c *Cluster) reopenLocked(v4, v6 netip.Addr) {
+func (c *Cluster) reopenLocked(addrs ...netip.Addr) {
 	for k, s := range c.closed {
-		if v4.IsValid() && v4 == s.addrs[0] || v6.IsValid() && v6 == s.addrs[1] {
+		for _, a := range addrs {
+			if !a.IsValid() || !slices.Contains(s.addrs, a) {
+				continue
+			}
+			if of, is := k.(model.ClusterServiceKey); is && len(s.addrs) > 1 {
+				c.comp.ReopenClusterService(of, a)
+				s.addrs = slices.DeleteFunc(slices.Clone(s.addrs), func(x netip.Addr) bool { return x == a })
+				c.closed[k] = s
+				continue
+			}
 			c.forgetServiceLocked(k)
+			break
 		}
 	}
 }

@@ -49,6 +49,7 @@ func testFaces(t *testing.T, h Harness) {
 		{"Restart", (*faces).restarted},
 		{"Outside", (*faces).clients},
 		{"Hidden", (*faces).hidden},
+		{"Closed", (*faces).closed},
 	} {
 		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(&faces{s}) }})
 	}
