@@ -17,6 +17,7 @@ type command struct {
 	short string // one sentence; empty: of no use to people
 	least int    // arguments
 	most  int    // -1 = any number
+	hands bool   // hands all but a leading --lab on, flags too
 	flags *flag.FlagSet
 	run   func(ctx context.Context, args []string) error
 }
@@ -55,7 +56,8 @@ func execute(ctx context.Context, out io.Writer, top *flag.FlagSet, all []*comma
 		top.Usage()
 		return nil
 	}
-	if args[0] == "help" {
+	help := args[0] == "help"
+	if help {
 		args = []string{args[1], "--help"}
 	}
 	for _, c := range all {
@@ -63,16 +65,35 @@ func execute(ctx context.Context, out io.Writer, top *flag.FlagSet, all []*comma
 			continue
 		}
 		c.flags.Usage = func() { c.help(out) }
-		if done, err := parse(c.flags, args[1:]); done {
+		own, handed := args[1:], []string(nil)
+		if c.hands && !help {
+			own, handed = cutLab(own)
+		}
+		if done, err := parse(c.flags, own); done {
 			return err
 		}
-		rest := c.flags.Args()
+		rest := append(c.flags.Args(), handed...)
 		if len(rest) < c.least || c.most >= 0 && len(rest) > c.most {
 			return fmt.Errorf("%s: wrong number of arguments; usage: %s", c.name, c.usage())
 		}
 		return c.run(ctx, rest)
 	}
 	return fmt.Errorf("unknown command %q; contivlab --help lists them", args[0])
+}
+
+// cutLab returns the --lab that arguments begin with, and what follows.
+func cutLab(args []string) (own, rest []string) {
+	n := 0
+	if len(args) > 0 {
+		switch name, _, whole := strings.Cut(args[0], "="); {
+		case name != "--lab" && name != "-lab":
+		case whole:
+			n = 1
+		default:
+			n = min(2, len(args))
+		}
+	}
+	return args[:n], args[n:]
 }
 
 // parse parses flags, and tells whether that was all, as after --help.

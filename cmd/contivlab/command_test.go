@@ -21,6 +21,10 @@ func TestExecute(t *testing.T) {
 		"dont":                 "unknown command",
 		"do --nope a":          "not defined: -nope",
 		"--nope do":            "not defined: -nope",
+		"on --timeout 5s a":    "demo [--timeout 5s a]",
+		"on --lab z --help":    "z [--help]",
+		"on -lab=z -t b --lab": "z [-t b --lab]",
+		"on":                   "demo []",
 	} {
 		got, name := "", "demo"
 		top := flag.NewFlagSet("contivlab", flag.ContinueOnError)
@@ -29,7 +33,9 @@ func TestExecute(t *testing.T) {
 			got = name + " [" + strings.Join(args, " ") + "]"
 			return nil
 		}).takes("WHAT...", 1, -1)
-		if err := execute(t.Context(), io.Discard, top, []*command{c}, strings.Fields(line)); err != nil {
+		on := newCommand("on", "Hands it on", &name, c.run).takes("ARGUMENT...", 0, -1)
+		on.hands = true
+		if err := execute(t.Context(), io.Discard, top, []*command{c, on}, strings.Fields(line)); err != nil {
 			got = err.Error()
 		}
 		if !strings.Contains(got, want) {

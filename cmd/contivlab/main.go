@@ -199,7 +199,9 @@ func execCommand(name *string) *command {
 }
 
 func netctlCommand(name *string) *command {
-	return newCommand("netctl", "Run netctl against the lab's netmaster", name, func(_ context.Context, args []string) error {
+	c := newCommand("netctl", "Run netctl against the lab's netmaster", name, func(_ context.Context, args []string) error {
 		return open(*name, func(l *lab.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
 	}).takes("ARGUMENT...", 0, -1)
+	c.hands = true
+	return c
 }

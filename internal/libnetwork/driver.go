@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -24,7 +25,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		return empty{}, model.InvalidField("NetworkID", "", "must not be empty")
 	}
 	options := stringOptions(r.Options[keyGeneric])
-	if err := errors.Join(checkInternal(r.Options), checkOptions("-o", options, networkOptions)); err != nil {
+	if err := errors.Join(checkInternal(r.Options), checkReserved(slices.Concat(r.IPv4Data, r.IPv6Data)), checkOptions("-o", options, networkOptions)); err != nil {
 		return empty{}, err
 	}
 	ref, ok, err := parseRef(options)

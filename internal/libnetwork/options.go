@@ -19,10 +19,13 @@ var (
 // dockerPrefix begins the options that Docker itself has or adds.
 const dockerPrefix = "com.docker.network."
 
-// checkOptions refuses options that would have no effect.
+// checkOptions refuses options that would have no effect, and those without a value: a
+// variable of a script that is not set.
 func checkOptions(flag string, options map[string]string, known []string) error {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		switch {
+		case slices.Contains(known, k) && strings.TrimSpace(options[k]) == "":
+			return model.InvalidField(flag+" "+k, options[k], "must not be empty: give a value, or leave the option out")
 		case slices.Contains(known, k):
 		case k == dockerPrefix+"driver.mtu":
 			return model.InvalidField(flag+" "+k, options[k], "has no effect: a Contiv network has the MTU that its hosts' underlay leaves it")
@@ -40,6 +43,19 @@ func checkEndpointOptions(options map[string]any) error {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		if !strings.HasPrefix(k, "com.docker.") {
 			return model.InvalidField("driver-opt "+k, options[k], "has no effect: a container's group is the Docker network that it is connected to (docker run --network GROUP)")
+		}
+	}
+	return nil
+}
+
+// checkReserved refuses addresses that are to be kept out, where the engine hands out the
+// addresses: it would on this host alone.
+func checkReserved(data []ipamData) error {
+	for _, d := range data {
+		ours := d.AddressSpace == spaceLocal || d.AddressSpace == spaceGlobal
+		if len(d.AuxAddresses) > 0 && !ours {
+			return model.InvalidField("--aux-address", strings.Join(slices.Sorted(maps.Keys(d.AuxAddresses)), ", "),
+				"is not possible: this engine would keep the addresses out, and other hosts would hand them out. Leave it out; 'netctl group create --ip-pool' says which addresses a group hands out")
 		}
 	}
 	return nil

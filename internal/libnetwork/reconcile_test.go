@@ -448,10 +448,10 @@ func TestPoolWithoutOptionsIsFoundBySubnet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, group := range map[string]string{"a": "", "b": "web"} {
+	for id, options := range map[string]map[string]any{"a": {"network": "net1"}, "b": {"network": "net1", "group": "web"}} {
 		if _, err := p.createNetwork(t.Context(), createNetworkRequest{
 			NetworkID: id, IPv4Data: []ipamData{{Pool: "10.1.1.0/24"}},
-			Options: map[string]any{keyGeneric: map[string]any{"network": "net1", "group": group}},
+			Options: map[string]any{keyGeneric: options},
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ type ipamData struct {
 	AddressSpace string
 	Pool         string // CIDR
 	Gateway      string // CIDR
+	AuxAddresses map[string]any
 }
 
 type createNetworkRequest struct {
