@@ -1,5 +1,7 @@
 package api
 
+import "encoding/json"
+
 // ClusterStatus is the answer of GET /api/v1/status: what an operator looks at
 // first. Well is the answer in one word; Wrong says what is not.
 type ClusterStatus struct {
@@ -16,6 +18,23 @@ type ClusterStatus struct {
 	Endpoints int           `json:"endpoints"`
 	Pools     []Pool        `json:"pools"`             // VLANs, VNIs, and the fullest networks from 80 % on
 	Tenants   []string      `json:"tenants,omitempty"` // the status is limited to what these have, as a tenant-admin sees it; none = it is all of the cluster's
+}
+
+// MarshalJSON leaves out what a tenant-admin is not shown, instead of telling that there is
+// none.
+func (s ClusterStatus) MarshalJSON() ([]byte, error) {
+	type plain ClusterStatus
+	if s.Tenants == nil {
+		return json.Marshal(plain(s))
+	}
+	type none *struct{} // fields of its names hide those of plain
+	return json.Marshal(struct {
+		plain
+
+		Revision none `json:"revision,omitempty"`
+		Masters  none `json:"masters,omitempty"`
+		Stores   none `json:"stores,omitempty"`
+	}{plain: plain(s)})
 }
 
 // Master is a netmaster that is registered.
@@ -67,6 +86,23 @@ type Host struct {
 	EvictSeconds int64                `json:"evictSeconds,omitempty"` // while it is away: how much longer netmasters will listen until its endpoints are given up; 0 = for ever, or they do not count
 	Tenants      []string             `json:"tenants,omitempty"`      // a tenant-admin of these asked: endpoints are theirs, and the host's own figures are left out
 	Format       int                  `json:"format,omitempty"`       // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
+}
+
+// MarshalJSON leaves out what a tenant-admin is not shown, instead of telling zeros.
+func (h Host) MarshalJSON() ([]byte, error) {
+	type plain Host
+	if h.Tenants == nil {
+		return json.Marshal(plain(h))
+	}
+	type none *struct{} // fields of its names hide those of plain
+	return json.Marshal(struct {
+		plain
+
+		Attachments none `json:"attachments,omitempty"`
+		Ports       none `json:"ports,omitempty"`
+		Pending     none `json:"pending,omitempty"`
+		Revision    none `json:"revision,omitempty"`
+	}{plain: plain(h)})
 }
 
 // The states of a Host: its agent is registered, or is not heard of.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,15 @@ func requireJSON(r *http.Request) error {
 		return model.Errorf(errMediaType, "Content-Type %q: bodies are taken in UTF-8 only", ct)
 	}
 	return nil
+}
+
+// checkOwnKey refuses an object whose field key names another one than its other fields.
+func checkOwnKey(body []byte, fields string) error {
+	var key string
+	if json.Unmarshal(strictjson.Field(body, "key"), &key) != nil || key == "" || key == fields {
+		return nil
+	}
+	return &model.FieldError{Field: "key", Value: clip([]byte(key)), Want: fmt.Sprintf("must be the key that the other fields build, %q, or be left out", clip([]byte(fields)))}
 }
 
 // checkKey refuses a body whose fields do not build the key of the path.

@@ -140,8 +140,10 @@ func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) 
 	if _, ok := v.Tenant(tenant); tenant != "" && !ok {
 		return nil, notFound("tenant", string(tenant))
 	}
-	if _, known := v.Host(host); host != "" && !known && v.NumEndpointsOfHost(host) == 0 {
-		if _, err := s.control.OneHost(r.Context(), host); err != nil { // it may have told no more than that it is alive
+	_, known := v.Host(host)
+	known = (known || v.NumEndpointsOfHost(host) > 0) && !control.ScopeOf(r.Context()).Limited()
+	if host != "" && !known { // it may have told no more than that it is alive, or have nothing of the scope
+		if _, err := s.control.OneHost(r.Context(), host); err != nil {
 			return nil, err
 		}
 	}

@@ -186,6 +186,9 @@ func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err err
 	if err != nil {
 		return w, err
 	}
+	if err := checkOwnKey(body, o.ObjectKey()); err != nil {
+		return w, err
+	}
 	w.change = r.change(c, valid, func(field string) bool { return string(strictjson.Field(body, field)) == `""` })
 	w.object, w.key, w.warnings = m, o.ObjectKey(), warnings(m)
 	return w, nil

@@ -35,7 +35,7 @@ func runDelete(ctx context.Context, o *applyOptions) error {
 	objects := make([]api.ObjectName, len(docs))
 	for i, d := range docs {
 		if objects[i] = (api.ObjectName{Kind: d.kind, Key: d.key}); strings.Contains(d.key, "?") {
-			return d.errorf("the fields that name the %s are missing: %s", d.kind, strings.Join(namedBy(d.kind), ", "))
+			return d.errorf("the fields that name the %s are missing or empty: %s", d.kind, strings.Join(namedBy(d.kind), ", "))
 		}
 	}
 	if err := o.mayDelete(ctx, docs); err != nil {

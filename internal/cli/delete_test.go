@@ -116,7 +116,7 @@ func TestDeleteFileDeletesWhatItNames(t *testing.T) {
 	says(t, netctl(t, url, "delete", "-f", file, "-q"), ExitOK, "blue:g\nblue:p\nblue:p:1\nblue:n\nblue\nglobal\n")
 	says(t, netctl(t, url, "tenant", "ls", "-q"), ExitOK, "default\n")
 	unnamed := documentsOf(t, "{kind: network, tenantName: blue}\n")
-	says(t, netctl(t, url, "delete", "-f", unnamed), ExitFailure, "", "document 1: the fields that name the network are missing: tenantName, networkName")
+	says(t, netctl(t, url, "delete", "-f", unnamed), ExitFailure, "", "document 1: the fields that name the network are missing or empty: tenantName, networkName")
 	says(t, netctl(t, url, "delete"), ExitUsage, "", "--file is missing")
 }
 

@@ -180,3 +180,24 @@ func TestErrorsNameFlags(t *testing.T) {
 		}
 	}
 }
+
+// A document that leaves empty which object it is of is refused by apply, diff and delete,
+// with the field's name, and changes nothing.
+func TestDocumentsWithoutANameAreRefused(t *testing.T) {
+	url := startNetmaster(t)
+	for text, field := range map[string]string{
+		"{kind: network, tenantName: \"\", networkName: n, subnet: 10.1.1.0/24}\n":        "tenantName",
+		"{kind: network, tenantName: default, networkName: \" \", subnet: 10.1.1.0/24}\n": "networkName",
+		"{kind: policy, tenantName: \"\", policyName: p}\n":                               "tenantName",
+		"{kind: tenant, tenantName: \"\"}\n":                                              "tenantName",
+		"{kind: rule, tenantName: default, policyName: \"\", ruleId: r}\n":                "policyName",
+	} {
+		file := documentsOf(t, text)
+		for _, command := range []string{"apply", "diff", "delete"} {
+			if got := netctl(t, url, command, "-f", file); got.code != ExitFailure || got.out != "" || !strings.Contains(got.errOut, field) {
+				t.Errorf("%s of %s: %+v", command, text, got)
+			}
+		}
+	}
+	says(t, netctl(t, url, "export", "-q"), ExitOK, netctl(t, startNetmaster(t), "export", "-q").out)
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,7 +205,7 @@ func (k keyFields) of(fields map[string]any) string {
 		switch v := fields[f].(type) {
 		case nil, map[string]any, []any:
 		default:
-			part = fmt.Sprint(v)
+			part = cmp.Or(strings.TrimSpace(fmt.Sprint(v)), part)
 		}
 		parts = append(parts, part)
 	}

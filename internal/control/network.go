@@ -225,7 +225,7 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 		return 0, err
 	}
 	if row.Exists() {
-		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, tagOwner(row.Value))
+		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, ScopeOf(ctx).tagOwner(row.Value))
 	}
 	return n.ReqTag, tables.Numbers.Create(tx, tables.Number{NumberKey: k, Owner: n.Key.String()})
 }

@@ -2,10 +2,12 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Scope is the tenants to which what a request may read is limited. The zero Scope
@@ -59,6 +61,23 @@ func (v *View) EndpointsByHost(s Scope) map[model.HostName]int {
 		}
 	}
 	return count
+}
+
+// network names a network, unless it is of a tenant of which who asks may know nothing.
+func (s Scope) network(k model.NetworkKey) string {
+	if !s.Has(k.Tenant) {
+		return "a network of another tenant"
+	}
+	return fmt.Sprintf("network %q", k)
+}
+
+// tagOwner likewise names who has a tag.
+func (s Scope) tagOwner(n tables.Number) string {
+	tenant, _, _ := strings.Cut(strings.TrimPrefix(n.Owner, groupOwner), ":")
+	if !s.Has(model.TenantName(tenant)) {
+		return "another tenant"
+	}
+	return tagOwner(n)
 }
 
 // noHost says that a host is not there for who asks.
