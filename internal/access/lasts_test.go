@@ -13,18 +13,35 @@ import (
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
 )
 
+// lookup is a Bearer whose tokens are good unless there is an error.
+type lookup func() error
+
+func (lookup) Takes(string) bool { return true }
+
+func (l lookup) Identify(context.Context, string) (Identity, error) {
+	return Identity{Name: "anna", Grants: []Grant{{Role: ClusterAdmin}}}, l()
+}
+
 // TestStreamEndsWithToken: who watches by a token watches no more once that is revoked, and
 // the stream can say why.
 func TestStreamEndsWithToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var revoked atomic.Bool
+		var revoked, unknown atomic.Bool
 		var why error
 		h := New(Config{
 			Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				<-r.Context().Done()
 				why = context.Cause(r.Context())
 			}),
-			Bearers: []Bearer{Shared(func(string) bool { return !revoked.Load() })}, Log: discard(),
+			Bearers: []Bearer{lookup(func() error {
+				switch {
+				case unknown.Load():
+					return refusal.Unavailable(0, nil, "the store is away")
+				case revoked.Load():
+					return refusal.Unauthorized("it was revoked")
+				}
+				return nil
+			})}, Log: discard(),
 		})
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/monitor", nil)
 		r.Header.Set("Authorization", "Bearer of-somebody")
@@ -38,6 +55,13 @@ func TestStreamEndsWithToken(t *testing.T) {
 			t.Fatal("it ends with a token that is good")
 		case <-time.After(time.Minute):
 		}
+		unknown.Store(true)
+		select {
+		case <-done:
+			t.Fatal("it ends because the token cannot be looked up")
+		case <-time.After(time.Minute):
+		}
+		unknown.Store(false)
 		revoked.Store(true)
 		select {
 		case <-done:

@@ -307,6 +307,8 @@ func TestSentences(t *testing.T) {
 		{"h1", "POST", "/plugin/host", `rubbish`, "it cannot be found out whose it is"},
 		{"h1", "POST", "/plugin/updateEndpoint", `rubbish`, "it cannot be found out whose it is"},
 		{"nobody", "GET", "/version", "", "nobody (people, without a role) has no right to anything: there is no group"},
+		{"viewer", "POST", "/plugin/allocAddress", "{}", "it needs the role cluster-admin\n"},
+		{"h1", "POST", "/plugin/hostsHeard", "{}", "it needs the role cluster-admin or netmaster"},
 		{"viewer", "GET", "/api/v2", "", "there is no such route for its role; it needs the role cluster-admin"},
 		{"viewer", "GET", "/api/v1/networks/a/b", "", "there is no such route"},
 		{"viewer", "PATCH", "/api/v1/networks/blue:a", "", "there is no such route"},
