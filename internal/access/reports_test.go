@@ -64,7 +64,7 @@ func TestRefusalsOfReportsAreRememberedWithinBounds(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})}, refused: map[string]string{}}
 	for i := range maxRefusals + 1 {
-		h.serveReport(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plugin/host", http.NoBody), audit.Entry{Route: fmt.Sprint(i)})
+		h.serveReport(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plugin/host", http.NoBody), audit.Entry{Objects: []audit.Object{{Kind: "host", Key: fmt.Sprint(i)}}})
 		if want := i%maxRefusals + 1; len(h.refused) != want {
 			t.Fatalf("%d refusals are remembered after %d, want %d", len(h.refused), i+1, want)
 		}

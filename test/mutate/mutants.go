@@ -23,7 +23,8 @@ type mutant struct {
 
 // name tells mutants apart for as long as their line stays as it is.
 func (m mutant) name(src []byte) string {
-	return fmt.Sprintf("%s\t%s\t%s -> %s", m.file, m.was, oneLine(string(src[m.begin:m.end])), oneLine(m.text))
+	column := m.begin - strings.LastIndexByte(string(src[:m.begin]), '\n')
+	return fmt.Sprintf("%s\t%s\tcolumn %d: %s -> %s", m.file, m.was, column, oneLine(string(src[m.begin:m.end])), oneLine(m.text))
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
