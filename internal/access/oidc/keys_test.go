@@ -75,6 +75,13 @@ func TestTokenWaitsWhileIssuerMayNotBeAsked(t *testing.T) {
 	}
 }
 
+// What an issuer answers by mistake is no reason to call a token wrong.
+func TestRubbishInsteadOfKeysIsTheIssuersFault(t *testing.T) {
+	p := newProvider(t)
+	p.set(func() { p.keysAt = p.URL + "/rubbish" })
+	want(t, p.verifier(nil), p.token(nil), 503, "the issuer does not answer as it should")
+}
+
 func TestRubbishIsNoSignature(t *testing.T) {
 	if _, err := newKeySet(nil, "").VerifySignature(t.Context(), "rubbish"); !errors.Is(err, errBadSignature) {
 		t.Error(err)

@@ -96,6 +96,8 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{"issuer": issuer, "jwks_uri": keys, "authorization_endpoint": p.URL + "/auth", "token_endpoint": p.URL + "/token", "id_token_signing_alg_values_supported": []string{"ES256", "none", "HS256"}}
 	case "/keys":
 		answer = jose.JSONWebKeySet{Keys: p.keys}
+	case "/rubbish":
+		answer = "no keys"
 	default:
 		http.NotFound(w, r)
 		return
