@@ -18,7 +18,7 @@ type mutant struct {
 	line       int
 	begin, end int    // the bytes that are replaced
 	text       string // by what
-	was        string // the line as it is, without the space around it
+	was        string // the line as it is, without the space around it, with its number among those that are alike
 }
 
 // name tells mutants apart for as long as their line stays as it is.
@@ -95,7 +95,17 @@ func isText(e ast.Expr) bool {
 func lineAt(src []byte, offset int) string {
 	begin := strings.LastIndexByte(string(src[:offset]), '\n') + 1
 	line, _, _ := strings.Cut(string(src[begin:]), "\n")
-	return strings.TrimSpace(line)
+	line = strings.TrimSpace(line)
+	alike := 1
+	for before := range strings.Lines(string(src[:begin])) {
+		if strings.TrimSpace(before) == line {
+			alike++
+		}
+	}
+	if alike > 1 {
+		line += fmt.Sprintf(" (%d)", alike)
+	}
+	return line
 }
 
 var (
