@@ -193,3 +193,26 @@ func manyObjects(n int) string {
 	}
 	return strings.Join(list, ",")
 }
+
+// policyOf is the body of a network policy with n rules of one port each.
+func policyOf(n int, action string) string {
+	rules := make([]string, n)
+	for i := range rules {
+		rules[i] = fmt.Sprintf(`{"ruleId":"r%d","direction":"in","priority":%d,"action":%q,"peers":[{"cidr":"10.%d.%d.%d"}],"ports":[{"protocol":"tcp","ports":"%d"}]}`,
+			i, 1+i%100, action, i>>16, i>>8&255, i&255, 1+i)
+	}
+	return `{"tenantName":"default","networkPolicyName":"big","rules":[` + strings.Join(rules, ",") + `]}`
+}
+
+// BenchmarkPutPolicy replaces all rules of a network policy.
+func BenchmarkPutPolicy(b *testing.B) {
+	for _, n := range []int{1000, 5000, 20000} {
+		b.Run(fmt.Sprint("rules=", n), func(b *testing.B) {
+			x := newBench(b)
+			bodies := []string{policyOf(n, "allow"), policyOf(n, "deny")}
+			for i := 0; b.Loop(); i++ {
+				x.do(http.MethodPut, "/api/v1/networkPolicys/default:big/", bodies[i%2])
+			}
+		})
+	}
+}

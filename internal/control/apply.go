@@ -58,6 +58,17 @@ type Commit struct {
 	Revision store.Revision // of the commit, or of the last one when nothing was to be changed
 }
 
+// overlong is more rules to change than a transaction of any store takes.
+const overlong = 1000
+
+type committed struct{}
+
+// committing returns a context for a change whose transaction is to be committed, so that one
+// that is too large can fail at once.
+func committing(ctx context.Context) context.Context {
+	return context.WithValue(ctx, committed{}, true)
+}
+
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
 func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
@@ -79,7 +90,7 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 	rev, err := c.update(ctx, ch.what, func(tx store.Tx) error {
 		cl.rewind()
 		for _, s := range steps {
-			if err := s.do(ctx, tx, cl); err != nil {
+			if err := s.do(committing(ctx), tx, cl); err != nil {
 				return err
 			}
 		}
@@ -92,6 +103,9 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && ch.alone != nil {
+		if _, err := c.fitAll(steps); err != nil {
+			return out, err
+		}
 		out.Object, rev, err = ch.alone(ctx, ch.fence)
 	}
 	out.Revision = rev

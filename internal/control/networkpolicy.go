@@ -177,7 +177,7 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 		if err := mayWriteTier(ctx, tx, n.Policy.Key, n.Policy.Tier); err != nil {
 			return err
 		}
-		return c.replacePolicy(tx, n)
+		return c.replacePolicy(ctx, tx, n)
 	})
 	for i, r := range n.Rules {
 		if err := tooManyNames(r); err != nil && ch.bad == nil {
@@ -205,7 +205,7 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 	return ch
 }
 
-func (c *Controller) replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
+func (c *Controller) replacePolicy(ctx context.Context, tx store.Tx, n model.NetworkPolicy) error {
 	k := n.Policy.Key
 	if err := c.putPolicy(tx, n.Policy); err != nil {
 		return err
@@ -218,6 +218,9 @@ func (c *Controller) replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 		return err
 	}
 	changed := differences(before, n.Rules)
+	if len(changed) > overlong && ctx.Value(committed{}) != nil {
+		return model.Errorf(store.ErrTooLarge, "%d rules change", len(changed))
+	}
 	if len(changed) > 0 {
 		if err := touchPolicy(tx, k); err != nil {
 			return err

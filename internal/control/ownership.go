@@ -223,8 +223,8 @@ func (a Author) mayDelete(tx store.Tx, o *ownable) error {
 func (c *Controller) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a Author) Change {
 	n := valid.Value().General()
 	k := n.Policy.Key
-	ch := changeOf(rankMember, tables.Policies, k, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return c.replacePolicy(tx, n)
+	ch := changeOf(rankMember, tables.Policies, k, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
+		return c.replacePolicy(ctx, tx, n)
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)
 	ch.rules, ch.replaces = n.Rules, &k

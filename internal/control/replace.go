@@ -323,7 +323,7 @@ func settleRules(tx store.Tx, staged []tables.StagedRule) error {
 		if err != nil {
 			return err
 		}
-		old, err := tables.Rules.Find(tx, s.Key)
+		old, err := tables.Rules.Peek(tx, s.Key) // whoever changes it settles it first
 		switch {
 		case err != nil:
 			return err
