@@ -43,16 +43,15 @@ func awayRemedy(h api.Host) string {
 
 // manyAway says that nothing is concluded of who is away; empty = it is.
 func manyAway(v *control.View, hosts []control.HostState) string {
-	alive, away := map[model.HostName]bool{}, 0
+	alive := map[model.HostName]bool{}
 	for _, h := range hosts {
-		if alive[h.Name] = h.Alive; !h.Alive {
-			away++
-		}
+		alive[h.Name] = h.Alive
 	}
+	away, known := v.CountAway(alive)
 	if away < 2 || !v.TooManyAway(alive) { // of one alone all has been said
 		return ""
 	}
-	return fmt.Sprintf("%d of %d hosts are away, and as that is more than half nothing is concluded of it: no endpoints are given up, no time counts for it, and services go on as before", away, len(hosts))
+	return fmt.Sprintf("%d of %d hosts are away: more than half, so the network or netmasters are likelier at fault than each host, and the cluster waits: it gives up none of their endpoints, no time counts towards --evict-after, and services still send to their providers there", away, known)
 }
 
 // waitingText says what waits to be confirmed.

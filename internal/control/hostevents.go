@@ -31,10 +31,14 @@ func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
 }
 
 // TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
-// which nothing is concluded: no grace time is counted, and services go on to send new
-// connections there.
+// which nothing is concluded.
 func (v *View) TooManyAway(alive map[model.HostName]bool) bool {
-	away, known := 0, 0
+	return tables.TooManyAway(v.CountAway(alive))
+}
+
+// CountAway counts, by who is alive, the hosts that are away and all. Those that were given
+// up count for neither.
+func (v *View) CountAway(alive map[model.HostName]bool) (away, known int) {
 	for _, h := range v.Hosts() {
 		switch row, _ := v.HostAbsence(h.Name); {
 		case alive[h.Name]:
@@ -44,7 +48,7 @@ func (v *View) TooManyAway(alive map[model.HostName]bool) bool {
 			away++
 		}
 	}
-	return tables.TooManyAway(away, known)
+	return away, known
 }
 
 // teller is what a leader has told of hosts.
