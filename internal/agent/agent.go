@@ -311,6 +311,10 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
+// compareFor is how long the host is not made known while it waits for the cluster's
+// settings.
+const compareFor = 2 * time.Second
+
 // Run works until ctx ends, then stops in order: no new requests, those under
 // way finish, the loop ends; the data plane keeps forwarding. It returns nil
 // after ctx's end, or why the agent cannot work.
@@ -339,7 +343,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { a.cluster.RememberHosts(inner) })
 	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
 	inside.Go(func() { a.control.Run(inner) })
+	compared := make(chan struct{})
 	inside.Go(func() {
+		select {
+		case <-ctx.Done(): // a host that cannot work is not made known
+			return
+		case <-compared:
+		case <-time.After(compareFor): // what cut the store off may be for announce to take back
+		}
 		if err := a.announce(inner); err != nil {
 			stop(err)
 		}
@@ -361,7 +372,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
 			stop(err)
+			return
 		}
+		close(compared)
 	})
 	spooled := make(chan struct{})
 	outside.Go(func() { a.Service.Run(ctx, func() { close(spooled) }) })

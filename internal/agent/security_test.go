@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -449,7 +450,7 @@ func TestInspect(t *testing.T) {
 }
 
 // TestContradiction: an agent whose flags contradict the cluster stops with a
-// sentence that names flag and values.
+// sentence that names flag and values, and its host is not made known.
 func TestContradiction(t *testing.T) {
 	b := newBed(t)
 	b.ready()
@@ -462,12 +463,16 @@ func TestContradiction(t *testing.T) {
 		{func(c *Config) { c.PvtSubnet = netip.MustParsePrefix("172.30.0.0/16") }, []string{"--private-subnet 172.30.0.0/16", "172.19.0.0/16"}},
 	} {
 		cfg := b.cfg
+		cfg.Host, cfg.StateDir = "n-host2", filepath.Join(b.dir, "state2")
 		tt.change(&cfg)
 		a, err := New(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = a.Run(t.Context())
+		if kv, err := b.st.Get(t.Context(), tables.Hosts.Key(cfg.Host)); err != nil || kv.Exists() {
+			t.Errorf("the host is known: %v, %v", kv.Exists(), err)
+		}
 		if !errors.Is(err, model.ErrConflict) {
 			t.Errorf("Run: %v, want a conflict", err)
 			continue
