@@ -36,7 +36,8 @@ type Capabilities struct {
 	Tabled   Tabled   `json:"-"`
 	Drifting Drifting `json:"-"`
 	// Memberships is set with Multicast where the driver sees packets.
-	Memberships Memberships `json:"-"`
+	Memberships  Memberships  `json:"-"`
+	TunnelProber TunnelProber `json:"-"`
 }
 
 // Preparer is a driver whose first Apply takes long. Prepare does beforehand, while

@@ -92,6 +92,7 @@ var suite = []struct {
 	{name: "RoutedStrays", run: testRoutedStrays, programs: true},
 	{name: "Multicast", run: testMulticast, programs: true},
 	{name: "MulticastMessages", run: testMessages, programs: true},
+	{name: "TunnelProbes", run: testTunnelProbes, programs: true},
 	{name: "Selectors", run: testSelectors, programs: true},
 	{name: "Tiers", run: testTiers, programs: true},
 	{name: "Replies", run: testReplies, programs: true},

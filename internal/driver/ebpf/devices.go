@@ -90,6 +90,8 @@ func (p *pass) putTunnel(s *settings, old settings) error {
 	if err := p.source.put(0, p.under.source()); err != nil {
 		return err
 	}
+	vtep := p.want.VTEP
+	p.vtep.Store(&vtep)
 	index, made, err := ensureTunnel(p.cfg.Device, tunnelAlias(p.cfg.PinDir), p.cfg.VXLANPort, p.under.inner())
 	if err != nil {
 		return err

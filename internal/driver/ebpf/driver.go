@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -84,6 +86,8 @@ type Driver struct {
 	joined     *table[joinedKey, uint32]
 	joinedAt   map[string]int // interface index of ports in it
 	reports    chan driver.MembershipReport
+	probed     chan uint64
+	vtep       atomic.Pointer[netip.Addr]
 	sets       *table[uint32, policySet]
 	rules      *ruleTable
 	privates   *table[uint32, uint32] // interface index by private address
@@ -181,7 +185,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := pinDirectory(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), heard: newHeard()}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), heard: newHeard()}
 	if err := d.pinLock.lock(cfg.PinDir); err != nil {
 		return nil, err
 	}
@@ -356,7 +360,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d, Memberships: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d, Memberships: d, TunnelProber: d}
 }
 
 // DriftRepairs implements driver.Drifting.
@@ -382,6 +386,7 @@ func (d *Driver) Close() error {
 	d.closed = true
 	close(d.events)
 	close(d.reports)
+	close(d.probed)
 	d.pinLock.unlock()
 	d.reading.Lock() // nobody reads maps any more
 	defer d.reading.Unlock()

@@ -79,7 +79,12 @@ func (d *Driver) hearMemberships() error {
 				}
 				return
 			}
-			if r, ok := d.membership(rec.RawSample); ok {
+			if nonce, ok := probeAnswer(rec.RawSample); ok {
+				select {
+				case d.probed <- nonce:
+				default: // it counts as lost, and the next one does not
+				}
+			} else if r, ok := d.membership(rec.RawSample); ok {
 				select {
 				case d.reports <- r:
 				default: // it is asked again

@@ -33,6 +33,11 @@ func (d *Driver) setMeters(ctx context.Context) {
 			return
 		}
 	}
+	if err := d.sw.SetMeter(ctx, pipeline.MeterProbes, pipeline.ProbeRate); err != nil {
+		d.answers = false
+		d.cfg.Log.Warn("tunnels are not tested, and routers do not answer, since the switch cannot bound it", "error", err)
+		return
+	}
 	if err := d.sw.Share(ctx, pipeline.MembershipRate, pipeline.MembershipMeters()...); err != nil {
 		d.answers = false
 		d.cfg.Log.Warn("who hears multicast is not known, and routers do not answer, since the switch cannot bound it", "error", err)
@@ -64,6 +69,8 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 	err := conn.TakePackets(short, func(p openflow.PacketIn) {
 		if pipeline.TellsMembership(p.Table, p.Cookie) {
 			d.hear(conn, p)
+		} else if pipeline.AnswersProbe(p.Table, p.Cookie) {
+			d.hearProbe(p)
 		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
 			d.begin(ctx, conn, p)
 		} else if pipeline.Reopens(p.Table, p.Cookie) {

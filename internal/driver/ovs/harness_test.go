@@ -254,7 +254,7 @@ func (r *rig) entry(p oracle.Packet, f []byte) (near string, frame []byte) {
 		return uplinkWire, drivertest.Tagged(f, p.VLAN)
 	case p.VTEP.IsValid():
 		vni, ok := r.networks[p.Network]
-		if !ok {
+		if !ok && p.Network != 0 { // 0 is of probes
 			vni = 0xabcdef
 		}
 		return underlayWire, drivertest.VXLAN(r.underMAC, mac2, p.VTEP, vtep1, DefaultVXLANPort, vni, f)

@@ -14,10 +14,14 @@ import (
 type numbering struct {
 	ports  map[uint32]string
 	uplink uint32 // 0 = none
+	tunnel uint32 // by which the driver sends probes, likewise
 }
 
 func (d *Driver) nameNumbers() {
 	n := numbering{ports: make(map[uint32]string, len(d.pic.numbers)), uplink: d.pic.config.Uplink}
+	if d.pic.config.Answers {
+		n.tunnel = d.pic.config.Tunnel
+	}
 	for name, number := range d.pic.numbers {
 		n.ports[number] = name
 	}

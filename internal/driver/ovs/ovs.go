@@ -86,6 +86,7 @@ type Driver struct {
 	latest     atomic.Pointer[desired.Host] // the picture that the switch's flows are of
 	named      atomic.Pointer[numbering]    // ports by the number that their flows are for
 	reports    chan driver.MembershipReport
+	probed     chan uint64
 	answerc    atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
 	tunnelPort atomic.Uint32                 // its number; 0 = there is none
 
@@ -153,7 +154,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), flushSoon: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), flushSoon: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -230,6 +231,7 @@ func (d *Driver) Close() error {
 	d.db, d.sw = nil, nil
 	close(d.events)
 	close(d.reports)
+	close(d.probed)
 	return err
 }
 

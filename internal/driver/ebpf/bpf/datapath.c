@@ -4,6 +4,7 @@
 #include "forward.h"
 #include "membership.h"
 #include "neighbour.h"
+#include "probe.h"
 #include "queue.h"
 #include "underlay.h"
 
@@ -285,7 +286,7 @@ int from_tunnel(struct __sk_buff *skb)
 		return way;
 	struct segment *at = bpf_map_lookup_elem(&tags, &t);
 	if (!at)
-		return dropped(DROP_NETWORK);
+		return t.tag == PROBE_VNI ? probe(skb, p) : dropped(DROP_NETWORK);
 	int bad = comes_in(skb, p, at, t.tag);
 	if (!bad)
 		bad = from_router(p) ? takes_outside(p) : of_its_host(p) ? 0 : DROP_UNKNOWN_SOURCE;

@@ -61,16 +61,14 @@ static __noinline int may_tell(__u32 who, __u32 most)
 	return __sync_fetch_and_add(&t->used, 1) < most;
 }
 
-static __noinline void tell_membership(struct __sk_buff *skb, struct pkt *p)
+// tell gives the agent the first len bytes of a frame.
+static __noinline void tell(struct __sk_buff *skb, __u32 ifindex, __u32 net, __u32 len)
 {
-	__u32 port = p->from == FROM_PORT, len = skb->len;
-	if (len > MEMBERSHIP_BYTES || !may_tell(p->ifindex, port ? TOLD_BY_ONE : TOLD_BY_UPLINK) || !may_tell(0, TOLD_BY_ALL))
-		return;
 	struct told *t = bpf_ringbuf_reserve(&memberships, sizeof(*t), 0);
 	if (!t)
 		return;
-	t->ifindex = port ? p->ifindex : 0;
-	t->net = p->net;
+	t->ifindex = ifindex;
+	t->net = net;
 	t->len = len;
 	t->pad = 0;
 	asm volatile("" : "+r"(len)); // as in bad_sum
@@ -79,6 +77,13 @@ static __noinline void tell_membership(struct __sk_buff *skb, struct pkt *p)
 		return;
 	}
 	bpf_ringbuf_submit(t, 0);
+}
+
+static __always_inline void tell_membership(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 port = p->from == FROM_PORT, len = skb->len;
+	if (len <= MEMBERSHIP_BYTES && may_tell(p->ifindex, port ? TOLD_BY_ONE : TOLD_BY_UPLINK) && may_tell(0, TOLD_BY_ALL))
+		tell(skb, port ? p->ifindex : 0, p->net, len);
 }
 
 // of_member tells whether a message is of who hears groups: a report or a leave. All else

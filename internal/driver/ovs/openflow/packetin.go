@@ -136,6 +136,15 @@ func (c *Conn) TakeTunnelled(port, id uint32, src, dst netip.Addr, frame []byte)
 	return c.packetOut(port, portTable, frame, Set(TunID, id), SetField{from, Addr(src)}, SetField{to, Addr(dst)})
 }
 
+// SendTunnelled makes the switch send a frame out of a tunnel's port.
+func (c *Conn) SendTunnelled(port, id uint32, dst netip.Addr, frame []byte) error {
+	to := TunDst
+	if !dst.Is4() {
+		to = TunIPv6Dst
+	}
+	return c.packetOut(portController, port, frame, Set(TunID, id), SetField{to, Addr(dst)})
+}
+
 // packetOut has the switch do actions with a frame that came by a port, and send it out
 // of another.
 func (c *Conn) packetOut(from, to uint32, frame []byte, first ...Action) error {

@@ -170,13 +170,14 @@ func notOutside(l *list, c Config, n *desired.Network, own ...netip.Addr) {
 }
 
 // OtherHost returns the flows for another host's tunnel endpoint: its router is
-// believed, and answered.
+// believed, and answered, and so are its probes.
 func OtherHost(c Config, vtep netip.Addr) []of.Flow {
 	l := &list{cookie: cookie(KindBase, 0)}
 	if !c.clientsByTunnel() {
 		return nil
 	}
 	l.add(Routers, 100, match(tunnelFrom(vtep)), goTo(Relayed))
+	probeFlows(l, c, vtep)
 	l.add(Homeward, 100, match(of.EqValue(of.CtLabel, of.Addr(vtep))), tunnelTo(vtep), of.Output{Port: c.Tunnel})
 	return l.flows
 }
