@@ -27,6 +27,8 @@ type HostReport struct {
 	Listening []string `json:"listening,omitempty"`
 	// Confirms: the agent knows of changes that wait to be confirmed.
 	Confirms bool `json:"confirms,omitempty"`
+	// AnswersProbes: the host's data plane answers tunnel probes.
+	AnswersProbes bool `json:"answersProbes,omitempty"`
 	// Look: see whether all of it is in the store; otherwise it says only that the
 	// agent lives.
 	Look bool `json:"look,omitempty"`

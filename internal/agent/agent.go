@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/agent/probing"
+	"github.com/contiv/netplugin/v2/internal/agent/tunnelprobe"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/filelock"
@@ -60,6 +61,7 @@ type Agent struct {
 	macs       macTable
 	fabric     *fabric.Router
 	prober     *probing.Prober     // nil = no host is asked
+	tunnels    *tunnelprobe.Prober // nil = no tunnel is tested
 	relay      *relay.Reader       // nil = netmasters are not mirrored from
 	listener   *multicast.Listener // nil = the driver cannot say who hears what
 	legacyPods atomic.Int64        // attached by 1.x's contivk8s since the start
@@ -141,7 +143,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.answers = answering.New(cfg.Log, a.askAnswers(time.Now().UnixNano()), func() { a.kick("answers to neighbours") })
 	a.announcer = answering.NewAnnouncer(cfg.Log, cfg.Uplinks, a.can.TakesUplinks)
 	a.fabric = a.newFabric()
-	a.prober = a.newProber()
+	a.prober, a.tunnels = a.newProber(), a.newTunnelProber()
 	a.listener = a.newListener()
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
@@ -183,8 +185,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP, "GET /inspect/mirror": a.getMirroring},
-		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
-		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
+		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), a.tunnelMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
+		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Tunnels: a.tunnels.Err, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,
 	})
@@ -368,6 +370,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.prober != nil {
 		outside.Go(func() { a.prober.Run(ctx) })
+	}
+	if a.tunnels != nil {
+		outside.Go(func() { a.tunnels.Run(ctx) })
 	}
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {

@@ -175,7 +175,7 @@ func (a *Agent) report() api.HostReport {
 	r := api.HostReport{
 		Version: api.HostReportVersion, Host: string(a.cfg.Host), Installation: a.installation.ID, Boot: attachment.BootID(), Since: a.since,
 		Control: a.cfg.Control.String(), VTEP: a.cfg.VTEP.String(), VXLANPort: a.cfg.VXLANPort, Driver: a.cfg.DriverName,
-		Store: a.cluster.Mark(), Format: model.HostFormat, AgentVersion: a.cfg.Version, TakeHost: a.cfg.TakeHost, Confirms: true,
+		Store: a.cluster.Mark(), Format: model.HostFormat, AgentVersion: a.cfg.Version, TakeHost: a.cfg.TakeHost, Confirms: true, AnswersProbes: a.can.TunnelProber != nil,
 	}
 	if a.cfg.OwnIPv6 != nil {
 		if at := a.cfg.OwnIPv6(); at.IsValid() {

@@ -24,7 +24,7 @@ func (a *Agent) newProber() *probing.Prober {
 		list, many, changed := a.cluster.Peers()
 		out := make([]probing.Peer, len(list))
 		for i, p := range list {
-			out[i] = probing.Peer(p)
+			out[i] = probing.Peer{Name: p.Name, Addr: p.Addr, Away: p.Away}
 		}
 		return out, many, changed
 	}

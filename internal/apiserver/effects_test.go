@@ -95,6 +95,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"HostReport.agentVersion": effecttest.By("TestAgentsTell"),
 	"HostReport.ipv6":         effecttest.By("TestAgentsTell"),
 	"HostReport.takeHost":     effecttest.By("TestAgentsTell"),
+	"HostReport.answersProbes": effecttest.By("TestAgentsTell"),
 	"HostReport.listening":    effecttest.By("TestAgentsTell"),
 	"HostReport.look":         effecttest.By("TestAgentsTell"),
 	"HostReport.leaving":      effecttest.By("TestAgentsTell"),

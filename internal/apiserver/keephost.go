@@ -86,7 +86,7 @@ func HostReport(req api.HostReport) (r control.HostReport, err error) {
 		r.Listening = append(r.Listening, at)
 	}
 	r.Installation, r.Driver, r.Store, r.Format = req.Installation, req.Driver, req.Store, req.Format
-	r.Confirms = req.Confirms
+	r.Confirms, r.AnswersProbes = req.Confirms, req.AnswersProbes
 	r.Boot, r.Since, r.Version, r.VXLANPort, r.TakeHost, r.Look = req.Boot, req.Since, req.AgentVersion, req.VXLANPort, req.TakeHost, req.Look
 	return r, nil
 }

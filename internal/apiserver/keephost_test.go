@@ -20,7 +20,7 @@ func TestAgentsTell(t *testing.T) {
 	report := api.HostReport{
 		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Boot: "b1", Since: "2026-11-22T00:00:00Z",
 		Control: "10.0.0.1", VTEP: "10.1.0.1", IPv6: "2001:db8:9::1", VXLANPort: 8472, Driver: "ovs", Store: "s/1", Format: 1, AgentVersion: "2.0",
-		Listening: []string{"10.0.0.1:9090"}, Look: true,
+		Listening: []string{"10.0.0.1:9090"}, Look: true, AnswersProbes: true,
 	}
 	tell := func(path string, v any, out any) {
 		t.Helper()

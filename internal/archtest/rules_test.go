@@ -107,6 +107,7 @@ var rules = []rule{
 		why: "the way to netmaster knows neither attachments nor pictures",
 	},
 	{pkg: "internal/agent/answering", may: []string{"internal/checksum", "internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
+	{pkg: "internal/agent/tunnelprobe", may: []string{"internal/model", "internal/desired", "internal/driver", "internal/waiting"}, why: "who tests tunnels knows neither the store nor which driver there is"},
 	{pkg: "internal/agent/probing", may: []string{"internal/model"}, why: "who asks hosts knows neither the store nor services"},
 	{pkg: "internal/multicast", may: []string{"internal/checksum", "internal/desired", "internal/driver", "internal/durable", "internal/model", "internal/waiting"}, why: "who hears what is one host's own matter: it knows neither the store nor netmaster"},
 	{

@@ -41,6 +41,11 @@ var (
 		means:  "The tunnel's device has a problem; or the interface that has --vtep-ip is down, has no link, or has lost the address; or the cluster does not know this host.",
 		remedy: "set the interface with --vtep-ip up, and give it its address again",
 	})
+	HostTunnels = host(row{
+		name: "tunnels", severity: api.SeverityError, check: api.CheckDataPlane,
+		means:  "No packet comes back through the tunnel from a host with containers that those here may send to, or none of full size. The host stays ready.",
+		remedy: "allow UDP port 4789 (--vxlan-port) between the hosts named, in both directions, for packets of the MTU of their interfaces",
+	})
 	HostAttachments = host(row{
 		name: "attachments", severity: api.SeverityError, notReady: true, check: api.CheckDataPlane,
 		means:  "A container that runs here has no endpoint in the store, so that others do not reach it.",

@@ -28,6 +28,8 @@ type Host struct {
 	// Confirms: the agent knows of changes that wait to be confirmed, and goes back by
 	// itself.
 	Confirms bool `json:"confirms,omitempty"`
+	// AnswersProbes: the host's data plane answers tunnel probes.
+	AnswersProbes bool `json:"answersProbes,omitempty"`
 }
 
 // HostFormat is the version of the formats that agents keep on hosts and use between

@@ -41,6 +41,7 @@ var checks = []check{
 	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
 	{condition.HostDisk, false, diskHasRoom},
 	{condition.HostTunnel, false, tunnelLeads},
+	{condition.HostTunnels, false, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Tunnels() }},
 	{condition.HostAttachments, false, attachmentsHaveEndpoints},
 	{condition.HostPorts, false, portsProgrammed},
 	{condition.HostSettings, false, without("global")},

@@ -46,6 +46,7 @@ type Config struct {
 
 	BGP         func() *tables.BGPStatus
 	More        map[string]http.HandlerFunc // what the inspection answers beside the Observer's own, by http.ServeMux's patterns
+	Tunnels     func() error                // which tunnels lead to nobody
 	Named       func() error                // why the host's name is not this agent's
 	Mine        func() error                // why endpoints of this host may not be created or released now
 	Kick        func(reason string)

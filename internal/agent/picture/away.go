@@ -12,6 +12,8 @@ type Peer struct {
 	Name model.HostName
 	Addr netip.Addr // where it is asked
 	Away bool       // no netmaster hears of it
+	// AnswersProbes: its data plane answers tunnel probes.
+	AnswersProbes bool
 }
 
 // Peers returns the other hosts that can be asked whether they are there, and whether
@@ -33,7 +35,7 @@ func (c *Cluster) Peers() (peers []Peer, many bool, changed <-chan struct{}) {
 			away++
 		}
 		if at := askedAt(h); at.IsValid() && name != c.Host {
-			peers = append(peers, Peer{Name: name, Addr: at, Away: absent})
+			peers = append(peers, Peer{Name: name, Addr: at, Away: absent, AnswersProbes: h.AnswersProbes})
 		}
 	}
 	return peers, tables.TooManyAway(away, known), changed

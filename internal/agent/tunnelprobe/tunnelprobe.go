@@ -1,0 +1,323 @@
+package tunnelprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+const (
+	// failures is how many probes in a row must be lost until a host is cut off.
+	failures = 3
+	// patience is how long an answer is waited for.
+	patience = 1500 * time.Millisecond
+	// every is the least time between two rounds of probes of a host, a quarter more or
+	// less; everyCut is that of a host that is cut off.
+	every    = 4 * time.Second
+	everyCut = 2 * time.Second
+	// newcomer is how long a host may take to answer for the first time: it may not know
+	// this one yet.
+	newcomer = 10 * time.Second
+	// spacing is the mean time between two packets.
+	spacing = 5 * time.Millisecond
+)
+
+// smaller are the sizes that are tried where those of full size are lost, in bytes of IP.
+var smaller = []int{8930, 4000, 1450, 1430, 1400, 1350, 1300, 1250, 1200, 1000, 500}
+
+// Peer is another host.
+type Peer struct {
+	Name model.HostName
+	Addr netip.Addr // where its tunnels end
+}
+
+// Config is what a Prober needs; all of it.
+type Config struct {
+	Host   model.HostName // this one
+	VTEP   netip.Addr     // where its tunnels end
+	Port   int            // UDP port of tunnels
+	Driver driver.TunnelProber
+	Size   func() int // of the biggest packet of IP that the tunnel carries
+	// Peers returns the other hosts whose data planes answer and whose agents are heard
+	// of; changed is closed when that is another answer.
+	Peers func() (peers []Peer, changed <-chan struct{})
+	// Tell is called when Err has changed.
+	Tell func()
+	Log  *slog.Logger
+}
+
+// Prober tests tunnels. Make it with New and let it Run once; other methods may be called
+// from any goroutine, of a nil Prober too.
+type Prober struct {
+	Config
+	follow waiting.Bell
+
+	mu      sync.Mutex
+	used    map[netip.Addr]int // endpoints that are reached by a tunnel endpoint
+	remotes desired.Map[desired.RemoteKey, *desired.Remote]
+	peers   map[netip.Addr]*peer
+	sent    map[uint64]*request
+	queue   []*request // those sent, the oldest first
+	free    time.Time  // when the next packet may be sent
+}
+
+// peer is what is known of a host.
+type peer struct {
+	Peer
+	due         time.Time // of the next round
+	small, full leg
+	passes      int // the biggest of the smaller sizes that was answered
+	size        int // of full
+}
+
+// leg is what became of a host's probes of one size.
+type leg struct {
+	since    time.Time // of the first
+	answered bool      // ever
+	lost     int       // in a row
+	cut      bool
+}
+
+// request is a probe under way.
+type request struct {
+	nonce uint64
+	peer  *peer
+	leg   *leg // nil = of a smaller size
+	size  int
+	at    time.Time
+}
+
+// New returns a Prober that tests nothing until Run and Follow.
+func New(cfg Config) *Prober {
+	return &Prober{Config: cfg, follow: waiting.NewBell(), used: map[netip.Addr]int{}, peers: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
+}
+
+// Follow takes the endpoints on other hosts to which packets go, at the cost of what has
+// changed since the last call.
+func (p *Prober) Follow(remotes desired.Map[desired.RemoteKey, *desired.Remote]) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count := func(r *desired.Remote, n int) {
+		if !r.VTEP.IsValid() {
+			return
+		}
+		was := p.used[r.VTEP]
+		if p.used[r.VTEP] += n; p.used[r.VTEP] == 0 {
+			delete(p.used, r.VTEP)
+		}
+		if was == 0 || was+n == 0 {
+			p.follow.Ring()
+		}
+	}
+	for ch := range remotes.Diff(p.remotes) {
+		if ch.Has {
+			count(ch.New, 1)
+		}
+		if ch.Had {
+			count(ch.Old, -1)
+		}
+	}
+	p.remotes = remotes
+}
+
+// Run tests until ctx ends.
+func (p *Prober) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	answers := p.Driver.ProbeAnswers()
+	changed := p.look()
+	told := fmt.Sprint(nil)
+	for {
+		timer.Reset(time.Until(p.step(time.Now())))
+		if text := fmt.Sprint(p.Err()); text != told {
+			told = text
+			p.Tell()
+		}
+		select {
+		case <-timer.C:
+		case <-changed:
+			changed = p.look()
+		case <-p.follow:
+			changed = p.look()
+		case nonce, open := <-answers:
+			if !open {
+				return // the driver has been closed
+			}
+			p.take(nonce)
+		case <-ctx.Done():
+			return
+		}
+		for more := true; more; { // before anything counts as lost
+			select {
+			case nonce := <-answers:
+				p.take(nonce)
+			default:
+				more = false
+			}
+		}
+	}
+}
+
+// step counts what is lost, sends what is due, and returns when to do so again.
+func (p *Prober) step(now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue) > 0 && !p.queue[0].at.Add(patience).After(now) {
+		r := p.queue[0]
+		p.queue = p.queue[1:]
+		if p.sent[r.nonce] == nil {
+			continue // it was answered
+		}
+		delete(p.sent, r.nonce)
+		p.loseLocked(r, now)
+	}
+	for p.free.Before(now) || p.free.Equal(now) {
+		var first *peer
+		for _, of := range p.peers {
+			if first == nil || of.due.Before(first.due) {
+				first = of
+			}
+		}
+		if first == nil || first.due.After(now) {
+			break
+		}
+		p.askLocked(first, now)
+	}
+	next := now.Add(time.Minute)
+	sooner := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	if len(p.queue) > 0 {
+		sooner(p.queue[0].at.Add(patience))
+	}
+	for _, of := range p.peers {
+		if of.due.Before(p.free) {
+			sooner(p.free)
+		} else {
+			sooner(of.due)
+		}
+	}
+	return next
+}
+
+// look takes the hosts that are there now; what was found of others is forgotten.
+func (p *Prober) look() (changed <-chan struct{}) {
+	list, changed := p.Peers()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	there := make(map[netip.Addr]bool, len(list))
+	for _, is := range list {
+		if p.used[is.Addr] == 0 {
+			continue
+		}
+		there[is.Addr] = true
+		if of := p.peers[is.Addr]; of == nil || of.Name != is.Name {
+			p.peers[is.Addr] = &peer{Peer: is, due: time.Now().Add(rand.N(every))}
+		}
+	}
+	for at := range p.peers {
+		if !there[at] {
+			delete(p.peers, at)
+		}
+	}
+	return changed
+}
+
+// askLocked sends a round of probes to a host.
+func (p *Prober) askLocked(of *peer, now time.Time) {
+	again := every
+	if of.small.cut || of.full.cut {
+		again = everyCut
+	}
+	of.due = now.Add(again*3/4 + rand.N(again/2))
+	if size := p.Size(); size != of.size {
+		of.size, of.full, of.passes = size, leg{}, 0
+	}
+	p.free = now
+	p.sendLocked(of, &of.small, driver.ProbeSize, now)
+	p.sendLocked(of, &of.full, of.size, now)
+	if of.full.cut && !of.small.cut {
+		for _, size := range smaller {
+			if size < of.size {
+				p.sendLocked(of, nil, size, now)
+			}
+		}
+	}
+}
+
+func (p *Prober) sendLocked(of *peer, l *leg, size int, now time.Time) {
+	r := &request{nonce: rand.Uint64(), peer: of, leg: l, size: size, at: now}
+	p.free = p.free.Add(spacing)
+	switch err := p.Driver.Probe(of.Addr, r.nonce, size); {
+	case errors.Is(err, model.ErrUnavailable):
+		return // nothing follows: the driver says so itself
+	case err != nil: // containers' packets get no further
+		p.Log.Debug("a tunnel probe cannot be sent", "host", string(of.Name), "at", of.Addr, "error", err)
+	}
+	if l != nil && l.since.IsZero() {
+		l.since = now
+	}
+	p.sent[r.nonce] = r
+	p.queue = append(p.queue, r)
+}
+
+// loseLocked counts a probe that was not answered in time.
+func (p *Prober) loseLocked(r *request, now time.Time) {
+	of, l := r.peer, r.leg
+	if l == nil {
+		if of.passes == r.size {
+			of.passes = 0
+		}
+		return
+	}
+	l.lost++
+	if l.cut {
+		return
+	}
+	if of.due = now; l.lost < failures || !l.answered && now.Sub(l.since) < newcomer {
+		return
+	}
+	l.cut = true
+	if p.peers[of.Addr] == of && (l == &of.small || !of.small.cut) {
+		p.Log.Warn("no packet of this size comes back through the tunnel to a host: containers here and there are cut off from each other",
+			"host", string(of.Name), "at", of.Addr, "bytes", r.size)
+	}
+}
+
+// take notes an answer.
+func (p *Prober) take(nonce uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.sent[nonce]
+	if r == nil {
+		return
+	}
+	delete(p.sent, nonce)
+	of, l := r.peer, r.leg
+	switch {
+	case l == nil:
+		of.passes = max(of.passes, r.size)
+		return
+	case l == &of.full:
+		of.passes = 0
+	}
+	if l.cut && p.peers[of.Addr] == of {
+		p.Log.Info("packets of this size come back through the tunnel to a host again", "host", string(of.Name), "at", of.Addr, "bytes", r.size)
+	}
+	l.answered, l.lost, l.cut = true, 0, false
+}
