@@ -54,6 +54,7 @@ var derived = map[string]struct {
 	"ContivStoreFills":                 {"contiv_store_size_bytes", 7 << 30, false},
 	"ContivAttachmentsWithoutEndpoint": {`contiv_netplugin_attachments_without_endpoint instance="h1:9006"`, 2, false},
 	"ContivPortsPending":               {`contiv_netplugin_ports_pending instance="h1:9006"`, 1, false},
+	"ContivTunnels":                    {`contiv_netplugin_tunnel_peers instance="h1:9006" state="silent"`, 1, false},
 	"ContivFlowLogLoses":               {`contiv_netplugin_flow_log_lost_total instance="h1:9006"`, 3, true},
 	"ContivSpoofing":                   {`contiv_netplugin_drops_total instance="h1:9006" reason="spoof"`, 1200, true},
 }
