@@ -70,8 +70,15 @@ func requireJSON(r *http.Request) error {
 
 // checkOwnKey refuses an object whose field key names another one than its other fields.
 func checkOwnKey(body []byte, fields string) error {
+	text := strictjson.Field(body, "key")
+	if text == nil {
+		return nil
+	}
 	var key string
-	if json.Unmarshal(strictjson.Field(body, "key"), &key) != nil || key == "" || key == fields {
+	if err := json.Unmarshal(text, &key); err != nil {
+		return strictjson.BadBody("key: %w", err)
+	}
+	if key == "" || key == fields {
 		return nil
 	}
 	return &model.FieldError{Field: "key", Value: clip([]byte(key)), Want: fmt.Sprintf("must be the key that the other fields build, %q, or be left out", clip([]byte(fields)))}

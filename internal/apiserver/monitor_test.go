@@ -280,7 +280,12 @@ func TestMonitorTellsWhyItWasEnded(t *testing.T) {
 	running, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- ctrl.Run(running) }()
-	defer func() { stop(); <-ended }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
 	h, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Mode: "test", Log: slog.New(slog.DiscardHandler), Address: "127.0.0.1:1", Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -135,6 +135,9 @@ func (c *command) checkArgs(positional []string) error {
 		}
 	}
 	if most := len(c.args) + len(c.optional); len(positional) > most {
+		if positional[most] == "" {
+			return usageErrorf("unexpected argument \"\": a variable may be empty, or a switch that takes no value (such as --json, --token of login) has got one")
+		}
 		return usageErrorf("unexpected argument %q", positional[most])
 	}
 	return nil

@@ -38,6 +38,7 @@ type flagDef struct {
 	given   bool   // set on the command line
 	text    string // as it was set there
 	to      any    // pointer to what it sets; nil = it has none
+	field   string // that netmaster calls by this name, if it is none of the object's own
 }
 
 func (s *flagSet) add(names, value, usage, def string, set func(string) error) *flagDef {
@@ -278,19 +279,24 @@ func (s *flagSet) parse(args []string) ([]string, error) {
 	}
 }
 
-// inFlags names flags in netmaster's sentence about fields that they fill in of an object.
+// inFlags names flags in netmaster's sentence about fields that they fill in of an object;
+// nil = only what flags say of themselves.
 func (s *flagSet) inFlags(object any, err error) error {
 	e, ok := errors.AsType[*api.Error](err)
-	if !ok || object == nil || e.Status == http.StatusForbidden {
+	if !ok || e.Status == http.StatusForbidden {
 		return err
 	}
+	fields := map[any]string{} // by pointers to them
+	if object != nil {
+		for f, member := range reflect.ValueOf(object).Elem().Fields() {
+			fields[member.Addr().Interface()] = cmp.Or(jsonName(f), strings.ToLower(f.Name))
+		}
+	}
 	text := err.Error()
-	for f, member := range reflect.ValueOf(object).Elem().Fields() {
-		field := cmp.Or(jsonName(f), strings.ToLower(f.Name))
-		for _, d := range s.defs {
-			if d.to == member.Addr().Interface() || field == "tenantName" && d.names[0] == "tenant" {
-				text = regexp.MustCompile(`(^|: )`+regexp.QuoteMeta(field)+`(\[\d+\])?( "|:)`).ReplaceAllString(text, "${1}--"+d.names[0]+"$2$3")
-			}
+	for _, d := range s.defs {
+		if field := cmp.Or(d.field, fields[d.to]); field != "" {
+			said := regexp.MustCompile(`(^|: )` + regexp.QuoteMeta(field) + `(\[\d+\])?( "(?:[^"\\]|\\.)*")?:`)
+			text = said.ReplaceAllString(text, "${1}--"+d.names[0]+"$2$3:")
 		}
 	}
 	return &flagsError{err, text}

@@ -171,6 +171,12 @@ func TestErrorsNameFlags(t *testing.T) {
 		"netprofile create --bandwidth much p":                            `--bandwidth "much": `,
 		"service create -s n -l app -p 80:80:TCP x":                       `--selector`,
 		"token create anna --role guest":                                  `token`,
+		"network-policy create --group a_b --default-in deny p":           `--group "a_b": `,
+		"network-policy create --label a_=b --default-in deny p":          `--label "a_": `,
+		"global set --fwd-mode routing --confirm-within 1s":               `--confirm-within "1s": `,
+		"apply --confirm-within 2h -f testdata/endpoint.yaml":             `--confirm-within "2h0m0s": `,
+		"endpoint ls -t nosuch":                                           `netctl: tenant "nosuch" does not exist`,
+		"monitor --from a_b":                                              `--from "a_b": `,
 		"policy rule-add --protocol tcp --port 70000 p r":                 `--port "70000": `,
 		"apply -f testdata/bigtag.yaml":                                   `pktTag "100000000000000000000": `,
 	} {

@@ -111,6 +111,9 @@ func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicy
 	c.flags.stringVar(&p.DefaultIn, "default-in", "allow|deny|pass", "what becomes of connections to the endpoints that no rule of the tier matches")
 	c.flags.stringVar(&p.DefaultOut, "default-out", "allow|deny|pass", "likewise of connections from the endpoints")
 	c.flags.textVar(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it leaves a part out); none: anybody")
+	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels"} {
+		c.flags.lookup(name).field = field
+	}
 	o.changeFlags(&c.flags, "json, j", "print the policy as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runNetworkPolicyCreate), []*string{&p.NetworkPolicyName})
 	return c

@@ -26,6 +26,7 @@ func newCommon(f *factory) common {
 
 func (o *common) tenantFlag(fs *flagSet) {
 	fs.stringVar(&o.tenant, "tenant, t", "TENANT", "name of the tenant")
+	fs.lookup("tenant").field = "tenantName"
 }
 
 // quietUsage is the help of --quiet where what is shown has no shorter form.

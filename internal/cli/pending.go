@@ -81,7 +81,8 @@ func newPendingEnd(f *factory, name, short, done string, end func(*api.Client, c
 // confirmFlag is the flag of commands whose change may wait to be confirmed.
 func confirmFlag(fs *flagSet, within *time.Duration) {
 	fs.durationVar(within, "confirm-within", "hosts go back by themselves unless 'netctl confirm' follows within this time (10s to 1h)")
-	fs.lookup("confirm-within").def = ""
+	d := fs.lookup("confirm-within")
+	d.def, d.field = "", "within"
 }
 
 // try has objects wait to be confirmed, and says how to confirm them.
