@@ -16,7 +16,6 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
-# A pinned tool of tools/go.mod, run in this module.
 tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
 # They take minutes and mostly wait, so they begin first, and there are more packages and tests at a time than processors.
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs ./internal/store/etcd ./internal/join)
@@ -37,6 +36,7 @@ test: deps ## lint (it vets too), unit and integration tests: all that CI runs b
 test-unit: ## tests that need neither root nor packages
 	tools/gotest.sh -timeout 20m -p $$(($$(nproc)+3)) -parallel $$(($$(nproc)+2)) -- $(LONGEST) $(PKG)
 test-matrix: deps ## clusters of all runtimes, securities, stores, drivers ... in rows that have all pairs of them, on a Consul that is built first: each run goes on for FOR (25m) where test/matrix/report.json ends, or ROW="runtime=docker driver=ovs" alone; needs root
+	@tools/deps.sh podman
 	CONTIV_CONSUL=$${CONTIV_CONSUL:-$$(go tool -modfile=tools/consul/go.mod -n consul)} go test -timeout 60m -count=1 -v -tags integration -run '^TestMatrix$$' ./test/matrix -args $(if $(ROW),-row "$(ROW)",-for $(or $(FOR),25m) -report report.json)
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)

@@ -33,6 +33,8 @@ test_packages=(
 )
 # "deps.sh bgp" installs the routers that the BGP speaker talks to, besides; their services stay off.
 bgp_packages=(frr bird2)
+# "deps.sh podman" installs the runtime that the matrix has rows of, besides; its services stay off.
+podman_packages=(podman runc)
 # "deps.sh kernel" installs what test-kernel.sh boots other kernels with, besides.
 kernel_packages=(
   qemu-system-x86         # the machine
@@ -42,6 +44,7 @@ kernel_packages=(
 [[ ${1:-test} == demo && ${2:-ebpf} == ebpf ]] || packages+=("${ovs_packages[@]}")
 [[ ${1:-test} == demo ]] || packages+=("${test_packages[@]}")
 [[ ${1:-test} != bgp ]] || packages+=("${bgp_packages[@]}")
+[[ ${1:-test} != podman ]] || packages+=("${podman_packages[@]}")
 [[ ${1:-test} != kernel ]] || packages+=("${kernel_packages[@]}")
 
 if ! command -v dpkg-query >/dev/null; then

@@ -34,6 +34,7 @@ const (
 	Process = "process"    // netctl attach
 	Docker  = "docker"     // a Docker Engine
 	Compose = "compose"    // Compose 1.29, on one
+	Podman  = "podman"     // Podman 4 with its CNI backend
 	Pods    = "kubernetes" // what a kubelet sends, of pods in a Kubernetes that netmaster follows
 )
 
@@ -85,7 +86,7 @@ func dimensions() []dimension {
 		environments = append(environments, environmentName(e))
 	}
 	return []dimension{
-		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker, Compose, Pods}},
+		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker, Compose, Podman, Pods}},
 		dimSecurity:    {"security", []string{Plain, Secure, OwnPKI, Turned}},
 		dimStore:       {"store", []string{Embedded1, Embedded3, EtcdTLS, ConsulACL, Consul3}},
 		dimDriver:      {"driver", []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}},

@@ -69,6 +69,8 @@ func newRuntime(b *bed) runtime {
 	switch r := b.row[dimRuntime]; r {
 	case Docker, Compose:
 		return &engines{bed: b, compose: r == Compose}
+	case Podman:
+		return &podmans{b}
 	case Pods:
 		return &pods{&plugin{spaces: spaces{b}, kind: r}}
 	case Process:
@@ -180,6 +182,19 @@ func (w *workload) has(res *current.Result) {
 		a, _ := netip.AddrFromSlice(ip.Address.IP)
 		w.addrs = append(w.addrs, a.Unmap())
 	}
+}
+
+// hasAddrs is has for what an engine says, with spaces between.
+func (w *workload) hasAddrs(text string) error {
+	w.addrs = nil
+	for s := range strings.FieldsSeq(text) {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return err
+		}
+		w.addrs = append(w.addrs, a)
+	}
+	return nil
 }
 
 func (p *plugin) attach(ctx context.Context, w *workload) error {
@@ -368,13 +383,8 @@ func (e *engines) attach(ctx context.Context, w *workload) error {
 	if err != nil {
 		return err
 	}
-	w.addrs = nil
-	for text := range strings.FieldsSeq(out) {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return err
-		}
-		w.addrs = append(w.addrs, a)
+	if err := w.hasAddrs(out); err != nil {
+		return err
 	}
 	w.ns, err = engine.Space(ctx, w.name)
 	return err
@@ -454,6 +464,9 @@ func need(r Row) (lacks []string) {
 		if _, err := os.Stat(composeCLI); err != nil {
 			lacks = append(lacks, composeCLI+" is missing: apt-get install docker-compose")
 		}
+	}
+	if _, err := os.Stat(podmanCLI); r[dimRuntime] == Podman && err != nil {
+		lacks = append(lacks, podmanCLI+" is missing: make test-matrix installs it")
 	}
 	if strings.HasPrefix(r[dimStore], "consul") && os.Getenv(consulEnv) == "" {
 		lacks = append(lacks, consulEnv+" names no Consul: make test-matrix builds one")
