@@ -5,9 +5,12 @@ package matrix
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
@@ -16,12 +19,32 @@ import (
 // podmanCLI is Debian's Podman 4.3, whose CNI backend calls contivk8s.
 const podmanCLI = "/usr/bin/podman"
 
+// podmanGroup is the control group of the containers.
+const podmanGroup = "contiv-matrix"
+
 // podmans are a Podman with a store of its own for each host.
 type podmans struct{ *bed }
 
 func (*podmans) publishes() bool { return true }
 func (*podmans) named() bool     { return true }
-func (*podmans) close() error    { return nil } // the workloads were detached, and the lab's directory goes
+
+// close removes the control groups, which runc leaves, those within first.
+func (*podmans) close() (err error) {
+	var groups []string
+	roots, globErr := filepath.Glob("/sys/fs/cgroup/*/" + podmanGroup)
+	for _, root := range roots {
+		err = errors.Join(err, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				groups = append(groups, path)
+			}
+			return err
+		}))
+	}
+	for _, g := range slices.Backward(groups) {
+		err = errors.Join(err, os.Remove(g))
+	}
+	return errors.Join(globErr, err)
+}
 
 func dirOf(h *lab.Host, parts ...string) string {
 	return filepath.Join(append([]string{h.Dir, "podman"}, parts...)...)
@@ -80,7 +103,7 @@ func (p *podmans) attach(ctx context.Context, w *workload) error {
 	if err := os.WriteFile(dirOf(w.host, "net", w.name+".conflist"), list, 0o644); err != nil {
 		return err
 	}
-	args := []string{"run", "-d", "--name", w.name, "--network", "net-" + w.name, "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"}
+	args := []string{"run", "-d", "--name", w.name, "--network", "net-" + w.name, "--cgroup-parent", podmanGroup, "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"}
 	if w.port != 0 {
 		args = append(args, "-p", fmt.Sprint(w.port, ":80"))
 	}
