@@ -119,7 +119,9 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 		case n.id == 0:
 			text = fmt.Sprintf("its number %d belongs to another network: its ports on this host stay shut, and nothing here reaches it", n.rec.ID)
 		default:
-			text = c.putNetworkPicture(n, before)
+			if text = c.putNetworkPicture(n, before); text == "" {
+				text = c.hostsInside(n.rec)
+			}
 		}
 		c.problems.set("network "+n.name(), text)
 		if n.base != nil {

@@ -142,6 +142,7 @@ func (c *Compiler) putGlobal(g *model.Global) {
 func (c *Compiler) SetHost(h model.Host) {
 	old := c.hosts[h.Name]
 	c.hosts[h.Name] = &h
+	c.touchInside(old, &h)
 	c.touchTunnel(h.Name, old, &h)
 	c.touchNode(h.Name, old, &h)
 	if old == nil || old.VTEP != h.VTEP {
@@ -152,6 +153,7 @@ func (c *Compiler) SetHost(h model.Host) {
 // DeleteHost forgets a host; its endpoints keep their place without a tunnel.
 func (c *Compiler) DeleteHost(name model.HostName) {
 	if old := c.hosts[name]; old != nil {
+		c.touchInside(old, nil)
 		c.touchTunnel(name, old, nil)
 		c.touchNode(name, old, nil)
 		delete(c.hosts, name)

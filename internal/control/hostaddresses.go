@@ -167,11 +167,12 @@ func (c *Controller) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Add
 	return "", err
 }
 
-// networkAt finds a network in whose subnets an address lies.
+// networkAt finds a network in whose subnets an address lies, among those that hosts may have
+// a route to: what a tenant administrator creates beside these keeps no host out.
 func (c *Controller) networkAt(a netip.Addr) (model.NetworkKey, bool) {
 	for _, n := range c.view.Networks("") {
 		for _, p := range subnetsOf(n) {
-			if p.Contains(a) {
+			if n.OnHosts() && p.Contains(a) {
 				return n.Key, true
 			}
 		}

@@ -116,6 +116,39 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	}
 }
 
+// TestTenantNetworkKeepsNoHostOut: a host joins though a tenant administrator has made a network
+// around its address, unless hosts may have a route to that network.
+func TestTenantNetworkKeepsNoHostOut(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	c.put(model.Tenant{Name: "blue"})
+	joins := func(host, at string) error {
+		r := reportOf(model.HostName(host), "i-"+host)
+		r.Control, r.VTEP, r.Listening = addr(at), addr(at), nil
+		_, err := c.KeepHost(from(ctx, at), r)
+		return err
+	}
+	create := func(ctx context.Context, key, subnet string) {
+		t.Helper()
+		valid, err := model.Check(network(key, subnet))
+		if err == nil {
+			_, err = c.Put(ctx, c.ChangeNetwork(valid))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.fresh()
+	}
+	create(Limited(ctx, "blue"), "blue:t", "10.60.0.0/24")
+	if err := joins("h1", "10.60.0.5"); err != nil {
+		t.Errorf("a host in a tenant administrator's network: %v", err)
+	}
+	create(ctx, "blue:c", "10.61.0.0/24")
+	if err := joins("h2", "10.61.0.5"); !errors.As(err, new(Taken)) {
+		t.Errorf("a host in a cluster administrator's network: %v", err)
+	}
+}
+
 // TestHostNamesDifferByMoreThanCase: a host does not join under the name of another one in
 // other letters; one that is known already goes on.
 func TestHostNamesDifferByMoreThanCase(t *testing.T) {

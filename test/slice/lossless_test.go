@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
 // TestChangesLoseNoAllowedPacket makes a hundred changes of labels, of policies and of
-// services under pings every 2 ms that each of them leaves allowed, on one host and
-// across hosts. Pings of another tenant, which no change concerns, tell what the
+// services (with -full, each also 10 times a second for a minute) under pings every 2 ms that
+// each of them leaves allowed, on one host and across hosts. Pings of another tenant, which no change concerns, tell what the
 // machine loses by itself.
 func TestChangesLoseNoAllowedPacket(t *testing.T) { on(t, len(both), both, changesLoseNothing) }
 
@@ -60,13 +61,26 @@ func changesLoseNothing(t *testing.T, driver string) {
 			return run(ctx, "service", "rm", "-t", "blue", "other")
 		},
 	} {
-		t.Run(name, func(t *testing.T) { c.losesOnly(t, driver, change) })
+		paces := []changePace{{"20 a second", 100, 25}}
+		if drivertest.Full() {
+			paces = []changePace{{"in a row", 100, 0}, {"10 a second for a minute", 600, 50}}
+		}
+		for _, p := range paces {
+			t.Run(name+", "+p.name, func(t *testing.T) { c.losesOnly(t, driver, p, change) })
+		}
 	}
 }
 
-// losesOnly makes a hundred changes under pings, one after each 25th ping.
-func (c *cluster) losesOnly(t *testing.T, driver string, change func(ctx context.Context, i int) error) {
-	const changes, between, interval = 100, 25, 2 * time.Millisecond
+// changePace is how many changes are made, and how many pings of every 2 ms after the one before
+// the next begins, at the earliest.
+type changePace struct {
+	name             string
+	changes, between int
+}
+
+// losesOnly makes changes under pings, at a pace.
+func (c *cluster) losesOnly(t *testing.T, driver string, at changePace, change func(ctx context.Context, i int) error) {
+	const interval, rest = 2 * time.Millisecond, 500 // pings after the last change
 	pings := map[string]*lab.Pinger{}
 	begin := func(name string, p *lab.Pinger, err error) {
 		if err != nil {
@@ -81,7 +95,7 @@ func (c *cluster) losesOnly(t *testing.T, driver string, change func(ctx context
 	}
 	p, err := c.space("c").StartDatagrams(netip.MustParseAddrPort("10.1.1.100:8000"), interval)
 	begin("service", p, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	for name, p := range pings {
 		if err := lab.Until(ctx, "the first answer, "+name, func(context.Context) error {
@@ -102,12 +116,13 @@ func (c *cluster) losesOnly(t *testing.T, driver string, change func(ctx context
 			return nil
 		})
 	}
-	for i := range changes {
-		if err := errors.Join(sent(i*between), change(ctx, i)); err != nil {
+	for i := range at.changes {
+		if err := errors.Join(sent(i*at.between), change(ctx, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := sent((changes + 20) * between); err != nil {
+	t.Logf("%d changes in %v", at.changes, time.Since(start).Round(time.Millisecond))
+	if err := sent(pings["one host"].Between(start, time.Now()).Sent + rest); err != nil {
 		t.Fatal(err)
 	}
 	stats := map[string]lab.PingStats{}
@@ -127,7 +142,7 @@ func (c *cluster) losesOnly(t *testing.T, driver string, change func(ctx context
 		if driver == lab.DriverOVS {
 			most, gap = most+s.Sent/2000, max(gap, 20*time.Millisecond)
 		}
-		if s.Lost() > most || s.Gap > gap || s.Sent < changes*between {
+		if s.Lost() > most || s.Gap > gap || s.Sent < max(at.changes*at.between, rest) {
 			t.Errorf("%s: %s, want at most %d lost and no gap over %v", name, s, most, gap)
 		}
 	}
