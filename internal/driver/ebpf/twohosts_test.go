@@ -192,6 +192,7 @@ func TestTunnelSource(t *testing.T) {
 			r.VTEP = otherKnown
 			pic.Remotes = pic.Remotes.Set(k, &r)
 		}
+		pic.Tunnels = desired.Map[netip.Addr, model.HostName]{}.Set(otherKnown, "other")
 		pic.Revision++
 		w.pictures[i] = pic
 		w.apply(t, i)
@@ -227,6 +228,11 @@ func TestTunnelSource(t *testing.T) {
 		for _, to := range []netip.Addr{containerIP4[1], containerIP6[1]} {
 			if err := ping(to); err != nil {
 				t.Errorf("%s: %s is not reached", x.name, to)
+			}
+		}
+		for _, size := range []int{driver.ProbeSize, 1500} {
+			if err := w.probe(x.own[1], size); err != nil {
+				t.Errorf("%s: a probe of %d bytes: %v", x.name, size, err)
 			}
 		}
 		before := w.drops(t, 1)[driver.DropUnknownSource]
