@@ -1,9 +1,9 @@
 package access
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/access/audit"
@@ -64,7 +64,7 @@ func TestRefusalsOfReportsAreRememberedWithinBounds(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})}, refused: map[string]string{}}
 	for i := range maxRefusals + 1 {
-		h.serveReport(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plugin/host", http.NoBody), audit.Entry{Objects: []audit.Object{{Kind: "host", Key: fmt.Sprint(i)}}})
+		h.serveReport(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plugin/host", http.NoBody), audit.Entry{Objects: []audit.Object{{Kind: "host", Key: strconv.Itoa(i)}}})
 		if want := i%maxRefusals + 1; len(h.refused) != want {
 			t.Fatalf("%d refusals are remembered after %d, want %d", len(h.refused), i+1, want)
 		}

@@ -67,11 +67,11 @@ func TestFabricProblems(t *testing.T) {
 	for want, x := range map[string]tables.AciFabric{"tried again: 503 away": fabric, "32 parts are not in force, such as rule 0: x": many, "<nil>": {Kept: true}} {
 		h := api.Health{Ready: true}
 		AddFabric(&h, x)
-		got := ""
+		var got []string
 		for _, c := range h.Conditions {
-			got += cmp.Or(c.Message, "<nil>")
+			got = append(got, cmp.Or(c.Message, "<nil>"))
 		}
-		if !strings.Contains(got, want) || !h.Ready {
+		if !strings.Contains(strings.Join(got, "\n"), want) || !h.Ready {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
