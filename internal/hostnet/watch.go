@@ -21,7 +21,8 @@ import (
 // Watching is what Watch calls.
 type Watching struct {
 	// Changed is called when part of what Apply made may be gone: an nftables table or
-	// something in it, an address or a route of the interface, or the interface is down;
+	// something in it, an address or a route of the interface, the kernel's forwarding, or
+	// the interface is down;
 	// also when Apply itself replaces something, and once when Watch has begun to listen.
 	Changed func()
 	// Firewall is called when somebody else's rules may let other packets through than
@@ -47,7 +48,8 @@ func (s *Stack) Watch(ctx context.Context, on Watching) error {
 		return fmt.Errorf("watch nftables: %w", err)
 	}
 	routes, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE)
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF)
 	if err != nil {
 		rules.Close()
 		return fmt.Errorf("watch addresses and routes: %w", err)
@@ -67,6 +69,9 @@ func (s *Stack) Watch(ctx context.Context, on Watching) error {
 		return hear(routes, on.Changed, func(m syscall.NetlinkMessage) bool {
 			if p, is := fabricRouteLost(m); is && on.Route != nil {
 				on.Route(p)
+			}
+			if forwardingSet(m) {
+				return true
 			}
 			index := lostBy(m)
 			return index != 0 && index == s.device.Load()
@@ -192,6 +197,17 @@ func fabricRouteLost(m syscall.NetlinkMessage) (p netip.Prefix, is bool) {
 	}
 	a, ok := netip.AddrFromSlice(dst)
 	return netip.PrefixFrom(a, int(m.Data[1])), ok // rtm_dst_len
+}
+
+// forwardingSet reports whether a message says that the kernel forwards packets of a family
+// from now on, or does not any more.
+func forwardingSet(m syscall.NetlinkMessage) bool {
+	const netconf, all, index, forwarding = 4, 0xffffffff, 1, 2 // sizeof(struct netconfmsg), NETCONFA_IFINDEX_ALL, NETCONFA_IFINDEX, NETCONFA_FORWARDING
+	if m.Header.Type != unix.RTM_NEWNETCONF || len(m.Data) < netconf {
+		return false
+	}
+	of := attr(m.Data[netconf:], index)
+	return len(of) == 4 && binary.NativeEndian.Uint32(of) == all && attr(m.Data[netconf:], forwarding) != nil
 }
 
 // lostBy is the index of the interface that a message says has lost an address or

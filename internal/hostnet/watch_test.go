@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,11 @@ func TestWatch(t *testing.T) {
 			run(t, "ip", "-n", s.host, "addr", "del", s.want.Private.Addr.String()+"/16", "dev", desired.HostInterface)
 		}},
 		{"the route deleted", func() { run(t, "ip", "-n", s.host, "route", "del", "172.19.0.0/16", "dev", desired.HostInterface) }},
+		{"forwarding switched off", func() {
+			if err := in(t, s.host, func() error { return writeSysctl("net/ipv4/ip_forward", "0") }); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"the interface set down", func() { run(t, "ip", "-n", s.host, "link", "set", desired.HostInterface, "down") }},
 	} {
 		x.do()
@@ -122,7 +128,9 @@ func (s *site) state() string {
 				fmt.Fprintln(&b, f, st.Name, len(elements), err)
 			}
 		}
-		return nil
+		forwards, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
+		b.Write(forwards)
+		return err
 	}); err != nil {
 		s.t.Fatal(err)
 	}
