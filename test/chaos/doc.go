@@ -14,5 +14,11 @@
 // that all is well, and that it never says so while allowed packets have not been
 // answered for 10 seconds. The same seed makes the same mistakes.
 //
+// TestStatusTellsDamages damages rows, links, rules, maps, flows and processes of a living
+// lab, one at a time, beside probes of everything that is allowed. It guarantees that while a
+// probe has had no answer for 10 seconds, neither `netctl status` nor the hosts' /healthz nor
+// the metrics behind the alerts say that all is well, and that all do within 20 seconds after
+// everything works again. Damages that nothing tells of yet are its knownGaps, with reasons.
+//
 // It must not judge what it cannot repeat: an outage names seed and step.
 package chaos

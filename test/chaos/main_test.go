@@ -17,12 +17,13 @@ import (
 
 // What runs. make chaos-operator gives SEED, COUNT and DRIVER.
 var (
-	seed    = flag.Uint64("plan", 1, "the seed that decides which mistakes are made")
-	count   = flag.Int("mistakes", 0, "how many are made on each driver; 0 = 15, with -full 25")
-	drivers = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the round chooses, with -full both")
-	kind    = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
-	open    = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
-	only    = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
+	seed        = flag.Uint64("plan", 1, "the seed that decides which mistakes are made")
+	count       = flag.Int("mistakes", 0, "how many are made on each driver; 0 = 15, with -full 25")
+	damageCount = flag.Int("damages", 0, "how many damages TestStatusTellsDamages makes; 0 = 4, with -full 25")
+	drivers     = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the round chooses, with -full both")
+	kind        = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
+	open        = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
+	only        = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
 )
 
 // bin holds the programs under test, built once, or given by CONTIV_TEST_BIN.
@@ -30,6 +31,12 @@ var bin string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *damageCount == 0 {
+		*damageCount = 4
+		if drivertest.Full() {
+			*damageCount = 25
+		}
+	}
 	if *count == 0 {
 		*count = 15
 		if drivertest.Full() {

@@ -1,0 +1,235 @@
+//go:build integration
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+const (
+	// wellWithin is how soon all say that all is well, once everything works again.
+	wellWithin = 20 * time.Second
+	// shows is how long a damage is left in before it shows at all, and cutsFor how long one
+	// that shows is: for longer than probes may fail untold.
+	shows, cutsFor = 3 * time.Second, cutFor + 4*time.Second
+	// repairs bounds how long everything takes to work again.
+	repairs = time.Minute
+)
+
+// TestStatusTellsDamages damages a living lab at random. While a probe of what is allowed
+// has had no answer for 10 s, neither status nor health nor metrics may say that all is well;
+// within 20 s after everything works again, all must.
+func TestStatusTellsDamages(t *testing.T) {
+	chosen := []string{lab.DriverMixed}
+	if *drivers != "" {
+		chosen = strings.Split(*drivers, ",")
+	} else if !drivertest.Full() {
+		all := []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
+		chosen = []string{all[drivertest.Choose(t.Name(), len(all))]}
+	}
+	for _, d := range chosen {
+		t.Run(d, func(t *testing.T) {
+			if missing := (lab.Config{Driver: d}).Missing(); len(missing) > 0 {
+				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+					t.Fatal(strings.Join(missing, "; "))
+				}
+				t.Skip(strings.Join(missing, "; "))
+			}
+			w := build(t, d)
+			w.damage()
+		})
+	}
+}
+
+// lies are what was said to be well and was not.
+type lies struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (l *lies) add(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.texts = append(l.texts, text)
+}
+
+func (l *lies) taken() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.texts
+	l.texts = nil
+	return out
+}
+
+// watch compares each probe that fails for too long with what is said.
+func (w *world) watch(ctx context.Context, all []*probe, l *lies) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, p := range all {
+			if !p.due() {
+				continue
+			}
+			v := w.ask(ctx, p.hosts)
+			if took, err := p.fails(); took > cutFor && len(v.silent()) > 0 && ctx.Err() == nil {
+				l.add(fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.silent(), ", "), v))
+			}
+		}
+	}
+}
+
+// broken names the probes that fail.
+func broken(all []*probe) (out []string) {
+	for _, p := range all {
+		if took, err := p.fails(); took > 0 {
+			out = append(out, fmt.Sprintf("%s: %v", p.name, err))
+		}
+	}
+	return out
+}
+
+// damage makes the damages one by one.
+func (w *world) damage() {
+	kinds := damages(*kind)
+	if *only != "" {
+		kinds = slices.DeleteFunc(kinds, func(m *mistake) bool {
+			return !slices.ContainsFunc(strings.Split(*only, ","), func(word string) bool { return strings.Contains(m.name, word) })
+		})
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	all, l := w.probesOf(ctx), &lies{}
+	for _, p := range all {
+		running.Go(func() { p.run(ctx) })
+	}
+	w.must(w.works(ctx, all))
+	w.must(w.isWellAgain(ctx))
+	running.Go(func() { w.watch(ctx, all, l) })
+	w.t.Logf("seed %d, %d damages on %s", *seed, *damageCount, w.driver)
+	r := rand.New(rand.NewPCG(*seed, 0))
+	var deck []*mistake
+	told := 0
+	for n := 0; n < *damageCount && w.t.Context().Err() == nil; {
+		if len(deck) == 0 {
+			deck = slices.Clone(kinds)
+			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		s := step{mistake: deck[0], seed: r.Uint64()}
+		deck = deck[1:]
+		var h *lab.Host
+		if s.mistake.onHost() {
+			fit := slices.DeleteFunc(slices.Clone(w.Hosts()), func(h *lab.Host) bool { return s.mistake.only != "" && h.Driver() != s.mistake.only })
+			if len(fit) == 0 {
+				continue
+			}
+			h = fit[r.IntN(len(fit))]
+			s.host = h.Name
+		}
+		n++
+		if w.one(ctx, n, s, h, all, l) {
+			told++
+		}
+	}
+	w.t.Logf("%d damages on %s, of which %d cut something off for more than %v; %d faults", *damageCount, w.driver, told, cutFor, len(w.faults))
+}
+
+// one makes a damage, leaves it in, and puts it right. It reports whether something was cut
+// off for long.
+func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*probe, l *lies) (cut bool) {
+	begun := time.Now()
+	dctx, cancel := context.WithTimeout(ctx, cutsFor+repairs)
+	defer cancel()
+	var back undo
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		back, err = s.mistake.do(dctx, w, h, rand.New(rand.NewPCG(s.seed, 0)))
+		done <- err
+	}()
+	err := <-done // some wait until the product has repaired it
+	name := fmt.Sprintf("%d, %s", n, s)
+	if err != nil {
+		w.fault("%s: %v", name, err)
+	}
+	if back != nil {
+		_ = lab.Until(w.within(ctx, shows), "something to be cut off", func(context.Context) error {
+			if len(broken(all)) == 0 {
+				return errors.New("nothing is")
+			}
+			return nil
+		})
+		_ = lab.Until(w.within(ctx, cutsFor), "it to work again", func(context.Context) error {
+			if b := broken(all); len(b) > 0 {
+				return errors.New(strings.Join(b, "; "))
+			}
+			return nil
+		})
+	}
+	hit := broken(all)
+	for _, p := range all {
+		took, _ := p.fails()
+		cut = cut || took > cutFor
+	}
+	if back != nil {
+		if err := back(dctx); err != nil {
+			w.fault("%s, put right: %v", name, err)
+		}
+	}
+	if err := w.works(ctx, all); err != nil {
+		w.fault("%s: %v", name, err)
+	}
+	worked := time.Now()
+	if err := w.isWellAgain(ctx); err != nil {
+		w.fault("%s: everything works again, and %v later: %v", name, wellWithin, err)
+	}
+	for _, lie := range l.taken() {
+		w.fault("%s: %s", name, lie)
+	}
+	w.t.Logf("%s: %s: %v until it worked, %v more until all said so; cut off %q", begun.Format("15:04:05"), name, worked.Sub(begun).Round(100*time.Millisecond), time.Since(worked).Round(100*time.Millisecond), hit)
+	return cut
+}
+
+func (w *world) within(ctx context.Context, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+// works waits until all probes are answered.
+func (w *world) works(ctx context.Context, all []*probe) error {
+	return lab.Until(w.within(ctx, repairs), "everything to work", func(context.Context) error {
+		if b := broken(all); len(b) > 0 {
+			return errors.New(strings.Join(b, "; "))
+		}
+		return nil
+	})
+}
+
+// isWellAgain waits until status, health and metrics say that all is well.
+func (w *world) isWellAgain(ctx context.Context) error {
+	return lab.Until(w.within(ctx, wellWithin), "all to say that all is well", func(ctx context.Context) error {
+		if v := w.ask(ctx, []string{"h1", "h2", "h3"}); len(v.silent()) < 3 {
+			return errors.New(v.String())
+		}
+		return nil
+	})
+}
