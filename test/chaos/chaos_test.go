@@ -36,7 +36,7 @@ func operate(t *testing.T, driver string) {
 		})
 	}
 	t.Logf("seed %d, %d mistakes on %s: make chaos-operator SEED=%[1]d COUNT=%[2]d DRIVER=%[3]s STORE=%[4]s repeats them", *seed, *count, driver, *kind)
-	w := build(t, driver)
+	w := build(t, "chaos", driver)
 	w.judge("nothing at all", nil)
 	if t.Failed() {
 		return

@@ -47,7 +47,7 @@ func TestStatusTellsDamages(t *testing.T) {
 				}
 				t.Skip(strings.Join(missing, "; "))
 			}
-			w := build(t, d)
+			w := build(t, "damage", d)
 			w.damage()
 		})
 	}

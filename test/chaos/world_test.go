@@ -57,10 +57,10 @@ func (w *world) fault(format string, args ...any) {
 // build makes the lab: three hosts, of which the third has nobody's containers
 // but victims; a tenant whose databases answer its web servers only, and
 // another tenant with the same addresses.
-func build(t *testing.T, driver string) *world {
+func build(t *testing.T, name, driver string) *world {
 	t.Helper()
 	ctx := t.Context()
-	l, err := lab.Up(ctx, lab.Config{Name: "chaos" + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded})
+	l, err := lab.Up(ctx, lab.Config{Name: name + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded})
 	if err != nil {
 		t.Fatal(err)
 	}
