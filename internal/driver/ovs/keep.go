@@ -97,7 +97,10 @@ func (d *Driver) reopen(ctx context.Context) *database {
 func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 	defer d.wg.Done()
 	for {
+		conn, end := context.WithCancel(ctx)
+		d.wg.Go(func() { d.heartbeat(conn, sw) })
 		d.followFlows(ctx, sw)
+		end()
 		if ctx.Err() != nil {
 			return
 		}
@@ -123,6 +126,42 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 		clear(d.asked) // a switch that restarts knows no neighbours
 		d.mu.Unlock()
 		d.replay(ctx, "connected to the switch again")
+	}
+}
+
+// A switch is asked every beatEvery whether it still works, and is silent when it has not
+// answered for beatWait.
+const (
+	beatEvery = 2 * time.Second
+	beatWait  = 4 * time.Second
+)
+
+// heartbeat tells when the switch stops answering, and when it answers again, until the
+// connection or ctx ends: a switch that hangs keeps its connections.
+func (d *Driver) heartbeat(ctx context.Context, sw *openflow.Conn) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sw.Done():
+			return
+		case <-tick.C:
+		}
+		silence := time.AfterFunc(beatWait, func() {
+			if ctx.Err() == nil {
+				d.silent.Store(true)
+				d.notify("the switch does not answer")
+			}
+		})
+		_ = sw.Barrier(ctx) // of a connection that breaks others hear
+		if silence.Stop() {
+			continue
+		}
+		if d.silent.Swap(false) {
+			d.notify("the switch answers again")
+		}
 	}
 }
 

@@ -46,6 +46,8 @@ const (
 // switch must not keep health from hearing of it.
 const switchPatience = 30 * time.Second
 
+var errSilent = model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer; see whether ovs-vswitchd hangs")
+
 // portWait bounds how long Apply waits for the switch to number new ports.
 const portWait = 3 * time.Second
 
@@ -98,6 +100,7 @@ type Driver struct {
 	db        *database
 	sw        *openflow.Conn
 	pic       *picture
+	silent    atomic.Bool     // the switch has a connection and does not answer
 	prepares  bool            // what the old driver still holds is left out
 	want      *desired.Host   // what was last asked for
 	known     bool            // the ledger knows what the switch holds
@@ -270,6 +273,9 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	rep := driver.Report{Revision: want.Revision}
 	if err := ctx.Err(); err != nil {
 		return rep, fmt.Errorf("open vswitch: %w", err)
+	}
+	if d.silent.Load() {
+		return rep, errSilent
 	}
 	if d.db != nil {
 		if err := d.restoreBridge(ctx, d.db); err != nil {

@@ -229,6 +229,38 @@ func TestSwitchSilent(t *testing.T) {
 	l.apply(t)
 }
 
+// TestHungSwitchIsTold stops the switch daemon while nothing changes: within 10 s there is an
+// event, by which Apply says at once that it does not answer, and another one when it does.
+func TestHungSwitchIsTold(t *testing.T) {
+	l := newLive(t, 1)
+	defer l.drv.Close()
+	event := func(reason string) {
+		t.Helper()
+		for {
+			select {
+			case e := <-l.drv.Events():
+				if strings.Contains(e.Reason, reason) {
+					return
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("no event says that %s", reason)
+			}
+		}
+	}
+	l.PauseSwitch()
+	event("the switch does not answer")
+	start := time.Now()
+	if _, err := l.drv.Apply(t.Context(), l.pic); !errors.Is(err, model.ErrUnavailable) || time.Since(start) > time.Second {
+		t.Errorf("Apply() = %v after %v", err, time.Since(start))
+	}
+	if _, err := l.drv.Stats(t.Context()); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("Stats() = %v", err)
+	}
+	l.ResumeSwitch()
+	event("the switch answers again")
+	l.apply(t)
+}
+
 // TestDatabaseCrash kills the database server: that is an event, Apply says that
 // it cannot, and everything works again when the server is back. (In between,
 // Open vSwitch 3.1 in user space forwards nothing: its main thread waits for the

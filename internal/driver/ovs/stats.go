@@ -48,8 +48,8 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	out := driver.Stats{
 		Ports: map[string]driver.PortStats{}, Rules: map[string]driver.RuleStats{}, Drops: map[string]uint64{},
 	}
-	if d.sw == nil {
-		return out, model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer")
+	if d.sw == nil || d.silent.Load() {
+		return out, errSilent
 	}
 	ports, err := d.sw.PortStats(ctx)
 	if err != nil {
