@@ -1,6 +1,7 @@
 package hostnet
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -27,7 +28,9 @@ type firewall struct {
 	looked  atomic.Pointer[map[chainKey]bool] // chains and sets that decided
 	of      *desired.Private                  // for which it was looked at; nil = nothing, or not yet
 	ports   bool                              // likewise: some are published
+	servers [2]uint16                         // likewise: ports of the name server, by IPv4 and IPv6
 	err     error                             // what it came to
+	names   error                             // likewise, of what containers ask the name server
 }
 
 // passFirewall lets containers' forwarded packets through a firewall that drops them. A
@@ -38,19 +41,24 @@ type firewall struct {
 // containers; our own table does the same for ours. Where FORWARD lets containers'
 // packets through, our rules are removed from those chains. Other chains that drop them are
 // in the error. Without look, only what may have changed is looked at.
-func (s *Stack) passFirewall(p *desired.Private, ports, look bool) error {
-	f := &s.firewall
-	if changed := f.changed.Swap(false); !look && !changed && f.err == nil && f.ports == ports && reflect.DeepEqual(f.of, p) {
-		return nil
+func (s *Stack) passFirewall(want Want, ports, look bool) {
+	f, p, servers := &s.firewall, want.Private, [2]uint16{want.NameServer, want.NameServer6}
+	if changed := f.changed.Swap(false); !look && !changed && f.err == nil && f.names == nil && f.ports == ports && f.servers == servers && reflect.DeepEqual(f.of, p) {
+		return
 	}
 	known := f.of != nil && reflect.DeepEqual(f.of, p) && f.err == nil
-	f.of, f.ports = p, ports
+	f.of, f.ports, f.servers = p, ports, servers
 	var put bool
 	put, f.err = f.pass(p, ports)
 	if put && known {
 		s.log.Warn("somebody has changed the host's firewall, which dropped what containers send and get; it lets them through again")
 	}
-	return f.err
+}
+
+// firewallProblems notes what the firewall drops.
+func (s *Stack) firewallProblems(note func(object string, err error)) {
+	note("firewall", s.firewall.err)
+	note("name server", s.firewall.names)
 }
 
 // pass makes the exceptions, and tells whether some were put in.
@@ -67,8 +75,8 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 		return false, fmt.Errorf("read nftables: %w", err)
 	}
 	looked := map[chainKey]bool{}
-	var drop []string
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
+	var drop, unnamed []string
+	for i, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
 		var probes []probe
 		if p != nil {
 			probes = probesOf(p, family, ports)
@@ -78,8 +86,21 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 			return put, err
 		}
 		drop = append(drop, these...)
+		if p != nil {
+			e := newEvaluation(c)
+			e.visited = looked
+			unnamed = append(unnamed, e.chainsThatDrop(all, family, namesOf(p, family, f.servers[i]))...)
+			err = errors.Join(err, e.err)
+		}
 	}
 	f.looked.Store(&looked)
+	f.names = err
+	if len(unnamed) > 0 {
+		slices.Sort(unnamed)
+		f.names = model.Errorf(model.ErrUnavailable, "containers have no names: the firewall's chains %s drop what they ask this host's name server, or its answers; let UDP and TCP through on interface %s, from and to the ports of --dns",
+			strings.Join(slices.Compact(unnamed), ", "), p.Interface)
+	}
+	err = nil
 	if len(drop) == 0 {
 		return put, nil
 	}
@@ -114,14 +135,48 @@ func probesOf(p *desired.Private, family nftables.TableFamily, ports bool) []pro
 		}
 	}
 	in, out := netip.AddrPortFrom(container, 40000), netip.AddrPortFrom(beyond, 443)
+	hook, proto := *nftables.ChainHookForward, model.ProtoTCP
 	all := []probe{
-		{in: p.Interface, out: up, src: in, dst: out, state: expr.CtStateBitNEW},
-		{in: up, out: p.Interface, src: out, dst: in, state: expr.CtStateBitESTABLISHED},
+		{hook: hook, proto: proto, in: p.Interface, out: up, src: in, dst: out, state: expr.CtStateBitNEW},
+		{hook: hook, proto: proto, in: up, out: p.Interface, src: out, dst: in, state: expr.CtStateBitESTABLISHED},
 	}
 	if ports {
-		all = append(all, probe{in: up, out: p.Interface, src: out, dst: netip.AddrPortFrom(container, 80), state: expr.CtStateBitNEW, status: ipsDNAT})
+		all = append(all, probe{hook: hook, proto: proto, in: up, out: p.Interface, src: out, dst: netip.AddrPortFrom(container, 80), state: expr.CtStateBitNEW, status: ipsDNAT})
 	}
 	return all
+}
+
+// namesOf are packets that have to pass for containers to have names: a question to the
+// host's name server at a port, and the answer.
+func namesOf(p *desired.Private, family nftables.TableFamily, port uint16) []probe {
+	here, container := p.Addr, p.Subnet.Addr().Next()
+	if family == nftables.TableFamilyIPv6 {
+		here, container = p.Addr6, p.Subnet6.Addr().Next()
+	}
+	if port == 0 || !here.IsValid() {
+		return nil
+	}
+	if container == here {
+		container = container.Next()
+	}
+	asks, answers := netip.AddrPortFrom(container, 40000), netip.AddrPortFrom(here, port)
+	return []probe{
+		{hook: *nftables.ChainHookInput, proto: model.ProtoUDP, in: p.Interface, src: asks, dst: answers, state: expr.CtStateBitNEW, status: ipsDNAT},
+		{hook: *nftables.ChainHookOutput, proto: model.ProtoUDP, out: p.Interface, src: answers, dst: asks, state: expr.CtStateBitESTABLISHED, status: ipsDNAT},
+	}
+}
+
+// chainsThatDrop names the chains of others that drop one of the probes of their hook.
+func (e *evaluation) chainsThatDrop(all []*nftables.Chain, family nftables.TableFamily, probes []probe) (names []string) {
+	for _, ch := range all {
+		if ch.Hooknum == nil || ch.Table.Family != family && ch.Table.Family != nftables.TableFamilyINet || isOurs(ch.Table.Name) {
+			continue
+		}
+		if slices.ContainsFunc(probes, func(p probe) bool { return p.hook == *ch.Hooknum && e.drops(ch, p) }) {
+			names = append(names, ch.Table.Name+" "+ch.Name)
+		}
+	}
+	return names
 }
 
 // passFirewall does so for one family, which has no way out without probes. It returns
@@ -132,16 +187,12 @@ func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.Table
 	drops := func(ch *nftables.Chain) bool {
 		return slices.ContainsFunc(probes, func(p probe) bool { return e.drops(ch, p) })
 	}
-	var filter, forward []*nftables.Chain // of iptables; of the hook
+	var filter []*nftables.Chain // of iptables
 	var at *nftables.Chain
 	for _, ch := range all {
 		if ch.Table.Family == family && ch.Table.Name == "filter" && (ch.Name == "FORWARD" || ch.Name == "DOCKER-USER") {
 			filter = append(filter, ch)
 		}
-		if ch.Hooknum == nil || *ch.Hooknum != *nftables.ChainHookForward || ch.Table.Family != family && ch.Table.Family != nftables.TableFamilyINet || isOurs(ch.Table.Name) {
-			continue
-		}
-		forward = append(forward, ch)
 	}
 	e.skip = comment
 	for _, ch := range filter {
@@ -163,12 +214,7 @@ func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.Table
 		e.rules = map[chainKey][]*nftables.Rule{}
 	}
 	e.skip = ""
-	for _, ch := range forward {
-		if drops(ch) {
-			drop = append(drop, ch.Table.Name+" "+ch.Name)
-		}
-	}
-	return drop, put, e.err
+	return e.chainsThatDrop(all, family, probes), put, e.err
 }
 
 func isOurs(table string) bool {

@@ -63,6 +63,7 @@ func TestFirewalls(t *testing.T) {
 	for name, tc := range map[string]struct {
 		setUp   func(*site)
 		problem string // part of it; "" = containers reach the outside, and it them
+		unnamed string // part of the name server's problem; "" = containers have names
 		ours    bool   // exceptions are made
 	}{
 		"the last rule rejects, as on RHEL": {setUp: func(s *site) {
@@ -93,11 +94,26 @@ func TestFirewalls(t *testing.T) {
 		"another's policy drops all but containers": {setUp: func(s *site) {
 			s.nft(`table inet mine { chain f { type filter hook forward priority 0; policy drop; ct state established,related accept; ct status dnat accept; iifname "contivh0" oifname != "contivh0" accept; }; }`)
 		}},
+		"another drops questions for names": {setUp: func(s *site) {
+			s.nft(`table inet mine { chain i { type filter hook input priority 0; policy drop; ct state established,related accept; iifname "lo" accept; tcp dport 22 accept; }; }`)
+		}, unnamed: "mine i drop"},
+		"another drops answers": {setUp: func(s *site) {
+			s.nft(`table inet mine { chain o { type filter hook output priority 0; oifname "contivh0" drop; }; }`)
+		}, unnamed: "mine o drop"},
+		"another lets names through": {setUp: func(s *site) {
+			s.nft(`table inet mine { chain i { type filter hook input priority 0; policy drop; ct state established,related accept; iifname "contivh0" accept; iifname "up0" accept; meta l4proto ipv6-icmp accept; }; }`)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite6(t)
-			s.want.NameServer, s.want.NameServer6 = 0, 0
 			tc.setUp(s)
+			if err := s.apply()["name server"]; tc.unnamed == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.unnamed) {
+				t.Errorf("the name server's problem is %v, want %q", err, tc.unnamed)
+			}
+			if tc.unnamed != "" {
+				return
+			}
+			s.want.NameServer, s.want.NameServer6 = 0, 0
 			err := s.apply()["firewall"]
 			rules := run(t, "ip", "netns", "exec", s.host, "iptables-nft", "-S")
 			if ours := strings.Contains(rules, "--comment "+comment); ours != tc.ours {
@@ -174,7 +190,7 @@ func TestFirewallIsWatched(t *testing.T) {
 	after("a chain that is asked drops", true, func() { iptables("-A ASKED -j DROP") })
 	iptables("-A OTHER -j DROP")
 	iptables("-t nat -A POSTROUTING -j RETURN")
-	s.nft("table ip later { chain f { type filter hook input priority 0; policy accept; }; }")
+	s.nft("table ip later { chain f { type filter hook prerouting priority 0; policy accept; }; }")
 	s.nft("table ip later { chain g { type filter hook forward priority 0; policy drop; }; }")
 	<-heard
 	if len(heard) > 0 {

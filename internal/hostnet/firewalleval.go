@@ -19,7 +19,9 @@ import (
 // probe is a forwarded packet of which it is asked whether a firewall's chains let it
 // through.
 type probe struct {
-	in, out  string // interfaces
+	hook     nftables.ChainHook
+	proto    model.Protocol
+	in, out  string // interfaces; empty = this host itself
 	src, dst netip.AddrPort
 	state    uint32 // of its connection, one of expr.CtStateBit*
 	status   uint32 // likewise, IPS_*
@@ -291,7 +293,7 @@ func (w *walk) meta(key expr.MetaKey) []byte {
 	case expr.MetaKeyOIFNAME:
 		return ifname(w.out)
 	case expr.MetaKeyL4PROTO:
-		return []byte{byte(model.ProtoTCP)}
+		return []byte{byte(w.proto)}
 	case expr.MetaKeyNFPROTO:
 		return []byte{byte(natFamily(w.src.Addr()))}
 	case expr.MetaKeyMARK:

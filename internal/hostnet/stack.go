@@ -105,9 +105,12 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	asked := want
 	ports := slices.ContainsFunc(want.Endpoints, func(e Endpoint) bool { return len(e.Ports) > 0 })
 	if same = same && len(s.problems) == 0; same && !look {
-		if err := s.passFirewall(want.Private, ports, false); err != nil {
-			s.problems = map[string]error{"firewall": err}
-		}
+		s.passFirewall(want, ports, false)
+		s.firewallProblems(func(object string, err error) {
+			if err != nil {
+				s.problems = map[string]error{object: err}
+			}
+		})
 		return s.problems
 	}
 	s.replaced = func() {}
@@ -138,7 +141,8 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	note("control plane", s.ensureControl(want))
 	translation := s.ensureTable(want)
 	note("published ports and masquerade", translation)
-	note("firewall", s.passFirewall(want.Private, ports, look))
+	s.passFirewall(want, ports, look)
+	s.firewallProblems(note)
 	if translation == nil {
 		forgetGone(s.log, s.leading, want)
 		forgetSuperseded(s.log, s.leading, want)

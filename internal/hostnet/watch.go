@@ -121,16 +121,17 @@ func (f *firewall) decides(k chainKey) bool {
 	return looked != nil && (*looked)[k]
 }
 
-// forwards reports whether a message is of a chain of the hook forward, or of something
+// forwards reports whether a message is of a chain of the hooks input, forward or output, or of something
 // that decided when the firewall was looked at.
 func (w *ruleWatch) forwards(m syscall.NetlinkMessage) bool {
+	hooks := []uint32{uint32(*nftables.ChainHookInput), uint32(*nftables.ChainHookForward), uint32(*nftables.ChainHookOutput)}
 	const nameOfTable, secondName, thirdName, hook, hookNumber = 1, 2, 3, 4, 1 // NFTA_CHAIN_NAME is the third, those of rules' chains and of sets are second
 	attrs := m.Data[nfgenBytes:]
 	text := func(kind uint16) string { return strings.TrimRight(string(attr(attrs, kind)), "\x00") }
 	key := chainKey{nftables.TableFamily(m.Data[0]), text(nameOfTable), ""}
 	switch m.Header.Type & 0xff {
 	case unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN:
-		if n := attr(attr(attrs, hook), hookNumber); len(n) == 4 && binary.BigEndian.Uint32(n) == uint32(*nftables.ChainHookForward) && !isOurs(key.table) {
+		if n := attr(attr(attrs, hook), hookNumber); len(n) == 4 && slices.Contains(hooks, binary.BigEndian.Uint32(n)) && !isOurs(key.table) {
 			return true
 		}
 		key.name = text(thirdName)
