@@ -171,7 +171,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Pass:   a.pass,
 		Events: cfg.Driver.Events(),
 		Reason: func(e driver.Event) string { return "driver: " + e.Reason },
-		Drift:  cfg.Drift,
+		Drift:  cfg.Drift, DriftSoonest: cfg.driftSoonest,
 		// Containers come in bursts; one alone is not held up.
 		Spacing: 5 * time.Millisecond,
 		OnError: func(err error, in time.Duration) {

@@ -111,7 +111,8 @@ type Config struct {
 	SpoolEvery    time.Duration // how often the spool is looked at; default 10 s
 	LateGrace     time.Duration // default picture.LateGrace
 	TenantLinger  time.Duration // how long a tenant stays mirrored after its last endpoint; default 5 min
-	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min
+	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min, and 5 s where they cost little
+	driftSoonest  time.Duration
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
 	StoreGrace    time.Duration // how long a host waits for what others put back into a restored store; default 1 min
 	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default 25 s: 10 s of silence, and an election
@@ -142,7 +143,9 @@ func (c *Config) complete() error {
 	}
 	or(&c.AttachTimeout, 25*time.Second)
 	or(&c.TenantLinger, 5*time.Minute)
-	or(&c.Drift, time.Minute)
+	if c.Drift == 0 {
+		c.Drift, c.driftSoonest = time.Minute, 5*time.Second
+	}
 	or(&c.StatusEvery, 2*time.Second)
 	or(&c.StoreGrace, picture.StoreGrace)
 	or(&c.ClaimPatience, cluster.ServiceTTL+15*time.Second)

@@ -26,6 +26,9 @@ type Config[E any] struct {
 	// Drift is the mean time between passes that nothing asked for; each interval
 	// is between half and one and a half of it. Zero means none.
 	Drift time.Duration
+	// DriftSoonest is that mean time where such passes cost so little that they take at
+	// most a hundredth of the time; zero means Drift.
+	DriftSoonest time.Duration
 	// Spacing is how long after a pass one may begin that only Soon asks for.
 	Spacing time.Duration
 	// Backoff spaces retries; zero fields get defaults.
@@ -105,7 +108,7 @@ func (r *Runner[E]) Run(ctx context.Context) error {
 	defer drift.Stop()
 	defer spacing.Stop()
 	var last time.Time // when the last pass ended
-	r.armDrift(drift)
+	r.armDrift(drift, r.cfg.Drift)
 	for {
 		select {
 		case <-ctx.Done():
@@ -127,8 +130,7 @@ func (r *Runner[E]) Run(ctx context.Context) error {
 		case <-retry.C:
 			r.Kick("retry")
 		case <-drift.C:
-			r.Kick("drift")
-			r.armDrift(drift)
+			r.Kick(reasonDrift)
 		}
 		if ctx.Err() != nil { // select picks at random among what is ready
 			return ctx.Err()
@@ -140,12 +142,16 @@ func (r *Runner[E]) Run(ctx context.Context) error {
 			}
 		}
 		spacing.Stop()
-		failed, err := r.cfg.Pass(ctx, r.takeReasons())
+		reasons, begun := r.takeReasons(), time.Now()
+		failed, err := r.cfg.Pass(ctx, reasons)
 		if err != nil {
 			failed = append(slices.Clone(failed), "")
 		}
 		now := time.Now()
 		last = now
+		if slices.Contains(reasons, reasonDrift) {
+			r.armDrift(drift, now.Sub(begun))
+		}
 		retries.Settle(now, failed)
 		next, waiting := retries.Next()
 		if err != nil && r.cfg.OnError != nil && ctx.Err() == nil {
@@ -173,9 +179,19 @@ func (r *Runner[E]) drain(events <-chan E) <-chan E {
 	}
 }
 
-func (r *Runner[E]) armDrift(t *time.Timer) {
-	if r.cfg.Drift > 0 {
-		t.Reset(r.cfg.Drift/2 + rand.N(r.cfg.Drift))
+const (
+	reasonDrift = "drift"
+	driftShare  = 100 // of the time, one part at most goes to passes that nothing asked for
+)
+
+// armDrift has the next pass that nothing asked for come, after one that took so long.
+func (r *Runner[E]) armDrift(t *time.Timer, took time.Duration) {
+	every := r.cfg.Drift
+	if s := r.cfg.DriftSoonest; s > 0 {
+		every = min(every, max(s, driftShare*took))
+	}
+	if every > 0 {
+		t.Reset(every/2 + rand.N(every))
 	}
 }
 

@@ -170,6 +170,30 @@ func TestRunnerDrift(t *testing.T) {
 	})
 }
 
+// TestDriftComesSoonerWhereItIsCheap: passes that nothing asks for take a hundredth of the
+// time at most, and come at least as often as Drift says.
+func TestDriftComesSoonerWhereItIsCheap(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{time.Millisecond: 5 * time.Second, 200 * time.Millisecond: 20 * time.Second, 10 * time.Second: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			passes := 0
+			r := New(Config[string]{Drift: time.Minute, DriftSoonest: 5 * time.Second, Pass: func(context.Context, []string) ([]string, error) {
+				passes++
+				<-time.After(took)
+				return nil, nil
+			}})
+			const long = 10 * time.Hour
+			ctx, cancel := context.WithTimeout(t.Context(), long)
+			defer cancel()
+			if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if mean := long/time.Duration(passes) - took; mean < want*8/10 || mean > want*12/10 {
+				t.Errorf("passes that take %v come every %v, want %v", took, mean, want)
+			}
+		})
+	}
+}
+
 // TestRunnerStops checks that Run waits for the running pass.
 func TestRunnerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

