@@ -35,6 +35,7 @@ type Capabilities struct {
 	Preparer Preparer `json:"-"`
 	Tabled   Tabled   `json:"-"`
 	Drifting Drifting `json:"-"`
+	Watched  Watched  `json:"-"`
 	// Memberships is set with Multicast where the driver sees packets.
 	Memberships  Memberships  `json:"-"`
 	TunnelProber TunnelProber `json:"-"`
@@ -44,6 +45,13 @@ type Capabilities struct {
 // another driver still forwards, everything that the other one does not notice.
 type Preparer interface {
 	Prepare(ctx context.Context, want desired.Host) error
+}
+
+// Watched is a driver whose data plane is another program, which may hang. Hangs answers at
+// once, also while Apply waits for that program: why the data plane does not answer, nil
+// while it does.
+type Watched interface {
+	Hangs() error
 }
 
 // Tabled is a driver that tells how full the tables of its data plane are: the

@@ -145,7 +145,12 @@ func storeFollowed(_ context.Context, a *Observer, _ *observation) error {
 	return nil
 }
 
-func dataPlaneFollows(_ context.Context, _ *Observer, s *observation) error {
+func dataPlaneFollows(_ context.Context, a *Observer, s *observation) error {
+	if w := a.cfg.Can.Watched; w != nil {
+		if err := w.Hangs(); err != nil {
+			return fmt.Errorf("%w: %w", attach.ErrDegraded, err)
+		}
+	}
 	switch {
 	case s.Err != nil:
 		return fmt.Errorf("%w: %w", attach.ErrDegraded, s.Err)

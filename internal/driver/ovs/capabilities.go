@@ -8,6 +8,6 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{
 		WayOut: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true,
 		Services: true, ServicesOutside: true, Faces: true, ForeignBackends: true, ClientsByTunnel: true, ServiceStats: true, Native: true, Bandwidth: true,
-		Multicast: true, Memberships: d, TunnelProber: d, TakesUplinks: true, UserSpace: userSpace, Preparer: d, Tabled: d, Drifting: d,
+		Multicast: true, Memberships: d, TunnelProber: d, TakesUplinks: true, UserSpace: userSpace, Preparer: d, Tabled: d, Drifting: d, Watched: d,
 	}
 }

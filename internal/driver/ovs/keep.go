@@ -132,9 +132,17 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 // A switch is asked every beatEvery whether it still works, and is silent when it has not
 // answered for beatWait.
 const (
-	beatEvery = 2 * time.Second
-	beatWait  = 4 * time.Second
+	beatEvery = time.Second
+	beatWait  = 3 * time.Second
 )
+
+// Hangs implements driver.Watched.
+func (d *Driver) Hangs() error {
+	if d.silent.Load() {
+		return errSilent
+	}
+	return nil
+}
 
 // heartbeat tells when the switch stops answering, and when it answers again, until the
 // connection or ctx ends: a switch that hangs keeps its connections.

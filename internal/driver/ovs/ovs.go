@@ -274,8 +274,8 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err := ctx.Err(); err != nil {
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
-	if d.silent.Load() {
-		return rep, errSilent
+	if err := d.Hangs(); err != nil {
+		return rep, err
 	}
 	if d.db != nil {
 		if err := d.restoreBridge(ctx, d.db); err != nil {

@@ -256,8 +256,14 @@ func TestHungSwitchIsTold(t *testing.T) {
 	if _, err := l.drv.Stats(t.Context()); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("Stats() = %v", err)
 	}
+	if err := l.drv.Hangs(); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("Hangs() = %v", err)
+	}
 	l.ResumeSwitch()
 	event("the switch answers again")
+	if err := l.drv.Hangs(); err != nil {
+		t.Errorf("Hangs() = %v of a switch that answers", err)
+	}
 	l.apply(t)
 }
 
