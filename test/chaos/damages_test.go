@@ -29,7 +29,6 @@ import (
 // knownGaps are damages that cut something off and that nothing tells of yet, with the
 // reason.
 var knownGaps = map[string]string{
-	"UDP 4789 dropped":           "hosts do not test their tunnels",
 	"a row of a service deleted": "a service without its row is one that was deleted; netctl doctor finds its address, which is still allocated",
 }
 
