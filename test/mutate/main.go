@@ -49,7 +49,7 @@ func run(ctx context.Context, base string, tests []string, only string, packages
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tree)
+	defer func() { _ = os.RemoveAll(tree) }() // git has removed it, unless it could not
 	if _, err := command(ctx, ".", "git", "worktree", "add", "-q", "--detach", tree, "HEAD"); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func run(ctx context.Context, base string, tests []string, only string, packages
 		return err
 	}
 	var sum outcome
-	for _, dir := range strings.Fields(string(out)) {
+	for dir := range strings.FieldsSeq(string(out)) {
 		dir, err = filepath.Rel(tree, dir)
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func (j *judge) mutants(ctx context.Context, base string, only *regexp.Regexp) (
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range strings.Fields(string(out)) {
+	for file := range strings.FieldsSeq(string(out)) {
 		inGo := strings.HasSuffix(file, ".go")
 		if strings.HasSuffix(file, "_test.go") || inGo && filepath.Dir(file) != j.dir || !only.MatchString(file) {
 			continue
