@@ -101,6 +101,7 @@ type mirror struct {
 	cancel    context.CancelFunc // nil = it does not run yet
 	ready     bool               // the snapshot is in
 	err       error              // why it does not follow now; nil = it follows
+	warn      *time.Timer        // logs that it does not
 	rev       store.Revision     // of the last batch
 	place     string             // likewise
 	changed   store.Revision     // of the last change, but for what a list has found deleted
@@ -279,15 +280,27 @@ func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
 	if err == nil && !m.ready {
 		return // following, but the snapshot is not in
 	}
-	if (err == nil) != (m.err == nil) {
-		if err != nil {
-			c.Log.Warn("the store cannot be followed; the last state stays", "part", m.part.String(), "error", err)
-		} else {
-			c.Log.Info("the store is followed again", "part", m.part.String())
-		}
+	switch was := m.err; {
+	case err != nil && was == nil: // a netmaster that is restarted takes the others' clients a moment
+		c.Log.Debug("the store is not followed for a moment", "part", m.part.String(), "error", err)
+		m.warn = time.AfterFunc(warnsAfter, func() { c.warnStale(ctx, m) })
+	case err == nil && was != nil && m.warn != nil && !m.warn.Stop():
+		c.Log.Info("the store is followed again", "part", m.part.String())
 	}
 	m.err = err
 	c.changes.Tell()
+}
+
+// warnsAfter is for how long the store may not be followed without a warning in the log.
+const warnsAfter = 3 * time.Second
+
+// warnStale logs that a mirror still does not follow the store.
+func (c *Cluster) warnStale(ctx context.Context, m *mirror) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() == nil && m.err != nil {
+		c.Log.Warn("the store cannot be followed; the last state stays", "part", m.part.String(), "error", m.err)
+	}
 }
 
 // deliver enters one batch.

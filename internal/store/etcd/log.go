@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -69,7 +70,7 @@ var routine = map[string]bool{
 
 func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	l := level(e.Level)
-	if routine[e.Message] {
+	if routine[e.Message] || ends(e, fields) {
 		if l = slog.LevelDebug; !c.handler.Enabled(context.Background(), l) {
 			return nil
 		}
@@ -77,6 +78,14 @@ func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	r := slog.NewRecord(e.Time, l, "etcd: "+e.Message, 0)
 	r.AddAttrs(attrs(fields)...)
 	return c.handler.Handle(context.Background(), r)
+}
+
+// ends reports whether an entry tells only that this member is being ended.
+func ends(e zapcore.Entry, fields []zapcore.Field) bool {
+	return e.Message == "failed to process Raft message" && slices.ContainsFunc(fields, func(f zapcore.Field) bool {
+		err, ok := f.Interface.(error)
+		return ok && err.Error() == "raft: stopped" // raft.ErrStopped
+	})
 }
 
 func (c *zapCore) Sync() error { return nil }
