@@ -55,8 +55,9 @@ func TestStatusTellsDamages(t *testing.T) {
 
 // lies are what was said to be well and was not.
 type lies struct {
-	mu    sync.Mutex
-	texts []string
+	asking sync.Mutex // held while it is asked, and while a damage is put right
+	mu     sync.Mutex
+	texts  []string
 }
 
 func (l *lies) add(text string) {
@@ -84,13 +85,14 @@ func (w *world) watch(ctx context.Context, all []*probe, l *lies) {
 		case <-tick.C:
 		}
 		for _, p := range all {
-			if !p.due() {
-				continue
+			l.asking.Lock()
+			if p.due() {
+				v := w.ask(ctx, p.hosts)
+				if took, err := p.fails(); took > cutFor && len(v.silent()) > 0 && ctx.Err() == nil {
+					l.add(fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.silent(), ", "), v))
+				}
 			}
-			v := w.ask(ctx, p.hosts)
-			if took, err := p.fails(); took > cutFor && len(v.silent()) > 0 && ctx.Err() == nil {
-				l.add(fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.silent(), ", "), v))
-			}
+			l.asking.Unlock()
 		}
 	}
 }
@@ -190,7 +192,10 @@ func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*prob
 		cut = cut || took > cutFor
 	}
 	if back != nil {
-		if err := back(dctx); err != nil {
+		l.asking.Lock() // answers are about the damage, and not about its end
+		err := back(dctx)
+		l.asking.Unlock()
+		if err != nil {
 			w.fault("%s, put right: %v", name, err)
 		}
 	}

@@ -96,7 +96,7 @@ func plain(c driver.Capabilities) (out struct {
 ) {
 	out.preparer, out.tabled, out.drifting = c.Preparer != nil, c.Tabled != nil, c.Drifting != nil
 	out.memberships = c.Memberships != nil
-	c.Preparer, c.Tabled, c.Drifting, c.Memberships, c.TunnelProber = nil, nil, nil, nil, nil
+	c.Preparer, c.Tabled, c.Drifting, c.Memberships, c.TunnelProber, c.Watched = nil, nil, nil, nil, nil, nil
 	out.Capabilities = c
 	return out
 }
