@@ -160,7 +160,7 @@ func TestClusterService(t *testing.T) {
 func TestClosedClusterService(t *testing.T) {
 	c := kubeCluster()
 	s := web()
-	s.Balanced = []netip.Addr{netip.MustParseAddr("203.0.113.7")}
+	s.Balanced = []netip.Addr{netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.6")}
 	c.SetClusterService(s)
 	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(podOn(1, "h1"), false)))
 	c.SetEndpoint(podOn(1, "h1"))
@@ -171,16 +171,18 @@ func TestClosedClusterService(t *testing.T) {
 	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
 		t.Fatalf("closed: %v, pictures %v, problems %q", left, maps.Keys(got), problems)
 	}
-	balanced := []desired.Face{{Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
+	balanced := []desired.Face{{Addr: s.Balanced[1], Protocol: model.ProtoTCP}, {Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
 	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Faces, balanced, desired.Face.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
 		t.Errorf("closed: %+v, %v", pic, err)
 	}
 	c.ReopenClusterService(s.Key, s.Balanced[0])
-	if got, _ = clusterPics(c); len(got["shop/web"].Faces) > 0 || got["shop/web"].IPv4 != s.Addrs[0] {
+	if got, _ = clusterPics(c); !slices.EqualFunc(got["shop/web"].Faces, balanced[:1], desired.Face.Equal) || got["shop/web"].IPv4 != s.Addrs[0] {
 		t.Errorf("with another owner of an address: %+v", got["shop/web"])
 	}
 	c.SetClusterService(s)
-	if got, _ = clusterPics(c); len(got["shop/web"].Faces) == 0 || got["shop/web"].IPv4.IsValid() {
+	c.ReopenClusterService(s.Key, s.Balanced[0])                                                    // it is open
+	c.ReopenClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}, s.Balanced[0]) // it is none
+	if got, _ = clusterPics(c); len(got["shop/web"].Faces) == 0 || got["shop/web"].IPv4.IsValid() || !slices.Equal(got["shop/web"].Balanced, s.Balanced) {
 		t.Errorf("there again: %+v", got["shop/web"])
 	}
 	other := s
