@@ -185,7 +185,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP, "GET /inspect/mirror": a.getMirroring},
-		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), a.tunnelMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}}, cfg.Metrics),
+		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}, a.tunnels}, cfg.Metrics),
 		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Tunnels: a.tunnels.Err, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,

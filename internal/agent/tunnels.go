@@ -1,10 +1,6 @@
 package agent
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/contiv/netplugin/v2/internal/agent/tunnelprobe"
-)
+import "github.com/contiv/netplugin/v2/internal/agent/tunnelprobe"
 
 // newTunnelProber returns what tests tunnels; nil = the driver cannot.
 func (a *Agent) newTunnelProber() *tunnelprobe.Prober {
@@ -24,11 +20,4 @@ func (a *Agent) newTunnelProber() *tunnelprobe.Prober {
 		Host: a.cfg.Host, VTEP: a.cfg.VTEP, Port: a.cfg.VXLANPort, Driver: a.can.TunnelProber,
 		Size: a.underlay.TunnelMTU, Peers: peers, Tell: func() { a.PokeStatus() }, Log: a.log,
 	})
-}
-
-func (a *Agent) tunnelMetrics() []prometheus.Collector {
-	if a.tunnels == nil {
-		return nil
-	}
-	return []prometheus.Collector{a.tunnels}
 }

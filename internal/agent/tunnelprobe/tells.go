@@ -61,9 +61,12 @@ func few(names []string) string {
 
 // states counts hosts by what probes have found.
 func (p *Prober) states() map[string]int {
+	n := map[string]int{"answering": 0, "untested": 0, "small-only": 0, "silent": 0}
+	if p == nil {
+		return n
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := map[string]int{"answering": 0, "untested": 0, "small-only": 0, "silent": 0}
 	for _, of := range p.peers {
 		switch {
 		case of.small.cut:
