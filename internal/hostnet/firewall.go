@@ -76,6 +76,7 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 	}
 	looked := map[chainKey]bool{}
 	var drop, unnamed []string
+	f.names = nil
 	for i, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
 		var probes []probe
 		if p != nil {
@@ -90,17 +91,15 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 			e := newEvaluation(c)
 			e.visited = looked
 			unnamed = append(unnamed, e.chainsThatDrop(all, family, namesOf(p, family, f.servers[i]))...)
-			err = errors.Join(err, e.err)
+			f.names = errors.Join(f.names, e.err)
 		}
 	}
 	f.looked.Store(&looked)
-	f.names = err
 	if len(unnamed) > 0 {
 		slices.Sort(unnamed)
 		f.names = model.Errorf(model.ErrUnavailable, "containers have no names: the firewall's chains %s drop what they ask this host's name server, or its answers; let UDP and TCP through on interface %s, from and to the ports of --dns",
 			strings.Join(slices.Compact(unnamed), ", "), p.Interface)
 	}
-	err = nil
 	if len(drop) == 0 {
 		return put, nil
 	}

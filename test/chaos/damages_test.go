@@ -187,7 +187,7 @@ func foreignDrop(hook *nftables.ChainHook, port uint16) func(context.Context, *w
 
 // spoilMap deletes all entries of one of our pinned maps, or overwrites them with zeros.
 func spoilMap(deleted bool) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
 		pins, err := filepath.Glob(filepath.Join(h.PinDir(), "maps", "*"))
 		if err != nil || len(pins) == 0 {
 			return nil, errors.Join(err, fmt.Errorf("no maps are pinned below %s", h.PinDir()))
