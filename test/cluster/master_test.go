@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -158,6 +159,6 @@ func (m *master) Stores(context.Context) []api.StoreServer      { return nil }
 func (m *master) Health(ctx context.Context) (h api.Health) {
 	_, err := m.ctrl.View(ctx)
 	h.Ready = true
-	h.Add("store", false, err)
+	condition.MasterStore.Add(&h, err)
 	return h
 }
