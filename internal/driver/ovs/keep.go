@@ -98,7 +98,8 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 	defer d.wg.Done()
 	for {
 		conn, end := context.WithCancel(ctx)
-		d.wg.Go(func() { d.heartbeat(conn, sw) })
+		of := sw // which is another one by the time that it begins, perhaps
+		d.wg.Go(func() { d.heartbeat(conn, of) })
 		d.followFlows(ctx, sw)
 		end()
 		if ctx.Err() != nil {
