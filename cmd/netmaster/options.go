@@ -337,8 +337,12 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
 			return daemon.Usagef("%s %q: must name one address of this host, since others find this netmaster by it", fs.Given("internal-address"), o.internal)
 		}
-		if fs.Given("external-address") == "" && !isLoopback(host) && host != "" {
-			extHost, o.external = "127.0.0.1", net.JoinHostPort("127.0.0.1", port) // for netctl on this host
+		if fs.Given("external-address") == "" && host != "" {
+			extHost = host
+			if !isLoopback(host) {
+				extHost = "127.0.0.1" // for netctl on this host
+			}
+			o.external = net.JoinHostPort(extHost, port)
 		}
 	}
 	if host == "" {

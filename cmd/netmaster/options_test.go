@@ -40,6 +40,7 @@ func TestFlagsOf1x(t *testing.T) {
 		{[]string{"external-address", "listen-url"}, "EXTERNAL_ADDRESS", "127.0.0.1:8888", func(o options) string { return o.external + " " + o.internal + " " + o.agent }, "127.0.0.1:8888 127.0.0.1:8888 127.0.0.1:9001"},
 		{[]string{"internal-address", "control-url"}, "INTERNAL_ADDRESS", "127.0.0.5:7777", func(o options) string { return o.internal + " " + o.agent }, "127.0.0.5:7777 127.0.0.5:9001"},
 		{[]string{"internal-address"}, "INTERNAL_ADDRESS", "10.0.0.1:7777", func(o options) string { return o.external }, "127.0.0.1:7777"},
+		{[]string{"internal-address"}, "INTERNAL_ADDRESS", "127.0.0.1:7777", func(o options) string { return o.external }, "127.0.0.1:7777"},
 		{[]string{"fwdmode", "forward-mode"}, "FORWARD_MODE", "routing", func(o options) string { return o.fwdMode }, "routing"},
 		{[]string{"infra", "infra-type"}, "INFRA", "ACI", func(o options) string { return o.infra }, "aci"},
 		{[]string{"log-level"}, "LOG_LEVEL", "debug", func(o options) string { return o.log.Level }, "DEBUG"},
@@ -164,9 +165,10 @@ func TestFlagsOfServices(t *testing.T) {
 	}
 }
 
-// TestFlagsDefault: with no flags at all, an embedded etcd and 1.x's addresses.
+// TestFlagsDefault: with no flags but one that depends on the machine, an embedded etcd
+// and 1.x's addresses.
 func TestFlagsDefault(t *testing.T) {
-	o, err := parse(t, nil, "--internal-address", "127.0.0.1:9999")
+	o, err := parse(t, nil, "--agent-address", "127.0.0.1:9001")
 	if err != nil {
 		t.Fatal(err)
 	}
