@@ -49,7 +49,7 @@ func TestFabricProblems(t *testing.T) {
 	if fmt.Sprint(got) != "[one two three four five]" {
 		t.Errorf("problems %v", got)
 	}
-	if all := f.must("GET", "/api/v1/doctor", ""); !strings.Contains(all, `{"name":"fabric-objects","check":"fabric","where":"endpointGroup blue:web","severity":"warning","text":"not in force in the ACI fabric: two"`) {
+	if all := f.must("GET", "/api/v1/doctor", ""); !strings.Contains(all, `{"name":"fabric-objects","object":"netmaster","check":"fabric","where":"endpointGroup blue:web","severity":"warning","text":"not in force in the ACI fabric: two"`) {
 		t.Errorf("the doctor does not tell: %s", all)
 	}
 

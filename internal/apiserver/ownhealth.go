@@ -21,7 +21,7 @@ func (s *server) judgeHealth(ctx context.Context, hosts []api.Host) (out []api.F
 		if c.OK || slices.ContainsFunc(foundAlready, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
 			continue
 		}
-		f := api.Finding{Name: c.Name, Check: api.CheckNetmasters, Where: s.ownName(), Severity: c.Severity, Text: c.Name + ": " + c.Message, Remedy: c.Remedy, Page: c.Page}
+		f := api.Finding{Name: c.Name, Object: string(condition.Netmaster), Check: api.CheckNetmasters, Where: s.ownName(), Severity: c.Severity, Text: c.Name + ": " + c.Message, Remedy: c.Remedy, Page: c.Page}
 		alive := func(h api.Host) bool { return h.State != api.HostAway }
 		if c.Name == condition.MasterClientsTrust.Name() && !slices.ContainsFunc(hosts, alive) {
 			f.Severity = api.SeverityError // they are all that there is of the cluster

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -62,5 +63,31 @@ func TestDistrustedCluster(t *testing.T) {
 	}
 	if !slices.ContainsFunc(d.Findings, func(f api.Finding) bool { return f.Text == "clients-trust: 10.0.0.1 refuses" }) {
 		t.Errorf("the doctor finds %+v", d.Findings)
+	}
+}
+
+// fullDisk is a cluster whose netmaster has a full disk.
+type fullDisk struct{ testCluster }
+
+func (c fullDisk) Health(ctx context.Context) api.Health {
+	h := c.testCluster.Health(ctx)
+	condition.MasterDisk.Add(&h, errors.New("it is full"))
+	return h
+}
+
+// TestFindingsAreCountedByObject: a host's disk is not a netmaster's, though both conditions
+// have the name disk.
+func TestFindingsAreCountedByObject(t *testing.T) {
+	f := serveWith(t, func(c *Config) { c.Cluster = fullDisk{c.Cluster.(testCluster)} })
+	metrics := f.must("GET", "/metrics", "")
+	for _, want := range []string{
+		`contiv_cluster_findings{condition="disk",object="netmaster",severity="warning"} 1`,
+		`contiv_cluster_findings{condition="disk",object="host",severity="error"} 0`,
+		`contiv_cluster_findings{condition="store",object="host",severity="error"} 0`,
+		`contiv_cluster_findings{condition="store",object="netmaster",severity="error"} 0`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %s", want)
+		}
 	}
 }

@@ -30,7 +30,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
-	"What netctl status says of the cluster: how many objects have a condition.", []string{"condition", "severity"}, nil)
+	"What netctl status says of the cluster: how many objects have a condition.", []string{"object", "condition", "severity"}, nil)
 
 // findings are the counts of what the status says, as metrics: where it says that not all
 // is well, an alert can.
@@ -44,20 +44,20 @@ func (findings) Describe(ch chan<- *prometheus.Desc) { ch <- findingsDesc }
 func (f findings) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.s.timeout)
 	defer cancel()
-	type series struct{ name, severity string }
+	type series struct{ object, name, severity string }
 	counts := map[series]int{}
 	for _, c := range condition.All() { // an alert resolves when the series is 0, and not only when it is gone
-		counts[series{c.Name(), c.Severity()}] = 0
+		counts[series{string(c.Object()), c.Name(), c.Severity()}] = 0
 	}
 	o, err := f.s.clusterStatus(ctx)
 	if err != nil {
-		counts[series{condition.MasterStore.Name(), condition.MasterStore.Severity()}] = 1
+		counts[series{string(condition.MasterStore.Object()), condition.MasterStore.Name(), condition.MasterStore.Severity()}] = 1
 	}
 	for _, x := range o.Findings {
-		counts[series{x.Name, x.Severity}]++
+		counts[series{x.Object, x.Name, x.Severity}]++
 	}
 	for of, n := range counts {
-		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), of.name, of.severity)
+		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), of.object, of.name, of.severity)
 	}
 }
 

@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -79,11 +80,19 @@ func (c *Condition) Page() string { return page + "#" + c.anchor() }
 
 func (c *Condition) anchor() string { return string(c.object) + "-" + c.name }
 
+// Count writes how many there are of what noun names: 1 endpoint, 2 endpoints.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // Finding reports the condition of an object, such as "host h1", by a sentence that begins
 // with "it", or stands for itself.
 func (c *Condition) Finding(where, text string) api.Finding {
 	return api.Finding{
-		Name: c.name, Check: c.check, Where: where, Severity: c.severity, Text: text, Remedy: c.remedy, Page: c.Page(),
+		Name: c.name, Object: string(c.object), Check: c.check, Where: where, Severity: c.severity, Text: text, Remedy: c.remedy, Page: c.Page(),
 	}
 }
 

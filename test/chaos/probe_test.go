@@ -182,7 +182,7 @@ func get(ctx context.Context, at *lab.Namespace, url string) (int, string, error
 }
 
 // alarming are the samples on which the alerts for errors fire.
-var alarming = regexp.MustCompile(`(?m)^(contiv_cluster_findings\{condition="[^"]*",severity="error"\} [1-9].*|contiv_netplugin_condition\{condition="[^"]*",severity="error"\} 0)$`)
+var alarming = regexp.MustCompile(`(?m)^(contiv_cluster_findings\{condition="[^"]*",object="[^"]*",severity="error"\} [1-9].*|contiv_netplugin_condition\{condition="[^"]*",severity="error"\} 0)$`)
 
 // verdicts are what status, health and metrics say: each is "" when it says that all is
 // well, else what is wrong.

@@ -62,7 +62,7 @@ var derived = map[string]struct {
 // inTrouble are the panels that show nothing while all is well, panelOf those of
 // one data plane.
 var (
-	inTrouble = map[string]int{"Problems by host": trouble, "Conditions that do not hold": trouble}
+	inTrouble = map[string]int{"Problems by host": trouble, "Conditions that hosts report": trouble}
 	panelOf   = map[string]string{"Evictions": lab.DriverEBPF, "Flows of Open vSwitch": lab.DriverOVS}
 )
 

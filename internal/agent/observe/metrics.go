@@ -40,7 +40,7 @@ var (
 	problemsDesc = prometheus.NewDesc("contiv_netplugin_problems",
 		"Objects that are not as wanted, by kind.", []string{"kind"}, nil)
 	conditionDesc = prometheus.NewDesc("contiv_netplugin_condition",
-		"1 while a condition of the host's health holds, else 0; severity is how bad it is while it does not hold.", []string{"condition", "severity"}, nil)
+		"1 while all is well, 0 while the host reports the condition; severity is how bad that is.", []string{"condition", "severity"}, nil)
 	lostDesc = prometheus.NewDesc("contiv_netplugin_attachments_without_endpoint",
 		"Attachments that the cluster's store has no endpoint of.", nil, nil)
 )
