@@ -52,7 +52,11 @@ func parseEnum[T ~string](field, s string, known ...T) (T, error) {
 		}
 		names[i] = string(k)
 	}
-	return "", InvalidField(field, s, "must be one of "+strings.Join(names, ", "))
+	want := "must be one of " + strings.Join(names, ", ")
+	if s == "" {
+		want = "is missing: " + want
+	}
+	return "", InvalidField(field, s, want)
 }
 
 // ParseInfraType, like all ParseX below, returns an ErrInvalid that names the
@@ -75,7 +79,7 @@ func ParseNetworkType(s string) (NetworkType, error) {
 	return parseEnum("nwType", s, NetworkData, NetworkInfra)
 }
 
-// ParseEncap parses an encapsulation.
+// ParseEncap parses an encapsulation. There is no default, as in 1.x.
 func ParseEncap(s string) (Encap, error) { return parseEnum("encap", s, EncapVLAN, EncapVXLAN) }
 
 // ParseDirection parses a rule's direction.
