@@ -94,7 +94,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
-		add(condition.HostAway, "it is away: %s, and %d endpoints are there%s", last, h.Endpoints, graceText(h))
+		add(condition.HostAway, "it is away: %s, and it has %s%s", last, condition.Count(h.Endpoints, "endpoint"), graceText(h))
 		out[0].Remedy = awayRemedy(h)
 		return out
 	}
@@ -122,7 +122,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	// The status is some seconds old: a container that has just ended is still
 	// counted there. Of one that runs without an endpoint the host says so itself.
 	if h.Ready && h.Attachments > 0 && h.Endpoints < h.Attachments {
-		add(condition.HostEndpoints, "it had %d containers attached at its last word, and the cluster has %d endpoints there", h.Attachments, h.Endpoints)
+		add(condition.HostEndpoints, "it had %s attached at its last word, and the cluster has %s there", condition.Count(h.Attachments, "container"), condition.Count(h.Endpoints, "endpoint"))
 	}
 	for _, name := range sortedKeys(h.Tables) {
 		t := h.Tables[name]

@@ -26,7 +26,11 @@ func graceText(h api.Host) string {
 	if h.EvictSeconds == 0 || h.Endpoints == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", which are released in %s (it has been away for %s)", ageText(h.EvictSeconds), ageText(h.AwaySeconds))
+	text := ", to be released in " + ageText(h.EvictSeconds)
+	if h.AwaySeconds > 0 { // it is counted by the minute
+		text += fmt.Sprintf(" (it has been away for %s)", ageText(h.AwaySeconds))
+	}
+	return text
 }
 
 // restarts is how long a host may be away that is only being restarted.

@@ -69,7 +69,10 @@ func TestTold(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/hosts/gone", "")), &h); err != nil || h.AwaySeconds != 600 || h.EvictSeconds != 3000 {
 		t.Errorf("%v %+v", err, h)
 	}
-	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600, EvictSeconds: 3000}); text != ", which are released in 50m0s (it has been away for 10m0s)" {
+	if text := graceText(api.Host{Endpoints: 2, EvictSeconds: 3600}); text != ", to be released in 1h0m0s" {
+		t.Errorf("before a minute is counted: %q", text)
+	}
+	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600, EvictSeconds: 3000}); text != ", to be released in 50m0s (it has been away for 10m0s)" {
 		t.Error(text)
 	}
 	if text := graceText(api.Host{Endpoints: 2, AwaySeconds: 600}) + graceText(api.Host{EvictSeconds: 1}); text != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 // doctorTimeout is when doctor gives up on a netmaster, unless --timeout says otherwise:
@@ -83,12 +84,9 @@ func (o *doctorOptions) show(d api.Diagnosis) error {
 		}
 		fmt.Fprintln(o.out)
 	}
-	verdict := fmt.Sprintf("%d findings", len(d.Findings))
-	switch len(d.Findings) {
-	case 0:
+	verdict := condition.Count(len(d.Findings), "finding")
+	if len(d.Findings) == 0 {
 		verdict = "Nothing was found"
-	case 1:
-		verdict = "1 finding"
 	}
 	_, err := fmt.Fprintf(o.out, "%s; %d of %d hosts answered.\n", verdict, d.Answered, d.Hosts)
 	return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 type hostOptions struct {
@@ -110,7 +111,7 @@ func runHostRemove(ctx context.Context, o *hostOptions) error {
 	case o.quiet:
 		return printLines(o.out, []string{o.name})
 	case done.EndpointsReleased > 0:
-		_, err = fmt.Fprintf(o.out, "Removed host %s and released its %d endpoints\n", o.name, done.EndpointsReleased)
+		_, err = fmt.Fprintf(o.out, "Removed host %s and released its %s\n", o.name, condition.Count(done.EndpointsReleased, "endpoint"))
 	default:
 		_, err = fmt.Fprintf(o.out, "Removed host %s\n", o.name)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
 func newHostEvict(f *factory, run func(context.Context, *hostOptions) error) *command {
@@ -37,7 +38,7 @@ func runHostEvict(ctx context.Context, o *hostOptions) error {
 	case o.quiet:
 		return printLines(o.out, []string{o.name})
 	}
-	_, err = fmt.Fprintf(o.out, "Evicted host %s and released its %d endpoints\n", o.name, done.EndpointsReleased)
+	_, err = fmt.Fprintf(o.out, "Evicted host %s and released its %s\n", o.name, condition.Count(done.EndpointsReleased, "endpoint"))
 	return err
 }
 

@@ -76,7 +76,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	if err := end(); err != nil {
 		c.t.Fatal(err)
 	}
-	status(7, "Not all is well:", "host "+name+" is away", "1 endpoints are there", "start netplugin there")
+	status(7, "Not all is well:", "host "+name+" is away", "and it has 1 endpoint", "start netplugin there")
 	metrics(2, 1)
 	says(`a host is away: its netplugin is not heard of; its containers keep talking by the last policy" host=` + name)
 	c.wants("c s tcp/80", lab.OK)

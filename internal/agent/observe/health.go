@@ -192,7 +192,7 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) er
 	if why := s.problems[AboutAttachments]; why != "" {
 		return errors.New(why)
 	}
-	return fmt.Errorf("%d attachments have no endpoint in the cluster's store, so that others do not reach them: %s", len(lost), firstOf(lost))
+	return fmt.Errorf("%s without an endpoint in the cluster's store, which others do not reach: %s", condition.Count(len(lost), "attachment"), firstOf(lost))
 }
 
 // portsProgrammed: the port of every finished attachment must be in the data plane,
@@ -202,7 +202,7 @@ func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad))
+	return fmt.Errorf("%s of this host not programmed, so that containers are cut off: %s", condition.Count(len(bad), "port"), firstOf(bad))
 }
 
 // containersThere: a container without its interface has deleted it, or has ended without
@@ -212,7 +212,7 @@ func containersThere(_ context.Context, _ *Observer, s *observation) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d containers of this host have no interface any more, and keep their addresses: %s", len(gone), firstOf(gone))
+	return fmt.Errorf("%s of this host without an interface any more, whose addresses are kept: %s", condition.Count(len(gone), "container"), firstOf(gone))
 }
 
 // ports returns what keeps ports of finished attachments from being programmed, and the
