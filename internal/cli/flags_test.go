@@ -362,3 +362,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestZeroPriorityIsRefused: netmaster takes 0 for none given and makes it 1, which is not
+// what the command line says.
+func TestZeroPriorityIsRefused(t *testing.T) {
+	o := &ruleAddOptions{rule: api.Rule{Direction: "in", Action: "deny"}}
+	if err := runRuleAdd(t.Context(), o); err == nil || err.Error() != `--priority "0": must be between 1 and 100` {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPageSaysWhichListsTakeAll: lists of what belongs to tenants take --all, but for endpoint
+// ls; the page names it.
+func TestPageSaysWhichListsTakeAll(t *testing.T) {
+	f := &factory{globals: &globals{}}
+	for c, all := range map[*command]bool{newEndpointList(f, nil): false, newHostList(f): false, newList(f, ruleList, ""): true} {
+		if (c.flags.lookup("all") != nil) != all {
+			t.Errorf("%s: --all", c.short)
+		}
+	}
+	page, err := os.ReadFile("../../docs/user/netctl.md")
+	if err != nil || !strings.Contains(string(page), "`endpoint ls` shows those of all tenants anyway, unless `--tenant` names one, and takes no `--all`") {
+		t.Errorf("the page does not say it: %v", err)
+	}
+}

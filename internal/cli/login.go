@@ -115,12 +115,14 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 
 // ask reads a line; a secret one is not echoed by a terminal.
 func (o *loginOptions) ask(in *bufio.Reader, prompt string, secret bool) (string, error) {
-	if _, err := io.WriteString(o.stderr, prompt); err != nil {
-		return "", err
-	}
-	if f, ok := o.stdin.(*os.File); ok && secret {
-		restore := noEcho(f)
-		defer restore()
+	if f, ok := o.stdin.(*os.File); ok && isTerminal(f) {
+		if _, err := io.WriteString(o.stderr, prompt); err != nil {
+			return "", err
+		}
+		if secret {
+			restore := noEcho(f)
+			defer restore()
+		}
 	}
 	line, err := in.ReadString('\n')
 	line = strings.TrimRight(line, "\r\n")
@@ -131,6 +133,12 @@ func (o *loginOptions) ask(in *bufio.Reader, prompt string, secret bool) (string
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	return line, nil
+}
+
+// isTerminal tells whether somebody may be there to read a prompt.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // noEcho stops a terminal from showing what is typed; on anything else it does

@@ -53,9 +53,9 @@ func TestLogin(t *testing.T) {
 		want       result
 	}{
 		{"", "http://127.0.0.1:1", result{ExitUsage, "", "netctl: --netmaster \"http://127.0.0.1:1\": must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token\nSee 'netctl login --help'.\n"}},
-		{"", mine.URL, result{ExitUsage, "", "Username: netctl: Username: is missing: it is read from standard input\nSee 'netctl login --help'.\n"}},
-		{"ann\nbad\n", mine.URL, result{ExitFailure, "", "Username: Password: netctl: log in: wrong password\n"}},
-		{"ann\nse cret\n", mine.URL, result{ExitOK, "Logged in as ann\n", "Username: Password: "}},
+		{"", mine.URL, result{ExitUsage, "", "netctl: Username: is missing: it is read from standard input\nSee 'netctl login --help'.\n"}},
+		{"ann\nbad\n", mine.URL, result{ExitFailure, "", "netctl: log in: wrong password\n"}},
+		{"ann\nse cret\n", mine.URL, result{ExitOK, "Logged in as ann\n", ""}},
 	} {
 		got := run(tc.stdin, tc.url, "login")
 		if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(result{})); diff != "" {

@@ -62,6 +62,9 @@ func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *c
 func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
 	r := &o.rule
 	r.TenantName = o.tenant
+	if r.Priority == 0 { // given so: netmaster takes 0 for none, as in 1.x
+		return usageErrorf("--priority \"0\": must be between 1 and 100")
+	}
 	if err := checkPeers(r); err != nil {
 		return err
 	}

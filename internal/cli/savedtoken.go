@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -75,6 +76,7 @@ func tokensPath(loginPath string) string {
 	return filepath.Join(filepath.Dir(loginPath), "tokens.json")
 }
 
+// readTokens returns the saved tokens, and with errExposed too what is in the file.
 func readTokens(loginPath string) (all savedTokens, err error) {
 	if loginPath == "" {
 		return all, nil
@@ -83,22 +85,21 @@ func readTokens(loginPath string) (all savedTokens, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
 	}
-	if errors.Is(err, errExposed) {
-		return all, err
-	}
-	if err == nil {
+	exposed := err
+	if err == nil || errors.Is(err, errExposed) {
 		err = json.Unmarshal(data, &all)
 	}
 	if err != nil {
 		return all, fmt.Errorf("read the saved tokens: %w; delete %s and log in again", err, tokensPath(loginPath))
 	}
-	return all, nil
+	return all, exposed
 }
 
 // errExposed: others than its user can read, or write, a file with tokens.
 var errExposed = errors.New("others can read or change it")
 
-// readPrivate reads a file that is for its user alone, as ssh reads keys.
+// readPrivate reads a file that is for its user alone, as ssh reads keys; with errExposed
+// too it returns what is in the file.
 func readPrivate(path string) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -110,7 +111,9 @@ func readPrivate(path string) (data []byte, err error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("the saved tokens in %s are not used: %w (mode %04o); run 'chmod 600 %[1]s', and have tokens revoked that others may have read ('netctl token rm')", path, errExposed, mode)
+		exposed := fmt.Errorf("the saved tokens in %s are not used: %w (mode %04o); run 'chmod 600 %[1]s', and have tokens revoked that others may have read ('netctl token rm')", path, errExposed, mode)
+		data, err = io.ReadAll(f)
+		return data, cmp.Or(err, exposed)
 	}
 	return io.ReadAll(f)
 }
@@ -261,7 +264,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 }
 
 func newLogout(f *factory, run func(context.Context, *loginOptions) error) *command {
-	o := &loginOptions{common: newCommon(f), path: f.loginPath, netmaster: func() string { return f.globals.netmaster }}
+	o := &loginOptions{common: newCommon(f), stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }}
 	c := &command{
 		name: "logout", short: "Forget the token that 'login --token' keeps for the cluster of --netmaster (default: the last one); it stays good until its end, or until it is revoked",
 		examples: []string{"netctl --netmaster https://10.0.0.1:9999 logout"},
@@ -274,7 +277,8 @@ func newLogout(f *factory, run func(context.Context, *loginOptions) error) *comm
 
 func runLogout(_ context.Context, o *loginOptions) error {
 	all, err := readTokens(o.path)
-	if err != nil {
+	exposed := errors.Is(err, errExposed) // a token that others can read is to go all the more
+	if err != nil && !exposed {
 		return err
 	}
 	id := all.Current
@@ -296,6 +300,11 @@ func runLogout(_ context.Context, o *loginOptions) error {
 	if err := all.write(o.path); err != nil {
 		return err
 	}
+	if exposed {
+		if err := o.warnExposed(all); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.json:
 		return printJSON(o.out, map[string]string{"netmaster": netmaster})
@@ -303,6 +312,19 @@ func runLogout(_ context.Context, o *loginOptions) error {
 		return nil
 	}
 	_, err = fmt.Fprintf(o.out, "Logged out of %s\n", netmaster)
+	return err
+}
+
+// warnExposed says that others may have read the token that is forgotten. Other clusters'
+// tokens stay refused: write has made their file private, and they may be known too.
+func (o *loginOptions) warnExposed(left savedTokens) error {
+	path := tokensPath(o.path)
+	if len(left.Clusters) > 0 {
+		if err := os.Chmod(path, 0o644); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(o.stderr, "warning: others could read or change %s: have the token revoked ('netctl token rm')\n", path)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -75,13 +76,40 @@ func TestLoginToken(t *testing.T) {
 	if r := run("", other, "tenant", "ls", "-q"); r.code != ExitFailure || shownElsewhere {
 		t.Errorf("elsewhere: %+v, shown: %v", r, shownElsewhere)
 	}
-	if r := run("", "", "logout"); r.code != ExitOK {
-		t.Errorf("logout: %+v", r)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := run("", "", "logout"); r.code != ExitOK || !strings.Contains(r.errOut, "have the token revoked") {
+		t.Errorf("logout where others can read the token: %+v", r)
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), right) {
+		t.Errorf("after logout the token is still in the file: %v", err)
 	}
 	for _, args := range [][]string{{"tenant", "ls"}, {"logout"}} {
 		if r := run("", mine, args...); r.code != ExitFailure {
 			t.Errorf("%v after logout: %+v", args, r)
 		}
+	}
+}
+
+// TestLogoutKeepsOthersExposed: logout from one cluster does not make tokens of others good
+// again that somebody may have read.
+func TestLogoutKeepsOthersExposed(t *testing.T) {
+	login := filepath.Join(t.TempDir(), "config.json")
+	all := savedTokens{Current: "a", Clusters: map[string]savedToken{"a": {Netmasters: []string{"http://10.0.0.1:9999"}}, "b": {Netmasters: []string{"http://10.0.0.2:9999"}}}}
+	if err := all.write(login); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(tokensPath(login), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	o := &loginOptions{common: common{out: &out}, stderr: &out, path: login, netmaster: func() string { return DefaultNetmaster }}
+	if err := runLogout(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := readTokens(login); !errors.Is(err, errExposed) || len(left.Clusters) != 1 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 
