@@ -43,8 +43,8 @@ var (
 	})
 	HostTunnels = host(row{
 		name: "tunnels", severity: api.SeverityError, check: api.CheckDataPlane,
-		means:  "No packet comes back through the tunnel from a host with containers that those here may send to, or none of full size. The host stays ready.",
-		remedy: "allow UDP port 4789 (--vxlan-port) between the hosts named, in both directions, for packets of the MTU of their interfaces",
+		means:  "A host with containers that those here may send to answers no test packets of the tunnel, or none of full size, or only some of them. The host stays ready.",
+		remedy: "allow UDP port 4789 (--vxlan-port) in the firewalls of the hosts named and between them, in both directions, for packets of the MTU of their interfaces; or, where only big packets are lost, give the hosts' interfaces the same MTU; if some are lost, see to the links between the hosts",
 	})
 	HostAttachments = host(row{
 		name: "attachments", severity: api.SeverityError, notReady: true, check: api.CheckDataPlane,

@@ -9,21 +9,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Err says which hosts are cut off; nil = none is.
+// Err says which hosts do not answer, or not all packets; nil = none.
 func (p *Prober) Err() error {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var silent, short []string
+	var none, short, some []string
 	most := 0 // of what comes back where packets of full size do not
 	size := 0
 	for _, of := range p.peers {
-		switch {
-		case of.small.cut:
-			silent = append(silent, of.String())
-		case of.full.cut:
+		switch of.state {
+		case silent:
+			none = append(none, of.String())
+		case lossy:
+			some = append(some, fmt.Sprintf("%s %d of the last %d", of, of.lost, of.of))
+		case untested, answering:
+		case smallOnly:
 			short = append(short, of.String())
 			size = max(size, of.size)
 			if of.passes > 0 && (most == 0 || of.passes < most) {
@@ -33,15 +36,18 @@ func (p *Prober) Err() error {
 	}
 	var errs []error
 	here := Peer{p.Host, p.VTEP}
-	if len(silent) > 0 {
-		errs = append(errs, fmt.Errorf("no tunnel packet (UDP port %d) comes back to %s from %s: containers there and here are cut off from each other", p.Port, here, few(silent)))
+	if len(none) > 0 {
+		errs = append(errs, fmt.Errorf("test packets of the tunnel (UDP port %d) from %s to %s are not answered, so containers there and here may be cut off from each other", p.Port, here, few(none)))
 	}
 	if len(short) > 0 {
 		passes := "smaller ones pass"
 		if most > 0 {
 			passes = fmt.Sprintf("those of %d bytes pass", most)
 		}
-		errs = append(errs, fmt.Errorf("packets of %d bytes are lost in the tunnel (UDP port %d) between %s and %s, and %s: connections there stall", size, p.Port, here, few(short), passes))
+		errs = append(errs, fmt.Errorf("test packets of %d bytes are lost in the tunnel (UDP port %d) between %s and %s, and %s: connections there may stall", size, p.Port, here, few(short), passes))
+	}
+	if len(some) > 0 {
+		errs = append(errs, fmt.Errorf("some test packets of the tunnel (UDP port %d) from %s are lost, so connections there may be slow or fail: to %s", p.Port, here, few(some)))
 	}
 	return errors.Join(errs...)
 }
@@ -60,30 +66,21 @@ func few(names []string) string {
 }
 
 // states counts hosts by what probes have found.
-func (p *Prober) states() map[string]int {
-	n := map[string]int{"answering": 0, "untested": 0, "small-only": 0, "silent": 0}
+func (p *Prober) states() map[state]int {
+	n := map[state]int{answering: 0, untested: 0, smallOnly: 0, lossy: 0, silent: 0}
 	if p == nil {
 		return n
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, of := range p.peers {
-		switch {
-		case of.small.cut:
-			n["silent"]++
-		case of.full.cut:
-			n["small-only"]++
-		case of.small.answered && of.full.answered:
-			n["answering"]++
-		default:
-			n["untested"]++
-		}
+		n[of.state]++
 	}
 	return n
 }
 
 var peersDesc = prometheus.NewDesc("contiv_netplugin_tunnel_peers",
-	"Hosts to which packets of this host's containers go by tunnel, by what probes have found: answering, untested (none answered or lost yet), small-only (packets of full size are lost), silent (all are lost).",
+	"Hosts to which packets of this host's containers go by tunnel, by what probes have found: answering, untested (none answered or lost yet), small-only (packets of full size are lost), lossy (some packets are lost), silent (all are lost).",
 	[]string{"state"}, nil)
 
 // Describe implements prometheus.Collector.
@@ -92,6 +89,6 @@ func (p *Prober) Describe(ch chan<- *prometheus.Desc) { ch <- peersDesc }
 // Collect implements prometheus.Collector.
 func (p *Prober) Collect(ch chan<- prometheus.Metric) {
 	for state, n := range p.states() {
-		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(n), state)
+		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(n), string(state))
 	}
 }

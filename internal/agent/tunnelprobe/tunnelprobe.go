@@ -17,14 +17,19 @@ import (
 )
 
 const (
-	// failures is how many probes in a row must be lost until a host is cut off.
-	failures = 3
+	// inRow is how many rounds in a row must lose their small or their big packet until a
+	// host is reported, and how many must be answered whole to end that.
+	inRow = 3
+	// remembered is how many rounds the finding about a host looks back.
+	remembered = 10
 	// patience is how long an answer is waited for.
 	patience = 1500 * time.Millisecond
 	// every is the least time between two rounds of probes of a host, a quarter more or
-	// less; everyCut is that of a host that is cut off.
-	every    = 4 * time.Second
-	everyCut = 2 * time.Second
+	// less; everyReported is that of a host that is reported.
+	every         = 4 * time.Second
+	everyReported = 2 * time.Second
+	// memory is how long a finding about a host that is away is kept.
+	memory = 15 * time.Minute
 	// newcomer is how long a host may take to answer for the first time: it may not know
 	// this one yet.
 	newcomer = 10 * time.Second
@@ -66,40 +71,56 @@ type Prober struct {
 	used    map[netip.Addr]int // endpoints that are reached by a tunnel endpoint
 	remotes desired.Map[desired.RemoteKey, *desired.Remote]
 	peers   map[netip.Addr]*peer
+	away    map[netip.Addr]*peer // those that are reported once they are back
 	sent    map[uint64]*request
 	queue   []*request // those sent, the oldest first
 	free    time.Time  // when the next packet may be sent
 }
 
+// state is what probes have found of a host.
+type state string
+
+const (
+	untested  state = "untested"
+	answering state = "answering"
+	smallOnly state = "small-only"
+	lossy     state = "lossy"
+	silent    state = "silent"
+)
+
 // peer is what is known of a host.
 type peer struct {
 	Peer
-	due         time.Time // of the next round
-	small, full leg
-	passes      int // the biggest of the smaller sizes that was answered
-	size        int // of full
+	due      time.Time // of the next round
+	since    time.Time // of the first round
+	size     int       // of full packets
+	passes   int       // the biggest of the smaller sizes that was answered
+	state    state
+	rounds   []round // the last ones, since packets were lost; none = three in a row were answered
+	lost, of int     // packets, where the state is lossy
+	judged   int     // rounds since these were counted
+	left     time.Time
+	back     bool // it has been away, and no round has been answered since
 }
 
-// leg is what became of a host's probes of one size.
-type leg struct {
-	since    time.Time // of the first
-	answered bool      // ever
-	lost     int       // in a row
-	cut      bool
+// round is a small probe and one of full size.
+type round struct {
+	small, full bool // answered
+	open        int  // probes whose fate is not known
 }
 
 // request is a probe under way.
 type request struct {
 	nonce uint64
 	peer  *peer
-	leg   *leg // nil = of a smaller size
+	round *round // nil = of a smaller size
 	size  int
 	at    time.Time
 }
 
 // New returns a Prober that tests nothing until Run and Follow.
 func New(cfg Config) *Prober {
-	return &Prober{Config: cfg, follow: waiting.NewBell(), used: map[netip.Addr]int{}, peers: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
+	return &Prober{Config: cfg, follow: waiting.NewBell(), used: map[netip.Addr]int{}, peers: map[netip.Addr]*peer{}, away: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
 }
 
 // Follow takes the endpoints on other hosts to which packets go, at the cost of what has
@@ -182,7 +203,7 @@ func (p *Prober) step(now time.Time) time.Time {
 			continue // it was answered
 		}
 		delete(p.sent, r.nonce)
-		p.loseLocked(r, now)
+		p.endLocked(r, false, now)
 	}
 	for p.free.Before(now) || p.free.Equal(now) {
 		var first *peer
@@ -215,24 +236,43 @@ func (p *Prober) step(now time.Time) time.Time {
 	return next
 }
 
-// look takes the hosts that are there now; what was found of others is forgotten.
+// look takes the hosts that are there now. Of those that have left, it keeps what is
+// reported: a cut outlasts the restart of a netplugin behind it.
 func (p *Prober) look() (changed <-chan struct{}) {
 	list, changed := p.Peers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := time.Now()
 	there := make(map[netip.Addr]bool, len(list))
 	for _, is := range list {
 		if p.used[is.Addr] == 0 {
 			continue
 		}
 		there[is.Addr] = true
-		if of := p.peers[is.Addr]; of == nil || of.Name != is.Name {
-			p.peers[is.Addr] = &peer{Peer: is, due: time.Now().Add(rand.N(every))}
+		if of := p.peers[is.Addr]; of != nil && of.Name == is.Name {
+			continue
+		}
+		of := p.away[is.Addr]
+		if of != nil && of.Name == is.Name && now.Sub(of.left) < memory {
+			of.due, of.back = now, true
+		} else {
+			of = &peer{Peer: is, state: untested, due: now.Add(rand.N(every))}
+		}
+		delete(p.away, is.Addr)
+		p.peers[is.Addr] = of
+	}
+	for at, of := range p.peers {
+		if there[at] {
+			continue
+		}
+		delete(p.peers, at)
+		if of.left = now; of.reported() {
+			p.away[at] = of
 		}
 	}
-	for at := range p.peers {
-		if !there[at] {
-			delete(p.peers, at)
+	for at, of := range p.away {
+		if now.Sub(of.left) >= memory {
+			delete(p.away, at)
 		}
 	}
 	return changed
@@ -241,17 +281,21 @@ func (p *Prober) look() (changed <-chan struct{}) {
 // askLocked sends a round of probes to a host.
 func (p *Prober) askLocked(of *peer, now time.Time) {
 	again := every
-	if of.small.cut || of.full.cut {
-		again = everyCut
+	if of.reported() {
+		again = everyReported
 	}
 	of.due = now.Add(again*3/4 + rand.N(again/2))
 	if size := p.Size(); size != of.size {
-		of.size, of.full, of.passes = size, leg{}, 0
+		of.size, of.passes = size, 0
+		if !of.reported() {
+			of.state, of.since = untested, time.Time{}
+		}
 	}
 	p.free = now
-	p.sendLocked(of, &of.small, driver.ProbeSize, now)
-	p.sendLocked(of, &of.full, of.size, now)
-	if of.full.cut && !of.small.cut {
+	r := &round{open: 2}
+	p.sendLocked(of, r, driver.ProbeSize, now)
+	p.sendLocked(of, r, of.size, now)
+	if of.state == smallOnly {
 		for _, size := range smaller {
 			if size < of.size {
 				p.sendLocked(of, nil, size, now)
@@ -260,64 +304,60 @@ func (p *Prober) askLocked(of *peer, now time.Time) {
 	}
 }
 
-func (p *Prober) sendLocked(of *peer, l *leg, size int, now time.Time) {
-	r := &request{nonce: rand.Uint64(), peer: of, leg: l, size: size, at: now}
+func (p *Prober) sendLocked(of *peer, in *round, size int, now time.Time) {
+	r := &request{nonce: rand.Uint64(), peer: of, round: in, size: size, at: now}
 	p.free = p.free.Add(spacing)
 	switch err := p.Driver.Probe(of.Addr, r.nonce, size); {
 	case errors.Is(err, model.ErrUnavailable):
-		return // nothing follows: the driver says so itself
+		return // nothing follows, the round stays open: the driver says so itself
 	case err != nil: // containers' packets get no further
 		p.Log.Debug("a tunnel probe cannot be sent", "host", string(of.Name), "at", of.Addr, "error", err)
 	}
-	if l != nil && l.since.IsZero() {
-		l.since = now
+	if of.since.IsZero() {
+		of.since = now
 	}
 	p.sent[r.nonce] = r
 	p.queue = append(p.queue, r)
-}
-
-// loseLocked counts a probe that was not answered in time.
-func (p *Prober) loseLocked(r *request, now time.Time) {
-	of, l := r.peer, r.leg
-	if l == nil {
-		if of.passes == r.size {
-			of.passes = 0
-		}
-		return
-	}
-	l.lost++
-	if l.cut {
-		return
-	}
-	if of.due = now; l.lost < failures || !l.answered && now.Sub(l.since) < newcomer {
-		return
-	}
-	l.cut = true
-	if p.peers[of.Addr] == of && (l == &of.small || !of.small.cut) {
-		p.Log.Warn("no packet of this size comes back through the tunnel to a host: containers here and there are cut off from each other",
-			"host", string(of.Name), "at", of.Addr, "bytes", r.size)
-	}
 }
 
 // take notes an answer.
 func (p *Prober) take(nonce uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.sent[nonce]
-	if r == nil {
-		return
+	if r := p.sent[nonce]; r != nil {
+		delete(p.sent, nonce)
+		p.endLocked(r, true, time.Now())
 	}
-	delete(p.sent, nonce)
-	of, l := r.peer, r.leg
+}
+
+// endLocked notes what became of a probe, and judges its host once the round is over.
+func (p *Prober) endLocked(r *request, answered bool, now time.Time) {
+	of, in := r.peer, r.round
 	switch {
-	case l == nil:
+	case in == nil && answered:
 		of.passes = max(of.passes, r.size)
-		return
-	case l == &of.full:
+	case in == nil && of.passes == r.size:
 		of.passes = 0
 	}
-	if l.cut && p.peers[of.Addr] == of {
-		p.Log.Info("packets of this size come back through the tunnel to a host again", "host", string(of.Name), "at", of.Addr, "bytes", r.size)
+	if in == nil {
+		return
 	}
-	l.answered, l.lost, l.cut = true, 0, false
+	if r.size == driver.ProbeSize {
+		in.small = answered
+	} else {
+		in.full = answered
+	}
+	if in.open--; in.open > 0 {
+		return
+	}
+	was := of.state
+	of.note(*in, now)
+	switch is := of.state; {
+	case p.peers[of.Addr] != of:
+	case !was.bad() && is.bad():
+		p.Log.Warn("test packets through the tunnel to a host are lost: containers here and there may be cut off from each other",
+			"host", string(of.Name), "at", of.Addr, "state", string(is), "bytes", of.size)
+	case was.bad() && !is.bad():
+		p.Log.Info("test packets through the tunnel to a host are answered again", "host", string(of.Name), "at", of.Addr)
+	}
 }

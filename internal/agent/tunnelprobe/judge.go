@@ -1,0 +1,74 @@
+package tunnelprobe
+
+import "time"
+
+// bad reports whether it is told to people.
+func (s state) bad() bool { return s == silent || s == smallOnly || s == lossy }
+
+func (of *peer) reported() bool { return of.state.bad() }
+
+// note takes the next round and judges the host by it and those before.
+func (of *peer) note(r round, now time.Time) {
+	if r.full {
+		of.passes = 0
+	}
+	whole := r.small && r.full
+	if whole && of.state == untested {
+		of.state = answering
+	}
+	if !whole && !of.reported() {
+		of.due = now
+	}
+	if whole && (len(of.rounds) == 0 || of.back && of.state != lossy) {
+		of.mend()
+		return
+	}
+	of.rounds = append(of.rounds, r)
+	of.rounds = of.rounds[max(0, len(of.rounds)-remembered):]
+	last := of.rounds[max(0, len(of.rounds)-inRow):]
+	small, full := lost(last)
+	switch {
+	case len(last) == inRow && small+full == 0:
+		of.mend()
+	case of.reported():
+		of.judge()
+	case of.state == untested && now.Sub(of.since) < newcomer:
+	case small == inRow || full == inRow:
+		of.judge()
+	}
+}
+
+func (of *peer) mend() {
+	of.rounds, of.back = nil, false
+	of.state = answering
+}
+
+// judge says how bad it is. It counts anew only once in a while, as each new number is
+// written to the store.
+func (of *peer) judge() {
+	n := len(of.rounds)
+	small, full := lost(of.rounds)
+	is := lossy
+	switch {
+	case small == n && full == n:
+		is = silent
+	case small == 0 && full == n:
+		is = smallOnly
+	}
+	if of.judged++; is != of.state || of.judged >= remembered {
+		of.state, of.judged, of.lost, of.of = is, 0, small+full, 2*n
+	}
+}
+
+// lost counts the small packets and those of full size that were not answered.
+func lost(rounds []round) (small, full int) {
+	for _, r := range rounds {
+		if !r.small {
+			small++
+		}
+		if !r.full {
+			full++
+		}
+	}
+	return small, full
+}
