@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // login keeps the token so that only its user can read it; later commands show
@@ -81,5 +84,45 @@ func TestLogin(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"t0k", "", ""}, tokens); diff != "" {
 		t.Errorf("tokens shown (-want +got):\n%s", diff)
+	}
+}
+
+// TestPromptIsForTerminals: who types is asked; a pipe reads no prompt.
+func TestPromptIsForTerminals(t *testing.T) {
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ptmx.Close()
+	if err := unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	pipe, typed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	defer typed.Close()
+	for _, x := range []struct {
+		in, typist *os.File
+		want       string
+	}{{terminal, ptmx, "Token: "}, {pipe, typed, ""}} {
+		if _, err := x.typist.WriteString("t0k\n"); err != nil {
+			t.Fatal(err)
+		}
+		var prompt bytes.Buffer
+		o := &loginOptions{stdin: x.in, stderr: &prompt}
+		if got, err := o.ask(bufio.NewReader(x.in), "Token: ", true); err != nil || got != "t0k" || prompt.String() != x.want {
+			t.Errorf("%q, %v after the prompt %q, want %q", got, err, prompt.String(), x.want)
+		}
 	}
 }
