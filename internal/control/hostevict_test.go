@@ -94,7 +94,7 @@ func TestEvictInfra(t *testing.T) {
 	c.ok(c.LeaveHost(ctx, "host2", "i"))
 	c.fresh()
 	evict := func() error { _, err := c.EvictHost(ctx, "host2", false); return err }
-	c.refused(model.ErrInUse, "has 1 endpoints (default:stor:c1)", evict)
+	c.refused(model.ErrInUse, "has 1 endpoint (default:stor:c1)", evict)
 	if _, _, err := c.DeleteEndpoint(ctx, model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}

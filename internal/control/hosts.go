@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	health "github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -224,8 +225,8 @@ func hasEndpoints(k model.HostName, eps []model.Endpoint, verb string) error {
 	if more := len(eps) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return model.Errorf(model.ErrInUse, "host %q has %d endpoints (%s): if its containers are gone for good, force releases them (netctl host %s --force)",
-		k, len(eps), strings.Join(names, ", "), verb)
+	return model.Errorf(model.ErrInUse, "host %q has %s (%s): if its containers are gone for good, force releases them (netctl host %s --force)",
+		k, health.Count(len(eps), "endpoint"), strings.Join(names, ", "), verb)
 }
 
 func isAlive(k model.HostName) error {

@@ -82,7 +82,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	c.wants("c s tcp/80", lab.OK)
 	c.wants("s c tcp/80", lab.OK)
 
-	if out, err := c.Netctl(ctx, "host", "rm", name); err == nil || !strings.Contains(out, "has 1 endpoints") {
+	if out, err := c.Netctl(ctx, "host", "rm", name); err == nil || !strings.Contains(out, "has 1 endpoint") {
 		c.t.Errorf("host rm of a host with an endpoint: %v, %s", err, out)
 	}
 	if out, err := c.Netctl(ctx, "host", "rm", "--force", name); err != nil {
