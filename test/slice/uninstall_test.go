@@ -74,6 +74,13 @@ func uninstall(t *testing.T, driver string) {
 		"network create -t blue -e vlan -s 10.1.2.0/24 vnet",
 	)
 	c.add(spec("a", "h1", "blue/net"), spec("b", "h1", "blue/vnet"))
+	c.until("h1 to be as it should be", func(ctx context.Context) error {
+		text, good, err := h.Healthz(ctx)
+		if err == nil && !good {
+			err = errors.New(text)
+		}
+		return err
+	})
 	run("a netplugin runs")
 	if driver == lab.DriverEBPF { // without the flags that it runs with
 		strange := t.TempDir()

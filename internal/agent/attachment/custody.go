@@ -166,6 +166,9 @@ func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 		}
 	}
 	ep, _, err := a.masters.Create(ctx, a.createRequest(e, t), e.Endpoint)
+	if e.Request.OnHost && errors.Is(err, model.ErrNotFound) {
+		return nil // its network was deleted a moment ago: it goes, too
+	}
 	if err != nil {
 		return err
 	}

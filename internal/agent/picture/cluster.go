@@ -291,8 +291,9 @@ func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
 	c.changes.Tell()
 }
 
-// warnsAfter is for how long the store may not be followed without a warning in the log.
-const warnsAfter = 3 * time.Second
+// warnsAfter is for how long the store may not be followed without a warning in the log: a
+// busy host needs seconds to find another of its servers.
+const warnsAfter = 10 * time.Second
 
 // warnStale logs that a mirror still does not follow the store.
 func (c *Cluster) warnStale(ctx context.Context, m *mirror) {
