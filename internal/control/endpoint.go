@@ -83,6 +83,9 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 			return none, missing
 		}
 	}
+	if err == nil && n.Type == model.NetworkInfra && want.OfHost() {
+		err = remainsInfra(tx, n.Key)
+	}
 	if err != nil {
 		return none, err
 	}

@@ -63,6 +63,16 @@ func indexInfra(tx store.Tx, k model.NetworkKey, is bool) error {
 	return tables.Tenants.Put(tx, t)
 }
 
+// remainsInfra refuses hosts' endpoints on an infra network that is being deleted: hosts can
+// hear that their endpoint is gone before they hear that the network goes, and put it back.
+func remainsInfra(tx store.Tx, k model.NetworkKey) error {
+	t, err := tables.Tenants.Find(tx, k.Tenant)
+	if err == nil && !slices.Contains(t.Value.Infra, k.Name) {
+		err = model.Errorf(model.ErrNotFound, "infra network %q is being deleted", k)
+	}
+	return err
+}
+
 func withoutInfra(list []model.NetworkName, name model.NetworkName) []model.NetworkName {
 	list = slices.DeleteFunc(slices.Clone(list), func(o model.NetworkName) bool { return o == name })
 	if len(list) == 0 {

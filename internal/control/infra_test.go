@@ -155,3 +155,30 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 		t.Errorf("a tenant admin takes interfaces from hosts: %v", err)
 	}
 }
+
+// A host can hear that its endpoint is gone before it hears that the network goes: it may
+// not put the endpoint back, which would keep the network.
+func TestHostPutsNoEndpointBackOnInfraNetworkThatGoes(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	c.put(model.Tenant{Name: "blue"}, infraNetwork("blue:a", "10.1.0.0/16"))
+	k := model.NetworkKey{Tenant: "blue", Name: "a"}
+	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: k, ID: "h1-native-intf"}, Host: "h1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func() error {
+		_, _, err := c.CreateEndpoint(ctx, valid)
+		return err
+	}
+	if _, err := c.update(ctx, "begin to delete", func(tx store.Tx) error { return indexInfra(tx, k, false) }); err != nil {
+		t.Fatal(err)
+	}
+	c.refused(model.ErrNotFound, "is being deleted", create)
+	if _, err := c.update(ctx, "keep", func(tx store.Tx) error { return indexInfra(tx, k, true) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(); err != nil {
+		t.Errorf("on one that stays: %v", err)
+	}
+}
