@@ -95,11 +95,11 @@ func (m *member) tellLeader(ctx context.Context) {
 				m.agents.SetDeaf(nil)
 				continue
 			}
-			fails(err)
 			if since.IsZero() {
 				since = time.Now()
 			}
-			if time.Since(since) > deafAfter {
+			if time.Since(since) > deafAfter { // not while another takes over
+				fails(err)
 				m.agents.SetDeaf(err)
 			}
 		}
