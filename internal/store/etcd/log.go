@@ -64,6 +64,7 @@ var routine = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true, // authentication is off
 	"setting up serving from embedded etcd failed.":                                        true, // at every Close; else Server.Err tells
+	"prober detected unhealthy status":                                                     true, // a member that restarts; that one is away status tells
 	"stopping insecure grpc server due to error":                                           true,
 	"stopped insecure grpc server due to error":                                            true,
 }
