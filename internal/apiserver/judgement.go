@@ -47,7 +47,7 @@ func (f facts) judge() (out []api.Finding) {
 // hosts and other netmasters.
 func (f facts) judgeCluster() (out []api.Finding) {
 	if !slices.ContainsFunc(f.masters, func(m api.Master) bool { return m.Role == roleLeader }) {
-		out = append(out, condition.NoLeader.Finding("cluster", "no netmaster leads: nothing is cleaned up, and nobody tells of hosts that go"))
+		out = append(out, condition.NoLeader.Finding("cluster", "no netmaster leads: nothing is cleaned up, and hosts that go are not reported"))
 	}
 	out = append(out, f.judgeStores()...)
 	out = append(out, f.judgeFabric()...)

@@ -2,10 +2,8 @@ package tunnelprobe
 
 import "time"
 
-// bad reports whether it is told to people.
-func (s state) bad() bool { return s == silent || s == smallOnly || s == lossy }
-
-func (of *peer) reported() bool { return of.state.bad() }
+// reported reports whether a host in this state is named by Err.
+func (s state) reported() bool { return s == silent || s == smallOnly || s == lossy }
 
 // note takes the next round and judges the host by it and those before.
 func (of *peer) note(r round, now time.Time) {
@@ -16,7 +14,7 @@ func (of *peer) note(r round, now time.Time) {
 	if whole && of.state == untested {
 		of.state = answering
 	}
-	if !whole && !of.reported() {
+	if !whole && !of.state.reported() {
 		of.due = now
 	}
 	if whole && (len(of.rounds) == 0 || of.back && of.state != lossy) {
@@ -30,7 +28,7 @@ func (of *peer) note(r round, now time.Time) {
 	switch {
 	case len(last) == inRow && small+full == 0:
 		of.mend()
-	case of.reported():
+	case of.state.reported():
 		of.judge()
 	case of.state == untested && now.Sub(of.since) < newcomer:
 	case small == inRow || full == inRow:

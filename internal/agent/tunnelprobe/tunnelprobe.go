@@ -205,7 +205,7 @@ func (p *Prober) step(now time.Time) time.Time {
 		delete(p.sent, r.nonce)
 		p.endLocked(r, false, now)
 	}
-	for p.free.Before(now) || p.free.Equal(now) {
+	for !p.free.After(now) {
 		var first *peer
 		for _, of := range p.peers {
 			if first == nil || of.due.Before(first.due) {
@@ -266,7 +266,7 @@ func (p *Prober) look() (changed <-chan struct{}) {
 			continue
 		}
 		delete(p.peers, at)
-		if of.left = now; of.reported() {
+		if of.left = now; of.state.reported() {
 			p.away[at] = of
 		}
 	}
@@ -281,13 +281,13 @@ func (p *Prober) look() (changed <-chan struct{}) {
 // askLocked sends a round of probes to a host.
 func (p *Prober) askLocked(of *peer, now time.Time) {
 	again := every
-	if of.reported() {
+	if of.state.reported() {
 		again = everyReported
 	}
 	of.due = now.Add(again*3/4 + rand.N(again/2))
 	if size := p.Size(); size != of.size {
 		of.size, of.passes = size, 0
-		if !of.reported() {
+		if !of.state.reported() {
 			of.state, of.since = untested, time.Time{}
 		}
 	}
@@ -354,10 +354,10 @@ func (p *Prober) endLocked(r *request, answered bool, now time.Time) {
 	of.note(*in, now)
 	switch is := of.state; {
 	case p.peers[of.Addr] != of:
-	case !was.bad() && is.bad():
+	case !was.reported() && is.reported():
 		p.Log.Warn("test packets through the tunnel to a host are lost: containers here and there may be cut off from each other",
 			"host", string(of.Name), "at", of.Addr, "state", string(is), "bytes", of.size)
-	case was.bad() && !is.bad():
+	case was.reported() && !is.reported():
 		p.Log.Info("test packets through the tunnel to a host are answered again", "host", string(of.Name), "at", of.Addr)
 	}
 }

@@ -63,11 +63,9 @@ func mld(src model.Endpoint, dst string, typ byte, group string) []byte {
 		[]byte{58, 0, 5, 2, 0, 0, 1, 0}, p)
 }
 
-// testMessages: what an endpoint says of its own memberships the driver hands over, and
-// on VLAN networks the uplink has it, once; what only routers say goes nowhere, as does
-// what is said in another one's name or comes by the tunnel; the fabric's questions are
-// handed over; and no endpoint hears any of it.
-func testMessages(t *testing.T, h Harness) {
+// floodingHost opens the data plane of h1 in the standard topology, on networks that flood
+// ARP, where most frames go somewhere; it skips a harness without Frames.
+func floodingHost(t *testing.T, h Harness) (Topology, *bench) {
 	t.Helper()
 	if h.Frames == nil {
 		t.Skip("the harness has no Frames")
@@ -81,6 +79,16 @@ func testMessages(t *testing.T, h Harness) {
 	}
 	b.interfaces(t, w.Pictures["h1"])
 	b.apply(t, w.Pictures["h1"])
+	return top, b
+}
+
+// testMessages: what an endpoint says of its own memberships the driver hands over, and
+// on VLAN networks the uplink has it, once; what only routers say goes nowhere, as does
+// what is said in another one's name or comes by the tunnel; the fabric's questions are
+// handed over; and no endpoint hears any of it.
+func testMessages(t *testing.T, h Harness) {
+	t.Helper()
+	top, b := floodingHost(t, h)
 	reports := b.drv.Capabilities().Memberships.Reports()
 	endpoint := func(network model.NetworkName, id model.EndpointID) model.Endpoint {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})

@@ -19,18 +19,7 @@ import (
 // sends, gets or forges a probe.
 func testTunnelProbes(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Frames == nil {
-		t.Skip("the harness has no Frames")
-	}
-	top := StandardTopology()
-	top.Global.ArpMode = model.ArpFlood // where most goes somewhere
-	b := open(t, h)
-	w, err := NewWorld(top, Case{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.interfaces(t, w.Pictures["h1"])
-	b.apply(t, w.Pictures["h1"])
+	top, b := floodingHost(t, h)
 	web1 := top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "vx"}, ID: "web1"})
 	vx := top.Network(web1.Key.Network).ID
 	h2 := top.vtep("h2")
