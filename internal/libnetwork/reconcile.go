@@ -36,6 +36,9 @@ const (
 	// madeWithin is how long the engine may take to list a network after it has
 	// told the plugin of it.
 	madeWithin = 5 * time.Second
+	// askedWithin is how long an engine may take to ask for the scope of a managed
+	// plugin that was enabled. A plugin that is a process of its own it asks once only.
+	askedWithin = 5 * time.Second
 )
 
 // reconcile keeps the engine's networks as the cluster's until ctx ends. An
@@ -44,19 +47,26 @@ func (p *Plugin) reconcile(ctx context.Context) {
 	defer p.engine.close()
 	tick := time.NewTimer(0)
 	defer tick.Stop()
+	started := time.Now()
 	said := map[string]string{}
 	lost := map[attach.Key]time.Time{}
 	for {
 		now := map[string]string{}
 		next := reconcileEvery
-		if err := p.checkScope(); err != nil {
+		switch err := p.checkScope(); {
+		case err != nil && time.Since(started) < askedWithin: // compare nothing yet
+		case err != nil:
 			now[allNetworks] = err.Error()
-		} else if waiting, err := p.compare(ctx, now); err != nil {
-			now[allNetworks] = err.Error()
-		} else if waiting > 0 {
-			next = nameEvery
-		} else if err := p.collect(ctx, lost, time.Now()); err != nil {
-			now[allNetworks] = err.Error()
+		default:
+			waiting, err := p.compare(ctx, now)
+			if err == nil && waiting == 0 {
+				err = p.collect(ctx, lost, time.Now())
+			}
+			if err != nil {
+				now[allNetworks] = err.Error()
+			} else if waiting > 0 {
+				next = nameEvery
+			}
 		}
 		if ctx.Err() != nil {
 			return
