@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/access"
@@ -19,9 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/access/oidc"
 	"github.com/contiv/netplugin/v2/internal/access/token"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -137,16 +132,16 @@ func (o *options) secureListeners() {
 
 // gate is who is let in to the REST interface, and the record of what was done.
 type gate struct {
-	door   func(http.Handler) http.Handler // nil = everybody is let in
-	tokens *token.Store                    // nil = there are none
-	audit  *audit.Log                      // nil = nothing is recorded
-	limit  *limit.Limiter
+	authenticate func(*http.Request) (access.Identity, error) // nil = everybody is let in
+	tokens       *token.Store                                 // nil = there are none
+	audit        *audit.Log                                   // nil = nothing is recorded
+	limit        *limit.Limiter
 	// distrust knows the clients that do not trust this netmaster.
 	distrust *daemon.Distrust
 	close    func() error
 }
 
-func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Logger) (g gate, err error) {
+func (o *options) newGate(st store.Store, log *slog.Logger) (g gate, err error) {
 	rate := float64(o.access.rate)
 	g.close, g.distrust = func() error { return nil }, new(daemon.Distrust)
 	g.limit = limit.New(limit.Config{
@@ -155,19 +150,16 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 			return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") || r.URL.Path == "/plugin/mirror"
 		},
 	})
-	cfg := access.Config{
-		Cluster: owners{apiserver.Whose{Control: ctrl}}, Log: log,
-		Revision: func(kind, key string) int64 { return int64(ctrl.Current().Written(kind, key)) },
-	}
+	var bearers []access.Bearer
 	if o.token != nil {
-		cfg.Bearers = append(cfg.Bearers, access.Shared(o.token.Accepts))
+		bearers = append(bearers, access.Shared(o.token.Accepts))
 	}
 	if o.access.tokens {
 		g.tokens = token.NewStore(st)
-		cfg.Bearers = append(cfg.Bearers, g.tokens)
+		bearers = append(bearers, g.tokens)
 	}
 	if o.access.issuer != nil {
-		cfg.Bearers = append(cfg.Bearers, o.access.issuer)
+		bearers = append(bearers, o.access.issuer)
 	}
 	if dir := o.access.auditDir; dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -178,87 +170,23 @@ func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Lo
 			return g, err
 		}
 		g.audit, g.close = audit.New(file, log), file.Close
-		cfg.Audit = g.audit
-	}
-	everyone := func(next http.Handler) http.Handler {
-		if cfg.Audit == nil {
-			return next
-		}
-		plain := cfg
-		plain.Next, plain.Bearers = next, nil
-		plain.Everyone = &access.Identity{How: access.ByNothing, Grants: []access.Grant{{Role: access.ClusterAdmin}}}
-		return access.New(plain)
 	}
 	if !o.asksWho() {
-		if cfg.Audit != nil {
-			g.door = everyone
-		}
 		return g, nil
 	}
-	g.door = func(next http.Handler) http.Handler {
-		cfg.Next = asHost(next)
-		judged := access.New(cfg)
-		switch {
-		case !o.acceptPlain:
-			return judged
-		case o.token != nil: // that had to be shown before, too
-			return plainToo(judged, judged)
-		}
-		return plainToo(judged, everyone(next))
+	g.authenticate = func(r *http.Request) (access.Identity, error) { return access.Identify(r, bearers) }
+	if o.acceptPlain {
+		g.authenticate = plainToo(g.authenticate, o.token != nil) // a token had to be shown before, too
 	}
 	return g, nil
 }
 
-// asHost has use-cases of a host's agent look, within their transactions, whose a
-// thing is: it may be another host's since the request was judged.
-func asHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := access.From(r.Context())
-		if id.How != "" && !slices.ContainsFunc(id.Grants, func(g access.Grant) bool { return g.Role == access.ClusterAdmin }) {
-			r = r.WithContext(control.Limited(r.Context(), id.Tenants()...))
-		}
-		if scope := id.Scope(); scope != nil {
-			r = r.WithContext(control.ScopeTo(r.Context(), scope))
-		}
-		if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
-			ctx := control.ActFor(r.Context(), model.HostName(id.Name))
-			r = r.WithContext(control.ReportFrom(ctx, originOf(r)))
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// originOf is what a host's connection proves of its addresses.
-func originOf(r *http.Request) (o control.Origin) {
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		o.From = at.Addr().Unmap().WithZone("")
+// record returns nil where nothing is recorded.
+func (g gate) record() apiserver.Recorder {
+	if g.audit == nil {
+		return nil
 	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		for _, ip := range r.TLS.PeerCertificates[0].IPAddresses {
-			if a, ok := netip.AddrFromSlice(ip); ok {
-				o.Certified = append(o.Certified, a.Unmap())
-			}
-		}
-	}
-	return o
-}
-
-// owners is the access.Cluster of the REST interface.
-type owners struct{ apiserver.Whose }
-
-func (o owners) FindEndpoints(ctx context.Context, text string) ([]access.Endpoint, error) {
-	return endpointsOf(o.Whose.FindEndpoints(ctx, text))
-}
-
-func (o owners) NamedEndpoint(ctx context.Context, tenant, networkOrGroup, id string) ([]access.Endpoint, error) {
-	return endpointsOf(o.Whose.NamedEndpoint(ctx, tenant, networkOrGroup, id))
-}
-
-func endpointsOf(found []model.Endpoint, err error) (out []access.Endpoint, _ error) {
-	for _, e := range found {
-		out = append(out, access.Endpoint{Tenant: string(e.Key.Network.Tenant), Host: string(e.Host)})
-	}
-	return out, err
+	return g.audit
 }
 
 // explainAccess tells at start what an operator should know of who is let in.

@@ -51,14 +51,14 @@ func startSecured(t *testing.T, args ...string) *secured {
 	}
 	log := slog.New(slog.DiscardHandler)
 	s.ctrl = control.New(s.store, control.Options{})
-	if s.gate, err = o.newGate(s.store, s.ctrl, log); err != nil {
+	if s.gate, err = o.newGate(s.store, log); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.ctrl.Run(ctx) }()
 	h, err := apiserver.New(apiserver.Config{
-		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit, nil}, Log: log, Door: s.gate.door, Tokens: s.gate.tokensOf(), Timeout: patience, Address: "127.0.0.1:9999",
+		Control: s.ctrl, Cluster: clusterAPI{&member{store: s.store, log: log}, s.ctrl, nil, o.token, s.gate.audit, nil}, Log: log, Authenticate: s.gate.authenticate, Audit: s.gate.record(), Tokens: s.gate.tokensOf(), Timeout: patience, Address: "127.0.0.1:9999",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -406,9 +406,9 @@ func TestClientRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := o.newGate(nil, nil, nil)
-	if err != nil || g.door != nil {
-		t.Fatalf("a door where nobody is asked: %v", err)
+	g, err := o.newGate(nil, nil)
+	if err != nil || g.authenticate != nil {
+		t.Fatalf("clients are asked who they are where nobody is: %v", err)
 	}
 	server := httptest.NewServer(g.limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })))
 	defer server.Close()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -38,18 +39,21 @@ func (o *options) scheme() string {
 	return transport.Scheme(o.tls.APIServer)
 }
 
-// plainToo lets plain requests pass to next, but for those that make tokens: they would cross the network, and outlive the time in which everybody is let in.
-func plainToo(judged, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// plainToo also lets plain requests in, but for those that make tokens: they would cross the
+// network, and outlive the time in which everybody is let in. asked: plain clients have to
+// show who they are, too.
+func plainToo(identify func(*http.Request) (access.Identity, error), asked bool) func(*http.Request) (access.Identity, error) {
+	return func(r *http.Request) (access.Identity, error) {
 		switch {
 		case r.TLS != nil:
-			judged.ServeHTTP(w, r)
+			return identify(r)
 		case r.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(r.URL.Path, "/"), "/tokens"):
-			refusal.Forbidden("tokens are made by TLS only: 'netctl --netmaster https://ADDRESS login --token' with an administrator's token, and then again").Write(w, r)
-		default:
-			next.ServeHTTP(w, r)
+			return access.Identity{}, refusal.Forbidden("tokens are made by TLS only: 'netctl --netmaster https://ADDRESS login --token' with an administrator's token, and then again")
+		case asked:
+			return identify(r)
 		}
-	})
+		return access.Everyone(), nil
+	}
 }
 
 // urlOf is where another netmaster is asked: as the registry says, since one may be

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -95,18 +98,27 @@ func TestPlainChangesAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := memory.New()
-	g, err := o.newGate(st, control.New(st, control.Options{}), slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	g, err := o.newGate(st, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctrl := control.New(st, control.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ctrl.Run(ctx) }()
+	h, err := apiserver.New(apiserver.Config{Control: ctrl, Cluster: clusterAPI{}, Log: log, Authenticate: g.authenticate, Audit: g.record(), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	reached := false
-	g.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/api/v1/tenants/blue", nil))
-	if err := g.close(); err != nil {
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "http://localhost/api/v1/tenants/blue", nil))
+	cancel()
+	if err := errors.Join(<-done, g.close(), st.Close()); err != nil {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "audit.log"))
-	if err != nil || !reached || !strings.Contains(string(text), `"how":"plain"`) || !strings.Contains(string(text), `"key":"blue"`) {
-		t.Errorf("reached %v, recorded %s, %v", reached, text, err)
+	if err != nil || w.Code != http.StatusNotFound || !strings.Contains(string(text), `"how":"plain"`) || !strings.Contains(string(text), `"key":"blue"`) {
+		t.Errorf("%d %s, recorded %s, %v", w.Code, w.Body, text, err)
 	}
 }

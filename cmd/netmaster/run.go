@@ -352,14 +352,14 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 	if k8s != nil {
 		pods = k8s.keeper
 	}
-	gate, err := o.newGate(st, ctrl, log)
+	gate, err := o.newGate(st, log)
 	if err != nil {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
 		Support: o.support(o.ring, server), HostKeys: hostKeys(server), Peer: m.askPeer,
-		Pods: pods, Members: membersOf(server, o, ctrl).api(), Door: gate.door, Tokens: gate.tokensOf(),
+		Pods: pods, Members: membersOf(server, o, ctrl).api(), Authenticate: gate.authenticate, Audit: gate.record(), Tokens: gate.tokensOf(),
 		Watch: watch, EvictAfter: o.graceTime(), Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit, gate.distrust}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},

@@ -23,12 +23,12 @@ func (g gate) tokensOf() apiserver.Tokens {
 }
 
 // CreateToken implements apiserver.Tokens.
-func (t tokenAPI) CreateToken(ctx context.Context, r api.TokenRequest) (api.NewToken, error) {
+func (t tokenAPI) CreateToken(ctx context.Context, by access.Identity, r api.TokenRequest) (api.NewToken, error) {
 	if r.Life < 1 || r.Life > int64(token.MaxLife/time.Second) { // in seconds: it must not overflow
 		return api.NewToken{}, model.Errorf(model.ErrInvalid, "life %d: must be from 1 second to 366 days, in seconds", r.Life)
 	}
 	secret, made, err := t.store.Create(ctx, token.Wish{
-		Name: r.Name, Grant: access.Grant{Role: access.Role(r.Role), Tenants: r.Tenants}, Life: time.Duration(r.Life) * time.Second, By: access.From(ctx).Name,
+		Name: r.Name, Grant: access.Grant{Role: access.Role(r.Role), Tenants: r.Tenants}, Life: time.Duration(r.Life) * time.Second, By: by.Name,
 	})
 	if err != nil {
 		return api.NewToken{}, err

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/refusal"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -191,7 +193,7 @@ func TestPlainGate(t *testing.T) {
 	} {
 		o := &options{acceptPlain: true, secure: true, token: tt.file}
 		o.certs.Own = &transport.Directory{}
-		g, err := o.newGate(memory.New(), nil, slog.New(slog.DiscardHandler))
+		g, err := o.newGate(memory.New(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,10 +204,13 @@ func TestPlainGate(t *testing.T) {
 		if tt.shown != "" {
 			r.Header.Set("Authorization", "Bearer "+tt.shown)
 		}
-		w := httptest.NewRecorder()
-		g.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
-		if w.Code != tt.want {
-			t.Errorf("%s %s, token asked for: %t, shown: %q: %d %s, want %d", r.Method, tt.path, tt.file != nil, tt.shown, w.Code, w.Body, tt.want)
+		got := http.StatusOK
+		id, err := g.authenticate(r)
+		if err != nil {
+			got = refusal.Of(err).Status
+		}
+		if got != tt.want || err == nil && !id.Has(access.ClusterAdmin) {
+			t.Errorf("%s %s, token asked for: %t, shown: %q: %v as %v, want %d", r.Method, tt.path, tt.file != nil, tt.shown, err, id, tt.want)
 		}
 	}
 }

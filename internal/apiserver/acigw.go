@@ -12,7 +12,7 @@ import (
 const aciGwName = "aciGw"
 
 var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
-	collection: "aciGws", name: "aciGw",
+	collection: "aciGws", name: "aciGw", access: ofCluster,
 	key: only(aciGwName), list: singleton((*control.View).AciGw), get: one((*control.View).AciGw),
 	parse: aciGwFromAPI, render: aciGwToAPI,
 	change: plain((*control.Controller).ChangeAciGw), delete: forget((*control.Controller).DeleteAciGw),

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -49,17 +52,48 @@ func (t *applyTime) more() bool {
 	return spent < t.timeout/2 || spent < t.committed.Sub(t.begin) && now.Sub(t.begin) < (applyTimeouts-1)*t.timeout
 }
 
+func (s *server) handleApply() {
+	rt := handleRead(s, "POST", "/api/v1/apply", access.OwnTenants, s.readApply, ofApply, s.apply)
+	rt.limit, rt.body = applyTimeouts*s.timeout, MaxApplyBody
+}
+
+// applyRequest is a list of objects that is to be applied.
+type applyRequest struct {
+	list
+	api.ApplyRequest
+	begin time.Time
+}
+
+func (s *server) readApply(w http.ResponseWriter, r *request) (req applyRequest, err error) {
+	req.begin = time.Now()
+	if _, err := decodeUpTo(w, r, &req.ApplyRequest, MaxApplyBody); err != nil {
+		return req, err
+	}
+	req.list, err = s.changesOf(req.Objects)
+	return req, err
+}
+
+func ofApply(r *request, req applyRequest) (access.Resource, error) { return ofList(r, req.list) }
+
+// ofList is about all objects of a list. Endpoints are not in a tenant admin's: one says on
+// which host it is, and who has it there is shown that host; hosts write them.
+func ofList(_ *request, l list) (res access.Resource, err error) {
+	for i, o := range l.results {
+		res.Objects = append(res.Objects, audit.Object{Kind: o.Kind, Key: o.Key})
+		res.Tenants = append(res.Tenants, tenantOf(o.Key))
+		if may := registry[o.Kind].access.write; may&access.OwnTenants == 0 && res.Hint == "" {
+			res.Hint = fmt.Sprintf("objects[%d]: a tenant-admin's list has objects of tenants (%s), each with its kind and tenantName once", i, strings.Join(kindsOfTenants(), ", "))
+		}
+	}
+	if res.Hint != "" {
+		res.Tenants = nil
+	}
+	return res, nil
+}
+
 // apply makes a list of objects be as given.
-func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
-	begin := time.Now()
-	var req api.ApplyRequest
-	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
-		return nil, err
-	}
-	changes, results, err := s.changesOf(req.Objects)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any, error) {
+	changes, results := req.changes, req.results
 	if req.Set != "" {
 		if err := model.ParseSetName(req.Set); err != nil {
 			return nil, err
@@ -68,7 +102,7 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 			changes[i] = s.control.InSet(r.Context(), changes[i], req.Set, model.Owned{Kind: of.Kind, Key: of.Key})
 		}
 	}
-	t := applyTime{begin: begin, timeout: s.timeout, now: time.Now}
+	t := applyTime{begin: req.begin, timeout: s.timeout, now: time.Now}
 	outcomes, done, err := s.control.Apply(r.Context(), changes, req.DryRun, t.more)
 	if errors.Is(err, context.DeadlineExceeded) && t.committed.IsZero() {
 		return nil, model.Errorf(model.ErrUnavailable, "nothing is applied: checking %d objects takes more than %v, or the store does not answer: give fewer at a time, or try again", len(changes), applyTimeouts*s.timeout)
@@ -129,13 +163,18 @@ func (s *server) compareSet(ctx context.Context, set string, answer *api.ApplyRe
 	return nil
 }
 
+// list is what the objects of a list are to become.
+type list struct {
+	changes []control.Change
+	results []api.ApplyResult // each with kind, key and warnings
+}
+
 // changesOf reads the objects of a list.
-func (s *server) changesOf(objects []json.RawMessage) ([]control.Change, []api.ApplyResult, error) {
+func (s *server) changesOf(objects []json.RawMessage) (l list, err error) {
 	if n := len(objects); n > maxListed {
-		return nil, nil, model.Errorf(model.ErrInvalid, "objects: must be at most %d in one list, and not %d: give several", maxListed, n)
+		return l, model.Errorf(model.ErrInvalid, "objects: must be at most %d in one list, and not %d: give several", maxListed, n)
 	}
-	changes := make([]control.Change, len(objects))
-	results := make([]api.ApplyResult, len(objects))
+	l = list{make([]control.Change, len(objects)), make([]api.ApplyResult, len(objects))}
 	var wrong control.ChangeErrors
 	for i, object := range objects {
 		k, body, err := kindOf(object)
@@ -150,13 +189,13 @@ func (s *server) changesOf(objects []json.RawMessage) ([]control.Change, []api.A
 			}
 			continue
 		}
-		changes[i] = want.change
-		results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: append(want.warnings, clusterWarnings(s.control.Current(), want.object)...)}
+		l.changes[i] = want.change
+		l.results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: append(want.warnings, clusterWarnings(s.control.Current(), want.object)...)}
 	}
 	if wrong != nil {
-		return nil, nil, wrong
+		return list{}, wrong
 	}
-	return changes, results, nil
+	return l, nil
 }
 
 // kindOf finds an object's kind and returns its fields without it.

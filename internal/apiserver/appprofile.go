@@ -7,8 +7,8 @@ import (
 )
 
 var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
-	collection: "appProfiles", name: "appProfile",
-	key: model.ParseAppProfileKey, list: func(v *control.View) []model.AppProfile { return v.AppProfiles("") }, get: (*control.View).AppProfile,
+	collection: "appProfiles", name: "appProfile", access: ofTenants,
+	key: model.ParseAppProfileKey, list: (*control.View).AppProfiles, get: (*control.View).AppProfile,
 	parse: appProfileFromAPI, render: appProfileToAPI,
 	change: plain((*control.Controller).ChangeAppProfile), delete: (*control.Controller).DeleteAppProfile,
 	oper: api.AppProfileOper{}, inspect: appProfileOper,

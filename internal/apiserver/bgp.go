@@ -15,8 +15,8 @@ import (
 )
 
 var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
-	collection: "Bgps", name: "Bgp",
-	key: model.ParseHostName, list: (*control.View).Bgps, get: (*control.View).Bgp,
+	collection: "Bgps", name: "Bgp", access: ofCluster,
+	key: model.ParseHostName, list: func(v *control.View, _ model.TenantName) []model.Bgp { return v.Bgps() }, get: (*control.View).Bgp,
 	parse: bgpFromAPI, render: bgpToAPI,
 	change: plain((*control.Controller).ChangeBgp), delete: (*control.Controller).DeleteBgp,
 	oper: api.BgpOper{}, inspect: bgpOper,

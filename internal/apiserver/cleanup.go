@@ -3,6 +3,8 @@ package apiserver
 import (
 	"net/http"
 
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -14,7 +16,7 @@ type cleanupAnswer struct {
 
 // cleanup deletes endpoints whose containers are gone for good: those of a
 // network, of a group, or one.
-func (s *server) cleanup(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) cleanup(_ http.ResponseWriter, r *request) (any, error) {
 	tenant, err := model.ParseTenantName(r.PathValue("tenant"))
 	if err != nil {
 		return nil, err
@@ -49,4 +51,8 @@ func (s *server) cleanup(_ http.ResponseWriter, r *http.Request) (any, error) {
 	default:
 		return nil, model.InvalidField("category", clip([]byte(what)), "must be net, group or ep")
 	}
+}
+
+func ofCleanup(r *request) (access.Resource, error) {
+	return access.Resource{Objects: []audit.Object{{Kind: "endpoint", Key: r.PathValue("tenant") + ":" + r.PathValue("what") + ":" + r.PathValue("id")}}}, nil
 }

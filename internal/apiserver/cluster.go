@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -25,11 +26,11 @@ type Members interface {
 const memberTime = 28 * time.Second
 
 func (s *server) handleMembers() {
-	s.handle("GET", "/api/v1/cluster/members", s.clusterMembers)
-	s.handle("POST", "/api/v1/cluster/tokens", s.newJoinToken)
-	s.handle("DELETE", "/api/v1/cluster/members/{name}", s.removeMember)
-	s.handle("POST", "/api/v1/cluster/relieve", s.relieveMembers)
-	s.handle("POST", "/api/v1/cluster/authorities/renew", s.renewAuthorities)
+	s.handle("GET", "/api/v1/cluster/members", access.View, nil, s.clusterMembers)
+	s.handle("POST", "/api/v1/cluster/tokens", access.AdminOnly, nil, s.newJoinToken)
+	s.handle("DELETE", "/api/v1/cluster/members/{name}", access.AdminOnly, named("member", "name"), s.removeMember)
+	s.handle("POST", "/api/v1/cluster/relieve", access.AdminOnly, nil, s.relieveMembers)
+	s.handle("POST", "/api/v1/cluster/authorities/renew", access.AdminOnly, nil, s.renewAuthorities)
 }
 
 // embedded returns the members, or says whose matter they are.
@@ -40,7 +41,7 @@ func (s *server) embedded() (Members, error) {
 	return s.members, nil
 }
 
-func (s *server) clusterMembers(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) clusterMembers(_ http.ResponseWriter, r *request) (any, error) {
 	m, err := s.embedded()
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (s *server) clusterMembers(_ http.ResponseWriter, r *http.Request) (any, er
 	return m.Members(r.Context())
 }
 
-func (s *server) newJoinToken(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) newJoinToken(w http.ResponseWriter, r *request) (any, error) {
 	var q api.JoinTokenRequest
 	if _, err := decode(w, r, &q); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (s *server) newJoinToken(w http.ResponseWriter, r *http.Request) (any, erro
 	return t, nil
 }
 
-func (s *server) removeMember(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) removeMember(_ http.ResponseWriter, r *request) (any, error) {
 	force, err := boolQuery(r, "force")
 	if err != nil {
 		return nil, err
@@ -91,14 +92,14 @@ type relieveRequest struct{}
 // renewRequest is as relieveRequest.
 type renewRequest struct{}
 
-func (s *server) relieveMembers(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) relieveMembers(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &relieveRequest{}); err != nil {
 		return nil, err
 	}
 	return s.changeMembers(r, func(ctx context.Context, m Members) error { return m.RelieveMembers(ctx) })
 }
 
-func (s *server) renewAuthorities(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) renewAuthorities(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &renewRequest{}); err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (s *server) renewAuthorities(w http.ResponseWriter, r *http.Request) (any, 
 
 // changeMembers makes a change and answers with the members after it; a member that
 // has removed itself cannot tell them.
-func (s *server) changeMembers(r *http.Request, change func(context.Context, Members) error) (any, error) {
+func (s *server) changeMembers(r *request, change func(context.Context, Members) error) (any, error) {
 	m, err := s.embedded()
 	if err != nil {
 		return nil, err

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // Services of Kubernetes are read here and changed there.
 func (s *server) handleClusterServices() {
-	s.handle("GET", "/api/v1/clusterServices", s.clusterServices)
-	s.handle("GET", "/api/v1/clusterServices/{namespace}/{name}", s.clusterService)
+	s.handle("GET", "/api/v1/clusterServices", access.View, nil, s.clusterServices)
+	s.handle("GET", "/api/v1/clusterServices/{namespace}/{name}", access.View, nil, s.clusterService)
 }
 
-func (s *server) clusterServices(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) clusterServices(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func (s *server) clusterServices(_ http.ResponseWriter, r *http.Request) (any, e
 	return out, nil
 }
 
-func (s *server) clusterService(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) clusterService(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 )
 
 var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
-	collection: "policys", name: "policy",
-	key: model.ParsePolicyKey, list: func(v *control.View) []model.ContivPolicy { return v.Policies("") }, get: (*control.View).Policy,
+	collection: "policys", name: "policy", access: ofTenants,
+	key: model.ParsePolicyKey, list: (*control.View).Policies, get: (*control.View).Policy,
 	parse: wire.Policy, render: policyToAPI, linked: policyView,
 	change: plain((*control.Controller).ChangePolicy), delete: (*control.Controller).DeletePolicy,
 	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },

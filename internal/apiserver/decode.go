@@ -18,12 +18,12 @@ import (
 const MaxBody = 1 << 20
 
 // decode reads a request's body as one JSON object into out, and returns it.
-func decode(w http.ResponseWriter, r *http.Request, out any) (body []byte, err error) {
+func decode(w http.ResponseWriter, r *request, out any) (body []byte, err error) {
 	return decodeUpTo(w, r, out, MaxBody)
 }
 
 // decodeUpTo is decode with another limit, in bytes.
-func decodeUpTo(w http.ResponseWriter, r *http.Request, out any, limit int64) (body []byte, err error) {
+func decodeUpTo(w http.ResponseWriter, r *request, out any, limit int64) (body []byte, err error) {
 	if r.Body == nil {
 		return nil, strictjson.BadBody("must not be empty: a JSON object is expected")
 	}

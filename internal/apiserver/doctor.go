@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -19,19 +20,17 @@ import (
 type repairRequest struct{}
 
 func (s *server) handleDoctor() {
-	s.handle("GET", "/api/v1/doctor/netmaster", func(http.ResponseWriter, *http.Request) (any, error) { return s.machine(), nil })
-	s.routes = append(s.routes, route{"POST", "/plugin/report/{id}", nil}, route{"GET", "/api/v1/bundle", nil}, route{"GET", "/api/v1/hosts/{name}/bundle", nil})
-	for _, slash := range []string{"", "/{$}"} {
-		s.mux.HandleFunc("POST /plugin/report/{id}"+slash, s.deliverReport)
-		s.mux.HandleFunc("GET /api/v1/bundle"+slash, s.ownBundle)
-		s.mux.HandleFunc("GET /api/v1/hosts/{name}/bundle"+slash, s.hostBundle)
-	}
-	s.handle("GET", "/api/v1/doctor", s.doctor)
-	s.handle("POST", "/api/v1/doctor/repair", s.repair)
+	s.handle("GET", "/api/v1/doctor/netmaster", access.View|access.Peer, nil, func(http.ResponseWriter, *request) (any, error) { return s.machine(), nil })
+	s.handleStream("POST", "/plugin/report/{id}", access.OwnHost, ofHostQuery, s.deliverReport).verb = verbReport
+	// All that a netmaster or a host knows: recorded too.
+	s.handleStream("GET", "/api/v1/bundle", access.AdminOnly, nil, s.ownBundle).verb = verbChange
+	s.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, named("bundle", "name"), s.hostBundle).verb = verbChange
+	s.handle("GET", "/api/v1/doctor", access.View, nil, s.doctor)
+	s.handle("POST", "/api/v1/doctor/repair", access.AdminOnly, nil, s.repair)
 }
 
 // doctor answers GET /api/v1/doctor.
-func (s *server) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) doctor(_ http.ResponseWriter, r *request) (any, error) {
 	ctx, cancel := atLeisure(r)
 	defer cancel()
 	owners, err := s.control.Owners(ctx)
@@ -42,7 +41,7 @@ func (s *server) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // repair answers POST /api/v1/doctor/repair.
-func (s *server) repair(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) repair(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &repairRequest{}); err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ const doctorTime = 50 * time.Second
 
 // atLeisure is a request's context with more time than others have. It ends with its time
 // alone: a repair that has begun is not left half done because its client is gone.
-func atLeisure(r *http.Request) (context.Context, context.CancelFunc) {
+func atLeisure(r *request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), doctorTime)
 }
 
@@ -167,7 +166,7 @@ func (s *server) hearMasters(ctx context.Context, f *facts) {
 }
 
 // ownBundle answers GET /api/v1/bundle: what this netmaster packs.
-func (s *server) ownBundle(w http.ResponseWriter, r *http.Request) {
+func (s *server) ownBundle(w http.ResponseWriter, r *request) {
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
 		s.requests.WithLabelValues("/api/v1/bundle", r.Method, strconv.Itoa(sw.status)).Inc()

@@ -5,25 +5,28 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 func (s *server) handleEndpoints() {
-	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
-	s.handle("POST", "/api/v1/endpoints/{key}/drain", s.drainer(true))
-	s.handle("DELETE", "/api/v1/endpoints/{key}/drain", s.drainer(false))
+	handleRead(s, "GET", "/api/v1/inspect/endpoints/{key}", access.View|access.OwnTenants, s.endpointsNamed, ofEndpoints, s.inspectEndpoint)
+	handleRead(s, "POST", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpointsNamed, ofEndpoints, s.drainer(true))
+	handleRead(s, "DELETE", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpointsNamed, ofEndpoints, s.drainer(false))
+	handleRead(s, "GET", "/api/v1/endpoints", access.View|access.OwnTenants|access.OwnHost, readEndpointsQuery, ofEndpointsQuery, s.endpoints) // a host releases those that it has lost
 }
 
 // inspectEndpoint finds an endpoint by its key (tenant:network:id), its id, its
 // container's id or its exact name, in this order; 1.x took any part of one
 // (known fault 30).
-func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, error) {
-	v, e, err := s.endpointOf(r)
+func (s *server) inspectEndpoint(_ http.ResponseWriter, r *request, found endpointsFound) (any, error) {
+	e, err := found.one()
 	if err != nil {
 		return nil, err
 	}
-	o := endpointOper(v, e)
+	o := endpointOper(found.view, e)
 	o.Key = r.PathValue("key")
 	return struct{ Oper any }{shown(r.Context(), o)}, nil
 }
@@ -32,47 +35,73 @@ func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, e
 type drainRequest struct{}
 
 // bare refuses a body that says anything: "drain": false would drain.
-func bare(w http.ResponseWriter, r *http.Request) error {
+func bare(w http.ResponseWriter, r *request) error {
 	_, err := decode(w, r, &drainRequest{})
 	return err
 }
 
 // drainer answers that an endpoint drains, or does no more.
-func (s *server) drainer(drain bool) handler {
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) drainer(drain bool) func(http.ResponseWriter, *request, endpointsFound) (any, error) {
+	return func(w http.ResponseWriter, r *request, found endpointsFound) (any, error) {
 		if drain {
 			if err := bare(w, r); err != nil {
 				return nil, err
 			}
 		}
-		v, e, err := s.endpointOf(r)
+		e, err := found.one()
 		if err != nil {
 			return nil, err
 		}
 		if e, err = s.control.DrainEndpoint(r.Context(), e.Key, drain); err != nil {
 			return nil, err
 		}
-		o := endpointOper(v, e)
+		o := endpointOper(found.view, e)
 		o.Key = e.Key.String()
 		return shown(r.Context(), o), nil
 	}
 }
 
-// endpointOf finds the endpoint that a path names, of those within the scope of who asks.
-func (s *server) endpointOf(r *http.Request) (*control.View, model.Endpoint, error) {
+// endpointsFound are the endpoints that a path may mean, of those within the client's scope.
+type endpointsFound struct {
+	view  *control.View
+	text  string
+	exact bool // the path is the key of the only one
+	list  []model.Endpoint
+}
+
+// endpointsNamed finds the endpoints whose key, id, container or name is in the path.
+func (s *server) endpointsNamed(_ http.ResponseWriter, r *request) (endpointsFound, error) {
 	v, err := s.control.View(r.Context())
+	found := endpointsFound{view: v, text: r.PathValue("key")}
 	if err != nil {
-		return nil, model.Endpoint{}, err
+		return found, err
 	}
-	key, scope := r.PathValue("key"), control.ScopeOf(r.Context())
-	if k, err := model.ParseEndpointKey(key); err == nil && scope.Has(k.Network.Tenant) {
-		if e, found := v.Endpoint(k); found {
-			return v, e, nil
+	scope := r.scope()
+	if k, err := model.ParseEndpointKey(found.text); err == nil && scope.Has(k.Network.Tenant) {
+		if e, is := v.Endpoint(k); is {
+			found.exact, found.list = true, []model.Endpoint{e}
+			return found, nil
 		}
 	}
-	found := slices.DeleteFunc(slices.Clone(v.FindEndpoints(key)), func(e model.Endpoint) bool { return !scope.Has(e.Key.Network.Tenant) })
-	e, err := chooseEndpoint(found, key)
-	return v, e, err
+	found.list = slices.DeleteFunc(slices.Clone(v.FindEndpoints(found.text)), func(e model.Endpoint) bool { return !scope.Has(e.Key.Network.Tenant) })
+	return found, nil
+}
+
+// one returns the endpoint that is meant.
+func (f endpointsFound) one() (model.Endpoint, error) {
+	if f.exact {
+		return f.list[0], nil
+	}
+	return chooseEndpoint(f.list, f.text)
+}
+
+// ofEndpoints is about all endpoints that are found.
+func ofEndpoints(_ *request, found endpointsFound) (access.Resource, error) {
+	res := access.Resource{Objects: []audit.Object{{Kind: "endpoint", Key: found.text}}}
+	for _, e := range found.list {
+		res.Tenants = append(res.Tenants, string(e.Key.Network.Tenant))
+	}
+	return res, nil
 }
 
 func chooseEndpoint(found []model.Endpoint, key string) (model.Endpoint, error) {

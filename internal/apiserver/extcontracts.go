@@ -7,8 +7,8 @@ import (
 )
 
 var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtContracts]{
-	collection: "extContractsGroups", name: "extContractsGroup",
-	key: model.ParseExtContractsKey, list: func(v *control.View) []model.ExtContracts { return v.ExtContracts("") }, get: (*control.View).ExtContractsGroup,
+	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
+	key: model.ParseExtContractsKey, list: (*control.View).ExtContracts, get: (*control.View).ExtContractsGroup,
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
 	change: plain((*control.Controller).ChangeExtContracts), delete: (*control.Controller).DeleteExtContracts,
 	fields: map[string]field{

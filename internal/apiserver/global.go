@@ -13,7 +13,7 @@ import (
 const globalName = "global"
 
 var _ = register(rest[api.Global, struct{}, model.Global]{
-	collection: "globals", name: "global",
+	collection: "globals", name: "global", access: ofCluster,
 	key: only(globalName), list: singleton((*control.View).Global), get: one((*control.View).Global),
 	parse: globalFromAPI, render: globalToAPI,
 	change: plain((*control.Controller).ChangeGlobal), delete: forget((*control.Controller).DeleteGlobal),

@@ -8,8 +8,8 @@ import (
 )
 
 var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
-	collection: "endpointGroups", name: "endpointGroup",
-	key: model.ParseGroupKey, list: func(v *control.View) []model.Group { return v.Groups("") }, get: (*control.View).Group,
+	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
+	key: model.ParseGroupKey, list: (*control.View).Groups, get: (*control.View).Group,
 	parse: wire.Group, render: groupToAPI, linked: groupView,
 	change: changeGroup, delete: (*control.Controller).DeleteGroup,
 	oper: api.EndpointGroupOper{}, inspect: func(_ *server, v *control.View, g model.Group) any { return groupOper(v, g) },

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ type HostKeys func(ctx context.Context) (map[string]HostKey, error)
 
 // shownKey is the SHA-256 of the public key of the certificate that a client shows; nil =
 // it shows none.
-func shownKey(r *http.Request) []byte {
+func shownKey(r *request) []byte {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil
 	}

@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 func (s *server) handleHosts() {
-	s.handle("GET", "/api/v1/status", s.status)
-	s.handle("GET", "/api/v1/hosts", s.hosts)
-	s.handle("GET", "/api/v1/hosts/{name}", s.host)
-	s.handle("DELETE", "/api/v1/hosts/{name}", s.removeHost)
-	s.handle("POST", "/api/v1/hosts/{name}/evict", s.evictHost)
-	s.handle("POST", "/api/v1/hosts/{name}/drain", s.hostDrainer(true))
-	s.handle("DELETE", "/api/v1/hosts/{name}/drain", s.hostDrainer(false))
-	s.handle("POST", "/api/v1/hosts/{name}/addresses/{address}", s.hostAddress(true))
-	s.handle("DELETE", "/api/v1/hosts/{name}/addresses/{address}", s.hostAddress(false))
-	s.handle("GET", "/api/v1/endpoints", s.endpoints)
+	s.handle("GET", "/api/v1/status", access.View|access.WithinScope, nil, s.status)
+	s.handle("GET", "/api/v1/hosts", access.View|access.WithinScope, nil, s.hosts)
+	s.handle("GET", "/api/v1/hosts/{name}", access.View|access.WithinScope, nil, s.host)
+	s.handle("DELETE", "/api/v1/hosts/{name}", access.AdminOnly, named("host", "name"), s.removeHost)
+	s.handle("POST", "/api/v1/hosts/{name}/evict", access.AdminOnly, named("host", "name"), s.evictHost)
+	s.handle("POST", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hostDrainer(true))
+	s.handle("DELETE", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hostDrainer(false))
+	s.handle("POST", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hostAddress(true))
+	s.handle("DELETE", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hostAddress(false))
 }
 
-func (s *server) hosts(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) hosts(_ http.ResponseWriter, r *request) (any, error) {
 	all, err := s.control.Hosts(r.Context())
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (s *server) hosts(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (s *server) host(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) host(_ http.ResponseWriter, r *request) (any, error) {
 	h, err := s.control.OneHost(r.Context(), model.HostName(r.PathValue("name")))
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (s *server) host(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return s.seenHost(r.Context(), h, time.Now()), nil
 }
 
-func (s *server) removeHost(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) removeHost(_ http.ResponseWriter, r *request) (any, error) {
 	force, err := boolQuery(r, "force")
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (s *server) removeHost(_ http.ResponseWriter, r *http.Request) (any, error)
 }
 
 // boolQuery reads a query parameter that is false when it is not there.
-func boolQuery(r *http.Request, name string) (bool, error) {
+func boolQuery(r *request, name string) (bool, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return false, nil
@@ -110,7 +111,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 
 // hostAddress adds an address to those that count as a host's, or takes it away.
 func (s *server) hostAddress(add bool) handler {
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+	return func(w http.ResponseWriter, r *request) (any, error) {
 		if add {
 			if err := bare(w, r); err != nil {
 				return nil, err
@@ -128,15 +129,41 @@ func (s *server) hostAddress(add bool) handler {
 	}
 }
 
+// endpointsQuery chooses endpoints.
+type endpointsQuery struct {
+	tenant         model.TenantName
+	host           model.HostName
+	network, group string
+}
+
+func readEndpointsQuery(_ http.ResponseWriter, r *request) (endpointsQuery, error) {
+	q := r.URL.Query()
+	return endpointsQuery{model.TenantName(q.Get("tenant")), model.HostName(q.Get("host")), q.Get("network"), q.Get("group")}, nil
+}
+
+// ofEndpointsQuery is about the endpoints of a tenant and of a host: either is all that
+// they are of.
+func ofEndpointsQuery(_ *request, q endpointsQuery) (res access.Resource, err error) {
+	res.Hosts = []string{string(q.host)}
+	if res.Tenants = []string{string(q.tenant)}; q.tenant == "" {
+		res.Hint = "choose one tenant's: netctl endpoint ls --tenant NAME"
+	}
+	return res, nil
+}
+
+// ofHostAddress is about one address of a host.
+func ofHostAddress(r *request) (access.Resource, error) {
+	return access.Resource{Objects: []audit.Object{{Kind: "host", Key: r.PathValue("name") + " " + r.PathValue("address")}}}, nil
+}
+
 // endpoints lists the endpoints that ?tenant=, ?host=, ?network= and ?group= all
 // choose; a network or group is NAME (of any tenant) or TENANT:NAME.
-func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) endpoints(_ http.ResponseWriter, r *request, q endpointsQuery) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	q := r.URL.Query()
-	tenant, host := model.TenantName(q.Get("tenant")), model.HostName(q.Get("host"))
+	tenant, host := q.tenant, q.host
 	if _, ok := v.Tenant(tenant); tenant != "" && !ok {
 		return nil, notFound("tenant", string(tenant))
 	}
@@ -147,18 +174,18 @@ func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) 
 			return nil, err
 		}
 	}
-	network, group := parseScoped(q.Get("network"), tenant), parseScoped(q.Get("group"), tenant)
+	network, group := parseScoped(q.network, tenant), parseScoped(q.group, tenant)
 	networks := find(v, network, func(t model.TenantName, name string) (model.Network, bool) {
 		return v.Network(model.NetworkKey{Tenant: t, Name: model.NetworkName(name)})
 	})
 	if !network.any && (len(networks) == 0 || tenant != "" && network.tenant != tenant) {
-		return nil, notFound("network", q.Get("network"))
+		return nil, notFound("network", q.network)
 	}
 	groups := find(v, group, func(t model.TenantName, name string) (model.Group, bool) {
 		return v.Group(model.GroupKey{Tenant: t, Name: model.GroupName(name)})
 	})
 	if !group.any && (len(groups) == 0 || tenant != "" && group.tenant != tenant) {
-		return nil, notFound("endpointGroup", q.Get("group"))
+		return nil, notFound("endpointGroup", q.group)
 	}
 	// The view has them by each of these: no more is looked at than what the
 	// narrowest has.

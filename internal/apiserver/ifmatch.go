@@ -19,7 +19,7 @@ func tag(w http.ResponseWriter, v *control.View, kind, key string) {
 
 // underIfMatch returns a request whose use-case is committed only while the object has the
 // revision that the request names in If-Match, if it names one.
-func (s *server) underIfMatch(r *http.Request, kind, key string) (*http.Request, error) {
+func (s *server) underIfMatch(r *request, kind, key string) (*request, error) {
 	all := r.Header.Values("If-Match")
 	if len(all) == 0 {
 		return r, nil
@@ -35,7 +35,9 @@ func (s *server) underIfMatch(r *http.Request, kind, key string) (*http.Request,
 	if err != nil {
 		return nil, err
 	}
-	return r.WithContext(v.OnlyAt(r.Context(), kind, key, rev)), nil
+	under := *r
+	under.Request = r.WithContext(v.OnlyAt(r.Context(), kind, key, rev))
+	return &under, nil
 }
 
 // takesIfMatch reports whether a method of a path writes one object under If-Match.
@@ -72,7 +74,7 @@ func checkConditions(pattern string, r *http.Request) error {
 
 // tagCommitted sends the entity tag of an object that was written, once the view has the
 // commit, or without when the store is slow.
-func (s *server) tagCommitted(w http.ResponseWriter, r *http.Request, kind, key string, done control.Commit) {
+func (s *server) tagCommitted(w http.ResponseWriter, r *request, kind, key string, done control.Commit) {
 	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
 		s.log.Debug("a write is answered with links and revision as they were before", "path", r.URL.Path, "error", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/wire"
@@ -16,17 +17,13 @@ import (
 
 // handleAgents registers what agents tell of their hosts.
 func (s *server) handleAgents() {
-	s.handle("POST", "/plugin/host", s.keepHost)
-	s.handle("POST", "/plugin/hostStatus", s.hostStatus)
-	s.handle("POST", "/plugin/hostsHeard", s.hostsHeard)
-	s.handle("POST", "/plugin/answer", s.answerNeighbours)
+	handleRead(s, "POST", "/plugin/host", access.OwnHost, readBody[api.HostReport], func(_ *request, in api.HostReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.keepHost).verb = verbReport
+	handleRead(s, "POST", "/plugin/hostStatus", access.OwnHost, readBody[api.HostStatusReport], func(_ *request, in api.HostStatusReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.hostStatus).verb = verbReport
+	handleRead(s, "POST", "/plugin/answer", access.OwnHost, readBody[api.AnswerReport], func(_ *request, in api.AnswerReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.answerNeighbours).verb = verbReport
+	s.handle("POST", "/plugin/hostsHeard", access.Peer, nil, s.hostsHeard).verb = verbReport
 }
 
-func (s *server) keepHost(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.HostReport
-	if _, err := decode(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) keepHost(_ http.ResponseWriter, r *request, req api.HostReport) (any, error) {
 	report, err := HostReport(req)
 	if err != nil {
 		return nil, err
@@ -35,21 +32,13 @@ func (s *server) keepHost(w http.ResponseWriter, r *http.Request) (any, error) {
 		return api.HostKept{}, s.control.LeaveHost(r.Context(), report.Name, report.Installation)
 	}
 	kept, err := s.control.KeepHost(r.Context(), report)
-	audit := w.Header()
 	if taken, ok := errors.AsType[control.Taken](err); ok {
-		audit.Set(refusedHeader, taken.Text)
-	} else if text := strings.Join(slices.DeleteFunc([]string{kept.Enrolled, kept.Wrote}, func(s string) bool { return s == "" }), "; "); text != "" {
-		audit.Set(changedHeader, text)
+		r.refused = taken.Text
+	} else {
+		r.changed = strings.Join(slices.DeleteFunc([]string{kept.Enrolled, kept.Wrote}, func(s string) bool { return s == "" }), "; ")
 	}
 	return HostKept(kept, err)
 }
-
-// Headers by which a handler tells the audit log, which takes them out of the answer, what
-// a report changed, or why it was refused.
-const (
-	changedHeader = "X-Contiv-Changed"
-	refusedHeader = "X-Contiv-Refused"
-)
 
 // HostKept is an answer to an agent.
 func HostKept(kept control.HostKept, err error) (api.HostKept, error) {
@@ -102,19 +91,12 @@ func agentOf(version int, host, installation string) (model.HostName, error) {
 	return model.ParseHostName(host)
 }
 
-func (s *server) hostStatus(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.HostStatusReport
-	if _, err := decode(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) hostStatus(_ http.ResponseWriter, r *request, req api.HostStatusReport) (any, error) {
 	status, err := HostStatus(req)
 	if err != nil {
 		return nil, err
 	}
-	changed, err := s.control.TellHostStatus(r.Context(), req.Installation, status)
-	if changed != "" {
-		w.Header().Set(changedHeader, changed)
-	}
+	r.changed, err = s.control.TellHostStatus(r.Context(), req.Installation, status)
 	return "ok", err
 }
 
@@ -144,7 +126,7 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 	return st, nil
 }
 
-func (s *server) hostsHeard(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) hostsHeard(w http.ResponseWriter, r *request) (any, error) {
 	var req api.HostsHeard
 	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
@@ -164,11 +146,7 @@ func (s *server) hostsHeard(w http.ResponseWriter, r *http.Request) (any, error)
 // maxAble is more than there are load balancers' addresses on a link.
 const maxAble = 4096
 
-func (s *server) answerNeighbours(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.AnswerReport
-	if _, err := decode(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) answerNeighbours(_ http.ResponseWriter, r *request, req api.AnswerReport) (any, error) {
 	report, err := AnswerReport(req)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/strictjson"
@@ -24,8 +26,10 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	strict strictness // beyond unknown fields and such that are there twice; zero = nothing
 	body   int64      // largest body, in bytes; 0 = MaxBody
 
+	access kindAccess // of a kind with a collection
+
 	key  func(string) (K, error)
-	list func(*control.View) []M
+	list func(*control.View, model.TenantName) []M // of one tenant, or of all ("")
 	get  func(*control.View, K) (M, bool)
 
 	parse  func(A) (M, error)       // the result need not be valid: that is checked afterwards
@@ -50,8 +54,9 @@ type kind struct {
 	body             int64
 	names            strictness // of its fields' names alone; what must not be empty is judged by read
 	object, oper     any        // zero wire objects, for the description of the API; oper nil = no operational state
-	// list and get return wire objects with links.
-	list func(v *control.View) iter.Seq[any]
+	access           kindAccess
+	// list and get return wire objects with links; list those within a scope.
+	list func(v *control.View, scope control.Scope) iter.Seq[any]
 	get  func(v *control.View, key string) (any, error)
 	del  func(ctx context.Context, c *control.Controller, key string) error
 	// inspect returns the operational state; nil = the kind has none.
@@ -74,7 +79,7 @@ func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
 		r.linked = func(_ *control.View, m M) A { return r.render(m) }
 	}
 	k := &kind{
-		collection: r.collection, name: r.name, fields: r.fields, body: cmp.Or(r.body, MaxBody), names: strictness{labels: cmp.Or(r.strict.labels, strictEndpoint.labels)}, object: *new(A), oper: r.oper,
+		collection: r.collection, name: r.name, fields: r.fields, access: r.access, body: cmp.Or(r.body, MaxBody), names: strictness{labels: cmp.Or(r.strict.labels, strictEndpoint.labels)}, object: *new(A), oper: r.oper,
 		list: r.all, get: r.one, del: r.del, read: r.read,
 		render: func(m any) any { return r.render(m.(M)) },                     //nolint:forcetypeassert // what control holds of the kind
 		view:   func(v *control.View, m any) any { return r.linked(v, m.(M)) }, //nolint:forcetypeassert // likewise
@@ -108,9 +113,47 @@ func notFound(noun, key string) error {
 	return model.Errorf(model.ErrNotFound, "%s %q does not exist", noun, clip([]byte(key)))
 }
 
+// kindAccess is what each route of a kind requires.
+type kindAccess struct{ list, get, inspect, write access.Capability }
+
+var (
+	// ofTenants is for kinds whose keys begin with a tenant, and which refer to objects of
+	// that tenant only.
+	ofTenants = kindAccess{
+		list: access.View | access.WithinScope, get: access.View | access.OwnTenants, inspect: access.View | access.OwnTenants, write: access.OwnTenants,
+	}
+	// ofTenantsForDocker is for those that each host shows to its Docker engine too.
+	ofTenantsForDocker = kindAccess{
+		list: ofTenants.list | access.AnyHost, get: ofTenants.get | access.AnyHost, inspect: ofTenants.inspect, write: ofTenants.write,
+	}
+	// ofCluster is for kinds of the cluster.
+	ofCluster = kindAccess{list: access.View, get: access.View, inspect: access.View, write: access.AdminOnly}
+)
+
+// kindsOfTenants are the kinds that tenant admins write.
+func kindsOfTenants() (names []string) {
+	for _, name := range Kinds() {
+		if registry[name].access.write&access.OwnTenants != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// within lists what the tenants of a scope have.
+func within[M any](v *control.View, scope control.Scope, list func(*control.View, model.TenantName) []M) (all []M) {
+	if !scope.Limited() {
+		return list(v, "")
+	}
+	for _, t := range scope.Tenants() {
+		all = append(all, list(v, t)...)
+	}
+	return all
+}
+
 // all makes the list's objects one by one while the answer is sent.
-func (r rest[A, K, M]) all(v *control.View) iter.Seq[any] {
-	list := r.list(v)
+func (r rest[A, K, M]) all(v *control.View, scope control.Scope) iter.Seq[any] {
+	list := within(v, scope, r.list)
 	return func(yield func(any) bool) {
 		for _, m := range list {
 			if !yield(r.linked(v, m)) {
@@ -210,8 +253,8 @@ func only(name string) func(string) (struct{}, error) {
 	}
 }
 
-func singleton[M any](get func(*control.View) (M, bool)) func(*control.View) []M {
-	return func(v *control.View) []M {
+func singleton[M any](get func(*control.View) (M, bool)) func(*control.View, model.TenantName) []M {
+	return func(v *control.View, _ model.TenantName) []M {
 		if m, ok := get(v); ok {
 			return []M{m}
 		}
@@ -227,19 +270,27 @@ func forget(del func(*control.Controller, context.Context) error) func(*control.
 	return func(c *control.Controller, ctx context.Context, _ struct{}) error { return del(c, ctx) }
 }
 
-// handleKind registers a collection's routes, each with and without trailing
-// slash.
+// handleOf registers a route of a collection.
+func (s *server) handleOf(k *kind, method, path string, need access.Capability, h handler) {
+	of := named(k.name, "key")
+	if !strings.HasSuffix(path, "/{key}") {
+		of = nil // a list
+	}
+	s.handle(method, path, need, of, h).kind = k
+}
+
+// handleKind registers a collection's routes.
 func (s *server) handleKind(k *kind) {
 	base, inspect := "/api/v1/"+k.collection, "/api/v1/inspect/"+k.collection
-	write := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.write(k, w, r) }
-	s.handleOf(k, "GET", base, func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	write := func(w http.ResponseWriter, r *request) (any, error) { return s.write(k, w, r) }
+	s.handleOf(k, "GET", base, k.access.list, func(_ http.ResponseWriter, r *request) (any, error) {
 		v, err := s.control.View(r.Context())
 		if err != nil {
 			return nil, err
 		}
-		return k.list(v), nil
+		return k.list(v, r.scope()), nil
 	})
-	s.handleOf(k, "GET", base+"/{key}", func(w http.ResponseWriter, r *http.Request) (any, error) {
+	s.handleOf(k, "GET", base+"/{key}", k.access.get, func(w http.ResponseWriter, r *request) (any, error) {
 		v, err := s.control.View(r.Context())
 		if err != nil {
 			return nil, err
@@ -247,9 +298,9 @@ func (s *server) handleKind(k *kind) {
 		tag(w, v, k.name, r.PathValue("key"))
 		return k.get(v, r.PathValue("key"))
 	})
-	s.handleOf(k, "POST", base+"/{key}", write)
-	s.handleOf(k, "PUT", base+"/{key}", write)
-	s.handleOf(k, "DELETE", base+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	s.handleOf(k, "POST", base+"/{key}", k.access.write, write) // the body's fields must build the path's key
+	s.handleOf(k, "PUT", base+"/{key}", k.access.write, write)
+	s.handleOf(k, "DELETE", base+"/{key}", k.access.write, func(_ http.ResponseWriter, r *request) (any, error) {
 		key := r.PathValue("key")
 		r, err := s.underIfMatch(r, k.name, key)
 		if err != nil {
@@ -257,7 +308,7 @@ func (s *server) handleKind(k *kind) {
 		}
 		return key, k.del(r.Context(), s.control, key)
 	})
-	s.handleOf(k, "GET", inspect+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	s.handleOf(k, "GET", inspect+"/{key}", k.access.inspect, func(_ http.ResponseWriter, r *request) (any, error) {
 		v, err := s.control.View(r.Context())
 		if err != nil {
 			return nil, err

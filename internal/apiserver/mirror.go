@@ -16,7 +16,7 @@ import (
 const relayWrite = 10 * time.Second
 
 // relay answers POST /plugin/mirror: a stream both ways, for as long as both ends live.
-func (s *server) relay(w http.ResponseWriter, r *http.Request) {
+func (s *server) relay(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
@@ -36,7 +36,7 @@ func (s *server) relay(w http.ResponseWriter, r *http.Request) {
 	})
 	rc := http.NewResponseController(sw)
 	if err := rc.EnableFullDuplex(); err != nil {
-		s.refuse(sw, r, err)
+		s.refuse(sw, r.Request, err)
 		return
 	}
 	_ = rc.SetReadDeadline(time.Time{}) // asks come when they come; not every connection has deadlines

@@ -126,7 +126,7 @@ func (s *monitorStream) silent(hosts []model.HostName) []string {
 
 // watch answers GET /api/v1/monitor: a line for each event, until the client
 // goes, is too slow, or the server stops.
-func (s *server) watch(w http.ResponseWriter, r *http.Request) {
+func (s *server) watch(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
@@ -138,7 +138,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	id := rand.Text()
 	req, err := monitorRequest(r)
 	var stream *monitorStream
-	scope := flowScope{control.ScopeOf(ctx), nil}
+	scope := flowScope{r.scope(), nil}
 	scope.on = func(host string) bool {
 		return slices.ContainsFunc(s.control.Current().EndpointsOfHost(model.HostName(host)), func(e model.Endpoint) bool { return scope.Has(e.Key.Network.Tenant) })
 	}
@@ -146,7 +146,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		stream, err = s.monitors.add(ctx, id, scope)
 	}
 	if err != nil {
-		s.refuse(sw, r, err)
+		s.refuse(sw, r.Request, err)
 		return
 	}
 	defer s.monitors.remove(id)
@@ -155,7 +155,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	m, err := s.control.OpenMonitor(octx, req)
 	ocancel()
 	if err != nil {
-		s.refuse(sw, r, err)
+		s.refuse(sw, r.Request, err)
 		return
 	}
 	defer func() {
@@ -245,7 +245,7 @@ func monitorLine(e api.FlowEvent) []byte {
 }
 
 // monitorRequest reads the query of GET /api/v1/monitor.
-func monitorRequest(r *http.Request) (req control.MonitorRequest, err error) {
+func monitorRequest(r *request) (req control.MonitorRequest, err error) {
 	req.Connections = true
 	for k, v := range r.URL.Query() {
 		value := v[0]
@@ -271,7 +271,7 @@ func monitorRequest(r *http.Request) (req control.MonitorRequest, err error) {
 
 // deliver answers POST /plugin/monitor/{id}: an agent's events for a monitor,
 // one a line, as long as it runs.
-func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
+func (s *server) deliver(w http.ResponseWriter, r *request) {
 	stream := s.monitors.get(r.PathValue("id"))
 	host, err := model.ParseHostName(r.URL.Query().Get("host"))
 	switch {
@@ -285,7 +285,7 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
 		err = stream.begin(string(host))
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		s.refuse(w, r.Request, err)
 		return
 	}
 	defer stream.finish(string(host))
@@ -304,7 +304,7 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
 		}
 		var e api.FlowEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Event == api.FlowEnd {
-			s.refuse(w, r, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
+			s.refuse(w, r.Request, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
 			return
 		}
 		e.Host = string(host)

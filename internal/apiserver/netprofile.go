@@ -10,8 +10,8 @@ import (
 )
 
 var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
-	collection: "netprofiles", name: "netprofile",
-	key: model.ParseNetProfileKey, list: func(v *control.View) []model.NetProfile { return v.NetProfiles("") }, get: (*control.View).NetProfile,
+	collection: "netprofiles", name: "netprofile", access: ofTenants,
+	key: model.ParseNetProfileKey, list: (*control.View).NetProfiles, get: (*control.View).NetProfile,
 	parse: wire.NetProfile, render: netProfileToAPI, linked: netProfileView,
 	change: plain((*control.Controller).ChangeNetProfile), delete: (*control.Controller).DeleteNetProfile,
 	fields: map[string]field{

@@ -8,8 +8,8 @@ import (
 )
 
 var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
-	collection: "networks", name: "network",
-	key: model.ParseNetworkKey, list: func(v *control.View) []model.Network { return v.Networks("") }, get: (*control.View).Network,
+	collection: "networks", name: "network", access: ofTenantsForDocker,
+	key: model.ParseNetworkKey, list: (*control.View).Networks, get: (*control.View).Network,
 	parse: wire.Network, render: networkToAPI, linked: networkView,
 	change: plain((*control.Controller).ChangeNetwork), delete: (*control.Controller).DeleteNetwork,
 	oper: api.NetworkOper{}, inspect: func(_ *server, v *control.View, n model.Network) any { return networkOper(v, n) },

@@ -21,8 +21,8 @@ const (
 )
 
 var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
-	collection: "networkPolicys", name: "networkPolicy", strict: strictPolicy, body: MaxApplyBody,
-	key: model.ParsePolicyKey, list: func(v *control.View) []model.NetworkPolicy { return v.NetworkPolicies("") }, get: (*control.View).NetworkPolicy,
+	collection: "networkPolicys", name: "networkPolicy", access: ofTenants, strict: strictPolicy, body: MaxApplyBody,
+	key: model.ParsePolicyKey, list: (*control.View).NetworkPolicies, get: (*control.View).NetworkPolicy,
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
 	change: plain((*control.Controller).ReplaceNetworkPolicy),
 	delete: func(c *control.Controller, ctx context.Context, k model.PolicyKey) error {

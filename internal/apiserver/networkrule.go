@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/strictjson"
 )
@@ -14,13 +16,19 @@ import (
 const networkRulePath = "/api/v1/networkPolicys/{key}/rules/{rule}"
 
 func (s *server) handleNetworkRules() {
-	s.handle("GET", networkRulePath, s.networkRule)
-	s.handle("PUT", networkRulePath, s.putNetworkRule)
-	s.handle("DELETE", networkRulePath, s.deleteNetworkRule)
+	s.handle("GET", networkRulePath, access.View|access.OwnTenants, ofNetworkRule, s.networkRule)
+	s.handle("PUT", networkRulePath, access.OwnTenants, ofNetworkRule, s.putNetworkRule)
+	s.handle("DELETE", networkRulePath, access.OwnTenants, ofNetworkRule, s.deleteNetworkRule)
+}
+
+// ofNetworkRule is about the rule that a path names.
+func ofNetworkRule(r *request) (access.Resource, error) {
+	key := r.PathValue("key")
+	return access.Resource{Objects: []audit.Object{{Kind: "rule", Key: key + ":" + r.PathValue("rule")}}, Tenants: []string{tenantOf(key)}}, nil
 }
 
 // networkRuleKey returns the key of the rule that a path names.
-func networkRuleKey(r *http.Request) (k model.RuleKey, err error) {
+func networkRuleKey(r *request) (k model.RuleKey, err error) {
 	p, err := model.ParsePolicyKey(r.PathValue("key"))
 	if err != nil {
 		return k, notFound("networkPolicy", r.PathValue("key"))
@@ -30,7 +38,7 @@ func networkRuleKey(r *http.Request) (k model.RuleKey, err error) {
 	return k, err
 }
 
-func (s *server) networkRule(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) networkRule(w http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -48,7 +56,7 @@ func (s *server) networkRule(w http.ResponseWriter, r *http.Request) (any, error
 }
 
 // putNetworkRule adds a rule to a network policy, or replaces it.
-func (s *server) putNetworkRule(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) putNetworkRule(w http.ResponseWriter, r *request) (any, error) {
 	var body json.RawMessage
 	if _, err := decode(w, r, &body); err != nil {
 		return nil, err
@@ -87,7 +95,7 @@ func (s *server) putNetworkRule(w http.ResponseWriter, r *http.Request) (any, er
 	return networkRuleToAPI(done.Object.(model.PolicyRule)), nil //nolint:forcetypeassert // what ChangeNetworkRule reads
 }
 
-func (s *server) deleteNetworkRule(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) deleteNetworkRule(_ http.ResponseWriter, r *request) (any, error) {
 	k, err := networkRuleKey(r)
 	if err != nil {
 		return nil, notFound("rule", r.PathValue("key")+":"+r.PathValue("rule"))

@@ -13,12 +13,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// route is a method and a path that the server answers.
-type route struct {
-	method, path string
-	kind         *kind // of collections
-}
-
 // exchange says what a route beside the collections takes and gives.
 type exchange struct {
 	summary string
@@ -99,7 +93,7 @@ type endpointInspection struct {
 }
 
 // openAPI describes the routes by OpenAPI 3.1, from the wire types.
-func openAPI(routes []route) ([]byte, error) {
+func openAPI(routes []*route) ([]byte, error) {
 	schemas := make(schemas)
 	paths := make(map[string]any)
 	for _, r := range routes {
@@ -172,7 +166,7 @@ func idleText(kind, name string) string {
 // schemas are the components, by name of the wire type.
 type schemas map[string]any
 
-func (s schemas) operation(r route) (map[string]any, error) {
+func (s schemas) operation(r *route) (map[string]any, error) {
 	if r.kind != nil {
 		return s.kindOperation(r), nil
 	}
@@ -193,7 +187,7 @@ func (s schemas) operation(r route) (map[string]any, error) {
 }
 
 // kindOperation describes one of the routes of a collection.
-func (s schemas) kindOperation(r route) map[string]any {
+func (s schemas) kindOperation(r *route) map[string]any {
 	k := r.kind
 	object := s.of(reflect.TypeOf(k.object))
 	s.constrain(reflect.TypeOf(k.object).Name(), k)
@@ -261,7 +255,7 @@ func checkQuery(pattern string, r *http.Request) error {
 	return nil
 }
 
-func operation(r route, summary string) map[string]any {
+func operation(r *route, summary string) map[string]any {
 	op := map[string]any{"summary": summary, "operationId": operationID(r)}
 	var params []any
 	for part := range strings.SplitSeq(r.path, "/") {
@@ -287,7 +281,7 @@ func operation(r route, summary string) map[string]any {
 }
 
 // operationID makes "getApiV1NetworksKey" of GET /api/v1/networks/{key}.
-func operationID(r route) string {
+func operationID(r *route) string {
 	var id strings.Builder
 	id.WriteString(strings.ToLower(r.method))
 	for _, part := range strings.FieldsFunc(r.path, func(c rune) bool { return strings.ContainsRune("/{}.", c) }) {
@@ -320,7 +314,7 @@ var (
 	}
 )
 
-func responses(r route, content map[string]any) map[string]any {
+func responses(r *route, content map[string]any) map[string]any {
 	done := map[string]any{"description": "Done", "content": content}
 	headers := map[string]any{}
 	if r.method != http.MethodGet && r.path != "/plugin/monitor/{id}" && r.path != "/plugin/mirror" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/wire"
@@ -16,19 +17,15 @@ import (
 
 // handlePlugin registers what runtimes ask for.
 func (s *server) handlePlugin() {
-	s.handle("POST", "/plugin/createEndpoint", s.createEndpoint)
-	s.handle("POST", "/plugin/pod", s.placePod)
-	s.handle("POST", "/plugin/deleteEndpoint", s.deleteEndpoint)
-	s.handle("POST", "/plugin/updateEndpoint", s.updateEndpoint)
-	s.handle("POST", "/plugin/allocAddress", s.allocAddress)
-	s.handle("POST", "/plugin/releaseAddress", s.releaseAddress)
+	handleRead(s, "POST", "/plugin/createEndpoint", access.OwnHost, endpointBody[api.CreateEndpointRequest], ofCreateEndpoint, s.createEndpoint)
+	s.handle("POST", "/plugin/pod", access.AnyHost, nil, s.placePod).verb = verbReport
+	handleRead(s, "POST", "/plugin/deleteEndpoint", access.OwnHost, readBody[api.DeleteEndpointRequest], s.ofDeleteEndpoint, s.deleteEndpoint)
+	handleRead(s, "POST", "/plugin/updateEndpoint", access.OwnHost, endpointBody[api.UpdateEndpointRequest], s.ofUpdateEndpoint, s.updateEndpoint)
+	handleRead(s, "POST", "/plugin/allocAddress", access.OwnHost, readBody[api.AllocAddressRequest], ofAllocAddress, s.allocAddress)
+	handleRead(s, "POST", "/plugin/releaseAddress", access.OwnHost, readBody[api.ReleaseAddressRequest], s.ofReleaseAddress, s.releaseAddress)
 }
 
-func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.CreateEndpointRequest
-	if err := decodeEndpoint(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) createEndpoint(w http.ResponseWriter, r *request, req api.CreateEndpointRequest) (any, error) {
 	pod := req.ConfigEP.Pod
 	req.ConfigEP.Pod = nil
 	want, err := endpointFromAPI(req)
@@ -65,20 +62,16 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}, nil
 }
 
-// decodeEndpoint is decode for what policies may select by.
-func decodeEndpoint(w http.ResponseWriter, r *http.Request, out any) error {
-	body, err := decode(w, r, out)
+// endpointBody is readBody for what policies may select by.
+func endpointBody[T any](w http.ResponseWriter, r *request) (in T, err error) {
+	text, err := decode(w, r, &in)
 	if err != nil {
-		return err
+		return in, err
 	}
-	return strictEndpoint.unambiguous(body)
+	return in, strictEndpoint.unambiguous(text)
 }
 
-func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.DeleteEndpointRequest
-	if _, err := decode(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) deleteEndpoint(_ http.ResponseWriter, r *request, req api.DeleteEndpointRequest) (any, error) {
 	k, err := endpointKey(req.TenantName, req.NetworkName, req.EndpointID)
 	if err != nil {
 		return nil, err
@@ -90,11 +83,7 @@ func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	return api.DeleteEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
 }
 
-func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.UpdateEndpointRequest
-	if err := decodeEndpoint(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) updateEndpoint(w http.ResponseWriter, r *request, req api.UpdateEndpointRequest) (any, error) {
 	if req.Event != api.EventStart && req.Event != api.EventDie {
 		return nil, model.InvalidField("Event", req.Event, "must be start or die")
 	}
@@ -102,7 +91,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	if req.Event == api.EventDie && (req.EndpointID == "" || req.Tenant == "") { // as 1.x tells it
+	if byContainer(req) {
 		return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, s.containerDied(r.Context(), v, req.ContainerID)
 	}
 	tenant, err := model.ParseTenantName(req.Tenant)
@@ -177,11 +166,7 @@ func networkOrGroup(v *control.View, tenant model.TenantName, name string) (mode
 	return model.NetworkKey{}, model.Errorf(model.ErrNotFound, "network %q of tenant %q does not exist", clip([]byte(name)), tenant)
 }
 
-func (s *server) allocAddress(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.AllocAddressRequest
-	if _, err := decode(w, r, &req); err != nil {
-		return nil, err
-	}
+func (s *server) allocAddress(_ http.ResponseWriter, r *request, req api.AllocAddressRequest) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -330,15 +315,10 @@ func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupNam
 	return model.Network{}, "", model.Errorf(model.ErrConflict, "NetworkID %q may mean any of the networks %s", clip([]byte(id)), strings.Join(keys, ", "))
 }
 
-func (s *server) releaseAddress(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.ReleaseAddressRequest
-	if _, err := decode(w, r, &req); err != nil {
+func (s *server) releaseAddress(_ http.ResponseWriter, r *request, req api.ReleaseAddressRequest) (any, error) {
+	a, err := releasedAddress(req)
+	if err != nil {
 		return nil, err
-	}
-	addr, _, _ := strings.Cut(req.IPv4Address, "/")
-	a, err := netip.ParseAddr(addr)
-	if err != nil || a.Zone() != "" || a.Is4In6() {
-		return nil, model.InvalidField("IPv4Address", req.IPv4Address, "must be an IPv4 or IPv6 address such as 10.1.1.2")
 	}
 	v, err := s.control.View(r.Context())
 	if err != nil {
@@ -349,4 +329,13 @@ func (s *server) releaseAddress(w http.ResponseWriter, r *http.Request) (any, er
 		return nil, err
 	}
 	return "success", s.control.ReleaseAddress(r.Context(), n.Key, a)
+}
+
+func releasedAddress(req api.ReleaseAddressRequest) (netip.Addr, error) {
+	text, _, _ := strings.Cut(req.IPv4Address, "/")
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return a, model.InvalidField("IPv4Address", req.IPv4Address, "must be an IPv4 or IPv6 address such as 10.1.1.2")
+	}
+	return a, nil
 }

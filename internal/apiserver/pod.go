@@ -23,9 +23,9 @@ type Pods interface {
 }
 
 // placePod answers where a pod belongs, before anybody makes an endpoint for it.
-func (s *server) placePod(w http.ResponseWriter, r *http.Request) (any, error) {
-	var req api.Pod
-	if err := decodeEndpoint(w, r, &req); err != nil {
+func (s *server) placePod(w http.ResponseWriter, r *request) (any, error) {
+	req, err := endpointBody[api.Pod](w, r)
+	if err != nil {
 		return nil, err
 	}
 	if s.pods == nil {

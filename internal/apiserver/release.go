@@ -1,18 +1,21 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // release gives to users what belongs to an object of Kubernetes.
-func (s *server) release(w http.ResponseWriter, r *http.Request) (any, error) {
-	var ask api.Release
-	if _, err := decode(w, r, &ask); err != nil {
-		return nil, err
-	}
-	return ask, s.control.Release(r.Context(), control.Author{}, model.Owned{Kind: ask.Kind, Key: ask.Key})
+func (s *server) release(_ http.ResponseWriter, r *request, ask api.Release) (any, error) {
+	return ask, s.control.Release(r.Context(), control.Author{}, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
+}
+
+func ofRelease(_ *request, ask api.Release) (access.Resource, error) {
+	return access.Resource{Objects: []audit.Object{{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key}}}, nil
 }

@@ -96,7 +96,7 @@ func (s *server) ask(ctx context.Context, what string, host model.HostName, spre
 }
 
 // deliverReport answers POST /plugin/report/{id}: what a host tells of itself.
-func (s *server) deliverReport(w http.ResponseWriter, r *http.Request) {
+func (s *server) deliverReport(w http.ResponseWriter, r *request) {
 	x := s.reports.get(r.PathValue("id"))
 	host, err := model.ParseHostName(r.URL.Query().Get("host"))
 	if err == nil && x == nil {
@@ -113,7 +113,7 @@ func (s *server) deliverReport(w http.ResponseWriter, r *http.Request) {
 		err = x.take(string(host), r.Body)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		s.refuse(w, r.Request, err)
 		return
 	}
 	w.WriteHeader(http.StatusOK)
@@ -186,13 +186,13 @@ func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
 }
 
 // hostBundle answers GET /api/v1/hosts/{name}/bundle: it hands on what the host packs.
-func (s *server) hostBundle(w http.ResponseWriter, r *http.Request) {
+func (s *server) hostBundle(w http.ResponseWriter, r *request) {
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
 		s.requests.WithLabelValues("/api/v1/hosts/{name}/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
 	if err := s.passBundle(r.Context(), sw, model.HostName(r.PathValue("name"))); err != nil {
-		s.refuse(sw, r, err)
+		s.refuse(sw, r.Request, err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 var _ = register(rest[api.Rule, model.RuleKey, model.Rule]{
-	collection: "rules", name: "rule",
-	key: model.ParseRuleKey, list: func(v *control.View) []model.Rule { return v.Rules("") }, get: (*control.View).Rule,
+	collection: "rules", name: "rule", access: ofTenants,
+	key: model.ParseRuleKey, list: (*control.View).Rules, get: (*control.View).Rule,
 	parse: wire.Rule, render: ruleToAPI,
 	change: plain((*control.Controller).ChangeRule), delete: (*control.Controller).DeleteRule,
 	fields: map[string]field{

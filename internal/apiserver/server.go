@@ -4,15 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/access/origin"
 	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -51,9 +49,11 @@ type Config struct {
 	// LegacyErrors: answer refusals to clients that send no Accept header, as those
 	// of 1.x, with status 500: they show the sentence of no other.
 	LegacyErrors bool
-	// Door returns what stands before the routes and lets through to next what may be
-	// asked; it is behind the look at the name that was asked. nil = everybody is let in.
-	Door func(next http.Handler) http.Handler
+	// Authenticate finds out who sends a request; a *refusal.Refusal is told to the client.
+	// nil = everybody may do all.
+	Authenticate func(r *http.Request) (access.Identity, error)
+	// Audit is the record of what was done and refused; nil = there is none.
+	Audit Recorder
 	// Tokens are those of the cluster; nil = nobody is let in by such.
 	Tokens Tokens
 	// Support is what people who search for a fault get of this netmaster; nil = little.
@@ -87,21 +87,43 @@ type server struct {
 	peer       func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
 	mux        *http.ServeMux
 	names      []string // of the collections
-	routes     []route  // in the order of their registration
+	routes     []*route // in the order of their registration
 	allowed    []string // names of this server, see Config.Hosts
 	legacy     bool     // see Config.LegacyErrors
 	pods       Pods     // nil = none
 	members    Members  // nil = the store is not netmasters' own
 	tokens     Tokens   // nil = none
-	requests   *prometheus.CounterVec
-	durations  *prometheus.HistogramVec
+	// authenticate and audit are Config's.
+	authenticate func(r *http.Request) (access.Identity, error)
+	audit        Recorder
+	refusals     reportRefusals
+	bodies       bodies
+	requests     *prometheus.CounterVec
+	durations    *prometheus.HistogramVec
 }
-
-// handler answers with a value, which is sent as JSON, or an error.
-type handler func(w http.ResponseWriter, r *http.Request) (any, error)
 
 // New returns netmaster's HTTP interface.
 func New(cfg Config) (http.Handler, error) {
+	s, err := newServer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s.guarded(), nil
+}
+
+// guarded is the server behind the checks that all requests pass.
+func (s *server) guarded() http.Handler {
+	return s.plainPaths(origin.Handler(origin.Config{
+		IsOurs: s.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
+		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
+			s.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
+		},
+		IsStream: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
+	}, s))
+}
+
+// newServer returns the server with all its routes.
+func newServer(cfg Config) (*server, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
@@ -111,7 +133,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, evictAfter: cfg.EvictAfter, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, hostKeys: cfg.HostKeys, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens, authenticate: cfg.Authenticate, audit: cfg.Audit,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -123,7 +145,7 @@ func New(cfg Config) (http.Handler, error) {
 	asks := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "contiv_netmaster_token_required", Help: "1 where only those are let in who show a token or a certificate, 0 where everybody is.",
 	})
-	if cfg.Door != nil {
+	if cfg.Authenticate != nil {
 		asks.Set(1)
 	}
 	for _, c := range append(s.relayMetrics(), s.requests, s.durations, asks, findings{s}, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
@@ -143,81 +165,41 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleStore()
 	s.handleTokens()
 	s.handleDoctor()
+	s.handleStream("GET", "/api/v1/monitor", access.View|access.WithinScope, nil, s.watch).lasts = true
+	s.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.deliver).verb = verbReport // under an id that only asked agents know
+	s.handleStream("POST", "/plugin/mirror", access.AnyHost, nil, s.relay).verb = verbReport                 // what the store lets every host read, and less
 	s.handleMembers()
-	s.handleWithin(applyTimeouts*s.timeout, nil, "POST", "/api/v1/apply", s.apply)
+	s.handleApply()
 	s.handlePending()
 	s.handleEndpoints()
-	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", s.serviceCounts)
-	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)
-	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })
-	s.handle("GET", "/info", func(_ http.ResponseWriter, r *http.Request) (any, error) { return s.cluster.Info(r.Context()) })
-	s.handle("GET", "/services", s.services)
-	s.handle("GET", "/service/{id}", s.service)
-	s.handle("GET", "/debug/ofnet", s.ofnet)
-	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
-	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/readyz", nil}, route{"GET", "/openapi.json", nil},
-		route{"GET", "/api/v1/monitor", nil}, route{"POST", "/plugin/monitor/{id}", nil}, route{"POST", "/plugin/mirror", nil})
-	for _, slash := range []string{"", "/{$}"} {
-		s.mux.HandleFunc("GET /api/v1/monitor"+slash, s.watch)
-		s.mux.HandleFunc("POST /plugin/monitor/{id}"+slash, s.deliver)
-		s.mux.HandleFunc("POST /plugin/mirror"+slash, s.relay)
-		s.mux.HandleFunc("GET /readyz"+slash, func(w http.ResponseWriter, r *http.Request) { s.cluster.Health(r.Context()).ServeHTTP(w, r) })
-	}
-	description, err := openAPI(s.routes)
-	if err != nil {
-		return nil, err
-	}
-	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	s.handleServices()
+	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", access.AdminOnly, ofCleanup, s.cleanup)
+	s.handle("GET", "/version", everyone, nil, func(http.ResponseWriter, *request) (any, error) { return cfg.Version, nil })
+	s.handle("GET", "/info", access.View, nil, func(_ http.ResponseWriter, r *request) (any, error) { return s.cluster.Info(r.Context()) })
+	s.handle("GET", "/debug/ofnet", access.View, nil, s.ofnet)
+	s.handle("GET", "/healthz", access.Public, nil, func(http.ResponseWriter, *request) (any, error) { return "ok", nil })
+	s.handleStream("GET", "/readyz", access.Public, nil, func(w http.ResponseWriter, r *request) { s.cluster.Health(r.Context()).ServeHTTP(w, r.Request) })
+	shown := promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{})
+	s.handleStream("GET", "/metrics", access.View, nil, func(w http.ResponseWriter, r *request) { shown.ServeHTTP(w, r.Request) })
+	var description []byte
+	s.handleStream("GET", "/openapi.json", everyone, nil, func(w http.ResponseWriter, _ *request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(description) // the client may be gone
 	})
-	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
-	return s.plainPaths(origin.Handler(origin.Config{
-		IsOurs: s.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
-		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
-			s.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
-		},
-		IsStream: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
-	}, s.admit(cfg.Door, s))), nil
+	for _, rt := range s.routes {
+		if err := rt.check(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if description, err = openAPI(s.routes); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-// handle registers h under a method and path, with and without trailing slash.
-func (s *server) handle(method, path string, h handler) {
-	s.handleOf(nil, method, path, h)
-}
-
-// handleOf is handle for a route of a collection.
-func (s *server) handleOf(k *kind, method, path string, h handler) {
-	s.handleWithin(s.timeout, k, method, path, h)
-}
-
-// handleWithin is handleOf with another time limit.
-func (s *server) handleWithin(limit time.Duration, k *kind, method, path string, h handler) {
-	s.routes = append(s.routes, route{method, path, k})
-	hh := s.wrap(limit, method, path, h)
-	s.mux.Handle(method+" "+path, hh)
-	s.mux.Handle(method+" "+path+"/{$}", hh)
-}
-
-// wrap turns a handler into an http.Handler: time limit, panics, JSON, errors,
-// metrics.
-func (s *server) wrap(limit time.Duration, method, route string, h handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begin := time.Now()
-		ctx, cancel := context.WithTimeout(r.Context(), limit)
-		defer cancel()
-		ctx, revision := control.NoteRevision(ctx)
-		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK, before: func(h http.Header) {
-			if *revision != 0 {
-				h.Set(revisionHeader, strconv.FormatInt(int64(*revision), 10))
-			}
-		}}
-		s.answer(sw, r.WithContext(ctx), h)
-		s.durations.WithLabelValues(route, method).Observe(time.Since(begin).Seconds())
-		s.requests.WithLabelValues(route, method, strconv.Itoa(sw.status)).Inc()
-		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", sw.status, "took", time.Since(begin))
-	})
-}
+// everyone is all roles.
+const everyone = access.View | access.WithinScope | access.AnyHost | access.Peer
 
 // statusWriter remembers the status, and calls before (nil = nothing) when the
 // header is about to be sent.
@@ -248,10 +230,13 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap lets http.ResponseController and MaxBytesReader reach the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
-	v, err := s.call(w, r, h)
+func (s *server) answer(w http.ResponseWriter, r *request, do func() (any, error)) {
+	v, err := func() (v any, err error) {
+		defer recovered(&err)
+		return do()
+	}()
 	if err != nil {
-		s.refuse(w, r, err)
+		s.refuse(w, r.Request, err)
 		return
 	}
 	switch v := v.(type) {
@@ -266,7 +251,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	default:
 		body, err := json.Marshal(v)
 		if err != nil {
-			s.refuse(w, r, err)
+			s.refuse(w, r.Request, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -297,45 +282,29 @@ func writeList(w io.Writer, list iter.Seq[any]) error {
 	return b.Flush()
 }
 
-func (s *server) call(w http.ResponseWriter, r *http.Request, h handler) (v any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
-		if err := requireJSON(r); err != nil {
-			return nil, err
-		}
-	}
-	return h(w, r)
-}
-
 // ServeHTTP answers what has a route, and otherwise says in a sentence what is
 // missing.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
-		if err := errors.Join(checkQuery(pattern, r), checkConditions(pattern, r)); err != nil {
-			s.refuse(w, r, err)
-			return
-		}
 		s.mux.ServeHTTP(w, r)
 		return
 	}
 	probe := &probeWriter{header: make(http.Header)}
 	h.ServeHTTP(probe, r)
-	switch probe.status {
-	case http.StatusNotFound:
-		s.requests.WithLabelValues("none", methodLabel(r.Method), "404").Inc()
-		s.refuse(w, r, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
-	case http.StatusMethodNotAllowed:
-		s.requests.WithLabelValues("none", methodLabel(r.Method), "405").Inc()
-		w.Header().Set("Allow", probe.header.Get("Allow"))
-		s.refuse(w, r, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
-	default:
-		h.ServeHTTP(w, r)
-	}
+	s.serveUnknown(w, r, func(w http.ResponseWriter) {
+		switch probe.status {
+		case http.StatusNotFound:
+			s.requests.WithLabelValues("none", methodLabel(r.Method), "404").Inc()
+			s.refuse(w, r, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
+		case http.StatusMethodNotAllowed:
+			s.requests.WithLabelValues("none", methodLabel(r.Method), "405").Inc()
+			w.Header().Set("Allow", probe.header.Get("Allow"))
+			s.refuse(w, r, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
 }
 
 // methodLabel is the method of a request without a route, which may be any word

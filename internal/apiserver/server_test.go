@@ -474,7 +474,7 @@ func TestFault(t *testing.T) {
 	}
 	s := &server{log: slog.New(slog.NewTextHandler(&log, nil))}
 	rec = httptest.NewRecorder()
-	s.answer(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil), func(http.ResponseWriter, *http.Request) (any, error) { panic("oops") })
+	s.answer(rec, &request{Request: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil)}, func() (any, error) { panic("oops") })
 	if rec.Code != 500 || strings.Contains(rec.Body.String(), "oops") || !strings.Contains(log.String(), "oops") {
 		t.Errorf("panic: %d %q", rec.Code, rec.Body)
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
-	collection: "serviceLBs", name: "serviceLB",
-	key: model.ParseServiceKey, list: func(v *control.View) []model.Service { return v.Services("") }, get: (*control.View).Service,
+	collection: "serviceLBs", name: "serviceLB", access: ofTenants,
+	key: model.ParseServiceKey, list: (*control.View).Services, get: (*control.View).Service,
 	parse: serviceFromAPI, render: serviceToAPI,
 	change: plain((*control.Controller).ChangeService), delete: (*control.Controller).DeleteService,
 	oper: api.ServiceLBOper{}, inspect: func(_ *server, v *control.View, s model.Service) any { return serviceOper(v, s) },

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -36,14 +37,26 @@ func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 	return o
 }
 
-// services lists all services with their providers.
-func (s *server) services(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) handleServices() {
+	s.handle("GET", "/services", access.View|access.WithinScope, nil, s.services)
+	s.handle("GET", "/service/{id}", access.View|access.OwnTenants, ofServiceID, s.service)
+	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", access.View|access.OwnTenants, named("serviceLB", "key"), s.serviceCounts)
+}
+
+// ofServiceID is about a service by its id, "service:tenant".
+func ofServiceID(r *request) (access.Resource, error) {
+	_, tenant, _ := strings.Cut(r.PathValue("id"), ":")
+	return access.Resource{Tenants: []string{tenant}}, nil
+}
+
+// services lists the services that the client may read, with their providers.
+func (s *server) services(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	return iter.Seq[any](func(yield func(any) bool) {
-		for _, x := range v.Services("") {
+		for _, x := range within(v, r.scope(), (*control.View).Services) {
 			if !yield(serviceInfo(v, x)) {
 				return
 			}
@@ -52,7 +65,7 @@ func (s *server) services(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // service tells of one service by its id, "service:tenant", in a list of one.
-func (s *server) service(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) service(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

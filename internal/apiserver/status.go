@@ -25,7 +25,7 @@ const (
 )
 
 // status tells what an operator looks at first.
-func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) status(_ http.ResponseWriter, r *request) (any, error) {
 	return s.clusterStatus(r.Context())
 }
 

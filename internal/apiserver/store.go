@@ -7,18 +7,16 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 )
 
 // handleStore registers what is about the store as a whole.
 func (s *server) handleStore() {
-	s.handle("GET", "/api/v1/store", s.storeInfo)
-	s.handle("POST", "/api/v1/store/adopt", s.adoptStore)
-	s.handle("POST", "/api/v1/release", s.release)
-	s.routes = append(s.routes, route{"GET", "/api/v1/backup", nil})
-	for _, slash := range []string{"", "/{$}"} {
-		s.mux.HandleFunc("GET /api/v1/backup"+slash, s.backup)
-	}
+	s.handle("GET", "/api/v1/store", access.View|access.WithinScope, nil, s.storeInfo) // who logs in keeps the token by the store's id
+	s.handle("POST", "/api/v1/store/adopt", access.AdminOnly, nil, s.adoptStore)
+	handleRead(s, "POST", "/api/v1/release", access.AdminOnly, readBody[api.Release], ofRelease, s.release)
+	s.handleStream("GET", "/api/v1/backup", access.AdminOnly, nil, s.backup).verb = verbChange // the whole store, also what lets people in: recorded too
 }
 
 // adoptRequest is the body of a request that says all by its path.
@@ -28,12 +26,12 @@ func storeInfo(i control.Incarnation, rev int64) api.StoreInfo {
 	return api.StoreInfo{ID: i.ID, Epoch: i.Epoch, Since: i.Since, Revision: rev, Replaces: i.Replaces}
 }
 
-func (s *server) storeInfo(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) storeInfo(_ http.ResponseWriter, r *request) (any, error) {
 	i, rev, err := s.control.StoreIdentity(r.Context())
 	return storeInfo(i, int64(rev)), err
 }
 
-func (s *server) adoptStore(w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) adoptStore(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &adoptRequest{}); err != nil {
 		return nil, err
 	}
@@ -53,7 +51,7 @@ const backupWrite = time.Minute
 // backup streams a copy of the store, however long that takes. A copy that
 // breaks off has no hash at its end, and the connection is cut, so that nobody
 // takes it for a whole one.
-func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+func (s *server) backup(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
@@ -61,7 +59,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}()
 	snap, err := s.control.Backup(r.Context())
 	if err != nil {
-		s.refuse(sw, r, err)
+		s.refuse(sw, r.Request, err)
 		return
 	}
 	defer snap.Close()

@@ -4,14 +4,15 @@ import (
 	"fmt"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
-	collection: "tenants", name: "tenant",
-	key: model.ParseTenantName, list: (*control.View).Tenants, get: (*control.View).Tenant,
+	collection: "tenants", name: "tenant", access: ofTenant,
+	key: model.ParseTenantName, list: tenantList, get: (*control.View).Tenant,
 	parse: wire.Tenant, render: tenantToAPI, linked: tenantView,
 	change: changeTenant, delete: (*control.Controller).DeleteTenant,
 	oper: api.TenantOper{}, inspect: func(_ *server, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
@@ -22,6 +23,21 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 		"sharedNetworks": {text: fmt.Sprintf("at most %d networks of other tenants that exist, each TENANT:NETWORK, which the tenant's containers reach in forwarding mode routing, by rules that allow it; no network of all tenants that share networks overlaps another; absent = as it is, empty = none", model.MaxShared)},
 	},
 })
+
+// ofTenant is for tenants: one says what of other tenants it reaches, so that cluster
+// admins write it.
+var ofTenant = kindAccess{list: ofTenants.list, get: ofTenantsForDocker.get, inspect: ofTenants.inspect, write: access.AdminOnly}
+
+// tenantList returns a tenant, or all ("").
+func tenantList(v *control.View, name model.TenantName) []model.Tenant {
+	if name == "" {
+		return v.Tenants()
+	}
+	if t, ok := v.Tenant(name); ok {
+		return []model.Tenant{t}
+	}
+	return nil
+}
 
 func changeTenant(c *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
 	return c.ChangeTenant(t, empty("defaultNetwork"))

@@ -3,27 +3,31 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Tokens keeps what lets its bearers in. It knows who asks by the request's context.
+// Tokens keeps what lets its bearers in.
 type Tokens interface {
-	CreateToken(ctx context.Context, r api.TokenRequest) (api.NewToken, error)
+	// CreateToken makes a token for a client.
+	CreateToken(ctx context.Context, by access.Identity, r api.TokenRequest) (api.NewToken, error)
 	ListTokens(ctx context.Context) ([]api.Token, error)
 	RevokeToken(ctx context.Context, id string) error
 }
 
 func (s *server) handleTokens() {
-	s.handle("GET", "/api/v1/tokens", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	s.handle("GET", "/api/v1/tokens", access.AdminOnly, nil, func(_ http.ResponseWriter, r *request) (any, error) {
 		if s.tokens == nil {
 			return nil, errNoTokens()
 		}
 		return s.tokens.ListTokens(r.Context())
 	})
-	s.handle("POST", "/api/v1/tokens", s.createToken)
-	s.handle("DELETE", "/api/v1/tokens/{id}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	handleRead(s, "POST", "/api/v1/tokens", access.AdminOnly, readBody[api.TokenRequest], ofToken, s.createToken)
+	s.handle("DELETE", "/api/v1/tokens/{id}", access.AdminOnly, named("token", "id"), func(_ http.ResponseWriter, r *request) (any, error) {
 		if s.tokens == nil {
 			return nil, errNoTokens()
 		}
@@ -32,16 +36,16 @@ func (s *server) handleTokens() {
 	})
 }
 
-func (s *server) createToken(w http.ResponseWriter, r *http.Request) (any, error) {
+func ofToken(_ *request, ask api.TokenRequest) (access.Resource, error) {
+	return access.Resource{Objects: []audit.Object{{Kind: "token", Key: ask.Name + " " + ask.Role + " " + strings.Join(ask.Tenants, ",")}}}, nil
+}
+
+func (s *server) createToken(w http.ResponseWriter, r *request, ask api.TokenRequest) (any, error) {
 	if s.tokens == nil {
 		return nil, errNoTokens()
 	}
-	var ask api.TokenRequest
-	if _, err := decode(w, r, &ask); err != nil {
-		return nil, err
-	}
 	w.Header().Set("Cache-Control", "no-store")
-	return s.tokens.CreateToken(r.Context(), ask)
+	return s.tokens.CreateToken(r.Context(), r.client, ask)
 }
 
 func errNoTokens() error {

@@ -7,8 +7,8 @@ import (
 )
 
 var _ = register(rest[api.Volume, model.VolumeKey, model.Volume]{
-	collection: "volumes", name: "volume",
-	key: model.ParseVolumeKey, list: func(v *control.View) []model.Volume { return v.Volumes("") }, get: (*control.View).Volume,
+	collection: "volumes", name: "volume", access: ofTenants,
+	key: model.ParseVolumeKey, list: (*control.View).Volumes, get: (*control.View).Volume,
 	parse: volumeFromAPI, render: volumeToAPI,
 	change: plain((*control.Controller).ChangeVolume), delete: (*control.Controller).DeleteVolume,
 	fields: storageFields("volumeName"),

@@ -7,8 +7,8 @@ import (
 )
 
 var _ = register(rest[api.VolumeProfile, model.VolumeProfileKey, model.VolumeProfile]{
-	collection: "volumeProfiles", name: "volumeProfile",
-	key: model.ParseVolumeProfileKey, list: func(v *control.View) []model.VolumeProfile { return v.VolumeProfiles("") }, get: (*control.View).VolumeProfile,
+	collection: "volumeProfiles", name: "volumeProfile", access: ofTenants,
+	key: model.ParseVolumeProfileKey, list: (*control.View).VolumeProfiles, get: (*control.View).VolumeProfile,
 	parse: volumeProfileFromAPI, render: volumeProfileToAPI,
 	change: plain((*control.Controller).ChangeVolumeProfile), delete: (*control.Controller).DeleteVolumeProfile,
 	fields: storageFields("volumeProfileName"),

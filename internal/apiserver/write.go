@@ -109,7 +109,7 @@ func warn(w http.ResponseWriter, texts []string) {
 }
 
 // write creates or changes an object and answers with it as it was committed.
-func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, error) {
+func (s *server) write(k *kind, w http.ResponseWriter, r *request) (any, error) {
 	var body json.RawMessage
 	if _, err := decodeUpTo(w, r, &body, k.body); err != nil {
 		return nil, err

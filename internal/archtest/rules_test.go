@@ -33,7 +33,7 @@ var rules = []rule{
 	{pkg: "internal/access/limit", may: []string{"internal/access/refusal", "internal/places"}, why: "limits any listener's clients, and knows none of them"},
 	{pkg: "internal/access/token", may: []string{"internal/access", "internal/access/refusal", "internal/model", "internal/store", "internal/store/tables"}, why: "one way of knowing who asks; the store is given to it"},
 	{pkg: "internal/access/oidc", may: []string{"internal/access", "internal/access/refusal"}, why: "one way of knowing who asks, with nothing of its own in the store"},
-	{pkg: "internal/access", may: []string{"api", "internal/access/audit", "internal/access/refusal", "internal/model", "internal/pki"}, why: "decides by a table of routes; it is told whose things are, and never imports the server that it stands before"},
+	{pkg: "internal/access", may: []string{"api", "internal/access/audit", "internal/access/refusal", "internal/model", "internal/pki"}, why: "identifies clients and decides; it is told what a request is about, and reads none"},
 	{pkg: "internal/pki", may: []string{"internal/durable"}, why: "makes certificates and knows no connection"},
 	{pkg: "internal/transport", may: []string{"internal/pki", "internal/places"}, why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/access/limit", "internal/access/origin", "internal/transport"}, why: "what surrounds any long-running program knows no program"},
@@ -63,7 +63,7 @@ var rules = []rule{
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/control", may: []string{"internal/condition", "internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
-		pkg: "internal/apiserver", may: []string{"api", "internal/access/origin", "internal/access/refusal", "internal/strictjson", "internal/bundle", "internal/condition", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
+		pkg: "internal/apiserver", may: []string{"api", "internal/access", "internal/access/audit", "internal/access/origin", "internal/access/refusal", "internal/strictjson", "internal/bundle", "internal/condition", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle", "internal/wire"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/wire", may: []string{"api", "internal/model"}, why: "makes values of what is on the wire, and asks nobody"},

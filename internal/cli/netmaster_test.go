@@ -47,13 +47,16 @@ func startNetmasterWith(t *testing.T, st *memory.Store, accepts func(token strin
 	if accepts == nil {
 		return startNetmasterBehind(t, st, nil)
 	}
-	return startNetmasterBehind(t, st, func(next http.Handler) http.Handler {
-		return access.New(access.Config{Next: next, Bearers: []access.Bearer{access.Shared(accepts)}, Log: slog.New(slog.DiscardHandler)})
-	})
+	return startNetmasterBehind(t, st, access.Shared(accepts))
 }
 
-func startNetmasterBehind(t *testing.T, st *memory.Store, door func(http.Handler) http.Handler) string {
+// startNetmasterBehind is startNetmasterOn, where clients have to show a token; nil = they do not.
+func startNetmasterBehind(t *testing.T, st *memory.Store, bearer access.Bearer) string {
 	t.Helper()
+	var authenticate func(*http.Request) (access.Identity, error)
+	if bearer != nil {
+		authenticate = func(r *http.Request) (access.Identity, error) { return access.Identify(r, []access.Bearer{bearer}) }
+	}
 	ctrl := control.New(st, control.Options{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
@@ -61,7 +64,7 @@ func startNetmasterBehind(t *testing.T, st *memory.Store, door func(http.Handler
 	s := httptest.NewUnstartedServer(nil)
 	handler, err := apiserver.New(apiserver.Config{
 		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
-		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Door: door,
+		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Authenticate: authenticate,
 	})
 	if err != nil {
 		t.Fatal(err)

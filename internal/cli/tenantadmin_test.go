@@ -2,15 +2,12 @@ package cli
 
 import (
 	"context"
-	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -31,15 +28,7 @@ func (admins) Identify(_ context.Context, token string) (access.Identity, error)
 // or as anna, who is admin of blue.
 func startScoped(t *testing.T) (as func(who string, args ...string) result) {
 	t.Helper()
-	url := startNetmasterBehind(t, memory.New(), func(next http.Handler) http.Handler {
-		scoped := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if scope := access.From(r.Context()).Scope(); scope != nil {
-				r = r.WithContext(control.Limited(control.ScopeTo(r.Context(), scope), scope...))
-			}
-			next.ServeHTTP(w, r)
-		})
-		return access.New(access.Config{Next: scoped, Bearers: []access.Bearer{admins{}}, Log: slog.New(slog.DiscardHandler)})
-	})
+	url := startNetmasterBehind(t, memory.New(), admins{})
 	files := map[string]string{}
 	for name, token := range map[string]string{"root": "root-of-this-cluster", "anna": "anna-of-tenant-blue"} {
 		files[name] = filepath.Join(t.TempDir(), "token")

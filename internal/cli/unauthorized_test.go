@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,9 +27,7 @@ func (noTokens) Identify(context.Context, string) (access.Identity, error) {
 // A token that no netmaster accepts is what every command says, with one netmaster and with
 // several of which one is away.
 func TestRefusedTokenIsSaidByEveryCommand(t *testing.T) {
-	url := startNetmasterBehind(t, memory.New(), func(next http.Handler) http.Handler {
-		return access.New(access.Config{Next: next, Bearers: []access.Bearer{noTokens{}}, Log: slog.New(slog.DiscardHandler)})
-	})
+	url := startNetmasterBehind(t, memory.New(), noTokens{})
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("revoked-token-of-nobody\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -41,6 +41,11 @@ func (s Scope) Limited() bool { return s.limited }
 // Has reports whether a tenant is within the scope.
 func (s Scope) Has(t model.TenantName) bool { return !s.limited || slices.Contains(s.tenants, t) }
 
+// Tenants returns the tenants, each once and in order; nil = the scope limits nothing.
+func (s Scope) Tenants() []model.TenantName {
+	return slices.Compact(slices.Sorted(slices.Values(s.tenants)))
+}
+
 // Names returns the tenants' names; nil = the scope limits nothing.
 func (s Scope) Names() (names []string) {
 	for _, t := range s.tenants {

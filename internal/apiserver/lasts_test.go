@@ -1,4 +1,4 @@
-package access
+package apiserver
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
 )
 
@@ -18,8 +19,8 @@ type lookup func() error
 
 func (lookup) Takes(string) bool { return true }
 
-func (l lookup) Identify(context.Context, string) (Identity, error) {
-	return Identity{Name: "anna", Grants: []Grant{{Role: ClusterAdmin}}}, l()
+func (l lookup) Identify(context.Context, string) (access.Identity, error) {
+	return access.Identity{Name: "anna", Grants: []access.Grant{{Role: access.ClusterAdmin}}}, l()
 }
 
 // TestStreamEndsWithToken: who watches by a token watches no more once that is revoked, and
@@ -28,27 +29,28 @@ func TestStreamEndsWithToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var revoked, unknown atomic.Bool
 		var why error
-		h := New(Config{
-			Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				<-r.Context().Done()
-				why = context.Cause(r.Context())
-			}),
-			Bearers: []Bearer{lookup(func() error {
-				switch {
-				case unknown.Load():
-					return refusal.Unavailable(0, nil, "the store is away")
-				case revoked.Load():
-					return refusal.Unauthorized("it was revoked")
-				}
-				return nil
-			})}, Log: discard(),
+		bearer := lookup(func() error {
+			switch {
+			case unknown.Load():
+				return refusal.Unavailable(0, nil, "the store is away")
+			case revoked.Load():
+				return refusal.Unauthorized("it was revoked")
+			}
+			return nil
 		})
+		s := &server{mux: http.NewServeMux(), authenticate: func(r *http.Request) (access.Identity, error) {
+			return access.Identify(r, []access.Bearer{bearer})
+		}}
+		s.handleStream("GET", "/api/v1/monitor", access.View, nil, func(_ http.ResponseWriter, r *request) {
+			<-r.Context().Done()
+			why = context.Cause(r.Context())
+		}).lasts = true
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/monitor", nil)
 		r.Header.Set("Authorization", "Bearer of-somebody")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			h.ServeHTTP(httptest.NewRecorder(), r)
+			s.mux.ServeHTTP(httptest.NewRecorder(), r)
 		}()
 		select {
 		case <-done:

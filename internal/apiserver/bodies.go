@@ -1,10 +1,11 @@
-package access
+package apiserver
 
 import (
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
 )
 
@@ -12,12 +13,9 @@ import (
 // its size, and keeps it until it is answered.
 const (
 	smallBody   = 64 << 10 // what is smaller counts as nothing: how many requests run has its own limit
-	bodiesOfOne = 2 * maxApplyBody
-	bodiesOfAll = 4 * maxApplyBody
+	bodiesOfOne = 2 * MaxApplyBody
+	bodiesOfAll = 4 * MaxApplyBody
 )
-
-// maxListed is how many objects a list to be applied has, as in package apiserver.
-const maxListed = 100_000
 
 // bodies counts the bytes of bodies that are in memory, by whom they are.
 type bodies struct {
@@ -29,7 +27,7 @@ type bodies struct {
 // take counts the body of a request before any of it is read, or says that there are
 // too many. Without a length it counts as limit, in bytes. done is called once the
 // request is answered.
-func (b *bodies) take(id Identity, r *http.Request, limit int64) (done func(), err error) {
+func (b *bodies) take(id access.Identity, r *http.Request, limit int64) (done func(), err error) {
 	n := r.ContentLength
 	switch {
 	case n > limit:

@@ -1,34 +1,29 @@
-package access
+package apiserver
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/access/audit"
 )
 
 // Agents report every few seconds: the record has what a report changes, and a refusal
 // once for as long as it stays the same.
 func TestReportIsRecordedWhenItChangesSomethingOrIsRefusedAnew(t *testing.T) {
-	var rec records
 	changed, refused := "", ""
-	d := newDoor(t, func(c *Config) {
-		c.Audit = &rec
-		c.Next = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(changedHeader, changed)
-			w.Header().Set(refusedHeader, refused)
-		})
-	})
+	f := startAsking(t, nil)
+	for _, path := range []string{"host", "hostStatus"} {
+		f.s.routeOf(t, "POST /plugin/"+path).prepare = func(_ http.ResponseWriter, r *request) (access.Resource, func() (any, error), error) {
+			return ofHost("h1"), func() (any, error) { r.changed, r.refused = changed, refused; return "ok", nil }, nil
+		}
+	}
 	report := func(path, willChange, willRefuse string) []audit.Entry {
 		t.Helper()
 		changed, refused = willChange, willRefuse
-		_, w := d.ask("h1", "POST", "/plugin/"+path, `{"host":"h1"}`)
-		if w.Code != http.StatusOK || w.Header().Get(changedHeader)+w.Header().Get(refusedHeader) != "" {
-			t.Fatalf("%d %v", w.Code, w.Header())
-		}
-		return rec.take()
+		f.must(200, "h1", "POST", "/plugin/"+path, `{"host":"h1"}`)
+		return f.rec.take()
 	}
 	for i, step := range []struct {
 		path, changed, refused string
@@ -58,15 +53,23 @@ func TestReportIsRecordedWhenItChangesSomethingOrIsRefusedAnew(t *testing.T) {
 	}
 }
 
+// A report that cannot be read is recorded, once while it stays so.
+func TestUnreadableReportIsRecordedOnce(t *testing.T) {
+	f := startAsking(t, nil)
+	for i, body := range []string{`{"x":1}`, `{"x":1}`, `{"y":1}`} {
+		f.must(400, "h1", "POST", "/plugin/host", body)
+		if got := f.rec.take(); len(got) != map[int]int{0: 1, 1: 0, 2: 1}[i] || len(got) == 1 && (got[0].Result != audit.Refused || got[0].Status != 400 || got[0].Who != "h1") {
+			t.Errorf("report %d: recorded %+v", i, got)
+		}
+	}
+}
+
 func TestRefusalsOfReportsAreRememberedWithinBounds(t *testing.T) {
-	h := &handler{Config: Config{Log: discard(), Audit: &records{}, Next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set(refusedHeader, "no")
-		w.WriteHeader(http.StatusOK)
-	})}, refused: map[string]string{}}
+	var x reportRefusals
 	for i := range maxRefusals + 1 {
-		h.serveReport(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plugin/host", http.NoBody), audit.Entry{Objects: []audit.Object{{Kind: "host", Key: strconv.Itoa(i)}}})
-		if want := i%maxRefusals + 1; len(h.refused) != want {
-			t.Fatalf("%d refusals are remembered after %d, want %d", len(h.refused), i+1, want)
+		x.again(audit.Entry{Objects: []audit.Object{{Kind: "host", Key: strconv.Itoa(i)}}}, "no")
+		if want := i%maxRefusals + 1; len(x.last) != want {
+			t.Fatalf("%d refusals are remembered after %d, want %d", len(x.last), i+1, want)
 		}
 	}
 }

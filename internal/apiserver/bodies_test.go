@@ -1,4 +1,4 @@
-package access
+package apiserver
 
 import (
 	"bytes"
@@ -7,29 +7,32 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/access"
 )
 
 // Large bodies are taken a few at a time, of one who asks and of all; small ones always,
 // and what is answered makes room. Who is not known is told that, and counts as nothing.
 func TestLargeBodies(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	h := New(Config{
-		Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	f := startAsking(t, nil)
+	f.s.routeOf(t, "POST /api/v1/apply").prepare = func(_ http.ResponseWriter, r *request) (access.Resource, func() (any, error), error) {
+		return access.Resource{Tenants: []string{"blue"}}, func() (any, error) {
 			if r.Header.Get("Hold") != "" {
 				entered <- struct{}{}
 				<-leave
 			}
-		}),
-		Bearers: []Bearer{everybody}, Cluster: town{}, Log: discard(),
-	})
-	list := []byte(`{"objects":[{"kind":"network","tenantName":"blue"}]` + strings.Repeat(" ", maxApplyBody-100) + "}")
+			return "", nil
+		}, nil
+	}
+	list := []byte(`{"objects":[{"kind":"network","tenantName":"blue"}]` + strings.Repeat(" ", MaxApplyBody-100) + "}")
 	ask := func(who string, body []byte, length int64, hold string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/apply", bytes.NewReader(body))
 		r.ContentLength = length
 		r.Header.Set("Authorization", "Bearer is-"+who)
 		r.Header.Set("Hold", hold)
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		f.h.ServeHTTP(w, r)
 		return w
 	}
 	large := int64(len(list))
@@ -84,12 +87,12 @@ func TestLargeBodies(t *testing.T) {
 func TestBodiesLeft(t *testing.T) {
 	var b bodies
 	var done []func()
-	r := &http.Request{ContentLength: maxApplyBody}
+	r := &http.Request{ContentLength: MaxApplyBody}
 	for i, yes := range []bool{true, true, false, true, false} {
 		if i == 3 {
 			done[0]()
 		}
-		end, err := b.take(one("blue"), r, maxApplyBody)
+		end, err := b.take(somebody("blue"), r, MaxApplyBody)
 		if (err == nil) != yes {
 			t.Errorf("body %d: %v", i, err)
 		}
@@ -107,13 +110,10 @@ func TestBodiesLeft(t *testing.T) {
 
 // A list of very many objects is refused before they are looked at.
 func TestLongList(t *testing.T) {
-	h := New(Config{Next: server(t), Bearers: []Bearer{everybody}, Cluster: town{}, Log: discard()})
+	f := startAsking(t, nil)
 	body := `{"objects":[` + strings.Repeat(`{"kind":"x"},`, maxListed) + `{}]}`
 	for who, want := range map[string]string{"blue": "must be at most 100000", "root": "must be at most 100000"} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/apply", strings.NewReader(body))
-		r.Header.Set("Authorization", "Bearer is-"+who)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := f.ask(who, http.MethodPost, "/api/v1/apply", body)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) || w.Body.Len() > 1000 {
 			t.Errorf("%s: %d, %d bytes: %.200s", who, w.Code, w.Body.Len(), w.Body)
 		}

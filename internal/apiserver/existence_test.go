@@ -1,41 +1,18 @@
-package access
+package apiserver
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
-
-// owners are whose endpoints are, by the server's own view.
-type owners struct{ apiserver.Whose }
-
-func ofTenant(found []model.Endpoint, err error) (out []Endpoint, _ error) {
-	for _, e := range found {
-		out = append(out, Endpoint{Tenant: string(e.Key.Network.Tenant), Host: string(e.Host)})
-	}
-	return out, err
-}
-
-func (o owners) FindEndpoints(ctx context.Context, text string) ([]Endpoint, error) {
-	return ofTenant(o.Whose.FindEndpoints(ctx, text))
-}
-
-func (o owners) NamedEndpoint(ctx context.Context, tenant, network, id string) ([]Endpoint, error) {
-	return ofTenant(o.Whose.NamedEndpoint(ctx, tenant, network, id))
-}
 
 // TestOthersObjectsLookLikeNone: by no GET route, with whatever of its queries, does a
 // tenant admin learn whether an object of somebody else exists.
@@ -44,36 +21,8 @@ func TestOthersObjectsLookLikeNone(t *testing.T) {
 	if _, err := mem.Update(t.Context(), func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "h-is"}) }); err != nil {
 		t.Fatal(err)
 	}
-	ctrl := control.New(mem, control.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- ctrl.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, mem.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	next, err := apiserver.New(apiserver.Config{Control: ctrl, Cluster: alone{}, Log: discard(), Timeout: patience, Address: "127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := New(Config{Bearers: []Bearer{everybody}, Cluster: owners{apiserver.Whose{Control: ctrl}}, Log: discard(), Next: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if scope := From(r.Context()).Scope(); scope != nil {
-			r = r.WithContext(control.Limited(control.ScopeTo(r.Context(), scope), scope...))
-		}
-		next.ServeHTTP(w, r)
-	})})
-	ask := func(who, method, path, body string) *httptest.ResponseRecorder {
-		t.Helper()
-		ends, end := context.WithCancel(t.Context())
-		defer end()
-		r := httptest.NewRequestWithContext(ends, method, "http://localhost"+path, strings.NewReader(body))
-		r.Header.Set("Authorization", "Bearer is-"+who)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
+	f := startAskingOn(t, mem, func(c *Config) { c.Address = "127.0.0.1:1" })
+	ask := f.ask
 	// What exists ends in -is, what does not in -no.
 	var made [][2]string
 	for path, body := range map[string]string{
@@ -104,9 +53,9 @@ func TestOthersObjectsLookLikeNone(t *testing.T) {
 		t.Errorf("the tag of another tenant's network: %d %s", w.Code, w.Body)
 	}
 	var paths []string
-	for _, route := range serverRoutes(t) {
-		path, isGet := strings.CutPrefix(route, "GET ")
-		if !isGet || !strings.Contains(path, "{") {
+	for _, rt := range f.s.routes {
+		path := rt.path
+		if rt.method != http.MethodGet || !strings.Contains(path, "{") {
 			continue
 		}
 		for _, key := range []string{"t-is", "t-is:n-is", "t-is:p-is", "t-is:p-is:r-is", "t-is:b-is", "t-is:g-is", "t-is:q-is", "t-is:s-is", "t-is:a-is", "t-is:x-is", "h-is", "e-is", "c-is", "name-is", "t-is:n-is:e-is"} {
