@@ -9,16 +9,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
+
+// kubeadmPerSecond limits requests for kubeadm's configuration.
+const kubeadmPerSecond = 5
 
 // kubeadm takes from kubeadm's configuration what no flag says: the pod CIDR, while the
 // network for pods is not there, and the range of services' addresses.
@@ -43,16 +45,8 @@ func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, ours f
 	if !k.pods && k.addRanges == nil {
 		return nil, nil
 	}
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	c := rest.CopyConfig(config)
-	c.GroupVersion, c.APIPath = &corev1.SchemeGroupVersion, "/api"
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	var err error
-	k.client, err = rest.RESTClientFor(c)
+	k.client, err = apiclient.New(config, corev1.SchemeGroupVersion, corev1.AddToScheme, kubeadmPerSecond)
 	return k, err
 }
 

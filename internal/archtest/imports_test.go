@@ -211,6 +211,19 @@ func TestStandardLibraryOnly(t *testing.T) {
 	}
 }
 
+// TestImportedByFew: some libraries are imported by the packages that need them alone.
+func TestImportedByFew(t *testing.T) {
+	for pkg, p := range packages(t) {
+		for _, path := range p.Imports {
+			for _, r := range importedBy {
+				if strings.HasPrefix(path, r.prefix) && !slices.ContainsFunc(r.may, func(m string) bool { return fits(m, pkg) }) {
+					t.Errorf("%s must not import %s: %s", pkg, path, r.why)
+				}
+			}
+		}
+	}
+}
+
 // Binaries do not contain what they must not.
 func TestUnlinked(t *testing.T) {
 	found := packages(t)

@@ -70,10 +70,11 @@ var rules = []rule{
 	{pkg: "internal/kube", may: []string{"internal/model"}, why: "what Kubernetes' objects mean is pure: no watch, no store"},
 	{pkg: "internal/kube/kubetest", why: "a judge of policies that shares nothing with what it judges"},
 	{pkg: "internal/kube/objects", may: []string{"api", "internal/model", "internal/wire"}, why: "what Contiv's own objects are and mean is pure: no watch, no store"},
-	{pkg: "internal/kube/mirror", may: []string{"internal/kube/objects", "internal/model", "internal/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
-	{pkg: "internal/kube/account", may: []string{"internal/model"}, why: "whose token it is, the API server says, and what that is good for is another's matter"},
-	{pkg: "internal/kube/anchor", may: []string{"internal/model", "internal/waiting"}, why: "a file is to be in a ConfigMap: whose authority that is and what it is good for is another's matter"},
-	{pkg: "internal/kube/notice", may: []string{"internal/kube", "internal/kube/objects", "internal/waiting"}, why: "what became of an object is told to it, by nobody asked"},
+	{pkg: "internal/kube/apiclient", why: "a way to an API server knows nothing of what is asked"},
+	{pkg: "internal/kube/mirror", may: []string{"internal/kube/apiclient", "internal/kube/objects", "internal/model", "internal/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
+	{pkg: "internal/kube/account", may: []string{"internal/kube/apiclient", "internal/model"}, why: "whose token it is, the API server says, and what that is good for is another's matter"},
+	{pkg: "internal/kube/anchor", may: []string{"internal/kube/apiclient", "internal/model", "internal/waiting"}, why: "a file is to be in a ConfigMap: whose authority that is and what it is good for is another's matter"},
+	{pkg: "internal/kube/notice", may: []string{"internal/kube", "internal/kube/apiclient", "internal/kube/objects", "internal/waiting"}, why: "what became of an object is told to it, by nobody asked"},
 	{pkg: "internal/kube/keeper", may: []string{"internal/control", "internal/kube", "internal/kube/mirror", "internal/kube/objects", "internal/model", "internal/store", "internal/waiting"}, why: "an orchestrator is a thin adapter on use-cases"},
 
 	{pkg: "internal/driver", may: []string{"internal/desired", "internal/model"}, why: "a driver gets data, not ids: it never reaches back into the database"},
@@ -170,6 +171,19 @@ var standardOnly = map[string]string{
 	"internal/waiting":  "imported from everywhere",
 	"internal/attach":   "linked into contivk8s, which a runtime starts for every container",
 	"internal/archtest": "has tests only",
+}
+
+// importedBy says which packages alone may import a library.
+var importedBy = []struct {
+	prefix string // of import paths
+	may    []string
+	why    string
+}{
+	{
+		"k8s.io/client-go",
+		[]string{"internal/kube/apiclient", "internal/kube/mirror", "internal/kube/notice", "internal/kube/account", "internal/kube/anchor", "cmd/netmaster", "test/*", "bench/*"},
+		"netmaster alone talks to Kubernetes' API server",
+	},
 }
 
 // unlinked says what a binary must not contain, directly or not.

@@ -11,11 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
+	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -57,24 +55,11 @@ func ParseName(text string) (namespace, name string, err error) {
 func New(config *rest.Config, namespace, name string) (*Judge, error) {
 	j := &Judge{namespace: namespace, name: name}
 	var err error
-	if j.reviews, err = client(config, authenticationv1.SchemeGroupVersion, "/apis", authenticationv1.AddToScheme); err != nil {
+	if j.reviews, err = apiclient.New(config, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, rate); err != nil {
 		return nil, err
 	}
-	j.core, err = client(config, corev1.SchemeGroupVersion, "/api", corev1.AddToScheme)
+	j.core, err = apiclient.New(config, corev1.SchemeGroupVersion, corev1.AddToScheme, rate)
 	return j, err
-}
-
-func client(config *rest.Config, group schema.GroupVersion, path string, add func(*runtime.Scheme) error) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := add(scheme); err != nil {
-		return nil, err
-	}
-	c := rest.CopyConfig(config)
-	c.GroupVersion, c.APIPath = &group, path
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	c.QPS, c.Burst = rate, 2*rate
-	return rest.RESTClientFor(c)
 }
 
 // Host tells on which node the pod is that a token was given to, and which pod it is. A

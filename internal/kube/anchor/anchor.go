@@ -14,10 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
+	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -33,6 +32,8 @@ const (
 	tryEvery  = 10 * time.Second
 	// attempts is how often a ConfigMap is read again that somebody else changes.
 	attempts = 5
+	// perSecond limits requests.
+	perSecond = 5
 )
 
 // Config is a file that is to be in a ConfigMap.
@@ -55,15 +56,7 @@ type Keeper struct {
 
 // New returns who keeps it. Nobody is asked yet.
 func New(cfg Config) (*Keeper, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	c := rest.CopyConfig(cfg.API)
-	c.GroupVersion, c.APIPath = &corev1.SchemeGroupVersion, "/api"
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	client, err := rest.RESTClientFor(c)
+	client, err := apiclient.New(cfg.API, corev1.SchemeGroupVersion, corev1.AddToScheme, perSecond)
 	return &Keeper{cfg: cfg, client: client}, err
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
 )
 
 // guarded is a Source of which nothing is taken that may be another API server's.
@@ -47,7 +49,7 @@ func (g guarded) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 		return nil, err
 	}
 	if err := g.check(ctx); err != nil {
-		discard(w)
+		w.Stop()
 		return nil, err
 	}
 	return w, nil
@@ -58,7 +60,7 @@ func (g guarded) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 // may list namespaces may not need to get one.
 func ClusterUID(config *rest.Config) (func(context.Context) (string, error), error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1
+	config.QPS = apiclient.Unlimited
 	names, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err

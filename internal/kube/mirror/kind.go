@@ -8,17 +8,21 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// kind is the copy of one kind. Its mirror's mu guards what is below source; only
-// follow writes it.
+// kind is the copy of one kind. A cache.Reflector lists and watches, and enters what it
+// learns in the kind, its store (cache.ReflectorStore), synchronously. The mirror's mu
+// guards what is below source; only the Reflector's goroutine writes objects.
 type kind struct {
 	mirror *Mirror
 	name   string
@@ -27,14 +31,18 @@ type kind struct {
 	objects map[Name]metav1.Object
 	turn    uint64 // counts the changes of objects
 	synced  bool   // the first list is in
-	version string // of the API server, from which a watch goes on
+	version string // the API server's latest
 	reached uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
-	ends    int    // how many watches have ended: what was asked before an end is not known to hold after it
-	failed  error  // why it is not followed just now
+	ends    int    // counts ended watches: an answer to a question from before an end is not valid after it
+	failed  error  // why the kind is not followed now
 	since   time.Time
-	silent  error // why the latest question got no answer
+	silent  error                   // why the latest question got no answer
+	end     context.CancelCauseFunc // ends the present watch, or the list before it
 
-	again waiting.Bell // what the mirror has is of another store
+	// The Reflector's goroutine alone uses these.
+	compared bool        // a list was entered, and no watch has begun since
+	began    time.Time   // the present watch; zero = none has
+	silence  *time.Timer // ends a watch that sends nothing
 }
 
 // The caller of these holds the mirror's mu.
@@ -48,14 +56,7 @@ func (k *kind) fails(err error) {
 
 func (k *kind) isAt(version string) {
 	k.version, k.failed = version, nil
-	k.reached, _ = number(version) // also when it is less: the server's store is another one
-}
-
-// ended says that nobody tells any more what changes: what there is may be of another
-// store by now.
-func (k *kind) ended() {
-	k.reached = 0
-	k.ends++
+	k.reached, _ = number(version) // a smaller number too: the API server's store was replaced
 }
 
 // number reads a resource version; false when it is no number, and cannot be compared.
@@ -64,89 +65,136 @@ func number(version string) (uint64, bool) {
 	return n, err == nil && n > 0
 }
 
-// errSlow says that an API server has not begun a watch in beginTime.
-var errSlow = errors.New("the API server does not say that it has begun")
-
-// errGone says that a watch cannot go on from where it was.
-var errGone = errors.New("the watch has expired")
-
-// quiet is for how long a watch may say nothing: API servers send a bookmark each
-// minute. One that was begun at a version that its store has yet to reach says nothing
-// of all that comes before.
-const quiet = 3 * time.Minute
-
-// resumeTime is how long it may take to see whether a watch can go on; beginTime how
-// long an API server may take until it says that a watch has begun.
-const (
-	resumeTime = 3 * time.Minute
-	beginTime  = 30 * time.Second
+var (
+	// errSlow says that an API server has not begun a watch within beginTime.
+	errSlow = errors.New("the API server does not say that it has begun")
+	// errBehind says that a list is older than what was seen before: the store was replaced.
+	errBehind = errors.New("the API server is behind what it said before")
+	// errNotCompared stops a Reflector that would continue where a watch has ended.
+	errNotCompared = errors.New("a list has to come before each watch")
+	// errGone says that a watch cannot continue from where it was.
+	errGone = errors.New("the watch has expired")
 )
 
-// retries spaces looks at what there is. A watch that lasted for less than Max counts as
-// a failure too: else an API server that ends each at once would be asked all the time.
+// quiet is how long a watch may send nothing: API servers send a bookmark each minute. A
+// watch from a version that the API server's store has yet to reach sends no events until
+// then.
+const quiet = 3 * time.Minute
+
+const (
+	// resumeTime limits the comparison before a watch.
+	resumeTime = 3 * time.Minute
+	// beginTime limits how long an API server takes to begin a watch.
+	beginTime = 30 * time.Second
+	// pageSize is how many objects a page of a list has, as in client-go's pager.
+	pageSize = 500
+)
+
+// retries spaces lists and comparisons. A watch that lasted for less than Max counts as a
+// failure too: else an API server that ends each watch at once would be asked all the time.
 var retries = waiting.BackoffConfig{Base: 400 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5}
 
-// follow lists and watches until ctx ends. Before a watch goes on where another ended,
-// what there is must be what the mirror has: behind the API server may be another
-// store since, in which that version is something else, or is yet to come.
+// follow lists and watches until ctx ends. A Reflector by itself begins a new watch where
+// the last one ended. That is not safe here: the API server's store may have been replaced
+// meanwhile, and the version may mean something else, or come later. So each watch follows
+// a list or a comparison (list), and pauses are retries' instead of the Reflector's.
 func (k *kind) follow(ctx context.Context) error {
+	source := &cache.ListWatch{ListWithContextFunc: k.list, WatchFuncWithContext: k.watch}
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, k), nil, k, cache.ReflectorOptions{
+		Name: k.name, TypeDescription: k.name, Backoff: &wait.Backoff{Duration: time.Millisecond},
+	})
+	reflector.WatchListPageSize = pageSize
 	retry := waiting.NewRetry(retries)
-	list := true
+	ctx = klog.NewContext(ctx, klog.Logger{}) // it logs nothing: States has what failed
 	for {
-		err := k.resume(ctx, list)
-		if err == nil {
-			began := time.Now()
-			err = k.watch(ctx)
-			if time.Since(began) > retries.Max {
-				retry.Reset()
-			}
-			list = errors.Is(err, errGone) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
-		}
+		session, end := context.WithCancelCause(ctx)
+		k.mirror.mu.Lock()
+		k.end = end
+		k.mirror.mu.Unlock()
+		k.began = time.Time{}
+		err := reflector.ListAndWatchWithContext(session)
+		end(nil)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		k.mirror.mu.Lock()
-		k.ended()
-		if err != nil {
+		k.reached = 0 // from now on nothing tells what changes
+		k.ends++
+		if err != nil && !errors.Is(err, errNotCompared) {
 			k.fails(err)
 		}
 		k.mirror.mu.Unlock()
+		if !k.began.IsZero() {
+			k.silence.Stop()
+			if time.Since(k.began) > retries.Max {
+				retry.Reset()
+			}
+		}
 		if err := retry.Pause(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// resume makes the copy one from which a watch can go on.
-func (k *kind) resume(ctx context.Context, list bool) error {
-	if list {
-		return k.list(ctx)
+// IsWatchListSemanticsUnSupported makes the Reflector list before it watches: only a list
+// can be compared, and skipped when nothing has changed.
+func (*kind) IsWatchListSemanticsUnSupported() bool { return true }
+
+// list returns a page of what there is. Where the API server has what the mirror has, it
+// returns the mirror's objects, and they are not transferred again.
+func (k *kind) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.Continue == "" && k.synced { // follow's goroutine waits for this one
+		ctx, cancel := context.WithTimeout(ctx, resumeTime)
+		defer cancel()
+		equal, version, err := k.compare(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if equal {
+			all := &internalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+			for _, o := range k.objects {
+				all.Items = append(all.Items, o.(runtime.Object))
+			}
+			return all, nil
+		}
 	}
-	asking, cancel := context.WithTimeout(ctx, resumeTime)
-	defer cancel()
-	equal, version, err := k.compare(asking)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", k.name, err)
-	}
-	if !equal {
-		return k.list(ctx)
-	}
-	k.mirror.mu.Lock()
-	k.isAt(version)
-	k.mirror.mu.Unlock()
-	k.mirror.changes.Tell()
-	return nil
+	o.ResourceVersion = "" // consistent; the Reflector would take an older list too
+	return k.source.List(ctx, o)
 }
 
-// list takes what there is: what differs, what has gone included, is told.
-func (k *kind) list(ctx context.Context) error {
-	all, err := k.source.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list %s: %w", k.name, err)
+// watch begins a watch, once after each list.
+func (k *kind) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if !k.compared {
+		return nil, errNotCompared
 	}
-	objects, version, err := read(all)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", k.name, err)
+	k.compared = false
+	end := k.end
+	late := time.AfterFunc(beginTime, func() { end(errSlow) })
+	defer late.Stop()
+	w, err := k.source.Watch(ctx, metav1.ListOptions{ResourceVersion: o.ResourceVersion, AllowWatchBookmarks: true})
+	if err != nil { // as text alone: the Reflector would begin the watch again after some errors
+		return nil, fmt.Errorf("watch %s: %v", k.name, cmp.Or(context.Cause(ctx), err)) //nolint:errorlint // see above
+	}
+	k.began, k.silence = time.Now(), time.AfterFunc(quiet, func() { end(nil) })
+	return w, nil
+}
+
+// same reports whether two objects are one in one version.
+func same(a, b metav1.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
+}
+
+func nameOf(o metav1.Object) Name { return Name{Namespace: o.GetNamespace(), Name: o.GetName()} }
+
+// Replace enters a list. It tells what differs, deleted objects included.
+func (k *kind) Replace(items []any, version string) error {
+	objects := make(map[Name]metav1.Object, len(items))
+	for _, item := range items {
+		o, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		objects[nameOf(o)] = o
 	}
 	k.mirror.mu.Lock()
 	old := k.objects
@@ -165,95 +213,55 @@ func (k *kind) list(ctx context.Context) error {
 			k.mirror.tell(k.name, name, before, now)
 		}
 	}
+	k.compared = true
 	k.mirror.changes.Tell()
 	return nil
 }
 
-// same tells whether two objects are one in one version.
-func same(a, b metav1.Object) bool {
-	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
-}
+// Add enters an object of an event.
+func (k *kind) Add(o any) error { return k.enter(o, true) }
 
-func nameOf(o metav1.Object) Name { return Name{Namespace: o.GetNamespace(), Name: o.GetName()} }
+// Update enters an object of an event.
+func (k *kind) Update(o any) error { return k.enter(o, true) }
 
-// read takes a list apart.
-func read(list runtime.Object) (objects map[Name]metav1.Object, version string, err error) {
-	l, err := meta.ListAccessor(list)
+// Delete removes the object of an event.
+func (k *kind) Delete(o any) error { return k.enter(o, false) }
+
+// Resync does nothing: the mirror has no queue to fill again.
+func (*kind) Resync() error { return nil }
+
+func (k *kind) enter(item any, there bool) error {
+	o, err := meta.Accessor(item)
 	if err != nil {
-		return nil, "", err
-	}
-	objects = map[Name]metav1.Object{}
-	err = meta.EachListItem(list, func(item runtime.Object) error {
-		o, err := meta.Accessor(item)
-		if err == nil {
-			objects[nameOf(o)] = o
-		}
 		return err
-	})
-	return objects, l.GetResourceVersion(), err
-}
-
-// watch takes events until the watch ends, or is of no use any more.
-func (k *kind) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	late := time.AfterFunc(beginTime, func() { cancel(errSlow) })
-	w, err := k.source.Watch(ctx, metav1.ListOptions{ResourceVersion: k.version, AllowWatchBookmarks: true})
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", k.name, cmp.Or(context.Cause(ctx), err))
 	}
-	late.Stop()
-	defer discard(w)
-	silence := time.NewTimer(quiet)
-	defer silence.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-silence.C:
-			return nil
-		case <-k.again:
-			return nil
-		case e, ok := <-w.ResultChan():
-			if !ok {
-				return nil
-			}
-			if e.Type == watch.Error {
-				return fmt.Errorf("watch %s: %w", k.name, apierrors.FromObject(e.Object))
-			}
-			o, err := meta.Accessor(e.Object)
-			if err != nil {
-				return fmt.Errorf("watch %s: %w: %w", k.name, errGone, err)
-			}
-			silence.Reset(quiet)
-			k.take(e.Type, o)
-		}
-	}
-}
-
-// take enters an event.
-func (k *kind) take(event watch.EventType, o metav1.Object) {
 	name := nameOf(o)
+	var now metav1.Object
 	k.mirror.mu.Lock()
 	old := k.objects[name]
-	var now metav1.Object
-	switch event {
-	case watch.Added, watch.Modified:
+	if there {
 		now = o
 		k.objects[name] = o
-	case watch.Deleted:
+	} else {
 		delete(k.objects, name)
-	default: // a bookmark is no object
-		old = nil
 	}
 	if old != nil || now != nil {
 		k.turn++
 	}
-	k.isAt(o.GetResourceVersion())
 	k.mirror.mu.Unlock()
 	if old != nil || now != nil {
 		k.mirror.tell(k.name, name, old, now)
 	}
+	return nil
+}
+
+// UpdateResourceVersion notes that all events up to a version were entered. The Reflector
+// calls it after each event, and for bookmarks (cache.ResourceVersionUpdater).
+func (k *kind) UpdateResourceVersion(version string) {
+	k.silence.Reset(quiet)
+	k.mirror.mu.Lock()
+	k.isAt(version)
+	k.mirror.mu.Unlock()
 	k.mirror.changes.Tell()
 }
 
@@ -273,7 +281,7 @@ func (k *kind) ask(ctx context.Context) (equal bool) {
 	at, ok := number(version)
 	switch {
 	case ok && at < before: // later than the API server's present
-		k.again.Ring()
+		k.end(errBehind)
 		return false
 	case ok && equal && at > k.reached:
 		k.reached = at
@@ -282,7 +290,7 @@ func (k *kind) ask(ctx context.Context) (equal bool) {
 	return equal
 }
 
-// compare tells whether the mirror has what there is now, and which moment that is.
+// compare reports whether the mirror has what there is now, and which moment that is.
 func (k *kind) compare(ctx context.Context) (equal bool, version string, err error) {
 	list, err := k.source.Versions(ctx)
 	if err != nil {
@@ -303,4 +311,21 @@ func (k *kind) compare(ctx context.Context) (equal bool, version string, err err
 		}
 	}
 	return true, version, nil
+}
+
+// read takes a list apart.
+func read(list runtime.Object) (objects map[Name]metav1.Object, version string, err error) {
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", err
+	}
+	objects = map[Name]metav1.Object{}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		o, err := meta.Accessor(item)
+		if err == nil {
+			objects[nameOf(o)] = o
+		}
+		return err
+	})
+	return objects, l.GetResourceVersion(), err
 }

@@ -21,8 +21,8 @@ import (
 
 // Source is where objects of one kind come from.
 type Source interface {
-	// List returns a list as it is at the API server's store at that moment, if the
-	// options have no resource version.
+	// List returns a page of a list, or all of it. Without a resource version in the options
+	// it is as it is at the API server's store at that moment.
 	List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
 	// Versions is a list of which nothing but names, UIDs and resource versions, its own
 	// included, are looked at. It is consistent as List is.
@@ -52,7 +52,7 @@ type Mirror struct {
 func New(sources map[string]Source, tell Changed) *Mirror {
 	m := &Mirror{tell: tell, kinds: map[string]*kind{}}
 	for name, s := range sources {
-		m.kinds[name] = &kind{mirror: m, name: name, source: s, objects: map[Name]metav1.Object{}, again: waiting.NewBell()}
+		m.kinds[name] = &kind{mirror: m, name: name, source: s, objects: map[Name]metav1.Object{}}
 	}
 	return m
 }

@@ -286,7 +286,7 @@ func TestAway(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
-		if err := within(t, m, "10", 10*time.Second); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "behind with pods (list pods: connection refused)") {
+		if err := within(t, m, "10", 10*time.Second); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "behind with pods (failed to list pods: connection refused)") {
 			t.Error(err)
 		}
 		s.mu.Lock()

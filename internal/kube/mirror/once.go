@@ -23,16 +23,19 @@ func once(ctx context.Context, begin func(context.Context) (watch.Interface, err
 		GotConn: func(httptrace.GotConnInfo) { sent.Add(1) },
 	}))
 	if err == nil && sent.Load() > 1 {
-		discard(w)
+		w.Stop()
 		return nil, errTwice
 	}
 	return w, err
 }
 
-// discard ends a watch.
-func discard(w watch.Interface) {
-	w.Stop()
-	for range w.ResultChan() { // else a filter that has an event in its hands waits for ever
+// drained is a filtered watch whose Stop also ends the filter, which otherwise waits for
+// ever when it has an event that nobody takes. Only the reader of a watch may stop it.
+type drained struct{ watch.Interface }
+
+func (d drained) Stop() {
+	d.Interface.Stop()
+	for range d.ResultChan() {
 	}
 }
 

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
 	"github.com/contiv/netplugin/v2/internal/kube/objects"
 )
 
@@ -82,14 +83,8 @@ func ObjectSources(config *rest.Config) (map[string]Source, error) {
 }
 
 func sources(config *rest.Config, of []offered) (map[string]Source, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, policyv1alpha2.Install, objects.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // a list of many pages is not held back here: the API server does that
+	config.QPS = apiclient.Unlimited // the API server limits lists of many pages
 	config.Wrap(unhurried)
 	names, err := metadata.NewForConfig(config)
 	if err != nil {
@@ -98,35 +93,29 @@ func sources(config *rest.Config, of []offered) (map[string]Source, error) {
 	out := map[string]Source{}
 	for _, k := range of {
 		c := rest.CopyConfig(config)
-		group := k.resource.GroupVersion()
-		c.GroupVersion, c.APIPath = &group, "/apis"
-		if group.Group == "" {
-			c.APIPath = "/api"
-		}
-		c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-		c.ContentType, c.AcceptContentTypes = k.format, runtime.ContentTypeJSON
-		if k.format != runtime.ContentTypeJSON {
-			c.AcceptContentTypes = k.format + "," + runtime.ContentTypeJSON
-		}
-		client, err := rest.RESTClientFor(c)
+		c.ContentType = k.format
+		client, err := apiclient.New(c, k.resource.GroupVersion(), addTypes, apiclient.Unlimited)
 		if err != nil {
 			return nil, err
 		}
 		out[k.resource.Resource] = &resource{
-			name: k.resource.Resource, client: client, names: names.Resource(k.resource),
-			options: runtime.NewParameterCodec(scheme), empty: k.list, optional: k.optional,
+			name: k.resource.Resource, client: client, names: names.Resource(k.resource), empty: k.list, optional: k.optional,
 		}
 	}
 	return out, nil
 }
 
+// addTypes registers all types that sources list.
+func addTypes(to *runtime.Scheme) error {
+	return errors.Join(corev1.AddToScheme(to), networkingv1.AddToScheme(to), discoveryv1.AddToScheme(to), policyv1alpha2.Install(to), objects.AddToScheme(to))
+}
+
 // resource is a Source: one resource of an API server.
 type resource struct {
-	name    string
-	client  rest.Interface
-	names   metadata.Getter
-	options runtime.ParameterCodec
-	empty   func() runtime.Object
+	name   string
+	client rest.Interface
+	names  metadata.Getter
+	empty  func() runtime.Object
 	// optional: an API server without the resource has none of its objects, and may
 	// get it any time.
 	optional bool
@@ -135,25 +124,21 @@ type resource struct {
 	absent chan struct{} // nil = it is there; closed when it was seen to come
 }
 
-// List lists in pages. A list of which the API server forgot the rest is asked for
-// again as a whole, which is consistent too.
+// List lists a page.
 func (r *resource) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	all, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		list := r.empty()
-		err := r.get(o).Do(ctx).Into(list)
-		if err == nil {
-			err = meta.EachListItem(list, func(item runtime.Object) error { Trim(item); return nil })
-		}
-		return list, err
-	}).List(ctx, o)
+	list := r.empty()
+	err := r.get(o).Do(ctx).Into(list)
 	if r.is(err) {
 		return r.empty(), nil
 	}
-	return all, err
+	if err == nil {
+		err = meta.EachListItem(list, func(item runtime.Object) error { Trim(item); return nil })
+	}
+	return list, err
 }
 
 func (r *resource) get(o metav1.ListOptions) *rest.Request {
-	return r.client.Get().MaxRetries(0).Resource(r.name).VersionedParams(&o, r.options)
+	return r.client.Get().MaxRetries(0).Resource(r.name).VersionedParams(&o, metav1.ParameterCodec)
 }
 
 // Versions lists the metadata alone.
@@ -219,12 +204,12 @@ func (r *resource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 		}
 		return nil, err
 	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+	return drained{watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 		if e.Type != watch.Error {
 			Trim(e.Object)
 		}
 		return e, true
-	}), nil
+	})}, nil
 }
 
 // await is the watch of a resource that is absent.

@@ -17,13 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
 	"github.com/contiv/netplugin/v2/internal/kube/objects"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -101,34 +101,22 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, erro
 		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), kept: flowcontrol.NewTokenBucketRateLimiter(objectPerSecond, objectPerSecond), bell: waiting.NewBell(),
 		told: map[object]string{}, queue: map[object]Outcome{}, forbidden: map[object]Outcome{}, probeEvery: time.Minute,
 	}
-	var err error
-	if n.events, err = client(config, eventsv1.SchemeGroupVersion, eventsv1.AddToScheme); err != nil {
-		return nil, err
+	for _, c := range []struct {
+		client *rest.Interface
+		group  schema.GroupVersion
+		add    func(*runtime.Scheme) error
+	}{
+		{&n.events, eventsv1.SchemeGroupVersion, eventsv1.AddToScheme},
+		{&n.core, corev1.SchemeGroupVersion, corev1.AddToScheme},
+		{&n.intent, objects.GroupVersion, objects.AddToScheme},
+		{&n.policies, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install},
+	} {
+		var err error
+		if *c.client, err = apiclient.New(config, c.group, c.add, apiclient.Unlimited); err != nil { // limit, statuses and kept do
+			return nil, err
+		}
 	}
-	if n.core, err = client(config, corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
-		return nil, err
-	}
-	if n.intent, err = client(config, objects.GroupVersion, objects.AddToScheme); err != nil {
-		return nil, err
-	}
-	n.policies, err = client(config, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install)
-	return n, err
-}
-
-func client(config *rest.Config, group schema.GroupVersion, add func(*runtime.Scheme) error) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := add(scheme); err != nil {
-		return nil, err
-	}
-	c := rest.CopyConfig(config)
-	c.GroupVersion, c.APIPath = &group, "/apis"
-	if group.Group == "" {
-		c.APIPath = "/api"
-	}
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	c.QPS = -1 // limit does
-	return rest.RESTClientFor(c)
+	return n, nil
 }
 
 // Tell says what became of an object; what was said of it before and is not sent yet,
