@@ -37,3 +37,11 @@ func (f facts) ahead(host string) (time.Duration, bool) {
 	d, known := f.told.ahead[host]
 	return d, known
 }
+
+// heard is when the last status of hosts came here.
+func (s *server) heard() map[string]time.Time {
+	if s.hostWatch == nil {
+		return nil
+	}
+	return s.hostWatch.Heard()
+}

@@ -79,7 +79,7 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 	if err != nil {
 		return none, err
 	}
-	facts := facts{now: time.Now(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric(), most: fabricFindings}
+	facts := facts{now: time.Now(), heard: s.heard(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric(), most: fabricFindings}
 	for _, h := range hosts {
 		facts.hosts = append(facts.hosts, s.hostToAPI(h, facts.now))
 	}

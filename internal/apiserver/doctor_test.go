@@ -149,6 +149,14 @@ func TestJudgement(t *testing.T) {
 				f.told.ahead["h1"] = 24 * time.Hour
 			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s ahead of that",
 		},
+		"host's clock that is behind, of a host that was not asked": {func(f *facts) {
+			f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
+			f.heard = map[string]time.Time{"h1": now}
+		}, api.CheckHosts, api.SeverityWarning, "host h1", "behind that"},
+		"host that was heard of an hour ago": {func(f *facts) {
+			f.hosts[0].LastWord = now.Add(-time.Hour).UTC().Format(time.RFC3339)
+			f.heard = map[string]time.Time{"h1": now.Add(-time.Hour)}
+		}, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m"},
 		"netmaster's clock": {func(f *facts) {
 			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}
 		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of that"},

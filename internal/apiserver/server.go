@@ -35,7 +35,7 @@ type Config struct {
 	Version api.Version
 	Mode    string // cluster mode, shown by the inspection of global
 	Log     *slog.Logger
-	Watch   *control.HostWatch // for metrics of hosts; nil = none
+	Watch   *control.HostWatch // for metrics of hosts, and when they were heard of; nil = none
 	// EvictAfter is for how long a host may be away until its endpoints are given up; 0 =
 	// for ever.
 	EvictAfter time.Duration
@@ -83,6 +83,7 @@ type server struct {
 	monitors   monitors
 	reports    reports
 	hostKeys   HostKeys
+	hostWatch  *control.HostWatch                                             // nil = it is not known when hosts' statuses came
 	support    *bundle.Support                                                // nil = little is told
 	peer       func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
 	mux        *http.ServeMux
@@ -132,7 +133,7 @@ func newServer(cfg Config) (*server, error) {
 	}
 	s := &server{
 		control: cfg.Control, evictAfter: cfg.EvictAfter, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
-		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, hostKeys: cfg.HostKeys, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
+		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
 		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens, authenticate: cfg.Authenticate, audit: cfg.Audit,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",

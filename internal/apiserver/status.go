@@ -101,7 +101,7 @@ func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err er
 		}
 		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	f := facts{now: now, masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.AciFabric()}
+	f := facts{now: now, heard: s.heard(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.AciFabric()}
 	found := f.judgeCluster()
 	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
 	for _, text := range warnings {

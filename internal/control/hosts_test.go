@@ -105,6 +105,9 @@ func TestTellHosts(t *testing.T) {
 		if alive, statuses := w.Seen(); len(alive) != 1 || !alive["two"] || len(statuses) != 2 {
 			t.Errorf("seen %v, %v", alive, statuses)
 		}
+		if heard := w.Heard(); len(heard) != 1 || heard["two"].IsZero() { // one had told its status before
+			t.Errorf("heard of %v", heard)
+		}
 		if _, err := c.RemoveHost(t.Context(), "one", false); err != nil {
 			t.Error(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -24,6 +25,7 @@ type HostWatch struct {
 	mu         sync.Mutex
 	registered map[string]model.HostName // by the registration's key
 	statuses   map[string]HostStatus     // by the status's key
+	heard      map[string]time.Time      // when the status came, by its key; without those that a list had
 	kept       map[string]model.HostName // by netmasters: by the claim's key
 	masters    map[string]bool           // by the registration's key
 	changes    waiting.Changes
@@ -32,7 +34,7 @@ type HostWatch struct {
 // NewHostWatch returns a watch that has seen nothing yet.
 func (c *Controller) NewHostWatch() *HostWatch {
 	return &HostWatch{
-		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{},
+		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]time.Time{},
 		kept: map[string]model.HostName{}, masters: map[string]bool{},
 	}
 }
@@ -45,11 +47,15 @@ func (w *HostWatch) Run(ctx context.Context) error {
 		if b.Snapshot {
 			clear(w.registered)
 			clear(w.statuses)
+			clear(w.heard)
 			clear(w.kept)
 			clear(w.masters)
 		}
 		for _, e := range b.Events {
 			w.enter(e)
+			if _, told := w.statuses[e.KV.Key]; told && !b.Listed {
+				w.heard[e.KV.Key] = time.Now()
+			}
 		}
 		w.changes.Tell()
 		return nil
@@ -63,6 +69,7 @@ func (w *HostWatch) Run(ctx context.Context) error {
 func (w *HostWatch) enter(e store.Event) {
 	delete(w.registered, e.KV.Key)
 	delete(w.statuses, e.KV.Key)
+	delete(w.heard, e.KV.Key)
 	delete(w.kept, e.KV.Key)
 	delete(w.masters, e.KV.Key)
 	switch {
@@ -104,6 +111,18 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 		statuses[st.Host] = st
 	}
 	return alive, statuses
+}
+
+// Heard returns when the last status of each host came here, which no clock of a host can
+// change. It has no host whose status is older than this watch.
+func (w *HostWatch) Heard() map[string]time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make(map[string]time.Time, len(w.heard))
+	for key, at := range w.heard {
+		out[string(w.statuses[key].Host)] = at
+	}
+	return out
 }
 
 // Tell tells, for the leader, when a host goes away, when it is back and when it has gone
