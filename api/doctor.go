@@ -118,6 +118,9 @@ type Certificate struct {
 	// TellFrom is from when on the doctor tells of the end; zero = 30 days before.
 	TellFrom time.Time `json:"tellFrom,omitzero"`
 	Remedy   string    `json:"remedy,omitempty"` // what to do then; "" = what 'netctl pki' does
+	// Error is why its files cannot be used any more: the daemon goes on with what it has read
+	// before, until it restarts. Ends is zero where it has read nothing.
+	Error string `json:"error,omitempty"`
 }
 
 // Disk is the file system of a directory that a daemon writes to.

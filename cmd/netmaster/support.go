@@ -15,7 +15,7 @@ import (
 func (o *options) support(log *bundle.Ring, server *join.Member) *bundle.Support {
 	s := &bundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken, o.aci.password},
-		Certificates: bundle.Certificates(o.certs.Certificates(), bundle.ByHand), Dirs: map[string]string{},
+		Certificates: bundle.Certificates(o.certs.Certificates(), o.certs.Unusable, bundle.ByHand), Dirs: map[string]string{},
 	}
 	if server != nil {
 		s.Dirs["store"] = o.dataDir
@@ -33,7 +33,9 @@ func (o *options) ownAndMade(given func() []api.Certificate, server *join.Member
 			out = given()
 		}
 		for _, e := range server.Ends() {
-			out = append(out, made.Of(e.What, e.Subject, e.Ends, e.Authority, e.Former))
+			c := made.Of(e.What, e.Subject, e.Ends, e.Authority, e.Former)
+			c.Error = e.Error
+			out = append(out, c)
 		}
 		return out
 	}

@@ -11,7 +11,7 @@ import (
 func (o *options) support(log *bundle.Ring) *bundle.Support {
 	s := &bundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken},
-		Certificates: bundle.Certificates(o.certs.Certificates(), o.renewal()), Dirs: map[string]string{"state": o.stateDir},
+		Certificates: bundle.Certificates(o.certs.Certificates(), o.certs.Unusable, o.renewal()), Dirs: map[string]string{"state": o.stateDir},
 	}
 	if filepath.IsAbs(o.flowLog) {
 		s.Dirs["flow log"] = filepath.Dir(o.flowLog)

@@ -8,9 +8,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-// judgeCertificates tells of certificates that have ended, or will soon.
+// judgeCertificates tells of certificates that have ended, or will soon, and of those whose
+// files cannot be used any more.
 func (f facts) judgeCertificates(where string, all []api.Certificate) (out []api.Finding) {
 	for _, c := range all {
+		if text := bundle.Unusable(c); text != "" {
+			out = append(out, condition.CertificateUnusable.Finding(where, text))
+		}
 		text, remedy, ended := bundle.Ending(c, f.now)
 		if text == "" {
 			continue

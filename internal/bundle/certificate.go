@@ -35,12 +35,19 @@ var ByHand = Renewal{
 }
 
 // Certificates makes Support's of certificates by their use, the authorities' newest
-// first, each time that it is asked.
-func Certificates(all iter.Seq2[string, *x509.Certificate], how Renewal) func() []api.Certificate {
+// first, each time that it is asked. unusable tells why a certificate's files cannot be used
+// any more; nil = nobody knows.
+func Certificates(all iter.Seq2[string, *x509.Certificate], unusable func(use string) error, how Renewal) func() []api.Certificate {
 	return func() (out []api.Certificate) {
 		last := ""
 		for use, cert := range all {
-			out = append(out, how.Of(use, cert.Subject.String(), cert.NotAfter, cert.IsCA, use == last))
+			c := how.Of(use, cert.Subject.String(), cert.NotAfter, cert.IsCA, use == last)
+			if unusable != nil && !cert.IsCA {
+				if err := unusable(use); err != nil {
+					c.Error = err.Error()
+				}
+			}
+			out = append(out, c)
 			last = use
 		}
 		return out
@@ -73,6 +80,9 @@ func Ending(c api.Certificate, now time.Time) (text, remedy string, ended bool) 
 	if from.IsZero() {
 		from = c.Ends.Add(-soon)
 	}
+	if c.Ends.IsZero() { // it was never read
+		return "", "", false
+	}
 	left, ends := c.Ends.Sub(now), c.Ends.UTC().Format(time.DateOnly)
 	switch {
 	case left <= 0:
@@ -83,12 +93,23 @@ func Ending(c api.Certificate, now time.Time) (text, remedy string, ended bool) 
 	return "", "", false
 }
 
-// Endings are the sentences of Ending about all of a daemon's certificates.
+// Unusable says of a certificate that its files cannot be used any more; "" = they can.
+func Unusable(c api.Certificate) string {
+	if c.Error == "" {
+		return ""
+	}
+	return c.Use + " cannot be read again, and is gone when the daemon restarts: " + c.Error
+}
+
+// Endings are the sentences of Ending and Unusable about all of a daemon's certificates.
 func (s *Support) Endings(now time.Time) (ended, ending []string) {
 	if s == nil || s.Certificates == nil {
 		return nil, nil
 	}
 	for _, c := range s.Certificates() {
+		if text := Unusable(c); text != "" {
+			ending = append(ending, text)
+		}
 		text, remedy, over := Ending(c, now)
 		switch {
 		case text == "":

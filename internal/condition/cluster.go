@@ -96,6 +96,11 @@ var (
 		means:  "A certificate or an authority of a host or netmaster ends soon.",
 		remedy: "renew it as the message says",
 	})
+	CertificateUnusable = cluster(row{
+		name: "certificate-unusable", severity: api.SeverityWarning, check: api.CheckCertificates,
+		means:  "The files of a certificate are missing, cannot be read or do not fit together. The daemon goes on with what it has read before, and has no certificate when it restarts.",
+		remedy: "put the files back as the message says, or renew the certificate",
+	})
 	DiskUnread = cluster(row{
 		name: "disk-unread", severity: api.SeverityWarning, check: api.CheckDisks,
 		means:  "The disk of a daemon's directory cannot be looked at.",

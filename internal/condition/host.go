@@ -78,8 +78,8 @@ var (
 	})
 	HostCertificates = host(row{
 		name: "certificates", severity: api.SeverityWarning, check: api.CheckCertificates,
-		means:  "A certificate of netplugin's, or an authority beside it, has ended or will soon.",
-		remedy: "renew it as the message says",
+		means:  "A certificate of netplugin's, or an authority beside it, has ended or will soon; or its files are missing, cannot be read or do not fit together. netplugin goes on with what it has read before, until it restarts.",
+		remedy: "renew it, or put its files back, as the message says",
 	})
 	HostTrial = host(row{
 		name: "trial", severity: api.SeverityNotice, check: api.CheckDataPlane,
@@ -93,8 +93,8 @@ var (
 	})
 	HostContainers = host(row{
 		name: "containers", severity: api.SeverityNotice, check: api.CheckDataPlane,
-		means:  "A container has deleted its interface, or has ended without being detached. It is the container's own state, and not the host's.",
-		remedy: "have its runtime delete it, or release it with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection",
+		means:  "A container has deleted its interface, set it down or renamed it, or has changed its address, MAC or default route; or it has ended without being detached. netplugin looks at each container within a minute or so. It is the container's own state, and not the host's.",
+		remedy: "restart the container, if it was not meant to do so; if it has ended, have its runtime delete it, or release it with POST /debug/reclaimEndpoint/CONTAINER of netplugin's inspection",
 	})
 	HostRemarks = host(row{
 		name: "remarks", severity: api.SeverityNotice, check: api.CheckDataPlane,

@@ -111,6 +111,19 @@ func (t *TLS) Watch(ctx context.Context, log *slog.Logger) {
 	}
 }
 
+// Unusable is why the files of the certificate of a use of Certificates cannot be used any
+// more; nil = they can.
+func (t *TLS) Unusable(use string) error {
+	for _, d := range []*transport.Directory{t.Own, t.Store} {
+		if d != nil && strings.HasSuffix(use, inDirectory(d)) {
+			return d.Unusable()
+		}
+	}
+	return nil
+}
+
+func inDirectory(d *transport.Directory) string { return " in " + filepath.Clean(d.Path()) }
+
 // Certificates are those of the directories that were given, as they are read then, and
 // the authorities beside them, each with a word for its use.
 func (t *TLS) Certificates() iter.Seq2[string, *x509.Certificate] {
@@ -125,7 +138,7 @@ func (t *TLS) Certificates() iter.Seq2[string, *x509.Certificate] {
 				if i > 0 {
 					what = "an authority of " + use
 				}
-				if !yield(what+" in "+filepath.Clean(d.Path()), cert) {
+				if !yield(what+inDirectory(d), cert) {
 					return false
 				}
 			}

@@ -15,6 +15,7 @@ type End struct {
 	Ends      time.Time `json:"ends"`
 	Authority bool      `json:"authority,omitempty"`
 	Former    bool      `json:"former,omitempty"` // an authority that was renewed since
+	Error     string    `json:"error,omitempty"`  // why its files cannot be used; Subject and Ends are empty then
 }
 
 // Ends are those of this member's certificates and of both authorities, as their files
@@ -22,7 +23,8 @@ type End struct {
 func (m *Member) Ends() (out []End) {
 	add := func(dir, what, authority string) {
 		d, err := transport.OpenDirectory(dir)
-		if err != nil { // its watcher says more
+		if err != nil {
+			out = append(out, End{What: what, Error: err.Error()})
 			return
 		}
 		leaf, roots := d.All()
@@ -81,6 +83,10 @@ func (e End) remedy() string {
 // authorities are the same for all.
 func (s Status) ending(name string, now time.Time) (out []string) {
 	for _, e := range s.Ends {
+		if e.Error != "" {
+			out = append(out, fmt.Sprintf("%s: %s cannot be used: %s", name, e.What, e.Error))
+			continue
+		}
 		if now.Before(e.tellFrom()) {
 			continue
 		}

@@ -101,6 +101,7 @@ func TestWarnings(t *testing.T) {
 		{[]Info{ends("a", 24*day, End{})}, nil}, // it renews itself
 		{[]Info{ends("a", 22*day, End{}), up("b"), up("c")}, []string{"a: it (CN=x) ends on "}},
 		{[]Info{ends("a", -day, End{})}, []string{"a: it (CN=x) has ended on "}},
+		{[]Info{ends("a", 0, End{Error: "tls.key is missing"})}, []string{"a: it cannot be used: tls.key is missing"}},
 		{[]Info{ends("a", 181*day, root)}, nil},
 		{[]Info{ends("a", 179*day, root), ends("b", 179*day, root), ends("c", 179*day, root)}, []string{"it (CN=x) ends on "}},
 		{[]Info{ends("a", 31*day, former)}, nil},

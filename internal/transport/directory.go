@@ -214,15 +214,24 @@ func (d *Directory) refresh() {
 	d.text, d.cert, d.roots, d.failed = whole, &cert, roots, nil
 }
 
+// Unusable is why the files as they are now cannot be used, so that what was read before
+// is; nil = they are used.
+func (d *Directory) Unusable() error {
+	d.current()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed
+}
+
 // Trouble is what is wrong with the certificate: files that cannot be used, an end
 // that is near, or over; nil = nothing.
 func (d *Directory) Trouble() error {
+	if err := d.Unusable(); err != nil {
+		return fmt.Errorf("the former certificate is used on: %w", err)
+	}
 	leaf := d.Leaf()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failed != nil {
-		return fmt.Errorf("the former certificate is used on: %w", d.failed)
-	}
 	left := leaf.NotAfter.Sub(d.now())
 	if left <= 0 {
 		return fmt.Errorf("the certificate of %s ended on %s and others refuse it; renew it with 'netctl pki renew' and copy it here", d.path, leaf.NotAfter.UTC().Format(time.RFC3339))

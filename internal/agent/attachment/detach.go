@@ -171,6 +171,7 @@ func (a *Service) payOwed(ctx context.Context) {
 			a.releaseLate(ctx, a.cfg.LateGrace)
 			a.replaySpool(ctx)
 			a.releaseEnded(ctx)
+			a.inside.look(a.journal)
 		}
 		var failed []attach.Key
 		now := time.Now()

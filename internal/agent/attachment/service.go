@@ -81,6 +81,7 @@ type Service struct {
 	infraProblems atomic.Pointer[map[string]string]
 	// spoolTrouble is why the spool cannot be read; empty = it can.
 	spoolTrouble atomic.Pointer[string]
+	inside       inside
 	attachTime   *prometheus.HistogramVec
 }
 

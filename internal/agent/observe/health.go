@@ -50,7 +50,7 @@ var checks = []check{
 	{condition.HostCertificates, false, certificatesLast},
 	{condition.HostTrial, false, without(changeKind)},
 	{condition.HostWentBack, false, notGoneBack},
-	{condition.HostContainers, false, containersThere},
+	{condition.HostContainers, false, containersUnchanged},
 	// Whatever has no condition of its own counts as cut off, unless it is known to cut
 	// nothing off: a kind that nobody has thought of must not look healthy.
 	{condition.HostObjects, false, func(_ context.Context, _ *Observer, s *observation) error {
@@ -205,24 +205,35 @@ func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
 	return fmt.Errorf("%s of this host not programmed, so that containers are cut off: %s", condition.Count(len(bad), "port"), firstOf(bad))
 }
 
-// containersThere: a container without its interface has deleted it, or has ended without
-// being detached. That is the container's own state, and not this host's.
-func containersThere(_ context.Context, _ *Observer, s *observation) error {
+// containersUnchanged: a container that has changed or deleted its interface, or has ended
+// without being detached, is in a state of its own. This host is not.
+func containersUnchanged(_ context.Context, a *Observer, s *observation) error {
 	_, gone := s.ports()
-	if len(gone) == 0 {
+	var all []string
+	for _, e := range s.finished {
+		why := a.cfg.Attachments.ChangedInside(e.Key())
+		if gone[e.Key()] {
+			why = "the interface is gone, and the address is kept"
+		}
+		if why != "" {
+			all = append(all, fmt.Sprintf("%s (%s): %s", e.Key(), e.HostIf, why))
+		}
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s of this host without an interface any more, whose addresses are kept: %s", condition.Count(len(gone), "container"), firstOf(gone))
+	return fmt.Errorf("%s of this host changed or lost the interface that netplugin made: %s", condition.Count(len(all), "container"), firstOf(all))
 }
 
 // ports returns what keeps ports of finished attachments from being programmed, and the
 // attachments whose interface is gone.
-func (s *observation) ports() (bad, gone []string) {
+func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
+	gone = map[attach.Key]bool{}
 	for _, e := range s.finished {
 		st, there := s.Report.Ports.Get(e.HostIf)
 		switch {
 		case there && errors.Is(st.Err, model.ErrNotFound) && isGone(e.HostIf):
-			gone = append(gone, fmt.Sprintf("%s (%s)", e.Key(), e.HostIf))
+			gone[e.Key()] = true
 		case there && st.Err != nil:
 			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
 		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
