@@ -38,6 +38,10 @@ func TestStatusTellsDamages(t *testing.T) {
 	} else if !drivertest.Full() {
 		all := []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
 		chosen = []string{all[drivertest.Choose(t.Name(), len(all))]}
+		if kinds := []string{"", "", bySecure, byPKI}; *secure == "" && *kind == embedded {
+			*secure = kinds[drivertest.Choose(t.Name()+" secure", len(kinds))]
+			defer func() { *secure = "" }()
+		}
 	}
 	for _, d := range chosen {
 		t.Run(d, func(t *testing.T) {
@@ -47,7 +51,14 @@ func TestStatusTellsDamages(t *testing.T) {
 				}
 				t.Skip(strings.Join(missing, "; "))
 			}
-			w := build(t, "damage", d)
+			w := build(t, "damage", d, func(cfg *lab.Config) {
+				switch *secure {
+				case bySecure:
+					cfg.Secure = true
+				case byPKI:
+					cfg.TLS = lab.TLSOwn
+				}
+			})
 			w.damage()
 		})
 	}
@@ -126,7 +137,7 @@ func (w *world) damage() {
 	w.must(w.works(ctx, all))
 	w.must(w.isWellAgain(ctx))
 	running.Go(func() { w.watch(ctx, all, l) })
-	w.t.Logf("seed %d, %d damages on %s", *seed, *damageCount, w.driver)
+	w.t.Logf("seed %d, %d damages on %s %s", *seed, *damageCount, w.driver, *secure)
 	r := rand.New(rand.NewPCG(*seed, 0))
 	var deck []*mistake
 	told := 0
@@ -172,19 +183,31 @@ func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*prob
 	if err != nil {
 		w.fault("%s: %v", name, err)
 	}
-	if back != nil {
+	if s.mistake.told != nil || s.mistake.noticed != nil {
+		if err := w.says(ctx, s); err != nil {
+			w.fault("%s: %v later: %v", name, wellWithin, err)
+		}
+	} else if back != nil {
 		_ = lab.Until(w.within(ctx, shows), "something to be cut off", func(context.Context) error {
 			if len(broken(all)) == 0 {
 				return errors.New("nothing is")
 			}
 			return nil
 		})
+	}
+	if back != nil {
 		_ = lab.Until(w.within(ctx, cutsFor), "it to work again", func(context.Context) error {
 			if b := broken(all); len(b) > 0 {
 				return errors.New(strings.Join(b, "; "))
 			}
 			return nil
 		})
+	}
+	if s.mistake.well {
+		<-w.within(ctx, shows).Done() // for what is judged by the age of words
+		if err := w.isWellAgain(ctx); err != nil {
+			w.fault("%s: it cuts nothing off, and %v later: %v", name, wellWithin, err)
+		}
 	}
 	hit := broken(all)
 	for _, p := range all {
@@ -211,6 +234,29 @@ func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*prob
 	}
 	w.t.Logf("%s: %s: %v until it worked, %v more until all said so; cut off %q", begun.Format("15:04:05"), name, worked.Sub(begun).Round(100*time.Millisecond), time.Since(worked).Round(100*time.Millisecond), hit)
 	return cut
+}
+
+// says waits until the status says what it has to of a damage.
+func (w *world) says(ctx context.Context, s step) error {
+	return lab.Until(w.within(ctx, wellWithin), "the status to tell of it", func(ctx context.Context) error {
+		out, err := w.Netctl(ctx, "status")
+		if s.mistake.noticed != nil {
+			err = w.notices(out, err, s)
+		} else if err == nil {
+			err = errors.New("it says that all is well")
+		} else {
+			err = nil
+			for _, word := range append(slices.Clone(s.mistake.told), s.host) {
+				if !strings.Contains(wrongs(out), word) {
+					err = fmt.Errorf("it does not say %q", word)
+				}
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
 }
 
 func (w *world) within(ctx context.Context, d time.Duration) context.Context {

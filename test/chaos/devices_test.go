@@ -31,7 +31,7 @@ func deviceMistakes() []*mistake {
 	plane := []string{"agent@", "plane@"}
 	whole := append(slices.Clone(plane), "master", "store")
 	return []*mistake{
-		{name: "a victim's interface deleted", needs: whole, told: []string{"ports"}, do: victimVeth(netlink.LinkDel)},
+		{name: "a victim's interface deleted", needs: whole, noticed: []string{"containers", victimName}, do: victimVeth(netlink.LinkDel)},
 		{name: "a victim's interface set down", needs: whole, told: []string{"ports"}, do: victimVeth(netlink.LinkSetDown)},
 		{name: "a victim's interface renamed", only: lab.DriverEBPF, needs: whole, told: []string{"ports"}, do: victimVeth(rename)},
 		{name: "a victim's interface renamed under a switch", only: lab.DriverOVS, needs: whole, do: victimVeth(rename)}, // which goes on with it

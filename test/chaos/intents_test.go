@@ -32,7 +32,7 @@ func intentMistakes() []*mistake {
 		{name: "a group's policy changed, and put back", needs: append(control, "policy"), do: groupAndBack},
 		{name: "a container comes and goes", needs: whole, do: comesAndGoes},
 		{name: "a container goes while netplugin is down", needs: whole, do: goesUnseen},
-		{name: "a container is lost by its runtime", needs: whole, told: []string{"ports"}, do: isLost},
+		{name: "a container is lost by its runtime", needs: whole, do: isLost}, // netplugin releases it
 	}
 }
 

@@ -22,6 +22,8 @@ var (
 	damageCount = flag.Int("damages", 0, "how many damages TestStatusTellsDamages makes; 0 = 4, with -full 25")
 	drivers     = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the round chooses, with -full both")
 	kind        = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
+	secure      = flag.String("secure", "", "TestStatusTellsDamages: what the cluster is secure by: secure (netmaster --secure), pki (netctl pki); empty = plain, or what the round chooses")
+	clocks      = flag.Bool("clocks", false, "TestStatusTellsDamages: also set clocks, with programs made for it, which takes minutes the first time; CONTIV_TEST_BIN has to have such")
 	open        = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
 	only        = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
 )
@@ -54,7 +56,11 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = filepath.Join(dir, "bin")
-		if err := lab.Build(context.Background(), ".", bin); err != nil {
+		build := lab.Build
+		if *clocks {
+			build = lab.BuildWithClocks
+		}
+		if err := build(context.Background(), ".", bin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

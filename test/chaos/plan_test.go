@@ -30,9 +30,17 @@ type mistake struct {
 	// told are the words by which, beside the host, the status names the mistake
 	// within 10 s, while it lasts; nil = it leaves nothing that is wrong.
 	told []string
+	// noticed are the words by which, beside the host, the status names it as a warning or
+	// notice, while it says that all is well; nil = nothing is to be noticed.
+	noticed []string
+	// well: nothing else may say that anything is wrong meanwhile, health and metrics included.
+	well bool
 	open string // the fault that it shows, which is not mended yet: only -open makes it
 	do   func(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error)
 }
+
+// victimName stands, among the words of noticed, for the newest victim's name.
+const victimName = "VICTIM"
 
 // cost is the longest time without an answered ping that documentation grants to a
 // mistake or to its end: on the host itself, and between hosts. With lasts, pings

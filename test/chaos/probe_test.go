@@ -162,15 +162,24 @@ func resolves(ctx context.Context, at *lab.Namespace, name string) error {
 	return err
 }
 
-// get fetches what a daemon serves: status and text.
-func get(ctx context.Context, at *lab.Namespace, url string) (int, string, error) {
+// get fetches what a daemon serves at an address and path: status and text.
+func (w *world) get(ctx context.Context, at *lab.Namespace, address string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
+	as, err := w.client(whoAsks)
+	if err != nil {
+		return 0, "", err
+	}
+	url := "http://" + address
+	if as != nil {
+		url = "https://" + address
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, "", err
 	}
 	c := at.HTTP()
+	c.Transport.(*http.Transport).TLSClientConfig = as
 	defer c.CloseIdleConnections()
 	resp, err := c.Do(req)
 	if err != nil {
@@ -193,7 +202,7 @@ func (w *world) ask(ctx context.Context, hosts []string) (v verdicts) {
 	if out, err := w.Netctl(ctx, "status"); err != nil {
 		v.status = wrongs(out)
 	}
-	if _, text, err := get(ctx, w.Master, w.MasterURL()+"/metrics"); err != nil {
+	if _, text, err := w.get(ctx, w.Master, strings.SplitN(w.MasterURL(), "://", 2)[1]+"/metrics"); err != nil {
 		v.metrics = err.Error() // which is an alert too: ContivNoLeader
 	} else {
 		v.metrics = strings.Join(alarming.FindAllString(text, -1), "\n")
@@ -202,10 +211,10 @@ func (w *world) ask(ctx context.Context, hosts []string) (v verdicts) {
 		if !slices.Contains(hosts, h.Name) {
 			continue
 		}
-		if code, text, err := get(ctx, h.NS, "http://127.0.0.1:9006/healthz"); err != nil || code != http.StatusOK {
+		if code, text, err := w.get(ctx, h.NS, "127.0.0.1:9006/healthz"); err != nil || code != http.StatusOK {
 			v.health += fmt.Sprintf("%s: %d %s %v\n", h.Name, code, text, err)
 		}
-		if _, text, err := get(ctx, h.NS, "http://127.0.0.1:9006/metrics"); err != nil {
+		if _, text, err := w.get(ctx, h.NS, "127.0.0.1:9006/metrics"); err != nil {
 			v.metrics += h.Name + ": " + err.Error() // it counts as away
 		} else {
 			v.metrics += strings.Join(alarming.FindAllString(text, -1), "\n")

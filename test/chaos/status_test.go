@@ -32,7 +32,7 @@ func (w *world) finish(all []*mistake) {
 	} else {
 		w.t.Logf("all is well %v after the last mistake:\n%s", time.Since(start).Round(time.Millisecond), out)
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(m *mistake) bool { return m.told == nil || m.only != "" && m.only != w.driver })
+	all = slices.DeleteFunc(slices.Clone(all), func(m *mistake) bool { return m.told == nil && m.noticed == nil || m.only != "" && m.only != w.driver })
 	r := rand.New(rand.NewPCG(*seed, 1))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if *count < 100 && *only == "" {
@@ -60,7 +60,7 @@ func (w *world) leave(ctx context.Context, s step) {
 		w.fault("%s, left in: %v", s, err)
 	}
 	start := time.Now()
-	out, err := w.status(ctx, func(out string, err error) error { return names(out, err, s) })
+	out, err := w.status(ctx, func(out string, err error) error { return w.names(out, err, s) })
 	if err != nil {
 		w.fault("%s, and %v later the status does not say exactly so: %v\n%s", s, tellsWithin, err, out)
 	} else {
@@ -86,8 +86,34 @@ func wrongs(out string) string {
 	return strings.TrimSpace(out)
 }
 
+// notices tells whether a status says that all is well, and names what a mistake left as a
+// warning or notice.
+func (w *world) notices(out string, err error, s step) error {
+	if err != nil {
+		return fmt.Errorf("it says that not all is well: %w", err)
+	}
+	words := append(slices.Clone(s.mistake.noticed), s.host)
+	for i, word := range words {
+		if word == victimName {
+			words[i] = w.newest
+		}
+	}
+	for l := range strings.Lines(out) {
+		if !strings.HasPrefix(l, "Notice: ") && !strings.HasPrefix(l, "Warning: ") {
+			continue
+		}
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(l, word) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no warning or notice says %q", words)
+}
+
 // names tells whether a status names what a mistake left, and nothing else.
-func names(out string, err error, s step) error {
+func (w *world) names(out string, err error, s step) error {
+	if s.mistake.noticed != nil {
+		return w.notices(out, err, s)
+	}
 	if err == nil {
 		return errors.New("it says that all is well")
 	}

@@ -29,6 +29,7 @@ type world struct {
 	judged map[string]time.Time // until when a series of pings has been judged
 
 	victims int
+	newest  string // victim, as conditions name it
 	faults  []string
 	longest map[string]time.Duration // outage by mistake and series, for the summary
 	down    map[string]bool          // processes that a mistake has ended on purpose
@@ -57,10 +58,14 @@ func (w *world) fault(format string, args ...any) {
 // build makes the lab: three hosts, of which the third has nobody's containers
 // but victims; a tenant whose databases answer its web servers only, and
 // another tenant with the same addresses.
-func build(t *testing.T, name, driver string) *world {
+func build(t *testing.T, name, driver string, change ...func(*lab.Config)) *world {
 	t.Helper()
 	ctx := t.Context()
-	l, err := lab.Up(ctx, lab.Config{Name: name + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded})
+	cfg := lab.Config{Name: name + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded}
+	for _, f := range change {
+		f(&cfg)
+	}
+	l, err := lab.Up(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +204,7 @@ func (w *world) flow(ctx context.Context, pings int) error {
 func (w *world) victim(ctx context.Context, h *lab.Host) (lab.ContainerSpec, error) {
 	w.victims++
 	s := lab.ContainerSpec{Name: fmt.Sprintf("v%d", w.victims), Host: h.Name, Tenant: "blue", Network: "net", Group: "spare"}
+	w.newest = w.Config().Name + "-" + s.Name + "/"
 	_, err := w.AddContainer(ctx, s)
 	return s, err
 }
