@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -141,6 +142,22 @@ func TestHealth(t *testing.T) {
 		b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
 		b.says(http.StatusServiceUnavailable, "tunnel")
 		b.master.deaf.Store(false)
+		b.says(http.StatusOK)
+	})
+	t.Run("veth renamed on the host", func(t *testing.T) { // the container has no part in that
+		rename := func(from, to string) {
+			l, err := netlink.LinkByName(from)
+			if err == nil {
+				err = errors.Join(netlink.LinkSetDown(l), netlink.LinkSetName(l, to), netlink.LinkSetUp(l))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.agent.kick("test")
+		}
+		rename(res.HostIf, "renamed")
+		b.says(http.StatusServiceUnavailable, "ports")
+		rename("renamed", res.HostIf)
 		b.says(http.StatusOK)
 	})
 	t.Run("veth deleted", func(t *testing.T) {

@@ -232,8 +232,15 @@ func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
 	for _, e := range s.finished {
 		st, there := s.Report.Ports.Get(e.HostIf)
 		switch {
-		case there && errors.Is(st.Err, model.ErrNotFound) && isGone(e.HostIf):
-			gone[e.Key()] = true
+		case there && errors.Is(st.Err, model.ErrNotFound):
+			switch name, err := plumb.NameNow(e.HostIf, plumb.AliasPrefix+e.Endpoint.String()); {
+			case err == nil && name == "":
+				gone[e.Key()] = true
+			case err == nil && name != e.HostIf:
+				bad = append(bad, fmt.Sprintf("%s (%s): it was renamed to %s: rename it back ('ip link set %[3]s name %[1]s')", e.HostIf, e.Key(), name))
+			default:
+				bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
+			}
 		case there && st.Err != nil:
 			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
 		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
@@ -241,12 +248,6 @@ func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
 		}
 	}
 	return bad, gone
-}
-
-// isGone tells whether a host's interface is not there; when in doubt it is.
-func isGone(name string) bool {
-	there, err := plumb.Exists(name)
-	return err == nil && !there
 }
 
 // tunnelLeads: other hosts must be reachable as far as this one can see.

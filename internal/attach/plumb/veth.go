@@ -224,6 +224,27 @@ func Exists(hostIf string) (bool, error) {
 	return err == nil, err
 }
 
+// NameNow returns the name of the host side to which Create gave this name and alias: somebody
+// may have renamed it; "" = it is not there.
+func NameNow(hostIf, alias string) (string, error) {
+	if there, err := Exists(hostIf); there || err != nil {
+		return hostIf, err
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return "", fmt.Errorf("find veth %s: %w", hostIf, err)
+	}
+	defer h.Close()
+	l, err := h.LinkByAlias(alias)
+	if isNoLink(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find veth %s: %w", hostIf, err)
+	}
+	return l.Attrs().Name, nil
+}
+
 // Veth is the host side of a pair that Create made.
 type Veth struct {
 	Name  string
