@@ -26,12 +26,10 @@ struct {
 
 static __u32 held_next;
 
-// comes_again tells whether a frame has waited, and where it came from.
-static __noinline int comes_again(struct __sk_buff *skb, struct pkt *p)
+// take_held finds where a frame that has waited came from, by its mark.
+static __noinline int take_held(struct __sk_buff *skb, struct pkt *p)
 {
 	__u32 slot = skb->mark ^ HELD_MARK;
-	if (slot >= HELD_SLOTS)
-		return 0;
 	struct held *h = bpf_map_lookup_elem(&held, &slot);
 	if (!h)
 		return 0;
@@ -41,6 +39,12 @@ static __noinline int comes_again(struct __sk_buff *skb, struct pkt *p)
 	p->remote_family = h->remote_family;
 	__builtin_memcpy(p->key.remote_ipv6, h->remote, sizeof(h->remote));
 	return 1;
+}
+
+// comes_again reports whether a frame has waited. The others, nearly all, cost no call.
+static __always_inline int comes_again(struct __sk_buff *skb, struct pkt *p)
+{
+	return (skb->mark ^ HELD_MARK) < HELD_SLOTS ? take_held(skb, p) : 0;
 }
 
 // hold keeps the frame of p->fk; it returns the slot, negative = there is none for it.
