@@ -18,7 +18,7 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 PKG ?= ./...
 tool = GOFLAGS='$(GOFLAGS) -mod=readonly' go tool -modfile=tools/go.mod $(1)
 # They take minutes and mostly wait, so they begin first, and there are more packages and tests at a time than processors.
-LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs ./internal/store/etcd ./internal/join)
+LONGEST = $(if $(filter ./...,$(PKG)),./internal/datapath/ebpf ./internal/datapath/ovs ./internal/store/etcd ./internal/netmaster/membership)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
@@ -41,7 +41,7 @@ test-matrix: deps ## clusters of all runtimes, securities, stores, drivers ... i
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)
 test-full: deps ## all that `make test` takes samples of: every test on every driver, in every way, all cases; needs root
-	go test -timeout 40m -count=1 -p 1 ./internal/driver/ebpf ./internal/driver/ovs ./internal/driver/drivertest -full
+	go test -timeout 40m -count=1 -p 1 ./internal/datapath/ebpf ./internal/datapath/ovs ./internal/datapath/conformance -full
 	go test -timeout 40m -count=1 -p 1 -tags integration ./test/chaos ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	CGO_ENABLED=1 go test -timeout 10m -race $(RACE)

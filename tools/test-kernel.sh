@@ -44,7 +44,7 @@ mkdir -p "$cache"
 if [[ $suite == bandwidth || $suite == edt ]]; then
   CGO_ENABLED=0 go build -o "$work/$suite.test" ./bench/bandwidth
 else
-  CGO_ENABLED=0 go test -c -o "$work/$suite.test" "./internal/driver/$suite"
+  CGO_ENABLED=0 go test -c -o "$work/$suite.test" "./internal/datapath/$suite"
 fi
 
 # package SERIES: the path of the newest kernel package of that series.
@@ -77,7 +77,7 @@ initramfs() {
     mkdir -p "$root/usr/share" && cp -r /usr/share/openvswitch "$root/usr/share/"
   fi
   cp "$work/$suite.test" "$root/test/"
-  [[ ! -d internal/driver/$suite/testdata ]] || cp -r "internal/driver/$suite/testdata" "$root/test/"
+  [[ ! -d internal/datapath/$suite/testdata ]] || cp -r "internal/datapath/$suite/testdata" "$root/test/"
   install -m 755 tools/test-kernel-init.sh "$root/init"
   printf '%s\n' "$tests" >"$root/test/run"
   printf '%s\n' "$suite" >"$root/test/suite"

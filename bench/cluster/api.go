@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // api measures netmaster alone: objects and endpoints a second.
 func (b *bench) api(ctx context.Context) (err error) {
-	l, err := b.lab(ctx, lab.Config{Name: "benchapi", Hosts: 0})
+	l, err := b.lab(ctx, testcluster.Config{Name: "benchapi", Hosts: 0})
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (b *bench) api(ctx context.Context) (err error) {
 		return err
 	}
 
-	l, err = b.lab(ctx, lab.Config{Name: "benchemb", Hosts: 0, Embedded: true})
+	l, err = b.lab(ctx, testcluster.Config{Name: "benchemb", Hosts: 0, Embedded: true})
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // bareAddress is where the bare program listens in the master's namespace.
@@ -25,7 +25,7 @@ const bareAddress = "127.0.0.1:9997"
 // bare measures the floor of createEndpoint on this machine: a process that
 // answers the same request by one transaction of the same size, and does
 // nothing else.
-func (b *bench) bare(ctx context.Context, l *lab.Lab) (err error) {
+func (b *bench) bare(ctx context.Context, l *testcluster.Lab) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err

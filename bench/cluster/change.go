@@ -11,11 +11,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // change measures what one endpoint's coming and going on another host costs a
@@ -32,7 +32,7 @@ func (b *bench) change(ctx context.Context) error {
 }
 
 func (b *bench) changeAt(ctx context.Context, n int) (err error) {
-	l, err := b.lab(ctx, lab.Config{Name: fmt.Sprintf("bchg%d", n), Hosts: 1, Bare: true, Driver: lab.DriverOVS})
+	l, err := b.lab(ctx, testcluster.Config{Name: fmt.Sprintf("bchg%d", n), Hosts: 1, Bare: true, Driver: testcluster.DriverOVS})
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // stock is where Debian's containernetworking-plugins puts the stock plugins.
@@ -36,7 +36,7 @@ func (b *bench) cni(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
 		return fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
 	}
-	l, err := b.lab(ctx, lab.Config{Name: "benchcni", Hosts: 1})
+	l, err := b.lab(ctx, testcluster.Config{Name: "benchcni", Hosts: 1})
 	if err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ func (b *bench) cni(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	spec := func(i int) lab.ContainerSpec {
-		return lab.ContainerSpec{Name: fmt.Sprintf("b%d", i), Host: h.Name, Tenant: "t", Network: "net", Group: "g"}
+	spec := func(i int) testcluster.ContainerSpec {
+		return testcluster.ContainerSpec{Name: fmt.Sprintf("b%d", i), Host: h.Name, Tenant: "t", Network: "net", Group: "g"}
 	}
 	ours := verbs{
 		"contivk8s, group with policy, IPv4 and IPv6",
@@ -124,7 +124,7 @@ func latencies(ctx context.Context, parallel, n int, f func(context.Context, int
 }
 
 // stockBridge sets up the stock bridge plugin on the host.
-func stockBridge(l *lab.Lab, h *lab.Host) (verbs, error) {
+func stockBridge(l *testcluster.Lab, h *testcluster.Host) (verbs, error) {
 	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
 		"type": "bridge", "bridge": "stock0", "isGateway": true,
 		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{
@@ -138,7 +138,7 @@ func stockBridge(l *lab.Lab, h *lab.Host) (verbs, error) {
 	if err != nil {
 		return verbs{}, err
 	}
-	c := libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), lab.NewNSExec(h.NS))
+	c := libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), testcluster.NewNSExec(h.NS))
 	rt := func(i int) (*libcni.RuntimeConf, error) {
 		ns, err := l.Space(fmt.Sprintf("b%d", i))
 		if err != nil {

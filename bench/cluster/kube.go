@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // followed is a lab whose netmaster follows an API server, which is in the namespace of
 // netmaster beside it. No kubelet is there: pods are objects that somebody attaches.
 type followed struct {
-	*lab.Lab
+	*testcluster.Lab
 	client *kubernetes.Clientset
 }
 
@@ -32,10 +32,10 @@ func (b *bench) follow(ctx context.Context, name, driver string) (*followed, err
 		return nil, err
 	}
 	args := []string{"--kubeconfig", filepath.Join(dir, "kubeconfig")}
-	if driver == lab.DriverEBPF {
+	if driver == testcluster.DriverEBPF {
 		args = append(args, "--pod-cidr", cluster.PodCIDR)
 	}
-	l, err := b.lab(ctx, lab.Config{Name: name, Hosts: 2, Driver: driver, Bare: true, MasterArgs: args})
+	l, err := b.lab(ctx, testcluster.Config{Name: name, Hosts: 2, Driver: driver, Bare: true, MasterArgs: args})
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (b *bench) follow(ctx context.Context, name, driver string) (*followed, err
 	if err := errors.Join(l.StartEtcd(ctx), l.StartMaster(ctx)); err != nil {
 		return nil, err
 	}
-	if driver != lab.DriverEBPF {
+	if driver != testcluster.DriverEBPF {
 		if out, err := l.Netctl(ctx, "network", "create", "-e", "vxlan", "-s", cluster.PodCIDR, "default-net"); err != nil {
 			return nil, fmt.Errorf("%w: %s", err, out)
 		}
@@ -70,15 +70,15 @@ func (f *followed) namespace(ctx context.Context, name string) error {
 }
 
 // pod makes a pod's object, and says how its runtime attaches it on a host.
-func (f *followed) pod(ctx context.Context, namespace, name, host string, labels map[string]string) (lab.ContainerSpec, error) {
+func (f *followed) pod(ctx context.Context, namespace, name, host string, labels map[string]string) (testcluster.ContainerSpec, error) {
 	p, err := f.client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{NodeName: host, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return lab.ContainerSpec{}, err
+		return testcluster.ContainerSpec{}, err
 	}
-	return lab.ContainerSpec{Name: name, Host: host, Args: [][2]string{
+	return testcluster.ContainerSpec{Name: name, Host: host, Args: [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", namespace}, {"K8S_POD_NAME", name}, {"K8S_POD_UID", string(p.UID)},
 	}}, nil
 }
@@ -88,7 +88,7 @@ func (b *bench) drivers() []string {
 	if b.given {
 		return strings.Split(b.driver, ",")
 	}
-	return []string{lab.DriverEBPF, lab.DriverOVS}
+	return []string{testcluster.DriverEBPF, testcluster.DriverOVS}
 }
 
 // tempDir makes a directory that goes away at the section's end.

@@ -12,11 +12,11 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // labelSizes are how many policies a tenth and the whole have; labelLimit is how many
@@ -28,7 +28,7 @@ const labelLimit = 2.0
 // labelHost is a host with a driver that knows a labelled tenant.
 type labelHost struct {
 	*labelled
-	host *lab.Host
+	host *testcluster.Host
 	drv  driver.Driver
 	rev  int64
 }
@@ -62,8 +62,8 @@ func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 // a size and at the whole in turn.
 func (b *bench) labels(ctx context.Context) error {
 	var missed []string
-	for i, name := range []string{lab.DriverEBPF, lab.DriverOVS} {
-		l, err := b.lab(ctx, lab.Config{Name: fmt.Sprintf("blab%d", i), Hosts: len(labelSizes), Bare: true, Driver: name})
+	for i, name := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
+		l, err := b.lab(ctx, testcluster.Config{Name: fmt.Sprintf("blab%d", i), Hosts: len(labelSizes), Bare: true, Driver: name})
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (b *bench) labels(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) labelsOn(ctx context.Context, l *lab.Lab, name string) (missed []string, err error) {
+func (b *bench) labelsOn(ctx context.Context, l *testcluster.Lab, name string) (missed []string, err error) {
 	var hosts [len(labelSizes)]*labelHost
 	for i, policies := range labelSizes {
 		h := &labelHost{labelled: newLabelled(policies, l.Hosts()[i].Address), host: l.Hosts()[i]}
@@ -174,10 +174,10 @@ func (b *bench) takeTurns(ctx context.Context, hosts [len(labelSizes)]*labelHost
 	return found, nil
 }
 
-func openDriver(ctx context.Context, l *lab.Lab, h *lab.Host, name string) (drv driver.Driver, err error) {
+func openDriver(ctx context.Context, l *testcluster.Lab, h *testcluster.Host, name string) (drv driver.Driver, err error) {
 	log := slog.New(slog.DiscardHandler)
 	return drv, h.NS.Do(func() error {
-		if name == lab.DriverEBPF {
+		if name == testcluster.DriverEBPF {
 			drv, err = ebpf.New(ctx, ebpf.Config{PinDir: h.PinDir(), Log: log})
 		} else {
 			drv, err = ovs.New(ctx, ovs.Config{OVSDB: h.DB(), RunDir: h.RunDir(), Datapath: l.Config().Datapath, VTEP: h.Address, Log: log})

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // bench is one run.
@@ -56,7 +56,7 @@ func run(ctx context.Context) (err error) {
 	only := flag.String("only", "api,rule,onerule,cni,change,labels", "sections to run, separated by commas; pods, podstart and podpolicy need a Kubernetes: CONTIV_KUBE=$(tools/kube.sh)")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
-	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed; onerule, pods and podpolicy run on ebpf and then on ovs unless it is said")
+	driver := flag.String("driver", testcluster.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed; onerule, pods and podpolicy run on ebpf and then on ovs unless it is said")
 	bin := flag.String("bin", "", "directory of the programs; empty = build them")
 	bare := flag.String("bare", "", "for the bench itself: be the bare server over the etcd at this URL")
 	flag.Parse()
@@ -72,7 +72,7 @@ func run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		b.bin = dir
-		if err := lab.Build(ctx, ".", dir); err != nil {
+		if err := testcluster.Build(ctx, ".", dir); err != nil {
 			return err
 		}
 	}
@@ -117,12 +117,12 @@ func (b *bench) detail(what string, d []time.Duration) {
 }
 
 // lab builds a cluster that goes away at the section's end.
-func (b *bench) lab(ctx context.Context, cfg lab.Config) (*lab.Lab, error) {
+func (b *bench) lab(ctx context.Context, cfg testcluster.Config) (*testcluster.Lab, error) {
 	cfg.BinDir = b.bin
 	if cfg.Driver == "" {
 		cfg.Driver = b.driver
 	}
-	l, err := lab.Up(ctx, cfg)
+	l, err := testcluster.Up(ctx, cfg)
 	if err == nil {
 		b.onClose(l.Down)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // oneRuleSizes are how many rules the policies have of which one rule changes, and
@@ -57,7 +57,7 @@ func (b *bench) oneRule(ctx context.Context) error {
 }
 
 func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, err error) {
-	l, err := b.lab(ctx, lab.Config{Name: "benchone", Hosts: 2, Driver: driver})
+	l, err := b.lab(ctx, testcluster.Config{Name: "benchone", Hosts: 2, Driver: driver})
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 	groups := [2]string{"small", "large"}
 	var to [2]netip.AddrPort
 	for i, g := range groups {
-		a, err := l.AddContainer(ctx, lab.ContainerSpec{Name: g, Host: "h2", Tenant: "t", Network: "net", Group: g})
+		a, err := l.AddContainer(ctx, testcluster.ContainerSpec{Name: g, Host: "h2", Tenant: "t", Network: "net", Group: g})
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 			return nil, err
 		}
 	}
-	if _, err := l.AddContainer(ctx, lab.ContainerSpec{Name: "c", Host: "h1", Tenant: "t", Network: "net", Group: "clients"}); err != nil {
+	if _, err := l.AddContainer(ctx, testcluster.ContainerSpec{Name: "c", Host: "h1", Tenant: "t", Network: "net", Group: "clients"}); err != nil {
 		return nil, err
 	}
 	for _, about := range oneRulePeers {
@@ -101,7 +101,7 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 }
 
 // oneRuleTurns changes the rule about a peer in both policies in turn.
-func (b *bench) oneRuleTurns(ctx context.Context, l *lab.Lab, c *api.Client, what string, peer api.NetworkPolicyPeer, policies [2]string, to [2]netip.AddrPort) (missed []string, err error) {
+func (b *bench) oneRuleTurns(ctx context.Context, l *testcluster.Lab, c *api.Client, what string, peer api.NetworkPolicyPeer, policies [2]string, to [2]netip.AddrPort) (missed []string, err error) {
 	// What each step took, in ms, by step and policy.
 	steps := []string{"close: the last packet", "of which the call", "open: the first packet", "of which the call"}
 	found := make([][2][]float64, len(steps))
@@ -137,7 +137,7 @@ func (b *bench) oneRuleTurns(ctx context.Context, l *lab.Lab, c *api.Client, wha
 }
 
 // changeOneRule adds a rule that closes and deletes it, and returns what the steps took.
-func changeOneRule(ctx context.Context, l *lab.Lab, c *api.Client, policy string, peer api.NetworkPolicyPeer, to netip.AddrPort) (took []time.Duration, err error) {
+func changeOneRule(ctx context.Context, l *testcluster.Lab, c *api.Client, policy string, peer api.NetworkPolicyPeer, to netip.AddrPort) (took []time.Duration, err error) {
 	f, err := newFlood(l, policy, to)
 	if err != nil {
 		return nil, err

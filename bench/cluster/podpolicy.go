@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // podPolicy measures the time from the API server's answer to a NetworkPolicy's creation
@@ -164,7 +164,7 @@ func (f *followed) policies(ctx context.Context, have, want int) error {
 		return err
 	}
 	defer c.Close()
-	return lab.Until(ctx, "netmaster to have all policies", func(ctx context.Context) error {
+	return testcluster.Until(ctx, "netmaster to have all policies", func(ctx context.Context) error {
 		all, err := c.NetworkPolicies().List(ctx)
 		if err == nil && len(all) < want {
 			err = fmt.Errorf("%d of %d", len(all), want)

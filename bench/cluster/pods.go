@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // burst is how many pods start at once, on two hosts.
@@ -116,7 +116,7 @@ const stockName = "stock bridge + host-local"
 
 // addPods makes the i-th burst of pods, and attaches them all at once.
 func (f *followed) addPods(ctx context.Context, i int) ([]time.Duration, error) {
-	specs := make([]lab.ContainerSpec, burst)
+	specs := make([]testcluster.ContainerSpec, burst)
 	g, making := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for k := range specs {
@@ -189,7 +189,7 @@ func (f *followed) atOnce(ctx context.Context, path []string, of func(k int) (*l
 			return nil, err
 		}
 		h := f.Hosts()[k%2]
-		e := &clock{Exec: lab.NewNSExec(h.NS)}
+		e := &clock{Exec: testcluster.NewNSExec(h.NS)}
 		c := libcni.NewCNIConfigWithCacheDir(path, filepath.Join(h.Dir, "bench-cache"), e)
 		begun.Add(1)
 		g.Go(func() error {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -29,7 +29,7 @@ func (b *bench) podStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := cluster.StartNodes(ctx, cluster.NodesConfig{Name: "benchstart", Dir: dir, BinDir: b.bin, Driver: lab.DriverEBPF, Nodes: 2})
+	n, err := cluster.StartNodes(ctx, cluster.NodesConfig{Name: "benchstart", Dir: dir, BinDir: b.bin, Driver: testcluster.DriverEBPF, Nodes: 2})
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (b *bench) podStart(ctx context.Context) error {
 				}
 			}
 			// containerd follows its directory: the first pod tells whether it has.
-			if err := lab.Until(ctx, "containerd to use the other plugin", func(ctx context.Context) error {
+			if err := testcluster.Until(ctx, "containerd to use the other plugin", func(ctx context.Context) error {
 				return probePlugin(ctx, n, which == 1)
 			}); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (b *bench) podStart(ctx context.Context) error {
 
 // useStock has a node's containerd use the stock plugin, or contivk8s again: the first
 // file by name counts.
-func useStock(h *lab.Host, yes bool) error {
+func useStock(h *testcluster.Host, yes bool) error {
 	file := filepath.Join(h.Dir, "net.d", "00-stock.conflist")
 	if !yes {
 		if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
@@ -168,7 +168,7 @@ func runPods(ctx context.Context, n *cluster.Nodes, count int) (map[string]start
 	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return nil, err
 	}
-	return out, lab.Until(ctx, "the pods to be gone", func(ctx context.Context) error {
+	return out, testcluster.Until(ctx, "the pods to be gone", func(ctx context.Context) error {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d are left", len(list.Items))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // processorColumns name those whose processor time is told apart.
@@ -18,7 +18,7 @@ type processor [7]time.Duration
 
 // processorTimes reads what a lab's daemons, this process and its ended
 // children have used.
-func processorTimes(l *lab.Lab) (p processor) {
+func processorTimes(l *testcluster.Lab) (p processor) {
 	for name, proc := range l.Processes() {
 		for i, column := range processorColumns {
 			if i > 0 && strings.HasSuffix(name, column) {

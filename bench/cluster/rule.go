@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // rule measures the time from a rule's API call to its effect on running
 // traffic: datagrams every 0.2 ms from one container to another on another host.
 func (b *bench) rule(ctx context.Context) error {
-	l, err := b.lab(ctx, lab.Config{Name: "benchrule", Hosts: 2})
+	l, err := b.lab(ctx, testcluster.Config{Name: "benchrule", Hosts: 2})
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (b *bench) rule(ctx context.Context) error {
 		}
 	}
 	var addr netip.Addr
-	for _, s := range []lab.ContainerSpec{{Name: "c", Host: "h1", Group: "clients"}, {Name: "s", Host: "h2", Group: "servers"}} {
+	for _, s := range []testcluster.ContainerSpec{{Name: "c", Host: "h1", Group: "clients"}, {Name: "s", Host: "h2", Group: "servers"}} {
 		s.Tenant, s.Network = "t", "net"
 		a, err := l.AddContainer(ctx, s)
 		if err != nil {
@@ -97,7 +97,7 @@ type flood struct {
 const pace = 200 * time.Microsecond
 
 // newFlood sends from container c to an address of another one.
-func newFlood(l *lab.Lab, container string, to netip.AddrPort) (*flood, error) {
+func newFlood(l *testcluster.Lab, container string, to netip.AddrPort) (*flood, error) {
 	from, err := l.Space("c")
 	if err != nil {
 		return nil, err

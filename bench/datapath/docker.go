@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // boxScript makes a mount namespace with a /run/docker of its own, and stays.
@@ -36,7 +36,7 @@ func (r *rig) docker(ctx context.Context) (path, error) {
 }
 
 // engine starts a Docker engine on a host, in a mount namespace of its own.
-func (r *rig) engine(ctx context.Context, h *lab.Namespace) error {
+func (r *rig) engine(ctx context.Context, h *testcluster.Namespace) error {
 	box := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "sh", "-c", boxScript)
 	out, err := box.StdoutPipe()
 	if err == nil {
@@ -81,7 +81,7 @@ func (r *rig) engine(ctx context.Context, h *lab.Namespace) error {
 	})
 	wait, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	err = lab.Until(wait, "Docker engine answers", func(ctx context.Context) error {
+	err = testcluster.Until(wait, "Docker engine answers", func(ctx context.Context) error {
 		select {
 		case <-done:
 			return errors.New("it has ended")

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // door is where the servers of a path take connections.
@@ -42,7 +42,7 @@ func listen(p path) (d *door, err error) {
 	return d, nil
 }
 
-func (d *door) open(ns *lab.Namespace) error {
+func (d *door) open(ns *testcluster.Namespace) error {
 	return ns.Do(func() error {
 		fd, err := socket()
 		if err != nil {

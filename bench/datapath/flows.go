@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // manyFlows are round trips of one byte in side x side flows in turn, as a proxy
@@ -51,7 +51,7 @@ const clientPorts, serverPorts = 10000, 20000
 
 func openMesh(p path, side int) (m *mesh, err error) {
 	m = &mesh{path: p, served: make(chan error, 1)}
-	open := func(ns *lab.Namespace, first int, to *[]int) error {
+	open := func(ns *testcluster.Namespace, first int, to *[]int) error {
 		return ns.Do(func() error {
 			for i := range side {
 				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

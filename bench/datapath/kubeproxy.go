@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // clusterIP returns the address of the i-th service, pod that of the i-th pod, as
@@ -32,7 +32,7 @@ func (r *rig) kubeProxies(ctx context.Context, many int) (paths []path, err erro
 	paths = append(paths, p)
 	for _, kind := range []struct {
 		name  string
-		rules func(context.Context, *lab.Namespace, int) error
+		rules func(context.Context, *testcluster.Namespace, int) error
 	}{{"iptables", iptablesServices}, {"nftables", nftServices}} {
 		for _, n := range []int{fewServices, many} {
 			p, h, err := r.pods(ctx)
@@ -50,7 +50,7 @@ func (r *rig) kubeProxies(ctx context.Context, many int) (paths []path, err erro
 }
 
 // pods makes a host with pods.
-func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
+func (r *rig) pods(ctx context.Context) (p path, h *testcluster.Namespace, err error) {
 	if h, err = r.space(); err != nil {
 		return p, nil, err
 	}
@@ -61,7 +61,7 @@ func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
 // podsOf makes a client and providers, each on a veth pair that its host routes to.
 // Neighbours are permanent: the kernel has one table for all namespaces, which 1,000
 // providers of other rows may have filled.
-func (r *rig) podsOf(ctx context.Context, h *lab.Namespace) (p path, err error) {
+func (r *rig) podsOf(ctx context.Context, h *testcluster.Namespace) (p path, err error) {
 	const router, lladdr, all = "10.8.255.254", "02:00:5e:00:00:01", "10.8.6.0/24"
 	err = errors.Join(ip(ctx, h, "link set lo up"), h.Do(func() error {
 		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
@@ -108,7 +108,7 @@ func providersOf(i, services int) (out []netip.Addr) {
 // each service in one chain, which a packet goes through one after the other; a chain
 // for each service, which throws dice; and one for each of its providers. The service
 // that is measured stands in the middle.
-func iptablesServices(ctx context.Context, h *lab.Namespace, n int) error {
+func iptablesServices(ctx context.Context, h *testcluster.Namespace, n int) error {
 	var chains, rules strings.Builder
 	order := make([]int, 0, n)
 	for i := range n - 1 {
@@ -148,7 +148,7 @@ func iptablesServices(ctx context.Context, h *lab.Namespace, n int) error {
 // nftServices makes what kube-proxy's mode nftables does: a verdict map from address,
 // protocol and port to a service's chain, which leads by a random number to a
 // provider's.
-func nftServices(_ context.Context, h *lab.Namespace, n int) error {
+func nftServices(_ context.Context, h *testcluster.Namespace, n int) error {
 	return h.Do(func() error {
 		c, err := nftables.New()
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -40,7 +40,7 @@ type kubeRig struct {
 // side is one of those that serve.
 type side struct {
 	path
-	host   *lab.Host
+	host   *testcluster.Host
 	mode   string  // of kube-proxy; "" = ours
 	kernel float64 // MB of the kernel's memory that it is found to take
 	asked  int     // how often its client has asked one service after the other
@@ -61,13 +61,13 @@ func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
 	}
 	r.onClose(func() error { return os.RemoveAll(r.dir) })
 	bin := filepath.Join(r.dir, "bin")
-	if err := lab.Build(ctx, ".", bin); err != nil {
+	if err := testcluster.Build(ctx, ".", bin); err != nil {
 		return nil, err
 	}
 	subnet := netip.PrefixFrom(pod(0), 16).Masked()
 	k.config = filepath.Join(r.dir, "kubeconfig")
-	if r.lab, err = lab.Up(ctx, lab.Config{
-		Name: "bdp9", Hosts: 3, Bare: true, BinDir: bin, Driver: lab.DriverEBPF,
+	if r.lab, err = testcluster.Up(ctx, testcluster.Config{
+		Name: "bdp9", Hosts: 3, Bare: true, BinDir: bin, Driver: testcluster.DriverEBPF,
 		MasterArgs: []string{"--kubeconfig", k.config, "--pod-cidr", subnet.String()},
 	}); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func podName(i int) string { return "p" + strconv.Itoa(i) }
 func (k *kubeRig) attach(ctx context.Context) error {
 	s := k.sides[0]
 	for i, uid := range k.pods {
-		if _, err := k.lab.AddContainer(ctx, lab.ContainerSpec{Name: podName(i), Host: s.host.Name, Args: [][2]string{
+		if _, err := k.lab.AddContainer(ctx, testcluster.ContainerSpec{Name: podName(i), Host: s.host.Name, Args: [][2]string{
 			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", podName(i)}, {"K8S_POD_UID", uid},
 		}}); err != nil {
 			return err
@@ -219,7 +219,7 @@ func (k *kubeRig) start(s *side) error {
 }
 
 // process is what serves on a side.
-func (s *side) process() *lab.Process {
+func (s *side) process() *testcluster.Process {
 	if s.mode == "" {
 		return s.host.Agent()
 	}
@@ -292,7 +292,7 @@ func (s *side) tries(ctx context.Context, to string) (first time.Time, err error
 	return first, err
 }
 
-func dialWithin(ctx context.Context, ns *lab.Namespace, to string, wait time.Duration) (c net.Conn, err error) {
+func dialWithin(ctx context.Context, ns *testcluster.Namespace, to string, wait time.Duration) (c net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return ns.Dial(ctx, "tcp4", to)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -137,7 +137,7 @@ func (k *kubeRig) keep(ctx context.Context, n int) (time.Duration, error) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	err = lab.Until(ctx, "the store to have all services", func(ctx context.Context) error {
+	err = testcluster.Until(ctx, "the store to have all services", func(ctx context.Context) error {
 		all, err := c.ClusterServices(ctx)
 		full := 0
 		for _, s := range all {
@@ -161,7 +161,7 @@ func (b *bench) connectionsTo(ctx context.Context, k *kubeRig) error {
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := lab.Until(wait, "the ports of the host to last", func(ctx context.Context) error {
+	if err := testcluster.Until(wait, "the ports of the host to last", func(ctx context.Context) error {
 		ports, err := k.sides[0].host.Ports(ctx)
 		if err == nil && len(ports) < len(k.pods) {
 			err = fmt.Errorf("%d of %d", len(ports), len(k.pods))

@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // overlay returns the i-th container's address on the overlay, 10.9.0.0/16.
@@ -58,7 +58,7 @@ func (r *rig) redirected(ctx context.Context) (path, error) {
 	}
 	ends := pairOf(5)
 	p := path{name: "bpf_redirect_peer alone", addr: ends[1]}
-	for i, ns := range []**lab.Namespace{&p.client, &p.server} {
+	for i, ns := range []**testcluster.Namespace{&p.client, &p.server} {
 		if *ns, err = r.container(ctx, h, fmt.Sprintf("p%d", i), ends[i], macOf(ends[i])); err != nil {
 			return p, err
 		}
@@ -97,9 +97,9 @@ func (r *rig) handOver(from, to string) error {
 }
 
 // plugged is two containers on a bridge that is there.
-func (r *rig) plugged(ctx context.Context, name string, h *lab.Namespace, bridge string, ends [2]netip.Addr) (path, error) {
+func (r *rig) plugged(ctx context.Context, name string, h *testcluster.Namespace, bridge string, ends [2]netip.Addr) (path, error) {
 	p := path{name: name, addr: ends[1]}
-	for i, ns := range []**lab.Namespace{&p.client, &p.server} {
+	for i, ns := range []**testcluster.Namespace{&p.client, &p.server} {
 		var err error
 		port := fmt.Sprintf("p%d", i)
 		if *ns, err = r.container(ctx, h, port, ends[i], macOf(ends[i])); err != nil {
@@ -114,10 +114,10 @@ func (r *rig) plugged(ctx context.Context, name string, h *lab.Namespace, bridge
 
 // vxlan is two containers on bridges of two hosts that the kernel's own VXLAN
 // device joins; the hosts have a cable.
-func (r *rig) vxlan(ctx context.Context, hosts [2]*lab.Namespace, vteps [2]netip.Addr) (path, error) {
+func (r *rig) vxlan(ctx context.Context, hosts [2]*testcluster.Namespace, vteps [2]netip.Addr) (path, error) {
 	ends := pairOf(3)
 	p := path{name: "kernel VXLAN device + bridge", addr: ends[1]}
-	for i, ns := range []**lab.Namespace{&p.client, &p.server} {
+	for i, ns := range []**testcluster.Namespace{&p.client, &p.server} {
 		h := hosts[i]
 		err := plain(h)
 		if err != nil {
@@ -140,7 +140,7 @@ func (r *rig) vxlan(ctx context.Context, hosts [2]*lab.Namespace, vteps [2]netip
 }
 
 // joined makes two host namespaces with a cable.
-func (r *rig) joined(ctx context.Context) (hosts [2]*lab.Namespace, vteps [2]netip.Addr, err error) {
+func (r *rig) joined(ctx context.Context) (hosts [2]*testcluster.Namespace, vteps [2]netip.Addr, err error) {
 	vteps = [2]netip.Addr{netip.MustParseAddr("192.168.7.1"), netip.MustParseAddr("192.168.7.2")}
 	for i := range hosts {
 		if hosts[i], err = r.space(); err != nil {
@@ -151,7 +151,7 @@ func (r *rig) joined(ctx context.Context) (hosts [2]*lab.Namespace, vteps [2]net
 }
 
 // two makes two hosts with the eBPF driver, on namespaces that have a cable.
-func (r *rig) two(ctx context.Context, spaces [2]*lab.Namespace, vteps [2]netip.Addr) (hosts [2]*host, err error) {
+func (r *rig) two(ctx context.Context, spaces [2]*testcluster.Namespace, vteps [2]netip.Addr) (hosts [2]*host, err error) {
 	for i := range hosts {
 		hosts[i] = newHost(r, spaces[i], vteps[i], vteps[1-i])
 		hosts[i].policy(shape(setTen, 10, one))

@@ -16,12 +16,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // mtu of every container, whatever is below it; the cable between two hosts
@@ -33,7 +33,7 @@ const (
 
 // rig is everything that one run builds; close takes it away again.
 type rig struct {
-	lab    *lab.Lab // its namespaces, and its two hosts with Open vSwitch
+	lab    *testcluster.Lab // its namespaces, and its two hosts with Open vSwitch
 	dir    string
 	n      int // namespaces so far
 	ebpf   []*host
@@ -60,7 +60,7 @@ func newRig(ctx context.Context, name string, ovsHosts int) (r *rig, err error) 
 		return r, fmt.Errorf("mount a BPF file system at %s: %w", pins, err)
 	}
 	r.onClose(func() error { return unix.Unmount(pins, 0) })
-	if r.lab, err = lab.Up(ctx, lab.Config{Name: name, Hosts: ovsHosts, Bare: true, Driver: lab.DriverOVS}); err != nil {
+	if r.lab, err = testcluster.Up(ctx, testcluster.Config{Name: name, Hosts: ovsHosts, Bare: true, Driver: testcluster.DriverOVS}); err != nil {
 		return r, err
 	}
 	r.onClose(r.lab.Down)
@@ -89,7 +89,7 @@ func run(ctx context.Context, args ...string) error {
 }
 
 // ip runs lines of iproute2 inside a namespace.
-func ip(ctx context.Context, ns *lab.Namespace, lines ...string) error {
+func ip(ctx context.Context, ns *testcluster.Namespace, lines ...string) error {
 	for _, line := range lines {
 		if err := run(ctx, append([]string{"ip", "-n", ns.Name}, strings.Fields(line)...)...); err != nil {
 			return err
@@ -99,7 +99,7 @@ func ip(ctx context.Context, ns *lab.Namespace, lines ...string) error {
 }
 
 // space makes a namespace without IPv6, so that no packet but ours is in it.
-func (r *rig) space() (*lab.Namespace, error) {
+func (r *rig) space() (*testcluster.Namespace, error) {
 	r.n++
 	ns, err := r.lab.AddNamespace("n" + strconv.Itoa(r.n))
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *rig) space() (*lab.Namespace, error) {
 
 // plain keeps the bridges of a namespace out of iptables, as they are on a
 // machine where nobody has loaded br_netfilter. The bridge of Docker stays in it.
-func plain(ns *lab.Namespace) error {
+func plain(ns *testcluster.Namespace) error {
 	return ns.Do(func() error {
 		err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
 		if errors.Is(err, os.ErrNotExist) {
@@ -128,7 +128,7 @@ func plain(ns *lab.Namespace) error {
 
 // container makes a namespace with one end of a veth pair, the other end of
 // which is in host.
-func (r *rig) container(ctx context.Context, host *lab.Namespace, ifname string, addr netip.Addr, mac model.MAC) (*lab.Namespace, error) {
+func (r *rig) container(ctx context.Context, host *testcluster.Namespace, ifname string, addr netip.Addr, mac model.MAC) (*testcluster.Namespace, error) {
 	ns, err := r.space()
 	if err != nil {
 		return nil, err
@@ -139,11 +139,11 @@ func (r *rig) container(ctx context.Context, host *lab.Namespace, ifname string,
 }
 
 // cable joins two namespaces.
-func cable(ctx context.Context, a, b *lab.Namespace, name, mtu string, addrs [2]netip.Addr) error {
+func cable(ctx context.Context, a, b *testcluster.Namespace, name, mtu string, addrs [2]netip.Addr) error {
 	if err := ip(ctx, a, fmt.Sprintf("link add %s mtu %s type veth peer name %s mtu %s netns %s", name, mtu, name, mtu, b.Name)); err != nil {
 		return err
 	}
-	for i, ns := range []*lab.Namespace{a, b} {
+	for i, ns := range []*testcluster.Namespace{a, b} {
 		if err := ip(ctx, ns, "link set "+name+" up", "addr add "+addrs[i].String()+"/24 dev "+name); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func cable(ctx context.Context, a, b *lab.Namespace, name, mtu string, addrs [2]
 // host is a simulated host with one of our drivers.
 type host struct {
 	r   *rig
-	ns  *lab.Namespace
+	ns  *testcluster.Namespace
 	drv driver.Driver
 	pic desired.Host
 }
@@ -170,7 +170,7 @@ func networkOf(addr netip.Addr) model.NetworkID {
 }
 
 // newHost makes the picture of a host without containers; peers are the other hosts.
-func newHost(r *rig, ns *lab.Namespace, vtep netip.Addr, peers ...netip.Addr) *host {
+func newHost(r *rig, ns *testcluster.Namespace, vtep netip.Addr, peers ...netip.Addr) *host {
 	h := &host{r: r, ns: ns, pic: desired.Host{Name: model.HostName(ns.Name), VTEP: vtep, ArpMode: model.ArpProxy}}
 	h.pic.Networks = h.pic.Networks.Set(network, &desired.Network{ID: network, Encap: model.EncapVXLAN, Tag: 100, VTEPs: peers})
 	return h
@@ -233,7 +233,7 @@ func (r *rig) lasting(ctx context.Context) error {
 	return nil
 }
 
-func (h *host) openOVS(ctx context.Context, lh *lab.Host) error {
+func (h *host) openOVS(ctx context.Context, lh *testcluster.Host) error {
 	return h.open(func() (driver.Driver, error) {
 		return ovs.New(ctx, ovs.Config{
 			OVSDB: lh.DB(), RunDir: lh.RunDir(), Datapath: h.r.lab.Config().Datapath, VTEP: lh.Address, Log: slog.New(slog.DiscardHandler),
@@ -250,7 +250,7 @@ func macOf(addr netip.Addr) model.MAC {
 }
 
 // add makes a container on the host, under a policy set (0 = none).
-func (h *host) add(ctx context.Context, addr netip.Addr, set desired.PolicySetID) (*lab.Namespace, error) {
+func (h *host) add(ctx context.Context, addr netip.Addr, set desired.PolicySetID) (*testcluster.Namespace, error) {
 	name := fmt.Sprintf("cvb%x", addr.As4())
 	ns, err := h.r.container(ctx, h.ns, name, addr, macOf(addr))
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const nameWithin, nameRouted = "within one network", "routed"
@@ -98,7 +98,7 @@ func routedPair(ctx context.Context, a, b *host, i int) (p path, err error) {
 		a.remote(server, b.pic.VTEP)
 		b.remote(client, a.pic.VTEP)
 	}
-	for addr, ns := range map[netip.Addr]*lab.Namespace{client: p.client, server: p.server} {
+	for addr, ns := range map[netip.Addr]*testcluster.Namespace{client: p.client, server: p.server} {
 		if err := ip(ctx, ns, "route add default via "+gatewayOf(addr).String()); err != nil {
 			return p, err
 		}

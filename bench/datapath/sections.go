@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
 const nameEBPF, nameOVS = "driver ebpf", "driver ovs (userspace)"

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // How many services and providers there are.
@@ -158,7 +158,7 @@ func virtual(i int) netip.Addr  { return overlay(100<<8 + i) }
 // knows gives a container a permanent neighbour: the kernel has one table of others for
 // all namespaces, with room for 1,024, and where 1,000 providers fill it, their
 // connections would measure how it is cleared.
-func knows(ns *lab.Namespace, addr netip.Addr, mac model.MAC) error {
+func knows(ns *testcluster.Namespace, addr netip.Addr, mac model.MAC) error {
 	return ns.Do(func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // path is a way between two namespaces that is measured.
 type path struct {
 	name           string
-	client, server *lab.Namespace
-	addr           netip.Addr       // of the server, or of a service that leads to all servers
-	each           []netip.Addr     // of servers whose connections begin in turn; none = all to addr
-	servers        []*lab.Namespace // where more than one may be reached
+	client, server *testcluster.Namespace
+	addr           netip.Addr               // of the server, or of a service that leads to all servers
+	each           []netip.Addr             // of servers whose connections begin in turn; none = all to addr
+	servers        []*testcluster.Namespace // where more than one may be reached
 }
 
 // metric is one kind of traffic; run measures it on each of the paths.
@@ -64,7 +64,7 @@ var (
 // onCPU runs fn inside a namespace on a thread of one processor, ahead of what
 // else the machine does, and without the signals by which the Go scheduler asks
 // threads to make room.
-func onCPU(ns *lab.Namespace, cpu int, fn func() error) error {
+func onCPU(ns *testcluster.Namespace, cpu int, fn func() error) error {
 	return ns.Do(func() error {
 		var before, want unix.CPUSet
 		if err := unix.SchedGetaffinity(0, &before); err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // underlayRules is how many nftables rules each host has that its own packets, and so
@@ -65,7 +65,7 @@ const ruled = ", rules on the underlay"
 
 // firewalled gives hosts the rules of a Docker engine that runs on the first of them,
 // and a thousand of nftables on what comes in and goes out.
-func (r *rig) firewalled(ctx context.Context, hosts ...*lab.Namespace) error {
+func (r *rig) firewalled(ctx context.Context, hosts ...*testcluster.Namespace) error {
 	if err := r.engine(ctx, hosts[0]); err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/bench/ratio"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // stock is where Debian's containernetworking-plugins puts the stock plugins.
@@ -36,17 +36,17 @@ func (b *bench) whole(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(bin) }() // programs only
 	fmt.Fprintln(os.Stderr, "  building the programs")
-	if err := lab.Build(ctx, ".", bin); err != nil {
+	if err := testcluster.Build(ctx, ".", bin); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, lab.Config{Name: "bdp4", Hosts: 1, Driver: lab.DriverEBPF, BinDir: bin})
+	l, err := testcluster.Up(ctx, testcluster.Config{Name: "bdp4", Hosts: 1, Driver: testcluster.DriverEBPF, BinDir: bin})
 	if err != nil {
 		return err
 	}
 	return errors.Join(b.onLab(ctx, l), l.Down())
 }
 
-func (b *bench) onLab(ctx context.Context, l *lab.Lab) error {
+func (b *bench) onLab(ctx context.Context, l *testcluster.Lab) error {
 	for _, line := range []string{
 		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
 		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
@@ -62,7 +62,7 @@ func (b *bench) onLab(ctx context.Context, l *lab.Lab) error {
 }
 
 // add runs ADD of both plugins in turn, each for a container of its own.
-func (b *bench) add(ctx context.Context, l *lab.Lab) error {
+func (b *bench) add(ctx context.Context, l *testcluster.Lab) error {
 	h := l.Hosts()[0]
 	bridge, list, err := stockBridge(h)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *bench) add(ctx context.Context, l *lab.Lab) error {
 		}
 		theirs = append(theirs, milliseconds(start))
 		start = time.Now()
-		if _, err := l.CNIAdd(ctx, lab.ContainerSpec{Name: name, Host: h.Name, Tenant: "t", Network: "net", Group: "g"}); err != nil {
+		if _, err := l.CNIAdd(ctx, testcluster.ContainerSpec{Name: name, Host: h.Name, Tenant: "t", Network: "net", Group: "g"}); err != nil {
 			return fmt.Errorf("contivk8s: ADD: %w", err)
 		}
 		ours = append(ours, milliseconds(start))
@@ -97,7 +97,7 @@ func (b *bench) add(ctx context.Context, l *lab.Lab) error {
 func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
 
 // stockBridge is the stock bridge plugin on a host.
-func stockBridge(h *lab.Host) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
+func stockBridge(h *testcluster.Host) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
 	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
 		return nil, nil, fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
 	}
@@ -111,12 +111,12 @@ func stockBridge(h *lab.Host) (*libcni.CNIConfig, *libcni.NetworkConfigList, err
 		return nil, nil, err
 	}
 	list, err := libcni.ConfListFromBytes(conf)
-	return libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), lab.NewNSExec(h.NS)), list, err
+	return libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), testcluster.NewNSExec(h.NS)), list, err
 }
 
 // memory fills the store with endpoints of other hosts and reads netplugin's
 // anonymous resident memory once its data plane holds them all.
-func (b *bench) memory(ctx context.Context, l *lab.Lab) error {
+func (b *bench) memory(ctx context.Context, l *testcluster.Lab) error {
 	c, err := l.API()
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (b *bench) memory(ctx context.Context, l *lab.Lab) error {
 	h := l.Hosts()[0]
 	wait, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	if err := lab.Until(wait, "the data plane holds every endpoint", func(context.Context) error {
+	if err := testcluster.Until(wait, "the data plane holds every endpoint", func(context.Context) error {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(h.PinDir(), "maps", "hosts"), &ebpf.LoadPinOptions{ReadOnly: true})
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ const others = 100
 
 // otherHosts writes the records of other hosts: copies of h1's, each with another name
 // and another address.
-func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
+func otherHosts(ctx context.Context, l *testcluster.Lab) (err error) {
 	c, err := l.Etcd(ctx)
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -31,9 +31,9 @@ type starter struct {
 
 // withCNI is two hosts, three netmasters and an etcd of three members.
 var withCNI = starter{
-	missing: func(driver string) []string { return lab.Config{Driver: driver}.Missing() },
+	missing: func(driver string) []string { return testcluster.Config{Driver: driver}.Missing() },
 	start: func(ctx context.Context, bin, driver string) (*world, error) {
-		l, err := lab.Up(ctx, lab.Config{Name: "ledger" + driver, BinDir: bin, Hosts: 2, Driver: driver, Replicas: 3})
+		l, err := testcluster.Up(ctx, testcluster.Config{Name: "ledger" + driver, BinDir: bin, Hosts: 2, Driver: driver, Replicas: 3})
 		if err != nil {
 			return nil, err
 		}
@@ -46,25 +46,25 @@ var withCNI = starter{
 var withDocker = starter{
 	missing: func(driver string) []string {
 		if driver == bridged {
-			return append(lab.Config{Driver: lab.DriverEBPF, Bare: true, Embedded: true}.Missing(), docker.Missing()...)
+			return append(testcluster.Config{Driver: testcluster.DriverEBPF, Bare: true, Embedded: true}.Missing(), docker.Missing()...)
 		}
-		return append(lab.Config{Driver: driver}.Missing(), docker.Missing()...)
+		return append(testcluster.Config{Driver: driver}.Missing(), docker.Missing()...)
 	},
 	start: func(ctx context.Context, bin, driver string) (_ *world, err error) {
 		var w *world
 		d := &byDocker{engines: map[string]*docker.Engine{}}
 		if driver == bridged {
-			l, err := lab.Up(ctx, lab.Config{Name: "ledgerdocker", BinDir: bin, Hosts: 1, Bare: true, Embedded: true})
+			l, err := testcluster.Up(ctx, testcluster.Config{Name: "ledgerdocker", BinDir: bin, Hosts: 1, Bare: true, Embedded: true})
 			if err != nil {
 				return nil, err
 			}
 			w = &world{Lab: l, down: l.Down}
-			d.network = func(lab.ContainerSpec) string { return "bridge" }
+			d.network = func(testcluster.ContainerSpec) string { return "bridge" }
 		} else {
 			if w, err = withCNI.start(ctx, bin, driver); err != nil {
 				return nil, err
 			}
-			d.network = func(s lab.ContainerSpec) string { return s.Group + "/" + s.Tenant }
+			d.network = func(s testcluster.ContainerSpec) string { return s.Group + "/" + s.Tenant }
 		}
 		w.runs = d
 		defer func() {
@@ -96,9 +96,9 @@ var withDocker = starter{
 var withKubelet = starter{
 	missing: func(driver string) []string {
 		if driver != bridged {
-			return lab.Config{Driver: driver, Embedded: true}.Missing()
+			return testcluster.Config{Driver: driver, Embedded: true}.Missing()
 		}
-		missing := lab.Config{Driver: lab.DriverEBPF, Bare: true, Embedded: true}.Missing()
+		missing := testcluster.Config{Driver: testcluster.DriverEBPF, Bare: true, Embedded: true}.Missing()
 		if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
 			missing = append(missing, "the stock plugins are missing: apt-get install containernetworking-plugins")
 		}
@@ -114,7 +114,7 @@ var withKubelet = starter{
 		}
 		cfg := cluster.NodesConfig{Name: "ledk" + driver, Dir: dir, BinDir: bin, Nodes: 2, Driver: driver}
 		if driver == bridged {
-			cfg.Nodes, cfg.Driver, cfg.Bare = 1, lab.DriverEBPF, true
+			cfg.Nodes, cfg.Driver, cfg.Bare = 1, testcluster.DriverEBPF, true
 		}
 		n, err := cluster.StartNodes(ctx, cfg)
 		if err != nil {
@@ -145,7 +145,7 @@ func kubernetes(ctx context.Context) error {
 	if os.Getenv(cluster.Program) != "" {
 		return nil
 	}
-	root, err := lab.Root(ctx, ".")
+	root, err := testcluster.Root(ctx, ".")
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func kubernetes(ctx context.Context) error {
 }
 
 // useStock has a node attach pods by the stock bridge plugin with host-local addresses.
-func useStock(h *lab.Host) error {
+func useStock(h *testcluster.Host) error {
 	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
 		"type": "bridge", "bridge": "stock0", "isGateway": true,
 		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{{{"subnet": "10.99.0.0/16"}}}},

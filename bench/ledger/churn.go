@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // What changes all the while.
@@ -151,7 +151,7 @@ var digits = regexp.MustCompile("[0-9]+")
 
 // container attaches a container and takes it away, each until it has succeeded, as
 // runtimes do.
-func (c *churn) container(ctx context.Context, s lab.ContainerSpec) {
+func (c *churn) container(ctx context.Context, s testcluster.ContainerSpec) {
 	first := time.Now()
 	for {
 		start := time.Now()

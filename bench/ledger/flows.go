@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // What flows all the while.
@@ -26,7 +26,7 @@ type away struct{ killed, back time.Time }
 // flows are established flows between containers of one host and of two: echo
 // requests, datagrams of one UDP connection, and a TCP connection.
 type flows struct {
-	pings []*lab.Pinger
+	pings []*testcluster.Pinger
 	names []string // of pings
 	stops []func()
 	ctx   context.Context
@@ -38,7 +38,7 @@ type flows struct {
 }
 
 // startFlows lets packets go from one namespace to the others, which send them back.
-func startFlows(ctx context.Context, from *lab.Namespace, to map[netip.Addr]*lab.Namespace) (*flows, error) {
+func startFlows(ctx context.Context, from *testcluster.Namespace, to map[netip.Addr]*testcluster.Namespace) (*flows, error) {
 	f := &flows{}
 	f.ctx, f.end = context.WithCancel(ctx)
 	for addr, ns := range to {
@@ -48,9 +48,9 @@ func startFlows(ctx context.Context, from *lab.Namespace, to map[netip.Addr]*lab
 			return nil, errors.Join(err, f.stop())
 		}
 		f.stops = append(f.stops, stop)
-		for _, start := range []func() (*lab.Pinger, error){
-			func() (*lab.Pinger, error) { return from.StartPing(addr, packetEvery) },
-			func() (*lab.Pinger, error) { return from.StartDatagrams(at, packetEvery) },
+		for _, start := range []func() (*testcluster.Pinger, error){
+			func() (*testcluster.Pinger, error) { return from.StartPing(addr, packetEvery) },
+			func() (*testcluster.Pinger, error) { return from.StartDatagrams(at, packetEvery) },
 		} {
 			p, err := start()
 			if err != nil {
@@ -66,7 +66,7 @@ func startFlows(ctx context.Context, from *lab.Namespace, to map[netip.Addr]*lab
 
 // established waits until every flow has had an answer.
 func (f *flows) established(ctx context.Context) error {
-	return lab.Until(ctx, "all flows to be answered", func(context.Context) error {
+	return testcluster.Until(ctx, "all flows to be answered", func(context.Context) error {
 		for _, p := range f.pings {
 			if s := p.Between(time.Time{}, time.Now()); s.Received < 20 {
 				return fmt.Errorf("one has %s", s)
@@ -77,7 +77,7 @@ func (f *flows) established(ctx context.Context) error {
 }
 
 // converse keeps one TCP connection, and makes another when it breaks.
-func (f *flows) converse(from *lab.Namespace, to netip.AddrPort) {
+func (f *flows) converse(from *testcluster.Namespace, to netip.AddrPort) {
 	for f.ctx.Err() == nil {
 		err := f.connection(from, to)
 		if f.ctx.Err() != nil {
@@ -95,7 +95,7 @@ func (f *flows) converse(from *lab.Namespace, to netip.AddrPort) {
 	}
 }
 
-func (f *flows) connection(from *lab.Namespace, to netip.AddrPort) error {
+func (f *flows) connection(from *testcluster.Namespace, to netip.AddrPort) error {
 	dialing, cancel := context.WithTimeout(f.ctx, 5*time.Second)
 	c, err := from.Dial(dialing, "tcp", to.String())
 	cancel()
@@ -144,7 +144,7 @@ const underway = 100 * time.Millisecond
 
 // series are packets of one flow, of which each is answered or lost.
 type series interface {
-	Between(from, to time.Time) lab.PingStats
+	Between(from, to time.Time) testcluster.PingStats
 	LostAt(from, to time.Time) []time.Time
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // sends are a flow that sends every 10 ms; those named by their place are lost.
@@ -17,7 +17,7 @@ type sends struct {
 
 func (s sends) at(i int) time.Time { return s.start.Add(time.Duration(i) * 10 * time.Millisecond) }
 
-func (s sends) Between(from, to time.Time) (out lab.PingStats) {
+func (s sends) Between(from, to time.Time) (out testcluster.PingStats) {
 	for i := range s.n {
 		if at := s.at(i); !at.Before(from) && !at.After(to) {
 			out.Sent++

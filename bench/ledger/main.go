@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func main() {
@@ -81,7 +81,7 @@ func run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		o.bin = filepath.Join(dir, "bin")
-		if err := lab.Build(ctx, ".", o.bin); err != nil {
+		if err := testcluster.Build(ctx, ".", o.bin); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // row is one line of the ledger.
@@ -41,7 +41,7 @@ const restartAfter = time.Second
 func rows() (out []row) {
 	dockerd := row{name: "dockerd", killed: "dockerd", on: withDocker, between: 4 * time.Second, kill: killDockerd}
 	kubelet := row{name: "kubelet", killed: "kubelet", on: withKubelet, between: 10 * time.Second, kill: killKubelet}
-	for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
+	for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 		out = append(out,
 			row{name: "nothing", killed: "nothing, for comparison", driver: driver},
 			row{name: "netmaster-leader", killed: "netmaster that leads, of 3", driver: driver, between: 2 * time.Second, kill: killMaster(true), wants: wants{refusal: 500}},
@@ -53,8 +53,8 @@ func rows() (out []row) {
 		)
 	}
 	out = append(out,
-		row{name: "ovs-vswitchd", killed: "ovs-vswitchd", driver: lab.DriverOVS, between: 4 * time.Second, kill: killSwitch, wants: wants{mayLose: true}},
-		row{name: "ovsdb-server", killed: "ovsdb-server", driver: lab.DriverOVS, between: 10 * time.Second, kill: killDatabase, wants: wants{mayLose: true}},
+		row{name: "ovs-vswitchd", killed: "ovs-vswitchd", driver: testcluster.DriverOVS, between: 4 * time.Second, kill: killSwitch, wants: wants{mayLose: true}},
+		row{name: "ovsdb-server", killed: "ovsdb-server", driver: testcluster.DriverOVS, between: 10 * time.Second, kill: killDatabase, wants: wants{mayLose: true}},
 		dockerd.by(bridged), kubelet.by(bridged),
 	)
 	for i := range out {
@@ -104,7 +104,7 @@ func (w *world) numbered(urls, address string) (int, error) {
 }
 
 // numberedProcess is the n-th process of a kind.
-func (w *world) numberedProcess(kind string, n int) *lab.Process {
+func (w *world) numberedProcess(kind string, n int) *testcluster.Process {
 	if n > 1 {
 		kind = fmt.Sprint(kind, n)
 	}
@@ -116,7 +116,7 @@ func (w *world) numberedProcess(kind string, n int) *lab.Process {
 func killMaster(leads bool) func(context.Context, *world) (time.Time, error) {
 	return func(ctx context.Context, w *world) (time.Time, error) {
 		var n int
-		if err := lab.Until(ctx, "three netmasters, one of which leads", func(ctx context.Context) error {
+		if err := testcluster.Until(ctx, "three netmasters, one of which leads", func(ctx context.Context) error {
 			s, err := w.status(ctx)
 			if err != nil {
 				return err
@@ -147,7 +147,7 @@ func killMaster(leads bool) func(context.Context, *world) (time.Time, error) {
 func killStore(leads bool) func(context.Context, *world) (time.Time, error) {
 	return func(ctx context.Context, w *world) (time.Time, error) {
 		var n int
-		if err := lab.Until(ctx, "three members of the store, one of which leads", func(ctx context.Context) error {
+		if err := testcluster.Until(ctx, "three members of the store, one of which leads", func(ctx context.Context) error {
 			s, err := w.status(ctx)
 			if err != nil {
 				return err
@@ -172,7 +172,7 @@ func killStore(leads bool) func(context.Context, *world) (time.Time, error) {
 }
 
 // turn is the host whose turn it is.
-func (w *world) turn() *lab.Host {
+func (w *world) turn() *testcluster.Host {
 	w.next++
 	return w.Hosts()[w.next%len(w.Hosts())]
 }
@@ -197,7 +197,7 @@ func killKubelet(ctx context.Context, w *world) (time.Time, error) {
 	defer cancel()
 	client := h.NS.HTTP()
 	defer client.CloseIdleConnections()
-	return killed, lab.Until(ctx, "the kubelet of "+h.Name+" to be healthy", func(ctx context.Context) error {
+	return killed, testcluster.Until(ctx, "the kubelet of "+h.Name+" to be healthy", func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", nil)
 		if err != nil {
 			return err

@@ -13,39 +13,39 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/kube"
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // runner runs containers, and has them attached to the network.
 type runner interface {
 	// add returns when a container is attached, or takes away what it could not attach.
-	add(ctx context.Context, s lab.ContainerSpec) error
+	add(ctx context.Context, s testcluster.ContainerSpec) error
 	// del returns when a container is gone.
-	del(ctx context.Context, s lab.ContainerSpec) error
+	del(ctx context.Context, s testcluster.ContainerSpec) error
 	// at is the address of a container, and its network namespace until close.
-	at(ctx context.Context, s lab.ContainerSpec) (netip.Addr, *lab.Namespace, error)
+	at(ctx context.Context, s testcluster.ContainerSpec) (netip.Addr, *testcluster.Namespace, error)
 	// holds counts what the runtime itself has of the containers of a host.
-	holds(ctx context.Context, h *lab.Host) (map[string]int, error)
+	holds(ctx context.Context, h *testcluster.Host) (map[string]int, error)
 	close() error
 }
 
 // byCNI attaches namespaces by CNI, as a container runtime does.
-type byCNI struct{ l *lab.Lab }
+type byCNI struct{ l *testcluster.Lab }
 
-func (c byCNI) add(ctx context.Context, s lab.ContainerSpec) error {
+func (c byCNI) add(ctx context.Context, s testcluster.ContainerSpec) error {
 	_, err := c.l.AddContainer(ctx, s) // which deletes what it could not add
 	return err
 }
 
-func (c byCNI) del(ctx context.Context, s lab.ContainerSpec) error {
-	err := lab.Until(ctx, "DEL to succeed", func(ctx context.Context) error { return c.l.CNIDel(ctx, s) })
+func (c byCNI) del(ctx context.Context, s testcluster.ContainerSpec) error {
+	err := testcluster.Until(ctx, "DEL to succeed", func(ctx context.Context) error { return c.l.CNIDel(ctx, s) })
 	return errors.Join(err, c.l.DropContainer(s.Name))
 }
 
-func (c byCNI) at(_ context.Context, s lab.ContainerSpec) (netip.Addr, *lab.Namespace, error) {
+func (c byCNI) at(_ context.Context, s testcluster.ContainerSpec) (netip.Addr, *testcluster.Namespace, error) {
 	a, err := c.l.Container(s.Name)
 	if err != nil {
 		return netip.Addr{}, nil, err
@@ -54,18 +54,18 @@ func (c byCNI) at(_ context.Context, s lab.ContainerSpec) (netip.Addr, *lab.Name
 	return a.IPv4, ns, err
 }
 
-func (byCNI) holds(context.Context, *lab.Host) (map[string]int, error) { return nil, nil }
-func (byCNI) close() error                                             { return nil }
+func (byCNI) holds(context.Context, *testcluster.Host) (map[string]int, error) { return nil, nil }
+func (byCNI) close() error                                                     { return nil }
 
 // byDocker runs containers by a Docker Engine on each host, which lets them live when
 // it ends (--live-restore).
 type byDocker struct {
 	engines map[string]*docker.Engine // by host
-	network func(s lab.ContainerSpec) string
-	opened  []*lab.Namespace
+	network func(s testcluster.ContainerSpec) string
+	opened  []*testcluster.Namespace
 }
 
-func (d *byDocker) add(ctx context.Context, s lab.ContainerSpec) error {
+func (d *byDocker) add(ctx context.Context, s testcluster.ContainerSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	e := d.engines[s.Host]
@@ -76,8 +76,8 @@ func (d *byDocker) add(ctx context.Context, s lab.ContainerSpec) error {
 	return err
 }
 
-func (d *byDocker) del(ctx context.Context, s lab.ContainerSpec) error {
-	return lab.Until(ctx, "docker rm to succeed", func(ctx context.Context) error {
+func (d *byDocker) del(ctx context.Context, s testcluster.ContainerSpec) error {
+	return testcluster.Until(ctx, "docker rm to succeed", func(ctx context.Context) error {
 		out, err := d.engines[s.Host].Docker(ctx, "rm", "-f", s.Name)
 		if strings.Contains(out, "No such container") {
 			return nil
@@ -86,7 +86,7 @@ func (d *byDocker) del(ctx context.Context, s lab.ContainerSpec) error {
 	})
 }
 
-func (d *byDocker) at(ctx context.Context, s lab.ContainerSpec) (a netip.Addr, ns *lab.Namespace, err error) {
+func (d *byDocker) at(ctx context.Context, s testcluster.ContainerSpec) (a netip.Addr, ns *testcluster.Namespace, err error) {
 	e := d.engines[s.Host]
 	text, err := e.Docker(ctx, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", s.Name)
 	if err == nil {
@@ -101,7 +101,7 @@ func (d *byDocker) at(ctx context.Context, s lab.ContainerSpec) (a netip.Addr, n
 	return a, ns, err
 }
 
-func (d *byDocker) holds(ctx context.Context, h *lab.Host) (map[string]int, error) {
+func (d *byDocker) holds(ctx context.Context, h *testcluster.Host) (map[string]int, error) {
 	ids, err := d.engines[h.Name].Docker(ctx, "ps", "-aq")
 	return map[string]int{"containers of Docker": len(strings.Fields(ids))}, err
 }
@@ -120,17 +120,17 @@ func (d *byDocker) close() (err error) {
 type byKubelet struct {
 	n      *cluster.Nodes
 	leases string // directory of the stock plugin's addresses below a host's; empty = it is not used
-	opened []*lab.Namespace
+	opened []*testcluster.Namespace
 }
 
 // add makes a pod and waits until it runs.
-func (k *byKubelet) add(ctx context.Context, s lab.ContainerSpec) error {
+func (k *byKubelet) add(ctx context.Context, s testcluster.ContainerSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pods := k.n.Client.CoreV1().Pods(metav1.NamespaceDefault)
 	labels := map[string]string{}
 	if s.Group != "" {
-		labels[kube.LabelGroup] = s.Group
+		labels[translate.LabelGroup] = s.Group
 	}
 	_, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels},
@@ -140,7 +140,7 @@ func (k *byKubelet) add(ctx context.Context, s lab.ContainerSpec) error {
 		},
 	}, metav1.CreateOptions{})
 	if err == nil || apierrors.IsAlreadyExists(err) {
-		err = lab.Until(ctx, "pod "+s.Name+" to run", func(ctx context.Context) error {
+		err = testcluster.Until(ctx, "pod "+s.Name+" to run", func(ctx context.Context) error {
 			p, err := pods.Get(ctx, s.Name, metav1.GetOptions{})
 			if err == nil && p.Status.Phase != corev1.PodRunning {
 				err = fmt.Errorf("it is %s", p.Status.Phase)
@@ -152,8 +152,8 @@ func (k *byKubelet) add(ctx context.Context, s lab.ContainerSpec) error {
 }
 
 // del deletes a pod and waits until its node has let go of it.
-func (k *byKubelet) del(ctx context.Context, s lab.ContainerSpec) error {
-	return lab.Until(ctx, "pod "+s.Name+" to be gone", func(ctx context.Context) error {
+func (k *byKubelet) del(ctx context.Context, s testcluster.ContainerSpec) error {
+	return testcluster.Until(ctx, "pod "+s.Name+" to be gone", func(ctx context.Context) error {
 		err := k.n.Client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, s.Name, metav1.DeleteOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -165,7 +165,7 @@ func (k *byKubelet) del(ctx context.Context, s lab.ContainerSpec) error {
 	})
 }
 
-func (k *byKubelet) at(ctx context.Context, s lab.ContainerSpec) (a netip.Addr, ns *lab.Namespace, err error) {
+func (k *byKubelet) at(ctx context.Context, s testcluster.ContainerSpec) (a netip.Addr, ns *testcluster.Namespace, err error) {
 	p, err := k.n.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, s.Name, metav1.GetOptions{})
 	if err != nil {
 		return a, nil, err
@@ -188,7 +188,7 @@ func (k *byKubelet) at(ctx context.Context, s lab.ContainerSpec) (a netip.Addr, 
 }
 
 // process is the number of a process of a pod, among its node's.
-func (k *byKubelet) process(ctx context.Context, h *lab.Host, pod string) (string, error) {
+func (k *byKubelet) process(ctx context.Context, h *testcluster.Host, pod string) (string, error) {
 	ids, err := k.ctr(ctx, h, "containers", "ls", "-q", fmt.Sprintf("labels.%q==%s", "io.kubernetes.pod.name", pod))
 	if err != nil {
 		return "", err
@@ -205,11 +205,11 @@ func (k *byKubelet) process(ctx context.Context, h *lab.Host, pod string) (strin
 	return "", fmt.Errorf("no process of pod %s runs: %s", pod, tasks)
 }
 
-func (k *byKubelet) ctr(ctx context.Context, h *lab.Host, args ...string) (string, error) {
+func (k *byKubelet) ctr(ctx context.Context, h *testcluster.Host, args ...string) (string, error) {
 	return h.Run(ctx, "ctr", append([]string{"--namespace=k8s.io"}, args...)...)
 }
 
-func (k *byKubelet) holds(ctx context.Context, h *lab.Host) (map[string]int, error) {
+func (k *byKubelet) holds(ctx context.Context, h *testcluster.Host) (map[string]int, error) {
 	ids, err := k.ctr(ctx, h, "containers", "ls", "-q")
 	out := map[string]int{"containers of containerd": len(strings.Fields(ids))}
 	if err != nil || k.leases == "" {

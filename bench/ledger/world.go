@@ -14,14 +14,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // world is a lab with what stays while components are killed.
 type world struct {
-	*lab.Lab
+	*testcluster.Lab
 	runs  runner
 	nodes *cluster.Nodes // nil = there is no Kubernetes
 	// Where containers and objects are, and what netmaster is told before; of a peer
@@ -56,16 +56,16 @@ var (
 func (w *world) peer() bool { return w.network == "" }
 
 // container is one of a host, of a group where there are groups.
-func (w *world) container(name, host, group string) lab.ContainerSpec {
+func (w *world) container(name, host, group string) testcluster.ContainerSpec {
 	if w.peer() {
 		group = ""
 	}
-	return lab.ContainerSpec{Name: name, Host: host, Tenant: w.tenant, Network: w.network, Group: group}
+	return testcluster.ContainerSpec{Name: name, Host: host, Tenant: w.tenant, Network: w.network, Group: group}
 }
 
 // staying are the containers that stay for the whole run, and have the flows: from the
 // first one to a database on the same host, and to one on each other host.
-func (w *world) staying() (from lab.ContainerSpec, to []lab.ContainerSpec) {
+func (w *world) staying() (from testcluster.ContainerSpec, to []testcluster.ContainerSpec) {
 	for i, h := range w.Hosts() {
 		to = append(to, w.container(fmt.Sprint("db", i+1), h.Name, "db"))
 	}
@@ -93,7 +93,7 @@ func build(ctx context.Context, bin string, r row) (_ *world, err error) {
 	if err != nil {
 		return nil, err
 	}
-	to := map[netip.Addr]*lab.Namespace{}
+	to := map[netip.Addr]*testcluster.Namespace{}
 	for _, s := range dbs {
 		addr, ns, err := w.begin(ctx, s)
 		if err != nil {
@@ -114,10 +114,10 @@ func build(ctx context.Context, bin string, r row) (_ *world, err error) {
 }
 
 // begin adds a container that stays, as soon as its network is there.
-func (w *world) begin(ctx context.Context, s lab.ContainerSpec) (a netip.Addr, ns *lab.Namespace, err error) {
+func (w *world) begin(ctx context.Context, s testcluster.ContainerSpec) (a netip.Addr, ns *testcluster.Namespace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := lab.Until(ctx, s.Name+" to begin", func(ctx context.Context) error { return w.runs.add(ctx, s) }); err != nil {
+	if err := testcluster.Until(ctx, s.Name+" to begin", func(ctx context.Context) error { return w.runs.add(ctx, s) }); err != nil {
 		return a, nil, err
 	}
 	return w.runs.at(ctx, s)
@@ -137,7 +137,7 @@ func (w *world) close() (err error) {
 // settled waits until the cluster is well and holds the same for two seconds.
 func (w *world) settled(ctx context.Context) (out map[string]int, err error) {
 	since := time.Now()
-	return out, lab.Until(ctx, "the cluster to settle", func(ctx context.Context) error {
+	return out, testcluster.Until(ctx, "the cluster to settle", func(ctx context.Context) error {
 		now, err := w.held(ctx)
 		if err != nil {
 			return err
@@ -236,7 +236,7 @@ func (w *world) ours(ctx context.Context, out map[string]int) error {
 		}
 		out[h.Name+": journal entries"] = len(files)
 		for what, n := range plane {
-			if h.Driver() == lab.DriverOVS { // a line names ports by numbers, which change when they are made again
+			if h.Driver() == testcluster.DriverOVS { // a line names ports by numbers, which change when they are made again
 				what = "flows and groups"
 			}
 			out[h.Name+": data plane: "+what] += n
@@ -252,7 +252,7 @@ func (w *world) leaks(ctx context.Context, wait time.Duration) ([]string, error)
 	defer cancel()
 	found := []string{}
 	var asked error
-	_ = lab.Until(ctx, "nothing to be left", func(ctx context.Context) error { // what is left is told
+	_ = testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error { // what is left is told
 		now, err := w.held(ctx)
 		if err != nil {
 			if ctx.Err() == nil {

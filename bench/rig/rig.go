@@ -17,10 +17,10 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func main() {
@@ -89,7 +89,7 @@ func run(ctx context.Context) (err error) {
 	small := flag.Bool("small", false, "20 agents and 500 endpoints, and so on: a minute a row, to see that it runs")
 	flag.StringVar(&o.out, "out", "", "`directory` under which scale/ROW.json is written; empty = print only")
 	flag.StringVar(&o.bin, "bin", "", "`directory` of the programs; empty = they are built")
-	flag.StringVar(&o.real, "real", lab.DriverEBPF, "data plane of the real netplugin beside the simulated ones: ebpf, ovs or none")
+	flag.StringVar(&o.real, "real", testcluster.DriverEBPF, "data plane of the real netplugin beside the simulated ones: ebpf, ovs or none")
 	flag.StringVar(&o.heap, "heap", "", "`file` for a profile of the simulated agents' heap (go tool pprof); of the last row that runs")
 	flag.Float64Var(&o.busyLoad, "busy", 2, "`load` of the machine, before a row, from which on its times are marked as not fair")
 	flag.BoolVar(&o.relay, "relay", false, "simulated agents mirror from netmaster (--mirror-from netmaster) in place of the store; rows are then called NAME-relay")
@@ -108,7 +108,7 @@ func run(ctx context.Context) (err error) {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q: only flags are taken", flag.Arg(0))
 	}
-	if !slices.Contains([]string{lab.DriverEBPF, lab.DriverOVS, "none"}, o.real) {
+	if !slices.Contains([]string{testcluster.DriverEBPF, testcluster.DriverOVS, "none"}, o.real) {
 		return fmt.Errorf("-real %s: must be ebpf, ovs or none", o.real)
 	}
 	wanted := slices.DeleteFunc(rows(*small), func(r row) bool {
@@ -143,7 +143,7 @@ func run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		o.bin = filepath.Join(dir, "bin")
 		fmt.Fprintln(os.Stderr, "building the programs")
-		if err := lab.Build(ctx, ".", o.bin); err != nil {
+		if err := testcluster.Build(ctx, ".", o.bin); err != nil {
 			return err
 		}
 	}

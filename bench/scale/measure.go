@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const (
@@ -34,17 +34,17 @@ func (o *options) one(ctx context.Context, r row) (rep *report, err error) {
 	fmt.Fprintf(os.Stderr, "%s: %d agents, %d networks on %d hosts each, %d endpoints, %d rules, %d tenants, %g changes a second for %s\n",
 		r.name, r.Agents, r.Networks, r.Spread, r.Endpoints, r.Rules, r.Tenants, r.Changes, r.For)
 	begun := time.Now()
-	cfg := lab.Config{Name: "scale", BinDir: o.bin}
+	cfg := testcluster.Config{Name: "scale", BinDir: o.bin}
 	if o.real != "none" {
 		cfg.Hosts, cfg.Driver = 1, o.real
 	} else {
-		cfg.Driver = lab.DriverOVS // needs nothing where there is no host
+		cfg.Driver = testcluster.DriverOVS // needs nothing where there is no host
 	}
 	if missing := cfg.Missing(); len(missing) > 0 {
 		return nil, errors.New(strings.Join(missing, "; "))
 	}
 	rep = begin(ctx, r)
-	l, err := lab.Up(ctx, cfg)
+	l, err := testcluster.Up(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (o *options) one(ctx context.Context, r row) (rep *report, err error) {
 	return rep, nil
 }
 
-func (o *options) measure(ctx context.Context, r row, l *lab.Lab, dir string, rep *report) (err error) {
+func (o *options) measure(ctx context.Context, r row, l *testcluster.Lab, dir string, rep *report) (err error) {
 	c, err := l.API()
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (o *options) measure(ctx context.Context, r row, l *lab.Lab, dir string, re
 	defer func() { err = errors.Join(err, s.close()) }()
 	rep.Ready = time.Since(begun).Seconds()
 	if o.real != "none" {
-		if _, err := l.AddContainer(ctx, lab.ContainerSpec{Name: "one", Host: l.Hosts()[0].Name, Tenant: r.tenant(0), Network: networkName(0), Group: groupName(0)}); err != nil {
+		if _, err := l.AddContainer(ctx, testcluster.ContainerSpec{Name: "one", Host: l.Hosts()[0].Name, Tenant: r.tenant(0), Network: networkName(0), Group: groupName(0)}); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (o *options) measure(ctx context.Context, r row, l *lab.Lab, dir string, re
 // simulation is the process of simulated agents.
 type simulation struct {
 	pid int
-	cmd *lab.Command
+	cmd *testcluster.Command
 	in  io.WriteCloser
 	out *bufio.Scanner
 
@@ -138,7 +138,7 @@ type simulation struct {
 }
 
 // start returns when all agents have all that there is.
-func start(ctx context.Context, l *lab.Lab, o orders) (*simulation, error) {
+func start(ctx context.Context, l *testcluster.Lab, o orders) (*simulation, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

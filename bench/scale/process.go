@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
 // orders are what the process of simulated agents is begun with.

@@ -14,14 +14,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/agent/attachment"
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
@@ -46,7 +46,7 @@ type shared struct {
 
 // timed is the reference driver, which tells when it has what.
 type timed struct {
-	*oracle.Driver
+	*reference.Driver
 	shared *shared
 
 	mu      sync.Mutex
@@ -133,7 +133,7 @@ func (s *shared) begin(n int, z sizes, storeURL, dir string) (*simulated, error)
 	if err != nil {
 		return nil, err
 	}
-	drv := &timed{Driver: oracle.New(), shared: s}
+	drv := &timed{Driver: reference.New(), shared: s}
 	at := z.vtep(n)
 	a, err := agent.New(context.Background(), agent.Config{
 		Host: host, Control: at, VTEP: at, DriverName: "fake", Driver: drv, Store: client, Mirrored: func(st store.Reader) store.Reader { return counted{st, s} }, FromNetmasters: s.relay, Log: log,

@@ -10,7 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/contiv/netplugin/v2/internal/cni"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
 )
 
 // Set by the linker: -ldflags "-X main.version=2.0.0".

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // intent is what the demo tells netmaster, in netctl's words.
@@ -40,7 +40,7 @@ var change = []string{
 
 // members are the demo's containers. Those of green get the addresses that
 // blue's have.
-var members = []lab.ContainerSpec{
+var members = []testcluster.ContainerSpec{
 	{Name: "web1", Host: "h1", Tenant: "blue", Network: "shop", Group: "web", Listen: []string{"tcp/80"}},
 	{Name: "web2", Host: "h2", Tenant: "blue", Network: "shop", Group: "web", Listen: []string{"tcp/80"}},
 	{Name: "app1", Host: "h2", Tenant: "blue", Network: "shop", Group: "app", Listen: []string{"tcp/8080"}},
@@ -61,9 +61,9 @@ var pairs = []string{
 
 // planes says what forwards packets, by driver.
 var planes = map[string]string{
-	lab.DriverEBPF:  "which forwards in the kernel with eBPF",
-	lab.DriverOVS:   "which forwards with its own Open vSwitch",
-	lab.DriverMixed: "some with eBPF in the kernel, some with an Open vSwitch of their own",
+	testcluster.DriverEBPF:  "which forwards in the kernel with eBPF",
+	testcluster.DriverOVS:   "which forwards with its own Open vSwitch",
+	testcluster.DriverMixed: "some with eBPF in the kernel, some with an Open vSwitch of their own",
 }
 
 func demoCommand(name *string) *command {
@@ -85,7 +85,7 @@ func keepFlag(c *command, to *bool) {
 type demo struct {
 	name, driver   string
 	keep, embedded bool
-	l              *lab.Lab
+	l              *testcluster.Lab
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -95,7 +95,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Println("Building one netmaster with etcd and three hosts, each a network namespace with its own netplugin, " + planes[d.driver] + ":")
-	d.l, err = lab.Up(ctx, lab.Config{Name: d.name, BinDir: bin, Hosts: 3, Driver: d.driver, Embedded: d.embedded, Detach: d.keep, Progress: progress})
+	d.l, err = testcluster.Up(ctx, testcluster.Config{Name: d.name, BinDir: bin, Hosts: 3, Driver: d.driver, Embedded: d.embedded, Detach: d.keep, Progress: progress})
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (d *demo) attach(ctx context.Context) error {
 
 // matrix asks the demo's questions, prints the answers, marking those that
 // differ from before, and fails when one is not what the intent says.
-func (d *demo) matrix(ctx context.Context, before []lab.Row) ([]lab.Row, error) {
+func (d *demo) matrix(ctx context.Context, before []testcluster.Row) ([]testcluster.Row, error) {
 	qs, err := questions(d.l, pairs)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 var bin string
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = dir
-		if err := lab.Build(context.Background(), ".", bin, append([]string{"contivlab"}, lab.Programs...)...); err != nil {
+		if err := testcluster.Build(context.Background(), ".", bin, append([]string{"contivlab"}, testcluster.Programs...)...); err != nil {
 			panic(err)
 		}
 		return m.Run()
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 func need(t *testing.T) {
 	t.Helper()
-	m := lab.Config{Driver: lab.DriverMixed}.Missing()
+	m := testcluster.Config{Driver: testcluster.DriverMixed}.Missing()
 	if len(m) == 0 {
 		return
 	}
@@ -111,7 +111,7 @@ func machine(t *testing.T) map[string]string {
 			out["mount "+line] = "there"
 		}
 	}
-	if _, err := os.Stat(filepath.Join(lab.BaseDir, "bdemo")); err == nil {
+	if _, err := os.Stat(filepath.Join(testcluster.BaseDir, "bdemo")); err == nil {
 		out["directory"] = "there"
 	}
 	return out
@@ -126,7 +126,7 @@ func contivlab(ctx context.Context, args ...string) *exec.Cmd {
 // routes, filters, settings, mounts and namespaces as they were.
 func TestDemo(t *testing.T) {
 	need(t)
-	for _, d := range []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed} {
+	for _, d := range []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed} {
 		t.Run(d, func(t *testing.T) { demoOn(t, d) })
 	}
 }
@@ -198,7 +198,7 @@ func TestInterrupt(t *testing.T) {
 // have pinned.
 func pinned(t *testing.T) (maps []ebpf.MapID, links []link.ID) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(lab.BaseDir, "bdemo", "bpf", "h*", "*", "*"))
+	files, err := filepath.Glob(filepath.Join(testcluster.BaseDir, "bdemo", "bpf", "h*", "*", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func pinned(t *testing.T) (maps []ebpf.MapID, links []link.ID) {
 func TestKilled(t *testing.T) {
 	need(t)
 	before := machine(t)
-	cmd := contivlab(context.Background(), "demo", "--keep", "--driver", lab.DriverMixed) // its daemons do not die with it
+	cmd := contivlab(context.Background(), "demo", "--keep", "--driver", testcluster.DriverMixed) // its daemons do not die with it
 	waitFor(t, cmd, "Who reaches whom")
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestKilled(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err := lab.Until(ctx, "the kernel to free maps and links", func(context.Context) error {
+	err := testcluster.Until(ctx, "the kernel to free maps and links", func(context.Context) error {
 		for _, id := range maps {
 			if m, err := ebpf.NewMapFromID(id); !errors.Is(err, os.ErrNotExist) {
 				return errors.Join(fmt.Errorf("map %d is there: %w", id, err), m.Close())

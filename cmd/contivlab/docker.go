@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 )
 
 // dockerIntent is what the demo of Docker tells netmaster.
@@ -90,7 +90,7 @@ func (d *dockerDemo) run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Println("Building one netmaster with etcd and two hosts, each a network namespace with netplugin and a Docker engine of its own:")
-	d.l, err = lab.Up(ctx, lab.Config{Name: d.name, BinDir: bin, Hosts: 2, Detach: d.keep, Progress: progress})
+	d.l, err = testcluster.Up(ctx, testcluster.Config{Name: d.name, BinDir: bin, Hosts: 2, Detach: d.keep, Progress: progress})
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (d *dockerDemo) run(ctx context.Context) (err error) {
 	return nil
 }
 
-func (d *dockerDemo) startEngine(ctx context.Context, h *lab.Host) error {
+func (d *dockerDemo) startEngine(ctx context.Context, h *testcluster.Host) error {
 	start := time.Now()
 	e, err := docker.New(h)
 	if err != nil {
@@ -176,7 +176,7 @@ func (d *dockerDemo) startEngine(ctx context.Context, h *lab.Host) error {
 func (d *dockerDemo) start(ctx context.Context) error {
 	for _, e := range d.engines {
 		limit, cancel := context.WithTimeout(ctx, 20*time.Second)
-		err := lab.Until(limit, "the groups are networks of Docker on "+e.Host.Name, func(ctx context.Context) error {
+		err := testcluster.Until(limit, "the groups are networks of Docker on "+e.Host.Name, func(ctx context.Context) error {
 			out, err := e.Docker(ctx, "network", "inspect", "web", "app", "db", "shop", "-f", "{{.Name}}")
 			if err != nil {
 				return errors.New(out)
@@ -213,7 +213,7 @@ func (d *dockerDemo) resolve(ctx context.Context, in, name string) error {
 	limit, cancel := context.WithTimeout(ctx, 15*time.Second) // names come with the engine's events
 	defer cancel()
 	var found []string
-	err := lab.Until(limit, "name "+name, func(ctx context.Context) error {
+	err := testcluster.Until(limit, "name "+name, func(ctx context.Context) error {
 		out, err := d.engineOf(in).Docker(ctx, "exec", in, "nslookup", "-type=a", name, "127.0.0.11")
 		if err != nil {
 			return err
@@ -245,7 +245,7 @@ func (d *dockerDemo) ask(ctx context.Context, want func(i int) bool) error {
 	for i, p := range dockerPairs {
 		port := dockerRuns[slices.IndexFunc(dockerRuns, func(r dockerRun) bool { return r.name == p.to })].port
 		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := lab.Until(limit, p.from+" to "+p.to, func(ctx context.Context) error {
+		err := testcluster.Until(limit, p.from+" to "+p.to, func(ctx context.Context) error {
 			out, err := d.engineOf(p.from).Docker(ctx, "exec", p.from, "sh", "-c", "nc -w 1 "+d.addr[p.to]+" "+port+" </dev/null")
 			if (err == nil) != want(i) {
 				return fmt.Errorf("it is %s, and the intent says %s: %s", words[err == nil], words[want(i)], out)

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func main() {
@@ -53,7 +53,7 @@ func programs() (string, error) {
 		return "", err
 	}
 	dir := filepath.Dir(self)
-	for _, p := range lab.Programs {
+	for _, p := range testcluster.Programs {
 		if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
 			return "", fmt.Errorf("%s is not beside contivlab in %s: run make build", p, dir)
 		}
@@ -67,7 +67,7 @@ func progress(step string, took time.Duration) {
 }
 
 func upCommand(name *string) *command {
-	var cfg lab.Config
+	var cfg testcluster.Config
 	c := newCommand("up", "Build a cluster and leave it running", name, func(ctx context.Context, _ []string) error {
 		var err error
 		if cfg.BinDir, err = programs(); err != nil {
@@ -75,7 +75,7 @@ func upCommand(name *string) *command {
 		}
 		cfg.Name, cfg.Detach, cfg.Progress = *name, true, progress
 		start := time.Now()
-		l, err := lab.Up(ctx, cfg)
+		l, err := testcluster.Up(ctx, cfg)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func upCommand(name *string) *command {
 
 // driverFlag lets a command choose the data plane of its hosts.
 func driverFlag(c *command, to *string) {
-	c.flags.StringVar(to, "driver", lab.DriverEBPF, "data `plane` of the hosts: ebpf, ovs (Open vSwitch), or mixed")
+	c.flags.StringVar(to, "driver", testcluster.DriverEBPF, "data `plane` of the hosts: ebpf, ovs (Open vSwitch), or mixed")
 }
 
 func embeddedFlag(c *command, to *bool) {
@@ -105,12 +105,12 @@ func downCommand(name *string) *command {
 		names := []string{*name}
 		if all {
 			var err error
-			if names, err = lab.List(); err != nil {
+			if names, err = testcluster.List(); err != nil {
 				return err
 			}
 		}
 		for _, n := range names {
-			if err := lab.Remove(n, ""); err != nil {
+			if err := testcluster.Remove(n, ""); err != nil {
 				return err
 			}
 			fmt.Printf("lab %s is gone\n", n)
@@ -122,8 +122,8 @@ func downCommand(name *string) *command {
 }
 
 // open opens the lab and runs f with it.
-func open(name string, f func(*lab.Lab) error) error {
-	l, err := lab.Open(name)
+func open(name string, f func(*testcluster.Lab) error) error {
+	l, err := testcluster.Open(name)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func open(name string, f func(*lab.Lab) error) error {
 }
 
 // space finds the namespace of a host, a container, or the master.
-func space(l *lab.Lab, where string) (*lab.Namespace, error) {
+func space(l *testcluster.Lab, where string) (*testcluster.Namespace, error) {
 	if where == "master" {
 		return l.Master, nil
 	}
@@ -147,7 +147,7 @@ func space(l *lab.Lab, where string) (*lab.Namespace, error) {
 
 // environment lets tools inside find the lab's programs, its netmaster and, on
 // a host, its Open vSwitch.
-func environment(l *lab.Lab, where string) []string {
+func environment(l *testcluster.Lab, where string) []string {
 	env := append(os.Environ(), "NETMASTER="+l.MasterURL(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"), "CONTIVLAB="+l.Config().Name)
 	if h, err := l.Host(where); err == nil {
 		env = append(env, ofHost(h)...)
@@ -157,7 +157,7 @@ func environment(l *lab.Lab, where string) []string {
 
 // ofHost keeps what runs on a host within it: a CNI plugin finds its netplugin,
 // and the spool of that one.
-func ofHost(h *lab.Host) []string {
+func ofHost(h *testcluster.Host) []string {
 	return []string{
 		"OVS_RUNDIR=" + h.RunDir(), "OVS_DBDIR=" + h.RunDir(),
 		"CONTIV_CNI_SOCKET=" + h.CNISocket(), "CONTIV_CNI_STATE_DIR=" + h.StateDir(),
@@ -166,7 +166,7 @@ func ofHost(h *lab.Host) []string {
 
 // run runs a command inside with this terminal as its own; it is the command's
 // business to end on Ctrl-C.
-func run(l *lab.Lab, where string, argv []string, env ...string) error {
+func run(l *testcluster.Lab, where string, argv []string, env ...string) error {
 	ns, err := space(l, where)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func run(l *lab.Lab, where string, argv []string, env ...string) error {
 
 func shellCommand(name *string) *command {
 	return newCommand("shell", "A shell inside a host, a container or the master, with netctl and ovs-* set up for it", name, func(_ context.Context, args []string) error {
-		return open(*name, func(l *lab.Lab) error {
+		return open(*name, func(l *testcluster.Lab) error {
 			return run(l, args[0], []string{"bash", "--norc", "-i"}, "PS1="+args[0]+"# ")
 		})
 	}).takes("HOST", 1, 1)
@@ -194,13 +194,13 @@ func execCommand(name *string) *command {
 		if command[0] == "--" && len(command) > 1 { // as docker's and kubectl's exec take it
 			command = command[1:]
 		}
-		return open(*name, func(l *lab.Lab) error { return run(l, args[0], command) })
+		return open(*name, func(l *testcluster.Lab) error { return run(l, args[0], command) })
 	}).takes("HOST COMMAND...", 2, -1)
 }
 
 func netctlCommand(name *string) *command {
 	c := newCommand("netctl", "Run netctl against the lab's netmaster", name, func(_ context.Context, args []string) error {
-		return open(*name, func(l *lab.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
+		return open(*name, func(l *testcluster.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
 	}).takes("ARGUMENT...", 0, -1)
 	c.hands = true
 	return c

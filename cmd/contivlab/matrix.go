@@ -10,12 +10,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func matrixCommand(name *string) *command {
 	return newCommand("matrix", "Try every container against every other of its network and compare with the intent", name, func(ctx context.Context, _ []string) error {
-		return open(*name, func(l *lab.Lab) error {
+		return open(*name, func(l *testcluster.Lab) error {
 			start := time.Now()
 			rows, err := l.Matrix(ctx, everything(l))
 			if err != nil {
@@ -27,8 +27,8 @@ func matrixCommand(name *string) *command {
 }
 
 // questions turns lines such as "web1 db1 tcp/5432 6" into questions.
-func questions(l *lab.Lab, lines []string) ([]lab.Question, error) {
-	var qs []lab.Question
+func questions(l *testcluster.Lab, lines []string) ([]testcluster.Question, error) {
+	var qs []testcluster.Question
 	for _, line := range lines {
 		f := strings.Fields(line)
 		to, err := l.Container(f[1])
@@ -48,9 +48,9 @@ func questions(l *lab.Lab, lines []string) ([]lab.Question, error) {
 	return qs, nil
 }
 
-func question(from, to, port string, addr netip.Addr) (lab.Question, error) {
+func question(from, to, port string, addr netip.Addr) (testcluster.Question, error) {
 	proto, n, _ := strings.Cut(port, "/")
-	q := lab.Question{From: from, To: to, Target: lab.Target{Proto: proto, Addr: addr}}
+	q := testcluster.Question{From: from, To: to, Target: testcluster.Target{Proto: proto, Addr: addr}}
 	if proto == "icmp" {
 		return q, nil
 	}
@@ -64,8 +64,8 @@ func question(from, to, port string, addr netip.Addr) (lab.Question, error) {
 
 // everything asks all containers about all others of their network, on what
 // they listen and by ping, over both families.
-func everything(l *lab.Lab) []lab.Question {
-	var qs []lab.Question
+func everything(l *testcluster.Lab) []testcluster.Question {
+	var qs []testcluster.Question
 	all := l.Containers()
 	for _, from := range all {
 		for _, to := range all {
@@ -89,7 +89,7 @@ func everything(l *lab.Lab) []lab.Question {
 
 // printMatrix prints rows, marks what changed since before, and fails when one
 // is not as expected.
-func printMatrix(l *lab.Lab, rows, before []lab.Row, took time.Duration) error {
+func printMatrix(l *testcluster.Lab, rows, before []testcluster.Row, took time.Duration) error {
 	host := map[string]string{}
 	for _, a := range l.Containers() {
 		host[a.Name] = a.Host

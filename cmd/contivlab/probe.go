@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func probeCommand(name *string) *command {
 	timeout := 500 * time.Millisecond
 	c := newCommand("probe", "Ask whether one container reaches another: TO is a container or an address, PORT tcp/80, udp/53 or icmp", name, func(ctx context.Context, args []string) error {
-		return open(*name, func(l *lab.Lab) error {
+		return open(*name, func(l *testcluster.Lab) error {
 			ns, err := space(l, args[0])
 			if err != nil {
 				return err
@@ -38,7 +38,7 @@ func probeCommand(name *string) *command {
 				return fmt.Errorf("port %q: must be tcp/N, udp/N or icmp", args[2])
 			}
 			for _, a := range addrs {
-				t := lab.Target{Proto: proto, Addr: a, Port: uint16(n)}
+				t := testcluster.Target{Proto: proto, Addr: a, Port: uint16(n)}
 				answer := ns.Probe(ctx, t, timeout)
 				if answer.Err != nil {
 					return answer.Err
@@ -60,7 +60,7 @@ func probeCommand(name *string) *command {
 // The demo starts it; nobody needs to know.
 func serveCommand(name *string) *command {
 	return newCommand("serve", "", name, func(ctx context.Context, _ []string) error {
-		return open(*name, func(l *lab.Lab) error {
+		return open(*name, func(l *testcluster.Lab) error {
 			if err := serveAll(l); err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func serveCommand(name *string) *command {
 }
 
 // serveAll opens what each container's specification lists.
-func serveAll(l *lab.Lab) error {
+func serveAll(l *testcluster.Lab) error {
 	for _, a := range l.Containers() {
 		if _, err := l.Serve(a.Name, a.Listen...); err != nil {
 			return err

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func statusCommand(name *string) *command {
 	return newCommand("status", "The lab's daemons, hosts and containers", name, func(ctx context.Context, _ []string) error {
-		return open(*name, func(l *lab.Lab) error {
+		return open(*name, func(l *testcluster.Lab) error {
 			w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(w, "DAEMON\tPID\tSTATE\tLOG")
 			procs := l.Processes()
@@ -45,7 +45,7 @@ func statusCommand(name *string) *command {
 }
 
 // containers writes the table of containers.
-func containers(w *tabwriter.Writer, l *lab.Lab) {
+func containers(w *tabwriter.Writer, l *testcluster.Lab) {
 	fmt.Fprintln(w, "CONTAINER\tHOST\tTENANT\tNETWORK\tGROUP\tADDRESSES\tLISTENS ON")
 	for _, a := range l.Containers() {
 		addrs := []string{}

@@ -7,8 +7,8 @@ import (
 	"syscall"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/cli"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/netctl"
 )
 
 func main() {
@@ -19,7 +19,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	build := daemon.Build()
-	return cli.Run(ctx, cli.Env{
+	return netctl.Run(ctx, netctl.Env{
 		Stdin:  os.Stdin,
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,

@@ -10,16 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/access/audit"
-	"github.com/contiv/netplugin/v2/internal/access/limit"
-	"github.com/contiv/netplugin/v2/internal/access/oidc"
-	"github.com/contiv/netplugin/v2/internal/access/token"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/oidc"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/security/connlimit"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // accessOptions say who is let in to the REST interface, and what is kept of it.
@@ -135,7 +135,7 @@ type gate struct {
 	authenticate func(*http.Request) (access.Identity, error) // nil = everybody is let in
 	tokens       *token.Store                                 // nil = there are none
 	audit        *audit.Log                                   // nil = nothing is recorded
-	limit        *limit.Limiter
+	limit        *connlimit.Limiter
 	// distrust knows the clients that do not trust this netmaster.
 	distrust *daemon.Distrust
 	close    func() error
@@ -144,7 +144,7 @@ type gate struct {
 func (o *options) newGate(st store.Store, log *slog.Logger) (g gate, err error) {
 	rate := float64(o.access.rate)
 	g.close, g.distrust = func() error { return nil }, new(daemon.Distrust)
-	g.limit = limit.New(limit.Config{
+	g.limit = connlimit.New(connlimit.Config{
 		Rate: rate, Burst: 4 * o.access.rate, Running: 2048, RunningAll: 8192,
 		Streams: func(r *http.Request) bool {
 			return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") || r.URL.Path == "/plugin/mirror"

@@ -10,12 +10,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/aci"
-	"github.com/contiv/netplugin/v2/internal/aci/keeper"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci/controller"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // aciOptions are the flags about the ACI fabric, which is kept with infrastructure type
@@ -97,14 +97,14 @@ func (o *aciOptions) finish(fs *daemon.FlagSet) error {
 	if o.user == "" || o.password == "" {
 		return daemon.Usagef("--apic needs --apic-user and --apic-password-file")
 	}
-	if _, err := o.target(keeper.Memory{}); err != nil {
+	if _, err := o.target(controller.Memory{}); err != nil {
 		return daemon.Usagef("--apic: %w", err)
 	}
 	return nil
 }
 
 // target makes what keeps the fabric.
-func (o *aciOptions) target(m keeper.Memory) (aci.Target, error) {
+func (o *aciOptions) target(m controller.Memory) (aci.Target, error) {
 	if len(o.apic) == 0 {
 		return aci.NewGateway(aci.GatewayConfig{URL: o.gateway, Merges: o.merges, Told: m.Told, Keep: m.Keep})
 	}
@@ -133,12 +133,12 @@ func (o *aciOptions) via() string {
 	return o.gateway
 }
 
-func (o *aciOptions) keeper(ctrl *control.Controller, log *slog.Logger) *keeper.Keeper {
-	return keeper.New(keeper.Config{Control: ctrl, Target: o.target, Via: o.via(), Log: log})
+func (o *aciOptions) keeper(ctrl *control.Controller, log *slog.Logger) *controller.Keeper {
+	return controller.New(controller.Config{Control: ctrl, Target: o.target, Via: o.via(), Log: log})
 }
 
 // leadFabric keeps the fabric for a term.
-func leadFabric(ctx context.Context, k *keeper.Keeper, term store.Fence, log *slog.Logger) {
+func leadFabric(ctx context.Context, k *controller.Keeper, term store.Fence, log *slog.Logger) {
 	if err := k.Lead(ctx, term); err != nil {
 		log.Debug("the ACI fabric is kept by another netmaster", "error", err)
 	}

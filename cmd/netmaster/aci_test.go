@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/aci"
-	"github.com/contiv/netplugin/v2/internal/aci/acitest"
-	"github.com/contiv/netplugin/v2/internal/aci/keeper"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci/acitest"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci/controller"
 )
 
 // fabricOptions are a command line's, or why it is refused.
@@ -54,7 +54,7 @@ func TestFabricFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		target, err := o.aci.target(keeper.Memory{Told: []model.AppProfileKey{{Tenant: "blue", Name: "shop"}}})
+		target, err := o.aci.target(controller.Memory{Told: []model.AppProfileKey{{Tenant: "blue", Name: "shop"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/aci/acitest"
+	"github.com/contiv/netplugin/v2/internal/netmaster/aci/acitest"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 

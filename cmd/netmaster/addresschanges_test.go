@@ -9,9 +9,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // TestNewAddressIsToldAtOnce: agents hear at once of an address that netmaster's machine

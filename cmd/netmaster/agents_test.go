@@ -14,15 +14,15 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
-	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // host is an agent with a data plane in memory.
@@ -43,7 +43,7 @@ func startHost(t *testing.T, endpoint string, i int) (h *host, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drv := oracle.New()
+	drv := reference.New()
 	drv.Interfaces(func(name string) bool { _, err := net.InterfaceByName(name); return err == nil })
 	addr, dir := netip.AddrFrom4([4]byte{10, 9, 0, byte(i)}), t.TempDir()
 	h.Agent, err = agent.New(t.Context(), agent.Config{

@@ -22,13 +22,13 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // patience is how long a test waits for what should happen at once.
@@ -387,9 +387,9 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-func startEtcd(t *testing.T, listen, dir string) *join.Member {
+func startEtcd(t *testing.T, listen, dir string) *membership.Member {
 	t.Helper()
-	s, err := join.Start(t.Context(), join.Config{Dir: dir, Client: listen, Logger: slog.New(slog.DiscardHandler)})
+	s, err := membership.Start(t.Context(), membership.Config{Dir: dir, Client: listen, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

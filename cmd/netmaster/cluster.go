@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 // startMember starts the embedded store: alone, as a new member of another netmaster's
 // cluster, or as the member that the data directory has.
-func startMember(ctx context.Context, o options, log *slog.Logger) (*join.Member, error) {
-	if join.IsEmpty(o.dataDir) && o.joining.token == "" {
+func startMember(ctx context.Context, o options, log *slog.Logger) (*membership.Member, error) {
+	if membership.IsEmpty(o.dataDir) && o.joining.token == "" {
 		log.Warn("the data directory holds no store: a NEW CLUSTER begins in it; if there was one, stop and give its --data-dir, or restore a backup with --restore; hosts keep what they have meanwhile",
 			"data", o.dataDir)
 	}
@@ -27,14 +27,14 @@ func startMember(ctx context.Context, o options, log *slog.Logger) (*join.Member
 	if cfg.Vouch, err = o.vouch(); err != nil {
 		return nil, err
 	}
-	return join.Start(ctx, cfg)
+	return membership.Start(ctx, cfg)
 }
 
 // recoverCluster makes a cluster of one member of the data directory.
 func recoverCluster(ctx context.Context, o options, log *slog.Logger) error {
 	cfg := o.member()
 	cfg.Logger = log
-	r, err := join.Recover(ctx, cfg)
+	r, err := membership.Recover(ctx, cfg)
 	if err != nil {
 		return err
 	}

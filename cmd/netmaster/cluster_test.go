@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
@@ -22,30 +22,30 @@ import (
 // itself, and what is not given follows from the address of --internal-address; nobody
 // is in the way of a netmaster that is alone.
 func TestJoinFlags(t *testing.T) {
-	def := join.Config{
-		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: join.Schedule{Dir: "/var/lib/contiv/etcd/snapshots", Every: join.DefaultEvery, Keep: join.DefaultKeep},
+	def := membership.Config{
+		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: membership.Schedule{Dir: "/var/lib/contiv/etcd/snapshots", Every: membership.DefaultEvery, Keep: membership.DefaultKeep},
 		Peer: "10.1.1.1:9004", PeerListen: "10.1.1.1:9004", Door: "10.1.1.1:9005", DoorListen: "10.1.1.1:9005", Spare: true,
 	}
-	with := func(change func(*join.Config)) join.Config {
+	with := func(change func(*membership.Config)) membership.Config {
 		c := def
 		c.Spare = false
 		change(&c)
 		return c
 	}
-	for args, want := range map[string]join.Config{
+	for args, want := range map[string]membership.Config{
 		"":                   def,
-		"--member-name m":    with(func(c *join.Config) { c.Name, c.Spare = "m", true }),
-		"--peer-listen none": with(func(c *join.Config) { c.Peer, c.PeerListen, c.Door, c.DoorListen = "", "", "", "" }),
-		"--peer-listen 0.0.0.0:1": with(func(c *join.Config) {
+		"--member-name m":    with(func(c *membership.Config) { c.Name, c.Spare = "m", true }),
+		"--peer-listen none": with(func(c *membership.Config) { c.Peer, c.PeerListen, c.Door, c.DoorListen = "", "", "", "" }),
+		"--peer-listen 0.0.0.0:1": with(func(c *membership.Config) {
 			c.Peer, c.PeerListen, c.Door, c.DoorListen = "10.1.1.1:1", "0.0.0.0:1", "10.1.1.1:9005", "0.0.0.0:9005"
 		}),
-		"--join-listen 10.1.1.2:1":                   with(func(c *join.Config) { c.Door, c.DoorListen = "10.1.1.2:1", "10.1.1.2:1" }),
-		"--peer-address a.example:1":                 with(func(c *join.Config) { c.Peer = "a.example:1" }),
-		"--join-address a.example:1":                 with(func(c *join.Config) { c.Door = "a.example:1" }),
-		"--join b:9005,c:9005 --token T":             with(func(c *join.Config) { c.Addresses, c.Token = []string{"b:9005", "c:9005"}, "T" }),
-		"--token T":                                  with(func(c *join.Config) { c.Token = "T" }),
-		"--snapshot-dir /x --snapshot-every 30m":     with(func(c *join.Config) { c.Backup.Dir, c.Backup.Every, c.Spare = "/x", 30*time.Minute, true }),
-		"--snapshot-keep 2 --etcd-listen 10.1.1.1:2": with(func(c *join.Config) { c.Backup.Keep, c.Client, c.Spare = 2, "10.1.1.1:2", true }),
+		"--join-listen 10.1.1.2:1":                   with(func(c *membership.Config) { c.Door, c.DoorListen = "10.1.1.2:1", "10.1.1.2:1" }),
+		"--peer-address a.example:1":                 with(func(c *membership.Config) { c.Peer = "a.example:1" }),
+		"--join-address a.example:1":                 with(func(c *membership.Config) { c.Door = "a.example:1" }),
+		"--join b:9005,c:9005 --token T":             with(func(c *membership.Config) { c.Addresses, c.Token = []string{"b:9005", "c:9005"}, "T" }),
+		"--token T":                                  with(func(c *membership.Config) { c.Token = "T" }),
+		"--snapshot-dir /x --snapshot-every 30m":     with(func(c *membership.Config) { c.Backup.Dir, c.Backup.Every, c.Spare = "/x", 30*time.Minute, true }),
+		"--snapshot-keep 2 --etcd-listen 10.1.1.1:2": with(func(c *membership.Config) { c.Backup.Keep, c.Client, c.Spare = 2, "10.1.1.1:2", true }),
 	} {
 		o, err := parse(t, nil, append([]string{"--internal-address", "10.1.1.1:9999"}, strings.Fields(args)...)...)
 		if err != nil {

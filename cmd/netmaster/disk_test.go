@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // TestDiskFull: a netmaster whose disk is full warns before, ends with a

@@ -7,20 +7,20 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/kube/account"
-	"github.com/contiv/netplugin/v2/internal/kube/anchor"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 func (o *options) registerEnroll(fs *daemon.FlagSet) {
 	fs.String(&o.enroll, daemon.Flag{
 		Name: "enroll-service-account", Env: envPrefix + "ENROLL_SERVICE_ACCOUNT", Value: "namespace/name",
-		Usage: "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience " + account.Audience + " at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap " + anchor.Name + " of that namespace; empty = hosts join by 'netctl cluster token --host' alone",
+		Usage: "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience " + serviceaccount.Audience + " at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap " + trustbundle.Name + " of that namespace; empty = hosts join by 'netctl cluster token --host' alone",
 		Check: func(v string) error {
 			if v == "" {
 				return nil
 			}
-			_, _, err := account.ParseName(v)
+			_, _, err := serviceaccount.ParseName(v)
 			return err
 		},
 	})
@@ -42,7 +42,7 @@ func (o *options) vouch() (func(ctx context.Context, token string) (host, by str
 	if o.enroll == "" {
 		return nil, nil
 	}
-	namespace, name, err := account.ParseName(o.enroll)
+	namespace, name, err := serviceaccount.ParseName(o.enroll)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (o *options) vouch() (func(ctx context.Context, token string) (host, by str
 	if err != nil {
 		return nil, err
 	}
-	judge, err := account.New(config, namespace, name)
+	judge, err := serviceaccount.New(config, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +63,13 @@ func (o *options) vouch() (func(ctx context.Context, token string) (host, by str
 
 // newAnchor keeps what netplugins trust in the service account's namespace; nil = none
 // joins by it.
-func (o *options) newAnchor(config *rest.Config, ours func(context.Context) error, log *slog.Logger) (*anchor.Keeper, error) {
+func (o *options) newAnchor(config *rest.Config, ours func(context.Context) error, log *slog.Logger) (*trustbundle.Keeper, error) {
 	if o.enroll == "" {
 		return nil, nil
 	}
-	namespace, _, err := account.ParseName(o.enroll)
+	namespace, _, err := serviceaccount.ParseName(o.enroll)
 	if err != nil {
 		return nil, err
 	}
-	return anchor.New(anchor.Config{API: config, Namespace: namespace, File: join.MembersBundle(o.dataDir), Ours: ours, Log: log})
+	return trustbundle.New(trustbundle.Config{API: config, Namespace: namespace, File: membership.MembersBundle(o.dataDir), Ours: ours, Log: log})
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/access/audit"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/token"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/token"
 )
 
 // clusterAPI answers the API's questions about the cluster.

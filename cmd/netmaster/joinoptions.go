@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 const (
@@ -28,7 +28,7 @@ type joining struct {
 	keep       int
 	recover    bool
 	spare      bool // nobody has asked for the ports
-	schedule   join.Schedule
+	schedule   membership.Schedule
 }
 
 func (j *joining) register(fs *daemon.FlagSet) {
@@ -70,7 +70,7 @@ func (j *joining) register(fs *daemon.FlagSet) {
 		Name: "snapshot-dir", Env: envPrefix + "SNAPSHOT_DIR", Value: "directory",
 		Usage: "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; none = none are made", Default: "snapshots in --data-dir",
 	})
-	j.every, j.keep = join.DefaultEvery.String(), join.DefaultKeep
+	j.every, j.keep = membership.DefaultEvery.String(), membership.DefaultKeep
 	fs.String(&j.every, daemon.Flag{
 		Name: "snapshot-every", Env: envPrefix + "SNAPSHOT_EVERY", Value: "duration",
 		Usage: "how often, such as 30m or 6h",
@@ -109,9 +109,9 @@ func (j *joining) finish(fs *daemon.FlagSet, own string) error {
 	if err != nil {
 		return daemon.Usagef("--snapshot-every %q: %w", j.every, err)
 	}
-	j.schedule = join.Schedule{Dir: j.dir, Every: d, Keep: j.keep}
+	j.schedule = membership.Schedule{Dir: j.dir, Every: d, Keep: j.keep}
 	if j.dir == noSnapshots {
-		j.schedule = join.Schedule{}
+		j.schedule = membership.Schedule{}
 		for _, flag := range []string{"snapshot-every", "snapshot-keep"} {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s has no effect: %s is none", how, fs.Given("snapshot-dir"))
@@ -178,13 +178,13 @@ func noneOr(check func(string) error) func(string) error {
 }
 
 // member is the configuration of the embedded store.
-func (o *options) member() join.Config {
+func (o *options) member() membership.Config {
 	j := o.joining
 	var plain []string
 	if o.plainStore != "" {
 		plain = []string{o.plainStore}
 	}
-	return join.Config{
+	return membership.Config{
 		Plain: plain, Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule.In(o.dataDir),
 		Peer: j.peer, PeerListen: j.peerListen, Door: j.door, DoorListen: j.joinListen, Spare: j.spare,
 		Addresses: j.join, Token: j.token, Secure: o.secureNames(),

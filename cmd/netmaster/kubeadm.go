@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/kube"
-	"github.com/contiv/netplugin/v2/internal/kube/apiclient"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
 
 // kubeadmPerSecond limits requests for kubeadm's configuration.
@@ -73,13 +73,13 @@ func (k *kubeadm) run(ctx context.Context) error {
 
 func (k *kubeadm) once(ctx context.Context) error {
 	var m corev1.ConfigMap
-	err := k.client.Get().Namespace(kube.KubeadmNamespace).Resource("configmaps").Name(kube.KubeadmConfig).Do(ctx).Into(&m)
-	const at = "ConfigMap " + kube.KubeadmNamespace + "/" + kube.KubeadmConfig
-	var n kube.Networking
+	err := k.client.Get().Namespace(translate.KubeadmNamespace).Resource("configmaps").Name(translate.KubeadmConfig).Do(ctx).Into(&m)
+	const at = "ConfigMap " + translate.KubeadmNamespace + "/" + translate.KubeadmConfig
+	var n translate.Networking
 	lacks, known := at+" names no pod CIDR", true
 	switch {
 	case err == nil:
-		if n, err = kube.Kubeadm(m.Data); err != nil {
+		if n, err = translate.Kubeadm(m.Data); err != nil {
 			return err
 		}
 	case apierrors.IsNotFound(err):

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/kube"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
 
 // kubeServices are the settings for Kubernetes' services.
@@ -37,7 +37,7 @@ func (k *kubeServices) register(fs *daemon.FlagSet) {
 	})
 	fs.Strings(&k.given.pool, daemon.Flag{
 		Name: "load-balancer-pool", Env: envPrefix + "LOAD_BALANCER_POOL", Value: "addresses",
-		Usage: "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + kube.PoolClass +
+		Usage: "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + translate.PoolClass +
 			", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes",
 		Check: func(v string) error { _, err := model.ParseAddressPool("pool", daemon.SplitList(v)); return err },
 	})

@@ -20,15 +20,15 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/kube"
-	"github.com/contiv/netplugin/v2/internal/kube/anchor"
-	"github.com/contiv/netplugin/v2/internal/kube/keeper"
-	"github.com/contiv/netplugin/v2/internal/kube/mirror"
-	"github.com/contiv/netplugin/v2/internal/kube/notice"
-	intents "github.com/contiv/netplugin/v2/internal/kube/objects"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
+	intents "github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/statusreport"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -37,13 +37,13 @@ const inCluster = "in-cluster"
 
 // kubernetes is netmaster's part with an API server of Kubernetes; nil = there is none.
 type kubernetes struct {
-	keeper   *keeper.Keeper
-	services *keeper.Services
-	intent   *keeper.Objects
-	notices  *notice.Notices
-	ours     *keeper.Ours
-	kubeadm  *kubeadm       // nil = flags say all
-	anchor   *anchor.Keeper // nil = hosts do not join by a service account
+	keeper   *controller.Keeper
+	services *controller.Services
+	intent   *controller.Objects
+	notices  *statusreport.Notices
+	ours     *controller.Ours
+	kubeadm  *kubeadm            // nil = flags say all
+	anchor   *trustbundle.Keeper // nil = hosts do not join by a service account
 }
 
 // objects are kinds as the mirror names them, for events.
@@ -132,13 +132,13 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 			ctrl.Reserve(map[netip.Addr]string{a.Unmap(): "is the address of the API server"})
 		}
 	}
-	k := &kubernetes{ours: keeper.NewOurs(keeper.OursConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}
-	if k.notices, err = notice.New(config, o.internal, log); err != nil {
+	k := &kubernetes{ours: controller.NewOurs(controller.OursConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}
+	if k.notices, err = statusreport.New(config, o.internal, log); err != nil {
 		return nil, err
 	}
-	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
-	k.keeper = keeper.New(keeper.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
-	k.services = keeper.NewServices(keeper.ServicesConfig{
+	k.intent = controller.NewObjects(controller.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
+	k.keeper = controller.New(controller.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
+	k.services = controller.NewServices(controller.ServicesConfig{
 		Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(served, k.ours.Check), Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
@@ -170,8 +170,8 @@ func checkGroups(v string) error {
 }
 
 // choices are what pods may choose.
-func choices(o options) kube.Choices {
-	c := kube.Choices{Tenant: o.podsTenant}
+func choices(o options) translate.Choices {
+	c := translate.Choices{Tenant: o.podsTenant}
 	if slices.Equal(o.podGroups, []string{anyGroup}) {
 		return c
 	}
@@ -183,7 +183,7 @@ func choices(o options) kube.Choices {
 }
 
 // tell hands on what an object's user can mend, not that the store is away.
-func (k *kubernetes) tell(r keeper.Report) {
+func (k *kubernetes) tell(r controller.Report) {
 	what := objects[r.Kind]
 	if r.Now == nil {
 		k.notices.Forget(what.kind, r.Name)
@@ -198,9 +198,9 @@ func (k *kubernetes) tell(r keeper.Report) {
 			return
 		}
 	}
-	o := notice.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}
+	o := statusreport.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}
 	if r.Kept != nil {
-		o.Kept = &notice.Kept{Status: r.Kept.Status, Waits: r.Kept.Waits}
+		o.Kept = &statusreport.Kept{Status: r.Kept.Status, Waits: r.Kept.Waits}
 	}
 	k.notices.Tell(o)
 }
@@ -208,7 +208,7 @@ func (k *kubernetes) tell(r keeper.Report) {
 // hostEvent tells an event of a host on the Node of its name.
 func (k *kubernetes) hostEvent(e control.HostEvent) {
 	if k != nil {
-		k.notices.Tell(notice.OfNode(string(e.Host), notice.Event{Reason: e.Reason, Note: e.Note, Warning: e.Warning}))
+		k.notices.Tell(statusreport.OfNode(string(e.Host), statusreport.Event{Reason: e.Reason, Note: e.Note, Warning: e.Warning}))
 	}
 }
 
@@ -257,9 +257,9 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 }
 
 // state is how following and keeping fare.
-func (k *kubernetes) state() keeper.State {
+func (k *kubernetes) state() controller.State {
 	s := k.keeper.State()
-	for _, other := range []keeper.State{k.services.State(), k.intent.State()} {
+	for _, other := range []controller.State{k.services.State(), k.intent.State()} {
 		s.Kinds = append(s.Kinds, other.Kinds...)
 		if s.Trouble != nil {
 			maps.Copy(s.Trouble, other.Trouble)

@@ -42,7 +42,7 @@ current-context: c
 }
 
 // TestPodGroups: --pod-groups says what pods may choose: any group, those that are
-// listed, or none. What comes of it is tried in internal/kube/keeper and test/kube.
+// listed, or none. What comes of it is tried in internal/netmaster/kubernetes/controller and test/kube.
 func TestPodGroups(t *testing.T) {
 	for _, tc := range []struct {
 		args    []string

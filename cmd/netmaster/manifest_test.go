@@ -11,9 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/kube/account"
-	"github.com/contiv/netplugin/v2/internal/kube/anchor"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 // manifestObject is as much of a manifest's object as tests ask for.
@@ -78,14 +78,14 @@ func TestManifest(t *testing.T) {
 	for _, e := range all[i].Spec.Template.Spec.Containers[0].Env {
 		env[e.Name] = values.Replace(e.Value)
 	}
-	if env["NETMASTER"] != "https://"+o.internal || env["NETMASTER_TLS_DIR"] != join.AdminDir(o.dataDir) {
+	if env["NETMASTER"] != "https://"+o.internal || env["NETMASTER_TLS_DIR"] != membership.AdminDir(o.dataDir) {
 		t.Errorf("netctl has %v", env)
 	}
-	namespace, name, err := account.ParseName(o.enroll)
+	namespace, name, err := serviceaccount.ParseName(o.enroll)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, of := range map[string]string{"ServiceAccount": name, "ConfigMap": anchor.Name} {
+	for kind, of := range map[string]string{"ServiceAccount": name, "ConfigMap": trustbundle.Name} {
 		if !slices.ContainsFunc(all, func(x manifestObject) bool {
 			return x.Kind == kind && x.Metadata.Name == of && x.Metadata.Namespace == namespace
 		}) {

@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 // members answers the API's questions about the embedded store's cluster.
 type members struct {
-	self   *join.Member
+	self   *membership.Member
 	secure bool // hosts get certificates
 	plain  bool // who has none is let in too
 	ctrl   *control.Controller
 }
 
-func membersOf(server *join.Member, o options, ctrl *control.Controller) members {
+func membersOf(server *membership.Member, o options, ctrl *control.Controller) members {
 	return members{server, o.secure, o.acceptPlain, ctrl}
 }
 
@@ -39,7 +39,7 @@ func (m members) Members(ctx context.Context) (api.Members, error) {
 	if err != nil {
 		return api.Members{}, err
 	}
-	out := api.Members{Members: []api.Member{}, Warnings: slices.Concat([]string{}, join.Warnings(all), m.ofHosts(ctx))}
+	out := api.Members{Members: []api.Member{}, Warnings: slices.Concat([]string{}, membership.Warnings(all), m.ofHosts(ctx))}
 	for _, i := range all {
 		s := i.Status
 		x := api.Member{
@@ -63,7 +63,7 @@ func (m members) Members(ctx context.Context) (api.Members, error) {
 // NewJoinToken implements apiserver.Members.
 func (m members) NewJoinToken(ctx context.Context, life time.Duration) (api.JoinToken, error) {
 	if life == 0 {
-		life = join.TokenLife
+		life = membership.TokenLife
 	}
 	text, t, err := m.self.NewToken(ctx, life)
 	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Secure: m.secure, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
@@ -75,7 +75,7 @@ func (m members) NewHostToken(ctx context.Context, host string, life time.Durati
 		return api.JoinToken{}, model.Errorf(model.ErrConflict, "this netmaster runs without --secure, and gives hosts no certificates: start all netmasters with --secure, or give hosts certificates of your own authority (netctl pki issue)")
 	}
 	if life == 0 {
-		life = join.TokenLife
+		life = membership.TokenLife
 	}
 	text, t, err := m.self.NewHostToken(ctx, host, life)
 	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Host: t.Host, Secure: true, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err

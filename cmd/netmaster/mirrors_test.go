@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
 // TestMirrorsOfOneHost: streams by which a host is mirrored are counted by the name in its

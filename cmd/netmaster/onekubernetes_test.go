@@ -18,7 +18,7 @@ import (
 // netmaster does not start, and says what to do; when another one comes in its place under
 // a netmaster that runs, that goes on, and its status and metrics say so; with
 // --kubernetes-cluster it is taken over. What is kept then is tried in
-// internal/kube/keeper and test/kube.
+// internal/netmaster/kubernetes/controller and test/kube.
 func TestOneKubernetes(t *testing.T) {
 	var uid atomic.Value
 	uid.Store("one")

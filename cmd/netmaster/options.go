@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
-	"github.com/contiv/netplugin/v2/internal/token"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 const envPrefix = "CONTIV_NETMASTER_"
@@ -60,8 +60,8 @@ type options struct {
 	infra      string
 	log        daemon.LogConfig
 	tokenFile  string
-	token      *token.File  // nil = everybody is let in
-	ring       *bundle.Ring // the newest lines of the log
+	token      *token.File         // nil = everybody is let in
+	ring       *supportbundle.Ring // the newest lines of the log
 	certs      daemon.TLS
 	tls        transport.Config // of certs
 	access     accessOptions
@@ -179,7 +179,7 @@ func newFlags(o *options) *daemon.FlagSet {
 			if v == "none" {
 				return nil
 			}
-			if _, err := libnetwork.ParseEndpoint(v); err != nil {
+			if _, err := docker.ParseEndpoint(v); err != nil {
 				return errors.New("must be unix:///path of the engine's socket, or none")
 			}
 			return nil
@@ -444,7 +444,7 @@ func checkIPPort(v string) error {
 }
 
 func checkPluginName(v string) error {
-	if !libnetwork.ValidName(v) {
+	if !docker.ValidName(v) {
 		return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
 	}
 	return nil

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/access/refusal"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
-	"github.com/contiv/netplugin/v2/internal/transport"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // While a cluster is turned secure (--accept-plain), netmasters take TLS and plain

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // parsePodSubnets reads --pod-cidr: at most one subnet of each family, or that no network

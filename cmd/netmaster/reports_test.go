@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )

@@ -20,13 +20,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/kube/anchor"
-	"github.com/contiv/netplugin/v2/internal/kube/keeper"
-	"github.com/contiv/netplugin/v2/internal/kube/mirror"
-	intents "github.com/contiv/netplugin/v2/internal/kube/objects"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
+	intents "github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -80,7 +80,7 @@ func (r *rights) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if path[0] == "apis" {
 		version = strings.Join(path[1:3], "/")
 	}
-	if len(rest) > 1 && rest[1] == anchor.Name {
+	if len(rest) > 1 && rest[1] == trustbundle.Name {
 		_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1"}}`)
 		return
 	}
@@ -119,7 +119,7 @@ func TestRights(t *testing.T) {
 	ctrl := control.New(st, control.Options{})
 	log := slog.New(slog.DiscardHandler)
 	o := options{kubeconfig: config, enroll: "kube-system/contiv-netplugin", dataDir: t.TempDir()}
-	bundle := join.MembersBundle(o.dataDir)
+	bundle := membership.MembersBundle(o.dataDir)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o700), os.WriteFile(bundle, []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -141,18 +141,18 @@ func TestRights(t *testing.T) {
 		t.Error("a token that nobody knows is good")
 	}
 	balanced := []netip.Addr{netip.MustParseAddr("203.0.113.1")}
-	k.tell(keeper.Report{
-		Object: keeper.Object{Kind: mirror.Services, Name: mirror.Name{Namespace: "ns", Name: "s"}},
+	k.tell(controller.Report{
+		Object: controller.Object{Kind: mirror.Services, Name: mirror.Name{Namespace: "ns", Name: "s"}},
 		Now:    &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "2"}}, Balanced: &balanced,
 	})
 	for _, kind := range intents.Kinds() {
 		o := kind.New()
 		o.SetName("o")
-		k.tell(keeper.Report{Object: keeper.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Now: o, Kept: &keeper.Kept{Status: intents.Status{Key: "o"}, Waits: true}})
+		k.tell(controller.Report{Object: controller.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Now: o, Kept: &controller.Kept{Status: intents.Status{Key: "o"}, Waits: true}})
 	}
 	policy := &metav1.ObjectMeta{Name: "p", UID: "1"}
-	k.tell(keeper.Report{
-		Object: keeper.Object{Kind: mirror.ClusterNetworkPolicies, Name: mirror.Name{Name: "p"}}, Now: policy,
+	k.tell(controller.Report{
+		Object: controller.Object{Kind: mirror.ClusterNetworkPolicies, Name: mirror.Name{Name: "p"}}, Now: policy,
 		Err: model.Errorf(model.ErrInvalid, "it cannot be had"),
 	})
 

@@ -19,20 +19,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/bundle"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
+	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
-	"github.com/contiv/netplugin/v2/internal/token"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // sweepEvery is how often the leader collects garbage.
@@ -43,7 +43,7 @@ const readyTimeout = 3 * time.Second
 
 // run is netmaster with validated settings, until ctx ends.
 func run(ctx context.Context, o options, stderr io.Writer) (err error) {
-	o.ring = bundle.NewRing(stderr, bundle.RingSize)
+	o.ring = supportbundle.NewRing(stderr, supportbundle.RingSize)
 	log, closeLog, err := o.log.Open("netmaster", o.ring)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (o *options) sameHost() bool {
 
 // openStore opens the cluster's store: the etcd or the Consul that is named, or an
 // embedded etcd, which is server.
-func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *join.Member, err error) {
+func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *membership.Member, err error) {
 	if len(o.etcd) > 0 {
 		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
 		if err != nil {
@@ -182,7 +182,7 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 
 // restore makes the data directory of a backup.
 func restore(ctx context.Context, o options, log *slog.Logger) error {
-	r, err := join.Restore(ctx, join.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens, NewAuthorities: o.newAuth})
+	r, err := membership.Restore(ctx, membership.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now(), KeepTokens: o.keepTokens, NewAuthorities: o.newAuth})
 	if err != nil {
 		return err
 	}
@@ -257,17 +257,17 @@ func covers(a, b string) bool {
 
 // serve runs the parts and ends them in order: requests first, then this
 // netmaster's part in the cluster, then the view of the store.
-func serve(ctx context.Context, o options, st store.Store, server *join.Member, listeners []net.Listener, log *slog.Logger) (failed error) {
+func serve(ctx context.Context, o options, st store.Store, server *membership.Member, listeners []net.Listener, log *slog.Logger) (failed error) {
 	initial, err := model.Check(o.initial())
 	if err != nil {
 		return err
 	}
-	ctrl := control.New(st, control.Options{Log: log, Initial: initial, Surroundings: hostnet.Lifelines})
+	ctrl := control.New(st, control.Options{Log: log, Initial: initial, Surroundings: hoststack.Lifelines})
 	ctrl.Reserve(o.machines())
-	var swarm *libnetwork.Swarm
+	var swarm *docker.Swarm
 	if o.engine != "" {
 		var err error
-		if swarm, err = libnetwork.NewSwarm(o.name, o.engine, intent{ctrl}, log); err != nil {
+		if swarm, err = docker.NewSwarm(o.name, o.engine, intent{ctrl}, log); err != nil {
 			return err
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/access/token"
+	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/durable"
-	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -91,7 +91,7 @@ func (o *options) secureNames() []string {
 
 // openAll opens the store and what the API is served on. With --secure the store is
 // first: what the API is served with is the cluster's.
-func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Listener, st store.Store, closeStore func() error, server *join.Member, err error) {
+func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Listener, st store.Store, closeStore func() error, server *membership.Member, err error) {
 	if o.secure {
 		if st, closeStore, server, err = openStore(ctx, *o, log); err != nil {
 			return nil, nil, nil, nil, err
@@ -127,8 +127,8 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 
 // beSecure takes the certificate that the store's member has got, and writes the first
 // administrator's token where nobody has one yet.
-func (o *options) beSecure(ctx context.Context, st store.Store, server *join.Member, log *slog.Logger) error {
-	dir := join.ClientsDir(o.dataDir)
+func (o *options) beSecure(ctx context.Context, st store.Store, server *membership.Member, log *slog.Logger) error {
+	dir := membership.ClientsDir(o.dataDir)
 	if err := o.certs.Use(dir); err != nil {
 		return err
 	}

@@ -5,17 +5,17 @@ import (
 	"net/http"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 // support is what people who search for a fault get of this netmaster.
-func (o *options) support(log *bundle.Ring, server *join.Member) *bundle.Support {
-	s := &bundle.Support{
+func (o *options) support(log *supportbundle.Ring, server *membership.Member) *supportbundle.Support {
+	s := &supportbundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken, o.aci.password},
-		Certificates: bundle.Certificates(o.certs.Certificates(), o.certs.Unusable, bundle.ByHand), Dirs: map[string]string{},
+		Certificates: supportbundle.Certificates(o.certs.Certificates(), o.certs.Unusable, supportbundle.ByHand), Dirs: map[string]string{},
 	}
 	if server != nil {
 		s.Dirs["store"] = o.dataDir
@@ -26,8 +26,8 @@ func (o *options) support(log *bundle.Ring, server *join.Member) *bundle.Support
 
 // ownAndMade are the certificates that this netmaster was given, and those that it made
 // for itself, which it has with a store of its own.
-func (o *options) ownAndMade(given func() []api.Certificate, server *join.Member) func() []api.Certificate {
-	made := bundle.Renewal{Certificate: join.RenewOwn, Authority: join.RenewAuthority, Former: join.EndFormer, Itself: true}
+func (o *options) ownAndMade(given func() []api.Certificate, server *membership.Member) func() []api.Certificate {
+	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Former: membership.EndFormer, Itself: true}
 	return func() (out []api.Certificate) {
 		if !o.secure { // else those that were given are among those that it made
 			out = given()
@@ -52,7 +52,7 @@ func (m *member) askPeer(ctx context.Context, address string) (out api.Machine, 
 }
 
 // hostKeys tells of the certificates that a member has given hosts; nil = none does.
-func hostKeys(server *join.Member) apiserver.HostKeys {
+func hostKeys(server *membership.Member) apiserver.HostKeys {
 	if server == nil {
 		return nil
 	}

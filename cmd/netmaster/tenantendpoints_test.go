@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
 // TestTenantAdminWritesNoEndpoints: a tenant admin creates, changes and deletes no endpoint,

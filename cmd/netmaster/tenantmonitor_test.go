@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
 // Of what a host tells a tenant admin's monitor, it shows that tenant's packets alone.

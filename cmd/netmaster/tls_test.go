@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
-	"github.com/contiv/netplugin/v2/internal/oracle"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // authority makes certificates of a test, as 'netctl pki' does.
@@ -140,7 +140,7 @@ func TestTLSPath(t *testing.T) {
 	dir := t.TempDir()
 	loopback := netip.MustParseAddr("127.0.0.1")
 	a, err := agent.New(ctx, agent.Config{
-		Host: "host1", Control: loopback, VTEP: loopback, DriverName: "fake", Driver: oracle.New(), Store: st, Log: log, TLS: hosts,
+		Host: "host1", Control: loopback, VTEP: loopback, DriverName: "fake", Driver: reference.New(), Store: st, Log: log, TLS: hosts,
 		StoreAddresses: st.Addresses, StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s"), RESTAddress: "127.0.0.1:0", NoDNS: true,
 	})
 	if err != nil {

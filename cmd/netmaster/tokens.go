@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/access/token"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
 )
 
 // tokenAPI serves the cluster's tokens.

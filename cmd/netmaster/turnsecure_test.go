@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/access"
-	"github.com/contiv/netplugin/v2/internal/access/refusal"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/security/refusal"
+	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/token"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // startSecure starts a member that serves TLS alone, and asks it with the first

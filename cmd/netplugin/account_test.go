@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
@@ -22,7 +22,7 @@ func TestJoinByAccount(t *testing.T) {
 	if err := os.WriteFile(token, []byte("a.b.c\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := join.Start(t.Context(), join.Config{
+	m, err := membership.Start(t.Context(), membership.Config{
 		Dir: data, Client: storetest.FreePort(t), Peer: storetest.FreePort(t), Door: door, Secure: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler),
 		Vouch: func(_ context.Context, token string) (host, by string, err error) {
 			if token != "a.b.c" {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 

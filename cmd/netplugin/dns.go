@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/dns"
+	"github.com/contiv/netplugin/v2/internal/netplugin/dns"
 )
 
 const (

@@ -7,10 +7,10 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
 )
 
 func dockerFlags(fs *daemon.FlagSet, o *options) {
@@ -18,7 +18,7 @@ func dockerFlags(fs *daemon.FlagSet, o *options) {
 		Name: "plugin-name", Aliases: []string{"name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
 		Usage: "name of the Docker plugin: docker network create -d NAME; with --mode docker or swarm-mode",
 		Check: func(v string) error {
-			if !libnetwork.ValidName(v) {
+			if !docker.ValidName(v) {
 				return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
 			}
 			return nil
@@ -36,7 +36,7 @@ func dockerFlags(fs *daemon.FlagSet, o *options) {
 			if v == "none" {
 				return nil
 			}
-			if _, err := libnetwork.ParseEndpoint(v); err != nil {
+			if _, err := docker.ParseEndpoint(v); err != nil {
 				return errors.New("must be unix:///path of the engine's socket, or none")
 			}
 			return nil
@@ -63,11 +63,11 @@ func listenDocker(ctx context.Context, o options) (net.Listener, error) {
 	if !o.docker() {
 		return nil, nil
 	}
-	return libnetwork.Listen(ctx, o.dockerDir, o.pluginName)
+	return docker.Listen(ctx, o.dockerDir, o.pluginName)
 }
 
 // openDocker makes the Docker plugin where the mode asks for it; nil otherwise.
-func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Listener, log *slog.Logger) (*libnetwork.Plugin, error) {
+func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Listener, log *slog.Logger) (*docker.Plugin, error) {
 	if !o.docker() {
 		return nil, nil
 	}
@@ -75,11 +75,11 @@ func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Liste
 	if endpoint == "none" {
 		endpoint = ""
 	}
-	return libnetwork.New(ctx, libnetwork.Config{
+	return docker.New(ctx, docker.Config{
 		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm,
 		Endpoint: endpoint, Backend: a, Log: log, Socket: socket,
 		Routes: func(p netip.Prefix) ([]string, error) {
-			all, _, err := plumb.Overlaps(p, "")
+			all, _, err := vethpair.Overlaps(p, "")
 			return all, err
 		},
 	})

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
 )
 
 const driverEBPF = "ebpf"

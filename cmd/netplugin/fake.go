@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 )
 
 const driverFake = "fake"
@@ -16,7 +16,7 @@ const driverFake = "fake"
 var fakePlane = plane{
 	name: driverFake, about: "forwards nothing; for tests of the control plane",
 	open: func(context.Context, options, *slog.Logger) (driver.Driver, error) {
-		d := oracle.New()
+		d := reference.New()
 		d.Interfaces(interfaceExists)
 		return d, nil
 	},

@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/cni/place"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/install"
 )
 
 // Where container runtimes look.
@@ -30,7 +30,7 @@ func cniFlags(fs *daemon.FlagSet, o *options) {
 	})
 	fs.String(&o.cniConfDir, daemon.Flag{
 		Name: "cni-conf-dir", Env: envPrefix + "CNI_CONF_DIR", Value: "directory",
-		Usage: "where --install-cni puts " + place.ConfFile + "; with --uninstall it is taken away from there", Default: cniConfDir + "; with --uninstall none",
+		Usage: "where --install-cni puts " + install.ConfFile + "; with --uninstall it is taken away from there", Default: cniConfDir + "; with --uninstall none",
 		Check: checkPath,
 	})
 }
@@ -61,7 +61,7 @@ func installCNI(o options, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find contivk8s beside netplugin: %w", err)
 	}
-	c := place.Config{Program: filepath.Join(filepath.Dir(self), place.Plugin), BinDir: cniBinDir, ConfDir: cniConfDir}
+	c := install.Config{Program: filepath.Join(filepath.Dir(self), install.Plugin), BinDir: cniBinDir, ConfDir: cniConfDir}
 	if o.cniBinDir != "" {
 		c.BinDir = o.cniBinDir
 	}
@@ -74,9 +74,9 @@ func installCNI(o options, stdout io.Writer) error {
 	if o.stateDir != attach.StateDir {
 		c.StateDir = o.stateDir
 	}
-	if err := place.Install(c); err != nil {
+	if err := install.Install(c); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "installed %s and %s\n", filepath.Join(c.BinDir, place.Plugin), filepath.Join(c.ConfDir, place.ConfFile))
+	_, err = fmt.Fprintf(stdout, "installed %s and %s\n", filepath.Join(c.BinDir, install.Plugin), filepath.Join(c.ConfDir, install.ConfFile))
 	return err
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/enroll"
-	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/security/enrollment"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 const (
@@ -30,10 +30,10 @@ const (
 type joining struct {
 	doors   []string // of netmasters
 	token   string
-	account enroll.Account // in place of token
-	dir     string         // of the certificate that was got; "" = none was
-	finds   bool           // the store at netmasters' addresses: none was given
-	left    string         // where the certificate is that is not used any more
+	account enrollment.Account // in place of token
+	dir     string             // of the certificate that was got; "" = none was
+	finds   bool               // the store at netmasters' addresses: none was given
+	left    string             // where the certificate is that is not used any more
 }
 
 func joinFlags(fs *daemon.FlagSet, o *options) {
@@ -84,16 +84,16 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		return daemon.Usagef("%s gets this host a certificate, and %s names another; leave one out", how, own)
 	case how != "" && len(o.consul) > 0:
 		return daemon.Usagef("%s is for netmasters that keep the store by themselves, and a Consul is named; leave one out", how)
-	case o.joining.account != (enroll.Account{}):
+	case o.joining.account != (enrollment.Account{}):
 		if err := o.joining.checkAccount(fs); err != nil {
 			return err
 		}
-	case own != "" || how == "" && !enroll.Joined(dir):
+	case own != "" || how == "" && !enrollment.Joined(dir):
 		return nil
-	case how == "" && enroll.ByAccount(dir) && o.toldPlain(fs):
+	case how == "" && enrollment.ByAccount(dir) && o.toldPlain(fs):
 		o.joining.left = dir
 		return nil
-	case o.joining.token == "" && !enroll.Joined(dir):
+	case o.joining.token == "" && !enrollment.Joined(dir):
 		return daemon.Usagef("%s needs a token: make one with 'netctl cluster token --host NAME' and give it with --token", how)
 	}
 	if err := o.identify(ctx); err != nil {
@@ -111,7 +111,7 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 	if fs.Given("etcd-endpoints") != "" || len(o.etcd) == 0 || o.clusterStore != "" {
 		return nil
 	}
-	doors, err := enroll.Doors(dir)
+	doors, err := enrollment.Doors(dir)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (o *options) getCertificate(ctx context.Context, dir string) (err error) {
 	if o.joining.account.TokenFile == "" {
 		ctx, cancel := context.WithTimeout(ctx, joinTime)
 		defer cancel()
-		return enroll.Join(ctx, cfg)
+		return enrollment.Join(ctx, cfg)
 	}
 	log, closeLog, err := o.log.Open("netplugin", os.Stderr)
 	if err != nil {
@@ -144,7 +144,7 @@ func (o *options) getCertificate(ctx context.Context, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	cfg.Waits = func(why error) { log.Warn("this host waits for its first certificate", "error", why) }
-	return enroll.Join(ctx, cfg)
+	return enrollment.Join(ctx, cfg)
 }
 
 // checkAccount refuses what a service account's token does not go with.
@@ -163,8 +163,8 @@ func (j *joining) checkAccount(fs *daemon.FlagSet) error {
 }
 
 // enrolment is how this host gets its certificates, in dir.
-func (o *options) enrolment(dir string) enroll.Config {
-	return enroll.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token, Account: o.joining.account}
+func (o *options) enrolment(dir string) enrollment.Config {
+	return enrollment.Config{Dir: dir, Name: string(o.hostName), Addresses: o.ownAddresses(), Doors: o.joining.doors, Token: o.joining.token, Account: o.joining.account}
 }
 
 // distrusted is what to do where this host and the store do not trust each other.
@@ -201,7 +201,7 @@ func (o *options) ownAddresses() []net.IP {
 	if o.vtep != o.ctrl {
 		out = append(out, o.vtep.AsSlice())
 	}
-	if at := hostnet.Outwards6(); at.IsValid() && at != o.ctrl && at != o.vtep {
+	if at := hoststack.Outwards6(); at.IsValid() && at != o.ctrl && at != o.vtep {
 		out = append(out, at.AsSlice())
 	}
 	return out

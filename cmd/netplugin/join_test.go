@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // TestSecureCluster: a netmaster with --secure and nothing else lets nobody in who shows
@@ -57,7 +57,7 @@ func TestSecureCluster(t *testing.T) {
 	}
 	c.client = client("https://127.0.0.1:9999", api.WithTLS(trust), api.WithToken(func() string { return strings.TrimSpace(string(secret)) }))
 	c.eventually("netmaster is ready", func() error { return c.client.Do(t.Context(), http.MethodGet, "/readyz", nil, nil) })
-	own, err := transport.OpenDirectory(join.AdminDir(data)) // what netctl in netmaster's pod shows
+	own, err := transport.OpenDirectory(membership.AdminDir(data)) // what netctl in netmaster's pod shows
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,23 +14,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/agent/observe"
-	"github.com/contiv/netplugin/v2/internal/agent/picture"
-	"github.com/contiv/netplugin/v2/internal/agent/probing"
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/bundle"
-	"github.com/contiv/netplugin/v2/internal/cni"
-	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/dns"
-	"github.com/contiv/netplugin/v2/internal/enroll"
-	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/mesos"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/dns"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
+	"github.com/contiv/netplugin/v2/internal/netplugin/peerhealth"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/server"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/mesos"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+	"github.com/contiv/netplugin/v2/internal/security/enrollment"
+	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
-	"github.com/contiv/netplugin/v2/internal/token"
 )
 
 func main() {
@@ -96,7 +96,7 @@ func openStore(o options, log *slog.Logger) (clusterStore, error) {
 }
 
 func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (err error) {
-	ring := bundle.NewRing(stderr, bundle.RingSize)
+	ring := supportbundle.NewRing(stderr, supportbundle.RingSize)
 	log, closeLog, err := o.log.Open("netplugin", ring)
 	if err != nil {
 		return err
@@ -156,12 +156,12 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return daemon.Usagef("--dns-upstream: %w", err)
 	}
 	a, err := agent.New(ctx, agent.Config{
-		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hostnet.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
+		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hoststack.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
 		Store: st, FromNetmasters: o.mirrorFrom == mirrorNetmaster, Driver: drv, Log: log, TLS: o.tls, Joined: o.joining.dir != "", Netmasters: o.netmaster, Token: o.token.Source(), NetworkToken: o.dockerToken.Source(), FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		FlowLog: flowLog, Support: o.support(ring),
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
-		Probe:          probing.Ask(o.vtep, picture.DefaultRESTPort),
+		Probe:          peerhealth.Ask(o.vtep, statemirror.DefaultRESTPort),
 		StoreAddresses: st.Addresses, Metrics: st.Collectors(), ContainersReachControl: o.reachControl, DebugAddress: o.debug,
 		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
 	})
@@ -175,7 +175,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	}
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
-	a.Handle("POST "+cni.Path, serve.Handler(a))
+	a.Handle("POST "+cni.Path, server.Handler(a))
 	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a)); err != nil {
 		return errors.Join(err, a.Close())
 	}
@@ -200,7 +200,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	})
 	if o.joining.dir != "" {
 		g.Go(func() error {
-			return enroll.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(st), log)
+			return enrollment.Keep(ctx, o.enrolment(o.joining.dir), o.joining.follow(st), log)
 		})
 	}
 	g.Go(func() error { return a.Run(ctx) })

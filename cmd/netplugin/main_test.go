@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // TestMain runs the tests in a network namespace of their own: they start

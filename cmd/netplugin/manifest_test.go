@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/contiv/netplugin/v2/internal/kube/account"
-	"github.com/contiv/netplugin/v2/internal/kube/anchor"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 )
 
 // pod is as much of a manifest's pod as tests ask for.
@@ -131,10 +131,10 @@ func TestManifests(t *testing.T) {
 	for _, v := range agent.Volumes {
 		i := slices.IndexFunc(run.Mounts, func(m mount) bool { return m.Name == v.Name })
 		for _, s := range v.Projected.Sources {
-			if s.Token.Audience == account.Audience {
+			if s.Token.Audience == serviceaccount.Audience {
 				token = filepath.Join(run.Mounts[i].MountPath, s.Token.Path)
 			}
-			if s.ConfigMap.Name == anchor.Name && s.ConfigMap.Items[0].Key == anchor.Key {
+			if s.ConfigMap.Name == trustbundle.Name && s.ConfigMap.Items[0].Key == trustbundle.Key {
 				authority = filepath.Join(run.Mounts[i].MountPath, s.ConfigMap.Items[0].Path)
 			}
 		}

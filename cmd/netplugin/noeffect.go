@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
 // idleMode is about modes that do nothing, as the help text has it.

@@ -10,15 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
-	"github.com/contiv/netplugin/v2/internal/token"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 const envPrefix = "CONTIV_NETPLUGIN_"
@@ -108,7 +108,7 @@ const (
 func newFlags(o *options) *daemon.FlagSet {
 	*o = options{
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
-		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
+		pluginName: "netplugin", dockerDir: docker.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
 		dns: dnsOn, mirrorFrom: mirrorStore,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9006",
 		log: daemon.DefaultLog(),

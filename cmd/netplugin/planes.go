@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
 // openTimeout bounds the wait for a data plane that does not answer.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 )
 
 // thirdLeft is what the driver of TestThirdDriver left on the host.
@@ -35,7 +35,7 @@ func TestThirdDriver(t *testing.T) {
 		inUse: func(context.Context, options) string { return "its trace" },
 		open: func(context.Context, options, *slog.Logger) (driver.Driver, error) {
 			opened = true
-			return oracle.New(), nil
+			return reference.New(), nil
 		},
 		left: func(context.Context, options, *slog.Logger) (driver.Predecessor, error) {
 			return thirdLeft{}, errors.New("in doubt")

@@ -23,10 +23,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/agent/attachment"
-	"github.com/contiv/netplugin/v2/internal/agent/observe"
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // cluster is one netmaster with its embedded etcd, and one host: real

@@ -3,15 +3,15 @@ package main
 import (
 	"path/filepath"
 
-	"github.com/contiv/netplugin/v2/internal/bundle"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 )
 
 // support is what people who search for a fault get of this netplugin.
-func (o *options) support(log *bundle.Ring) *bundle.Support {
-	s := &bundle.Support{
+func (o *options) support(log *supportbundle.Ring) *supportbundle.Support {
+	s := &supportbundle.Support{
 		Version: daemon.Build().Version, Log: log, SecretFiles: []string{o.tokenFile, o.consulToken},
-		Certificates: bundle.Certificates(o.certs.Certificates(), o.certs.Unusable, o.renewal()), Dirs: map[string]string{"state": o.stateDir},
+		Certificates: supportbundle.Certificates(o.certs.Certificates(), o.certs.Unusable, o.renewal()), Dirs: map[string]string{"state": o.stateDir},
 	}
 	if filepath.IsAbs(o.flowLog) {
 		s.Dirs["flow log"] = filepath.Dir(o.flowLog)
@@ -20,11 +20,11 @@ func (o *options) support(log *bundle.Ring) *bundle.Support {
 }
 
 // renewal is how this netplugin's certificates are renewed.
-func (o *options) renewal() bundle.Renewal {
+func (o *options) renewal() supportbundle.Renewal {
 	if o.joining.dir == "" {
-		return bundle.ByHand
+		return supportbundle.ByHand
 	}
-	return bundle.Renewal{
+	return supportbundle.Renewal{
 		Certificate: "netplugin renews it from 30 days before its end on: its log says why that fails; when it has ended, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token",
 		Authority:   "'netctl cluster members' says what to do about it",
 		Former:      "it was renewed: restart netplugin before its end if it runs since before that",

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/pki"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // TestTLSFlags: a certificate of another host or role, and plain addresses beside one,

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/cni/place"
-	"github.com/contiv/netplugin/v2/internal/enroll"
-	"github.com/contiv/netplugin/v2/internal/hostnet"
-	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/install"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
+	"github.com/contiv/netplugin/v2/internal/security/enrollment"
 )
 
 // uninstall takes everything of netplugin's off the host and says what it
@@ -46,7 +46,7 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 			return err
 		}
 	}
-	if err := libnetwork.Free(ctx, o.dockerDir, o.pluginName); err != nil {
+	if err := docker.Free(ctx, o.dockerDir, o.pluginName); err != nil {
 		return err
 	}
 	attached, err := host.Attached()
@@ -64,12 +64,12 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		_ = err // who does not read it has it done all the same
 	}
 	if o.cniConfDir != "" {
-		was, err := place.RemoveConf(o.cniConfDir)
+		was, err := install.RemoveConf(o.cniConfDir)
 		if err != nil {
 			return err
 		}
 		if was {
-			say("%s", filepath.Join(o.cniConfDir, place.ConfFile))
+			say("%s", filepath.Join(o.cniConfDir, install.ConfFile))
 		}
 	}
 	n, err := host.Detach(attached)
@@ -98,9 +98,9 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	} else if was {
 		say("the router's address, routes and nftables tables of BGP")
 	}
-	had := hostnet.Present()
-	problems := hostnet.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hostnet.Want{}, true)
-	if err := hostnet.NewFronts(slog.New(slog.DiscardHandler)).Apply(ctx, hostnet.Place{}, true); err != nil {
+	had := hoststack.Present()
+	problems := hoststack.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hoststack.Want{}, true)
+	if err := hoststack.NewFronts(slog.New(slog.DiscardHandler)).Apply(ctx, hoststack.Place{}, true); err != nil {
 		problems["services of Kubernetes from this host"] = err
 	}
 	for _, object := range slices.Sorted(maps.Keys(problems)) {
@@ -109,14 +109,14 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if had && len(problems) == 0 {
 		say("the nftables tables and firewall exceptions of the way out")
 	}
-	if socket := libnetwork.Socket(o.dockerDir, o.pluginName); os.Remove(socket) == nil {
+	if socket := docker.Socket(o.dockerDir, o.pluginName); os.Remove(socket) == nil {
 		say("%s", socket)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w; what is named stays, and so does the state in %s: try again", err, o.stateDir)
 	}
 	certificate := filepath.Join(o.stateDir, joinedDir)
-	switch was, err := enroll.Forget(certificate); {
+	switch was, err := enrollment.Forget(certificate); {
 	case err != nil:
 		return err
 	case was:
@@ -130,12 +130,12 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	if o.cniBinDir != "" { // until now runtimes needed it to let their containers go
-		was, err := place.RemovePlugin(o.cniBinDir)
+		was, err := install.RemovePlugin(o.cniBinDir)
 		if err != nil {
 			return err
 		}
 		if was {
-			say("%s", filepath.Join(o.cniBinDir, place.Plugin))
+			say("%s", filepath.Join(o.cniBinDir, install.Plugin))
 		}
 	}
 	if removed == 0 {

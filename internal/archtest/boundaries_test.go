@@ -12,7 +12,7 @@ func TestTrustBoundaries(t *testing.T) {
 	tests := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	for _, f := range files(t) {
-		if strings.HasSuffix(f.name, "_test.go") || strings.Contains(f.name, "drivertest/") {
+		if strings.HasSuffix(f.name, "_test.go") || strings.Contains(f.name, "datapath/conformance/") {
 			for _, m := range declared.FindAllStringSubmatch(f.text, -1) {
 				tests[m[1]] = true
 			}

@@ -77,7 +77,7 @@ func ruleFor(pkg string) *rule {
 }
 
 // within tells whether both packages belong to one concrete implementation,
-// such as internal/driver/ovs and internal/driver/ovs/openflow.
+// such as internal/datapath/ovs and internal/datapath/ovs/openflow.
 func within(a, b string) bool {
 	of := func(pkg string) string {
 		return strings.Join(strings.SplitN(pkg, "/", 4)[:min(3, strings.Count(pkg, "/")+1)], "/")
@@ -128,27 +128,27 @@ func TestViolations(t *testing.T) {
 		pkg, target string
 		bad         bool
 	}{
-		{"internal/agent", "internal/control", true},
-		{"internal/agent", "internal/store", false},
-		{"internal/agent", "internal/store/tables", false},
-		{"internal/agent", "internal/store/etcd", true},
-		{"internal/agent", "internal/store/memory", true},
+		{"internal/netplugin/agent", "internal/netmaster/control", true},
+		{"internal/netplugin/agent", "internal/store", false},
+		{"internal/netplugin/agent", "internal/store/tables", false},
+		{"internal/netplugin/agent", "internal/store/etcd", true},
+		{"internal/netplugin/agent", "internal/store/memory", true},
 		{"internal/store", "internal/store/engine", true},
 		{"internal/store/etcd", "internal/store/engine", false},
 		{"internal/store/tables", "internal/store/engine", true},
-		{"internal/agent", "internal/attach/plumb", false},
-		{"internal/control", "api", true},
-		{"internal/compile", "internal/store", true},
-		{"internal/driver", "internal/driver/ovs", true},
-		{"internal/driver/ovs", "internal/driver/ovs/openflow", false},
-		{"internal/driver/ovs/openflow", "internal/driver/ovs", false},
-		{"internal/driver/ovs/pipeline", "internal/driver/ovs/openflow", false},
-		{"internal/driver/ebpf", "internal/driver/ovs", true},
+		{"internal/netplugin/agent", "internal/netplugin/attach/vethpair", false},
+		{"internal/netmaster/control", "api", true},
+		{"internal/datapath/compile", "internal/store", true},
+		{"internal/datapath/driver", "internal/datapath/ovs", true},
+		{"internal/datapath/ovs", "internal/datapath/ovs/openflow", false},
+		{"internal/datapath/ovs/openflow", "internal/datapath/ovs", false},
+		{"internal/datapath/ovs/pipeline", "internal/datapath/ovs/openflow", false},
+		{"internal/datapath/ebpf", "internal/datapath/ovs", true},
 		{"internal/store/etcd", "internal/store/storetest", true},
 		{"internal/store/storetest", "internal/store/etcd", true},
-		{"internal/cli", "internal/model", true},
+		{"internal/netctl", "internal/model", true},
 		{"internal/model", "api", true},
-		{"cmd/netplugin", "internal/driver/ovs", false},
+		{"cmd/netplugin", "internal/datapath/ovs", false},
 		{"internal/util", "internal/model", true},
 	} {
 		got := violations(map[string]listed{tc.pkg: {Imports: []string{"fmt", module + tc.target}}})

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/apiserver"
-	"github.com/contiv/netplugin/v2/internal/cli"
-	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netctl"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiserver"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -33,8 +33,8 @@ func TestEveryLayerHasEveryKind(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(collections)
 	for layer, have := range map[string][]string{
-		"internal/store/tables": tables.Kinds(), "internal/control": control.Kinds(),
-		"internal/apiserver": apiserver.Kinds(), "internal/cli": cli.Kinds(),
+		"internal/store/tables": tables.Kinds(), "internal/netmaster/control": control.Kinds(),
+		"internal/netmaster/apiserver": apiserver.Kinds(), "internal/netctl": netctl.Kinds(),
 	} {
 		slices.Sort(have)
 		if d := cmp.Diff(want, have); d != "" {

@@ -14,7 +14,7 @@ var writers = regexp.MustCompile(`\bstore\.(Store|Tx|Session)\b|\bcluster\.(Regi
 func TestAgentOnlyReads(t *testing.T) {
 	seen := false
 	for _, f := range files(t) {
-		if !f.isGo() || f.isTest() || !strings.HasPrefix(f.name, "internal/agent/") {
+		if !f.isGo() || f.isTest() || !strings.HasPrefix(f.name, "internal/netplugin/") {
 			continue
 		}
 		seen = seen || strings.Contains(f.text, "store.Reader")

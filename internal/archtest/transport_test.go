@@ -10,27 +10,27 @@ import (
 
 // ownTransport are files that may make connections by themselves, and why.
 var ownTransport = map[string]string{
-	"api/client.go":                 "imports the standard library only; takes its TLS by WithTLS",
-	"internal/dns/server.go":        "DNS of containers, over TCP",
-	"internal/join/tls.go":          "who joins is shown the authority too, which it knows by its fingerprint",
-	"internal/join/listen.go":       "looks whether an address is free, and asks what has it",
-	"internal/join/ticket/tls.go":   "who joins has no certificate yet, and knows an authority by its fingerprint",
-	"internal/libnetwork/engine.go": "Docker's unix socket",
+	"api/client.go":                                "imports the standard library only; takes its TLS by WithTLS",
+	"internal/netplugin/dns/server.go":             "DNS of containers, over TCP",
+	"internal/netmaster/membership/tls.go":         "who joins is shown the authority too, which it knows by its fingerprint",
+	"internal/netmaster/membership/listen.go":      "looks whether an address is free, and asks what has it",
+	"internal/security/jointoken/tls.go":           "who joins has no certificate yet, and knows an authority by its fingerprint",
+	"internal/netplugin/runtimes/docker/engine.go": "Docker's unix socket",
 }
 
 // Every client and listener of store, REST interface and inspection takes its TLS
-// from internal/transport: no other package makes a TLS configuration or an HTTP
+// from internal/security/transport: no other package makes a TLS configuration or an HTTP
 // transport, or listens on TCP. Labs, suites and benchmarks stand outside.
 func TestTransport(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range files(t) {
-		if !f.isGo() || f.isTest() || strings.HasPrefix(f.name, "internal/transport/") {
+		if !f.isGo() || f.isTest() || strings.HasPrefix(f.name, "internal/security/transport/") {
 			continue
 		}
 		if !strings.HasPrefix(f.name, "internal/") && !strings.HasPrefix(f.name, "cmd/") && !strings.HasPrefix(f.name, "api/") {
 			continue
 		}
-		if strings.HasPrefix(f.name, "internal/lab/") || strings.Contains(f.name, "test/") {
+		if strings.HasPrefix(f.name, "internal/testcluster/") || strings.HasPrefix(f.name, "internal/datapath/conformance/") || strings.Contains(f.name, "test/") {
 			continue
 		}
 		tree, err := parser.ParseFile(token.NewFileSet(), f.name, f.text, parser.SkipObjectResolution)
@@ -61,7 +61,7 @@ func TestTransport(t *testing.T) {
 			case ownTransport[f.name] != "":
 				used[f.name] = true
 			default:
-				t.Errorf("%s %s: take it from internal/transport", f.name, what)
+				t.Errorf("%s %s: take it from internal/security/transport", f.name, what)
 			}
 			return true
 		})

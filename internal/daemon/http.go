@@ -12,9 +12,9 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/access/limit"
-	"github.com/contiv/netplugin/v2/internal/access/origin"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/security/connlimit"
+	"github.com/contiv/netplugin/v2/internal/security/origin"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // ShutdownGrace is how long Serve lets requests finish.
@@ -83,7 +83,7 @@ func ServeDebug(ctx context.Context, addr string, server *tls.Config, log *slog.
 	mux := http.NewServeMux()
 	RegisterDebug(mux)
 	log.Info("serving debug endpoints", "address", ln.Addr().String())
-	return Serve(ctx, ln, limit.New(limit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{}, mux)), log)
+	return Serve(ctx, ln, connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{}, mux)), log)
 }
 
 // CheckHostPort is a Flag.Check for ip:port, :port or host:port.

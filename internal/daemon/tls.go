@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // TLS are the directories of certificates that a program is given.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
 // MirrorState turns lists and commits into the batches that Store.Mirror

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 var deaths = flag.Int("deaths", 2, "hosts that die in TestServices, one after the other")
@@ -29,7 +29,7 @@ const (
 // planes; without a provider nobody does. Where netplugin restarts nothing is lost, neither
 // of long streams to containers, and a host that dies is passed over, in one configuration.
 func TestServices(t *testing.T) {
-	h := newHosts(t, lab.DriverMixed, 2)
+	h := newHosts(t, testcluster.DriverMixed, 2)
 	// As docs/user/bgp.md has it.
 	vtysh(t, "configure terminal", "bfd", "profile contiv", "receive-interval 250", "transmit-interval 250")
 	vtysh(t, "configure terminal", "router bgp 500", "no neighbor 50.1.1.2 bfd", "neighbor 50.1.1.2 bfd profile contiv",
@@ -45,7 +45,7 @@ func TestServices(t *testing.T) {
 		"service create -s shop -l of=shop -p 80:8080:TCP --affinity off --ip "+serviceIP+" shop")
 	h.sessions()
 	h.ways()
-	end := func(s lab.ContainerSpec) {
+	end := func(s testcluster.ContainerSpec) {
 		t.Helper()
 		if err := h.DelContainer(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -132,9 +132,9 @@ func TestServices(t *testing.T) {
 	}
 }
 
-func (h *host) provider(name, host string) lab.ContainerSpec {
+func (h *host) provider(name, host string) testcluster.ContainerSpec {
 	h.Helper()
-	s := lab.ContainerSpec{Name: name, Host: host, Tenant: "default", Network: "shop", Labels: map[string]string{"of": "shop"}}
+	s := testcluster.ContainerSpec{Name: name, Host: host, Tenant: "default", Network: "shop", Labels: map[string]string{"of": "shop"}}
 	if _, err := h.AddContainer(h.Context(), s); err != nil {
 		h.Fatal(err)
 	}

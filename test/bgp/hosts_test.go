@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 var (
@@ -56,8 +56,8 @@ router bgp 500
 // host is a lab with one netplugin, and FRR untagged on its uplink.
 type host struct {
 	*testing.T
-	*lab.Lab
-	ns     *lab.Namespace // FRR's
+	*testcluster.Lab
+	ns     *testcluster.Namespace // FRR's
 	routes *routes
 }
 
@@ -74,15 +74,15 @@ func newHosts(t *testing.T, driver string, hosts int) *host {
 	bin := os.Getenv("CONTIV_TEST_BIN") // the programs, if they are built already
 	if bin == "" {
 		bin = t.TempDir()
-		if err := lab.Build(ctx, ".", bin); err != nil {
+		if err := testcluster.Build(ctx, ".", bin); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg := lab.Config{Name: "bgp", Dir: t.TempDir(), BinDir: bin, Hosts: hosts, Driver: driver, Embedded: true}
+	cfg := testcluster.Config{Name: "bgp", Dir: t.TempDir(), BinDir: bin, Hosts: hosts, Driver: driver, Embedded: true}
 	if missing := cfg.Missing(); len(missing) > 0 {
 		t.Skip(missing[0])
 	}
-	l, err := lab.Up(ctx, cfg)
+	l, err := testcluster.Up(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,14 +154,14 @@ func (h *host) netctl(lines ...string) (out string) {
 	return out
 }
 
-func (h *host) container(name string) (lab.ContainerSpec, *lab.Attachment) {
+func (h *host) container(name string) (testcluster.ContainerSpec, *testcluster.Attachment) {
 	h.Helper()
 	return h.containerOn(name, "h1")
 }
 
-func (h *host) containerOn(name, host string) (lab.ContainerSpec, *lab.Attachment) {
+func (h *host) containerOn(name, host string) (testcluster.ContainerSpec, *testcluster.Attachment) {
 	h.Helper()
-	s := lab.ContainerSpec{Name: name, Host: host, Tenant: "blue", Network: "net", Group: "web"}
+	s := testcluster.ContainerSpec{Name: name, Host: host, Tenant: "blue", Network: "net", Group: "web"}
 	a, err := h.AddContainer(h.Context(), s)
 	if err != nil {
 		h.Fatal(err)
@@ -202,7 +202,7 @@ func (h *host) caller(container string) netip.Addr {
 // A real netplugin tells FRR of its containers, follows its routes, and traffic between
 // them lives through its restart.
 func TestHosts(t *testing.T) {
-	for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
+	for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 		t.Run(driver, func(t *testing.T) { testHost(t, driver) })
 	}
 }
@@ -299,7 +299,7 @@ func testHost(t *testing.T, driver string) {
 	_, after := h.container("after")
 	h.routes.wait(t, after.IPv4.String(), true)
 	inBIRD.wait(t, after.IPv4.String(), true)
-	for what, p := range map[string]*lab.Pinger{"in": in, "out": out} {
+	for what, p := range map[string]*testcluster.Pinger{"in": in, "out": out} {
 		err := p.Stop()
 		if stats := p.Between(pinged, time.Now()); err != nil || stats.Lost() > 0 || stats.Sent < 10 {
 			t.Errorf("pings %s during a restart: %s: %v", what, stats, err)

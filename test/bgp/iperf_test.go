@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 var (
@@ -82,7 +82,7 @@ func (h *host) streams(containers map[string]netip.Addr) (end func()) {
 	var all []*stream
 	var running sync.WaitGroup
 	port := 5200
-	begin := func(name, way string, from, to *lab.Namespace, addr netip.Addr, udp bool, args ...string) {
+	begin := func(name, way string, from, to *testcluster.Namespace, addr netip.Addr, udp bool, args ...string) {
 		port++
 		s := &stream{what: fmt.Sprintf("%s, %s: iperf3 %s", name, way, strings.Join(args, " ")), udp: udp}
 		p := strconv.Itoa(port)

@@ -11,23 +11,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/agent/fabric"
-	"github.com/contiv/netplugin/v2/internal/bgp"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/netplugin/bgp"
+	"github.com/contiv/netplugin/v2/internal/netplugin/fabric"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // Of a router that tells of as many prefixes as it may all are followed, on both data
 // planes; of one that tells of a million none are, the status says so, other sessions go on,
 // and memory is bounded.
 func TestManyRoutes(t *testing.T) {
-	h := newHosts(t, lab.DriverMixed, 2)
+	h := newHosts(t, testcluster.DriverMixed, 2)
 	vtysh(t, "configure terminal", "router bgp 500", "neighbor "+otherIP+" remote-as 65002", "neighbor "+otherIP+" timers connect 1")
 	both := fmt.Sprintf(birdNeighbor, "h1", routerIP) + fmt.Sprintf(birdNeighbor, "h2", otherIP)
 	_, configure := h.addBIRD(birdRouter + many(10_000) + both)
 	for i, ip := range []string{routerIP, otherIP} {
 		h.netctl(fmt.Sprintf("bgp create --router-ip %s/24 --as 65002 --neighbor %s --neighbor-as 500 --neighbors 50.1.1.201@501 h%d", ip, routerAddr, i+1))
 	}
-	routes := func(x *lab.Host, want string, n int) {
+	routes := func(x *testcluster.Host, want string, n int) {
 		t.Helper()
 		until(t, fmt.Sprintf("%d routes on %s", n, x.Name), func() (bool, string) {
 			out, err := x.Run(t.Context(), "ip", "route", "show", "proto", "198")
@@ -69,7 +69,7 @@ func many(n int) string {
 }
 
 // memory is how much netplugin has resident, in MiB.
-func memory(t *testing.T, x *lab.Host) int {
+func memory(t *testing.T, x *testcluster.Host) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", x.Agent().PID))
 	if err != nil {

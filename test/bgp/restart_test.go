@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/bgp"
+	"github.com/contiv/netplugin/v2/internal/netplugin/bgp"
 )
 
 // speakerEnv makes the test program a speaker: what its value says.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/bgp"
+	"github.com/contiv/netplugin/v2/internal/netplugin/bgp"
 )
 
 // config is a speaker's with FRR and BIRD. The hold time is long: what is noticed

@@ -22,8 +22,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/contiv/netplugin/v2/internal/netnstest"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // deadline bounds what a test waits for, on a machine under any load.

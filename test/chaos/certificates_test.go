@@ -11,10 +11,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/pki"
-	"github.com/contiv/netplugin/v2/internal/pki/pkitest"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/pki/pkitest"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // What a secure cluster may be (-secure).
@@ -145,8 +145,8 @@ func (w *world) spoilFiles(name string, role pki.Role, do func(w *world, dir, na
 	}, do(w, dir, name, role)
 }
 
-func spoilHost(do func(w *world, dir, name string, role pki.Role) error, restart bool) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func spoilHost(do func(w *world, dir, name string, role pki.Role) error, restart bool) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		files, err := w.spoilFiles(h.Name, pki.Host, do)
 		if !restart || err != nil {
 			return files, err
@@ -159,8 +159,8 @@ func spoilHost(do func(w *world, dir, name string, role pki.Role) error, restart
 	}
 }
 
-func spoilMaster(do func(w *world, dir, name string, role pki.Role) error, restart bool) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func spoilMaster(do func(w *world, dir, name string, role pki.Role) error, restart bool) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 		files, err := w.spoilFiles("netmaster", pki.Netmaster, do)
 		if err != nil {
 			return files, err

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // slack is the longest time without an answered ping that is put down to the
@@ -57,7 +57,7 @@ func operate(t *testing.T, driver string) {
 func (w *world) make(n int, s step, open []pending) []pending {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
-	var h *lab.Host
+	var h *testcluster.Host
 	if s.host != "" {
 		var err error
 		h, err = w.Host(s.host)
@@ -172,7 +172,7 @@ func (w *world) outlast(ctx context.Context, of []pending) {
 	if slices.ContainsFunc(of, func(p pending) bool { return p.mistake.costs.lasts }) {
 		return
 	}
-	_ = lab.Until(ctx, "pings to be answered", func(context.Context) error {
+	_ = testcluster.Until(ctx, "pings to be answered", func(context.Context) error {
 		for series, p := range w.pings {
 			now := time.Now()
 			if s := p.Between(now.Add(-slack), now); s.Received == 0 {

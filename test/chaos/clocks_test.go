@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // clockDamages set clocks. They need programs whose clocks can be set (-clocks).
@@ -28,8 +28,8 @@ func clockDamages() []*mistake {
 var ahead = []time.Duration{-23 * time.Hour, -time.Hour, time.Hour, 23 * time.Hour, 72 * time.Hour}
 
 // setClock sets the clock of a host's netplugin, or of netmaster.
-func setClock(restart bool) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func setClock(restart bool) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 		set, start := w.SetMasterClock, func(ctx context.Context) error { _, err := restartMaster(ctx, w, nil, r); return err }
 		if h != nil {
 			set, start = h.SetClock, func(ctx context.Context) error { return w.restartAgent(ctx, h) }

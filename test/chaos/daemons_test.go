@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // The words of mistake.needs: "agent@" is a host's netplugin, "plane@" its data
@@ -46,19 +46,19 @@ func daemonMistakes() []*mistake {
 		{name: "etcd killed, and later started", store: etcdProcess, needs: []string{"store"}, told: []string{"store"}, do: killStoreFor},
 		{name: "etcd stopped (SIGSTOP)", store: etcdProcess, needs: []string{"store"}, told: []string{"store"}, do: pause("etcd")},
 		{name: "everything killed, started in any order", needs: []string{"all"}, do: killAll},
-		{name: "ovs-vswitchd killed and started", only: lab.DriverOVS, needs: plane, costs: switchDies, do: restartSwitch},
-		{name: "ovsdb-server killed and started", only: lab.DriverOVS, needs: plane, costs: databaseDies, do: restartDatabase},
+		{name: "ovs-vswitchd killed and started", only: testcluster.DriverOVS, needs: plane, costs: switchDies, do: restartSwitch},
+		{name: "ovsdb-server killed and started", only: testcluster.DriverOVS, needs: plane, costs: databaseDies, do: restartDatabase},
 	}
 }
 
-func restartAgent(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func restartAgent(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	if err := h.Agent().Stop(10 * time.Second); err != nil {
 		return nil, err
 	}
 	return nil, w.startAgent(ctx, h)
 }
 
-func killAgent(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func killAgent(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return nil, w.restartAgent(ctx, h)
 }
 
@@ -95,15 +95,15 @@ func (w *world) startDaemon(ctx context.Context, name string) error {
 	return fmt.Errorf("nobody knows how to start %s", name)
 }
 
-func killAgentFor(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func killAgentFor(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return w.endDaemon(h.Name+"-netplugin", func(ctx context.Context) error { return w.startAgent(ctx, h) })
 }
 
-func killMasterFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func killMasterFor(_ context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return w.endDaemon("netmaster", w.startMaster)
 }
 
-func killStoreFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func killStoreFor(_ context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return w.endDaemon("etcd", func(ctx context.Context) error { return errors.Join(w.StartEtcd(ctx), w.ready(ctx)) })
 }
 
@@ -124,13 +124,13 @@ func (w *world) ready(ctx context.Context) error {
 		return nil
 	}
 	if !w.down["netmaster"] {
-		if err := lab.Until(ctx, "netmaster to answer", func(ctx context.Context) error { return w.netctl(ctx, "tenant ls") }); err != nil {
+		if err := testcluster.Until(ctx, "netmaster to answer", func(ctx context.Context) error { return w.netctl(ctx, "tenant ls") }); err != nil {
 			return err
 		}
 	}
 	for _, h := range w.Hosts() {
 		if !w.down[h.Name+"-netplugin"] && !w.down["netmaster"] {
-			if err := lab.Until(ctx, h.Name+" to be ready", h.Status); err != nil {
+			if err := testcluster.Until(ctx, h.Name+" to be ready", h.Status); err != nil {
 				return err
 			}
 		}
@@ -140,7 +140,7 @@ func (w *world) ready(ctx context.Context) error {
 
 // startAgent starts a host's netplugin and waits until it can add containers,
 // unless what it needs for that is away.
-func (w *world) startAgent(ctx context.Context, h *lab.Host) error {
+func (w *world) startAgent(ctx context.Context, h *testcluster.Host) error {
 	p, err := h.LaunchAgent()
 	if err != nil || w.down["netmaster"] || w.down["etcd"] {
 		return err
@@ -148,29 +148,29 @@ func (w *world) startAgent(ctx context.Context, h *lab.Host) error {
 	return h.WaitAgent(ctx, p)
 }
 
-func (w *world) restartAgent(ctx context.Context, h *lab.Host) error {
+func (w *world) restartAgent(ctx context.Context, h *testcluster.Host) error {
 	if err := h.KillAgent(); err != nil {
 		return err
 	}
 	return w.startAgent(ctx, h)
 }
 
-func restartMaster(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func restartMaster(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	if err := w.Process("netmaster").Stop(10 * time.Second); err != nil {
 		return nil, err
 	}
 	return nil, w.startMaster(ctx)
 }
 
-func daemonOf(w *world, h *lab.Host, name string) *lab.Process {
+func daemonOf(w *world, h *testcluster.Host, name string) *testcluster.Process {
 	if h != nil {
 		name = h.Name + "-" + name
 	}
 	return w.Process(name)
 }
 
-func pause(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func pause(name string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		p := daemonOf(w, h, name)
 		w.down[p.Name] = true
 		return func(ctx context.Context) error {
@@ -180,8 +180,8 @@ func pause(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (un
 	}
 }
 
-func hup(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func hup(name string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		if err := daemonOf(w, h, name).Signal(syscall.SIGHUP); err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func hup(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo
 	}
 }
 
-func killAll(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func killAll(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	names := []string{"netmaster", "h1-netplugin", "h2-netplugin", "h3-netplugin"}
 	if !w.Config().Embedded {
 		names = append(names, "etcd")
@@ -211,11 +211,11 @@ func killAll(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, er
 	return nil, g.Wait()
 }
 
-func restartSwitch(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func restartSwitch(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return nil, errors.Join(h.RestartVswitchd(ctx), w.recovers(ctx), w.ready(ctx))
 }
 
-func restartDatabase(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func restartDatabase(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return nil, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx), w.ready(ctx))
 }
 
@@ -223,7 +223,7 @@ func restartDatabase(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (
 // that lasts cuts off.
 func (w *world) recovers(ctx context.Context) error {
 	begin := time.Now()
-	return lab.Until(ctx, "pings to be answered again", func(context.Context) error {
+	return testcluster.Until(ctx, "pings to be answered again", func(context.Context) error {
 		for name, p := range w.pings {
 			if (!w.cut || name != "far") && p.Between(begin, time.Now()).Received < 10 {
 				return fmt.Errorf("%s are not", name)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const (
@@ -32,31 +32,31 @@ const (
 // has had no answer for 10 s, neither status nor health nor metrics may say that all is well;
 // within 20 s after everything works again, all must.
 func TestStatusTellsDamages(t *testing.T) {
-	chosen := []string{lab.DriverMixed}
+	chosen := []string{testcluster.DriverMixed}
 	if *drivers != "" {
 		chosen = strings.Split(*drivers, ",")
-	} else if !drivertest.Full() {
-		all := []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
-		chosen = []string{all[drivertest.Choose(t.Name(), len(all))]}
+	} else if !conformance.Full() {
+		all := []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}
+		chosen = []string{all[conformance.Choose(t.Name(), len(all))]}
 		if kinds := []string{"", "", bySecure, byPKI}; *secure == "" && *kind == embedded {
-			*secure = kinds[drivertest.Choose(t.Name()+" secure", len(kinds))]
+			*secure = kinds[conformance.Choose(t.Name()+" secure", len(kinds))]
 			defer func() { *secure = "" }()
 		}
 	}
 	for _, d := range chosen {
 		t.Run(d, func(t *testing.T) {
-			if missing := (lab.Config{Driver: d}).Missing(); len(missing) > 0 {
+			if missing := (testcluster.Config{Driver: d}).Missing(); len(missing) > 0 {
 				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
 					t.Fatal(strings.Join(missing, "; "))
 				}
 				t.Skip(strings.Join(missing, "; "))
 			}
-			w := build(t, "damage", d, func(cfg *lab.Config) {
+			w := build(t, "damage", d, func(cfg *testcluster.Config) {
 				switch *secure {
 				case bySecure:
 					cfg.Secure = true
 				case byPKI:
-					cfg.TLS = lab.TLSOwn
+					cfg.TLS = testcluster.TLSOwn
 				}
 			})
 			w.damage()
@@ -148,9 +148,9 @@ func (w *world) damage() {
 		}
 		s := step{mistake: deck[0], seed: r.Uint64()}
 		deck = deck[1:]
-		var h *lab.Host
+		var h *testcluster.Host
 		if s.mistake.onHost() {
-			fit := slices.DeleteFunc(slices.Clone(w.Hosts()), func(h *lab.Host) bool { return s.mistake.only != "" && h.Driver() != s.mistake.only })
+			fit := slices.DeleteFunc(slices.Clone(w.Hosts()), func(h *testcluster.Host) bool { return s.mistake.only != "" && h.Driver() != s.mistake.only })
 			if len(fit) == 0 {
 				continue
 			}
@@ -167,7 +167,7 @@ func (w *world) damage() {
 
 // one makes a damage, leaves it in, and puts it right. It reports whether something was cut
 // off for long.
-func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*probe, l *lies) (cut bool) {
+func (w *world) one(ctx context.Context, n int, s step, h *testcluster.Host, all []*probe, l *lies) (cut bool) {
 	begun := time.Now()
 	dctx, cancel := context.WithTimeout(ctx, cutsFor+repairs)
 	defer cancel()
@@ -188,7 +188,7 @@ func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*prob
 			w.fault("%s: %v later: %v", name, wellWithin, err)
 		}
 	} else if back != nil {
-		_ = lab.Until(w.within(ctx, shows), "something to be cut off", func(context.Context) error {
+		_ = testcluster.Until(w.within(ctx, shows), "something to be cut off", func(context.Context) error {
 			if len(broken(all)) == 0 {
 				return errors.New("nothing is")
 			}
@@ -196,7 +196,7 @@ func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*prob
 		})
 	}
 	if back != nil {
-		_ = lab.Until(w.within(ctx, cutsFor), "it to work again", func(context.Context) error {
+		_ = testcluster.Until(w.within(ctx, cutsFor), "it to work again", func(context.Context) error {
 			if b := broken(all); len(b) > 0 {
 				return errors.New(strings.Join(b, "; "))
 			}
@@ -238,7 +238,7 @@ func (w *world) one(ctx context.Context, n int, s step, h *lab.Host, all []*prob
 
 // says waits until the status says what it has to of a damage.
 func (w *world) says(ctx context.Context, s step) error {
-	return lab.Until(w.within(ctx, wellWithin), "the status to tell of it", func(ctx context.Context) error {
+	return testcluster.Until(w.within(ctx, wellWithin), "the status to tell of it", func(ctx context.Context) error {
 		out, err := w.Netctl(ctx, "status")
 		if s.mistake.noticed != nil {
 			err = w.notices(out, err, s)
@@ -267,7 +267,7 @@ func (w *world) within(ctx context.Context, d time.Duration) context.Context {
 
 // works waits until all probes are answered.
 func (w *world) works(ctx context.Context, all []*probe) error {
-	return lab.Until(w.within(ctx, repairs), "everything to work", func(context.Context) error {
+	return testcluster.Until(w.within(ctx, repairs), "everything to work", func(context.Context) error {
 		if b := broken(all); len(b) > 0 {
 			return errors.New(strings.Join(b, "; "))
 		}
@@ -277,7 +277,7 @@ func (w *world) works(ctx context.Context, all []*probe) error {
 
 // isWellAgain waits until status, health and metrics say that all is well.
 func (w *world) isWellAgain(ctx context.Context) error {
-	return lab.Until(w.within(ctx, wellWithin), "all to say that all is well", func(ctx context.Context) error {
+	return testcluster.Until(w.within(ctx, wellWithin), "all to say that all is well", func(ctx context.Context) error {
 		if v := w.ask(ctx, []string{"h1", "h2", "h3"}); len(v.silent()) < 3 {
 			return errors.New(v.String())
 		}

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // knownGaps are damages that cut something off and that nothing tells of yet, with the
@@ -45,10 +45,10 @@ func damages(store string) []*mistake {
 		return slices.DeleteFunc(append(own, daemonMistakes()...), func(m *mistake) bool { return m.store != "" && m.store != store })
 	}
 	all := slices.Concat(operators, own, []*mistake{
-		{name: "ovs-vswitchd stopped (SIGSTOP)", only: lab.DriverOVS, needs: plane, do: pause("ovs-vswitchd")},
-		{name: "ovsdb-server stopped (SIGSTOP)", only: lab.DriverOVS, needs: plane, do: pause("ovsdb-server")},
-		{name: "ovs-vswitchd killed, and later started", only: lab.DriverOVS, needs: plane, do: killFor("ovs-vswitchd")},
-		{name: "ovsdb-server killed, and later started", only: lab.DriverOVS, needs: plane, do: killFor("ovsdb-server")},
+		{name: "ovs-vswitchd stopped (SIGSTOP)", only: testcluster.DriverOVS, needs: plane, do: pause("ovs-vswitchd")},
+		{name: "ovsdb-server stopped (SIGSTOP)", only: testcluster.DriverOVS, needs: plane, do: pause("ovsdb-server")},
+		{name: "ovs-vswitchd killed, and later started", only: testcluster.DriverOVS, needs: plane, do: killFor("ovs-vswitchd")},
+		{name: "ovsdb-server killed, and later started", only: testcluster.DriverOVS, needs: plane, do: killFor("ovsdb-server")},
 		{name: "a row of a policy", needs: whole, do: spoilRow("/policies/", rowDeleted, rowCut, rowSwapped)},
 		{name: "a row of a group", needs: whole, do: spoilRow("/groups/", rowDeleted, rowCut, rowSwapped)},
 		{name: "a row of an identity", needs: whole, do: spoilRow("/identities/", rowDeleted, rowCut, rowSwapped)},
@@ -63,8 +63,8 @@ func damages(store string) []*mistake {
 		{name: "a foreign rule that drops what comes in", needs: plane, do: foreignDrop(nftables.ChainHookInput, 0)},
 		{name: "a foreign rule that drops what goes out", needs: plane, do: foreignDrop(nftables.ChainHookOutput, 0)},
 		{name: "UDP 4789 dropped", needs: plane, do: foreignDrop(nftables.ChainHookInput, 4789)},
-		{name: "entries of a map deleted", only: lab.DriverEBPF, needs: plane, do: spoilMap(true)},
-		{name: "entries of a map overwritten", only: lab.DriverEBPF, needs: plane, do: spoilMap(false)},
+		{name: "entries of a map deleted", only: testcluster.DriverEBPF, needs: plane, do: spoilMap(true)},
+		{name: "entries of a map overwritten", only: testcluster.DriverEBPF, needs: plane, do: spoilMap(false)},
 		{name: "forwarding switched off", needs: plane, do: sysctl("net/ipv4/ip_forward", "0")},
 		{name: "the address of the underlay deleted", needs: plane, do: underlayAddress},
 		{name: "routes of the host deleted", needs: plane, do: routesDeleted},
@@ -74,8 +74,8 @@ func damages(store string) []*mistake {
 	})
 }
 
-func killFor(daemon string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func killFor(daemon string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		name := h.Name + "-" + daemon
 		return w.endDaemon(name, func(ctx context.Context) error { return w.startDaemon(ctx, name) })
 	}
@@ -101,8 +101,8 @@ const (
 )
 
 // spoilRow changes a row of the store by hand, in one of some ways.
-func spoilRow(kind string, ways ...int) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func spoilRow(kind string, ways ...int) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 		c, err := w.rows(ctx)
 		if err != nil {
 			return nil, err
@@ -142,7 +142,7 @@ func spoilRow(kind string, ways ...int) func(context.Context, *world, *lab.Host,
 }
 
 // containersDown sets the host's side of a container's interface down.
-func containersDown(_ context.Context, _ *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func containersDown(_ context.Context, _ *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	links, err := h.NS.Links()
 	links = slices.DeleteFunc(links, func(l string) bool { return !strings.HasPrefix(l, "cv") })
 	if err != nil || len(links) == 0 {
@@ -154,8 +154,8 @@ func containersDown(_ context.Context, _ *world, h *lab.Host, r *rand.Rand) (und
 
 // foreignDrop adds a table of somebody else's that drops all packets at a hook, or those to
 // an UDP port.
-func foreignDrop(hook *nftables.ChainHook, port uint16) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func foreignDrop(hook *nftables.ChainHook, port uint16) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		table := &nftables.Table{Family: nftables.TableFamilyINet, Name: "foreign"}
 		change := func(fn func(*nftables.Conn)) error {
 			return h.NS.Do(func() error {
@@ -198,8 +198,8 @@ func foreignDrop(hook *nftables.ChainHook, port uint16) func(context.Context, *w
 }
 
 // spoilMap deletes all entries of one of our pinned maps, or overwrites them with zeros.
-func spoilMap(deleted bool) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func spoilMap(deleted bool) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 		pins, err := filepath.Glob(filepath.Join(h.PinDir(), "maps", "*"))
 		if err != nil || len(pins) == 0 {
 			return nil, errors.Join(err, fmt.Errorf("no maps are pinned below %s", h.PinDir()))
@@ -232,8 +232,8 @@ func spoilMap(deleted bool) func(context.Context, *world, *lab.Host, *rand.Rand)
 }
 
 // sysctl sets a parameter of a host's kernel.
-func sysctl(name, value string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func sysctl(name, value string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		path := filepath.Join("/proc/sys", name)
 		var was []byte
 		set := func(v []byte) error { return h.NS.Do(func() error { return os.WriteFile(path, v, 0o644) }) }
@@ -243,7 +243,7 @@ func sysctl(name, value string) func(context.Context, *world, *lab.Host, *rand.R
 }
 
 // underlayAddress takes the address away from the interface of the tunnels.
-func underlayAddress(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func underlayAddress(_ context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	var had []netlink.Addr
 	err := inHost(h, "eth0", func(l netlink.Link) (err error) {
 		if had, err = netlink.AddrList(l, netlink.FAMILY_V4); err != nil {
@@ -265,7 +265,7 @@ func underlayAddress(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (un
 }
 
 // routesDeleted deletes the routes by which a host reaches containers.
-func routesDeleted(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func routesDeleted(_ context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return func(context.Context) error { return nil }, inHost(h, "contivh0", func(l netlink.Link) error {
 		routes, err := netlink.RouteList(l, netlink.FAMILY_V4)
 		for _, rt := range routes {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // Drift is repaired within a second (docs/user/netplugin.md).
@@ -33,28 +33,28 @@ func deviceMistakes() []*mistake {
 	return []*mistake{
 		{name: "a victim's interface deleted", needs: whole, noticed: []string{"containers", victimName}, do: victimVeth(netlink.LinkDel)},
 		{name: "a victim's interface set down", needs: whole, told: []string{"ports"}, do: victimVeth(netlink.LinkSetDown)},
-		{name: "a victim's interface renamed", only: lab.DriverEBPF, needs: whole, told: []string{"ports"}, do: victimVeth(rename)},
-		{name: "a victim's interface renamed under a switch", only: lab.DriverOVS, needs: whole, do: victimVeth(rename)}, // which goes on with it
-		{name: "the tunnel's device deleted", only: lab.DriverEBPF, needs: plane, costs: tunnelGone, do: deleteLink("contivVxlan0")},
-		{name: "the tunnel's device set down", only: lab.DriverEBPF, needs: plane, costs: tunnelGone, do: linkDown("contivVxlan0")},
-		{name: "the host's interface to containers deleted", only: lab.DriverEBPF, needs: plane, do: deleteLink("contivh0")},
+		{name: "a victim's interface renamed", only: testcluster.DriverEBPF, needs: whole, told: []string{"ports"}, do: victimVeth(rename)},
+		{name: "a victim's interface renamed under a switch", only: testcluster.DriverOVS, needs: whole, do: victimVeth(rename)}, // which goes on with it
+		{name: "the tunnel's device deleted", only: testcluster.DriverEBPF, needs: plane, costs: tunnelGone, do: deleteLink("contivVxlan0")},
+		{name: "the tunnel's device set down", only: testcluster.DriverEBPF, needs: plane, costs: tunnelGone, do: linkDown("contivVxlan0")},
+		{name: "the host's interface to containers deleted", only: testcluster.DriverEBPF, needs: plane, do: deleteLink("contivh0")},
 		{name: "the host's interface to containers set down", needs: plane, do: linkDown("contivh0")},
-		{name: "filters taken off the interfaces", only: lab.DriverEBPF, needs: plane, costs: drift, do: detachAll},
-		{name: "filters deleted with tc", only: lab.DriverEBPF, needs: plane, costs: drift, do: deleteClsact},
+		{name: "filters taken off the interfaces", only: testcluster.DriverEBPF, needs: plane, costs: drift, do: detachAll},
+		{name: "filters deleted with tc", only: testcluster.DriverEBPF, needs: plane, costs: drift, do: deleteClsact},
 		{name: "all nftables tables deleted", needs: plane, do: deleteTables},
 		{name: "addresses of the host's interface to containers deleted", needs: plane, do: flushAddresses},
 		{name: "the underlay's MTU changed", needs: plane, do: otherMTU},
 		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, told: []string{"tunnel"}, do: cable("eth0")},
 		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), told: []string{"is away"}, do: cable("ctl0")},
-		{name: "flows deleted", only: lab.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
-		{name: "the tunnel's port deleted", only: lab.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
-		{name: "a container's port deleted", only: lab.DriverOVS, needs: plane, costs: drift, do: deletePort},
-		{name: "the bridge deleted", only: lab.DriverOVS, needs: plane, costs: cost{near: 2 * time.Second, far: 2 * time.Second, why: "all flows and ports are made anew"}, do: vsctl("del-br", "contivBr")},
+		{name: "flows deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
+		{name: "the tunnel's port deleted", only: testcluster.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
+		{name: "a container's port deleted", only: testcluster.DriverOVS, needs: plane, costs: drift, do: deletePort},
+		{name: "the bridge deleted", only: testcluster.DriverOVS, needs: plane, costs: cost{near: 2 * time.Second, far: 2 * time.Second, why: "all flows and ports are made anew"}, do: vsctl("del-br", "contivBr")},
 	}
 }
 
 // inHost runs fn in a host's namespace with a link of it.
-func inHost(h *lab.Host, name string, fn func(netlink.Link) error) error {
+func inHost(h *testcluster.Host, name string, fn func(netlink.Link) error) error {
 	return h.NS.Do(func() error {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
@@ -68,8 +68,8 @@ func rename(l netlink.Link) error { return netlink.LinkSetName(l, "renamed") }
 
 // victimVeth spoils the interface of a container on the host's side; by DEL and ADD
 // it comes back.
-func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		before, err := h.NS.Links()
 		if err != nil {
 			return nil, err
@@ -94,33 +94,33 @@ func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *l
 
 // spoilLink does something to a device, if the host has it. Where there is no
 // container nobody needs the device: it comes back with the next container.
-func spoilLink(name string, spoil func(netlink.Link) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func spoilLink(name string, spoil func(netlink.Link) error) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		links, err := h.NS.Links()
 		if err != nil || !slices.Contains(links, name) {
 			return nil, err
 		}
 		err = inHost(h, name, spoil)
-		if slices.ContainsFunc(w.Containers(), func(a *lab.Attachment) bool { return a.Host == h.Name }) {
+		if slices.ContainsFunc(w.Containers(), func(a *testcluster.Attachment) bool { return a.Host == h.Name }) {
 			err = errors.Join(err, w.hasLink(ctx, h, name))
 		}
 		return nil, err
 	}
 }
 
-func deleteLink(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+func deleteLink(name string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
 	return spoilLink(name, netlink.LinkDel)
 }
 
-func linkDown(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+func linkDown(name string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
 	return spoilLink(name, netlink.LinkSetDown)
 }
 
 // hasLink waits until netplugin has put a device back.
-func (w *world) hasLink(ctx context.Context, h *lab.Host, name string) error {
+func (w *world) hasLink(ctx context.Context, h *testcluster.Host, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return lab.Until(ctx, name+" on "+h.Name+" to be there and up", func(context.Context) error {
+	return testcluster.Until(ctx, name+" on "+h.Name+" to be there and up", func(context.Context) error {
 		return inHost(h, name, func(l netlink.Link) error {
 			if l.Attrs().RawFlags&1 == 0 { // IFF_UP, netdevice(7)
 				return errors.New("it is down")
@@ -132,7 +132,7 @@ func (w *world) hasLink(ctx context.Context, h *lab.Host, name string) error {
 
 // detachAll takes our programs off the interfaces of a host: what follows
 // drops until they are back.
-func detachAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func detachAll(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	pins, err := filepath.Glob(filepath.Join(h.PinDir(), "links", "*"))
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func detachAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 }
 
 // deleteClsact takes the clsact qdiscs with their filters off all interfaces.
-func deleteClsact(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func deleteClsact(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	err := h.NS.Do(func() error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
@@ -173,7 +173,7 @@ func deleteClsact(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (und
 
 // deleteTables deletes all nftables tables and waits until they are back, which
 // other changes of the host's stack bring at once, and the next look otherwise.
-func deleteTables(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func deleteTables(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	tables := func() (names []string, c *nftables.Conn, all []*nftables.Table, err error) {
 		if c, err = nftables.New(); err == nil {
 			all, err = c.ListTables()
@@ -200,7 +200,7 @@ func deleteTables(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (und
 		return nil, err
 	}
 	return nil, h.NS.Do(func() error {
-		return lab.Until(ctx, "nftables to be back", func(context.Context) error {
+		return testcluster.Until(ctx, "nftables to be back", func(context.Context) error {
 			have, _, _, err := tables()
 			if err == nil && !slices.Equal(have, had) {
 				err = fmt.Errorf("%v and not %v are there", have, had)
@@ -212,7 +212,7 @@ func deleteTables(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (und
 
 // flushAddresses deletes the addresses of the host's interface to containers,
 // if it has one, and waits until they are back.
-func flushAddresses(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func flushAddresses(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	var had []string
 	addresses := func(l netlink.Link) ([]netlink.Addr, []string, error) {
 		all, err := netlink.AddrList(l, netlink.FAMILY_V4)
@@ -237,7 +237,7 @@ func flushAddresses(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (u
 	if err != nil {
 		return nil, err
 	}
-	return nil, lab.Until(ctx, "the addresses of contivh0 on "+h.Name+" to be back", func(context.Context) error {
+	return nil, testcluster.Until(ctx, "the addresses of contivh0 on "+h.Name+" to be back", func(context.Context) error {
 		return inHost(h, "contivh0", func(l netlink.Link) error {
 			_, have, err := addresses(l)
 			if err == nil && !slices.Equal(have, had) {
@@ -249,15 +249,15 @@ func flushAddresses(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (u
 }
 
 // otherMTU lowers the underlay's MTU, in steps that leave room for a ping.
-func otherMTU(_ context.Context, _ *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func otherMTU(_ context.Context, _ *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	set := func(mtu int) error {
 		return inHost(h, "eth0", func(l netlink.Link) error { return netlink.LinkSetMTU(l, mtu) })
 	}
 	return func(context.Context) error { return set(1500) }, set(1300 + r.IntN(200))
 }
 
-func cable(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func cable(name string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		cutOff := h.Name + "-netplugin" // from netmaster and the store
 		if w.cut = name == "eth0"; !w.cut {
 			w.down[cutOff] = true
@@ -274,19 +274,19 @@ func cable(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (un
 	}
 }
 
-func deleteFlows(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func deleteFlows(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	_, err := h.Run(ctx, "ovs-ofctl", "del-flows", filepath.Join(h.RunDir(), "contivBr.mgmt"))
 	return nil, errors.Join(err, w.recovers(ctx))
 }
 
-func vsctl(words ...string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func vsctl(words ...string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		_, err := h.Vsctl(ctx, words...)
 		return nil, errors.Join(err, w.recovers(ctx))
 	}
 }
 
-func deletePort(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func deletePort(ctx context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	ports, err := h.Ports(ctx)
 	if err != nil || len(ports) == 0 {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func fileMistakes() []*mistake {
@@ -27,7 +27,7 @@ func fileMistakes() []*mistake {
 		{name: "driver.json damaged", needs: []string{"agent@"}, do: driverFile(damage)},
 		{name: "rubbish in the spool", needs: []string{"agent@"}, do: rubbishInSpool},
 		{name: "the CNI socket deleted", needs: []string{"agent@", "plane@"}, do: socketDeleted},
-		{name: "pins deleted", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
+		{name: "pins deleted", only: testcluster.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
 		{name: "the disk of the state directory full", needs: all, told: []string{"disk"}, do: diskFull},
 		{name: "another store, an empty one", needs: []string{"store", "master", "agent"}, told: []string{"store"}, do: emptyStore},
 	}
@@ -43,8 +43,8 @@ func damage(path string) error {
 }
 
 // victimEntry spoils the journal's file of a victim while netplugin is down.
-func victimEntry(spoil func(string) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func victimEntry(spoil func(string) error) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		before, err := journal(h)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func victimEntry(spoil func(string) error) func(context.Context, *world, *lab.Ho
 	}
 }
 
-func damageAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func damageAll(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	files, err := journal(h)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func damageAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 
 // emptyState deletes what netplugin has written, either while it runs or while it
 // is down; netplugin is to find its containers by what the host shows.
-func emptyState(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func emptyState(ctx context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	down := r.IntN(2) == 0
 	if down {
 		if err := h.KillAgent(); err != nil {
@@ -107,13 +107,13 @@ func emptyState(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo,
 // startAnew starts a netplugin that has lost its installation's identity: while
 // the registration of the killed one lasts, some 10 seconds, it is refused as a
 // stranger under its own name, and its supervisor starts it again.
-func (w *world) startAnew(ctx context.Context, h *lab.Host) error {
+func (w *world) startAnew(ctx context.Context, h *testcluster.Host) error {
 	within, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
 	name := h.Name + "-netplugin"
 	w.down[name] = true
 	defer delete(w.down, name)
-	return lab.Until(within, name+" to start anew", func(ctx context.Context) error {
+	return testcluster.Until(within, name+" to start anew", func(ctx context.Context) error {
 		err := w.startAgent(ctx, h)
 		if err != nil && !strings.Contains(err.Error(), "is taken") {
 			return errors.Join(err, h.KillAgent())
@@ -122,8 +122,8 @@ func (w *world) startAnew(ctx context.Context, h *lab.Host) error {
 	})
 }
 
-func driverFile(spoil func(string) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func driverFile(spoil func(string) error) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		err := spoil(filepath.Join(h.StateDir(), "driver.json"))
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil // a driver that was asked for by name need not be written down
@@ -132,7 +132,7 @@ func driverFile(spoil func(string) error) func(context.Context, *world, *lab.Hos
 	}
 }
 
-func rubbishInSpool(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func rubbishInSpool(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	dir := filepath.Join(h.StateDir(), "spool")
 	err := os.MkdirAll(dir, 0o700)
 	for name, text := range map[string]string{"a.json": "{", "b.json": `{"key":{}}`, "c": "\x00\x01", "d.json": "[]"} {
@@ -142,20 +142,20 @@ func rubbishInSpool(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (u
 }
 
 // socketDeleted deletes the socket; netplugin makes it again.
-func socketDeleted(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func socketDeleted(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	if err := os.Remove(h.CNISocket()); err != nil {
 		return nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return nil, lab.Until(within, "the CNI socket to be back", func(context.Context) error {
+	return nil, testcluster.Until(within, "the CNI socket to be back", func(context.Context) error {
 		_, err := os.Lstat(h.CNISocket())
 		return err
 	})
 }
 
 // pinsDeleted takes the pins away under the running netplugin.
-func pinsDeleted(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func pinsDeleted(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	err := os.RemoveAll(h.PinDir())
 	if errors.Is(err, syscall.ENOTEMPTY) {
 		err = nil // netplugin puts pins back meanwhile
@@ -165,7 +165,7 @@ func pinsDeleted(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 
 // diskFull fills the disk of the journal: an ADD is refused in words, and
 // nothing of it stays.
-func diskFull(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func diskFull(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	filler := filepath.Join(h.StateDir(), "filler")
 	name := h.Name + "-netplugin"
 	w.down[name] = true // it is not ready, and nobody waits for it
@@ -202,7 +202,7 @@ func fill(path string) error {
 
 // emptyStore lets a store with nothing in it answer in the place of the right
 // one, and puts the right one back.
-func emptyStore(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func emptyStore(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	name, data, start := "etcd", filepath.Join(w.Config().Dir, "master", "etcd"), w.StartEtcd
 	if w.Config().Embedded {
 		name, data, start = "netmaster", w.data(), func(ctx context.Context) error { return w.StartMaster(ctx) }

@@ -13,14 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 func flagMistakes() []*mistake {
 	return []*mistake{
 		{name: "netplugin started with a wrong flag", needs: []string{"agent@", "plane@"}, do: wrongAgentFlag},
 		{name: "netmaster started with a wrong flag", needs: []string{"master"}, do: wrongMasterFlag},
-		{name: "netplugin started with another pin directory", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, told: []string{"contivVxlan0"}, do: otherPins},
+		{name: "netplugin started with another pin directory", only: testcluster.DriverEBPF, needs: []string{"agent@", "plane@"}, told: []string{"contivVxlan0"}, do: otherPins},
 		{name: "a new machine takes the name of a host", needs: []string{"agent@", "plane@", "master", "store"}, do: takenName},
 		{name: "a second netplugin started beside the first", needs: []string{"agent@"}, do: secondAgent},
 		{name: "a second netmaster started beside the first", needs: []string{"master", "store"}, do: secondMaster},
@@ -71,7 +71,7 @@ var masterFlags = [][]string{
 	{"--consul-endpoints", "http://127.0.0.1:8500"},
 }
 
-func wrongAgentFlag(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func wrongAgentFlag(ctx context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	flags := agentFlags[r.IntN(len(agentFlags))]
 	w.t.Logf("netplugin %s", strings.Join(flags, " "))
 	if err := h.Agent().Stop(10 * time.Second); err != nil {
@@ -89,7 +89,7 @@ func wrongAgentFlag(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (u
 
 // endsOrWaits lets a daemon with a wrong flag show what it does: if it ends, it
 // says why.
-func (w *world) endsOrWaits(ctx context.Context, p *lab.Process) error {
+func (w *world) endsOrWaits(ctx context.Context, p *testcluster.Process) error {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if p.Wait(short) != nil {
@@ -102,7 +102,7 @@ func (w *world) endsOrWaits(ctx context.Context, p *lab.Process) error {
 }
 
 // refused runs a program that is to end by itself, with an error and a reason.
-func refused(ctx context.Context, ns *lab.Namespace, dir string, argv []string) error {
+func refused(ctx context.Context, ns *testcluster.Namespace, dir string, argv []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	c := ns.Command(ctx, argv[0], argv[1:]...)
@@ -119,20 +119,20 @@ func refused(ctx context.Context, ns *lab.Namespace, dir string, argv []string) 
 	return nil
 }
 
-func secondAgent(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func secondAgent(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return nil, refused(ctx, h.NS, h.Dir, h.Agent().Argv)
 }
 
-func secondMaster(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func secondMaster(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	p := w.Process("netmaster")
 	return nil, refused(ctx, w.Master, filepath.Dir(p.Log), p.Argv)
 }
 
-func uninstallRunning(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func uninstallRunning(ctx context.Context, _ *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return nil, refused(ctx, h.NS, h.Dir, append(slices.Clone(h.Agent().Argv), "--uninstall"))
 }
 
-func wrongMasterFlag(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func wrongMasterFlag(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	flags := masterFlags[r.IntN(len(masterFlags))]
 	w.t.Logf("netmaster %s", strings.Join(flags, " "))
 	if err := w.Process("netmaster").Stop(10 * time.Second); err != nil {
@@ -147,7 +147,7 @@ func wrongMasterFlag(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (
 	return back, errors.Join(err, w.endsOrWaits(ctx, p))
 }
 
-func otherPins(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func otherPins(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	if err := h.Agent().Stop(10 * time.Second); err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func otherPins(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 }
 
 // other starts a second netplugin in a namespace of its own that says it is h.
-func (w *world) other(ctx context.Context, h *lab.Host, state string) (undo, error) {
+func (w *world) other(ctx context.Context, h *testcluster.Host, state string) (undo, error) {
 	ns, err := w.AddNamespace("impostor")
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (w *world) other(ctx context.Context, h *lab.Host, state string) (undo, err
 	return back, nil
 }
 
-func takenName(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func takenName(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	state, err := os.MkdirTemp("", "contiv-chaos-")
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func takenName(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 	return w.other(ctx, h, state)
 }
 
-func clonedHost(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func clonedHost(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	state, err := os.MkdirTemp("", "contiv-chaos-")
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // mistakes are all kinds there are.
@@ -48,7 +48,7 @@ var commands = []string{
 	"host rm h1", "host rm nosuch", "host inspect nosuch", "endpoint inspect nosuch", "store nosuch", "backup /nosuch/file", "backup", "status --nosuch",
 }
 
-func wrongCommand(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func wrongCommand(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	line := commands[r.IntN(len(commands))]
 	w.t.Logf("netctl %s", line)
 	out, err := w.Netctl(ctx, strings.Fields(line)...)
@@ -80,7 +80,7 @@ var requests = []struct{ method, path, body string }{
 	{"POST", "/api/v1/globals/global/", `{"name":"global","vlans":"x"}`},
 }
 
-func wrongRequest(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func wrongRequest(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	q := requests[r.IntN(len(requests))]
 	w.t.Logf("%s %s", q.method, q.path)
 	req, err := http.NewRequestWithContext(ctx, q.method, w.MasterURL()+q.path, strings.NewReader(q.body))
@@ -104,7 +104,7 @@ func wrongRequest(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (und
 	return nil, err
 }
 
-func deleteInUse(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func deleteInUse(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	lines := []string{
 		"network rm -t blue net", "group rm -t blue db", "group rm -t blue web", "policy rm -t blue p", "tenant rm blue", "tenant rm red",
 		"network rm -t red net", "global set --fwd-mode routing", "global set --private-subnet 172.30.0.0/16",
@@ -118,7 +118,7 @@ func deleteInUse(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo
 }
 
 // ruleAndBack changes a rule on which no watched traffic depends.
-func ruleAndBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func ruleAndBack(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	rule := []string{
 		"-d in -p 20 -l udp -P 9 -j allow p extra", "-d in -p 30 -l tcp -P 9 -g spare -j deny p extra",
 		"-d out -p 5 -l tcp -P 9 -j deny p extra", "-d in -p 40 -i 10.9.0.0/16 -j deny p extra",
@@ -126,18 +126,18 @@ func ruleAndBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo
 	return func(ctx context.Context) error { return w.netctl(ctx, "policy rule-rm -t blue p extra") }, w.netctl(ctx, "policy rule-add -t blue "+rule)
 }
 
-func networkAndBack(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func networkAndBack(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	err := errors.Join(w.netctl(ctx, "network create -t blue -e vxlan -s 10.7.0.0/24 -g 10.7.0.1 extra"), w.netctl(ctx, "group create -t blue extra extras"))
 	return func(ctx context.Context) error {
 		return errors.Join(w.netctl(ctx, "group rm -t blue extras"), w.netctl(ctx, "network rm -t blue extra"))
 	}, err
 }
 
-func groupAndBack(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func groupAndBack(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	return func(ctx context.Context) error { return w.netctl(ctx, "group create -t blue net spare") }, w.netctl(ctx, "group create -t blue --policy p net spare")
 }
 
-func comesAndGoes(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func comesAndGoes(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	s, err := w.victim(ctx, h)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func comesAndGoes(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (und
 	return back, w.reaches(ctx, "other1", a)
 }
 
-func goesUnseen(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func goesUnseen(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	s, err := w.victim(ctx, h)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func goesUnseen(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo,
 }
 
 // isLost takes a container away without a DEL; GC is how its runtime tells.
-func isLost(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func isLost(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	s, err := w.victim(ctx, h)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // What runs. make chaos-operator gives SEED, COUNT and DRIVER.
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if *damageCount == 0 {
 		*damageCount = 4
-		if drivertest.Full() {
+		if conformance.Full() {
 			*damageCount = 25
 		}
 	}
 	if *count == 0 {
 		*count = 15
-		if drivertest.Full() {
+		if conformance.Full() {
 			*count = 25
 		}
 	}
@@ -56,9 +56,9 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = filepath.Join(dir, "bin")
-		build := lab.Build
+		build := testcluster.Build
 		if *clocks {
-			build = lab.BuildWithClocks
+			build = testcluster.BuildWithClocks
 		}
 		if err := build(context.Background(), ".", bin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -71,18 +71,18 @@ func TestMain(m *testing.M) {
 // TestOperator makes the mistakes, puts all right, and asks for the status;
 // then it leaves one fault in and asks again.
 func TestOperator(t *testing.T) {
-	chosen := []string{lab.DriverEBPF, lab.DriverOVS}
+	chosen := []string{testcluster.DriverEBPF, testcluster.DriverOVS}
 	switch {
 	case *drivers != "":
 		chosen = strings.Split(*drivers, ",")
-	case !drivertest.Full():
-		i := drivertest.Choose(t.Name(), len(chosen))
+	case !conformance.Full():
+		i := conformance.Choose(t.Name(), len(chosen))
 		t.Logf("on %s of %v, by the round; -drivers says others, -full takes all", chosen[i], chosen)
 		chosen = chosen[i : i+1]
 	}
 	for _, d := range chosen {
 		t.Run(d, func(t *testing.T) {
-			if missing := (lab.Config{Driver: d}).Missing(); len(missing) > 0 {
+			if missing := (testcluster.Config{Driver: d}).Missing(); len(missing) > 0 {
 				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
 					t.Fatal(strings.Join(missing, "; "))
 				}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // undo puts right what a mistake did; nil = there is nothing to put right.
@@ -36,7 +36,7 @@ type mistake struct {
 	// well: nothing else may say that anything is wrong meanwhile, health and metrics included.
 	well bool
 	open string // the fault that it shows, which is not mended yet: only -open makes it
-	do   func(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error)
+	do   func(ctx context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error)
 }
 
 // victimName stands, among the words of noticed, for the newest victim's name.
@@ -140,7 +140,7 @@ func kinds(store string) []*mistake {
 func TestPlanRepeats(t *testing.T) {
 	hosts := []string{"h1", "h2", "h3"}
 	for _, store := range []string{embedded, etcdProcess} {
-		for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
+		for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 			a, b := plan(7, 300, driver, kinds(store), hosts), plan(7, 300, driver, kinds(store), hosts)
 			seen := map[string]bool{}
 			for i := range a {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const (
@@ -84,8 +84,8 @@ func (p *probe) due() bool {
 }
 
 // answers makes an error of what is not an answer.
-func answers(a lab.Answer) error {
-	if a.Err != nil || a.Verdict == lab.OK {
+func answers(a testcluster.Answer) error {
+	if a.Err != nil || a.Verdict == testcluster.OK {
 		return a.Err
 	}
 	return errors.New(string(a.Verdict))
@@ -95,9 +95,9 @@ func answers(a lab.Answer) error {
 // others, to a service, to the outside, to a published port and for a name.
 func (w *world) probesOf(ctx context.Context) []*probe {
 	serviceAddr := netip.MustParseAddr("10.1.1.200")
-	for _, s := range []lab.ContainerSpec{
+	for _, s := range []testcluster.ContainerSpec{
 		{Name: "db3", Host: "h3", Tenant: "blue", Network: "net", Group: "db"},
-		{Name: "shop2", Host: "h2", Tenant: "blue", Network: "net", Labels: map[string]string{"app": "shop"}, Ports: []lab.PortMapping{{HostPort: 8080, ContainerPort: 80}}},
+		{Name: "shop2", Host: "h2", Tenant: "blue", Network: "net", Labels: map[string]string{"app": "shop"}, Ports: []testcluster.PortMapping{{HostPort: 8080, ContainerPort: 80}}},
 	} {
 		_, err := w.AddContainer(ctx, s)
 		w.must(err)
@@ -110,13 +110,13 @@ func (w *world) probesOf(ctx context.Context) []*probe {
 	h2, err := w.Host("h2")
 	w.must(err)
 	from := w.space("web1")
-	tcp := func(at *lab.Namespace, to func() (netip.Addr, error), port uint16) func(context.Context) error {
+	tcp := func(at *testcluster.Namespace, to func() (netip.Addr, error), port uint16) func(context.Context) error {
 		return func(ctx context.Context) error {
 			addr, err := to()
 			if err != nil {
 				return err
 			}
-			return answers(at.Probe(ctx, lab.Target{Proto: "tcp", Addr: addr, Port: port}, probeWait))
+			return answers(at.Probe(ctx, testcluster.Target{Proto: "tcp", Addr: addr, Port: port}, probeWait))
 		}
 	}
 	container := func(name string) func() (netip.Addr, error) {
@@ -136,7 +136,7 @@ func (w *world) probesOf(ctx context.Context) []*probe {
 		{name: "to a service", hosts: []string{"h1", "h2"}, ask: tcp(from, fixed(serviceAddr), 80)},
 		{name: "to a published port", hosts: []string{"h2"}, ask: tcp(w.Master, fixed(h2.Address), 8080)},
 		{name: "to the outside", hosts: []string{"h1"}, ask: func(ctx context.Context) error {
-			return answers(from.Probe(ctx, lab.Target{Proto: "icmp", Addr: w.MasterAddress()}, probeWait))
+			return answers(from.Probe(ctx, testcluster.Target{Proto: "icmp", Addr: w.MasterAddress()}, probeWait))
 		}},
 		{name: "for a name", hosts: []string{"h1"}, ask: func(ctx context.Context) error { return resolves(ctx, from, "shop.blue.") }},
 	}
@@ -144,7 +144,7 @@ func (w *world) probesOf(ctx context.Context) []*probe {
 }
 
 // resolves asks for a name of the tenant.
-func resolves(ctx context.Context, at *lab.Namespace, name string) error {
+func resolves(ctx context.Context, at *testcluster.Namespace, name string) error {
 	conn, err := at.Dial(ctx, "udp", "198.51.100.53:53") // whichever server is asked, the host's answers
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func resolves(ctx context.Context, at *lab.Namespace, name string) error {
 }
 
 // get fetches what a daemon serves at an address and path: status and text.
-func (w *world) get(ctx context.Context, at *lab.Namespace, address string) (int, string, error) {
+func (w *world) get(ctx context.Context, at *testcluster.Namespace, address string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	as, err := w.client(whoAsks)

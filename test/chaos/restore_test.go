@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // embedded says that a mistake is made on netmaster's own etcd.
@@ -55,7 +55,7 @@ func (w *world) backup(ctx context.Context) (string, error) {
 }
 
 // makeBackup makes a backup that holds a container which ends soon after.
-func makeBackup(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func makeBackup(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	s, err := w.victim(ctx, w.anyHost(r))
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func makeBackup(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo,
 	return nil, errors.Join(err, w.DelContainer(ctx, s))
 }
 
-func (w *world) anyHost(r *rand.Rand) *lab.Host { return w.Hosts()[r.IntN(len(w.Hosts()))] }
+func (w *world) anyHost(r *rand.Rand) *testcluster.Host { return w.Hosts()[r.IntN(len(w.Hosts()))] }
 
-func restoreNow(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func restoreNow(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	return nil, w.restores(ctx, r, "")
 }
 
-func restoreOld(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func restoreOld(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	return nil, w.restores(ctx, r, w.backups[r.IntN(len(w.backups))])
 }
 
@@ -103,7 +103,7 @@ func (w *world) restores(ctx context.Context, r *rand.Rand, file string) error {
 // survives ends one container and begins another on a host, changes the intent,
 // has the store replaced while netmaster is down, and looks at what became of
 // all that.
-func (w *world) survives(ctx context.Context, ended lab.ContainerSpec, h *lab.Host, replace func() error) error {
+func (w *world) survives(ctx context.Context, ended testcluster.ContainerSpec, h *testcluster.Host, replace func() error) error {
 	came, err := w.victim(ctx, h)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (w *world) spares(ctx context.Context, names ...string) error {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
-	return lab.Until(ctx, "the store to have "+strings.Join(names, ", "), func(ctx context.Context) error {
+	return testcluster.Until(ctx, "the store to have "+strings.Join(names, ", "), func(ctx context.Context) error {
 		eps, err := c.Endpoints(ctx, api.EndpointFilter{Group: "blue:spare"})
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (w *world) spares(ctx context.Context, names ...string) error {
 // reaches fails unless a container reaches another one within 3 seconds; it does
 // not try while a mistake cuts hosts off each other, or cuts h1, from which is
 // asked, off the store, by which h1 learns of new containers.
-func (w *world) reaches(ctx context.Context, from string, to *lab.Attachment) error {
+func (w *world) reaches(ctx context.Context, from string, to *testcluster.Attachment) error {
 	if w.cut || w.down["h1-netplugin"] {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (w *world) reaches(ctx context.Context, from string, to *lab.Attachment) er
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	return errors.Join(lab.Until(ctx, from+" to reach "+to.Name, func(context.Context) error {
+	return errors.Join(testcluster.Until(ctx, from+" to reach "+to.Name, func(context.Context) error {
 		if s := p.Between(start, time.Now()); s.Received < 5 {
 			return errors.New(s.String())
 		}
@@ -210,7 +210,7 @@ const leasesEnd = int(12 * time.Second / pingEvery)
 // epochs: hosts keep their picture until they are told to follow it. The old copy's
 // claims to hosts' names run on for 10 s, and an agent that is another installation
 // by now waits for that.
-func putCopyBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func putCopyBack(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	ended, err := w.victim(ctx, w.anyHost(r))
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func putCopyBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo
 
 // wrongRestore tries a restore that cannot be (netmaster runs; the file is missing,
 // no backup, or torn): it is refused in words, and nothing changes.
-func wrongRestore(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+func wrongRestore(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	file := w.backups[r.IntN(len(w.backups))]
 	running := false
 	switch r.IntN(4) {
@@ -266,7 +266,7 @@ func wrongRestore(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (und
 	return nil, err
 }
 
-func adoptAgain(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+func adoptAgain(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
 	switch err := w.netctl(ctx, "store adopt"); {
 	case err == nil:
 		return nil, errors.New("netctl store adopt succeeded, and no host keeps the picture of another store")

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // tellsWithin is how soon after the last mistake the status is right.
@@ -49,7 +49,7 @@ func (w *world) finish(all []*mistake) {
 
 // leave makes a mistake, asks for the status, and puts it right.
 func (w *world) leave(ctx context.Context, s step) {
-	var h *lab.Host
+	var h *testcluster.Host
 	if s.host != "" {
 		var err error
 		h, err = w.Host(s.host)
@@ -143,7 +143,7 @@ func (w *world) isWell(ctx context.Context) (string, error) {
 func (w *world) status(ctx context.Context, right func(string, error) error) (out string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellsWithin)
 	defer cancel()
-	err = lab.Until(ctx, "the status to be right", func(ctx context.Context) error {
+	err = testcluster.Until(ctx, "the status to be right", func(ctx context.Context) error {
 		var e error
 		out, e = w.Netctl(ctx, "status")
 		return right(out, e)

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // The rates of what goes on all the while.
@@ -31,7 +31,7 @@ type talk struct {
 }
 
 // converse keeps one connection, and another one when it breaks.
-func (k *talk) converse(ctx context.Context, from *lab.Namespace, to netip.AddrPort) {
+func (k *talk) converse(ctx context.Context, from *testcluster.Namespace, to netip.AddrPort) {
 	for ctx.Err() == nil {
 		err := k.one(ctx, from, to)
 		if ctx.Err() != nil {
@@ -47,7 +47,7 @@ func (k *talk) converse(ctx context.Context, from *lab.Namespace, to netip.AddrP
 	}
 }
 
-func (k *talk) one(ctx context.Context, from *lab.Namespace, to netip.AddrPort) error {
+func (k *talk) one(ctx context.Context, from *testcluster.Namespace, to netip.AddrPort) error {
 	dialing, cancel := context.WithTimeout(ctx, 5*time.Second)
 	c, err := from.Dial(dialing, "tcp", to.String())
 	cancel()
@@ -93,7 +93,7 @@ type knocks struct {
 }
 
 // listen counts what comes to a port of a container.
-func (k *knocks) listen(ctx context.Context, at *lab.Namespace, port int) error {
+func (k *knocks) listen(ctx context.Context, at *testcluster.Namespace, port int) error {
 	var pc net.PacketConn
 	err := at.Do(func() (err error) {
 		pc, err = new(net.ListenConfig).ListenPacket(ctx, "udp4", fmt.Sprintf("0.0.0.0:%d", port))
@@ -123,7 +123,7 @@ func (k *knocks) listen(ctx context.Context, at *lab.Namespace, port int) error 
 
 // knock sends a datagram every now and then; refusals and lost links are no
 // reason to end.
-func knock(ctx context.Context, from *lab.Namespace, name string, to netip.AddrPort) error {
+func knock(ctx context.Context, from *testcluster.Namespace, name string, to netip.AddrPort) error {
 	var pc net.PacketConn
 	err := from.Do(func() (err error) { pc, err = new(net.ListenConfig).ListenPacket(ctx, "udp4", "0.0.0.0:0"); return err })
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // workloadDamages are those that a container does to itself.
@@ -54,7 +54,7 @@ var ownChanges = []struct {
 }
 
 // changesItself has a new container change its interface in one of these ways.
-func changesItself(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func changesItself(ctx context.Context, w *world, h *testcluster.Host, r *rand.Rand) (undo, error) {
 	s, err := w.victim(ctx, h)
 	if err != nil {
 		return nil, err

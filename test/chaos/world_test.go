@@ -13,16 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // world is a lab with containers that no mistake touches, their traffic, and
 // victims.
 type world struct {
-	*lab.Lab
+	*testcluster.Lab
 	t      *testing.T
 	driver string
-	pings  map[string]*lab.Pinger // "near" is on one host, "far" across hosts
+	pings  map[string]*testcluster.Pinger // "near" is on one host, "far" across hosts
 	talks  map[string]*talk
 	knocks *knocks
 	truth  truth
@@ -58,19 +58,19 @@ func (w *world) fault(format string, args ...any) {
 // build makes the lab: three hosts, of which the third has nobody's containers
 // but victims; a tenant whose databases answer its web servers only, and
 // another tenant with the same addresses.
-func build(t *testing.T, name, driver string, change ...func(*lab.Config)) *world {
+func build(t *testing.T, name, driver string, change ...func(*testcluster.Config)) *world {
 	t.Helper()
 	ctx := t.Context()
-	cfg := lab.Config{Name: name + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded}
+	cfg := testcluster.Config{Name: name + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded}
 	for _, f := range change {
 		f(&cfg)
 	}
-	l, err := lab.Up(ctx, cfg)
+	l, err := testcluster.Up(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{
-		Lab: l, t: t, driver: driver, pings: map[string]*lab.Pinger{}, talks: map[string]*talk{}, judged: map[string]time.Time{},
+		Lab: l, t: t, driver: driver, pings: map[string]*testcluster.Pinger{}, talks: map[string]*talk{}, judged: map[string]time.Time{},
 		knocks:  &knocks{seen: map[string]int{}, last: map[string]time.Time{}},
 		longest: map[string]time.Duration{}, down: map[string]bool{},
 	}
@@ -95,7 +95,7 @@ func build(t *testing.T, name, driver string, change ...func(*lab.Config)) *worl
 	} {
 		w.must(w.netctl(ctx, line))
 	}
-	for _, s := range []lab.ContainerSpec{
+	for _, s := range []testcluster.ContainerSpec{
 		{Name: "db1", Host: "h1", Tenant: "blue", Network: "net", Group: "db"},
 		{Name: "db2", Host: "h2", Tenant: "blue", Network: "net", Group: "db"},
 		{Name: "web1", Host: "h1", Tenant: "blue", Network: "net", Group: "web"},
@@ -124,7 +124,7 @@ func (w *world) addr(container string) netip.Addr {
 	return a.IPv4
 }
 
-func (w *world) space(container string) *lab.Namespace {
+func (w *world) space(container string) *testcluster.Namespace {
 	w.t.Helper()
 	ns, err := w.Space(container)
 	w.must(err)
@@ -144,14 +144,14 @@ func (w *world) start(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	w.must(lab.Until(within, "what is not denied yet to pass", func(context.Context) error {
+	w.must(testcluster.Until(within, "what is not denied yet to pass", func(context.Context) error {
 		if w.knocks.from("other1 to db1") == 0 || w.knocks.from("other1 to db2") == 0 {
 			return errors.New("it does not")
 		}
 		return nil
 	}))
 	w.must(w.netctl(ctx, "group create -t blue --policy p net db"))
-	w.must(lab.Until(within, "what is denied not to pass", func(context.Context) error {
+	w.must(testcluster.Until(within, "what is denied not to pass", func(context.Context) error {
 		w.knocks.taken()
 		select {
 		case <-ctx.Done():
@@ -190,7 +190,7 @@ func (w *world) start(ctx context.Context) {
 // flow waits until so many more pings have been sent.
 func (w *world) flow(ctx context.Context, pings int) error {
 	begin := time.Now()
-	return lab.Until(ctx, "pings to go on", func(context.Context) error {
+	return testcluster.Until(ctx, "pings to go on", func(context.Context) error {
 		for name, p := range w.pings {
 			if n := p.Between(begin, time.Now()).Sent; n < pings {
 				return fmt.Errorf("%d of %d %s", n, pings, name)
@@ -201,15 +201,15 @@ func (w *world) flow(ctx context.Context, pings int) error {
 }
 
 // victim is a container of nobody's interest on a host.
-func (w *world) victim(ctx context.Context, h *lab.Host) (lab.ContainerSpec, error) {
+func (w *world) victim(ctx context.Context, h *testcluster.Host) (testcluster.ContainerSpec, error) {
 	w.victims++
-	s := lab.ContainerSpec{Name: fmt.Sprintf("v%d", w.victims), Host: h.Name, Tenant: "blue", Network: "net", Group: "spare"}
+	s := testcluster.ContainerSpec{Name: fmt.Sprintf("v%d", w.victims), Host: h.Name, Tenant: "blue", Network: "net", Group: "spare"}
 	w.newest = w.Config().Name + "-" + s.Name + "/"
 	_, err := w.AddContainer(ctx, s)
 	return s, err
 }
 
 // journal lists the files of a host's attachments.
-func journal(h *lab.Host) ([]string, error) {
+func journal(h *testcluster.Host) ([]string, error) {
 	return filepath.Glob(filepath.Join(h.StateDir(), "attach", "*.json"))
 }

@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/oracle"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
 // node is a host: an agent on the reference driver, with ways of its own to each
@@ -33,7 +33,7 @@ type node struct {
 	name  model.HostName
 	n     int
 	dir   string
-	drv   *oracle.Driver
+	drv   *reference.Driver
 	turn  sync.Mutex // held by the fault that is made here
 	ways  []*link    // to netmasters
 	work  sync.Mutex // held while a container comes or goes, and while the agent is another
@@ -55,7 +55,7 @@ func (w *world) startAgents(dir func() string) []*node {
 	var out []*node
 	for n := range agents {
 		h := &node{
-			w: w, n: n, name: model.HostName(fmt.Sprintf("h%d", n)), dir: dir(), drv: oracle.New(),
+			w: w, n: n, name: model.HostName(fmt.Sprintf("h%d", n)), dir: dir(), drv: reference.New(),
 			has: map[string]netip.Addr{}, maybe: map[string]bool{},
 		}
 		for _, s := range w.seats {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
 const (

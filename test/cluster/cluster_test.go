@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // What runs. make test-cluster gives SEED, OPS and STORE.

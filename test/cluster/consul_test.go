@@ -14,10 +14,10 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // newConsulProcess is one server of Consul whose data outlive it, not started yet.

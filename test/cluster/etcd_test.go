@@ -12,7 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/contiv/netplugin/v2/internal/join"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
@@ -75,7 +75,7 @@ type embeddedEtcd struct {
 	dir    string
 	mu     sync.Mutex
 	listen string
-	server *join.Member
+	server *membership.Member
 }
 
 func (e *embeddedEtcd) address() string {
@@ -89,7 +89,7 @@ func (e *embeddedEtcd) start() {
 	defer e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := join.Start(ctx, join.Config{Dir: e.dir, Client: e.listen, Logger: slog.New(slog.DiscardHandler)})
+	s, err := membership.Start(ctx, membership.Config{Dir: e.dir, Client: e.listen, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		e.t.Errorf("the embedded etcd does not come back: %v", err)
 		return

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 var seed = flag.Uint64("plan", 1, "the seed that decides what is asked for and which faults come")

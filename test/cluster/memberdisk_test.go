@@ -14,7 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // onDisk is the seat whose member has its data on the disk that fails.

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // members is the store that netmasters keep by themselves: each of them is a process
@@ -139,7 +139,7 @@ func (m *members) run(seat int, is member, more ...string) *masterProcess {
 	listen := storetest.FreePort(m.t)
 	args := append([]string{"--external-address", listen, "--agent-address", storetest.FreePort(m.t)}, is.args...)
 	p := &masterProcess{newProcess(m.t, listen, m.program.path, append(args, more...)...)}
-	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.t.TempDir(), lab.ClockAt(m.program.clock(seat))}
+	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.t.TempDir(), testcluster.ClockAt(m.program.clock(seat))}
 	p.start()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,11 +18,11 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 var moves = flag.Int("moves", 0, "how often the netmaster that leads is killed, stopped in order and made to stand still, each, in TestMoves; 0 = it is skipped")

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // program is netmaster as it is installed, but for its clock: it is built with a
@@ -33,7 +33,7 @@ type program struct {
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := lab.BuildWithClocks(t.Context(), ".", dir, "netmaster"); err != nil {
+	if err := testcluster.BuildWithClocks(t.Context(), ".", dir, "netmaster"); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "netmaster")
@@ -56,7 +56,7 @@ func (p *program) begin(seat int) (netmaster, wire) {
 func (p *program) at(seat int, store string) *masterProcess {
 	listen := storetest.FreePort(p.t)
 	m := &masterProcess{newProcess(p.t, listen, p.path, p.flag, "http://"+store, "--external-address", listen, "--agent-address", storetest.FreePort(p.t))}
-	m.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.t.TempDir(), lab.ClockAt(p.clock(seat))}
+	m.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.t.TempDir(), testcluster.ClockAt(p.clock(seat))}
 	m.start()
 	return m
 }
@@ -84,7 +84,7 @@ func (p *program) faults(w *world) []fault {
 
 // set sets the clock of a seat's netmaster.
 func (p *program) set(seat int, ahead int64) {
-	if err := lab.SetClock(p.clock(seat), time.Duration(ahead)*time.Second); err != nil {
+	if err := testcluster.SetClock(p.clock(seat), time.Duration(ahead)*time.Second); err != nil {
 		p.t.Error(err)
 	}
 }

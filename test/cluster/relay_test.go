@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/contiv/netplugin/v2/internal/agent/netmaster"
+	client "github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/relay"

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // wire is the connection of one participant to the store.

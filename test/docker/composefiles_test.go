@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // composeCLIs are Debian's Compose 1.29 and, where $CONTIV_COMPOSE names it, a Compose v2
@@ -90,7 +90,7 @@ func composeFiles(b *bed) {
 // a tenant administrator to create them; without it Docker's user is told what to do.
 func TestDockerOnSecureCluster(t *testing.T) {
 	t.Parallel()
-	need(t, lab.DriverEBPF)
+	need(t, testcluster.DriverEBPF)
 	b := upSecure(t)
 	one, two := b.e[0], b.e[1]
 	one.refused("network create -d netplugin --subnet 10.21.9.0/24 mine", "--docker-token-file")
@@ -116,7 +116,7 @@ func TestDockerOnSecureCluster(t *testing.T) {
 // upSecure builds a secure lab with an engine on each host.
 func upSecure(t *testing.T) *bed {
 	t.Helper()
-	b := upWith(t, lab.Config{Name: fmt.Sprint("s", os.Getpid()), BinDir: bin, Hosts: 2, Driver: lab.DriverEBPF, Embedded: true, Secure: true}, nil)
+	b := upWith(t, testcluster.Config{Name: fmt.Sprint("s", os.Getpid()), BinDir: bin, Hosts: 2, Driver: testcluster.DriverEBPF, Embedded: true, Secure: true}, nil)
 	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 net1", "net create --subnet 10.21.2.0/28 lone", "tenant create blue")
 	for _, e := range b.e {
 		e.networksAre("net1", "lone")

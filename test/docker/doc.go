@@ -1,6 +1,6 @@
 // Package docker tests Contiv with real Docker Engines: each simulated host of
-// internal/lab runs a dockerd of its own, in the host's network namespace and in
-// mount and process namespaces of its own (internal/lab/docker).
+// internal/testcluster runs a dockerd of its own, in the host's network namespace and in
+// mount and process namespaces of its own (internal/testcluster/docker).
 //
 // It needs root and the packages of tools/deps.sh (docker.io, openvswitch-switch,
 // etcd-server, busybox-static,

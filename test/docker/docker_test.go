@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	dockerlab "github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	dockerlab "github.com/contiv/netplugin/v2/internal/testcluster/docker"
 )
 
 // bin holds the programs under test, built once, or given by CONTIV_TEST_BIN.
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = filepath.Join(dir, "bin")
-		if err := lab.Build(context.Background(), ".", bin); err != nil {
+		if err := testcluster.Build(context.Background(), ".", bin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 
 func need(t *testing.T, driver string) {
 	t.Helper()
-	missing := append(lab.Config{Driver: driver}.Missing(), dockerlab.Missing()...)
+	missing := append(testcluster.Config{Driver: driver}.Missing(), dockerlab.Missing()...)
 	if _, err := os.Stat(composeCLI); err != nil {
 		missing = append(missing, composeCLI+" is missing: apt-get install docker-compose")
 	}
@@ -65,7 +65,7 @@ func need(t *testing.T, driver string) {
 // bed is two simulated hosts with a Docker engine each.
 type bed struct {
 	t *testing.T
-	*lab.Lab
+	*testcluster.Lab
 	e     []*engine
 	flows map[string]int // of hosts on Open vSwitch, before there was any container
 }
@@ -82,8 +82,8 @@ func (b *bed) netctl(lines ...string) {
 // up builds a lab with a data plane of each kind, and makes networks.
 func up(t *testing.T, name string) *bed {
 	t.Helper()
-	need(t, lab.DriverMixed)
-	b := upWith(t, lab.Config{Name: fmt.Sprintf("%s%d", name, os.Getpid()), BinDir: bin, Hosts: 2, Driver: lab.DriverMixed}, nil)
+	need(t, testcluster.DriverMixed)
+	b := upWith(t, testcluster.Config{Name: fmt.Sprintf("%s%d", name, os.Getpid()), BinDir: bin, Hosts: 2, Driver: testcluster.DriverMixed}, nil)
 	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 --subnetv6 fd21:1::/64 net1",
 		"net create --subnet 10.21.2.0/28 lone",
 		"policy create pol", "group create net1 web", "group create --policy pol net1 db",
@@ -100,9 +100,9 @@ func up(t *testing.T, name string) *bed {
 var made = []string{"net1", "lone", "web", "db", "net1/blue"}
 
 // upWith builds a lab with an engine on each host.
-func upWith(t *testing.T, cfg lab.Config, flags []string) *bed {
+func upWith(t *testing.T, cfg testcluster.Config, flags []string) *bed {
 	t.Helper()
-	l, err := lab.Up(t.Context(), cfg)
+	l, err := testcluster.Up(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	dockerlab "github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	dockerlab "github.com/contiv/netplugin/v2/internal/testcluster/docker"
 )
 
 // engine is a dockerd on a simulated host; what fails ends the test t.
 type engine struct {
 	*dockerlab.Engine
 	t    *testing.T
-	host *lab.Host
+	host *testcluster.Host
 
 	hang      sync.Mutex
 	restarted time.Time // because it hung
@@ -155,7 +155,7 @@ func (e *engine) until(what string, limit time.Duration, f func() error) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if err := lab.Until(ctx, what, func(context.Context) error { return f() }); err != nil {
+	if err := testcluster.Until(ctx, what, func(context.Context) error { return f() }); err != nil {
 		e.t.Fatal(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // left counts what containers leave behind on a host.
@@ -40,7 +40,7 @@ func (b *bed) left() error {
 				errs = append(errs, fmt.Errorf("%s: network namespace %s", e.host.Name, n))
 			}
 		}
-		if e.host.Driver() != lab.DriverOVS {
+		if e.host.Driver() != testcluster.DriverOVS {
 			errs = append(errs, e.entriesLeft())
 			continue
 		}
@@ -107,7 +107,7 @@ func (b *bed) countFlows() {
 	b.t.Helper()
 	b.flows = map[string]int{}
 	for _, e := range b.e {
-		if e.host.Driver() != lab.DriverOVS {
+		if e.host.Driver() != testcluster.DriverOVS {
 			continue
 		}
 		n, err := e.countFlows()

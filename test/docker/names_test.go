@@ -16,9 +16,9 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	mdns "github.com/miekg/dns"
 
-	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/dns"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
+	"github.com/contiv/netplugin/v2/internal/netplugin/dns"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // askEnv makes the test's program ask a name server, in whatever namespace it
@@ -262,7 +262,7 @@ func names(b *bed) {
 func (b *bed) bare(name, n2 string) {
 	b.t.Helper()
 	one := b.e[0]
-	spec := lab.ContainerSpec{
+	spec := testcluster.ContainerSpec{
 		Name: name, Host: one.host.Name, Tenant: "default", Network: "net1", Group: "db", Args: [][2]string{{"NAME", name}},
 	}
 	ns, err := b.AddNamespace(name)

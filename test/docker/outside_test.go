@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // outside: containers reach their host and the outside beyond it, with a gateway
@@ -26,7 +26,7 @@ func outside(b *bed) {
 const beyond6 = "fd21:ff::2"
 
 // must6 gives a machine an address of IPv6 on the control network, which no switch has.
-func (b *bed) must6(ns *lab.Namespace, addr string) {
+func (b *bed) must6(ns *testcluster.Namespace, addr string) {
 	b.t.Helper()
 	for _, line := range []string{"sysctl -q -w net.ipv6.conf.ctl0.disable_ipv6=0", "ip addr add " + addr + "/64 dev ctl0 nodad"} {
 		args := strings.Fields(line)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	dockerlab "github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	dockerlab "github.com/contiv/netplugin/v2/internal/testcluster/docker"
 )
 
 const managed = "contiv/netplugin:2.0"
@@ -24,11 +24,11 @@ const managed = "contiv/netplugin:2.0"
 // networks the leading netmaster makes.
 func TestSwarm(t *testing.T) {
 	t.Parallel() // it mostly waits; its engine and its lab are its own
-	need(t, lab.DriverEBPF)
+	need(t, testcluster.DriverEBPF)
 	name := fmt.Sprintf("w%d", os.Getpid())
-	socket := filepath.Join(lab.BaseDir, name, "h1", "docker", "docker.sock")
-	b := upWith(t, lab.Config{
-		Name: name, BinDir: bin, Hosts: 1, Driver: lab.DriverEBPF,
+	socket := filepath.Join(testcluster.BaseDir, name, "h1", "docker", "docker.sock")
+	b := upWith(t, testcluster.Config{
+		Name: name, BinDir: bin, Hosts: 1, Driver: testcluster.DriverEBPF,
 		MasterArgs: []string{"--mode", "swarm-mode", "--name", managed, "--docker-endpoint", "unix://" + socket},
 	}, dockerlab.Isolated)
 	e := b.e[0]

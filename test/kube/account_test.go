@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/contiv/netplugin/v2/internal/kube/account"
-	"github.com/contiv/netplugin/v2/internal/kube/anchor"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 )
 
 // TestAccount: a real API server says of which node the pod is that a token is bound to,
@@ -52,7 +52,7 @@ func TestAccount(t *testing.T) {
 		return ok[*authenticationv1.TokenRequest](t)(client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), of, r, metav1.CreateOptions{})).Status.Token
 	}
 	mine, theirs := pod("netplugin-x", "contiv-netplugin"), pod("other-x", "other")
-	good := token("contiv-netplugin", account.Audience, mine)
+	good := token("contiv-netplugin", serviceaccount.Audience, mine)
 
 	roles := client.RbacV1().ClusterRoles()
 	role := ok[*rbacv1.ClusterRole](t)(roles.Get(t.Context(), "contiv-netmaster", metav1.GetOptions{}))
@@ -60,7 +60,7 @@ func TestAccount(t *testing.T) {
 	role.Rules = slices.DeleteFunc(slices.Clone(role.Rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "tokenreviews") })
 	role = ok[*rbacv1.ClusterRole](t)(roles.Update(t.Context(), role, metav1.UpdateOptions{}))
 	own := ok[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", asNetmaster(t, client, config)))
-	j := ok[*account.Judge](t)(account.New(own, ns, "contiv-netplugin"))
+	j := ok[*serviceaccount.Judge](t)(serviceaccount.New(own, ns, "contiv-netplugin"))
 	until(t, "netmaster may not ask", func() bool { // the API server's authorizer follows by a watch
 		_, _, err := j.Host(t.Context(), good)
 		return errors.Is(err, model.ErrUnavailable)
@@ -78,9 +78,9 @@ func TestAccount(t *testing.T) {
 		return err == nil
 	})
 	for what, tc := range map[string]struct{ token, refused string }{
-		"of another account": {token("other", account.Audience, theirs), `"system:serviceaccount:kube-system:other"`},
+		"of another account": {token("other", serviceaccount.Audience, theirs), `"system:serviceaccount:kube-system:other"`},
 		"for the API server": {token("contiv-netplugin", "https://kubernetes.default.svc", mine), "does not take the token"},
-		"of no pod":          {token("contiv-netplugin", account.Audience, nil), "bound to no pod"},
+		"of no pod":          {token("contiv-netplugin", serviceaccount.Audience, nil), "bound to no pod"},
 		"that was changed":   {good[:len(good)-8] + "AAAAAAAA", "does not take the token"},
 	} {
 		if host, _, err := j.Host(t.Context(), tc.token); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), tc.refused) || host != "" {
@@ -95,19 +95,19 @@ func TestAccount(t *testing.T) {
 	})
 
 	maps := client.CoreV1().ConfigMaps(ns)
-	for _, name := range []string{anchor.Name, "other"} {
+	for _, name := range []string{trustbundle.Name, "other"} {
 		ok[*corev1.ConfigMap](t)(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
 	}
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	must(t, os.WriteFile(file, []byte("an authority"), 0o600))
-	k := ok[*anchor.Keeper](t)(anchor.New(anchor.Config{API: own, Namespace: ns, File: file, Ours: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)}))
+	k := ok[*trustbundle.Keeper](t)(trustbundle.New(trustbundle.Config{API: own, Namespace: ns, File: file, Ours: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)}))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { _ = k.Run(ctx) }) // it ends with ctx
 	until(t, "the ConfigMap has the file", func() bool {
-		return ok[*corev1.ConfigMap](t)(maps.Get(t.Context(), anchor.Name, metav1.GetOptions{})).Data[anchor.Key] == "an authority"
+		return ok[*corev1.ConfigMap](t)(maps.Get(t.Context(), trustbundle.Name, metav1.GetOptions{})).Data[trustbundle.Key] == "an authority"
 	})
 	asItself := ok[*kubernetes.Clientset](t)(kubernetes.NewForConfig(own)).CoreV1().ConfigMaps(ns)
 	_, made := asItself.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})

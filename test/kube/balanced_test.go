@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -241,7 +241,7 @@ func (n *onNodes) loadBalancers() {
 }
 
 // unreachable waits until nobody tells a client where an address is.
-func (n *onNodes) unreachable(client *lab.Namespace, a string) {
+func (n *onNodes) unreachable(client *testcluster.Namespace, a string) {
 	n.t.Helper()
 	until(n.t, "nobody answers for "+a, func() bool {
 		_, _ = client.Command(n.t.Context(), "ip", "neigh", "del", a, "dev", "eth0").CombinedOutput() // there may be none
@@ -252,7 +252,7 @@ func (n *onNodes) unreachable(client *lab.Namespace, a string) {
 }
 
 // dies ends a node's netplugin and cuts its cables, and returns when.
-func (n *onNodes) dies(h *lab.Host) time.Time {
+func (n *onNodes) dies(h *testcluster.Host) time.Time {
 	n.t.Helper()
 	began := time.Now()
 	if err := errors.Join(h.Agent().Signal(unix.SIGKILL), n.cables(h, false)); err != nil {
@@ -261,7 +261,7 @@ func (n *onNodes) dies(h *lab.Host) time.Time {
 	return began
 }
 
-func (n *onNodes) back(h *lab.Host) {
+func (n *onNodes) back(h *testcluster.Host) {
 	n.t.Helper()
 	if err := errors.Join(n.cables(h, true), h.Agent().Wait(n.t.Context()), h.StartAgent(n.t.Context())); err != nil {
 		n.t.Fatal(err)
@@ -271,12 +271,12 @@ func (n *onNodes) back(h *lab.Host) {
 	}
 }
 
-func (n *onNodes) cables(h *lab.Host, whole bool) error {
+func (n *onNodes) cables(h *testcluster.Host, whole bool) error {
 	return errors.Join(n.Fabric.SetLink(h.Name, whole), n.Fabric.SetLink(h.Name+"v", whole), n.Fabric.SetLink(h.Name+"c", whole))
 }
 
 // mac is at which MAC a host is for its neighbours in an address's subnet.
-func (n *onNodes) mac(h *lab.Host, of string) string {
+func (n *onNodes) mac(h *testcluster.Host, of string) string {
 	n.t.Helper()
 	var out string
 	if err := h.NS.Do(func() error {
@@ -326,7 +326,7 @@ func (h *hearing) since(mark int, addr string) (out []announced) {
 }
 
 // hear listens at a machine's eth0 until the test ends.
-func (n *onNodes) hear(ns *lab.Namespace) *hearing {
+func (n *onNodes) hear(ns *testcluster.Namespace) *hearing {
 	n.t.Helper()
 	var f *os.File
 	if err := ns.Do(func() error {

@@ -1,4 +1,4 @@
-// Package kube tests Contiv with a real Kubernetes, which is built from its modules
+// Package translate tests Contiv with a real Kubernetes, which is built from its modules
 // (test/kube/kubernetes; tools/kube.sh) and started by test/kube/cluster.
 //
 // It guarantees that nothing in it stands for Kubernetes: what is tested against an

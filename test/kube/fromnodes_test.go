@@ -14,7 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -45,7 +45,7 @@ func at(a string, port int32) string {
 }
 
 // seen asks a pod by HTTP as whom it sees who asks; empty = no answer.
-func (n *onNodes) seen(from *lab.Namespace, at string) string {
+func (n *onNodes) seen(from *testcluster.Namespace, at string) string {
 	n.t.Helper()
 	out, err := from.Command(n.t.Context(), "curl", "-s", "--max-time", "2", "http://"+at+"/clientip").CombinedOutput()
 	if err != nil {
@@ -58,7 +58,7 @@ func (n *onNodes) seen(from *lab.Namespace, at string) string {
 	return client.Addr().String()
 }
 
-func (n *onNodes) sees(who, want string, from *lab.Namespace, at string) {
+func (n *onNodes) sees(who, want string, from *testcluster.Namespace, at string) {
 	n.t.Helper()
 	got := "never asked"
 	defer func() {
@@ -70,7 +70,7 @@ func (n *onNodes) sees(who, want string, from *lab.Namespace, at string) {
 }
 
 // refused tells whether a client is told that nobody is there, rather than nothing.
-func (n *onNodes) refused(who string, from *lab.Namespace, at string) {
+func (n *onNodes) refused(who string, from *testcluster.Namespace, at string) {
 	n.t.Helper()
 	out, err := from.Command(n.t.Context(), "curl", "-sS", "--max-time", "5", "http://"+at).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "refused") && !strings.Contains(string(out), "Couldn't connect") {
@@ -96,7 +96,7 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	if six {
 		number = 210
 	}
-	outside := func(name string, number int) (*lab.Namespace, string) {
+	outside := func(name string, number int) (*testcluster.Namespace, string) {
 		ns, a, err := n.Outside(ctx, name, number)
 		if err != nil {
 			n.t.Fatal(err)
@@ -114,9 +114,9 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	})
 	nobodyService := n.service("nobody", family, func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "nobody"} })
 	nobody, closed := nobodyService.Spec.ClusterIP, nobodyService.Spec.Ports[0].NodePort
-	addr := func(h *lab.Host) string { return of(h.Address, family).String() }
-	on := func(h *lab.Host, port int32) string { return at(addr(h), port) }
-	for _, h := range []*lab.Host{h1, h2} {
+	addr := func(h *testcluster.Host) string { return of(h.Address, family).String() }
+	on := func(h *testcluster.Host, port int32) string { return at(addr(h), port) }
+	for _, h := range []*testcluster.Host{h1, h2} {
 		n.sees(h.Name, addr(h), h.NS, at(all, 80))
 		n.sees(h.Name, addr(h), h.NS, on(h, port))
 		n.sees(h.Name+" where the policy is local", addr(h), h.NS, on(h, local))
@@ -139,7 +139,7 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	}
 	n.sees("a client outside at a load balancer's address", clientAddr, client, at(external, 80))
 	for _, x := range []struct {
-		h    *lab.Host
+		h    *testcluster.Host
 		want string
 	}{{h1, `"localEndpoints":0,"serviceProxyHealthy":true} 503`}, {h2, `"localEndpoints":1,"serviceProxyHealthy":true} 200`}} {
 		until(n.t, "the health check port of "+x.h.Name+" says "+x.want, func() bool {
@@ -156,7 +156,7 @@ func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	n.sees("a node that no policy names", "", h1.NS, at(all, 80))
 	n.sees("the pod's own node, by a service", "", h2.NS, at(all, 80))
 	other, _ := outside("other"+string(family), number+1)
-	for _, h := range []*lab.Host{h1, h2} {
+	for _, h := range []*testcluster.Host{h1, h2} {
 		n.sees("the client that a policy names", clientAddr, client, on(h, port))
 		n.sees("a client that no policy names", "", other, on(h, port))
 	}
@@ -220,7 +220,7 @@ func (n *onNodes) controlStaysShut() {
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.MasterAddress().String()}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
 		}, metav1.CreateOptions{}))
 	}
-	answers := func(from *lab.Namespace, url, want string) func() bool {
+	answers := func(from *testcluster.Namespace, url, want string) func() bool {
 		return func() bool {
 			out, _ := from.Command(ctx, "curl", "-sk", "--max-time", "2", url).CombinedOutput()
 			return strings.Contains(string(out), want)

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -104,7 +104,7 @@ func bareNodes(t *testing.T, name string) (n *onNodes, manifest func(path string
 	t.Helper()
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
-	if err := lab.Build(t.Context(), ".", bin); err != nil {
+	if err := testcluster.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
 	archive := filepath.Join(dir, "contiv.tar")

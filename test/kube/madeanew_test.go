@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const dataDir = "/var/lib/contiv/etcd"
 
 // seenAt is where a file below a node's /var/lib is for who is not in the node.
-func seenAt(h *lab.Host, file string) string {
+func seenAt(h *testcluster.Host, file string) string {
 	return filepath.Join(h.Dir, "node/lib", strings.TrimPrefix(file, "/var/lib"))
 }
 
@@ -41,7 +41,7 @@ func (n *onNodes) scale(replicas int) {
 // newAuthority has nodes follow a netmaster of another authority, as the page says.
 func (n *onNodes) newAuthority() {
 	n.t.Helper()
-	trusted := func(h *lab.Host) string {
+	trusted := func(h *testcluster.Host) string {
 		return string(ok[[]byte](n.t)(os.ReadFile(seenAt(h, "/var/lib/contiv/tls/ca.crt"))))
 	}
 	former := trusted(n.Hosts()[0])
@@ -87,7 +87,7 @@ func TestMadeAnew(t *testing.T) {
 	n.newAuthority()
 	untilLate(t, "both nodes are there again", func() bool {
 		out, err := n.asks("host ls")
-		return err == nil && !slices.ContainsFunc(n.Hosts(), func(h *lab.Host) bool { return !strings.Contains(out, h.Name) })
+		return err == nil && !slices.ContainsFunc(n.Hosts(), func(h *testcluster.Host) bool { return !strings.Contains(out, h.Name) })
 	})
 	untilLate(t, "the nodes are told to follow the new store", func() bool {
 		_, err := n.asks("store adopt")

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -37,11 +37,11 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 	t.Helper()
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
-	if err := lab.Build(t.Context(), ".", bin); err != nil {
+	if err := testcluster.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Name, cfg.Dir, cfg.BinDir, cfg.Nodes, cfg.Driver = cmp.Or(os.Getenv("CONTIV_KUBE_LAB"), "nodes"+os.Getenv("DRIVER")), dir, bin, 2, os.Getenv("DRIVER")
-	if m := (lab.Config{Driver: cfg.Driver, Embedded: true}).Missing(); len(m) > 0 {
+	if m := (testcluster.Config{Driver: cfg.Driver, Embedded: true}).Missing(); len(m) > 0 {
 		lacks(t, m[0])
 	}
 	n, err := cluster.StartNodes(t.Context(), cfg)
@@ -151,7 +151,7 @@ func (n *onNodes) endpoints() int {
 
 // traces are what pods may leave on a node: ports of the data plane, interfaces, network
 // namespaces, attachments in the journal, and containers that wait for their DEL.
-func (n *onNodes) traces(h *lab.Host) []string {
+func (n *onNodes) traces(h *testcluster.Host) []string {
 	n.t.Helper()
 	all := ok[[]string](n.t)(h.Ports(n.t.Context()))
 	look := `cd "$1"; ls -d /run/netns/* attach/* spool/* 2>/dev/null; ip -o link | cut -d: -f2`
@@ -161,7 +161,7 @@ func (n *onNodes) traces(h *lab.Host) []string {
 }
 
 // rests tells what there is of pods on a node.
-func (n *onNodes) rests(h *lab.Host) []string {
+func (n *onNodes) rests(h *testcluster.Host) []string {
 	n.t.Helper()
 	return slices.DeleteFunc(n.traces(h), func(s string) bool {
 		return slices.Contains(n.bare[h.Name], s) || strings.HasPrefix(s, "contiv") // the host's own interfaces

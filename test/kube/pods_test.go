@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // door is netmaster's way to its API server, which can hold back the watches of a
@@ -120,7 +120,7 @@ func (d *door) serve(t *testing.T, ln net.Listener, config *rest.Config) {
 
 // pods is a host with a data plane whose netmaster follows an API server.
 type pods struct {
-	*lab.Lab
+	*testcluster.Lab
 	t      *testing.T
 	client kubernetes.Interface
 	config *rest.Config
@@ -128,7 +128,7 @@ type pods struct {
 }
 
 // podsLab starts them, on the data plane that DRIVER names, with a network of a subnet.
-func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
+func podsLab(t *testing.T, subnet string, change ...func(*testcluster.Config)) *pods {
 	t.Helper()
 	c, client := control(t)
 	return podsBeside(t, config(t, c), client, subnet, change...)
@@ -136,7 +136,7 @@ func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
 
 // podsBeside is podsLab for an API server that there is, which its user's configuration
 // leads to.
-func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, subnet string, change ...func(*lab.Config)) *pods {
+func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, subnet string, change ...func(*testcluster.Config)) *pods {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := clientapi.NewConfig()
@@ -147,17 +147,17 @@ func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, s
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "bin")
-	if err := lab.Build(t.Context(), ".", bin); err != nil {
+	if err := testcluster.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
-	lc := lab.Config{Name: "kubepods", BinDir: bin, Hosts: 1, Embedded: true, Driver: os.Getenv("DRIVER"), MasterArgs: []string{"--kubeconfig", file}}
+	lc := testcluster.Config{Name: "kubepods", BinDir: bin, Hosts: 1, Embedded: true, Driver: os.Getenv("DRIVER"), MasterArgs: []string{"--kubeconfig", file}}
 	for _, f := range change {
 		f(&lc)
 	}
 	if m := lc.Missing(); len(m) > 0 {
 		lacks(t, m[0])
 	}
-	l, err := lab.Up(t.Context(), lc)
+	l, err := testcluster.Up(t.Context(), lc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (p *pods) in(f func(*pods)) func(*testing.T) {
 }
 
 // make makes a pod and returns how a runtime attaches it.
-func (p *pods) make(namespace, name string, labels map[string]string) lab.ContainerSpec {
+func (p *pods) make(namespace, name string, labels map[string]string) testcluster.ContainerSpec {
 	p.t.Helper()
 	o := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -210,17 +210,17 @@ func (p *pods) make(namespace, name string, labels map[string]string) lab.Contai
 	return attachAs(namespace+"-"+name, o)
 }
 
-func attachAs(container string, o *corev1.Pod) lab.ContainerSpec {
-	return lab.ContainerSpec{Name: container, Host: "h1", Args: [][2]string{
+func attachAs(container string, o *corev1.Pod) testcluster.ContainerSpec {
+	return testcluster.ContainerSpec{Name: container, Host: "h1", Args: [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", o.Namespace}, {"K8S_POD_NAME", o.Name}, {"K8S_POD_UID", string(o.UID)},
 	}}
 }
 
 // attach attaches pods, which then answer at TCP ports 80 and 81.
-func (p *pods) attach(all ...lab.ContainerSpec) {
+func (p *pods) attach(all ...testcluster.ContainerSpec) {
 	p.t.Helper()
 	for _, s := range all {
-		ok[*lab.Attachment](p.t)(p.AddContainer(p.t.Context(), s))
+		ok[*testcluster.Attachment](p.t)(p.AddContainer(p.t.Context(), s))
 		ok[func()](p.t)(p.Serve(s.Name, "tcp/80", "tcp/81"))
 	}
 }
@@ -228,9 +228,9 @@ func (p *pods) attach(all ...lab.ContainerSpec) {
 // refused makes a pod's namespace and fails unless ADD is answered by a code, with all
 // parts of a text, and leaves no interface. What is tried again anyway (code 11) may have
 // other reasons first, where the machine is busy.
-func (p *pods) refused(s lab.ContainerSpec, code uint, parts ...string) {
+func (p *pods) refused(s testcluster.ContainerSpec, code uint, parts ...string) {
 	p.t.Helper()
-	ns := ok[*lab.Namespace](p.t)(p.AddNamespace(s.Name))
+	ns := ok[*testcluster.Namespace](p.t)(p.AddNamespace(s.Name))
 	var err error
 	until(p.t, fmt.Sprintf("ADD of %s is answered by code %d with %q", s.Name, code, parts), func() bool {
 		_, err = p.CNIAdd(p.t.Context(), s)
@@ -257,9 +257,9 @@ func contains(text string, parts []string) bool {
 }
 
 // comes waits until a pod is attached, which answers then.
-func (p *pods) comes(s lab.ContainerSpec) *lab.Attachment {
+func (p *pods) comes(s testcluster.ContainerSpec) *testcluster.Attachment {
 	p.t.Helper()
-	var a *lab.Attachment
+	var a *testcluster.Attachment
 	until(p.t, s.Name+" comes", func() bool {
 		var err error
 		if a, err = p.AddContainer(p.t.Context(), s); err != nil {
@@ -284,7 +284,7 @@ func (p *pods) told(namespace, pod string, parts ...string) {
 
 // waitsFor: with the watch of a kind held back that has something to tell, a pod that is
 // made then waits, and fails with code 11 and the kind; when the watch goes on, it comes.
-func (p *pods) waitsFor(kind string, change func(), pod func() lab.ContainerSpec) *lab.Attachment {
+func (p *pods) waitsFor(kind string, change func(), pod func() testcluster.ContainerSpec) *testcluster.Attachment {
 	p.t.Helper()
 	p.door.hold(kind)
 	defer p.door.release()
@@ -295,11 +295,11 @@ func (p *pods) waitsFor(kind string, change func(), pod func() lab.ContainerSpec
 	return p.comes(s)
 }
 
-func (p *pods) verdict(from, to string, port uint16) lab.Verdict {
+func (p *pods) verdict(from, to string, port uint16) testcluster.Verdict {
 	p.t.Helper()
-	a := ok[*lab.Attachment](p.t)(p.Container(to))
-	ns := ok[*lab.Namespace](p.t)(p.Space(from))
-	answer := ns.Probe(p.t.Context(), lab.Target{Proto: "tcp", Addr: a.IPv4, Port: port}, time.Second)
+	a := ok[*testcluster.Attachment](p.t)(p.Container(to))
+	ns := ok[*testcluster.Namespace](p.t)(p.Space(from))
+	answer := ns.Probe(p.t.Context(), testcluster.Target{Proto: "tcp", Addr: a.IPv4, Port: port}, time.Second)
 	if answer.Err != nil {
 		p.t.Fatal(answer.Err)
 	}
@@ -307,14 +307,14 @@ func (p *pods) verdict(from, to string, port uint16) lab.Verdict {
 }
 
 // is fails unless packets have a verdict at once; becomes, unless they get it.
-func (p *pods) is(want lab.Verdict, from, to string, port uint16) {
+func (p *pods) is(want testcluster.Verdict, from, to string, port uint16) {
 	p.t.Helper()
 	if got := p.verdict(from, to, port); got != want {
 		p.t.Errorf("from %s to %s port %d: %s, want %s", from, to, port, got, want)
 	}
 }
 
-func (p *pods) becomes(want lab.Verdict, from, to string, port uint16) {
+func (p *pods) becomes(want testcluster.Verdict, from, to string, port uint16) {
 	p.t.Helper()
 	until(p.t, from+" to "+to+" becomes "+string(want), func() bool { return p.verdict(from, to, port) == want })
 }
@@ -345,10 +345,10 @@ func TestPodsUnderPolicies(t *testing.T) {
 	client, web := map[string]string{"app": "client"}, map[string]string{"app": "web"}
 	p.attach(p.make("shop", "web", web), p.make("friends", "client", client), p.make("friends", "other", nil))
 	const theWeb, theClient, other = "shop-web", "friends-client", "friends-other"
-	p.is(lab.OK, theClient, theWeb, 80)
-	p.is(lab.Denied, theClient, theWeb, 81)
-	p.is(lab.Denied, other, theWeb, 80)
-	p.is(lab.OK, theWeb, other, 80)
+	p.is(testcluster.OK, theClient, theWeb, 80)
+	p.is(testcluster.Denied, theClient, theWeb, 81)
+	p.is(testcluster.Denied, other, theWeb, 80)
+	p.is(testcluster.OK, theWeb, other, 80)
 
 	// Labels change, of pods and of their namespace.
 	relabel := func(name string, labels map[string]string) {
@@ -358,30 +358,30 @@ func TestPodsUnderPolicies(t *testing.T) {
 		ok[*corev1.Pod](t)(core.Pods("friends").Update(ctx, o, metav1.UpdateOptions{}))
 	}
 	relabel("other", client)
-	p.becomes(lab.OK, other, theWeb, 80)
+	p.becomes(testcluster.OK, other, theWeb, 80)
 	relabel("client", nil)
-	p.becomes(lab.Denied, theClient, theWeb, 80)
+	p.becomes(testcluster.Denied, theClient, theWeb, 80)
 	friends.Labels["team"] = "blue"
 	friends = ok[*corev1.Namespace](t)(core.Namespaces().Update(ctx, friends, metav1.UpdateOptions{}))
-	p.becomes(lab.Denied, other, theWeb, 80)
+	p.becomes(testcluster.Denied, other, theWeb, 80)
 	friends.Labels["team"] = "red"
 	ok[*corev1.Namespace](t)(core.Namespaces().Update(ctx, friends, metav1.UpdateOptions{}))
-	p.becomes(lab.OK, other, theWeb, 80)
+	p.becomes(testcluster.OK, other, theWeb, 80)
 
 	// netplugin starts anew: what stands, stands, under the same policies.
 	if err := p.Hosts()[0].RestartAgent(ctx); err != nil {
 		t.Fatal(err)
 	}
-	p.is(lab.OK, other, theWeb, 80)
-	p.is(lab.Denied, theClient, theWeb, 80)
+	p.is(testcluster.OK, other, theWeb, 80)
+	p.is(testcluster.Denied, theClient, theWeb, 80)
 
 	// A policy that its watch does not tell of: no pod comes that it selects.
 	late := p.waitsFor("networkpolicies", func() {
 		create("closed", networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "late"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 		})
-	}, func() lab.ContainerSpec { return p.make("shop", "late", map[string]string{"app": "late"}) }).ContainerSpec
-	p.is(lab.Denied, late.Name, other, 80)
+	}, func() testcluster.ContainerSpec { return p.make("shop", "late", map[string]string{"app": "late"}) }).ContainerSpec
+	p.is(testcluster.Denied, late.Name, other, 80)
 
 	p.namedOnly(other)
 	p.waitsForEach()
@@ -413,10 +413,10 @@ func (p *pods) namedOnly(to string) {
 	s := p.make("shop", "nameless", labels)
 	s.Args = s.Args[:3]
 	p.comes(s)
-	p.is(lab.Denied, s.Name, to, 80)
+	p.is(testcluster.Denied, s.Name, to, 80)
 
 	p.make("shop", "old", labels)
-	ns := ok[*lab.Namespace](p.t)(p.AddNamespace("shop-old"))
+	ns := ok[*testcluster.Namespace](p.t)(p.AddNamespace("shop-old"))
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", p.Hosts()[0].CNISocket())
 	}}}
@@ -431,7 +431,7 @@ func (p *pods) namedOnly(to string) {
 		p.t.Logf("%d %s", answer.StatusCode, text)
 		return answer.StatusCode == http.StatusOK
 	})
-	p.is(lab.Denied, "shop-old", to, 80)
+	p.is(testcluster.Denied, "shop-old", to, 80)
 }
 
 // waitsForEach: a new pod waits for all kinds that each cluster has.
@@ -446,7 +446,7 @@ func (p *pods) waitsForEach() {
 			ok[*corev1.Namespace](p.t)(p.client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}))
 		},
 	} {
-		p.waitsFor(kind, change, func() lab.ContainerSpec { return p.make("shop", "behind-"+kind, nil) })
+		p.waitsFor(kind, change, func() testcluster.ContainerSpec { return p.make("shop", "behind-"+kind, nil) })
 	}
 }
 
@@ -455,16 +455,16 @@ func (p *pods) waitsForEach() {
 func (p *pods) fixedAddress() {
 	p.t.Helper()
 	ctx := p.t.Context()
-	asking := func(name, container, addresses string) lab.ContainerSpec {
+	asking := func(name, container, addresses string) testcluster.ContainerSpec {
 		o := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"contiv.io/ipv4": addresses}},
 			Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}
 		return attachAs(container, ok[*corev1.Pod](p.t)(p.client.CoreV1().Pods("shop").Create(ctx, o, metav1.CreateOptions{})))
 	}
-	is := func(s lab.ContainerSpec) {
+	is := func(s testcluster.ContainerSpec) {
 		p.t.Helper()
-		if a := ok[*lab.Attachment](p.t)(p.AddContainer(ctx, s)); a.IPv4.String() != "10.1.1.78" {
+		if a := ok[*testcluster.Attachment](p.t)(p.AddContainer(ctx, s)); a.IPv4.String() != "10.1.1.78" {
 			p.t.Errorf("%s has %s", s.Name, a.IPv4)
 		}
 	}

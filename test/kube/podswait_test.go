@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestPodsWaitForObjects: with the watch behind of any kind that a cluster may have of
@@ -23,7 +23,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 	admin := config(t, c)
 	installCRD(t, admin)
 	i := installIntents(t, admin)
-	p := podsBeside(t, admin, client, "10.1.1.0/24", func(c *lab.Config) { c.Name = "kubewait" })
+	p := podsBeside(t, admin, client, "10.1.1.0/24", func(c *testcluster.Config) { c.Name = "kubewait" })
 	makeNamespace(t, client, "shop", nil)
 	makeNamespace(t, client, "closed", map[string]string{"team": "closed"})
 	makeNamespace(t, client, "blue", map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "own"})
@@ -49,7 +49,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 	network := func(name string) map[string]string { return map[string]string{"io.contiv.network": name} }
 	p.attach(p.make("shop", "client", nil), p.make("shop", "guarded", group("guarded")), p.make("shop", "open", group("open")), p.make("closed", "open", nil))
 	for _, to := range []string{"shop-guarded", "shop-open", "closed-open"} { // what is to be shut is open
-		p.is(lab.OK, "shop-client", to, 80)
+		p.is(testcluster.OK, "shop-client", to, 80)
 	}
 
 	patch := func(plural, name, spec string) func(*pods) {
@@ -68,12 +68,12 @@ func TestPodsWaitForObjects(t *testing.T) {
 			i.create(plural, name, spec)
 		}
 	}
-	denied := func(p *pods, a *lab.Attachment) {
+	denied := func(p *pods, a *testcluster.Attachment) {
 		p.t.Helper()
-		p.is(lab.Denied, "shop-client", a.Name, 80)
+		p.is(testcluster.Denied, "shop-client", a.Name, 80)
 	}
-	within := func(subnet string) func(*pods, *lab.Attachment) {
-		return func(p *pods, a *lab.Attachment) {
+	within := func(subnet string) func(*pods, *testcluster.Attachment) {
+		return func(p *pods, a *testcluster.Attachment) {
 			p.t.Helper()
 			if !netip.MustParsePrefix(subnet).Contains(a.IPv4) {
 				p.t.Errorf("%s has the address %s, want one of %s", a.Name, a.IPv4, subnet)
@@ -85,7 +85,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 		change    func(*pods) // of which the watch has to tell
 		namespace string
 		labels    map[string]string
-		then      func(*pods, *lab.Attachment)
+		then      func(*pods, *testcluster.Attachment)
 		others    bool // pods that the change is not about do not wait
 	}{
 		{"policies", patch("policies", "guard", `{"rules":[{"ruleId":"1","direction":"in","action":"deny"}]}`), "shop", group("guarded"), denied, false},
@@ -100,7 +100,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 		}, "closed", nil, denied, false},
 	} {
 		t.Run(c.kind, p.in(func(p *pods) {
-			a := p.waitsFor(c.kind, func() { c.change(p) }, func() lab.ContainerSpec {
+			a := p.waitsFor(c.kind, func() { c.change(p) }, func() testcluster.ContainerSpec {
 				if c.others {
 					p.attach(p.make("shop", "beside-"+c.kind, nil))
 				}

@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/kube/kubetest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/kubetest"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const (
@@ -30,19 +30,19 @@ const (
 // TestRandomPolicies: random policies over 30 pods in 6 namespaces on two hosts, written
 // to an API server, let through what kubetest's judge says, in packets: on both data
 // planes, one world after another on running pods, of which the labels change. The
-// commit decides which; internal/kube's TestJudge holds 500 policies to the same judge.
+// commit decides which; internal/netmaster/kubernetes/translate's TestJudge holds 500 policies to the same judge.
 func TestRandomPolicies(t *testing.T) {
-	for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
+	for _, driver := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 		t.Run(driver, func(t *testing.T) { randomPolicies(t, driver) })
 	}
 }
 
 func randomPolicies(t *testing.T, driver string) {
 	t.Helper()
-	p := podsLab(t, "10.1.0.0/16", func(c *lab.Config) { c.Name, c.Hosts, c.Driver = "kuberandom", 2, driver })
+	p := podsLab(t, "10.1.0.0/16", func(c *testcluster.Config) { c.Name, c.Hosts, c.Driver = "kuberandom", 2, driver })
 	installCRD(t, p.config)
-	g := kubetest.Random{Rand: rand.New(rand.NewPCG(drivertest.Seed(), 14))}
-	t.Logf("-seed %d repeats it", drivertest.Seed())
+	g := kubetest.Random{Rand: rand.New(rand.NewPCG(conformance.Seed(), 14))}
+	t.Logf("-seed %d repeats it", conformance.Seed())
 	first := g.World()
 	p.populate(first)
 	asked, denied := 0, 0
@@ -78,7 +78,7 @@ func randomPolicies(t *testing.T, driver string) {
 		}
 		for _, v := range want {
 			asked++
-			if v == lab.Denied {
+			if v == testcluster.Denied {
 				denied++
 			}
 		}
@@ -167,19 +167,19 @@ func (p *pods) become(w kubetest.World) kubetest.World {
 }
 
 // questions are connections between a world's pods, with what the judge says of each.
-func (p *pods) questions(g kubetest.Random, w kubetest.World) (qs []lab.Question, want []lab.Verdict) {
+func (p *pods) questions(g kubetest.Random, w kubetest.World) (qs []testcluster.Question, want []testcluster.Verdict) {
 	for len(qs) < randomAsked {
 		c := g.Connection(w)
 		if c.From.Pod == nil || c.To.Pod == nil || c.From.Pod == c.To.Pod || c.Protocol == corev1.ProtocolSCTP || c.Port > 81 || c.Port == 79 && c.Protocol == corev1.ProtocolUDP {
 			continue
 		}
 		name := func(o *kubetest.Pod) string { return o.Namespace + "-" + o.Name }
-		qs = append(qs, lab.Question{From: name(c.From.Pod), To: name(c.To.Pod), Target: lab.Target{
+		qs = append(qs, testcluster.Question{From: name(c.From.Pod), To: name(c.To.Pod), Target: testcluster.Target{
 			Proto: strings.ToLower(string(c.Protocol)), Addr: c.To.Addr, Port: uint16(c.Port),
 		}})
-		verdict := lab.Denied
+		verdict := testcluster.Denied
 		if w.Allowed(c) {
-			verdict = lab.OK
+			verdict = testcluster.OK
 		}
 		want = append(want, verdict)
 	}

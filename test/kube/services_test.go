@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/kube/mirror"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
 // makeService makes a service of the pods app=web with a port.

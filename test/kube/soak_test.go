@@ -23,9 +23,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -270,7 +270,7 @@ func (s *soak) swept() {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
 	defer cancel()
 	_, first := s.rows()
-	err := lab.Until(ctx, "unused identities to go", func(context.Context) error {
+	err := testcluster.Until(ctx, "unused identities to go", func(context.Context) error {
 		if _, unused := s.rows(); unused > 0 {
 			return fmt.Errorf("%d are left", unused)
 		}
@@ -364,7 +364,7 @@ func (s *soak) nodeAgain() {
 
 // stray leaves on eBPF what a netplugin leaves that dies while it writes who gets what is
 // flooded: an entry beyond those that its network counts.
-func (s *soak) stray(h *lab.Host) {
+func (s *soak) stray(h *testcluster.Host) {
 	s.t.Helper()
 	pin := filepath.Join(h.PinDir(), "maps", "members")
 	if len(ok[[]string](s.t)(filepath.Glob(pin))) == 0 {
@@ -426,7 +426,7 @@ func (s *soak) away() {
 	// A kubelet asks ever more seldom, and so may see the pod a minute after others would.
 	patient, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	if err := lab.Until(patient, "a kubelet to start a pod", func(ctx context.Context) error {
+	if err := testcluster.Until(patient, "a kubelet to start a pod", func(ctx context.Context) error {
 		p, err := s.Client.CoreV1().Pods("shop").Get(ctx, "late", metav1.GetOptions{})
 		if err == nil && p.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("it is %s", p.Status.Phase)

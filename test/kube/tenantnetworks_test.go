@@ -15,7 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -167,7 +167,7 @@ func (w tenantWorld) find(when string, of func(tenantNetwork) reached) {
 
 // finds asks from the pod on a network, which is on a node, until it reaches just what it
 // is to, at once.
-func (w tenantWorld) finds(when string, x tenantNetwork, node *lab.Host, may reached) {
+func (w tenantWorld) finds(when string, x tenantNetwork, node *testcluster.Host, may reached) {
 	w.t.Helper()
 	has := x.families()
 	four := slices.Contains(has, corev1.IPv4Protocol)
@@ -213,7 +213,7 @@ ip address add "$2" dev eth1 nodad
 type physicalRouter struct {
 	tenantWorld
 	of    tenantNetwork
-	space *lab.Namespace
+	space *testcluster.Namespace
 	at    netip.Addr // on the nodes' link
 }
 
@@ -229,14 +229,14 @@ func (w tenantWorld) join(x tenantNetwork) physicalRouter {
 	return r
 }
 
-func (r physicalRouter) in(space *lab.Namespace, line ...string) {
+func (r physicalRouter) in(space *testcluster.Namespace, line ...string) {
 	r.t.Helper()
 	if out, err := space.Command(r.t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
 		r.t.Fatalf("%q: %v: %s", line, err, out)
 	}
 }
 
-func (r physicalRouter) route(space *lab.Namespace, what, to string, by netip.Addr) {
+func (r physicalRouter) route(space *testcluster.Namespace, what, to string, by netip.Addr) {
 	r.t.Helper()
 	r.in(space, "ip", "route", what, to, "via", of(by, familyOf(netip.MustParsePrefix(to).Addr())).String())
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 )
 
 // What runs: without -for all rows; with it those that can be begun in that time, of which
@@ -47,8 +47,8 @@ func TestMatrix(t *testing.T) {
 		return rep.has(r.ID(), code) || *only != "" && !r.has(*only) && !slices.Contains(strings.Fields(*only), r.ID())
 	})
 	if *length > 0 && *reportAt == "" {
-		rand.New(rand.NewPCG(drivertest.Seed(), 0)).Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
-		t.Logf("rows that -seed %d chooses, as many as begin within %v", drivertest.Seed(), *length)
+		rand.New(rand.NewPCG(conformance.Seed(), 0)).Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		t.Logf("rows that -seed %d chooses, as many as begin within %v", conformance.Seed(), *length)
 	}
 	for i, r := range chosen {
 		if *length > 0 && time.Since(begun) > *length {

@@ -12,17 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // consulEnv names the Consul that rows run on.
 const consulEnv = "CONTIV_CONSUL"
 
 // config is the lab that a row asks for.
-func (r Row) config(bin string) lab.Config {
-	cfg := lab.Config{Name: "m" + r.ID(), BinDir: bin, Hosts: 2, Driver: r[dimDriver], Environment: lab.Environment(r[dimEnvironment])}
+func (r Row) config(bin string) testcluster.Config {
+	cfg := testcluster.Config{Name: "m" + r.ID(), BinDir: bin, Hosts: 2, Driver: r[dimDriver], Environment: testcluster.Environment(r[dimEnvironment])}
 	if r[dimEnvironment] == plainEnvironment {
-		cfg.Environment = lab.Plain
+		cfg.Environment = testcluster.Plain
 	}
 	switch r[dimStore] {
 	case Embedded1:
@@ -30,7 +30,7 @@ func (r Row) config(bin string) lab.Config {
 	case Embedded3:
 		cfg.Embedded, cfg.Replicas = true, 3
 	case EtcdTLS:
-		cfg.TLS = lab.TLSStore
+		cfg.TLS = testcluster.TLSStore
 	case ConsulACL:
 		cfg.Consul, cfg.ConsulACL = os.Getenv(consulEnv), true
 	case Consul3:
@@ -40,7 +40,7 @@ func (r Row) config(bin string) lab.Config {
 	case Secure:
 		cfg.Secure = true
 	case OwnPKI:
-		cfg.TLS = lab.TLSOwn
+		cfg.TLS = testcluster.TLSOwn
 	}
 	return cfg
 }
@@ -150,9 +150,9 @@ func (b *bed) outside(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	probes := []probe{{"c1 to the outside", c1.ns, lab.Target{Proto: "tcp", Addr: b.MasterAddress(), Port: outsidePort}, lab.OK, "outside"}}
+	probes := []probe{{"c1 to the outside", c1.ns, testcluster.Target{Proto: "tcp", Addr: b.MasterAddress(), Port: outsidePort}, testcluster.OK, "outside"}}
 	if c1.port != 0 {
-		probes = append(probes, probe{"the published port", b.Master, lab.Target{Proto: "tcp", Addr: c1.host.Address, Port: uint16(c1.port)}, lab.OK, "c1"})
+		probes = append(probes, probe{"the published port", b.Master, testcluster.Target{Proto: "tcp", Addr: c1.host.Address, Port: uint16(c1.port)}, testcluster.OK, "c1"})
 	}
 	return b.ask(ctx, probes)
 }
@@ -207,8 +207,8 @@ func (b *bed) change(ctx context.Context) error {
 	}
 	opened := func() (probes []probe) {
 		for _, p := range b.between() {
-			if p.want == lab.Denied {
-				p.want = lab.OK
+			if p.want == testcluster.Denied {
+				p.want = testcluster.OK
 				probes = append(probes, p)
 			}
 		}
@@ -253,7 +253,7 @@ func (b *bed) detachAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return lab.Until(ctx, "nothing to be left", func(ctx context.Context) error {
+	return testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error {
 		out, err := b.Netctl(ctx, "network", "rm", "-t", b.tenant, network)
 		if err == nil || strings.Contains(out, "group") { // its groups are there, and nothing else
 			err = nil
@@ -286,7 +286,7 @@ func runRow(t *testing.T, r Row, bin string) (failed error) {
 		defer func() { failed = errors.Join(failed, k.close()) }()
 		b.kube, cfg.MasterArgs = k, []string{"--kubeconfig", k.Kubeconfig}
 	}
-	l, err := lab.Up(t.Context(), cfg)
+	l, err := testcluster.Up(t.Context(), cfg)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func binaries(t *testing.T) string {
 		return bin
 	}
 	bin := filepath.Join(t.TempDir(), "bin")
-	if err := lab.Build(t.Context(), ".", bin); err != nil {
+	if err := testcluster.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
 	return bin

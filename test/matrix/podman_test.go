@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // podmanCLI is Debian's Podman 4.3, whose CNI backend calls contivk8s.
@@ -46,7 +46,7 @@ func (*podmans) close() (err error) {
 	return errors.Join(globErr, err)
 }
 
-func dirOf(h *lab.Host, parts ...string) string {
+func dirOf(h *testcluster.Host, parts ...string) string {
 	return filepath.Join(append([]string{h.Dir, "podman"}, parts...)...)
 }
 
@@ -78,7 +78,7 @@ func (p *podmans) prepare(context.Context) error {
 	return nil
 }
 
-func (p *podmans) podman(ctx context.Context, h *lab.Host, args ...string) (string, error) {
+func (p *podmans) podman(ctx context.Context, h *testcluster.Host, args ...string) (string, error) {
 	args = append([]string{"CONTAINERS_CONF=" + dirOf(h, "containers.conf"), podmanCLI, "--root", dirOf(h, "root"), "--runroot", dirOf(h, "run"), "--tmpdir", dirOf(h, "tmp"), "--storage-driver", "vfs"}, args...)
 	out, err := h.Run(ctx, "env", args...)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *podmans) attach(ctx context.Context, w *workload) error {
 		return err
 	}
 	pid, addrs, _ := strings.Cut(out, " ")
-	if w.ns, err = lab.NamespaceAt(filepath.Join("/proc", pid, "ns/net")); err != nil {
+	if w.ns, err = testcluster.NamespaceAt(filepath.Join("/proc", pid, "ns/net")); err != nil {
 		return err
 	}
 	return w.hasAddrs(addrs)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/covering"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/base/covering"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // The dimensions of a row.
@@ -72,7 +72,7 @@ const (
 	Routing      = "routing"
 )
 
-// plainEnvironment is lab.Plain's name.
+// plainEnvironment is testcluster.Plain's name.
 const plainEnvironment = "plain"
 
 type dimension struct {
@@ -82,14 +82,14 @@ type dimension struct {
 
 func dimensions() []dimension {
 	var environments []string
-	for _, e := range lab.Environments() {
+	for _, e := range testcluster.Environments() {
 		environments = append(environments, environmentName(e))
 	}
 	return []dimension{
 		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker, Compose, Podman, Pods}},
 		dimSecurity:    {"security", []string{Plain, Secure, OwnPKI, Turned}},
 		dimStore:       {"store", []string{Embedded1, Embedded3, EtcdTLS, ConsulACL, Consul3}},
-		dimDriver:      {"driver", []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}},
+		dimDriver:      {"driver", []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}},
 		dimMode:        {"mode", []string{Bridge, Routing}},
 		dimNetwork:     {"network", []string{VXLAN, VLAN, Native, Infra}},
 		dimFamily:      {"family", []string{IPv4, Dual, IPv6}},
@@ -98,8 +98,8 @@ func dimensions() []dimension {
 	}
 }
 
-func environmentName(e lab.Environment) string {
-	if e == lab.Plain {
+func environmentName(e testcluster.Environment) string {
+	if e == testcluster.Plain {
 		return plainEnvironment
 	}
 	return string(e)

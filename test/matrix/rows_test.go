@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 //go:embed missing.txt
@@ -43,7 +43,7 @@ func TestMissingNamesValues(t *testing.T) {
 	if _, err := readMissing(missingText); err != nil {
 		t.Error(err)
 	}
-	got, err := readMissing("# nothing\n\nruntime=docker driver=" + lab.DriverOVS + ": the shape\n")
+	got, err := readMissing("# nothing\n\nruntime=docker driver=" + testcluster.DriverOVS + ": the shape\n")
 	if err != nil || len(got) != 1 || got[0] != (missing{"runtime=docker driver=ovs", "the shape"}) {
 		t.Errorf("%v %v", got, err)
 	}

@@ -22,22 +22,22 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/lab/docker"
-	"github.com/contiv/netplugin/v2/internal/mesos"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/mesos"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // workload is something that is attached to the row's network and serves tcp/80.
 type workload struct {
 	name, group string
-	host        *lab.Host
+	host        *testcluster.Host
 	labels      map[string]string
 	port        int    // of the host, published; 0 = none
 	uid         string // of its pod
 
-	ns    *lab.Namespace
+	ns    *testcluster.Namespace
 	addrs []netip.Addr
 	stop  func()
 }
@@ -159,7 +159,7 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 		return nil, err
 	}
 	bin := p.Config().BinDir
-	out, err := lab.NewNSExec(w.host.NS).ExecPlugin(ctx, filepath.Join(bin, "contivk8s"), data, (&invoke.Args{
+	out, err := testcluster.NewNSExec(w.host.NS).ExecPlugin(ctx, filepath.Join(bin, "contivk8s"), data, (&invoke.Args{
 		Command: verb, ContainerID: "id-" + w.name, NetNS: w.ns.Path(), IfName: "eth0", Path: bin, PluginArgsStr: strings.Join(args, ";"),
 	}).AsEnv())
 	if err != nil || verb != "ADD" {
@@ -352,7 +352,7 @@ func (e *engines) close() (err error) {
 }
 
 // env is what a netplugin is told of its host's engine.
-func (e *engines) env(h *lab.Host) []string { return e.of[h.Name].Env() }
+func (e *engines) env(h *testcluster.Host) []string { return e.of[h.Name].Env() }
 
 func (e *engines) attach(ctx context.Context, w *workload) error {
 	engine := e.of[w.host.Name]
@@ -363,7 +363,7 @@ func (e *engines) attach(ctx context.Context, w *workload) error {
 	if e.tenant != defaultTenant {
 		name += "/" + e.tenant
 	}
-	if err := lab.Until(ctx, "the engine to have network "+name, func(ctx context.Context) error {
+	if err := testcluster.Until(ctx, "the engine to have network "+name, func(ctx context.Context) error {
 		out, err := engine.Docker(ctx, "network", "inspect", name)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)

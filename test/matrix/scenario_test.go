@@ -14,7 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // What a row's network is called, and the tenant of native ones.
@@ -33,7 +33,7 @@ const outsidePort = 8088
 
 // bed is a row's cluster.
 type bed struct {
-	*lab.Lab
+	*testcluster.Lab
 	t      *testing.T
 	row    Row
 	tenant string
@@ -130,9 +130,9 @@ func (b *bed) remove(ctx context.Context, name string) error {
 // probe is one question with the answer that is right.
 type probe struct {
 	what string
-	from *lab.Namespace
-	to   lab.Target
-	want lab.Verdict
+	from *testcluster.Namespace
+	to   testcluster.Target
+	want testcluster.Verdict
 	by   string // who answers; "" = anybody
 }
 
@@ -142,9 +142,9 @@ func (b *bed) ask(ctx context.Context, probes []probe) error {
 	defer cancel()
 	var all error
 	for _, p := range probes {
-		err := lab.Until(ctx, p.what, func(ctx context.Context) error {
+		err := testcluster.Until(ctx, p.what, func(ctx context.Context) error {
 			patience := 2 * time.Second
-			if p.want == lab.Denied {
+			if p.want == testcluster.Denied {
 				patience = 300 * time.Millisecond
 			}
 			if a := p.from.Probe(ctx, p.to, patience); a.Verdict != p.want || p.by != "" && a.From != p.by {
@@ -171,9 +171,9 @@ func (b *bed) between() (probes []probe) {
 			continue
 		}
 		for _, a := range to.addrs {
-			q := probe{p.from + " to " + p.to, from.ns, lab.Target{Proto: "tcp", Addr: a, Port: 80}, lab.OK, p.to}
+			q := probe{p.from + " to " + p.to, from.ns, testcluster.Target{Proto: "tcp", Addr: a, Port: 80}, testcluster.OK, p.to}
 			if !p.open {
-				q.want, q.by = lab.Denied, ""
+				q.want, q.by = testcluster.Denied, ""
 			}
 			probes = append(probes, q)
 		}
@@ -194,13 +194,13 @@ func (b *bed) service(ctx context.Context) ([]probe, error) {
 			return nil, err
 		}
 		for _, name := range []string{"c1", "c2"} {
-			probes = append(probes, probe{what: name + " to the service", from: b.work[name].ns, to: lab.Target{Proto: "tcp", Addr: addr, Port: 80}, want: lab.OK})
+			probes = append(probes, probe{what: name + " to the service", from: b.work[name].ns, to: testcluster.Target{Proto: "tcp", Addr: addr, Port: 80}, want: testcluster.OK})
 		}
 		if b.row[dimNetwork] == Infra && !b.closed() {
-			probes = append(probes, probe{what: "the host h1 to the service", from: b.work["o1"].host.NS, to: lab.Target{Proto: "tcp", Addr: addr, Port: 80}, want: lab.OK})
+			probes = append(probes, probe{what: "the host h1 to the service", from: b.work["o1"].host.NS, to: testcluster.Target{Proto: "tcp", Addr: addr, Port: 80}, want: testcluster.OK})
 		}
 		if b.closed() {
-			probes = append(probes, probe{what: "o1 to the service", from: b.work["o1"].ns, to: lab.Target{Proto: "tcp", Addr: addr, Port: 80}, want: lab.Denied})
+			probes = append(probes, probe{what: "o1 to the service", from: b.work["o1"].ns, to: testcluster.Target{Proto: "tcp", Addr: addr, Port: 80}, want: testcluster.Denied})
 		}
 	}
 	return probes, nil
@@ -224,7 +224,7 @@ func (b *bed) serviceAddress(ctx context.Context, is6 bool) (netip.Addr, error) 
 
 // resolves asks the host's name server, by a server outside, for a name.
 func (b *bed) resolves(ctx context.Context, from *workload, name string) error {
-	return lab.Until(ctx, from.name+" to resolve "+name, func(ctx context.Context) error {
+	return testcluster.Until(ctx, from.name+" to resolve "+name, func(ctx context.Context) error {
 		var conn net.Conn
 		if err := from.ns.Do(func() (err error) {
 			conn, err = new(net.Dialer).DialContext(ctx, "udp", "10.99.99.99:53")
@@ -245,7 +245,7 @@ func (b *bed) resolves(ctx context.Context, from *workload, name string) error {
 func (b *bed) agrees(ctx context.Context, after string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return lab.Until(ctx, "everybody to say that all is well after "+after, func(ctx context.Context) error {
+	return testcluster.Until(ctx, "everybody to say that all is well after "+after, func(ctx context.Context) error {
 		if out, err := b.Netctl(ctx, "status", "--quiet"); err != nil {
 			return fmt.Errorf("netctl status: %w: %s", err, out)
 		}

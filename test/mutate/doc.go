@@ -1,6 +1,6 @@
 // Command mutate changes the lines of packages one by one, as a small mistake would, and
 // runs the tests: a mutant that no test fails on shows what no test holds. It mutates Go
-// and the eBPF programs' C. `make mutate PKG=./internal/access BASE=main` mutates what
+// and the eBPF programs' C. `make mutate PKG=./internal/netmaster/access BASE=main` mutates what
 // changed since a commit.
 //
 // It guarantees that the checkout is left as it is: mutants live in a git worktree of

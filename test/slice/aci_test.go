@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestACI checks infrastructure type aci with a leaf that is a program: endpoints of a
@@ -22,7 +22,7 @@ import (
 // is refused to change while there are networks, and changes when there are none.
 func TestACI(t *testing.T) {
 	shared(t)
-	onOne(t, []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}, aci)
+	onOne(t, []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}, aci)
 }
 
 func aci(t *testing.T, driver string) {
@@ -60,11 +60,11 @@ func aci(t *testing.T, driver string) {
 	web, db := vlan("web"), vlan("db")
 	c.add(spec("w1", "h1", "default/net/web"), spec("w2", "h2", "default/net/web"), spec("d1", "h1", "default/net/db"), spec("d2", "h2", "default/net/db"))
 
-	becomes := func(when string, want lab.Verdict, lines ...string) {
+	becomes := func(when string, want testcluster.Verdict, lines ...string) {
 		t.Helper()
 		for _, line := range lines {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			err := lab.Until(ctx, when+": "+line, func(context.Context) error {
+			err := testcluster.Until(ctx, when+": "+line, func(context.Context) error {
 				if a := c.ask(line, time.Second); a.Verdict != want || a.Err != nil {
 					return fmt.Errorf("it is %s, want %s", a, want)
 				}
@@ -84,7 +84,7 @@ func aci(t *testing.T, driver string) {
 		return lines
 	}
 	within := []string{"w1 w2 tcp/80", "w2 w1 udp/80 6", "d2 d1 tcp/80 6", "d1 d2 icmp"}
-	becomes("no contract", lab.OK, within...)
+	becomes("no contract", testcluster.OK, within...)
 	c.denied("no contract", append(across("tcp/80"), across("icmp")...)...)
 
 	// Who is elsewhere, by the VLAN alone.
@@ -102,12 +102,12 @@ func aci(t *testing.T, driver string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway := lab.Target{Proto: "icmp", Addr: netip.MustParseAddr("10.1.0.254")}
-	elsewhere := func(from *lab.Namespace, to lab.Target, want lab.Verdict) {
+	gateway := testcluster.Target{Proto: "icmp", Addr: netip.MustParseAddr("10.1.0.254")}
+	elsewhere := func(from *testcluster.Namespace, to testcluster.Target, want testcluster.Verdict) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := lab.Until(ctx, fmt.Sprintf("%s to %s", from.Name, to), func(context.Context) error {
+		if err := testcluster.Until(ctx, fmt.Sprintf("%s to %s", from.Name, to), func(context.Context) error {
 			if a := from.Probe(t.Context(), to, time.Second); a.Verdict != want || a.Err != nil {
 				return fmt.Errorf("it is %s, want %s", a, want)
 			}
@@ -117,12 +117,12 @@ func aci(t *testing.T, driver string) {
 		}
 	}
 	for _, name := range []string{"w1", "w2"} {
-		elsewhere(c.space(name), gateway, lab.OK)
-		elsewhere(router, lab.Target{Proto: "tcp", Addr: c.addr(name, "4"), Port: 80}, lab.OK)
+		elsewhere(c.space(name), gateway, testcluster.OK)
+		elsewhere(router, testcluster.Target{Proto: "tcp", Addr: c.addr(name, "4"), Port: 80}, testcluster.OK)
 	}
 	for _, name := range []string{"d1", "d2"} {
-		elsewhere(c.space(name), gateway, lab.Denied)
-		elsewhere(router, lab.Target{Proto: "tcp", Addr: c.addr(name, "4"), Port: 80}, lab.Denied)
+		elsewhere(c.space(name), gateway, testcluster.Denied)
+		elsewhere(router, testcluster.Target{Proto: "tcp", Addr: c.addr(name, "4"), Port: 80}, testcluster.Denied)
 	}
 
 	// The contract comes, goes and comes.
@@ -139,23 +139,23 @@ func aci(t *testing.T, driver string) {
 			t.Fatal(err, string(out))
 		}
 	}
-	becomes("a contract", lab.OK, append(across("tcp/80"), within...)...)
+	becomes("a contract", testcluster.OK, append(across("tcp/80"), within...)...)
 	contract("down")
 	c.denied("none again", across("tcp/80")...)
-	becomes("none again", lab.OK, within...)
+	becomes("none again", testcluster.OK, within...)
 	contract("up")
-	becomes("a contract again", lab.OK, across("udp/80")...)
+	becomes("a contract again", testcluster.OK, across("udp/80")...)
 	// netplugin is killed, and finds its segments again.
 	if err := errors.Join(c.host("h1").KillAgent(), c.host("h1").StartAgent(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	becomes("restarted", lab.OK, across("tcp/80")...)
+	becomes("restarted", testcluster.OK, across("tcp/80")...)
 	contract("down")
 	c.denied("restarted", across("tcp/80")...)
 
 	// Another type, when there are no networks: groups are on their network's VLAN, and
 	// their policies are the hosts'.
-	for _, s := range []lab.ContainerSpec{spec("w1", "h1", "default/net/web"), spec("w2", "h2", "default/net/web"), spec("d1", "h1", "default/net/db"), spec("d2", "h2", "default/net/db")} {
+	for _, s := range []testcluster.ContainerSpec{spec("w1", "h1", "default/net/web"), spec("w2", "h2", "default/net/web"), spec("d1", "h1", "default/net/db"), spec("d2", "h2", "default/net/db")} {
 		if err := c.DelContainer(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -168,15 +168,15 @@ func aci(t *testing.T, driver string) {
 	}
 	again("default")
 	c.add(spec("w3", "h1", "default/net/web"), spec("d3", "h1", "default/net/db"))
-	becomes("type default", lab.OK, "d3 w3 tcp/80")
+	becomes("type default", testcluster.OK, "d3 w3 tcp/80")
 	c.denied("type default", "w3 d3 tcp/80")
-	for _, s := range []lab.ContainerSpec{spec("w3", "h1", "default/net/web"), spec("d3", "h1", "default/net/db")} {
+	for _, s := range []testcluster.ContainerSpec{spec("w3", "h1", "default/net/web"), spec("d3", "h1", "default/net/db")} {
 		if err := c.DelContainer(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	again("aci")
 	c.add(spec("w4", "h1", "default/net/web"), spec("w5", "h1", "default/net/web"), spec("d4", "h1", "default/net/db"))
-	becomes("type aci again", lab.OK, "w4 w5 tcp/80")
+	becomes("type aci again", testcluster.OK, "w4 w5 tcp/80")
 	c.denied("type aci again", "w4 d4 tcp/80", "d4 w4 tcp/80")
 }

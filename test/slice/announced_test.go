@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestVLANEndpointsAreAnnounced: a machine on the VLAN reaches a container at once that
@@ -22,7 +22,7 @@ func TestVLANEndpointsAreAnnounced(t *testing.T) {
 	onOne(t, both, anywhere(vlanAnnounced))
 }
 
-func vlanAnnounced(t *testing.T, driver string, where lab.Environment) {
+func vlanAnnounced(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "announced", 2, in(where))
 	c.netctl("network create -e vlan -p 60 -s 10.3.1.0/24 -g 10.3.1.254 machines")
 	machine, err := c.AddNamespace("machine")
@@ -37,8 +37,8 @@ func vlanAnnounced(t *testing.T, driver string, where lab.Environment) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := lab.Until(ctx, "web to answer", func(ctx context.Context) error {
-			if a := machine.Probe(ctx, lab.Target{Proto: "icmp", Addr: to()}, 200*time.Millisecond); a.Verdict != lab.OK {
+		if err := testcluster.Until(ctx, "web to answer", func(ctx context.Context) error {
+			if a := machine.Probe(ctx, testcluster.Target{Proto: "icmp", Addr: to()}, 200*time.Millisecond); a.Verdict != testcluster.OK {
 				return errors.New(a.String())
 			}
 			return nil
@@ -46,7 +46,7 @@ func vlanAnnounced(t *testing.T, driver string, where lab.Environment) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	at := func(host string) lab.ContainerSpec {
+	at := func(host string) testcluster.ContainerSpec {
 		s := spec("web", host, "default/machines")
 		s.Args = [][2]string{{"IP", "10.3.1.9"}}
 		return s
@@ -99,8 +99,8 @@ func TestNeighboursLearnAnotherMAC(t *testing.T) {
 			t.Helper()
 			for _, family := range []string{"4", "6"} {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				err := lab.Until(ctx, "web to answer", func(ctx context.Context) error {
-					if a := client.Probe(ctx, lab.Target{Proto: "icmp", Addr: c.addr("web", family)}, 200*time.Millisecond); a.Verdict != lab.OK {
+				err := testcluster.Until(ctx, "web to answer", func(ctx context.Context) error {
+					if a := client.Probe(ctx, testcluster.Target{Proto: "icmp", Addr: c.addr("web", family)}, 200*time.Millisecond); a.Verdict != testcluster.OK {
 						return errors.New(a.String())
 					}
 					return nil

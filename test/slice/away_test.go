@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // goesAndComesBack ends a host's netplugin, and looks whether status with its exit
@@ -24,7 +24,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	defer cancel()
 	until := func(what string, check func(context.Context) error) {
 		c.t.Helper()
-		if err := lab.Until(ctx, what, check); err != nil {
+		if err := testcluster.Until(ctx, what, check); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -70,7 +70,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	status(0, "All is well.")
 	metrics(2, 2)
 	end := h.KillAgent
-	if h.Driver() == lab.DriverOVS { // once netplugin ends in order: the others hear of that 10 s sooner
+	if h.Driver() == testcluster.DriverOVS { // once netplugin ends in order: the others hear of that 10 s sooner
 		end = func() error { return h.Agent().Stop(20 * time.Second) }
 	}
 	if err := end(); err != nil {
@@ -79,8 +79,8 @@ func (c *cluster) goesAndComesBack(name string) {
 	status(7, "Not all is well:", "host "+name+" is away", "and it has 1 endpoint", "start netplugin there")
 	metrics(2, 1)
 	says(`a host is away: its netplugin is not heard of; its containers keep talking by the last policy" host=` + name)
-	c.wants("c s tcp/80", lab.OK)
-	c.wants("s c tcp/80", lab.OK)
+	c.wants("c s tcp/80", testcluster.OK)
+	c.wants("s c tcp/80", testcluster.OK)
 
 	if out, err := c.Netctl(ctx, "host", "rm", name); err == nil || !strings.Contains(out, "has 1 endpoint") {
 		c.t.Errorf("host rm of a host with an endpoint: %v, %s", err, out)
@@ -108,9 +108,9 @@ func (c *cluster) goesAndComesBack(name string) {
 	}
 	says(`a host is back" host=` + name)
 	c.hasEndpoints("blue:net", 3)
-	c.wants("c s tcp/80", lab.OK) // at the address that it had
-	c.wants("s c tcp/80", lab.OK)
-	c.wants("c s tcp/80 6", lab.OK)
+	c.wants("c s tcp/80", testcluster.OK) // at the address that it had
+	c.wants("s c tcp/80", testcluster.OK)
+	c.wants("c s tcp/80 6", testcluster.OK)
 	metrics(2, 2)
 	status(0, "All is well.", "Hosts 2, endpoints 3;")
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestBigDatagramsArriveOrAreRefused: of datagrams between hosts of both data planes, on VLAN
@@ -24,14 +24,14 @@ import (
 // that it is too big.
 func TestBigDatagramsArriveOrAreRefused(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{lab.DriverMixed, lab.DriverEBPF, lab.DriverOVS}, bigDatagrams)
+	on(t, 1, []string{testcluster.DriverMixed, testcluster.DriverEBPF, testcluster.DriverOVS}, bigDatagrams)
 }
 
 func bigDatagrams(t *testing.T, driver string) {
 	c := up(t, driver, "big", 2)
 	c.netctl("tenant create blue", "global set --fwd-mode routing")
 	networks := []string{"a", "b", "v", "w"}
-	var specs []lab.ContainerSpec
+	var specs []testcluster.ContainerSpec
 	for i, n := range networks {
 		encap := map[bool]string{false: "vxlan", true: "vlan"}[i > 1]
 		c.netctl(fmt.Sprintf("network create -t blue -e %s -s 10.1.%d.0/24 -g 10.1.%[2]d.254 --subnetv6 fd00:%[2]d::/64 --gatewayv6 fd00:%[2]d::fe %s", encap, i+1, n))
@@ -75,7 +75,7 @@ func bigDatagrams(t *testing.T, driver string) {
 }
 
 // arrivesOrIsTold sends a datagram until it comes back, or is refused as too big.
-func arrivesOrIsTold(ctx context.Context, ns *lab.Namespace, to netip.AddrPort, size, discover int) error {
+func arrivesOrIsTold(ctx context.Context, ns *testcluster.Namespace, to netip.AddrPort, size, discover int) error {
 	level, option := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER
 	if to.Addr().Is6() {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER

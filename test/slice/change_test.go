@@ -13,18 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestChangeDriver changes the driver of each host with containers running and
 // under traffic, from Open vSwitch to eBPF and back: the containers keep their
 // addresses and connections, go on by the same policy, nothing of the old driver
 // is left, and the outage is a part of the time that the change takes.
-func TestChangeDriver(t *testing.T) { on(t, 1, []string{lab.DriverOVS}, changeDriver) }
+func TestChangeDriver(t *testing.T) { on(t, 1, []string{testcluster.DriverOVS}, changeDriver) }
 
 func changeDriver(t *testing.T, driver string) {
 	c := pairUp(t, driver, "driver")
-	var idle []lab.ContainerSpec // ports that take time to change as well
+	var idle []testcluster.ContainerSpec // ports that take time to change as well
 	for i := range idlePorts {
 		idle = append(idle, spec(fmt.Sprintf("idle%d", i), "h1", "blue/net/clients"))
 	}
@@ -36,7 +36,7 @@ func changeDriver(t *testing.T, driver string) {
 	}
 	before := c.Containers()
 	var outages, changes time.Duration
-	for _, to := range []string{lab.DriverEBPF, lab.DriverOVS} {
+	for _, to := range []string{testcluster.DriverEBPF, testcluster.DriverOVS} {
 		for _, h := range c.Hosts() {
 			var took, outage time.Duration
 			stall, pings := c.traffic(func(ctx context.Context, s *stream) error {
@@ -60,20 +60,20 @@ func changeDriver(t *testing.T, driver string) {
 			if err := leftOf(t.Context(), h, to); err != nil {
 				t.Errorf("%s has changed to %s: %v", h.Name, to, err)
 			}
-			if on := offloads(t, c, h); on != (to == lab.DriverEBPF) {
+			if on := offloads(t, c, h); on != (to == testcluster.DriverEBPF) {
 				t.Errorf("%s has changed to %s: checksum offload of its containers is on: %v", h.Name, to, on)
 			}
 			for _, line := range []string{"c s tcp/80", "s c tcp/80", "c s udp/80 6", "c near icmp", "near c udp/80"} {
-				c.wants(line, lab.OK)
+				c.wants(line, testcluster.OK)
 			}
-			if a := c.space("c").Probe(t.Context(), lab.Target{Proto: "icmp", Addr: hostPrivate}, 3*time.Second); a.Verdict != lab.OK {
+			if a := c.space("c").Probe(t.Context(), testcluster.Target{Proto: "icmp", Addr: hostPrivate}, 3*time.Second); a.Verdict != testcluster.OK {
 				t.Errorf("%s has changed to %s: c does not reach its host: %s", h.Name, to, a)
 			}
 			c.denied(h.Name+" has changed to "+to, "s near tcp/80", "near s udp/80 6")
 		}
 		added := spec("new"+to, "h1", "blue/net/clients")
 		c.add(added)
-		c.wants("new"+to+" s tcp/80", lab.OK)
+		c.wants("new"+to+" s tcp/80", testcluster.OK)
 		if err := c.DelContainer(t.Context(), added); err != nil {
 			t.Error(err)
 		}
@@ -97,8 +97,8 @@ const idlePorts = 20
 var hostPrivate = netip.MustParseAddr("172.19.255.254")
 
 // leftOf tells what is left of the driver that a host has changed from.
-func leftOf(ctx context.Context, h *lab.Host, to string) error {
-	if to == lab.DriverEBPF {
+func leftOf(ctx context.Context, h *testcluster.Host, to string) error {
+	if to == testcluster.DriverEBPF {
 		out, err := h.Vsctl(ctx, "list-br")
 		if err == nil && strings.Contains(out, "contiv") {
 			err = fmt.Errorf("Open vSwitch has bridges %q", strings.Fields(out))
@@ -116,7 +116,7 @@ func leftOf(ctx context.Context, h *lab.Host, to string) error {
 }
 
 // offloads tells whether any container of a host has checksum offload on.
-func offloads(t *testing.T, c *cluster, h *lab.Host) bool {
+func offloads(t *testing.T, c *cluster, h *testcluster.Host) bool {
 	t.Helper()
 	on := false
 	for _, a := range c.Containers() {

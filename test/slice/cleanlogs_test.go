@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // expectedWarnings are the warnings and errors that a cluster without a fault may log, with
@@ -46,7 +46,7 @@ func TestCleanClusterLogsNoWarning(t *testing.T) {
 
 func cleanLogs(t *testing.T, driver, name string, secure bool) {
 	t.Helper()
-	c := up(t, driver, name, 2, func(cfg *lab.Config) {
+	c := up(t, driver, name, 2, func(cfg *testcluster.Config) {
 		cfg.Embedded, cfg.Consul, cfg.Replicas, cfg.Secure = true, "", 3, secure
 	})
 	c.netctl("network create -e vxlan -s 10.3.1.0/24 -g 10.3.1.254 --subnetv6 fd00:31::/64 --gatewayv6 fd00:31::fe net",
@@ -56,7 +56,7 @@ func cleanLogs(t *testing.T, driver, name string, secure bool) {
 		"group create net web -p closed",
 		"service create -s net -l app=web -p 80:80:TCP --ip 10.3.1.100 web")
 	for _, upgraded := range []bool{false, true} {
-		var all []lab.ContainerSpec
+		var all []testcluster.ContainerSpec
 		for _, h := range c.Hosts() {
 			for _, network := range []string{"default/net", "default/phys"} {
 				s := spec("c-"+h.Name+"-"+network[len("default/"):], h.Name, network)
@@ -65,7 +65,7 @@ func cleanLogs(t *testing.T, driver, name string, secure bool) {
 			}
 			s := spec("c-"+h.Name+"-web", h.Name, "default/net")
 			s.Group = "web"
-			s.Ports = []lab.PortMapping{{HostPort: 8080, ContainerPort: 80}}
+			s.Ports = []testcluster.PortMapping{{HostPort: 8080, ContainerPort: 80}}
 			all = append(all, s)
 		}
 		c.add(all...)
@@ -116,7 +116,7 @@ func (c *cluster) containersAnswer() {
 	c.until("containers to answer", func(ctx context.Context) error {
 		var errs []error
 		for _, to := range []netip.Addr{c.addr("c-h2-net", "4"), c.addr("c-h2-net", "6")} {
-			if a := c.space("c-h1-net").Probe(ctx, lab.Target{Proto: "icmp", Addr: to}, patience); a.Verdict != lab.OK {
+			if a := c.space("c-h1-net").Probe(ctx, testcluster.Target{Proto: "icmp", Addr: to}, patience); a.Verdict != testcluster.OK {
 				errs = append(errs, errors.New(a.String()))
 			}
 		}

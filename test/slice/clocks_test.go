@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const (
@@ -38,15 +38,15 @@ type clocked struct {
 // clock is ahead works when that is right again, and the doctor tells of each clock that
 // differs until it does no more.
 func TestClocks(t *testing.T) {
-	if !drivertest.Full() {
+	if !conformance.Full() {
 		t.Skip("some minutes, and the library is compiled anew: -full")
 	}
 	set := filepath.Join(t.TempDir(), "bin")
-	if err := lab.BuildWithClocks(t.Context(), ".", set); err != nil {
+	if err := testcluster.BuildWithClocks(t.Context(), ".", set); err != nil {
 		t.Fatal(err)
 	}
 	on(t, 1, both, func(t *testing.T, driver string) {
-		c := pairUp(t, driver, "clock", func(cfg *lab.Config) {
+		c := pairUp(t, driver, "clock", func(cfg *testcluster.Config) {
 			cfg.Embedded, cfg.Consul, cfg.BinDir = true, "", set
 			cfg.MasterArgs = append(cfg.MasterArgs, "--evict-after", "1m")
 		})
@@ -60,7 +60,7 @@ func TestClocks(t *testing.T) {
 		}
 		t.Logf("with clocks that are right the doctor finds: %q", x.before)
 		most := 0
-		if driver == lab.DriverOVS {
+		if driver == testcluster.DriverOVS {
 			most = 100 // a switch in user space drops what it has no time for; a cut would be more
 		}
 		for _, step := range []struct {
@@ -81,7 +81,7 @@ func TestClocks(t *testing.T) {
 func (x *clocked) finds(ctx context.Context, clocks ...string) (rest []string, err error) {
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	err = lab.Until(limited, fmt.Sprintf("the doctor to tell of %q", clocks), func(context.Context) error {
+	err = testcluster.Until(limited, fmt.Sprintf("the doctor to tell of %q", clocks), func(context.Context) error {
 		out, failed := x.anna(ctx, "doctor", "--json") // its code says that there are findings
 		var d api.Diagnosis
 		if err := json.NewDecoder(strings.NewReader(out[max(0, strings.IndexByte(out, '{')):])).Decode(&d); err != nil {
@@ -188,8 +188,8 @@ func (x *clocked) ofAll(ctx context.Context) error {
 	if out, err := x.anna(ctx, strings.Fields(line)...); err != nil {
 		return fmt.Errorf("%s: %w: %s", line, err, out)
 	}
-	rule := func(want lab.Verdict) error {
-		return lab.Until(ctx, "the rule to decide", func(context.Context) error {
+	rule := func(want testcluster.Verdict) error {
+		return testcluster.Until(ctx, "the rule to decide", func(context.Context) error {
 			if a := x.ask("c s udp/80", time.Second); a.Verdict != want {
 				return fmt.Errorf("it is %s, want %s", a, want)
 			}
@@ -201,7 +201,7 @@ func (x *clocked) ofAll(ctx context.Context) error {
 		if id = strings.TrimSpace(id); err != nil || id == "" || strings.Contains(id, "\n") {
 			return fmt.Errorf("waiting changes: %q %w", id, err)
 		}
-		return rule(lab.Denied)
+		return rule(testcluster.Denied)
 	}
 	confirmed := func(ctx context.Context) error {
 		if err := waits(ctx); err != nil {
@@ -216,7 +216,7 @@ func (x *clocked) ofAll(ctx context.Context) error {
 				return fmt.Errorf("%s: %w: %s", line, err, out)
 			}
 		}
-		return rule(lab.OK)
+		return rule(testcluster.OK)
 	}
 	return x.sets(ctx, func(ahead time.Duration) error {
 		err := x.SetMasterClock(ahead)

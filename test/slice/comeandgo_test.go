@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestServicesComeAndGo makes and deletes services, 200 with -full, half of them used
@@ -30,7 +30,7 @@ func servicesComeAndGo(t *testing.T, driver string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	c := up(t, driver, "comego", 2)
-	server := func(name, host string) lab.ContainerSpec {
+	server := func(name, host string) testcluster.ContainerSpec {
 		s := spec(name, host, "blue/net")
 		s.Labels = map[string]string{"app": "web"}
 		return s
@@ -58,7 +58,7 @@ func servicesComeAndGo(t *testing.T, driver string) {
 		return cmp.Diff(was, before)
 	}, 11*time.Second)
 	n := 20
-	if drivertest.Full() {
+	if conformance.Full() {
 		n = 200
 	}
 	client := c.client()
@@ -91,7 +91,7 @@ func (c *cluster) holds(ctx context.Context, what string, diff func() string, st
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // a deleted service refuses its clients for one
 	defer cancel()
 	since := time.Now()
-	if err := lab.Until(ctx, what, func(context.Context) error {
+	if err := testcluster.Until(ctx, what, func(context.Context) error {
 		if d := diff(); d != "" {
 			since = time.Now()
 			return fmt.Errorf("-before +after:\n%s", d)
@@ -109,8 +109,8 @@ func (c *cluster) holds(ctx context.Context, what string, diff func() string, st
 func (c *cluster) reached(ctx context.Context, addr netip.Addr, port uint16) {
 	c.t.Helper()
 	for _, proto := range []string{"tcp", "udp"} {
-		if err := lab.Until(ctx, fmt.Sprint("an answer of ", addr), func(context.Context) error {
-			if a := c.space("c").Probe(ctx, lab.Target{Proto: proto, Addr: addr, Port: port}, time.Second); a.Verdict != lab.OK {
+		if err := testcluster.Until(ctx, fmt.Sprint("an answer of ", addr), func(context.Context) error {
+			if a := c.space("c").Probe(ctx, testcluster.Target{Proto: proto, Addr: addr, Port: port}, time.Second); a.Verdict != testcluster.OK {
 				return fmt.Errorf("it is %s", a)
 			}
 			return nil
@@ -120,8 +120,8 @@ func (c *cluster) reached(ctx context.Context, addr netip.Addr, port uint16) {
 	}
 }
 
-// held is what a host's data plane holds (lab.Host.Held).
-func (c *cluster) held(h *lab.Host, connections bool) map[string]int {
+// held is what a host's data plane holds (testcluster.Host.Held).
+func (c *cluster) held(h *testcluster.Host, connections bool) map[string]int {
 	c.t.Helper()
 	out, err := h.Held(c.t.Context(), connections)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestCutOff: h2 reaches netmaster and the store by the physical gateway of a VLAN that it
@@ -28,7 +28,9 @@ func TestCutOff(t *testing.T) {
 }
 
 func cutOff(t *testing.T, driver string) {
-	c := up(t, driver, "cut", 2, func(cfg *lab.Config) { cfg.AgentArgs = append(cfg.AgentArgs, "--containers-reach-control-plane") })
+	c := up(t, driver, "cut", 2, func(cfg *testcluster.Config) {
+		cfg.AgentArgs = append(cfg.AgentArgs, "--containers-reach-control-plane")
+	})
 	h1, h2 := c.host("h1"), c.host("h2")
 	c.netctl("network create -n infra -e vlan -p 55 -s 10.1.10.0/24 -g 10.1.10.254 ways",
 		"network create -e vxlan -s 10.1.1.0/24 -g 10.1.1.254 a", "network create -e vxlan -s 10.1.2.0/24 -g 10.1.2.254 b")
@@ -51,7 +53,7 @@ func cutOff(t *testing.T, driver string) {
 	})
 	master := netip.MustParsePrefix(strings.TrimSuffix(strings.TrimPrefix(c.MasterURL(), "http://"), ":9999") + "/32")
 	for _, x := range []struct {
-		ns   *lab.Namespace
+		ns   *testcluster.Namespace
 		line string
 	}{
 		{gw, "ip addr add 10.1.10.254/24 dev eth1"},
@@ -75,12 +77,12 @@ func cutOff(t *testing.T, driver string) {
 			return nil
 		}
 	}
-	mode := func(h *lab.Host, from, to string, want model.FwdMode) {
+	mode := func(h *testcluster.Host, from, to string, want model.FwdMode) {
 		t.Helper()
 		c.until(fmt.Sprintf("%s to be in mode %v", h.Name, want), func(context.Context) error {
-			verdict := lab.Denied
+			verdict := testcluster.Denied
 			if want == model.FwdRouting {
-				verdict = lab.OK
+				verdict = testcluster.OK
 			}
 			if a := c.ask(from+" "+to+" tcp/80", time.Second); a.Verdict != verdict {
 				return fmt.Errorf("%s to %s: %s", from, to, a)
@@ -92,7 +94,7 @@ func cutOff(t *testing.T, driver string) {
 		t.Helper()
 		for _, pair := range []string{"a1 a2", "a2 a1", "b1 b2", "b2 b1"} {
 			c.until(when+": "+pair, func(context.Context) error {
-				if a := c.ask(pair+" icmp", time.Second); a.Verdict != lab.OK {
+				if a := c.ask(pair+" icmp", time.Second); a.Verdict != testcluster.OK {
 					return errors.New(a.String())
 				}
 				return nil

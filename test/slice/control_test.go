@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	election "github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestControlPlane walks the ways from containers of two tenants to netmaster,
@@ -27,7 +27,7 @@ func TestControlPlane(t *testing.T) {
 }
 
 func controlPlane(t *testing.T, driver string) {
-	c := up(t, driver, "ctl", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9006"} })
+	c := up(t, driver, "ctl", 2, func(cfg *testcluster.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9006"} })
 	h1, h2 := c.host("h1"), c.host("h2")
 	c.netctl(
 		"tenant create blue", "tenant create red",
@@ -56,7 +56,7 @@ func controlPlane(t *testing.T, driver string) {
 		h2.Control.String() + ":9006", h2.Address.String() + ":9006",
 		h1.Control.String() + ":18080", hostAddr.String() + ":18081",
 	}
-	dial := func(ns *lab.Namespace, to string) error {
+	dial := func(ns *testcluster.Namespace, to string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		conn, err := ns.Dial(ctx, "tcp", to)
@@ -74,10 +74,10 @@ func controlPlane(t *testing.T, driver string) {
 					t.Errorf("%s, %s to %s: %v", when, from, to, err)
 				}
 			}
-			c.probe(from, lab.Target{Proto: "tcp", Addr: h1.Control, Port: 8080}, lab.OK, "y")
-			c.probe(from, lab.Target{Proto: "icmp", Addr: netip.MustParseAddr(master)}, lab.OK, "") // everything else of the machine is as any other's
+			c.probe(from, testcluster.Target{Proto: "tcp", Addr: h1.Control, Port: 8080}, testcluster.OK, "y")
+			c.probe(from, testcluster.Target{Proto: "icmp", Addr: netip.MustParseAddr(master)}, testcluster.OK, "") // everything else of the machine is as any other's
 		}
-		for _, h := range []*lab.Host{h1, h2} {
+		for _, h := range []*testcluster.Host{h1, h2} {
 			for _, to := range ways[:4] {
 				if err := dial(h.NS, to); err != nil {
 					t.Errorf("%s, host %s to %s: %v", when, h.Name, to, err)
@@ -103,7 +103,7 @@ func controlPlane(t *testing.T, driver string) {
 // past has a container reach a machine of the control plane past its host, by the
 // physical network (another container stands for the machine): its port denies
 // it once the cluster knows the machine.
-func past(c *cluster, h *lab.Host) {
+func past(c *cluster, h *testcluster.Host) {
 	t := c.t
 	c.netctl("network create -t red -e vlan -p 9 -s 10.9.0.0/24 -g 10.9.0.254 --subnetv6 2001:db8:9::/64 --gatewayv6 2001:db8:9::fe phys")
 	c.add(spec("ph", "h1", "red/phys"), spec("machine", "h2", "red/phys"))
@@ -112,7 +112,7 @@ func past(c *cluster, h *lab.Host) {
 	}
 	at := []netip.Addr{c.addr("machine", "4"), c.addr("machine", "6")}
 	for _, a := range at {
-		c.probe("ph", lab.Target{Proto: "tcp", Addr: a, Port: 80}, lab.OK, "machine")
+		c.probe("ph", testcluster.Target{Proto: "tcp", Addr: a, Port: 80}, testcluster.OK, "machine")
 	}
 	records := map[string]string{}
 	for _, a := range at {
@@ -121,8 +121,8 @@ func past(c *cluster, h *lab.Host) {
 	c.put(records)
 	for _, a := range at {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if err := lab.Until(ctx, a.String()+" to be denied", func(ctx context.Context) error {
-			if got := c.space("ph").Probe(ctx, lab.Target{Proto: "tcp", Addr: a, Port: 80}, 500*time.Millisecond); got.Verdict != lab.Denied {
+		if err := testcluster.Until(ctx, a.String()+" to be denied", func(ctx context.Context) error {
+			if got := c.space("ph").Probe(ctx, testcluster.Target{Proto: "tcp", Addr: a, Port: 80}, 500*time.Millisecond); got.Verdict != testcluster.Denied {
 				return fmt.Errorf("it is %s", got)
 			}
 			return nil
@@ -130,7 +130,7 @@ func past(c *cluster, h *lab.Host) {
 			t.Error(err)
 		}
 		cancel()
-		c.probe("ph", lab.Target{Proto: "tcp", Addr: a, Port: 81}, lab.OK, "machine")
+		c.probe("ph", testcluster.Target{Proto: "tcp", Addr: a, Port: 81}, testcluster.OK, "machine")
 	}
 	if out, err := h.Run(t.Context(), "curl", "-s", "127.0.0.1:9006/svcstats"); err != nil || !strings.Contains(out, `"control-plane/80"`) {
 		t.Errorf("the counters do not name the rule: %v %s", err, out)

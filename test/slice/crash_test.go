@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/agent/attachment"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // debugEnv lets tests pause an agent's mirror and kill it at a step.
@@ -30,7 +30,7 @@ type traces struct {
 	Endpoints int
 }
 
-func (c *cluster) traces(ctx context.Context, h *lab.Host) (traces, error) {
+func (c *cluster) traces(ctx context.Context, h *testcluster.Host) (traces, error) {
 	var tr traces
 	var err error
 	if tr.Links, err = h.NS.Links(); err != nil {
@@ -112,7 +112,7 @@ func killAtEveryStep(t *testing.T, driver string) {
 				}
 			}
 			var got traces
-			err = lab.Until(ctx, "nothing to be left", func(ctx context.Context) error {
+			err = testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error {
 				if got, err = c.traces(ctx, h); err != nil {
 					return err
 				}
@@ -137,7 +137,7 @@ func killAtEveryStep(t *testing.T, driver string) {
 		t.Error(a)
 	}
 	c.add(spec("after", "h1", "blue/net/g"))
-	c.wants("after stays tcp/80", lab.OK)
+	c.wants("after stays tcp/80", testcluster.OK)
 }
 
 // TestSpool checks that DEL with netplugin down exits 0 and is replayed, that

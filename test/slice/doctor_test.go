@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // strayDevice is named as those of containers are.
@@ -80,7 +80,7 @@ func (c *cluster) told(want map[string][]string) (found map[string]api.Finding) 
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
 	found = map[string]api.Finding{}
-	if err := lab.Until(ctx, "the doctor to tell of all", func(context.Context) error {
+	if err := testcluster.Until(ctx, "the doctor to tell of all", func(context.Context) error {
 		d, err := c.diagnose()
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (c *cluster) well(may func(api.Finding) bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	if err := lab.Until(ctx, "the doctor to find nothing", func(context.Context) error {
+	if err := testcluster.Until(ctx, "the doctor to find nothing", func(context.Context) error {
 		d, err := c.diagnose()
 		d.Findings = slices.DeleteFunc(d.Findings, may)
 		if err == nil && (len(d.Findings) > 0 || d.Answered != d.Hosts) {
@@ -150,7 +150,7 @@ func (c *cluster) write(fn func(store.Tx) error) {
 
 func doctor(t *testing.T, driver string) {
 	small := withSmallDisk(t)
-	c := pairUp(t, driver, "doc", func(cfg *lab.Config) { cfg.AgentArgs = []string{"--flow-log", filepath.Join(small, "flows")} })
+	c := pairUp(t, driver, "doc", func(cfg *testcluster.Config) { cfg.AgentArgs = []string{"--flow-log", filepath.Join(small, "flows")} })
 	if _, err := c.AddContainer(t.Context(), spec("gone", "h2", "blue/net/clients")); err != nil { // nothing listens there, which would keep its namespace
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func doctor(t *testing.T, driver string) {
 		"a container that has gone": {"host h2", "1 container of", c.Config().Name + "-gone/eth0", "without an interface any more", "reclaimEndpoint"},
 	}
 	damage, mend := c.damageMaps, func() {}
-	if driver == lab.DriverOVS {
+	if driver == testcluster.DriverOVS {
 		damage, mend = c.damageSwitch(want)
 	} else {
 		want["entries of maps"] = []string{"host h2", "somebody else", "entry map hosts (1 gone, 0 wrong, 1 too many)"}
@@ -233,15 +233,15 @@ func doctor(t *testing.T, driver string) {
 	}
 	c.well(func(f api.Finding) bool { return ofMachine(f) || strings.Contains(f.Text, "in the last hour") })
 	for _, line := range []string{"c s tcp/80", "s c tcp/80", "c near tcp/80"} {
-		c.wants(line, lab.OK)
+		c.wants(line, testcluster.OK)
 	}
 	c.add(spec("anew", "h2", "blue/net/clients"))
-	c.wants("anew s tcp/80", lab.OK)
+	c.wants("anew s tcp/80", testcluster.OK)
 }
 
 // damageMaps takes one entry out of a map of a host on eBPF that nobody here uses now, and
 // adds one.
-func (c *cluster) damageMaps(h *lab.Host) {
+func (c *cluster) damageMaps(h *testcluster.Host) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(h.PinDir(), "maps", "hosts"), nil)
 	if err != nil {
 		c.t.Fatal(err)
@@ -267,8 +267,8 @@ func (c *cluster) damageMaps(h *lab.Host) {
 
 // damageSwitch is what is done to a host's Open vSwitch, and undone; it adds to want what is
 // to be told of it.
-func (c *cluster) damageSwitch(want map[string][]string) (damage func(*lab.Host), mend func()) {
-	var at *lab.Host
+func (c *cluster) damageSwitch(want map[string][]string) (damage func(*testcluster.Host), mend func()) {
+	var at *testcluster.Host
 	ofctl := func(args ...string) {
 		c.t.Helper()
 		if out, err := at.Run(c.t.Context(), "ovs-ofctl", append([]string{"-O", "OpenFlow15"}, args...)...); err != nil {
@@ -283,7 +283,7 @@ func (c *cluster) damageSwitch(want map[string][]string) (damage func(*lab.Host)
 	}
 	want["a flow"] = []string{"host h2", "flows of bridge contivBr: 1 of them are not Contiv's", "cookie=0x77", "ovs-ofctl"}
 	want["a port"] = []string{"host h2", "ports of bridge contivBr: theirs", "not Contiv's", "del-port"}
-	damage = func(h *lab.Host) {
+	damage = func(h *testcluster.Host) {
 		at = h
 		ofctl("add-flow", "contivBr", "cookie=0x77,priority=65000,in_port=65000,actions=normal")
 		vsctl("add-port", "contivBr", "theirs", "--", "set", "interface", "theirs", "type=internal")

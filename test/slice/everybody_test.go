@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // everybody are the questions of all containers for all others, but for those of
 // another tenant whose address one of the asker's has, too.
-func (c *cluster) everybody() (qs []lab.Question) {
+func (c *cluster) everybody() (qs []testcluster.Question) {
 	c.t.Helper()
 	of := map[string]bool{}
 	for _, a := range c.Containers() {
@@ -56,7 +56,7 @@ var reachServices = []reachService{
 func (c *cluster) makeServices() {
 	c.t.Helper()
 	c.netctl("network create -t default -e vxlan -s 10.1.8.0/24 -g 10.1.8.1 --subnetv6 fd00:8::/64 --gatewayv6 fd00:8::1 d")
-	var specs []lab.ContainerSpec
+	var specs []testcluster.ContainerSpec
 	for _, n := range []string{"1", "2"} {
 		s := spec("default-d"+n, "h"+n, "default/d")
 		s.Listen, s.Labels = []string{"tcp/80"}, map[string]string{"of": "default-d"}
@@ -109,7 +109,7 @@ func publishedPort(i int) uint16 { return uint16(8100 + i) }
 // of data planes that say they do. In mode bridge nobody on a VLAN network asks for a
 // service that it provides: it answers itself by the physical router, and nobody answers
 // for that here (docs/design/services.md).
-func (c *cluster) further(mode model.FwdMode) (qs []lab.Question) {
+func (c *cluster) further(mode model.FwdMode) (qs []testcluster.Question) {
 	c.t.Helper()
 	private := map[string][2]netip.Addr{} // of containers
 	led := true                           // hosts, and whoever they forward for, to services
@@ -123,7 +123,7 @@ func (c *cluster) further(mode model.FwdMode) (qs []lab.Question) {
 		}
 		for _, e := range c.topology().Endpoints {
 			if p, ok := s.Ports[compile.IfName(e.Key)]; ok && string(e.Host) == h.Name {
-				i := slices.IndexFunc(c.Containers(), func(a *lab.Attachment) bool {
+				i := slices.IndexFunc(c.Containers(), func(a *testcluster.Attachment) bool {
 					return a.MAC == e.MAC.String() && a.Tenant == string(e.Key.Network.Tenant) && a.Network == string(e.Key.Network.Name)
 				})
 				private[c.Containers()[i].Name] = [2]netip.Addr{p.Private, p.Private6}
@@ -133,18 +133,18 @@ func (c *cluster) further(mode model.FwdMode) (qs []lab.Question) {
 	if !led {
 		c.t.Log("the data planes lead nobody outside to services: not asked")
 	}
-	ask := func(from, to, proto string, a netip.Addr, port uint16, by *lab.ByHost) {
-		qs = append(qs, lab.Question{From: from, To: to, Target: lab.Target{Proto: proto, Addr: a, Port: port}, ByHost: by})
+	ask := func(from, to, proto string, a netip.Addr, port uint16, by *testcluster.ByHost) {
+		qs = append(qs, testcluster.Question{From: from, To: to, Target: testcluster.Target{Proto: proto, Addr: a, Port: port}, ByHost: by})
 	}
 	for f := range 2 {
 		host, link, out := [2]netip.Addr{hostAddr, host6}[f], [2]netip.Addr{linkAddr, link6}[f], [2]netip.Addr{beyondAddr, beyond6}[f]
 		for i, a := range c.Containers() {
 			at := netip.AddrPortFrom(private[a.Name][f], 80)
 			ask(a.Name, a.Host, "icmp", host, 0, nil)
-			ask(a.Host, a.Name, "tcp", at.Addr(), 80, &lab.ByHost{Host: a.Host, Src: host, Dst: at})
+			ask(a.Host, a.Name, "tcp", at.Addr(), 80, &testcluster.ByHost{Host: a.Host, Src: host, Dst: at})
 			if a.Host == "h1" {
 				ask(a.Name, beyond, "tcp", out, 80, nil)
-				ask(beyond, a.Name, "tcp", link, publishedPort(i), &lab.ByHost{Host: a.Host, Src: out, Dst: at})
+				ask(beyond, a.Name, "tcp", link, publishedPort(i), &testcluster.ByHost{Host: a.Host, Src: out, Dst: at})
 			}
 			for _, s := range reachServices {
 				itself := a.Tenant == s.tenant && a.Network == s.network && s.network == "v" && mode == model.FwdBridge
@@ -165,17 +165,17 @@ func (c *cluster) further(mode model.FwdMode) (qs []lab.Question) {
 						src = link
 					}
 				}
-				ask(h.Name, "", "tcp", at.Addr(), 8000, &lab.ByHost{Host: h.Name, Src: src, Dst: at})
+				ask(h.Name, "", "tcp", at.Addr(), 8000, &testcluster.ByHost{Host: h.Name, Src: src, Dst: at})
 			}
-			ask(beyond, "", "tcp", at.Addr(), 8000, &lab.ByHost{Host: "h1", Src: out, Dst: at})
+			ask(beyond, "", "tcp", at.Addr(), 8000, &testcluster.ByHost{Host: "h1", Src: out, Dst: at})
 		}
 	}
 	return qs
 }
 
 // byProvider tells whether an answer of a service is one of its providers'.
-func (c *cluster) byProvider(r lab.Row) bool {
-	return r.To != "" || r.Expected != lab.OK || slices.ContainsFunc(reachServices, func(s reachService) bool {
+func (c *cluster) byProvider(r testcluster.Row) bool {
+	return r.To != "" || r.Expected != testcluster.OK || slices.ContainsFunc(reachServices, func(s reachService) bool {
 		of := c.vip(s)
 		return slices.Contains(of[:], r.Addr) && strings.HasPrefix(r.Seen.From, s.tenant+"-"+s.network)
 	})

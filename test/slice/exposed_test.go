@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestServicesOutside checks services for a host's own processes and for somebody whom
@@ -28,7 +28,7 @@ func servicesOutside(t *testing.T, driver string) {
 	} else if _, lacks := s.Problems["services from outside"]; lacks {
 		t.Skip("this data plane leads nobody outside to services")
 	}
-	labelled := func(name, host, where string) lab.ContainerSpec {
+	labelled := func(name, host, where string) testcluster.ContainerSpec {
 		s := spec(name, host, where)
 		s.Labels = map[string]string{"app": name}
 		return s
@@ -52,9 +52,9 @@ func servicesOutside(t *testing.T, driver string) {
 		}
 	}
 	c.add(labelled("here", "h1", "default/d"), labelled("there", "h2", "default/d"), labelled("shut", "h1", "default/d/some"), labelled("away", "h2", "default/d/some"))
-	until := func(what string, from *lab.Namespace, to lab.Target, want lab.Verdict, by string) {
+	until := func(what string, from *testcluster.Namespace, to testcluster.Target, want testcluster.Verdict, by string) {
 		t.Helper()
-		var a lab.Answer
+		var a testcluster.Answer
 		for end := time.Now().Add(20 * time.Second); ; {
 			if a = from.Probe(t.Context(), to, 2*time.Second); a.Verdict == want && (by == "" || a.From == by) {
 				return
@@ -64,27 +64,27 @@ func servicesOutside(t *testing.T, driver string) {
 			}
 		}
 	}
-	clients := map[string]*lab.Namespace{"the host": h.NS, "beyond": c.space(beyond)}
+	clients := map[string]*testcluster.Namespace{"the host": h.NS, "beyond": c.space(beyond)}
 	asks := func() {
 		t.Helper()
 		for who, from := range clients {
 			for _, proto := range []string{"tcp", "udp"} {
 				for _, base := range []string{"10.1.8.", "fd00:8::"} {
-					at := func(last string) lab.Target {
-						return lab.Target{Proto: proto, Addr: netip.MustParseAddr(base + last), Port: 8000}
+					at := func(last string) testcluster.Target {
+						return testcluster.Target{Proto: proto, Addr: netip.MustParseAddr(base + last), Port: 8000}
 					}
-					until(who, from, at("201"), lab.OK, "here")
-					until(who, from, at("202"), lab.OK, "there")
-					until(who, from, at("205"), lab.Refused, "")
+					until(who, from, at("201"), testcluster.OK, "here")
+					until(who, from, at("202"), testcluster.OK, "there")
+					until(who, from, at("205"), testcluster.Refused, "")
 				}
 			}
 		}
 	}
 	asks()
 	for _, last := range []string{"203", "204"} { // a rule denies one client's address, wherever the provider is
-		at := lab.Target{Proto: "tcp", Addr: netip.MustParseAddr("10.1.8." + last), Port: 8000}
-		until("the host", h.NS, at, lab.OK, "")
-		c.probe(beyond, at, lab.Denied, "")
+		at := testcluster.Target{Proto: "tcp", Addr: netip.MustParseAddr("10.1.8." + last), Port: 8000}
+		until("the host", h.NS, at, testcluster.OK, "")
+		c.probe(beyond, at, testcluster.Denied, "")
 	}
 	alive := map[string]func() error{}
 	for who, from := range clients {

@@ -11,14 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestFirstPacket sends one single packet to a container of another host, right
 // after the first containers of both hosts have come: it arrives, and so does
 // the answer. (In user space Open vSwitch drops what leads to a neighbour that
 // it does not know.)
-func TestFirstPacket(t *testing.T) { on(t, 1, []string{lab.DriverOVS, lab.DriverEBPF}, firstPacket) }
+func TestFirstPacket(t *testing.T) {
+	on(t, 1, []string{testcluster.DriverOVS, testcluster.DriverEBPF}, firstPacket)
+}
 
 func firstPacket(t *testing.T, driver string) {
 	c := up(t, driver, "first", 2)
@@ -50,7 +52,7 @@ func (c *cluster) knows(host, name string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 	defer cancel()
-	if err := lab.Until(ctx, host+" to know "+name, func(ctx context.Context) error {
+	if err := testcluster.Until(ctx, host+" to know "+name, func(ctx context.Context) error {
 		out, err := c.host(host).Run(ctx, "curl", "-s", "http://127.0.0.1:9006/inspect/driver")
 		if err == nil && !strings.Contains(out, c.addr(name, "4").String()) {
 			err = errors.New("it does not")

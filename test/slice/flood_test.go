@@ -16,11 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // floodPackets is more than any table of connections has room for by default:
@@ -50,7 +50,7 @@ func flood(t *testing.T, drv string) {
 
 	for _, x := range []struct {
 		name    string
-		syn     oracle.Packet
+		syn     reference.Packet
 		tracked bool // by the host
 	}{
 		{"to a container", c.opening("f", c.addr("v", "4"), c.mac("v"), model.ProtoTCP), false},
@@ -106,14 +106,14 @@ func flood(t *testing.T, drv string) {
 				}
 				for _, q := range []struct {
 					who  string
-					from *lab.Namespace
-					to   lab.Target
+					from *testcluster.Namespace
+					to   testcluster.Target
 				}{
-					{"a third party to another", c.space("n"), lab.Target{Proto: "tcp", Addr: c.addr("o", "4"), Port: 80}},
-					{"a third party to the outside", c.space("n"), lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}},
-					{"the host to the outside", h.NS, lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}},
+					{"a third party to another", c.space("n"), testcluster.Target{Proto: "tcp", Addr: c.addr("o", "4"), Port: 80}},
+					{"a third party to the outside", c.space("n"), testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}},
+					{"the host to the outside", h.NS, testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}},
 				} {
-					if a := q.from.Probe(ctx, q.to, patience); a.Verdict != lab.OK {
+					if a := q.from.Probe(ctx, q.to, patience); a.Verdict != testcluster.OK {
 						t.Fatalf("%s, round %d: %s", q.who, rounds, a)
 					}
 				}
@@ -151,21 +151,21 @@ func (c *cluster) mac(name string) model.MAC {
 }
 
 // opening is the first packet of a connection of a container.
-func (c *cluster) opening(from string, to netip.Addr, mac model.MAC, proto model.Protocol) oracle.Packet {
+func (c *cluster) opening(from string, to netip.Addr, mac model.MAC, proto model.Protocol) reference.Packet {
 	c.t.Helper()
-	return oracle.Packet{
-		SrcMAC: c.mac(from), DstMAC: mac, Src: c.addr(from, "4"), Dst: to, Proto: proto, TCPFlags: oracle.FlagSYN,
+	return reference.Packet{
+		SrcMAC: c.mac(from), DstMAC: mac, Src: c.addr(from, "4"), Dst: to, Proto: proto, TCPFlags: reference.FlagSYN,
 	}
 }
 
 // flood sends n packets like p, each of a connection of its own, as fast as it can.
-func (c *cluster) flood(ctx context.Context, from string, p oracle.Packet, n int) error {
+func (c *cluster) flood(ctx context.Context, from string, p reference.Packet, n int) error {
 	return c.floodPorts(ctx, from, p, n, 0, false)
 }
 
 // floodPorts is flood that begins with packet number begin; with different, the
 // packets differ in more than their source port.
-func (c *cluster) floodPorts(ctx context.Context, from string, p oracle.Packet, n, begin int, different bool) error {
+func (c *cluster) floodPorts(ctx context.Context, from string, p reference.Packet, n, begin int, different bool) error {
 	fd := -1
 	err := c.space(from).Do(func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0); err != nil {
@@ -183,7 +183,7 @@ func (c *cluster) floodPorts(ctx context.Context, from string, p oracle.Packet, 
 	if err != nil {
 		return fmt.Errorf("open a raw socket: %w", err)
 	}
-	f, be, sum := drivertest.Frame(p), binary.BigEndian, 50
+	f, be, sum := conformance.Frame(p), binary.BigEndian, 50
 	if p.Proto == model.ProtoUDP {
 		sum = 40
 	}
@@ -209,7 +209,7 @@ func (c *cluster) floodPorts(ctx context.Context, from string, p oracle.Packet, 
 }
 
 // trackedBy is how many connections a host's kernel tracks.
-func (c *cluster) trackedBy(h *lab.Host) string {
+func (c *cluster) trackedBy(h *testcluster.Host) string {
 	c.t.Helper()
 	var data []byte
 	if err := h.NS.Do(func() (err error) {

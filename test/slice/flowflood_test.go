@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestFlowLogFlood has one container open some 10,000 connections a second that a
@@ -29,13 +29,13 @@ func flowLogFlood(t *testing.T, driver string) {
 		most         = 0.35 // of a processor
 	)
 	path := filepath.Join(t.TempDir(), "flow.log")
-	c := up(t, driver, "fflood", 1, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--flow-log", path} })
+	c := up(t, driver, "fflood", 1, func(cfg *testcluster.Config) { cfg.AgentArgs = []string{"--flow-log", path} })
 	c.netctl("tenant create blue", "network create -t blue -e vxlan -s 10.1.1.0/24 net")
 	web, db := map[string]string{"app": "web"}, map[string]string{"app": "db"}
 	c.add(labelled("loud", "h1", web), labelled("quiet", "h1", web), labelled("d", "h1", db))
 	c.policy("db", "--label", "app=db", "--rule", "in allow app=web log")
-	c.wants("loud d tcp/80", lab.OK)
-	c.wants("quiet d tcp/80", lab.OK)
+	c.wants("loud d tcp/80", testcluster.OK)
+	c.wants("quiet d tcp/80", testcluster.OK)
 	pid := c.host("h1").Agent().PID
 	for _, different := range []bool{false, true} {
 		seen := len(flowLines(t, path))
@@ -59,7 +59,7 @@ func flowLogFlood(t *testing.T, driver string) {
 		defer pace.Stop()
 		for range quiet {
 			<-pace.C
-			if a := c.ask("quiet d tcp/80", time.Second); a.Verdict != lab.OK {
+			if a := c.ask("quiet d tcp/80", time.Second); a.Verdict != testcluster.OK {
 				t.Errorf("beside the flood: %s", a)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestFlowLogFile reads the flow log of both data planes after real connections:
@@ -25,13 +25,13 @@ import (
 func TestFlowLogFile(t *testing.T) {
 	shared(t)
 	path := filepath.Join(t.TempDir(), "flow.log") // of both hosts, which append
-	c := up(t, lab.DriverMixed, "flog", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--flow-log", path} })
+	c := up(t, testcluster.DriverMixed, "flog", 2, func(cfg *testcluster.Config) { cfg.AgentArgs = []string{"--flow-log", path} })
 	c.netctl("tenant create blue", "network create -t blue -e vxlan -s 10.1.1.0/24 net")
 	web, db := map[string]string{"app": "web"}, map[string]string{"app": "db"}
 	c.add(labelled("w1", "h1", web), labelled("d2", "h2", db), labelled("w2", "h2", web), labelled("d1", "h1", db))
 	c.policy("db", "--label", "app=db", "--rule", "in allow app=web tcp/80 log")
 	c.policy("trial", "--label", "app=db", "--mode", "audit", "--default-in", "deny")
-	c.wants("w1 w2 tcp/80", lab.OK) // which no rule logs
+	c.wants("w1 w2 tcp/80", testcluster.OK) // which no rule logs
 
 	servers := map[string]string{} // by host, where the flow log can have lines
 	for host, pair := range map[string][2]string{"h1": {"w2", "d1"}, "h2": {"w1", "d2"}} {

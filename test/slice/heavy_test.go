@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // heavyPort is where sinks listen.
@@ -173,7 +173,7 @@ func more(ctx context.Context, streams []*heavy, bytes int64) error {
 	for i, h := range streams {
 		want[i] = h.sent.Load() + bytes
 	}
-	return lab.Until(ctx, fmt.Sprintf("%d more bytes of %d streams", bytes, len(streams)), func(context.Context) error {
+	return testcluster.Until(ctx, fmt.Sprintf("%d more bytes of %d streams", bytes, len(streams)), func(context.Context) error {
 		for i, h := range streams {
 			select {
 			case <-h.ended:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestHostPort: a runtime publishes ports of the host by CNI's capability: from beyond
@@ -23,7 +23,7 @@ func TestHostPort(t *testing.T) {
 	onOne(t, both, anywhere(hostPort))
 }
 
-func hostPort(t *testing.T, driver string, where lab.Environment) {
+func hostPort(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "hport", 1, in(where))
 	h := c.host("h1")
 	c.netctl(
@@ -35,7 +35,7 @@ func hostPort(t *testing.T, driver string, where lab.Environment) {
 	c.attachBeyond6(h)
 	web := spec("web", "h1", "blue/net/web")
 	web.Listen = append(web.Listen, "tcp/81")
-	web.Ports = []lab.PortMapping{
+	web.Ports = []testcluster.PortMapping{
 		{HostPort: 8080, ContainerPort: 80},
 		{HostPort: 8080, ContainerPort: 80, Protocol: "udp"},
 		{HostPort: 8081, ContainerPort: 81},
@@ -43,10 +43,10 @@ func hostPort(t *testing.T, driver string, where lab.Environment) {
 	}
 	c.add(web, spec("other", "h1", "blue/net"))
 	loop, loop6 := netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()
-	own := func(when, proto string, at netip.Addr, port uint16, want lab.Verdict) {
+	own := func(when, proto string, at netip.Addr, port uint16, want testcluster.Verdict) {
 		t.Helper()
-		a := h.NS.Probe(t.Context(), lab.Target{Proto: proto, Addr: at, Port: port}, 3*time.Second)
-		if (a.Verdict == lab.OK) != (want == lab.OK) || want == lab.OK && a.From != "web" {
+		a := h.NS.Probe(t.Context(), testcluster.Target{Proto: proto, Addr: at, Port: port}, 3*time.Second)
+		if (a.Verdict == testcluster.OK) != (want == testcluster.OK) || want == testcluster.OK && a.From != "web" {
 			t.Errorf("%s: the host at %s %s port %d: %s by %q, want %s", when, proto, at, port, a, a.From, want)
 		}
 	}
@@ -54,29 +54,29 @@ func hostPort(t *testing.T, driver string, where lab.Environment) {
 		t.Helper()
 		for _, at := range []netip.Addr{linkAddr, link6} {
 			for _, from := range []string{beyond, "other"} {
-				c.probe(from, lab.Target{Proto: "tcp", Addr: at, Port: 8080}, lab.OK, "web")
+				c.probe(from, testcluster.Target{Proto: "tcp", Addr: at, Port: 8080}, testcluster.OK, "web")
 			}
-			c.probe(beyond, lab.Target{Proto: "udp", Addr: at, Port: 8080}, lab.OK, "web")
-			c.probe(beyond, lab.Target{Proto: "tcp", Addr: at, Port: 8081}, lab.Denied, "")
-			c.probe(beyond, lab.Target{Proto: "tcp", Addr: at, Port: 8082}, lab.Refused, "")
+			c.probe(beyond, testcluster.Target{Proto: "udp", Addr: at, Port: 8080}, testcluster.OK, "web")
+			c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: at, Port: 8081}, testcluster.Denied, "")
+			c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: at, Port: 8082}, testcluster.Refused, "")
 		}
-		own(when, "tcp", loop, 8080, lab.OK)
-		own(when, "tcp", loop6, 8080, lab.OK)
-		own(when, "tcp", loop, 8082, lab.OK)
-		own(when, "tcp", linkAddr, 8082, lab.Refused)
+		own(when, "tcp", loop, 8080, testcluster.OK)
+		own(when, "tcp", loop6, 8080, testcluster.OK)
+		own(when, "tcp", loop, 8082, testcluster.OK)
+		own(when, "tcp", linkAddr, 8082, testcluster.Refused)
 	}
 	check("at first")
 
 	second := spec("second", "h1", "blue/net")
-	second.Ports = []lab.PortMapping{{HostPort: 8080, ContainerPort: 80, HostIP: linkAddr.String()}}
+	second.Ports = []testcluster.PortMapping{{HostPort: 8080, ContainerPort: 80, HostIP: linkAddr.String()}}
 	_, err := c.AddContainer(t.Context(), second)
 	if e, is := errors.AsType[*types.Error](err); !is || e.Code != 102 || !strings.Contains(e.Details, "published by") {
 		t.Errorf("a port that is taken: %v", err)
 	}
-	second.Ports[0] = lab.PortMapping{HostPort: 8082, ContainerPort: 80, HostIP: link6.String()} // another address
+	second.Ports[0] = testcluster.PortMapping{HostPort: 8082, ContainerPort: 80, HostIP: link6.String()} // another address
 	c.add(second)
-	c.probe(beyond, lab.Target{Proto: "tcp", Addr: link6, Port: 8082}, lab.OK, "second")
-	own("beside another", "tcp", loop, 8082, lab.OK)
+	c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: link6, Port: 8082}, testcluster.OK, "second")
+	own("beside another", "tcp", loop, 8082, testcluster.OK)
 	if err := c.DelContainer(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
@@ -88,9 +88,9 @@ func hostPort(t *testing.T, driver string, where lab.Environment) {
 	if err := c.DelContainer(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
-	own("the container is gone", "tcp", loop, 8080, lab.Refused)
+	own("the container is gone", "tcp", loop, 8080, testcluster.Refused)
 	next := spec("web", "h1", "blue/net")
-	next.Ports = []lab.PortMapping{{HostPort: 8080, ContainerPort: 80}}
+	next.Ports = []testcluster.PortMapping{{HostPort: 8080, ContainerPort: 80}}
 	c.add(next)
-	own("the next container", "tcp", loop6, 8080, lab.OK)
+	own("the next container", "tcp", loop6, 8080, testcluster.OK)
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestTakenName checks that a second machine with a living host's name is
@@ -69,11 +69,11 @@ func takenName(t *testing.T, driver string) {
 	}
 	c.hasEndpoints("blue:net", 3)
 	c.add(spec("new", "h1", "blue/net/servers"))
-	c.wants("c new tcp/80", lab.OK)
+	c.wants("c new tcp/80", testcluster.OK)
 	if err := c.DelContainer(t.Context(), spec("new", "h1", "blue/net/servers")); err != nil {
 		t.Error(err)
 	}
-	if drivertest.Full() || driver == both[drivertest.Choose("goesAndComesBack", len(both))] {
+	if conformance.Full() || driver == both[conformance.Choose("goesAndComesBack", len(both))] {
 		c.goesAndComesBack("h2")
 	}
 }
@@ -91,14 +91,14 @@ func (c *cluster) losesNothing(what string, do func(context.Context) error) {
 // again. A fault of do's shows in all of three tries.
 func (c *cluster) losesAtMost(most int, what string, do func(context.Context) error) {
 	c.t.Helper()
-	pings := func(do func(context.Context) error) map[string]lab.PingStats {
+	pings := func(do func(context.Context) error) map[string]testcluster.PingStats {
 		c.t.Helper()
 		_, pings := c.traffic(func(ctx context.Context, s *stream) error {
 			return errors.Join(do(ctx), s.more(ctx, 4<<20)) // and some seconds on
 		})
 		return pings
 	}
-	tooMany := func(pings, without map[string]lab.PingStats) (out []string) {
+	tooMany := func(pings, without map[string]testcluster.PingStats) (out []string) {
 		for name, p := range pings {
 			w := without[name]
 			if p.Lost() > most+2*w.Lost()*p.Sent/max(1, w.Sent) || p.Sent < 100 {
@@ -170,7 +170,7 @@ func storeLost(t *testing.T, driver string) {
 	})
 	c.hasEndpoints("blue:net", 3)
 	c.add(spec("new", "h1", "blue/net/servers"))
-	c.wants("c new tcp/80", lab.OK)
+	c.wants("c new tcp/80", testcluster.OK)
 	n := 0
 	c.intentFromFile(func(ctx context.Context) error {
 		n++
@@ -196,9 +196,9 @@ func renameIfThere(from, to string) error {
 }
 
 // hostSays waits until a host's CNI STATUS fails with a sentence.
-func (c *cluster) hostSays(ctx context.Context, h *lab.Host, words string) {
+func (c *cluster) hostSays(ctx context.Context, h *testcluster.Host, words string) {
 	c.t.Helper()
-	err := lab.Until(ctx, h.Name+" to say "+words, func(ctx context.Context) error {
+	err := testcluster.Until(ctx, h.Name+" to say "+words, func(ctx context.Context) error {
 		if err := h.Status(ctx); err == nil || !strings.Contains(err.Error(), words) {
 			return fmt.Errorf("it says %w", err)
 		}
@@ -218,7 +218,7 @@ func TestRestoreBackup(t *testing.T) {
 }
 
 func restoreBackup(t *testing.T, driver string) {
-	c := pairUp(t, driver, "back", func(cfg *lab.Config) { cfg.Embedded = true })
+	c := pairUp(t, driver, "back", func(cfg *testcluster.Config) { cfg.Embedded = true })
 	removed := spec("removed", "h2", "blue/net/servers")
 	c.add(removed)
 	dir := t.TempDir()
@@ -243,7 +243,7 @@ func restoreBackup(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	before := map[string]netip.Addr{"c": c.addr("c", "4"), "s": c.addr("s", "4"), "near": c.addr("near", "4")}
-	c.wants("c s tcp/80", lab.OK)
+	c.wants("c s tcp/80", testcluster.OK)
 	c.losesNothing("a backup that is restored", func(ctx context.Context) error {
 		if err := c.Process("netmaster").Kill(); err != nil {
 			return err
@@ -273,7 +273,7 @@ func restoreBackup(t *testing.T, driver string) {
 	}
 	c.add(spec("new", "h1", "blue/net/servers"))
 	for _, line := range []string{"c new tcp/80", "c s tcp/80", "c near udp/80", "s c tcp/80"} {
-		c.wants(line, lab.OK)
+		c.wants(line, testcluster.OK)
 	}
-	c.wants("s near tcp/80", lab.Denied)
+	c.wants("s near tcp/80", testcluster.Denied)
 }

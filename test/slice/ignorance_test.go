@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // mirror pauses ("pause") or resumes ("resume") what a host learns.
@@ -37,7 +37,7 @@ func TestNeverOpenByIgnorance(t *testing.T) {
 }
 
 func neverOpenByIgnorance(t *testing.T, driver string) {
-	c := up(t, driver, "blind", 2, func(cfg *lab.Config) { cfg.AgentEnv = []string{debugEnv} })
+	c := up(t, driver, "blind", 2, func(cfg *testcluster.Config) { cfg.AgentEnv = []string{debugEnv} })
 	c.netctl(
 		"tenant create blue",
 		"network create -t blue -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 net",
@@ -51,7 +51,7 @@ func neverOpenByIgnorance(t *testing.T, driver string) {
 		"group create -t blue net open",
 	)
 	c.add(spec("c1", "h1", "blue/net/clients"), spec("s", "h2", "blue/net/servers"), spec("o", "h2", "blue/net/open"))
-	c.wants("c1 s tcp/80", lab.OK)
+	c.wants("c1 s tcp/80", testcluster.OK)
 	ports := []string{"tcp/80 4", "tcp/80 6", "udp/80 4", "udp/80 6", "icmp 4", "icmp 6"}
 	checked := 0
 	denied := func(from, to, when string) {
@@ -71,8 +71,8 @@ func neverOpenByIgnorance(t *testing.T, driver string) {
 	denied("c2", "s", "endpoint of an allowed group added while h2 is blind")
 	c.mirror("h2", "resume")
 	for _, p := range ports {
-		c.wants("c2 s "+p, lab.OK)
-		c.wants("x1 o "+p, lab.OK)
+		c.wants("c2 s "+p, testcluster.OK)
+		c.wants("x1 o "+p, testcluster.OK)
 	}
 	denied("x1", "s", "h2 sees again")
 
@@ -82,7 +82,7 @@ func neverOpenByIgnorance(t *testing.T, driver string) {
 	denied("c3", "s", "rule deleted while h2 is blind")
 	c.mirror("h2", "resume")
 	for _, from := range []string{"c1", "c2", "c3"} {
-		c.wants(from+" s tcp/80", lab.Denied)
+		c.wants(from+" s tcp/80", testcluster.Denied)
 	}
 
 	c.mirror("h2", "pause")
@@ -91,7 +91,7 @@ func neverOpenByIgnorance(t *testing.T, driver string) {
 	denied("x2", "o", "group changed while h2 is blind")
 	c.mirror("h2", "resume")
 	for _, from := range []string{"x1", "x2", "c1"} {
-		c.wants(from+" o tcp/80", lab.Denied)
+		c.wants(from+" o tcp/80", testcluster.Denied)
 	}
 	t.Logf("%d questions asked of a blind host, none let through", checked)
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestInfra checks infra networks of both encapsulations and families: hosts and
@@ -25,13 +25,13 @@ import (
 // the interface; and with the network all goes.
 func TestInfra(t *testing.T) {
 	shared(t)
-	onOne(t, []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}, infra)
+	onOne(t, []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}, infra)
 }
 
 func infra(t *testing.T, driver string) {
-	c := up(t, driver, "infra", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9006"} })
+	c := up(t, driver, "infra", 2, func(cfg *testcluster.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9006"} })
 	h1, h2 := c.host("h1"), c.host("h2")
-	run := func(h *lab.Host, line string) (string, error) {
+	run := func(h *testcluster.Host, line string) (string, error) {
 		f := strings.Fields(line)
 		return h.Run(t.Context(), f[0], f[1:]...)
 	}
@@ -39,7 +39,7 @@ func infra(t *testing.T, driver string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := lab.Until(ctx, what, func(context.Context) error { return is() }); err != nil {
+		if err := testcluster.Until(ctx, what, func(context.Context) error { return is() }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func infra(t *testing.T, driver string) {
 	c.netctl("network create -n infra -e vxlan -s 10.1.9.0/24 --subnetv6 fd00:9::/64 -g 10.1.9.254 tunnelled",
 		"network create -n infra -e vlan -s 10.1.10.0/24 tagged", "network create -n infra -e vxlan -s 10.1.11.0/24 taken",
 		"policy create none", "policy rule-add -d in -j deny -n tunnelled none 1", "group create -p none tunnelled shut")
-	addrs := func(h *lab.Host, name string) (all string) {
+	addrs := func(h *testcluster.Host, name string) (all string) {
 		t.Helper()
 		wait(h.Name+" to have "+name, func() error {
 			out, err := run(h, "ip -o addr show scope global dev "+name)
@@ -63,7 +63,7 @@ func infra(t *testing.T, driver string) {
 		})
 		return all
 	}
-	addr := func(h *lab.Host, name, family string) netip.Addr {
+	addr := func(h *testcluster.Host, name, family string) netip.Addr {
 		t.Helper()
 		for s := range strings.FieldsSeq(addrs(h, name)) {
 			if p, err := netip.ParsePrefix(s); err == nil && p.Addr().Is4() == (family == "4") {
@@ -74,13 +74,13 @@ func infra(t *testing.T, driver string) {
 		return netip.Addr{}
 	}
 	before := map[string]string{}
-	for _, h := range []*lab.Host{h1, h2} {
+	for _, h := range []*testcluster.Host{h1, h2} {
 		for _, name := range []string{"tunnelled", "tagged"} {
 			before[h.Name+name] = addrs(h, name)
 		}
 	}
 	c.add(spec("c", "h1", "default/tunnelled"), spec("d", "h2", "default/tunnelled"), spec("v", "h2", "default/tagged"), spec("shut", "h2", "default/tunnelled/shut"))
-	until := func(what string, from *lab.Namespace, to lab.Target, want lab.Verdict) {
+	until := func(what string, from *testcluster.Namespace, to testcluster.Target, want testcluster.Verdict) {
 		t.Helper()
 		wait(fmt.Sprintf("%s to %v", what, to), func() error {
 			if a := from.Probe(t.Context(), to, time.Second); a.Verdict != want {
@@ -92,17 +92,17 @@ func infra(t *testing.T, driver string) {
 	all := func(when string) {
 		t.Helper()
 		for _, family := range []string{"4", "6"} {
-			for i, h := range []*lab.Host{h1, h2} {
-				until(when+": "+h.Name, h.NS, lab.Target{Proto: "icmp", Addr: addr([]*lab.Host{h2, h1}[i], "tunnelled", family)}, lab.OK)
+			for i, h := range []*testcluster.Host{h1, h2} {
+				until(when+": "+h.Name, h.NS, testcluster.Target{Proto: "icmp", Addr: addr([]*testcluster.Host{h2, h1}[i], "tunnelled", family)}, testcluster.OK)
 				for _, name := range []string{"c", "d"} {
-					until(when+": "+h.Name, h.NS, lab.Target{Proto: "tcp", Addr: c.addr(name, family), Port: 80}, lab.OK)
-					until(when+": "+name, c.space(name), lab.Target{Proto: "icmp", Addr: addr(h, "tunnelled", family)}, lab.OK)
+					until(when+": "+h.Name, h.NS, testcluster.Target{Proto: "tcp", Addr: c.addr(name, family), Port: 80}, testcluster.OK)
+					until(when+": "+name, c.space(name), testcluster.Target{Proto: "icmp", Addr: addr(h, "tunnelled", family)}, testcluster.OK)
 				}
-				until(when+": "+h.Name, h.NS, lab.Target{Proto: "tcp", Addr: c.addr("shut", family), Port: 80}, lab.Denied)
+				until(when+": "+h.Name, h.NS, testcluster.Target{Proto: "tcp", Addr: c.addr("shut", family), Port: 80}, testcluster.Denied)
 			}
 		}
-		for _, h := range []*lab.Host{h1, h2} {
-			until(when+": "+h.Name, h.NS, lab.Target{Proto: "udp", Addr: c.addr("v", "4"), Port: 80}, lab.OK)
+		for _, h := range []*testcluster.Host{h1, h2} {
+			until(when+": "+h.Name, h.NS, testcluster.Target{Proto: "udp", Addr: c.addr("v", "4"), Port: 80}, testcluster.OK)
 			for _, name := range []string{"tunnelled", "tagged"} {
 				if now := addrs(h, name); now != before[h.Name+name] {
 					t.Errorf("%s: %s has %s on %s, had %s", when, h.Name, now, name, before[h.Name+name])
@@ -113,15 +113,15 @@ func infra(t *testing.T, driver string) {
 	all("at first")
 
 	// Containers reach no host's control plane, at that address or by it at another one.
-	for _, h := range []*lab.Host{h1, h2} {
+	for _, h := range []*testcluster.Host{h1, h2} {
 		if out, err := c.space("c").Command(t.Context(), "ip", "route", "replace", h.Control.String(), "via", addr(h, "tunnelled", "4").String()).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, a := range []netip.Addr{addr(h, "tunnelled", "4"), addr(h, "tunnelled", "6"), h.Control} {
-			to := lab.Target{Proto: "tcp", Addr: a, Port: 9006}
-			until("a container at the control plane of "+h.Name, c.space("c"), to, lab.Denied)
+			to := testcluster.Target{Proto: "tcp", Addr: a, Port: 9006}
+			until("a container at the control plane of "+h.Name, c.space("c"), to, testcluster.Denied)
 			if a != h.Control {
-				until("a host at the control plane of "+h.Name, h1.NS, to, lab.OK)
+				until("a host at the control plane of "+h.Name, h1.NS, to, testcluster.OK)
 			}
 		}
 		if out, err := c.space("c").Command(t.Context(), "ip", "route", "del", h.Control.String()).CombinedOutput(); err != nil {
@@ -213,7 +213,7 @@ func infra(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	c.netctl("network rm tagged", "network rm taken")
-	for _, h := range []*lab.Host{h1, h2} {
+	for _, h := range []*testcluster.Host{h1, h2} {
 		wait(h.Name+" to let go", func() error {
 			if out, err := run(h, "ip link show dev tagged"); err == nil {
 				return errors.New(out)

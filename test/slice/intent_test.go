@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // intentFromFile puts empty stores in the place of the cluster's, as
@@ -35,7 +35,7 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 			return err
 		}
 		c.hostSays(ctx, c.host("h2"), "it lacks 1 of 2 attachments")
-		if err := lab.Until(ctx, "the store to be adopted", func(ctx context.Context) error {
+		if err := testcluster.Until(ctx, "the store to be adopted", func(ctx context.Context) error {
 			out, err := c.Netctl(ctx, "store", "adopt")
 			if err != nil {
 				err = fmt.Errorf("%w: %s", err, out)
@@ -60,7 +60,7 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 		}
 		c.add(spec(extra, "h1", "blue/net/servers"))
 		for _, line := range []string{"c " + extra + " tcp/80", "c s tcp/80", "c later tcp/80", "c near udp/80", "s c tcp/80", "c s tcp/80 6"} {
-			c.wants(line, lab.OK)
+			c.wants(line, testcluster.OK)
 		}
 		c.denied("with the intent from a file", "s near tcp/80", "near later tcp/80", extra+" s tcp/80")
 		if err := c.DelContainer(c.t.Context(), spec(extra, "h1", "blue/net/servers")); err != nil {
@@ -96,7 +96,7 @@ func (c *cluster) exported(file string) {
 // a request of before is answer to none. Under way at that moment may be what a busy machine
 // keeps waiting.
 func (c *cluster) otherNumbers() int {
-	if c.Config().Driver == lab.DriverEBPF {
+	if c.Config().Driver == testcluster.DriverEBPF {
 		return 0
 	}
 	return 3
@@ -140,7 +140,7 @@ func followedTogether(t *testing.T, driver string) {
 		}
 		return c.followed(ctx)
 	})
-	c.wants("c s tcp/80", lab.OK)
+	c.wants("c s tcp/80", testcluster.OK)
 }
 
 // applied puts an empty store in the place of the cluster's, and a file of the
@@ -153,7 +153,7 @@ func (c *cluster) applied(ctx context.Context, file string, empty func(context.C
 	if err := empty(ctx); err != nil {
 		return err
 	}
-	if err := lab.Until(ctx, "netmaster to use the empty store", func(ctx context.Context) error {
+	if err := testcluster.Until(ctx, "netmaster to use the empty store", func(ctx context.Context) error {
 		now, err := c.storeID(ctx)
 		if err == nil && now == was {
 			err = fmt.Errorf("it uses %s", was)
@@ -183,7 +183,7 @@ func (c *cluster) followed(ctx context.Context) error {
 		return err
 	}
 	for _, h := range c.Hosts() {
-		if err := lab.Until(ctx, h.Name+" to follow store "+id, func(context.Context) error {
+		if err := testcluster.Until(ctx, h.Name+" to follow store "+id, func(context.Context) error {
 			text, err := os.ReadFile(filepath.Join(h.StateDir(), "store.json"))
 			if err == nil && !strings.Contains(string(text), id) {
 				err = fmt.Errorf("it follows %s", text)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestNetworkPolicyFilter takes a label out of all identities and lets it in
@@ -29,7 +29,7 @@ func networkPolicyFilter(t *testing.T, driver string) {
 	}
 	c.policy("servers", "--label", "app=server", "--default-in", "deny", "--rule", "in allow app=client")
 	for _, line := range []string{"c s tcp/80", "c near tcp/80"} {
-		c.wants(line, lab.OK)
+		c.wants(line, testcluster.OK)
 	}
 	set := func(ctx context.Context, list string) error {
 		if _, err := c.Netctl(ctx, "global", "set", "--generated-labels", list); err != nil {
@@ -57,12 +57,12 @@ func networkPolicyFilter(t *testing.T, driver string) {
 			t.Fatal(err)
 		}
 		c.denied("the list is "+list, "other s tcp/80", "other near tcp/80")
-		c.wants("c s tcp/81", lab.OK)
+		c.wants("c s tcp/81", testcluster.OK)
 	}
 	if _, err := c.Netctl(t.Context(), "global", "set", "--generated-labels", "app"); err == nil || !strings.Contains(err.Error(), "blue:servers") {
 		t.Errorf("a list without the label that is selected by: %v", err)
 	}
 	c.policy("build", "--label", "build=2", "--order", "1", "--rule", "in deny app=client tcp/81")
-	c.wants("c s tcp/81", lab.Denied)
-	c.wants("c near tcp/81", lab.OK)
+	c.wants("c s tcp/81", testcluster.Denied)
+	c.wants("c near tcp/81", testcluster.OK)
 }

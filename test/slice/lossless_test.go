@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestChangesLoseNoAllowedPacket makes a hundred changes of labels, of policies and of
@@ -40,8 +40,8 @@ func changesLoseNothing(t *testing.T, driver string) {
 		}
 		t.Cleanup(stop)
 	}
-	c.wants("c s icmp", lab.OK)
-	c.wants("c near icmp", lab.OK)
+	c.wants("c s icmp", testcluster.OK)
+	c.wants("c near icmp", testcluster.OK)
 	run := func(ctx context.Context, args ...string) error {
 		_, err := c.Netctl(ctx, args...)
 		return err
@@ -62,7 +62,7 @@ func changesLoseNothing(t *testing.T, driver string) {
 		},
 	} {
 		paces := []changePace{{"20 a second", 100, 25}}
-		if drivertest.Full() {
+		if conformance.Full() {
 			paces = []changePace{{"in a row", 100, 0}, {"10 a second for a minute", 600, 50}}
 		}
 		for _, p := range paces {
@@ -81,8 +81,8 @@ type changePace struct {
 // losesOnly makes changes under pings, at a pace.
 func (c *cluster) losesOnly(t *testing.T, driver string, at changePace, change func(ctx context.Context, i int) error) {
 	const interval, rest = 2 * time.Millisecond, 500 // pings after the last change
-	pings := map[string]*lab.Pinger{}
-	begin := func(name string, p *lab.Pinger, err error) {
+	pings := map[string]*testcluster.Pinger{}
+	begin := func(name string, p *testcluster.Pinger, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func (c *cluster) losesOnly(t *testing.T, driver string, at changePace, change f
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	for name, p := range pings {
-		if err := lab.Until(ctx, "the first answer, "+name, func(context.Context) error {
+		if err := testcluster.Until(ctx, "the first answer, "+name, func(context.Context) error {
 			if time.Since(p.Between(time.Time{}, time.Now()).Answered) > time.Second {
 				return errors.New("none lately")
 			}
@@ -109,7 +109,7 @@ func (c *cluster) losesOnly(t *testing.T, driver string, at changePace, change f
 	}
 	start := time.Now()
 	sent := func(n int) error {
-		return lab.Until(ctx, "pings", func(context.Context) error {
+		return testcluster.Until(ctx, "pings", func(context.Context) error {
 			if pings["one host"].Between(start, time.Now()).Sent < n {
 				return errors.New("too few")
 			}
@@ -125,7 +125,7 @@ func (c *cluster) losesOnly(t *testing.T, driver string, at changePace, change f
 	if err := sent(pings["one host"].Between(start, time.Now()).Sent + rest); err != nil {
 		t.Fatal(err)
 	}
-	stats := map[string]lab.PingStats{}
+	stats := map[string]testcluster.PingStats{}
 	for name, p := range pings {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
@@ -139,7 +139,7 @@ func (c *cluster) losesOnly(t *testing.T, driver string, at changePace, change f
 			quiet = near
 		}
 		most, gap := quiet.Lost(), quiet.Gap
-		if driver == lab.DriverOVS {
+		if driver == testcluster.DriverOVS {
 			most, gap = most+s.Sent/2000, max(gap, 20*time.Millisecond)
 		}
 		if s.Lost() > most || s.Gap > gap || s.Sent < max(at.changes*at.between, rest) {

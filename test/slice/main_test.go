@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // bin holds the programs under test, built once for the package, or given by
@@ -27,7 +27,7 @@ import (
 var bin string
 
 // What runs: make test-full runs everything on every driver; without -full each
-// test runs on one driver that the seed (drivertest.Seed) chooses, or on several where
+// test runs on one driver that the seed (conformance.Seed) chooses, or on several where
 // a fault of one is worst, and the matrix goes through every value of every
 // dimension on all of them, in cases that the seed chooses, and through all pairs
 // of values on the first.
@@ -39,8 +39,8 @@ var (
 
 // The drivers that a test makes sense on.
 var (
-	both = []string{lab.DriverEBPF, lab.DriverOVS}
-	all  = []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
+	both = []string{testcluster.DriverEBPF, testcluster.DriverOVS}
+	all  = []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}
 )
 
 // machineEnv tells which tests run: "own" = those that need the machine for
@@ -67,7 +67,7 @@ func shared(t *testing.T) {
 // shares the machine, as in the kernel no load of others loses a packet.
 func sharedOnEBPF(t *testing.T, list []string) {
 	t.Helper()
-	if !drivertest.Full() && list[drivertest.Choose(t.Name(), len(list))] == lab.DriverEBPF {
+	if !conformance.Full() && list[conformance.Choose(t.Name(), len(list))] == testcluster.DriverEBPF {
 		shared(t)
 	}
 }
@@ -80,7 +80,7 @@ func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 	}
 	wanted := strings.Split(*drivers, ",")
 	for i, d := range list {
-		if slices.Contains(wanted, d) && (i < n || drivertest.Full()) {
+		if slices.Contains(wanted, d) && (i < n || conformance.Full()) {
 			t.Run(d, func(t *testing.T) { test(t, d) })
 		}
 	}
@@ -90,8 +90,8 @@ func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 // -full on all of them.
 func onOne(t *testing.T, list []string, test func(*testing.T, string)) {
 	t.Helper()
-	i := drivertest.Choose(t.Name(), len(list))
-	t.Logf("begins with %s; -seed %d repeats it, -full takes all of %v", list[i], drivertest.Seed(), list)
+	i := conformance.Choose(t.Name(), len(list))
+	t.Logf("begins with %s; -seed %d repeats it, -full takes all of %v", list[i], conformance.Seed(), list)
 	on(t, 1, slices.Concat(list[i:], list[:i]), test)
 }
 
@@ -108,7 +108,7 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = filepath.Join(dir, "bin")
-		if err := lab.Build(context.Background(), ".", bin); err != nil {
+		if err := testcluster.Build(context.Background(), ".", bin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -121,34 +121,36 @@ const chosen = "chosen"
 
 // anywhere is a test of one driver for on and onOne, with hosts in an environment that the
 // seed and the test's name choose, or with -full in all of them.
-func anywhere(test func(*testing.T, string, lab.Environment)) func(*testing.T, string) {
+func anywhere(test func(*testing.T, string, testcluster.Environment)) func(*testing.T, string) {
 	return func(t *testing.T, driver string) {
 		t.Helper()
 		if *environment != chosen {
-			test(t, driver, lab.Environment(*environment))
+			test(t, driver, testcluster.Environment(*environment))
 			return
 		}
-		fit := slices.DeleteFunc(lab.Environments(), func(e lab.Environment) bool { return e.Lacks(driver) != "" })
-		if drivertest.Full() {
+		fit := slices.DeleteFunc(testcluster.Environments(), func(e testcluster.Environment) bool { return e.Lacks(driver) != "" })
+		if conformance.Full() {
 			for _, e := range fit {
 				t.Run("in "+cmp.Or(string(e), "plain"), func(t *testing.T) { test(t, driver, e) })
 			}
 			return
 		}
-		e := fit[drivertest.Choose(t.Name()+" in", len(fit))]
-		t.Logf("hosts in environment %q; -seed %d repeats it, -environment NAME takes another, -full takes all of %q", e, drivertest.Seed(), fit)
+		e := fit[conformance.Choose(t.Name()+" in", len(fit))]
+		t.Logf("hosts in environment %q; -seed %d repeats it, -environment NAME takes another, -full takes all of %q", e, conformance.Seed(), fit)
 		test(t, driver, e)
 	}
 }
 
 // in has a lab's hosts be in an environment.
-func in(e lab.Environment) func(*lab.Config) { return func(cfg *lab.Config) { cfg.Environment = e } }
+func in(e testcluster.Environment) func(*testcluster.Config) {
+	return func(cfg *testcluster.Config) { cfg.Environment = e }
+}
 
 // need skips a test that the machine cannot run, or fails it where everything
 // must run.
 func need(t *testing.T, paths ...string) {
 	t.Helper()
-	missing := lab.Config{Driver: lab.DriverMixed}.Missing()
+	missing := testcluster.Config{Driver: testcluster.DriverMixed}.Missing()
 	for _, p := range paths {
 		if _, err := os.Stat(p); err != nil {
 			missing = append(missing, p+" is missing")
@@ -165,25 +167,25 @@ func need(t *testing.T, paths ...string) {
 
 // cluster is a lab with shorthands for tests.
 type cluster struct {
-	*lab.Lab
+	*testcluster.Lab
 	t    *testing.T
 	load int // of stream: multiplies its rate; 0 = 1
 }
 
 // up builds a lab of its own for a test. Its name begins with b and ends with the
 // driver's first letter.
-func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config)) *cluster {
+func up(t *testing.T, driver, name string, hosts int, change ...func(*testcluster.Config)) *cluster {
 	t.Helper()
 	need(t)
-	cfg := lab.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver, Consul: *consul}
+	cfg := testcluster.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver, Consul: *consul}
 	if *environment != chosen {
-		cfg.Environment = lab.Environment(*environment)
+		cfg.Environment = testcluster.Environment(*environment)
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
 	start := time.Now()
-	l, err := lab.Up(t.Context(), cfg)
+	l, err := testcluster.Up(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +213,8 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config
 
 // dropped is what a host in user space has dropped for want of time or room: packet
 // sockets by which the switch reads (d in skmem), and its own counters.
-func dropped(h *lab.Host) string {
-	if h.Driver() != lab.DriverOVS || h.Vswitchd() == nil {
+func dropped(h *testcluster.Host) string {
+	if h.Driver() != testcluster.DriverOVS || h.Vswitchd() == nil {
 		return "not asked"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -246,7 +248,7 @@ func (c *cluster) netctl(lines ...string) {
 }
 
 // add attaches containers, in parallel, and lets them answer probes.
-func (c *cluster) add(specs ...lab.ContainerSpec) {
+func (c *cluster) add(specs ...testcluster.ContainerSpec) {
 	c.t.Helper()
 	g, ctx := errgroup.WithContext(c.t.Context())
 	for _, s := range specs {
@@ -264,12 +266,12 @@ func (c *cluster) add(specs ...lab.ContainerSpec) {
 }
 
 // spec is shorthand: name@host tenant/network[/group], listening on TCP and UDP 80.
-func spec(name, host, where string) lab.ContainerSpec {
+func spec(name, host, where string) testcluster.ContainerSpec {
 	f := append(strings.Split(where, "/"), "")
-	return lab.ContainerSpec{Name: name, Host: host, Tenant: f[0], Network: f[1], Group: f[2], Listen: []string{"tcp/80", "udp/80"}}
+	return testcluster.ContainerSpec{Name: name, Host: host, Tenant: f[0], Network: f[1], Group: f[2], Listen: []string{"tcp/80", "udp/80"}}
 }
 
-func (c *cluster) host(name string) *lab.Host {
+func (c *cluster) host(name string) *testcluster.Host {
 	c.t.Helper()
 	h, err := c.Host(name)
 	if err != nil {
@@ -278,7 +280,7 @@ func (c *cluster) host(name string) *lab.Host {
 	return h
 }
 
-func (c *cluster) space(name string) *lab.Namespace {
+func (c *cluster) space(name string) *testcluster.Namespace {
 	c.t.Helper()
 	ns, err := c.Space(name)
 	if err != nil {
@@ -301,19 +303,19 @@ func (c *cluster) addr(name, family string) netip.Addr {
 }
 
 // question reads "a b tcp/80" or "a b icmp 6".
-func (c *cluster) question(line string) lab.Question {
+func (c *cluster) question(line string) testcluster.Question {
 	c.t.Helper()
 	f := append(strings.Fields(line), "4")
 	proto, port, _ := strings.Cut(f[2], "/")
-	t := lab.Target{Proto: proto, Addr: c.addr(f[1], f[3])}
+	t := testcluster.Target{Proto: proto, Addr: c.addr(f[1], f[3])}
 	if _, err := fmt.Sscan(port, &t.Port); err != nil && proto != "icmp" {
 		c.t.Fatal(err)
 	}
-	return lab.Question{From: f[0], To: f[1], Target: t}
+	return testcluster.Question{From: f[0], To: f[1], Target: t}
 }
 
 // ask probes once.
-func (c *cluster) ask(line string, timeout time.Duration) lab.Answer {
+func (c *cluster) ask(line string, timeout time.Duration) testcluster.Answer {
 	c.t.Helper()
 	q := c.question(line)
 	return c.space(q.From).Probe(c.t.Context(), q.Target, timeout)
@@ -324,7 +326,7 @@ func (c *cluster) until(what string, check func(context.Context) error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := lab.Until(ctx, what, check); err != nil {
+	if err := testcluster.Until(ctx, what, check); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -332,23 +334,23 @@ func (c *cluster) until(what string, check func(context.Context) error) {
 // denied asks all lines at once; none may be answered.
 func (c *cluster) denied(when string, lines ...string) {
 	c.t.Helper()
-	var qs []lab.Question
+	var qs []testcluster.Question
 	for _, line := range lines {
 		qs = append(qs, c.question(line))
 	}
 	for i, a := range c.AskAll(c.t.Context(), qs, 400*time.Millisecond) {
-		if a.Verdict != lab.Denied || a.Err != nil {
+		if a.Verdict != testcluster.Denied || a.Err != nil {
 			c.t.Errorf("%s: %s: %s, want denied", when, lines[i], a)
 		}
 	}
 }
 
 // wants asks until the answer is as wanted, at most 2 s.
-func (c *cluster) wants(line string, want lab.Verdict) {
+func (c *cluster) wants(line string, want testcluster.Verdict) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
 	defer cancel()
-	err := lab.Until(ctx, line+" to be "+string(want), func(context.Context) error {
+	err := testcluster.Until(ctx, line+" to be "+string(want), func(context.Context) error {
 		if a := c.ask(line, 300*time.Millisecond); a.Verdict != want || a.Err != nil {
 			return fmt.Errorf("it is %s", a)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // client returns a client of netmaster's API.
@@ -40,7 +40,7 @@ func (c *cluster) hasEndpoints(network string, n int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
 	defer cancel()
-	err := lab.Until(ctx, fmt.Sprintf("%s to have %d endpoints", network, n), func(ctx context.Context) error {
+	err := testcluster.Until(ctx, fmt.Sprintf("%s to have %d endpoints", network, n), func(ctx context.Context) error {
 		got, err := c.endpoints(ctx, network)
 		if err == nil && got != n {
 			err = fmt.Errorf("it has %d", got)
@@ -68,9 +68,9 @@ func netmasterGone(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"c s tcp/80", "c s udp/80 6", "c near icmp", "s c tcp/80"} {
-		c.wants(line, lab.OK)
+		c.wants(line, testcluster.OK)
 	}
-	if a := c.ask("s near tcp/80", 400*time.Millisecond); a.Verdict != lab.Denied {
+	if a := c.ask("s near tcp/80", 400*time.Millisecond); a.Verdict != testcluster.Denied {
 		t.Errorf("s near tcp/80: %s, want denied", a)
 	}
 	start := time.Now()
@@ -89,8 +89,8 @@ func netmasterGone(t *testing.T, driver string) {
 	}
 	c.hasEndpoints("blue:net", 3)
 	c.add(spec("new", "h1", "blue/net/servers"))
-	c.wants("c new tcp/80", lab.OK)
-	c.wants("s new tcp/80", lab.Denied)
+	c.wants("c new tcp/80", testcluster.OK)
+	c.wants("s new tcp/80", testcluster.Denied)
 }
 
 // TestEtcdGone checks that without etcd netmaster answers 503 and hosts keep
@@ -116,9 +116,9 @@ func etcdGone(t *testing.T, driver string) {
 	talks := func() {
 		t.Helper()
 		for _, line := range []string{"c s tcp/80", "c s udp/80 6", "c near icmp", "s c tcp/80"} {
-			c.wants(line, lab.OK)
+			c.wants(line, testcluster.OK)
 		}
-		if a := c.ask("s near tcp/80", 400*time.Millisecond); a.Verdict != lab.Denied {
+		if a := c.ask("s near tcp/80", 400*time.Millisecond); a.Verdict != testcluster.Denied {
 			t.Errorf("s near tcp/80: %s, want denied", a)
 		}
 	}
@@ -133,7 +133,7 @@ func etcdGone(t *testing.T, driver string) {
 	}
 	waiting, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := lab.Until(waiting, "netplugin to say that the store is away", func(context.Context) error {
+	if err := testcluster.Until(waiting, "netplugin to say that the store is away", func(context.Context) error {
 		if s := p.Tail(50); !strings.Contains(s, "etcd") {
 			return errors.New("its log does not")
 		}
@@ -151,7 +151,7 @@ func etcdGone(t *testing.T, driver string) {
 	}
 	t.Logf("the host is ready %v after etcd", time.Since(start).Round(time.Millisecond))
 	c.add(spec("new", "h1", "blue/net/servers"))
-	c.wants("c new tcp/80", lab.OK)
+	c.wants("c new tcp/80", testcluster.OK)
 	talks()
 }
 
@@ -175,14 +175,14 @@ func cutAndPaused(t *testing.T, driver string) {
 		}
 	}
 	cables(false)
-	if a := c.ask("c s tcp/80", 400*time.Millisecond); a.Verdict != lab.Denied {
+	if a := c.ask("c s tcp/80", 400*time.Millisecond); a.Verdict != testcluster.Denied {
 		t.Errorf("c s tcp/80 with h2's cables cut: %s, want denied", a)
 	}
-	c.wants("c near tcp/80", lab.OK)
+	c.wants("c near tcp/80", testcluster.OK)
 	cables(true)
-	c.wants("c s tcp/80", lab.OK)
+	c.wants("c s tcp/80", testcluster.OK)
 	c.add(spec("far", "h2", "blue/net/servers"))
-	c.wants("c far tcp/80", lab.OK)
+	c.wants("c far tcp/80", testcluster.OK)
 
 	m := c.Process("netmaster")
 	if err := m.Pause(); err != nil {
@@ -198,9 +198,9 @@ func cutAndPaused(t *testing.T, driver string) {
 		t.Errorf("ADD with netmaster hanging: %v after %v, want an error within a minute", err, took)
 	}
 	t.Logf("ADD with netmaster hanging failed after %v: %v", took.Round(time.Millisecond), err)
-	c.wants("c near tcp/80", lab.OK)
+	c.wants("c near tcp/80", testcluster.OK)
 	c.add(spec("new", "h1", "blue/net/servers"))
-	c.wants("c new tcp/80", lab.OK)
+	c.wants("c new tcp/80", testcluster.OK)
 	c.hasEndpoints("blue:net", 5)
 }
 
@@ -212,14 +212,14 @@ func TestEmbeddedEtcd(t *testing.T) {
 }
 
 func embeddedEtcd(t *testing.T, driver string) {
-	c := up(t, driver, "embed", 2, func(cfg *lab.Config) { cfg.Embedded = true })
+	c := up(t, driver, "embed", 2, func(cfg *testcluster.Config) { cfg.Embedded = true })
 	c.netctl("tenant create blue", "network create -t blue -e vxlan -s 10.1.1.0/24 net")
 	c.add(spec("a", "h1", "blue/net"), spec("b", "h2", "blue/net"))
-	c.wants("a b tcp/80", lab.OK)
+	c.wants("a b tcp/80", testcluster.OK)
 	if err := c.Process("netmaster").Kill(); err != nil {
 		t.Fatal(err)
 	}
-	c.wants("b a udp/80", lab.OK)
+	c.wants("b a udp/80", testcluster.OK)
 	if err := c.StartMaster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -230,5 +230,5 @@ func embeddedEtcd(t *testing.T, driver string) {
 		}
 	}
 	c.add(spec("d", "h2", "blue/net"))
-	c.wants("a d tcp/80", lab.OK)
+	c.wants("a d tcp/80", testcluster.OK)
 }

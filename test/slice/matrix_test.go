@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // standard builds drivertest's standard topology on a real cluster.
-func standard(t *testing.T, driver, name string, change ...func(*lab.Config)) *cluster {
+func standard(t *testing.T, driver, name string, change ...func(*testcluster.Config)) *cluster {
 	t.Helper()
 	c := up(t, driver, name, 2, change...)
 	c.netctl("tenant create blue", "tenant create red",
@@ -28,7 +28,7 @@ func standard(t *testing.T, driver, name string, change ...func(*lab.Config)) *c
 		"network create -t blue -e vlan -s 10.1.2.0/24 --subnetv6 fd00:2::/64 vl",
 		"group create -t blue vx web", "group create -t blue vx db", "group create -t blue vl lan",
 		"group create -t red vx web", "group create -t red vx db")
-	var specs []lab.ContainerSpec
+	var specs []testcluster.ContainerSpec
 	for _, s := range []struct{ name, host, where string }{
 		{"web1", "h1", "blue/vx/web"},
 		{"web2", "h2", "blue/vx/web"},
@@ -45,7 +45,7 @@ func standard(t *testing.T, driver, name string, change ...func(*lab.Config)) *c
 	} {
 		sp := spec(s.name, s.host, s.where)
 		sp.Listen = nil
-		for _, port := range drivertest.ProbePorts {
+		for _, port := range conformance.ProbePorts {
 			sp.Listen = append(sp.Listen, fmt.Sprintf("tcp/%d", port), fmt.Sprintf("udp/%d", port))
 		}
 		specs = append(specs, sp)
@@ -57,13 +57,13 @@ func standard(t *testing.T, driver, name string, change ...func(*lab.Config)) *c
 }
 
 // topology reads from the store what netmaster made of the cluster.
-func (c *cluster) topology() drivertest.Topology {
+func (c *cluster) topology() conformance.Topology {
 	c.t.Helper()
 	snap, _, err := c.Snapshot(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var t drivertest.Topology
+	var t conformance.Topology
 	for _, ch := range snap {
 		switch v := ch.Value.(type) {
 		case model.Global:
@@ -86,11 +86,11 @@ func (c *cluster) topology() drivertest.Topology {
 }
 
 // questionOf turns a probe between endpoints into one between containers.
-func (c *cluster) questionOf(t drivertest.Topology, p drivertest.Probe) lab.Question {
+func (c *cluster) questionOf(t conformance.Topology, p conformance.Probe) testcluster.Question {
 	c.t.Helper()
-	find := func(k model.EndpointKey) *lab.Attachment {
+	find := func(k model.EndpointKey) *testcluster.Attachment {
 		e := t.Endpoint(k)
-		i := slices.IndexFunc(c.Containers(), func(a *lab.Attachment) bool {
+		i := slices.IndexFunc(c.Containers(), func(a *testcluster.Attachment) bool {
 			return a.Tenant == string(k.Network.Tenant) && a.Network == string(k.Network.Name) && a.IPv4 == e.IPv4
 		})
 		if i < 0 {
@@ -99,7 +99,7 @@ func (c *cluster) questionOf(t drivertest.Topology, p drivertest.Probe) lab.Ques
 		return c.Containers()[i]
 	}
 	from, to := find(p.From), find(p.To)
-	q := lab.Question{From: from.Name, To: to.Name, Target: lab.Target{Proto: p.Proto.String(), Addr: to.IPv4, Port: p.Port}}
+	q := testcluster.Question{From: from.Name, To: to.Name, Target: testcluster.Target{Proto: p.Proto.String(), Addr: to.IPv4, Port: p.Port}}
 	if p.IPv6 {
 		q.Addr = to.IPv6
 	}
@@ -108,7 +108,7 @@ func (c *cluster) questionOf(t drivertest.Topology, p drivertest.Probe) lab.Ques
 
 // apply replaces the policies of one case by those of another, live, by
 // netmaster's API, and returns the groups that had any before.
-func (c *cluster) apply(ctx context.Context, old, next drivertest.Case) error {
+func (c *cluster) apply(ctx context.Context, old, next conformance.Case) error {
 	a := c.client()
 	attach := func(groups map[model.GroupKey][]model.PolicyName, with bool) error {
 		for k, names := range groups {
@@ -172,15 +172,15 @@ const inForce = time.Second
 
 // tried is what came of one case.
 type tried struct {
-	rows  []lab.Row
-	wrong []lab.Row     // after that second which a change may take
-	late  time.Duration // how long after the change something was still open that was to be closed
+	rows  []testcluster.Row
+	wrong []testcluster.Row // after that second which a change may take
+	late  time.Duration     // how long after the change something was still open that was to be closed
 	took  time.Duration
 }
 
 // try puts a case on the cluster and compares the whole matrix with what the
 // reference says.
-func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next drivertest.Case) (tried, error) {
+func (c *cluster) try(t conformance.Topology, w *conformance.World, old, next conformance.Case) (tried, error) {
 	start := time.Now()
 	if err := c.apply(c.t.Context(), old, next); err != nil {
 		return tried{}, fmt.Errorf("case %s: %w", next.Name, err)
@@ -189,14 +189,14 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 	if err := w.Switch(next); err != nil {
 		return tried{}, fmt.Errorf("case %s: %w", next.Name, err)
 	}
-	var qs []lab.Question
-	var want []lab.Expectation
-	for _, p := range drivertest.Probes(t) {
+	var qs []testcluster.Question
+	var want []testcluster.Expectation
+	for _, p := range conformance.Probes(t) {
 		qs = append(qs, c.questionOf(t, p))
-		e := lab.Expectation{Verdict: lab.Denied}
+		e := testcluster.Expectation{Verdict: testcluster.Denied}
 		ok, hops := w.Reach(p)
 		if ok {
-			e.Verdict = lab.OK
+			e.Verdict = testcluster.OK
 		}
 		for _, h := range hops {
 			e.Why += fmt.Sprintf("%s: %s; ", h.Host, h.Verdict)
@@ -204,12 +204,12 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 		want = append(want, e)
 	}
 	out := tried{rows: c.MatrixOf(c.t.Context(), qs, want)}
-	stillOpen := func() (rows []*lab.Row, qs []lab.Question) {
+	stillOpen := func() (rows []*testcluster.Row, qs []testcluster.Question) {
 		for i := range out.rows {
-			if r := &out.rows[i]; r.Expected == lab.Denied && r.Seen.Verdict == lab.OK {
+			if r := &out.rows[i]; r.Expected == testcluster.Denied && r.Seen.Verdict == testcluster.OK {
 				out.late = max(out.late, r.Seen.At.Sub(applied))
 				rows, qs = append(rows, r), append(qs, r.Question)
-			} else if r.Retried && r.Expected == lab.Denied {
+			} else if r.Retried && r.Expected == testcluster.Denied {
 				out.late = max(out.late, r.First.At.Sub(applied))
 			}
 		}
@@ -242,19 +242,19 @@ func TestMatrix(t *testing.T) {
 func matrix(t *testing.T, driver string) {
 	c := standard(t, driver, "matrix")
 	top := c.topology()
-	cases := drivertest.Cases(top)
+	cases := conformance.Cases(top)
 	if len(cases) < 30 {
 		t.Fatalf("%d cases, want at least 30", len(cases))
 	}
-	if driver != lab.DriverEBPF && !drivertest.Full() {
-		cases = drivertest.Sample(cases, drivertest.Seed())
+	if driver != testcluster.DriverEBPF && !conformance.Full() {
+		cases = conformance.Sample(cases, conformance.Seed())
 		names := make([]string, len(cases))
 		for i, c := range cases {
 			names[i] = c.Name
 		}
-		t.Logf("a sample of %d cases, which -seed %d repeats: %s", len(cases), drivertest.Seed(), strings.Join(names, ", "))
+		t.Logf("a sample of %d cases, which -seed %d repeats: %s", len(cases), conformance.Seed(), strings.Join(names, ", "))
 	}
-	w, err := drivertest.NewWorld(top, drivertest.Case{})
+	w, err := conformance.NewWorld(top, conformance.Case{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func matrix(t *testing.T, driver string) {
 	var probes, late, early, denied int
 	var longest, latest time.Duration
 	start := time.Now()
-	old := drivertest.Case{}
+	old := conformance.Case{}
 	for _, next := range cases {
 		got, err := c.try(top, w, old, next)
 		if err != nil {
@@ -273,12 +273,12 @@ func matrix(t *testing.T, driver string) {
 		for _, r := range got.rows {
 			probes++
 			switch {
-			case r.Retried && r.Expected == lab.Denied:
+			case r.Retried && r.Expected == testcluster.Denied:
 				late++
 			case r.Retried:
 				early++
 			}
-			if r.Expected == lab.Denied {
+			if r.Expected == testcluster.Denied {
 				denied++
 			}
 		}
@@ -327,14 +327,14 @@ func TestMutations(t *testing.T) {
 	shared(t)
 	for i, m := range mutations {
 		t.Run(m, func(t *testing.T) {
-			c := standard(t, lab.DriverOVS, "mut"+strconv.Itoa(i), func(cfg *lab.Config) { cfg.AgentEnv = []string{debugEnv, mutationEnv + "=" + m} })
+			c := standard(t, testcluster.DriverOVS, "mut"+strconv.Itoa(i), func(cfg *testcluster.Config) { cfg.AgentEnv = []string{debugEnv, mutationEnv + "=" + m} })
 			top := c.topology()
-			w, err := drivertest.NewWorld(top, drivertest.Case{})
+			w, err := conformance.NewWorld(top, conformance.Case{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			old := drivertest.Case{}
-			for _, next := range drivertest.Cases(top) {
+			old := conformance.Case{}
+			for _, next := range conformance.Cases(top) {
 				got, err := c.try(top, w, old, next)
 				if err != nil {
 					t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // What the scrapes of metrics are of, in order.
@@ -63,7 +63,7 @@ var derived = map[string]struct {
 // one data plane.
 var (
 	inTrouble = map[string]int{"Problems by host": trouble, "Conditions that hosts report": trouble}
-	panelOf   = map[string]string{"Evictions": lab.DriverEBPF, "Flows of Open vSwitch": lab.DriverOVS}
+	panelOf   = map[string]string{"Evictions": testcluster.DriverEBPF, "Flows of Open vSwitch": testcluster.DriverOVS}
 )
 
 // metrics holds the page of metrics, the alert rules and the dashboard to what a
@@ -71,7 +71,7 @@ var (
 func (c *cluster) metrics(driver string) {
 	c.t.Helper()
 	need(c.t, "/usr/bin/promtool")
-	root, err := lab.Root(c.t.Context(), ".")
+	root, err := testcluster.Root(c.t.Context(), ".")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -224,11 +224,11 @@ func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
 			}
 			for _, name := range nameRE.FindAllString(row[1], -1) {
 				listed[name] = true
-				if labels[name] == nil && driver != lab.DriverEBPF && strings.Contains(row[2], "eBPF's") {
+				if labels[name] == nil && driver != testcluster.DriverEBPF && strings.Contains(row[2], "eBPF's") {
 					continue
 				}
 				elsewhere := func(part string) bool { return strings.Contains(row[2], part) }
-				if labels[name] == nil && (elsewhere("with `--kubeconfig`") || elsewhere("BGP") || elsewhere("`--evict-after`") || elsewhere("infrastructure type aci")) { // tests of cmd/netmaster, internal/bgp, internal/apiserver and internal/aci/keeper have them
+				if labels[name] == nil && (elsewhere("with `--kubeconfig`") || elsewhere("BGP") || elsewhere("`--evict-after`") || elsewhere("infrastructure type aci")) { // tests of cmd/netmaster, internal/netplugin/bgp, internal/netmaster/apiserver and internal/netmaster/aci/controller have them
 					continue
 				}
 				if labels[name] == nil {
@@ -267,8 +267,8 @@ func (c *cluster) asksService(client string) {
 	provider.Labels = map[string]string{"role": "front"}
 	c.netctl("service create -t shop -s net -l role=front -p 80:80:TCP --ip " + vip.String() + " front")
 	c.add(provider)
-	if err := lab.Until(c.t.Context(), "the service to answer", func(ctx context.Context) error {
-		if a := c.space(client).Probe(ctx, lab.Target{Proto: "tcp", Addr: vip, Port: 80}, time.Second); a.Verdict != lab.OK {
+	if err := testcluster.Until(c.t.Context(), "the service to answer", func(ctx context.Context) error {
+		if a := c.space(client).Probe(ctx, testcluster.Target{Proto: "tcp", Addr: vip, Port: 80}, time.Second); a.Verdict != testcluster.OK {
 			return fmt.Errorf("it is %s", a)
 		}
 		return nil
@@ -287,7 +287,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 	take("the cluster to be well", map[string]float64{`contiv_host_ready host="h1"`: 1, `contiv_host_ready host="h2"`: 1, `contiv_store_up`: 1})
 	c.netctl("network create -t shop -e vlan -s 10.80.0.0/24 -g 10.80.0.1 tagged")
 	c.add(spec("v1", "h1", "shop/tagged"), spec("v2", "h2", "shop/tagged"))
-	c.wants("fresh fresh2 tcp/80", lab.OK)
+	c.wants("fresh fresh2 tcp/80", testcluster.OK)
 	c.denied("by the baseline", "bweb bdb tcp/80", "bdb1 bdb tcp/5432")
 	c.asksService("fresh")
 	if err := c.DelContainer(c.t.Context(), fresh); err != nil {
@@ -297,7 +297,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 		`contiv_netplugin_drops_total reason="policy"`: 1, `contiv_netplugin_rule_packets_total`: 1,
 		`contiv_netplugin_traffic_packets_total network="shop:net"`: 1, `contiv_netplugin_request_seconds_count verb="detach"`: 1,
 	}
-	if driver == lab.DriverEBPF {
+	if driver == testcluster.DriverEBPF {
 		counted[`contiv_netplugin_service_connections_total instance="h1:9006" service="shop:front"`] = 1
 		counted[`contiv_netplugin_service_packets_total direction="in" instance="h1:9006" service="shop:front"`] = 1
 	}
@@ -307,7 +307,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 	c.add(spec("only", "h1", "shop/tiny"))
 	flags := []string{"--vlan-uplinks", "nosuch0"}
 	full := 1.0 // entries of the table that is made to fill
-	if driver == lab.DriverEBPF {
+	if driver == testcluster.DriverEBPF {
 		full, _ = c.scrape().of(`contiv_netplugin_table_entries instance="h2:9006" table="stations"`)
 		flags = append(flags, "--ebpf-map-sizes", fmt.Sprintf("stations=%.0f", full))
 	}
@@ -318,7 +318,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 	want := map[string]float64{
 		`contiv_host_ready host="h2"`: 0, `contiv_host_problems host="h2"`: 1, `contiv_netplugin_drift_repairs_total instance="h1:9006"`: 1,
 	}
-	if driver == lab.DriverOVS {
+	if driver == testcluster.DriverOVS {
 		c.run(h2, "ovs-appctl", "-t", filepath.Join(h2.RunDir(), "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns", "netdev@ovs-netdev", "1")
 		c.run(h1, "ovs-ofctl", "-O", "OpenFlow14", "del-flows", filepath.Join(h1.RunDir(), "contivBr.mgmt"))
 		want[`contiv_netplugin_table_entries instance="h2:9006" table="conns"`] = 1
@@ -360,7 +360,7 @@ func (c *cluster) tag(network string) string {
 }
 
 // relaunch ends a host's netplugin in order and starts it with more flags.
-func (c *cluster) relaunch(h *lab.Host, flags ...string) {
+func (c *cluster) relaunch(h *testcluster.Host, flags ...string) {
 	c.t.Helper()
 	if err := h.Agent().Stop(20 * time.Second); err != nil {
 		c.t.Fatal(err)
@@ -374,7 +374,7 @@ func (c *cluster) relaunch(h *lab.Host, flags ...string) {
 	}
 }
 
-func (c *cluster) run(h *lab.Host, name string, args ...string) {
+func (c *cluster) run(h *testcluster.Host, name string, args ...string) {
 	c.t.Helper()
 	if out, err := h.Run(c.t.Context(), name, args...); err != nil {
 		c.t.Errorf("%s %v: %v\n%s", name, args, err, out)

@@ -19,9 +19,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestMissed: what Open vSwitch in user space takes for the host's own of the tunnel,
@@ -30,7 +30,7 @@ import (
 // found, so that is where these are put.
 func TestMissed(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{lab.DriverOVS}, missed)
+	on(t, 1, []string{testcluster.DriverOVS}, missed)
 }
 
 func missed(t *testing.T, driver string) {
@@ -70,7 +70,7 @@ func missed(t *testing.T, driver string) {
 			if err != nil {
 				return err
 			}
-			_, err = conn.WriteTo(append(b, drivertest.Frame(p)...), net.UDPAddrFromAddrPort(netip.AddrPortFrom(h2, 4789)))
+			_, err = conn.WriteTo(append(b, conformance.Frame(p)...), net.UDPAddrFromAddrPort(netip.AddrPortFrom(h2, 4789)))
 			return errors.Join(err, conn.Close())
 		}); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func missed(t *testing.T, driver string) {
 	defer cancel()
 	arrives := func(mark uint16) {
 		t.Helper()
-		if err := lab.Until(ctx, "a missed frame to arrive", func(context.Context) error {
+		if err := testcluster.Until(ctx, "a missed frame to arrive", func(context.Context) error {
 			send(h1, vni, mark)
 			if err := heard.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 				return err
@@ -105,7 +105,7 @@ func missed(t *testing.T, driver string) {
 // and go, which containers' do all the time.
 func TestLinksComeAndGo(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{lab.DriverOVS}, linksComeAndGo)
+	on(t, 1, []string{testcluster.DriverOVS}, linksComeAndGo)
 }
 
 func linksComeAndGo(t *testing.T, driver string) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestMonitor checks that netctl monitor, asked at netmaster, shows a denied
@@ -18,7 +18,7 @@ import (
 // it through, on both data planes.
 func TestMonitor(t *testing.T) {
 	shared(t)
-	c := up(t, lab.DriverMixed, "mon", 2)
+	c := up(t, testcluster.DriverMixed, "mon", 2)
 	c.netctl(
 		"tenant create blue",
 		"network create -t blue -e vxlan -s 10.1.1.0/24 net",
@@ -31,12 +31,12 @@ func TestMonitor(t *testing.T) {
 	c.add(spec("c1", "h1", "blue/net/clients"), spec("c2", "h2", "blue/net/clients"),
 		spec("s1", "h1", "blue/net/servers"), spec("s2", "h2", "blue/net/servers"))
 	for _, server := range []string{"s1", "s2"} { // also warms what a first packet needs
-		c.wants("c1 "+server+" tcp/80", lab.OK)
+		c.wants("c1 "+server+" tcp/80", testcluster.OK)
 	}
 
 	drops := c.monitored(t, func() {
 		for _, q := range []string{"c1 s2 udp/80", "c2 s1 udp/80"} {
-			if a := c.ask(q, 300*time.Millisecond); a.Verdict != lab.Denied {
+			if a := c.ask(q, 300*time.Millisecond); a.Verdict != testcluster.Denied {
 				t.Errorf("%s: %s, want denied", q, a)
 			}
 		}

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestMulticast checks that what a container sends to a group comes to those that have
@@ -31,11 +31,11 @@ func TestMulticast(t *testing.T) {
 	shared(t)
 	on(t, 2, both, func(t *testing.T, driver string) {
 		modes := []string{"proxy", "flood"}
-		if driver == lab.DriverOVS {
+		if driver == testcluster.DriverOVS {
 			slices.Reverse(modes)
 		}
 		for i, mode := range modes {
-			if i == 0 || drivertest.Full() {
+			if i == 0 || conformance.Full() {
 				t.Run(mode, func(t *testing.T) { multicasting(t, driver, mode) })
 			}
 		}
@@ -47,7 +47,7 @@ const groupPort = 5000
 // hearer is a container that listens.
 type hearer struct {
 	t      *testing.T
-	ns     *lab.Namespace
+	ns     *testcluster.Namespace
 	raw    int // sees all that comes in
 	joined map[netip.Addr]net.PacketConn
 }
@@ -175,7 +175,7 @@ func multicasting(t *testing.T, driver, mode string) {
 		"a": "h1 default/one", "b": "h1 default/one/guarded", "x": "h1 default/one", "c": "h2 default/one", "d": "h2 default/one",
 		"r": "h1 default/two", "s": "h2 default/two", "v": "h1 default/tagged", "w": "h2 default/tagged", "y": "h2 default/tagged",
 	}
-	var specs []lab.ContainerSpec
+	var specs []testcluster.ContainerSpec
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var host, where string
 		if _, err := fmt.Sscan(names[name], &host, &where); err != nil {
@@ -193,7 +193,7 @@ func multicasting(t *testing.T, driver, mode string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := lab.Until(ctx, fmt.Sprintf("%s: %s to %v", when, from, group), func(context.Context) error {
+		err := testcluster.Until(ctx, fmt.Sprintf("%s: %s to %v", when, from, group), func(context.Context) error {
 			number++
 			says := fmt.Appendf(nil, "word %d of %s.", number, from)
 			if err := all[from].sends(group, says); err != nil {
@@ -242,7 +242,7 @@ func multicasting(t *testing.T, driver, mode string) {
 	h2 := c.host("h2")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := lab.Until(ctx, "h2 to have its members kept", func(context.Context) error {
+	if err := testcluster.Until(ctx, "h2 to have its members kept", func(context.Context) error {
 		kept, err := os.ReadFile(filepath.Join(h2.StateDir(), "multicast.json"))
 		if err == nil && (!bytes.Contains(kept, []byte(g4.String())) || !bytes.Contains(kept, []byte(some.String()))) {
 			err = fmt.Errorf("it has %s", kept)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestNative checks a native network: every host's stack and every container reach each
@@ -21,12 +21,12 @@ import (
 // addresses is not concerned; and restarts of netplugin change nothing.
 func TestNative(t *testing.T) {
 	shared(t)
-	onOne(t, []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}, anywhere(native))
+	onOne(t, []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}, anywhere(native))
 }
 
-func native(t *testing.T, driver string, where lab.Environment) {
+func native(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "nat", 2, in(where))
-	hosts := []*lab.Host{c.host("h1"), c.host("h2")}
+	hosts := []*testcluster.Host{c.host("h1"), c.host("h2")}
 	for i, h := range hosts { // addresses that hosts have towards others
 		for _, args := range []string{
 			"sysctl -q -w net.ipv6.conf.ctl0.disable_ipv6=0", fmt.Sprintf("ip addr add %s/64 dev ctl0 nodad", ownAddr6(i)), "ip -6 route add default dev ctl0",
@@ -48,10 +48,10 @@ func native(t *testing.T, driver string, where lab.Environment) {
 		c.add(spec("open"+h, on, "default/d"), spec("shut"+h, on, "default/d/shut"), spec("wary"+h, on, "default/d/wary"),
 			spec("home"+h, on, "default/d/home"), spec("blue"+h, on, "blue/n"))
 	}
-	until := func(what string, from *lab.Namespace, to lab.Target, want lab.Verdict, by string) {
+	until := func(what string, from *testcluster.Namespace, to testcluster.Target, want testcluster.Verdict, by string) {
 		t.Helper()
 		wait := 3 * time.Second
-		if want == lab.Denied {
+		if want == testcluster.Denied {
 			wait = 500 * time.Millisecond
 		}
 		for end := time.Now().Add(30 * time.Second); ; {
@@ -73,10 +73,10 @@ func native(t *testing.T, driver string, where lab.Environment) {
 					other, allowed := strconv.Itoa(j+1), map[string]bool{"open": true, "shut": i == j, "wary": i == j || i == 0, "home": true}
 					for name, ok := range allowed {
 						at := c.addr(name+other, family)
-						for _, to := range []lab.Target{{Proto: "tcp", Addr: at, Port: 80}, {Proto: "udp", Addr: at, Port: 80}, {Proto: "icmp", Addr: at}} {
-							want, by := lab.OK, name+other
+						for _, to := range []testcluster.Target{{Proto: "tcp", Addr: at, Port: 80}, {Proto: "udp", Addr: at, Port: 80}, {Proto: "icmp", Addr: at}} {
+							want, by := testcluster.OK, name+other
 							if !ok {
-								want = lab.Denied
+								want = testcluster.Denied
 							}
 							if !ok || to.Proto == "icmp" {
 								by = ""
@@ -89,32 +89,32 @@ func native(t *testing.T, driver string, where lab.Environment) {
 						node = ownAddr6(i)
 					}
 					from := "open" + other // its host, or another one
-					until(when+": "+from, c.space(from), lab.Target{Proto: "icmp", Addr: node}, lab.OK, "")
-					until(when+": "+from, c.space(from), lab.Target{Proto: "tcp", Addr: node, Port: 9}, lab.Refused, "")
-					until(when+": home"+other, c.space("home"+other), lab.Target{Proto: "icmp", Addr: node}, lab.Denied, "")
+					until(when+": "+from, c.space(from), testcluster.Target{Proto: "icmp", Addr: node}, testcluster.OK, "")
+					until(when+": "+from, c.space(from), testcluster.Target{Proto: "tcp", Addr: node, Port: 9}, testcluster.Refused, "")
+					until(when+": home"+other, c.space("home"+other), testcluster.Target{Proto: "icmp", Addr: node}, testcluster.Denied, "")
 				}
 			}
 		}
 		for _, from := range []string{"blue1", "blue2"} {
-			until(when+": "+from, c.space(from), lab.Target{Proto: "tcp", Addr: c.addr("blue2", "4"), Port: 80}, lab.OK, "blue2")
+			until(when+": "+from, c.space(from), testcluster.Target{Proto: "tcp", Addr: c.addr("blue2", "4"), Port: 80}, testcluster.OK, "blue2")
 		}
 		// Whom a host forwards for is judged, wherever the container is; so are published
 		// ports, at the host's loopback address too.
 		for _, x := range []struct {
 			name string
-			want lab.Verdict
-		}{{"open1", lab.OK}, {"open2", lab.OK}, {"shut1", lab.Denied}, {"shut2", lab.Denied}} {
-			until(when+": beyond", c.space(beyond), lab.Target{Proto: "tcp", Addr: c.addr(x.name, "4"), Port: 80}, x.want, "")
+			want testcluster.Verdict
+		}{{"open1", testcluster.OK}, {"open2", testcluster.OK}, {"shut1", testcluster.Denied}, {"shut2", testcluster.Denied}} {
+			until(when+": beyond", c.space(beyond), testcluster.Target{Proto: "tcp", Addr: c.addr(x.name, "4"), Port: 80}, x.want, "")
 		}
-		for port, want := range map[uint16]lab.Verdict{8080: lab.OK, 8081: lab.Denied} {
-			until(when+": beyond", c.space(beyond), lab.Target{Proto: "tcp", Addr: linkAddr, Port: port}, want, "")
-			until(when+": h1", hosts[0].NS, lab.Target{Proto: "tcp", Addr: netip.MustParseAddr("127.0.0.1"), Port: port}, want, "")
-			until(when+": h1", hosts[0].NS, lab.Target{Proto: "tcp", Addr: hosts[0].Address, Port: port}, want, "")
-			until(when+": open1", c.space("open1"), lab.Target{Proto: "tcp", Addr: hosts[0].Address, Port: port}, want, "")
-			until(when+": open2", c.space("open2"), lab.Target{Proto: "tcp", Addr: hosts[0].Address, Port: port}, want, "")
+		for port, want := range map[uint16]testcluster.Verdict{8080: testcluster.OK, 8081: testcluster.Denied} {
+			until(when+": beyond", c.space(beyond), testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: port}, want, "")
+			until(when+": h1", hosts[0].NS, testcluster.Target{Proto: "tcp", Addr: netip.MustParseAddr("127.0.0.1"), Port: port}, want, "")
+			until(when+": h1", hosts[0].NS, testcluster.Target{Proto: "tcp", Addr: hosts[0].Address, Port: port}, want, "")
+			until(when+": open1", c.space("open1"), testcluster.Target{Proto: "tcp", Addr: hosts[0].Address, Port: port}, want, "")
+			until(when+": open2", c.space("open2"), testcluster.Target{Proto: "tcp", Addr: hosts[0].Address, Port: port}, want, "")
 		}
-		until(when+": blue1", c.space("blue1"), lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, lab.OK, beyond)
-		until(when+": open1", c.space("open1"), lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, lab.OK, beyond)
+		until(when+": blue1", c.space("blue1"), testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, testcluster.OK, beyond)
+		until(when+": open1", c.space("open1"), testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, testcluster.OK, beyond)
 	}
 	if out, err := c.space(beyond).Command(t.Context(), "ip", "route", "add", "10.1.8.0/24", "via", linkAddr.String()).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)

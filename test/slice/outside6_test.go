@@ -12,9 +12,9 @@ import (
 
 	mdns "github.com/miekg/dns"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 var (
@@ -32,7 +32,7 @@ func TestOutside6(t *testing.T) {
 	onOne(t, both, anywhere(outsideBySix))
 }
 
-func outsideBySix(t *testing.T, driver string, where lab.Environment) {
+func outsideBySix(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "six", 1, in(where))
 	h := c.host("h1")
 	c.netctl(
@@ -56,34 +56,34 @@ func outsideBySix(t *testing.T, driver string, where lab.Environment) {
 		t.Fatal(err)
 	}
 	for _, from := range []string{"b", "r", "g", "v"} {
-		for _, to := range []lab.Target{
+		for _, to := range []testcluster.Target{
 			{Proto: "icmp", Addr: beyond6},
 			{Proto: "tcp", Addr: beyond6, Port: 80},
 			{Proto: "udp", Addr: beyond6, Port: 80},
 			{Proto: "icmp", Addr: host6},
 			{Proto: "icmp", Addr: link6},
 		} {
-			c.probe(from, to, lab.OK, "")
+			c.probe(from, to, testcluster.OK, "")
 		}
 	}
-	c.probe("b", lab.Target{Proto: "tcp", Addr: link6, Port: 9}, lab.Refused, "") // the host's own answer
-	c.probe("p", lab.Target{Proto: "tcp", Addr: beyond6, Port: 80}, lab.Denied, "")
-	c.probe("p", lab.Target{Proto: "udp", Addr: beyond6, Port: 80}, lab.OK, beyond)
-	c.probe("g", lab.Target{Proto: "tcp", Addr: netip.MustParseAddr("fd6d:809b:d5b4::ac13:1"), Port: 80}, lab.Denied, "") // a private address
+	c.probe("b", testcluster.Target{Proto: "tcp", Addr: link6, Port: 9}, testcluster.Refused, "") // the host's own answer
+	c.probe("p", testcluster.Target{Proto: "tcp", Addr: beyond6, Port: 80}, testcluster.Denied, "")
+	c.probe("p", testcluster.Target{Proto: "udp", Addr: beyond6, Port: 80}, testcluster.OK, beyond)
+	c.probe("g", testcluster.Target{Proto: "tcp", Addr: netip.MustParseAddr("fd6d:809b:d5b4::ac13:1"), Port: 80}, testcluster.Denied, "") // a private address
 
 	// The host reaches them, each by its own; in rules say at what.
 	reached := map[string]netip.Addr{}
 	for a := netip.MustParseAddr("fd6d:809b:d5b4::ac13:1"); len(reached) < 5; a = a.Next() {
-		got := h.NS.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: a, Port: 80}, 3*time.Second)
-		if got.Verdict != lab.OK || reached[got.From].IsValid() {
+		got := h.NS.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: a, Port: 80}, 3*time.Second)
+		if got.Verdict != testcluster.OK || reached[got.From].IsValid() {
 			t.Fatalf("the host at %s: %s by %q, after %v", a, got, got.From, reached)
 		}
 		reached[got.From] = a
-		if got := h.NS.Probe(t.Context(), lab.Target{Proto: "icmp", Addr: a}, 3*time.Second); got.Verdict != lab.OK {
+		if got := h.NS.Probe(t.Context(), testcluster.Target{Proto: "icmp", Addr: a}, 3*time.Second); got.Verdict != testcluster.OK {
 			t.Errorf("the host pings %s: %s", a, got)
 		}
 	}
-	if got := h.NS.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: reached["p"], Port: 81}, 2*time.Second); got.Verdict != lab.Denied {
+	if got := h.NS.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: reached["p"], Port: 81}, 2*time.Second); got.Verdict != testcluster.Denied {
 		t.Errorf("the host at a port that p's policy denies: %s", got)
 	}
 
@@ -103,19 +103,19 @@ func outsideBySix(t *testing.T, driver string, where lab.Environment) {
 	published := func() {
 		t.Helper()
 		for port, name := range map[uint16]string{8080: "b", 8081: "r", 8082: "p", 8084: "v"} {
-			if got := h.NS.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: netip.IPv6Loopback(), Port: port}, 3*time.Second); got.From != name {
+			if got := h.NS.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: netip.IPv6Loopback(), Port: port}, 3*time.Second); got.From != name {
 				t.Errorf("the host at [::1]:%d: %s by %q, want %s", port, got, got.From, name)
 			}
-			c.probe(beyond, lab.Target{Proto: "tcp", Addr: link6, Port: port}, lab.OK, name)
-			c.probe("g", lab.Target{Proto: "tcp", Addr: link6, Port: port}, lab.OK, name)
+			c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: link6, Port: port}, testcluster.OK, name)
+			c.probe("g", testcluster.Target{Proto: "tcp", Addr: link6, Port: port}, testcluster.OK, name)
 		}
-		c.probe(beyond, lab.Target{Proto: "tcp", Addr: linkAddr, Port: 8080}, lab.OK, "b") // by IPv4 too
-		c.probe(beyond, lab.Target{Proto: "udp", Addr: link6, Port: 8080}, lab.OK, "b")
-		if got := h.NS.Probe(t.Context(), lab.Target{Proto: "udp", Addr: netip.IPv6Loopback(), Port: 8080}, 3*time.Second); got.From != "b" {
+		c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: 8080}, testcluster.OK, "b") // by IPv4 too
+		c.probe(beyond, testcluster.Target{Proto: "udp", Addr: link6, Port: 8080}, testcluster.OK, "b")
+		if got := h.NS.Probe(t.Context(), testcluster.Target{Proto: "udp", Addr: netip.IPv6Loopback(), Port: 8080}, 3*time.Second); got.From != "b" {
 			t.Errorf("the host at [::1]:8080 by UDP: %s by %q", got, got.From)
 		}
-		c.probe(beyond, lab.Target{Proto: "tcp", Addr: link6, Port: 8083}, lab.Denied, "") // by an in rule
-		if got := h.NS.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: netip.IPv6Loopback(), Port: 8083}, 2*time.Second); got.Verdict == lab.OK {
+		c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: link6, Port: 8083}, testcluster.Denied, "") // by an in rule
+		if got := h.NS.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: netip.IPv6Loopback(), Port: 8083}, 2*time.Second); got.Verdict == testcluster.OK {
 			t.Errorf("the host at [::1]:8083, which a policy denies: %s", got)
 		}
 	}
@@ -140,11 +140,11 @@ func outsideBySix(t *testing.T, driver string, where lab.Environment) {
 }
 
 // attachBeyond6 is attachBeyond with addresses of IPv6 too.
-func (c *cluster) attachBeyond6(h *lab.Host) {
+func (c *cluster) attachBeyond6(h *testcluster.Host) {
 	c.t.Helper()
 	c.attachBeyond(h)
 	for _, x := range []struct {
-		in   *lab.Namespace
+		in   *testcluster.Namespace
 		args string
 	}{{h.NS, link6.String() + "/64 dev up0"}, {c.space(beyond), beyond6.String() + "/64 dev o0"}} {
 		args := append([]string{"addr", "add"}, append(strings.Fields(x.args), "nodad")...)

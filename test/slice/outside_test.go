@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // beyond is somebody outside, behind the first host's link to it.
@@ -41,7 +41,7 @@ func TestOutside(t *testing.T) {
 	onOne(t, both, anywhere(outside))
 }
 
-func outside(t *testing.T, driver string, where lab.Environment) {
+func outside(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "out", 1, in(where))
 	h := c.host("h1")
 	c.netctl(
@@ -64,8 +64,8 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 	if _, err := c.space("s").Dial(t.Context(), "tcp", "[2001:db8::1]:80"); !errors.Is(err, syscall.ENETUNREACH) {
 		t.Errorf("to the outside by IPv6: %v, want it to be unreachable at once", err)
 	}
-	c.probe("s", lab.Target{Proto: "tcp", Addr: c.addr("s2", "6"), Port: 80}, lab.OK, "s2")
-	c.probe("s", lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, lab.OK, beyond)
+	c.probe("s", testcluster.Target{Proto: "tcp", Addr: c.addr("s2", "6"), Port: 80}, testcluster.OK, "s2")
+	c.probe("s", testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, testcluster.OK, beyond)
 	if _, err := c.Serve("p", "tcp/81"); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 		t.Fatalf("the tenants' containers have %s and %s, not the same address", c.addr("b", "4"), c.addr("r", "4"))
 	}
 	for _, from := range []string{"b", "r", "g", "v"} {
-		for _, to := range []lab.Target{
+		for _, to := range []testcluster.Target{
 			{Proto: "icmp", Addr: beyondAddr},
 			{Proto: "tcp", Addr: beyondAddr, Port: 80},
 			{Proto: "udp", Addr: beyondAddr, Port: 80},
@@ -81,12 +81,12 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 			{Proto: "icmp", Addr: linkAddr},
 			{Proto: "icmp", Addr: routerAddr},
 		} {
-			c.probe(from, to, lab.OK, "")
+			c.probe(from, to, testcluster.OK, "")
 		}
 	}
-	c.probe("b", lab.Target{Proto: "tcp", Addr: linkAddr, Port: 9}, lab.Refused, "") // the host's own answer
-	c.probe("p", lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, lab.Denied, "")
-	c.probe("p", lab.Target{Proto: "udp", Addr: beyondAddr, Port: 80}, lab.OK, beyond)
+	c.probe("b", testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: 9}, testcluster.Refused, "") // the host's own answer
+	c.probe("p", testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, testcluster.Denied, "")
+	c.probe("p", testcluster.Target{Proto: "udp", Addr: beyondAddr, Port: 80}, testcluster.OK, beyond)
 
 	publish := func(name string, ports ...attach.PortBinding) error {
 		_, err := h.Attach().Publish(t.Context(), attach.PublishRequest{Key: c.key(name), Ports: ports})
@@ -109,14 +109,14 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 	published := func(when string) {
 		t.Helper()
 		for port, name := range map[uint16]string{8080: "b", 8081: "r", 8082: "p"} {
-			c.probe(beyond, lab.Target{Proto: "tcp", Addr: linkAddr, Port: port}, lab.OK, name)
-			if a := h.NS.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: netip.MustParseAddr("127.0.0.1"), Port: port}, 3*time.Second); a.Verdict != lab.OK || a.From != name {
+			c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: port}, testcluster.OK, name)
+			if a := h.NS.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: netip.MustParseAddr("127.0.0.1"), Port: port}, 3*time.Second); a.Verdict != testcluster.OK || a.From != name {
 				t.Errorf("%s: port %d at the host's loopback: %s by %q", when, port, a, a.From)
 			}
-			c.probe("g", lab.Target{Proto: "tcp", Addr: linkAddr, Port: port}, lab.OK, name)
+			c.probe("g", testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: port}, testcluster.OK, name)
 		}
-		c.probe(beyond, lab.Target{Proto: "udp", Addr: linkAddr, Port: 8080}, lab.OK, "b")
-		c.probe(beyond, lab.Target{Proto: "tcp", Addr: linkAddr, Port: 8083}, lab.Denied, "") // by an in rule
+		c.probe(beyond, testcluster.Target{Proto: "udp", Addr: linkAddr, Port: 8080}, testcluster.OK, "b")
+		c.probe(beyond, testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: 8083}, testcluster.Denied, "") // by an in rule
 	}
 	published("at first")
 	if t.Failed() {
@@ -153,7 +153,7 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 	}
 	alive("after the restart")
 	published("after the restart")
-	if driver == lab.DriverOVS {
+	if driver == testcluster.DriverOVS {
 		c.crashSwitch(h)
 		alive("after a crash of the switch")
 		published("after a crash of the switch")
@@ -162,7 +162,7 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 	if err := publish("b"); err != nil {
 		t.Fatal(err)
 	}
-	if a := c.space(beyond).Probe(t.Context(), lab.Target{Proto: "tcp", Addr: linkAddr, Port: 8080}, 2*time.Second); a.Verdict == lab.OK {
+	if a := c.space(beyond).Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: 8080}, 2*time.Second); a.Verdict == testcluster.OK {
 		t.Error("a port that is not published any more answers")
 	}
 	if err := c.DelContainer(t.Context(), spec("r", "h1", "red/vx")); err != nil {
@@ -170,8 +170,8 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := lab.Until(ctx, "the port of a container that is gone to close", func(ctx context.Context) error {
-		if a := c.space(beyond).Probe(ctx, lab.Target{Proto: "tcp", Addr: linkAddr, Port: 8081}, 300*time.Millisecond); a.Verdict == lab.OK {
+	if err := testcluster.Until(ctx, "the port of a container that is gone to close", func(ctx context.Context) error {
+		if a := c.space(beyond).Probe(ctx, testcluster.Target{Proto: "tcp", Addr: linkAddr, Port: 8081}, 300*time.Millisecond); a.Verdict == testcluster.OK {
 			return errors.New("it is open")
 		}
 		return nil
@@ -182,15 +182,15 @@ func outside(t *testing.T, driver string, where lab.Environment) {
 
 // crashSwitch kills ovs-vswitchd, starts it again, and waits until a container
 // reaches the outside.
-func (c *cluster) crashSwitch(h *lab.Host) {
+func (c *cluster) crashSwitch(h *testcluster.Host) {
 	c.t.Helper()
 	if err := h.RestartVswitchd(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	if err := lab.Until(ctx, "the outside to be reached again", func(ctx context.Context) error {
-		if a := c.space("b").Probe(ctx, lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, 300*time.Millisecond); a.Verdict != lab.OK {
+	if err := testcluster.Until(ctx, "the outside to be reached again", func(ctx context.Context) error {
+		if a := c.space("b").Probe(ctx, testcluster.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, 300*time.Millisecond); a.Verdict != testcluster.OK {
 			return fmt.Errorf("it is %s", a)
 		}
 		return nil
@@ -204,7 +204,7 @@ func (c *cluster) key(name string) attach.Key {
 }
 
 // attachBeyond puts somebody outside behind a link of a host.
-func (c *cluster) attachBeyond(h *lab.Host) {
+func (c *cluster) attachBeyond(h *testcluster.Host) {
 	c.t.Helper()
 	ns, err := c.AddNamespace(beyond)
 	if err != nil {
@@ -229,10 +229,10 @@ func (c *cluster) attachBeyond(h *lab.Host) {
 }
 
 // probe asks and compares who answers, if it is said.
-func (c *cluster) probe(from string, to lab.Target, want lab.Verdict, who string) {
+func (c *cluster) probe(from string, to testcluster.Target, want testcluster.Verdict, who string) {
 	c.t.Helper()
 	wait := 3 * time.Second
-	if want == lab.Denied {
+	if want == testcluster.Denied {
 		wait = 500 * time.Millisecond
 	}
 	a := c.space(from).Probe(c.t.Context(), to, wait)
@@ -242,7 +242,7 @@ func (c *cluster) probe(from string, to lab.Target, want lab.Verdict, who string
 }
 
 // bigThings sends what offloads, fragments and small links make difficult.
-func (c *cluster) bigThings(h *lab.Host) {
+func (c *cluster) bigThings(h *testcluster.Host) {
 	c.t.Helper()
 	// The far end mirrors everything.
 	stop, err := c.reflector(beyond, beyondAddr.String()+":90")

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 var pageRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
@@ -23,7 +23,7 @@ var pageRE = regexp.MustCompile("(?s)<!-- run: ([a-z ]+) -->\n```sh\n(.*?)```")
 // page runs the blocks of a user's page that carry a mark, in order.
 func (c *cluster) page(name, mark string, each func(block string)) {
 	c.t.Helper()
-	root, err := lab.Root(c.t.Context(), ".")
+	root, err := testcluster.Root(c.t.Context(), ".")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -60,19 +60,19 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 func TestPages(t *testing.T) { onOne(t, both, pages) }
 
 func pages(t *testing.T, driver string) {
-	c := up(t, driver, "pages", 2, func(cfg *lab.Config) { cfg.Embedded = true })
+	c := up(t, driver, "pages", 2, func(cfg *testcluster.Config) { cfg.Embedded = true })
 	c.netctl("tenant create shop")
 	c.page("changing.md", "changing", nil)
-	serving := func(name, host, group string, ports ...string) lab.ContainerSpec {
+	serving := func(name, host, group string, ports ...string) testcluster.ContainerSpec {
 		s := spec(name, host, "shop/net/"+group)
 		s.Listen = ports
 		return s
 	}
 	c.add(serving("w", "h1", "web"), serving("near", "h1", "db", "tcp/81"), serving("far", "h2", "db", "tcp/81"))
-	pings, conns := map[string]*lab.Pinger{}, map[string]net.Conn{}
+	pings, conns := map[string]*testcluster.Pinger{}, map[string]net.Conn{}
 	for _, to := range []string{"near", "far"} {
-		c.wants("w "+to+" tcp/81", lab.OK)
-		c.wants("w "+to+" icmp", lab.OK)
+		c.wants("w "+to+" tcp/81", testcluster.OK)
+		c.wants("w "+to+" icmp", testcluster.OK)
 		p, err := c.space("w").StartPing(c.addr(to, "4"), 10*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func pages(t *testing.T, driver string) {
 	c.page("changing.md", "changing with traffic", goOn)
 	c.add(serving("w2", "h2", "web-2"))
 	for to, p := range pings {
-		if err := lab.Until(t.Context(), "enough pings to judge by", func(context.Context) error {
+		if err := testcluster.Until(t.Context(), "enough pings to judge by", func(context.Context) error {
 			if n := p.Between(time.Time{}, time.Now()).Sent; n < 20 {
 				return fmt.Errorf("%d to %s", n, to)
 			}
@@ -109,18 +109,18 @@ func pages(t *testing.T, driver string) {
 		s := p.Between(time.Time{}, time.Now())
 		t.Logf("ping %s: %s", to, s)
 		// A busy switch in user space loses a packet now and then; a gap is more.
-		if driver == lab.DriverEBPF && s.Lost() > 0 || s.Gap > 100*time.Millisecond || s.Sent < 20 {
+		if driver == testcluster.DriverEBPF && s.Lost() > 0 || s.Gap > 100*time.Millisecond || s.Sent < 20 {
 			t.Errorf("ping %s while things changed: %s", to, s)
 		}
 	}
 	for _, line := range []string{"w2 near tcp/81", "w2 far tcp/81", "w2 far icmp"} {
-		c.wants(line, lab.OK)
+		c.wants(line, testcluster.OK)
 	}
 	if err := c.DelContainer(t.Context(), serving("w", "h1", "web")); err != nil {
 		t.Error(err)
 	}
 	c.page("changing.md", "changing afterwards", nil)
-	c.wants("w2 near tcp/81", lab.OK)
+	c.wants("w2 near tcp/81", testcluster.OK)
 	if err := c.DelContainer(t.Context(), serving("w2", "h2", "web-2")); err != nil {
 		t.Error(err)
 	}
@@ -136,14 +136,14 @@ func (c *cluster) baseline() {
 	c.t.Helper()
 	c.netctl("group create -t shop net db", "group rm -t shop db-of-2", "policy rm -t shop db-2")
 	c.page("baseline.md", "baseline", nil)
-	at := func(name, host, group string) lab.ContainerSpec {
+	at := func(name, host, group string) testcluster.ContainerSpec {
 		s := spec(name, host, "shop/net/"+group)
 		s.Listen = []string{"tcp/5432", "tcp/80"}
 		return s
 	}
 	c.add(at("bweb", "h1", "web"), at("bdb", "h2", "db"), at("bnew", "h1", "new"), at("bdb1", "h1", "db"))
-	c.wants("bweb bdb tcp/5432", lab.OK)
-	c.wants("bweb bdb1 tcp/5432", lab.OK)
+	c.wants("bweb bdb tcp/5432", testcluster.OK)
+	c.wants("bweb bdb1 tcp/5432", testcluster.OK)
 	c.denied("by the baseline", "bweb bdb tcp/80", "bdb bweb tcp/80", "bnew bdb tcp/5432", "bweb bnew tcp/80", "bnew bweb icmp", "bdb1 bdb tcp/5432")
 	conn, err := c.space("bnew").Dial(c.t.Context(), "tcp", netip.AddrPortFrom(hostPrivate, 53).String())
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // partitioned is when TCP, which doubles its timeout, has just sent again (after 12.6 s)
@@ -25,8 +25,8 @@ const partitioned = 14 * time.Second
 // again when the network is back; how soon is in the log, with -full of a long partition.
 func TestNetmasterAnswersAfterAPartition(t *testing.T) {
 	need(t, "/usr/bin/curl")
-	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
-		c := up(t, driver, "part", 0, func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" })
+	on(t, 1, []string{testcluster.DriverEBPF}, func(t *testing.T, driver string) {
+		c := up(t, driver, "part", 0, func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul = true, "" })
 		master, err := netip.ParseAddrPort(strings.TrimPrefix(c.MasterURL(), "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestNetmasterAnswersAfterAPartition(t *testing.T) {
 // masterOnNetwork is a netmaster with a member of the store, on a machine of its own.
 type masterOnNetwork struct {
 	c    *cluster
-	ns   *lab.Namespace
+	ns   *testcluster.Namespace
 	port string // its link in the fabric
 	url  string
 }
@@ -98,7 +98,7 @@ func (m *masterOnNetwork) partition() {
 		if m.serves(ctx) == nil {
 			return errors.New("it answers")
 		}
-		if drivertest.Full() && time.Since(cut) < partitioned {
+		if conformance.Full() && time.Since(cut) < partitioned {
 			return errors.New("not for long enough")
 		}
 		return nil

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // certified is a cluster with certificates of 'netctl pki'.
@@ -28,12 +28,12 @@ type certified struct {
 // another authority, while containers talk: no packet is lost, hosts attach containers
 // after each step, and who has a certificate of the former authority is let in no more.
 func TestPKI(t *testing.T) {
-	if !drivertest.Full() {
+	if !conformance.Full() {
 		t.Skip("some minutes: -full")
 	}
 	shared(t)
-	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
-		c := pairUp(t, driver, "pki", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" })
+	on(t, 1, []string{testcluster.DriverEBPF}, func(t *testing.T, driver string) {
+		c := pairUp(t, driver, "pki", func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul = true, "" })
 		p := &certified{secured(c), filepath.Join(t.TempDir(), "pki"), t.TempDir()}
 		ctx := t.Context()
 		for _, line := range []string{

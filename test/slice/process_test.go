@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestProcess attaches bare processes with netctl, by their namespace and by their
@@ -28,13 +28,13 @@ func TestProcess(t *testing.T) {
 }
 
 // processes runs netctl on a host, against its netplugin.
-func (c *cluster) process(h *lab.Host, line string) (string, error) {
+func (c *cluster) process(h *testcluster.Host, line string) (string, error) {
 	args := append(strings.Fields(line), "--socket", h.CNISocket())
 	return h.Run(c.t.Context(), filepath.Join(c.Config().BinDir, "netctl"), args...)
 }
 
 // attached is what an attachment by netctl answered.
-func (c *cluster) attached(h *lab.Host, line string) (r attach.Result) {
+func (c *cluster) attached(h *testcluster.Host, line string) (r attach.Result) {
 	c.t.Helper()
 	out, err := c.process(h, line+" --json")
 	if err == nil {
@@ -58,14 +58,14 @@ func process(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	attach := "attach --tenant blue --group servers --label app=shop --netns " + ns.Path()
-	is := func(when string, r attachResult, from string, port uint16, want lab.Verdict) {
+	is := func(when string, r attachResult, from string, port uint16, want testcluster.Verdict) {
 		t.Helper()
 		for _, a := range r.Addresses {
-			to := lab.Target{Proto: "tcp", Addr: a.Prefix.Addr(), Port: port}
-			verdict := func() lab.Verdict { return c.space(from).Probe(t.Context(), to, 400*time.Millisecond).Verdict }
+			to := testcluster.Target{Proto: "tcp", Addr: a.Prefix.Addr(), Port: port}
+			verdict := func() testcluster.Verdict { return c.space(from).Probe(t.Context(), to, 400*time.Millisecond).Verdict }
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			err := lab.Until(ctx, "a verdict", func(context.Context) error {
+			err := testcluster.Until(ctx, "a verdict", func(context.Context) error {
 				if got := verdict(); got != want {
 					return fmt.Errorf("%s: %s to the process at %s: %s, want %s", when, from, to, got, want)
 				}
@@ -77,24 +77,24 @@ func process(t *testing.T, driver string) {
 		}
 	}
 	r := c.attached(h, attach)
-	is("its group's policy", r, "c", 80, lab.OK)
-	is("its group's policy", r, "s", 80, lab.Denied)
-	if a := ns.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: c.addr("c", "6"), Port: 80}, time.Second); a.Verdict != lab.OK {
+	is("its group's policy", r, "c", 80, testcluster.OK)
+	is("its group's policy", r, "s", 80, testcluster.Denied)
+	if a := ns.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: c.addr("c", "6"), Port: 80}, time.Second); a.Verdict != testcluster.OK {
 		t.Errorf("the process to c: %s", a)
 	}
-	if a := ns.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: c.addr("s", "4"), Port: 80}, 400*time.Millisecond); a.Verdict != lab.Denied {
+	if a := ns.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: c.addr("s", "4"), Port: 80}, 400*time.Millisecond); a.Verdict != testcluster.Denied {
 		t.Errorf("the process to s, which lets clients in only: %s", a)
 	}
-	is("before its label", r, "s", 81, lab.Denied)
+	is("before its label", r, "s", 81, testcluster.Denied)
 	if again := c.attached(h, strings.Replace(attach, "app=shop", "app=desk", 1)); again.Endpoint != r.Endpoint || again.Addresses[0] != r.Addresses[0] {
 		t.Errorf("with another label it is %+v, was %+v", again, r)
 	}
-	is("its label's policy", r, "s", 81, lab.OK)
+	is("its label's policy", r, "s", 81, testcluster.OK)
 	if err := h.RestartAgent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	is("netplugin started anew", r, "s", 81, lab.OK)
-	is("netplugin started anew", r, "s", 80, lab.Denied)
+	is("netplugin started anew", r, "s", 81, testcluster.OK)
+	is("netplugin started anew", r, "s", 80, testcluster.Denied)
 	c.hasEndpoints("blue:net", 4)
 
 	// Without netplugin.

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // exchange asks over a connection who is there, again and again until stop. Over UDP,
@@ -99,7 +99,7 @@ func (c *cluster) exchange(vips []netip.Addr, n int) *exchanges {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	for i := range n {
-		if err := lab.Until(ctx, "a provider's answer", func(context.Context) error { // the service may be new
+		if err := testcluster.Until(ctx, "a provider's answer", func(context.Context) error { // the service may be new
 			one, err := begin([]string{"tcp", "udp"}[i%2], vips[i/2%len(vips)])
 			if err == nil {
 				x.all = append(x.all, one)
@@ -160,7 +160,7 @@ func (x *exchanges) end(gone string) {
 // removes one's container, and restarts netplugin on all hosts. Connections to the other
 // providers exchange on and lose nothing; new ones go to the others, 100 ms after the
 // container's end at the latest (5 s where tests run beside this one).
-func (c *cluster) providerEnds(vips []netip.Addr, ends lab.ContainerSpec) {
+func (c *cluster) providerEnds(vips []netip.Addr, ends testcluster.ContainerSpec) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	x := c.exchange(vips, 32)
@@ -169,14 +169,14 @@ func (c *cluster) providerEnds(vips []netip.Addr, ends lab.ContainerSpec) {
 		c.t.Fatal(err)
 	}
 	gone, limit := time.Now(), 5*time.Second
-	if drivertest.Full() {
+	if conformance.Full() {
 		limit = 100 * time.Millisecond
 	}
 	last, asked := time.Duration(0), 0
 	for time.Since(gone) < limit+time.Second {
 		begun := time.Since(gone)
-		a := c.space("c").Probe(ctx, lab.Target{Proto: "tcp", Addr: vips[asked%len(vips)], Port: 8000}, time.Second)
-		if asked++; a.Verdict != lab.OK || a.From == ends.Name {
+		a := c.space("c").Probe(ctx, testcluster.Target{Proto: "tcp", Addr: vips[asked%len(vips)], Port: 8000}, time.Second)
+		if asked++; a.Verdict != testcluster.OK || a.From == ends.Name {
 			last = begun
 			if begun > limit {
 				c.t.Errorf("%v after its end a new connection went to %s: %s", begun, ends.Name, a.Verdict)

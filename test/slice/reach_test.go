@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestReachability asks, in both forwarding modes and by both families, for everybody
@@ -25,18 +25,18 @@ func TestReachability(t *testing.T) {
 	on(t, 2, both, anywhere(reachability))
 }
 
-func reachability(t *testing.T, driver string, where lab.Environment) {
+func reachability(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "reach", 2, in(where))
 	c.netctl("global set --fwd-mode routing") // so that containers get default routes in both families
 	c.sharing()
 	c.attachBeyond6(c.host("h1"))
 	c.makeServices()
 	c.publishAll()
-	old := drivertest.Case{}
+	old := conformance.Case{}
 	for _, mode := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
 		c.netctl("global set --fwd-mode " + string(mode))
 		c.forgetNeighbours() // the gateway of a VLAN network is another machine now
-		cases := drivertest.SharedCases(drivertest.SharedTopology())
+		cases := conformance.SharedCases(conformance.SharedTopology())
 		if mode == model.FwdBridge {
 			cases = cases[len(cases)-1:] // what lets in most
 		}
@@ -52,10 +52,10 @@ func reachability(t *testing.T, driver string, where lab.Environment) {
 			}
 			wrong, ok := 0, 0
 			for _, r := range rows {
-				if r.Expected == lab.OK {
+				if r.Expected == testcluster.OK {
 					ok++
 				}
-				if r.Right() && c.byProvider(r) || r.Expected == lab.Denied && r.Seen.Verdict != lab.OK { // or somebody says at once that it leads nowhere
+				if r.Right() && c.byProvider(r) || r.Expected == testcluster.Denied && r.Seen.Verdict != testcluster.OK { // or somebody says at once that it leads nowhere
 					continue
 				}
 				if wrong++; wrong <= 5 {
@@ -70,15 +70,15 @@ func reachability(t *testing.T, driver string, where lab.Environment) {
 	}
 }
 
-// sharing builds drivertest.SharedTopology on a cluster of two hosts; containers have
+// sharing builds conformance.SharedTopology on a cluster of two hosts; containers have
 // the names of its endpoints.
 func (c *cluster) sharing() {
 	c.t.Helper()
-	top := drivertest.SharedTopology()
+	top := conformance.SharedTopology()
 	for _, x := range top.Tenants {
 		c.netctl("tenant create " + string(x.Name))
 	}
-	var specs []lab.ContainerSpec
+	var specs []testcluster.ContainerSpec
 	for i, n := range top.Networks {
 		tenant, name := string(n.Key.Tenant), string(n.Key.Name)
 		c.netctl(fmt.Sprintf("network create -t %s -e %s -s %s -g %s --subnetv6 %s --gatewayv6 %s %s", tenant, n.Encap,
@@ -91,7 +91,7 @@ func (c *cluster) sharing() {
 		}
 	}
 	for _, e := range top.Endpoints {
-		s := lab.ContainerSpec{Name: string(e.Key.ID), Host: string(e.Host)}
+		s := testcluster.ContainerSpec{Name: string(e.Key.ID), Host: string(e.Host)}
 		s.Tenant, s.Network, s.Group = string(e.Key.Network.Tenant), string(e.Key.Network.Name), string(e.Group)
 		s.Listen = []string{"tcp/80"}
 		s.Labels = map[string]string{"of": s.Tenant + "-" + s.Network}

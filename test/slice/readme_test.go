@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // block is a runnable code block of the README.
@@ -38,7 +38,7 @@ func TestReadme(t *testing.T) {
 
 func readme(t *testing.T, driver string) {
 	need(t)
-	root, err := lab.Root(t.Context(), ".")
+	root, err := testcluster.Root(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func readme(t *testing.T, driver string) {
 	if len(blocks) < 5 {
 		t.Fatalf("the README has %d runnable blocks, want at least 5", len(blocks))
 	}
-	c := up(t, driver, "readme", 2, func(cfg *lab.Config) { cfg.Bare = true })
+	c := up(t, driver, "readme", 2, func(cfg *testcluster.Config) { cfg.Bare = true })
 	shells := map[string]*shell{}
 	for i, h := range c.Hosts() {
 		shells[fmt.Sprintf("machine%d", i+1)] = newShell(t, c, h)
@@ -86,7 +86,7 @@ type shell struct {
 
 // newShell starts a shell in a directory with the programs in bin/; what a
 // real machine has at its default places is told by environment.
-func newShell(t *testing.T, c *cluster, h *lab.Host) *shell {
+func newShell(t *testing.T, c *cluster, h *testcluster.Host) *shell {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Symlink(bin, filepath.Join(dir, "bin")); err != nil {
@@ -100,7 +100,7 @@ func newShell(t *testing.T, c *cluster, h *lab.Host) *shell {
 		"CONTIV_NETPLUGIN_STATE_DIR="+h.StateDir(), "CONTIV_NETPLUGIN_CNI_SOCKET="+h.CNISocket(),
 		"CONTIV_CNI_SOCKET="+h.CNISocket(), "CONTIV_CNI_STATE_DIR="+h.StateDir(),
 		"CONTIV_NETMASTER_DATA_DIR="+filepath.Join(dir, "data"))
-	if h.Driver() != lab.DriverEBPF { // which auto takes
+	if h.Driver() != testcluster.DriverEBPF { // which auto takes
 		cmd.Env = append(cmd.Env, "CONTIV_NETPLUGIN_DRIVER="+h.Driver())
 	}
 	in, err := cmd.StdinPipe()

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
-	drv "github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	drv "github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestRefusedConnectionsCost has a container begin 10,000 connections a second to a
@@ -31,10 +31,10 @@ func refusedConnectionsCost(t *testing.T, driver string) {
 	c.netctl("tenant create blue", "network create -t blue -s 10.1.0.0/24 -g 10.1.0.254 net",
 		"service create -t blue -s net -l app=nobody -p 1000:80:TCP --ip "+vip.String()+" web")
 	c.add(spec("loud", "h1", "blue/net"), spec("quiet", "h1", "blue/net"), spec("d", "h1", "blue/net"))
-	c.wants("quiet d tcp/80", lab.OK)
-	if err := lab.Until(t.Context(), "the service to refuse", func(ctx context.Context) error {
-		a := c.space("loud").Probe(ctx, lab.Target{Proto: "tcp", Addr: vip, Port: 1000}, time.Second)
-		if a.Verdict != lab.Refused {
+	c.wants("quiet d tcp/80", testcluster.OK)
+	if err := testcluster.Until(t.Context(), "the service to refuse", func(ctx context.Context) error {
+		a := c.space("loud").Probe(ctx, testcluster.Target{Proto: "tcp", Addr: vip, Port: 1000}, time.Second)
+		if a.Verdict != testcluster.Refused {
 			return fmt.Errorf("it is %s", a)
 		}
 		return nil
@@ -43,7 +43,7 @@ func refusedConnectionsCost(t *testing.T, driver string) {
 	}
 	h := c.host("h1")
 	of := map[string]int{"netplugin": h.Agent().PID, "the sender": os.Getpid()}
-	if driver == lab.DriverOVS {
+	if driver == testcluster.DriverOVS {
 		of["ovs-vswitchd"] = h.Vswitchd().PID
 	}
 	used := func() map[string]time.Duration {
@@ -66,7 +66,7 @@ func refusedConnectionsCost(t *testing.T, driver string) {
 				}
 			}
 			if i%20 == 0 {
-				if a := c.ask("quiet d tcp/80", patience); a.Verdict != lab.OK {
+				if a := c.ask("quiet d tcp/80", patience); a.Verdict != testcluster.OK {
 					t.Errorf("%s: another container's connection: %s", what, a)
 				}
 			}
@@ -91,7 +91,7 @@ func refusedConnectionsCost(t *testing.T, driver string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lab.Until(ctx, "all to be counted", func(context.Context) error { // which the switch does later
+	if err := testcluster.Until(ctx, "all to be counted", func(context.Context) error { // which the switch does later
 		if n := c.drops(h)[drv.DropNoProvider]; n < rounds*each {
 			return fmt.Errorf("%d are", n)
 		}

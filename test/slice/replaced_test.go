@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestProviderReplaced replaces providers of a service under heavy streams: one
@@ -26,7 +26,7 @@ type replacing struct {
 	*underLoad
 	vip     netip.AddrPort
 	streams []*heavy
-	specs   map[string]lab.ContainerSpec // of the providers
+	specs   map[string]testcluster.ContainerSpec // of the providers
 }
 
 func providerReplaced(t *testing.T, kind string) {
@@ -34,7 +34,7 @@ func providerReplaced(t *testing.T, kind string) {
 	defer cancel()
 	r := &replacing{
 		underLoad: up(t, kind, "heavy", 2).underLoad(ctx, kind),
-		vip:       netip.MustParseAddrPort("10.1.0.100:5201"), specs: map[string]lab.ContainerSpec{},
+		vip:       netip.MustParseAddrPort("10.1.0.100:5201"), specs: map[string]testcluster.ContainerSpec{},
 	}
 	r.netctl("tenant create blue", "network create -t blue -s 10.1.0.0/24 -g 10.1.0.254 net",
 		"service create -t blue -s net -l app=web -p 5201:5201:TCP --affinity off --ip "+r.vip.Addr().String()+" web")
@@ -47,7 +47,7 @@ func providerReplaced(t *testing.T, kind string) {
 	}
 	r.rounds(func(round int) bool {
 		without := r.during("nobody is replaced", r.streams, comesOrGoes, func() {
-			idle := func(i int) lab.ContainerSpec { return spec(fmt.Sprint("idle", i), "h2", "blue/net") }
+			idle := func(i int) testcluster.ContainerSpec { return spec(fmt.Sprint("idle", i), "h2", "blue/net") }
 			r.add(idle(round + 1))
 			r.reached(r.vip, "p0").conn.Close()
 			r.del(idle(round))
@@ -67,20 +67,20 @@ func providerReplaced(t *testing.T, kind string) {
 // or any more.
 var comesOrGoes = []string{driver.DropNoPort}
 
-func provider(name, host string) lab.ContainerSpec {
+func provider(name, host string) testcluster.ContainerSpec {
 	s := labelled(name, host, map[string]string{"app": "web"})
 	s.Listen = nil
 	return s
 }
 
-func (r *replacing) begin(s lab.ContainerSpec) {
+func (r *replacing) begin(s testcluster.ContainerSpec) {
 	r.t.Helper()
 	r.specs[s.Name] = s
 	r.add(s)
 	r.sink(s.Name)
 }
 
-func (r *replacing) del(s lab.ContainerSpec) {
+func (r *replacing) del(s testcluster.ContainerSpec) {
 	r.t.Helper()
 	if err := r.DelContainer(r.ctx, s); err != nil {
 		r.t.Fatal(err)
@@ -98,7 +98,7 @@ func (r *replacing) without(h *heavy) []*heavy {
 
 // drained replaces the provider of a stream by another one: it drains, its stream
 // goes on, and when that has ended its container goes.
-func (r *replacing) drained(of *heavy, by lab.ContainerSpec) uint32 {
+func (r *replacing) drained(of *heavy, by testcluster.ContainerSpec) uint32 {
 	r.t.Helper()
 	drains := r.during(of.provider+" drains and another one comes", r.streams, comesOrGoes, func() {
 		r.netctl("endpoint drain " + r.endpointOf(of.provider))
@@ -115,7 +115,7 @@ func (r *replacing) drained(of *heavy, by lab.ContainerSpec) uint32 {
 
 // atOnce replaces the provider of a stream by another one at once. Its stream ends, of
 // which packets under way find nobody.
-func (r *replacing) atOnce(of *heavy, by lab.ContainerSpec) uint32 {
+func (r *replacing) atOnce(of *heavy, by testcluster.ContainerSpec) uint32 {
 	r.t.Helper()
 	r.streams = r.without(of)
 	again := r.during(of.provider+" is replaced at once", r.streams, append(comesOrGoes, driver.DropUnknownDest, driver.DropUnknownSource), func() {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestReplies checks that replies of an allowed connection pass while new
@@ -19,7 +19,7 @@ func TestReplies(t *testing.T) {
 	onOne(t, all, anywhere(replies))
 }
 
-func replies(t *testing.T, driver string, where lab.Environment) {
+func replies(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "reply", 2, in(where))
 	c.netctl(
 		"tenant create blue",
@@ -37,7 +37,7 @@ func replies(t *testing.T, driver string, where lab.Environment) {
 	for _, server := range []string{"near", "far"} {
 		for _, port := range []string{"tcp/80", "udp/80", "icmp"} {
 			for _, family := range []string{" 4", " 6"} {
-				c.wants("c "+server+" "+port+family, lab.OK)
+				c.wants("c "+server+" "+port+family, testcluster.OK)
 				lines = append(lines, server+" c "+port+family, server+" other "+port+family, "other c "+port+family)
 				asked++
 			}

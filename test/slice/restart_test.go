@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // pairUp builds two hosts with a server and a client of one group with a
 // policy, so that the traffic is tracked and judged.
-func pairUp(t *testing.T, driver, name string, change ...func(*lab.Config)) *cluster {
+func pairUp(t *testing.T, driver, name string, change ...func(*testcluster.Config)) *cluster {
 	t.Helper()
 	c := up(t, driver, name, 2, change...)
 	c.netctl(
@@ -27,8 +27,8 @@ func pairUp(t *testing.T, driver, name string, change ...func(*lab.Config)) *clu
 		"group create -t blue -p p net servers",
 	)
 	c.add(spec("c", "h1", "blue/net/clients"), spec("s", "h2", "blue/net/servers"), spec("near", "h1", "blue/net/servers"))
-	c.wants("c s tcp/80", lab.OK)
-	c.wants("s c tcp/80", lab.OK)
+	c.wants("c s tcp/80", testcluster.OK)
+	c.wants("s c tcp/80", testcluster.OK)
 	return c
 }
 
@@ -43,10 +43,10 @@ func restartNetplugin(t *testing.T, driver string) {
 	// A switch in user space competes with the starting netplugin for the
 	// processors that forward, and drops what it has no time for.
 	part, slack := 2<<20, 300*time.Millisecond
-	if driver == lab.DriverEBPF {
+	if driver == testcluster.DriverEBPF {
 		c.load, part, slack = 5, 8<<20, 50*time.Millisecond
 	}
-	run := func(between func(context.Context, *lab.Host) error) (time.Duration, map[string]lab.PingStats) {
+	run := func(between func(context.Context, *testcluster.Host) error) (time.Duration, map[string]testcluster.PingStats) {
 		return c.traffic(func(ctx context.Context, s *stream) error {
 			for range 2 {
 				for _, h := range c.Hosts() {
@@ -59,11 +59,11 @@ func restartNetplugin(t *testing.T, driver string) {
 		})
 	}
 	var slowest time.Duration
-	quiet := func() (time.Duration, map[string]lab.PingStats) {
-		return run(func(context.Context, *lab.Host) error { return nil })
+	quiet := func() (time.Duration, map[string]testcluster.PingStats) {
+		return run(func(context.Context, *testcluster.Host) error { return nil })
 	}
 	stall1, pings1 := quiet()
-	stall, pings := run(func(ctx context.Context, h *lab.Host) error {
+	stall, pings := run(func(ctx context.Context, h *testcluster.Host) error {
 		start := time.Now()
 		err := h.RestartAgent(ctx)
 		slowest = max(slowest, time.Since(start))
@@ -81,14 +81,14 @@ func restartNetplugin(t *testing.T, driver string) {
 	if bound := 2*max(stall1, stall2) + 2*slack; stall > bound {
 		t.Errorf("TCP stood still for %v, without restarts for %v and %v", stall, stall1, stall2)
 	}
-	c.wants("s c tcp/80", lab.OK)
+	c.wants("s c tcp/80", testcluster.OK)
 }
 
 // TestRestartVswitchd checks that flows are back without anyone's help after
 // ovs-vswitchd died, that new connections work within 2 s of its start, and
 // measures what became of established ones. Where a host talks to netmaster and
 // etcd through its switch, it cannot meanwhile; so it cannot here.
-func TestRestartVswitchd(t *testing.T) { on(t, 1, []string{lab.DriverOVS}, restartVswitchd) }
+func TestRestartVswitchd(t *testing.T) { on(t, 1, []string{testcluster.DriverOVS}, restartVswitchd) }
 
 func restartVswitchd(t *testing.T, driver string) {
 	c := pairUp(t, driver, "vswitchd")
@@ -108,8 +108,8 @@ func restartVswitchd(t *testing.T, driver string) {
 		}
 		back := time.Now()
 		down = back.Sub(start)
-		err := lab.Until(ctx, "a new connection", func(context.Context) error {
-			if a := c.ask("c s tcp/80", 100*time.Millisecond); a.Verdict != lab.OK {
+		err := testcluster.Until(ctx, "a new connection", func(context.Context) error {
+			if a := c.ask("c s tcp/80", 100*time.Millisecond); a.Verdict != testcluster.OK {
 				return fmt.Errorf("it is %s", a)
 			}
 			return nil
@@ -127,8 +127,8 @@ func restartVswitchd(t *testing.T, driver string) {
 		t.Errorf("new connections work after %v, want at most 2 s", fresh)
 	}
 	t.Logf("the established TCP connection stood still for %v and %s; established pings stood still for %v", stall.Round(time.Millisecond), survived, pings["across hosts"].Gap.Round(time.Millisecond))
-	c.wants("c s udp/80", lab.OK)
-	c.wants("s c icmp 6", lab.OK)
+	c.wants("c s udp/80", testcluster.OK)
+	c.wants("s c icmp 6", testcluster.OK)
 	c.add(spec("after", "h2", "blue/net/servers"))
-	c.wants("c after tcp/80", lab.OK)
+	c.wants("c after tcp/80", testcluster.OK)
 }

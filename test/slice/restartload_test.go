@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestRestartUnderServices restarts netplugin, by its end and by kill -9, on the hosts
@@ -55,8 +55,8 @@ func restartUnderServices(t *testing.T, kind string) {
 		go h.run()
 		streams = append(streams, h)
 	}
-	var pings []*lab.Pinger
-	keep := func(p *lab.Pinger, err error) {
+	var pings []*testcluster.Pinger
+	keep := func(p *testcluster.Pinger, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -76,12 +76,12 @@ func restartUnderServices(t *testing.T, kind string) {
 		return func() {
 			for i, name := range hosts {
 				h := u.host(name)
-				if i == 0 || drivertest.Full() {
+				if i == 0 || conformance.Full() {
 					if err := errors.Join(h.RestartAgent(ctx), more(ctx, streams, u.part/2)); err != nil { // kill -9
 						t.Fatal(err)
 					}
 				}
-				if i == 1 || drivertest.Full() {
+				if i == 1 || conformance.Full() {
 					if err := errors.Join(h.Agent().Stop(patience), h.StartAgent(ctx)); err != nil {
 						t.Fatal(err)
 					}
@@ -111,7 +111,7 @@ func restartUnderServices(t *testing.T, kind string) {
 		segmentsElse, packetsElse := during("restarts elsewhere", "h3", "h3")
 		segments, packets := during("restarts", "h1", "h2")
 		// The switch in user space waits for a processor as netplugin does.
-		return noMore(segments, segmentsElse) && (packets == 0 || kind == lab.DriverOVS && packets <= 2*packetsElse+10)
+		return noMore(segments, segmentsElse) && (packets == 0 || kind == testcluster.DriverOVS && packets <= 2*packetsElse+10)
 	})
 	for _, h := range streams {
 		if err := h.finish(); err != nil {
@@ -125,7 +125,7 @@ func restartUnderServices(t *testing.T, kind string) {
 // been dropped for two seconds.
 func (u *underLoad) hush() {
 	u.t.Helper()
-	spaces := []*lab.Namespace{u.Fabric}
+	spaces := []*testcluster.Namespace{u.Fabric}
 	for _, h := range u.Hosts() {
 		spaces = append(spaces, h.NS)
 	}
@@ -144,7 +144,7 @@ func (u *underLoad) hush() {
 		}
 	}
 	last, at := "", time.Now()
-	if err := lab.Until(u.ctx, "nothing to be dropped", func(context.Context) error {
+	if err := testcluster.Until(u.ctx, "nothing to be dropped", func(context.Context) error {
 		var all []map[string]uint64
 		for _, h := range u.Hosts() {
 			all = append(all, u.drops(h))

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // routedNames are the containers of TestRouting, the same in both tenants: on each
@@ -27,12 +27,12 @@ var routedNames = []string{"a1", "a2", "b1", "b2", "v1", "v2"}
 // before, policy by a group of another network, what a packet without hops is told,
 // and a restart of netplugin under routed traffic.
 func TestRouting(t *testing.T) {
-	on(t, 1, []string{lab.DriverMixed, lab.DriverEBPF, lab.DriverOVS}, anywhere(routing))
+	on(t, 1, []string{testcluster.DriverMixed, testcluster.DriverEBPF, testcluster.DriverOVS}, anywhere(routing))
 }
 
-func routing(t *testing.T, driver string, where lab.Environment) {
+func routing(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "route", 2, in(where))
-	var specs []lab.ContainerSpec
+	var specs []testcluster.ContainerSpec
 	for _, tenant := range []string{"blue", "red"} {
 		c.netctl("tenant create "+tenant,
 			"network create -t "+tenant+" -e vxlan -s 10.1.1.0/24 -g 10.1.1.254 --subnetv6 fd00:1::/64 --gatewayv6 fd00:1::fe a",
@@ -61,7 +61,7 @@ func routing(t *testing.T, driver string, where lab.Environment) {
 	defer in.Close()
 	c.reach("in mode routing", true)
 	switches := map[string]time.Time{}
-	switched := func(mode string, reached lab.Verdict) {
+	switched := func(mode string, reached testcluster.Verdict) {
 		t.Helper()
 		start := time.Now()
 		switches[mode] = start
@@ -74,9 +74,9 @@ func routing(t *testing.T, driver string, where lab.Environment) {
 		}
 		t.Logf("to mode %s: seen after %v", mode, took.Round(time.Millisecond))
 	}
-	switched("bridge", lab.Denied)
+	switched("bridge", testcluster.Denied)
 	c.reach("in mode bridge", false)
-	switched("routing", lab.OK)
+	switched("routing", testcluster.OK)
 	c.reach("in mode routing again", true)
 
 	// One hop too few.
@@ -98,15 +98,15 @@ func routing(t *testing.T, driver string, where lab.Environment) {
 		"group create -t blue -p p b gb")
 	for _, to := range []string{"b1", "b2"} {
 		for _, family := range []string{" tcp/80 4", " tcp/80 6"} {
-			c.wants("blue-a1 blue-"+to+family, lab.OK)
-			c.wants("blue-a2 blue-"+to+family, lab.OK)
-			c.wants("blue-v1 blue-"+to+family, lab.Denied)
-			c.wants("red-v1 red-"+to+family, lab.OK)
+			c.wants("blue-a1 blue-"+to+family, testcluster.OK)
+			c.wants("blue-a2 blue-"+to+family, testcluster.OK)
+			c.wants("blue-v1 blue-"+to+family, testcluster.Denied)
+			c.wants("red-v1 red-"+to+family, testcluster.OK)
 		}
 	}
 
 	// A restart of netplugin is nothing to routed packets.
-	quiet := func(f func()) lab.PingStats {
+	quiet := func(f func()) testcluster.PingStats {
 		start := time.Now()
 		f()
 		return across.Between(start, time.Now())
@@ -131,7 +131,7 @@ func routing(t *testing.T, driver string, where lab.Environment) {
 			t.Errorf("to mode %s: pings within a network: %s", mode, p)
 		}
 	}
-	for _, p := range []*lab.Pinger{within, across} {
+	for _, p := range []*testcluster.Pinger{within, across} {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -139,7 +139,7 @@ func routing(t *testing.T, driver string, where lab.Environment) {
 }
 
 // ping starts one between two containers.
-func (c *cluster) ping(from, to string) *lab.Pinger {
+func (c *cluster) ping(from, to string) *testcluster.Pinger {
 	c.t.Helper()
 	p, err := c.space(from).StartPing(c.addr(to, "4"), 10*time.Millisecond)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *cluster) reach(when string, joined bool) {
 
 func (c *cluster) reachOf(tenant, when string, joined bool) {
 	c.t.Helper()
-	var qs []lab.Question
+	var qs []testcluster.Question
 	for _, from := range routedNames {
 		for _, to := range routedNames {
 			for _, family := range []string{"4", "6"} {
@@ -182,12 +182,12 @@ func (c *cluster) reachOf(tenant, when string, joined bool) {
 			}
 		}
 	}
-	wrong := func(q lab.Question, a lab.Answer) bool {
+	wrong := func(q testcluster.Question, a testcluster.Answer) bool {
 		n := len(tenant) + 1
 		if joined || q.From[n] == q.To[n] {
-			return a.Verdict != lab.OK || a.From != q.To
+			return a.Verdict != testcluster.OK || a.From != q.To
 		}
-		return a.Verdict == lab.OK
+		return a.Verdict == testcluster.OK
 	}
 	for i, a := range c.AskAll(c.t.Context(), qs, 500*time.Millisecond) {
 		if !wrong(qs[i], a) {

@@ -21,8 +21,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/mesos"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/mesos"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestRuntimes attaches containers as Mesos' containerizer, 1.x's plugin for Mesos and
@@ -36,12 +36,12 @@ func TestRuntimes(t *testing.T) {
 // runtime calls plugins on a host as container runtimes do.
 type runtime struct {
 	*cluster
-	h   *lab.Host
+	h   *testcluster.Host
 	dir string // of CNI plugins: netcontiv, contivk8s
 }
 
 // fresh makes a container's namespace that serves tcp/80.
-func (r *runtime) fresh(name string) *lab.Namespace {
+func (r *runtime) fresh(name string) *testcluster.Namespace {
 	r.t.Helper()
 	ns, err := r.AddNamespace(name)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *runtime) call(verb, plugin, container, netns, ifName, args, conf string
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	out, err := lab.NewNSExec(r.h.NS).ExecPlugin(r.t.Context(), filepath.Join(r.dir, plugin), data, append((&invoke.Args{
+	out, err := testcluster.NewNSExec(r.h.NS).ExecPlugin(r.t.Context(), filepath.Join(r.dir, plugin), data, append((&invoke.Args{
 		Command: verb, ContainerID: container, NetNS: netns, IfName: ifName, Path: r.dir, PluginArgsStr: args,
 	}).AsEnv(), "MESOS_AGENT_ENDPOINT="+r.h.Control.String()+":5051"))
 	if err != nil || verb != "ADD" {
@@ -91,8 +91,8 @@ func (r *runtime) result(version any, out []byte) *current.Result {
 // of the group servers has it.
 func (r *runtime) protected(what string, addr netip.Addr) {
 	r.t.Helper()
-	for from, want := range map[string]lab.Verdict{"c": lab.OK, "s": lab.Denied} {
-		to := lab.Target{Proto: "tcp", Addr: addr, Port: 80}
+	for from, want := range map[string]testcluster.Verdict{"c": testcluster.OK, "s": testcluster.Denied} {
+		to := testcluster.Target{Proto: "tcp", Addr: addr, Port: 80}
 		if a := r.space(from).Probe(r.t.Context(), to, time.Second); a.Verdict != want {
 			r.t.Errorf("%s at %s, from %s: %s, want %s", what, addr, from, a, want)
 		}
@@ -260,15 +260,15 @@ func (r *runtime) second() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.space("s").Probe(t.Context(), lab.Target{Proto: "tcp", Addr: firstAddr(first), Port: 80}, time.Second); a.Verdict != lab.OK {
+	if a := r.space("s").Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: firstAddr(first), Port: 80}, time.Second); a.Verdict != testcluster.OK {
 		t.Errorf("the first interface, of a group that lets everybody in: %s", a)
 	}
 	r.add(spec("peer", "h2", "blue/other"))
-	to := lab.Target{Proto: "tcp", Addr: firstAddr(res), Port: 80}
-	if a := r.space("peer").Probe(t.Context(), to, time.Second); a.Verdict != lab.Denied {
+	to := testcluster.Target{Proto: "tcp", Addr: firstAddr(res), Port: 80}
+	if a := r.space("peer").Probe(t.Context(), to, time.Second); a.Verdict != testcluster.Denied {
 		t.Errorf("the second interface, of a group that lets clients in: %s", a)
 	}
-	if a := ns.Probe(t.Context(), lab.Target{Proto: "tcp", Addr: r.addr("peer", "4"), Port: 80}, time.Second); a.Verdict != lab.OK {
+	if a := ns.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: r.addr("peer", "4"), Port: 80}, time.Second); a.Verdict != testcluster.OK {
 		t.Errorf("from the second interface to its network: %s", a)
 	}
 	r.protected("the second interface", firstAddr(res)) // by clients of another subnet

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // scraped is what Prometheus would have after a scrape of all targets that
@@ -29,7 +29,7 @@ var sampleRE = regexp.MustCompile(`(?m)^(contiv_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
 // left out, as Prometheus does.
 func (c *cluster) scrape() scraped {
 	out := scraped{}
-	take := func(job, instance string, from *lab.Namespace, url string) {
+	take := func(job, instance string, from *testcluster.Namespace, url string) {
 		client := from.HTTP()
 		defer client.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
@@ -73,7 +73,7 @@ func (c *cluster) scrapedWhen(what string, want map[string]float64) (s scraped) 
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 	defer cancel()
-	if err := lab.Until(ctx, what, func(context.Context) error {
+	if err := testcluster.Until(ctx, what, func(context.Context) error {
 		s = c.scrape()
 		for series, least := range want {
 			v, there := s.of(series)

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // securing is netmaster's side of a cluster that is turned secure.
@@ -57,7 +57,7 @@ func (s *securing) replica(ctx context.Context, n int, ask func(context.Context,
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return lab.Until(ctx, p.Name+" to serve with "+strings.Join(flags, " "), func(ctx context.Context) error {
+	return testcluster.Until(ctx, p.Name+" to serve with "+strings.Join(flags, " "), func(ctx context.Context) error {
 		if out, err := ask(ctx, "tenant", "ls"); err != nil {
 			return fmt.Errorf("%w: %s; %s", err, out, p.Tail(3))
 		}
@@ -84,7 +84,7 @@ func (s *securing) anna(ctx context.Context, args ...string) (string, error) {
 func (s *securing) warns(ctx context.Context, part string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return lab.Until(ctx, "netctl to say "+part, func(ctx context.Context) error {
+	return testcluster.Until(ctx, "netctl to say "+part, func(ctx context.Context) error {
 		out, err := s.anna(ctx, "cluster", "members")
 		if err == nil && !strings.Contains(out, part) {
 			err = errors.New(out)
@@ -101,7 +101,7 @@ func (s *securing) warns(ctx context.Context, part string) error {
 func TestTurnSecure(t *testing.T) {
 	shared(t)
 	on(t, 1, both, func(t *testing.T, driver string) {
-		s := secured(pairUp(t, driver, "sec", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul = true, "" }))
+		s := secured(pairUp(t, driver, "sec", func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul = true, "" }))
 		s.losesNothingBy(s.turn, s.renew)
 		if t.Failed() {
 			return
@@ -124,11 +124,11 @@ func TestTurnSecure(t *testing.T) {
 // restart leaves one that waits for the other.
 func TestTurnSecureTwo(t *testing.T) {
 	shared(t)
-	if !drivertest.Full() {
+	if !conformance.Full() {
 		t.Skip("it takes minutes; TestTurnSecure has one netmaster")
 	}
 	on(t, 1, both, func(t *testing.T, driver string) {
-		s := secured(pairUp(t, driver, "sectwo", func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Replicas = true, "", 2 }))
+		s := secured(pairUp(t, driver, "sectwo", func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul, cfg.Replicas = true, "", 2 }))
 		s.until("both netmasters to have the authority", func(context.Context) error {
 			_, err := os.Stat(filepath.Join(s.data+"2", "join", "clients", "authority.pem"))
 			return err
@@ -141,7 +141,7 @@ func TestTurnSecureTwo(t *testing.T) {
 // without it.
 func (s *securing) losesNothingBy(steps ...func(context.Context) error) {
 	s.t.Helper()
-	series := func(do func(context.Context, *stream) error) map[string]lab.PingStats {
+	series := func(do func(context.Context, *stream) error) map[string]testcluster.PingStats {
 		_, pings := s.traffic(func(ctx context.Context, s *stream) error { return errors.Join(do(ctx, s), s.more(ctx, 4<<20)) })
 		return pings
 	}
@@ -149,7 +149,7 @@ func (s *securing) losesNothingBy(steps ...func(context.Context) error) {
 		began := time.Now()
 		pings := series(func(ctx context.Context, _ *stream) error { return do(ctx) })
 		bytes := int(time.Since(began)/pace) * chunk // of the stream in that time
-		var without map[string]lab.PingStats
+		var without map[string]testcluster.PingStats
 		for name, p := range pings {
 			if p.Lost() > 0 && without == nil { // a busy machine loses packets by itself
 				without = series(func(ctx context.Context, s *stream) error { return s.more(ctx, bytes) })
@@ -257,7 +257,7 @@ func (s *securing) back(ctx context.Context) error {
 }
 
 // leaves has a host go back to plain connections, which it does not by being told alone.
-func (s *securing) leaves(ctx context.Context, h *lab.Host) error {
+func (s *securing) leaves(ctx context.Context, h *testcluster.Host) error {
 	if err := h.Agent().Stop(20 * time.Second); err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (s *securing) renew(ctx context.Context) error {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	h1, h2 := s.Hosts()[0], s.Hosts()[1]
-	trusted := func(h *lab.Host) (n int, err error) {
+	trusted := func(h *testcluster.Host) (n int, err error) {
 		text, err := os.ReadFile(filepath.Join(h.StateDir(), "tls", pki.BundleFile))
 		return bytes.Count(text, []byte("BEGIN CERTIFICATE")), err
 	}
@@ -299,7 +299,7 @@ func (s *securing) renew(ctx context.Context) error {
 	if err := s.joins(ctx, h1); err != nil {
 		return err
 	}
-	if err := lab.Until(ctx, "h1 to trust both", func(context.Context) error {
+	if err := testcluster.Until(ctx, "h1 to trust both", func(context.Context) error {
 		if n, err := trusted(h1); err != nil || n != 2 {
 			return fmt.Errorf("it trusts %d: %w", n, err)
 		}
@@ -325,7 +325,7 @@ func (s *securing) renew(ctx context.Context) error {
 }
 
 // joins starts a host's netplugin with the store's address as it is by TLS.
-func (s *securing) joins(ctx context.Context, h *lab.Host, flags ...string) error {
+func (s *securing) joins(ctx context.Context, h *testcluster.Host, flags ...string) error {
 	p, err := h.LaunchAgentWith(append([]string{"--etcd-endpoints", strings.ReplaceAll(s.StoreURLs(), "http://", "https://")}, flags...))
 	if err != nil {
 		return err
@@ -334,19 +334,19 @@ func (s *securing) joins(ctx context.Context, h *lab.Host, flags ...string) erro
 }
 
 // works has a host attach a container that talks to one of another host.
-func (s *securing) works(ctx context.Context, name string, h *lab.Host) error {
+func (s *securing) works(ctx context.Context, name string, h *testcluster.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	sp := spec(name, h.Name, "blue/net/clients")
-	if err := lab.Until(ctx, h.Name+" to attach "+name, func(ctx context.Context) error {
+	if err := testcluster.Until(ctx, h.Name+" to attach "+name, func(ctx context.Context) error {
 		_, err := s.AddContainer(ctx, sp)
 		return err
 	}); err != nil {
 		return err
 	}
-	return lab.Until(ctx, name+" to reach s", func(ctx context.Context) error {
-		a := s.space(name).Probe(ctx, lab.Target{Proto: "tcp", Addr: s.cluster.addr("s", "4"), Port: 80}, time.Second)
-		if a.Verdict != lab.OK {
+	return testcluster.Until(ctx, name+" to reach s", func(ctx context.Context) error {
+		a := s.space(name).Probe(ctx, testcluster.Target{Proto: "tcp", Addr: s.cluster.addr("s", "4"), Port: 80}, time.Second)
+		if a.Verdict != testcluster.OK {
 			return errors.New(a.String())
 		}
 		return nil

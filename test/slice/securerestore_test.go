@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestRestoreSecure: a backup is restored in the directory of a secure netmaster while
@@ -31,14 +31,14 @@ func TestRestoreSecure(t *testing.T) {
 // one after the other. No packet is lost, also to what was attached after the backup.
 func TestRestoreSecureLost(t *testing.T) {
 	shared(t)
-	if !drivertest.Full() {
-		t.Skip("it takes minutes; internal/join and cmd/netmaster restore members")
+	if !conformance.Full() {
+		t.Skip("it takes minutes; internal/netmaster/membership and cmd/netmaster restore members")
 	}
 	on(t, 1, both, func(t *testing.T, driver string) { restoreSecure(t, driver, "secb", (*person).again) })
 }
 
 func restoreSecure(t *testing.T, driver, name string, restore func(*person, context.Context, string, int) error) {
-	c := pairUp(t, driver, name, func(cfg *lab.Config) { cfg.Embedded, cfg.Consul, cfg.Hosts = true, "", 3 })
+	c := pairUp(t, driver, name, func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul, cfg.Hosts = true, "", 3 })
 	s := secured(c)
 	if err := s.turn(t.Context()); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func (p *person) restored(ctx context.Context, try int) error {
 }
 
 // restoreAndLaunch restores the backup into netmaster's directory and starts it there.
-func (p *person) restoreAndLaunch(ctx context.Context, backup string) (*lab.Process, error) {
+func (p *person) restoreAndLaunch(ctx context.Context, backup string) (*testcluster.Process, error) {
 	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("restore: %w: %s", err, out)
 	}
@@ -187,7 +187,7 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	if err := lab.Until(ctx, "netmaster to have a new authority", func(context.Context) error {
+	if err := testcluster.Until(ctx, "netmaster to have a new authority", func(context.Context) error {
 		_, err := os.Stat(filepath.Join(p.data, "join", "clients", "issued", "netmaster", "ca.crt"))
 		return err
 	}); err != nil {
@@ -196,10 +196,10 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 	if _, err := p.runs(ctx, "", "tenant", "ls"); err == nil {
 		return errors.New("netctl trusts another authority than it was told")
 	}
-	if err := lab.Until(ctx, "bert to be let in", p.login); err != nil {
+	if err := testcluster.Until(ctx, "bert to be let in", p.login); err != nil {
 		return fmt.Errorf("%w; %s", err, master.Tail(5))
 	}
-	if err := lab.Until(ctx, "the status to say that hosts trust another authority", func(ctx context.Context) error {
+	if err := testcluster.Until(ctx, "the status to say that hosts trust another authority", func(ctx context.Context) error {
 		if out, err := p.runs(ctx, "", "status"); err == nil || !strings.Contains(err.Error(), "clients-trust") {
 			return fmt.Errorf("it says %w %s", err, out)
 		}
@@ -216,7 +216,7 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 		return err
 	}
 	for _, h := range p.Hosts() {
-		if err := lab.Until(ctx, h.Name+" to say that it has to join anew", func(ctx context.Context) error {
+		if err := testcluster.Until(ctx, h.Name+" to say that it has to join anew", func(ctx context.Context) error {
 			if err := h.Status(ctx); err == nil || !strings.Contains(err.Error(), "netctl cluster token") {
 				return fmt.Errorf("it says %w; the end of its log: %s", err, h.Agent().Tail(10))
 			}

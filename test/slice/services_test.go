@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestServices checks the whole way of a service, from netctl to connections: both
@@ -56,10 +56,10 @@ func (c *cluster) share() (string, error) {
 	return out, err
 }
 
-func services(t *testing.T, driver string, where lab.Environment) {
+func services(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "svc", 2, in(where))
 	web := map[string]string{"app": "web"}
-	labelled := func(name, host string) lab.ContainerSpec {
+	labelled := func(name, host string) testcluster.ContainerSpec {
 		s := spec(name, host, "blue/net")
 		s.Labels = web
 		return s
@@ -72,9 +72,9 @@ func services(t *testing.T, driver string, where lab.Environment) {
 		return func() bool {
 			got := map[string]bool{}
 			for range 40 {
-				for _, target := range []lab.Target{{Proto: "tcp", Addr: v4, Port: 8000}, {Proto: "udp", Addr: v4, Port: 8000}, {Proto: "tcp", Addr: v6, Port: 8000}} {
+				for _, target := range []testcluster.Target{{Proto: "tcp", Addr: v4, Port: 8000}, {Proto: "udp", Addr: v4, Port: 8000}, {Proto: "tcp", Addr: v6, Port: 8000}} {
 					a := c.space("c").Probe(t.Context(), target, 2*time.Second)
-					if a.Verdict != lab.OK {
+					if a.Verdict != testcluster.OK {
 						return false
 					}
 					got[a.From] = true
@@ -121,7 +121,7 @@ func services(t *testing.T, driver string, where lab.Environment) {
 	until("both answer again", answers("web1", "web2"))
 	c.netctl("endpoint drain "+c.endpointOf("web1"), "endpoint drain "+c.endpointOf("web2"))
 	until("nobody answers", func() bool {
-		return c.space("c").Probe(t.Context(), lab.Target{Proto: "tcp", Addr: v4, Port: 8000}, 2*time.Second).Verdict == lab.Refused
+		return c.space("c").Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: v4, Port: 8000}, 2*time.Second).Verdict == testcluster.Refused
 	})
 	if out, err := c.Netctl(t.Context(), "service", "inspect", "-t", "blue", "web"); err != nil || !strings.Contains(out, "nobody gets new connections") {
 		t.Errorf("%v: %s", err, out)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestHostSilent: a host that netmasters do not hear of keeps its providers while it
@@ -38,8 +38,8 @@ func hostSilent(t *testing.T, driver string) {
 		return func(ctx context.Context) error {
 			got := map[string]bool{}
 			for range 40 {
-				a := c.space("c").Probe(ctx, lab.Target{Proto: "tcp", Addr: netip.MustParseAddr("10.1.0.100"), Port: 8000}, 2*time.Second)
-				if a.Verdict != lab.OK {
+				a := c.space("c").Probe(ctx, testcluster.Target{Proto: "tcp", Addr: netip.MustParseAddr("10.1.0.100"), Port: 8000}, 2*time.Second)
+				if a.Verdict != testcluster.OK {
 					return fmt.Errorf("a connection: %s", a)
 				}
 				got[a.From] = true

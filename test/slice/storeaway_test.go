@@ -10,19 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // evictsSoon has netmasters give up what is on hosts as early as they may be told to.
-func evictsSoon(cfg *lab.Config) { cfg.MasterArgs = append(cfg.MasterArgs, "--evict-after", "1m") }
+func evictsSoon(cfg *testcluster.Config) {
+	cfg.MasterArgs = append(cfg.MasterArgs, "--evict-after", "1m")
+}
 
 // hostsAway waits until so many hosts are away.
 func (c *cluster) hostsAway(want int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
-	err := lab.Until(ctx, fmt.Sprintf("%d hosts to be away", want), func(ctx context.Context) error {
+	err := testcluster.Until(ctx, fmt.Sprintf("%d hosts to be away", want), func(ctx context.Context) error {
 		hosts, err := c.client().Hosts(ctx)
 		if err != nil {
 			return err
@@ -70,8 +72,8 @@ func everybodyAway(t *testing.T, driver string) {
 		got := map[string]bool{}
 		for range 40 {
 			for _, proto := range []string{"tcp", "udp"} {
-				a := c.space("c").Probe(t.Context(), lab.Target{Proto: proto, Addr: vip, Port: 8000}, 5*time.Second)
-				if a.Verdict != lab.OK {
+				a := c.space("c").Probe(t.Context(), testcluster.Target{Proto: proto, Addr: vip, Port: 8000}, 5*time.Second)
+				if a.Verdict != testcluster.OK {
 					t.Errorf("%s: a new connection: %s", when, a)
 					return
 				}
@@ -83,11 +85,11 @@ func everybodyAway(t *testing.T, driver string) {
 		}
 	}
 	long := func() {
-		if drivertest.Full() {
+		if conformance.Full() {
 			<-time.After(10 * time.Minute)
 		}
 	}
-	cables := func(up bool, hosts ...*lab.Host) {
+	cables := func(up bool, hosts ...*testcluster.Host) {
 		t.Helper()
 		for _, h := range hosts {
 			if err := h.NS.SetLink("ctl0", up); err != nil {
@@ -119,7 +121,7 @@ func everybodyAway(t *testing.T, driver string) {
 	c.hasEndpoints("blue:net", 3)
 	again, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := lab.Until(again, "h2 to attach containers, as it follows the store again", func(ctx context.Context) error {
+	if err := testcluster.Until(again, "h2 to attach containers, as it follows the store again", func(ctx context.Context) error {
 		_, err := c.AddContainer(ctx, spec("new", "h2", "blue/net"))
 		return err
 	}); err != nil {
@@ -128,7 +130,7 @@ func everybodyAway(t *testing.T, driver string) {
 	if _, err := c.Serve("new", "tcp/80"); err != nil {
 		t.Fatal(err)
 	}
-	c.wants("c new tcp/80", lab.OK)
+	c.wants("c new tcp/80", testcluster.OK)
 	x.end("")
 }
 
@@ -136,10 +138,10 @@ func everybodyAway(t *testing.T, driver string) {
 // says, though netmaster ends and begins meanwhile; what is on the other is not.
 func TestEvictAfter(t *testing.T) {
 	shared(t)
-	if !drivertest.Full() {
+	if !conformance.Full() {
 		t.Skip("it waits for minutes; see TestGraceTime of control")
 	}
-	on(t, 1, []string{lab.DriverEBPF}, func(t *testing.T, driver string) {
+	on(t, 1, []string{testcluster.DriverEBPF}, func(t *testing.T, driver string) {
 		c := up(t, driver, "evict", 2, evictsSoon)
 		c.netctl("tenant create blue", "network create -t blue -s 10.1.0.0/24 -g 10.1.0.254 net")
 		c.add(spec("a", "h1", "blue/net"), spec("b", "h2", "blue/net"))
@@ -147,7 +149,7 @@ func TestEvictAfter(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			if err := lab.Until(ctx, fmt.Sprintf("h2 to have been away for %d s", least), func(ctx context.Context) error {
+			if err := testcluster.Until(ctx, fmt.Sprintf("h2 to have been away for %d s", least), func(ctx context.Context) error {
 				h, err := c.client().Host(ctx, "h2")
 				if err == nil && (h.AwaySeconds < least || h.Endpoints != 1) {
 					err = fmt.Errorf("it is for %d s, and has %d endpoints", h.AwaySeconds, h.Endpoints)
@@ -171,7 +173,7 @@ func TestEvictAfter(t *testing.T) {
 		again := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		if err := lab.Until(ctx, "h2's endpoint to be given up", func(ctx context.Context) error {
+		if err := testcluster.Until(ctx, "h2's endpoint to be given up", func(ctx context.Context) error {
 			n, err := c.endpoints(ctx, "blue:net")
 			if err == nil && n != 1 {
 				err = fmt.Errorf("there are %d", n)
@@ -185,6 +187,6 @@ func TestEvictAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.hasEndpoints("blue:net", 2)
-		c.wants("a b tcp/80", lab.OK)
+		c.wants("a b tcp/80", testcluster.OK)
 	})
 }

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // tells waits until the doctor tells of a host's certificate by some words, or does not.
 func (s *securing) tells(ctx context.Context, host, words string, want bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	return lab.Until(ctx, fmt.Sprintf("the doctor to tell that of %s %s: %v", host, words, want), func(ctx context.Context) error {
+	return testcluster.Until(ctx, fmt.Sprintf("the doctor to tell that of %s %s: %v", host, words, want), func(ctx context.Context) error {
 		out, failed := s.anna(ctx, "doctor", "--json") // its code says that there are findings
 		var d api.Diagnosis
 		if err := json.NewDecoder(strings.NewReader(out[max(0, strings.IndexByte(out, '{')):])).Decode(&d); err != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // stream is a TCP connection on which bytes flow steadily until it is closed.
@@ -103,7 +103,7 @@ func (s *stream) more(ctx context.Context, bytes int) error {
 	s.mu.Lock()
 	want := s.received + bytes
 	s.mu.Unlock()
-	return lab.Until(ctx, fmt.Sprintf("%d more bytes at s", bytes), func(context.Context) error {
+	return testcluster.Until(ctx, fmt.Sprintf("%d more bytes at s", bytes), func(context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.err != nil {
@@ -146,7 +146,7 @@ func retransmitted(out net.Conn) (n uint32) {
 // traffic keeps a TCP stream and pings every 10 ms, over both families and on
 // one host, going while do runs. It returns the stream's longest stall and the
 // pings' fate.
-func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.Duration, map[string]lab.PingStats) {
+func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.Duration, map[string]testcluster.PingStats) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 4*time.Minute)
 	defer cancel()
@@ -157,7 +157,7 @@ func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.D
 		c.t.Fatal(err)
 	}
 	names := []string{"across hosts", "across hosts, IPv6", "on one host"}
-	stats := make([]lab.PingStats, len(names))
+	stats := make([]testcluster.PingStats, len(names))
 	var pings errgroup.Group
 	for i, to := range []struct{ name, family string }{{"s", "4"}, {"s", "6"}, {"near", "4"}} {
 		pings.Go(func() (err error) {
@@ -173,7 +173,7 @@ func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.D
 	if err := pings.Wait(); err != nil {
 		c.t.Error(err)
 	}
-	out := map[string]lab.PingStats{}
+	out := map[string]testcluster.PingStats{}
 	for i, n := range names {
 		out[n] = stats[i]
 		c.t.Logf("ping every 10 ms %s: %s", n, stats[i])

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestInjection checks that nobody but an endpoint's own host speaks for it
@@ -36,16 +36,16 @@ func injection(t *testing.T, driver string) {
 		"network create -t blue -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 vx",
 		"network create -t green -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 vx")
 	c.add(spec("evil", "h1", "blue/vx"), spec("g1", "h1", "green/vx"), spec("g2", "h2", "green/vx"), spec("g3", "h3", "green/vx"))
-	c.wants("g3 g1 udp/80", lab.OK)
-	c.wants("g3 g2 udp/80", lab.OK)
-	c.wants("g1 g2 udp/80", lab.OK)
+	c.wants("g3 g1 udp/80", testcluster.OK)
+	c.wants("g3 g2 udp/80", testcluster.OK)
+	c.wants("g1 g2 udp/80", testcluster.OK)
 
 	at := map[string]*trap{}
 	for _, name := range []string{"g1", "g2"} {
 		at[name] = c.trap(name)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	pings := make(chan lab.PingStats, 2)
+	pings := make(chan testcluster.PingStats, 2)
 	for _, to := range []string{"g2", "g1"} {
 		go func() {
 			s, err := c.space("g3").Ping(ctx, c.addr(to, "4"), 10*time.Millisecond)
@@ -57,7 +57,7 @@ func injection(t *testing.T, driver string) {
 	}
 
 	// send lets a space send every frame to a host's tunnel, on every VNI.
-	send := func(space *lab.Namespace, to netip.Addr, frames [][]byte) {
+	send := func(space *testcluster.Namespace, to netip.Addr, frames [][]byte) {
 		t.Helper()
 		var conn net.Conn
 		if err := space.Do(func() (err error) {
@@ -78,11 +78,11 @@ func injection(t *testing.T, driver string) {
 	h1, h2, h3 := c.host("h1"), c.host("h2"), c.host("h3")
 	attacks := []struct {
 		name   string
-		from   *lab.Namespace
+		from   *testcluster.Namespace
 		to     netip.Addr
 		as     string
 		victim string
-		host   *lab.Namespace // the endpoint's own host, which may send and tries after the attack; nil = it does not try
+		host   *testcluster.Namespace // the endpoint's own host, which may send and tries after the attack; nil = it does not try
 	}{
 		{"a container to another host, as an endpoint of its own host", c.space("evil"), h2.Address, "g1", "g2", h1.NS},
 		{"a container to another host, as an endpoint of a third", c.space("evil"), h2.Address, "g3", "g2", h3.NS},
@@ -100,7 +100,7 @@ func injection(t *testing.T, driver string) {
 			send(x.host, x.to, good)
 			at[x.victim].want(good[0], "from the endpoint's own host") // behind what was sent before
 		} else {
-			c.wants(x.as+" "+x.victim+" udp/80", lab.OK)
+			c.wants(x.as+" "+x.victim+" udp/80", testcluster.OK)
 		}
 		for _, f := range bad {
 			if at[x.victim].has(f) {
@@ -122,22 +122,22 @@ func injection(t *testing.T, driver string) {
 func (c *cluster) forged(mark byte, as, victim string) [][]byte {
 	c.t.Helper()
 	from, to := c.station(as), c.station(victim)
-	udp := oracle.Packet{
+	udp := reference.Packet{
 		SrcMAC: from.mac, DstMAC: to.mac, Src: from.ip4, Dst: to.ip4, Proto: model.ProtoUDP,
 		SrcPort: 20000, DstPort: 80,
 	}
 	udp6 := udp
 	udp6.Src, udp6.Dst = from.ip6, to.ip6
-	arp := oracle.Packet{SrcMAC: from.mac, DstMAC: to.mac, ARP: &oracle.ARP{
-		Op: oracle.ARPReply, SenderMAC: from.mac, SenderIP: from.ip4, TargetMAC: to.mac, TargetIP: to.ip4,
+	arp := reference.Packet{SrcMAC: from.mac, DstMAC: to.mac, ARP: &reference.ARP{
+		Op: reference.ARPReply, SenderMAC: from.mac, SenderIP: from.ip4, TargetMAC: to.mac, TargetIP: to.ip4,
 	}}
-	nd := oracle.Packet{
+	nd := reference.Packet{
 		SrcMAC: from.mac, DstMAC: to.mac, Src: from.ip6, Dst: to.ip6, Proto: model.ProtoICMPv6,
-		ICMPType: oracle.NDNeighborAdvert, ND: &oracle.ND{Target: from.ip6, LinkAddr: from.mac, HasLink: true},
+		ICMPType: reference.NDNeighborAdvert, ND: &reference.ND{Target: from.ip6, LinkAddr: from.mac, HasLink: true},
 	}
 	var out [][]byte
-	for _, p := range []oracle.Packet{udp, udp6, arp, nd} {
-		out = append(out, append(drivertest.Frame(p), 'f', 'o', 'r', 'g', 'e', 'd', mark))
+	for _, p := range []reference.Packet{udp, udp6, arp, nd} {
+		out = append(out, append(conformance.Frame(p), 'f', 'o', 'r', 'g', 'e', 'd', mark))
 	}
 	return out
 }
@@ -178,7 +178,7 @@ func (c *cluster) trap(name string) *trap {
 }
 
 // trapIn keeps every frame that arrives at or leaves a namespace, until it is stopped.
-func (c *cluster) trapIn(ns *lab.Namespace) (tr *trap, stop func()) {
+func (c *cluster) trapIn(ns *testcluster.Namespace) (tr *trap, stop func()) {
 	c.t.Helper()
 	var fd int
 	err := ns.Do(func() (err error) {
@@ -222,7 +222,7 @@ func (tr *trap) want(f []byte, what string) {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(tr.t.Context(), 5*time.Second)
 	defer cancel()
-	if err := lab.Until(ctx, "a frame "+what, func(context.Context) error {
+	if err := testcluster.Until(ctx, "a frame "+what, func(context.Context) error {
 		if !tr.has(f) {
 			return errors.New("it has not come")
 		}

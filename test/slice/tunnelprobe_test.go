@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 const (
@@ -47,11 +47,11 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 			t.Skipf("this kernel cannot filter on a bridge: %v: %s", err, out)
 		}
 	}
-	rule := func(from, to *lab.Host, what string) string {
+	rule := func(from, to *testcluster.Host, what string) string {
 		return fmt.Sprintf("ip saddr %s ip daddr %s udp dport 4789 %s drop", from.Address, to.Address, what)
 	}
 	// peers are the hosts that a host has found in a state.
-	peers := func(ctx context.Context, h *lab.Host, state string, n int) error {
+	peers := func(ctx context.Context, h *testcluster.Host, state string, n int) error {
 		out, err := h.Run(ctx, "curl", "-s", "http://127.0.0.1:9006/metrics")
 		if err == nil && !strings.Contains(out, fmt.Sprintf("\ncontiv_netplugin_tunnel_peers{state=%q} %d\n", state, n)) {
 			err = fmt.Errorf("%s: not %d hosts are %s", h.Name, n, state)

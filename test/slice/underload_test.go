@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // underLoad is a cluster in which something happens while heavy streams go on.
@@ -24,7 +24,7 @@ type underLoad struct {
 
 func (c *cluster) underLoad(ctx context.Context, driver string) *underLoad {
 	u := &underLoad{cluster: c, ctx: ctx, part: 64 << 20}
-	if driver == lab.DriverOVS { // in user space TCP outruns the switch, which then drops
+	if driver == testcluster.DriverOVS { // in user space TCP outruns the switch, which then drops
 		u.rate, u.part = 2<<20, 2<<20
 	}
 	return u
@@ -33,7 +33,7 @@ func (c *cluster) underLoad(ctx context.Context, driver string) *underLoad {
 // reached asks an address for new streams until one gets to a provider.
 func (u *underLoad) reached(at netip.AddrPort, name string) (found *heavy) {
 	u.t.Helper()
-	if err := lab.Until(u.ctx, "a stream to "+name, func(context.Context) error {
+	if err := testcluster.Until(u.ctx, "a stream to "+name, func(context.Context) error {
 		h, err := u.heavy(u.ctx, at, u.rate)
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func (u *underLoad) during(what string, streams []*heavy, reasons []string, do f
 }
 
 // drops is what a host's data plane has dropped since it began, by reason.
-func (c *cluster) drops(h *lab.Host) map[string]uint64 {
+func (c *cluster) drops(h *testcluster.Host) map[string]uint64 {
 	c.t.Helper()
 	client := h.NS.HTTP()
 	defer client.CloseIdleConnections()

@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestUninstall: netplugin --uninstall refuses while netplugin runs and while a
@@ -34,7 +34,7 @@ func TestUninstall(t *testing.T) {
 
 func uninstall(t *testing.T, driver string) {
 	plugins := t.TempDir()
-	c := up(t, driver, "uninstall", 1, func(cfg *lab.Config) {
+	c := up(t, driver, "uninstall", 1, func(cfg *testcluster.Config) {
 		cfg.Bare, cfg.AgentArgs = true, []string{"--mode", "docker", "--docker-socket-dir", plugins, "--docker-endpoint", "none"}
 	})
 	h := c.host("h1")
@@ -82,7 +82,7 @@ func uninstall(t *testing.T, driver string) {
 		return err
 	})
 	run("a netplugin runs")
-	if driver == lab.DriverEBPF { // without the flags that it runs with
+	if driver == testcluster.DriverEBPF { // without the flags that it runs with
 		strange := t.TempDir()
 		running := traced(t, h, plugins)
 		run("another netplugin uses the pin directory", "--force", "--state-dir", strange, "--cni-socket", filepath.Join(strange, "cni.sock"), "--docker-socket-dir", strange)
@@ -93,7 +93,7 @@ func uninstall(t *testing.T, driver string) {
 	if !agent.Alive() {
 		t.Error("the netplugin that ran has ended")
 	}
-	stop := func(p *lab.Process) {
+	stop := func(p *testcluster.Process) {
 		t.Helper()
 		if err := p.Stop(20 * time.Second); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func uninstall(t *testing.T, driver string) {
 
 // refusesNewer starts a netplugin where the store says that a newer one has run:
 // it ends by itself, with a sentence.
-func (c *cluster) refusesNewer(h *lab.Host) {
+func (c *cluster) refusesNewer(h *testcluster.Host) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -178,12 +178,12 @@ func (c *cluster) refusesNewer(h *lab.Host) {
 
 // marked are the traces that a running netplugin leaves.
 var marked = map[string][]string{
-	lab.DriverEBPF: {"links", "addresses", "routes", "routes of IPv6", "queueing", "filters of eth1 ingress", "nftables", "nftables of IPv6", "files"},
-	lab.DriverOVS:  {"links", "addresses", "routes", "routes of IPv6", "nftables", "nftables of IPv6", "files", "Bridge", "Port", "Interface"},
+	testcluster.DriverEBPF: {"links", "addresses", "routes", "routes of IPv6", "queueing", "filters of eth1 ingress", "nftables", "nftables of IPv6", "files"},
+	testcluster.DriverOVS:  {"links", "addresses", "routes", "routes of IPv6", "nftables", "nftables of IPv6", "files", "Bridge", "Port", "Interface"},
 }
 
 // traced is what a host has of all that a netplugin may leave.
-func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
+func traced(t *testing.T, h *testcluster.Host, plugins string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for name, line := range map[string]string{
@@ -237,7 +237,7 @@ func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 			}
 		}
 	}
-	if h.Driver() == lab.DriverOVS {
+	if h.Driver() == testcluster.DriverOVS {
 		for table, columns := range map[string]string{
 			"Open_vSwitch": "external_ids other_config manager_options ssl", "Bridge": "name datapath_type external_ids other_config fail_mode protocols controller mirrors",
 			"Port": "name external_ids other_config tag trunks", "Interface": "name type options external_ids other_config mtu_request",

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // TestUnit runs the commands of examples/systemd as systemd does, on a host with a place
@@ -74,7 +74,7 @@ func words(line string) (out []string, mayFail bool) {
 // instance is a unit contiv-netns@NAME on a host.
 type instance struct {
 	*cluster
-	h    *lab.Host
+	h    *testcluster.Host
 	name string
 	service
 	env  []string
@@ -82,7 +82,7 @@ type instance struct {
 }
 
 // instanceOf is the unit with the settings of a text, as its EnvironmentFile has them.
-func (c *cluster) instanceOf(h *lab.Host, name, settings string) *instance {
+func (c *cluster) instanceOf(h *testcluster.Host, name, settings string) *instance {
 	c.t.Helper()
 	i := &instance{cluster: c, h: h, name: name, service: serviceIn(c.t, "contiv-netns@.service", name), said: filepath.Join(c.t.TempDir(), "said")}
 	if want := []string{"/etc/contiv/processes/" + name + ".conf"}; !slices.Equal(i.service["EnvironmentFile"], want) {
@@ -131,7 +131,7 @@ func (i *instance) says(what string) {
 	i.t.Helper()
 	ctx, cancel := context.WithTimeout(i.t.Context(), time.Minute)
 	defer cancel()
-	if err := lab.Until(ctx, what, func(context.Context) error {
+	if err := testcluster.Until(ctx, what, func(context.Context) error {
 		data, err := os.ReadFile(i.said)
 		if err == nil && !strings.Contains(string(data), what) {
 			err = fmt.Errorf("it says %q", data)
@@ -148,7 +148,7 @@ func (i *instance) inside(args ...string) (string, error) {
 }
 
 func unit(t *testing.T, driver string) {
-	c := up(t, driver, "unit", 1, func(cfg *lab.Config) { cfg.HostInit = []string{"/bin/sh", "-c", aside} })
+	c := up(t, driver, "unit", 1, func(cfg *testcluster.Config) { cfg.HostInit = []string{"/bin/sh", "-c", aside} })
 	c.netctl(
 		"tenant create blue",
 		"network create -t blue -e vxlan -s 10.1.1.0/24 default-net",
@@ -208,7 +208,7 @@ func unit(t *testing.T, driver string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := lab.Until(ctx, "the service to answer", func(context.Context) error { return ask(client) }); err != nil {
+	if err := testcluster.Until(ctx, "the service to answer", func(context.Context) error { return ask(client) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := ask(other); exitOf(err) != 28 { // curl's for what takes too long

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // versionBeforeIs is the version beside which this one runs.
@@ -22,7 +22,7 @@ var versionBeforeIs = flag.String("before", "", "the commit whose programs run b
 // old one alone, groups, policies and rules that are made through them count on both
 // hosts, for containers that are attached there then.
 func TestTwoVersions(t *testing.T) {
-	if *versionBeforeIs == "" && !drivertest.Full() {
+	if *versionBeforeIs == "" && !conformance.Full() {
 		t.Skip("it builds the version before, which takes minutes: -full, or -before COMMIT")
 	}
 	shared(t)
@@ -37,7 +37,7 @@ func versionBefore(t *testing.T) (dir string) {
 	if commit == "" {
 		commit = "HEAD~100"
 	}
-	root, err := lab.Root(t.Context(), ".")
+	root, err := testcluster.Root(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func versionBefore(t *testing.T) (dir string) {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
 	dir = filepath.Join(source, "bin-before")
-	if err := lab.Build(t.Context(), source, dir); err != nil {
+	if err := testcluster.Build(t.Context(), source, dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
 func twoVersions(t *testing.T, driver, old string) {
-	c := pairUp(t, driver, "vers", func(cfg *lab.Config) { cfg.BinDir, cfg.Replicas = old, 2 })
+	c := pairUp(t, driver, "vers", func(cfg *testcluster.Config) { cfg.BinDir, cfg.Replicas = old, 2 })
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -87,7 +87,7 @@ func twoVersions(t *testing.T, driver, old string) {
 	must(h1.StartAgent(t.Context()))
 	c.UsePrograms(old)
 	for _, line := range []string{"c s tcp/80", "c near tcp/80"} {
-		c.wants(line, lab.OK)
+		c.wants(line, testcluster.OK)
 	}
 	for n, stage := range []struct {
 		name  string
@@ -107,17 +107,17 @@ func twoVersions(t *testing.T, driver, old string) {
 			"group create -t blue -p "+g+" net "+g,
 		)
 		c.add(spec(a, "h1", "blue/net/"+g), spec(b, "h2", "blue/net/"+g))
-		c.wants("c "+a+" tcp/80", lab.OK)
-		c.wants("c "+b+" tcp/80", lab.OK)
+		c.wants("c "+a+" tcp/80", testcluster.OK)
+		c.wants("c "+b+" tcp/80", testcluster.OK)
 		c.denied(stage.name, "s "+a+" tcp/80", "near "+b+" tcp/80")
 		c.netctl("policy rule-rm -t blue " + g + " 2")
-		c.wants("c "+a+" tcp/80", lab.Denied)
-		c.wants("c "+b+" tcp/80", lab.Denied)
+		c.wants("c "+a+" tcp/80", testcluster.Denied)
+		c.wants("c "+b+" tcp/80", testcluster.Denied)
 		if n > 0 { // what was made through the other version is changed through this one
 			was := fmt.Sprint("g", n-1)
 			c.netctl("policy rule-add -t blue -d in -p 10 -g clients -j allow " + was + " 2")
-			c.wants("c "+fmt.Sprint("a", n-1)+" tcp/80", lab.OK)
-			c.wants("c "+fmt.Sprint("b", n-1)+" tcp/80", lab.OK)
+			c.wants("c "+fmt.Sprint("a", n-1)+" tcp/80", testcluster.OK)
+			c.wants("c "+fmt.Sprint("b", n-1)+" tcp/80", testcluster.OK)
 		}
 		if t.Failed() {
 			t.Fatalf("with %s netmaster", stage.name)

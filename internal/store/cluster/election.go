@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // LeaderKey is the lock of netmaster's leader; its value is the holder's

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/transport"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // ServiceTTL is how long an instance stays registered after it died.

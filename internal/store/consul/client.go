@@ -17,11 +17,11 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/engine"
-	"github.com/contiv/netplugin/v2/internal/transport"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // DefaultTimeout bounds one request to Consul.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // change is a transaction in the making, without the journal's part.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // A lease is a key that its holder writes again and again (its beat), and a mark for

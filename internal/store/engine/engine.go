@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Bounds of Update's retries.

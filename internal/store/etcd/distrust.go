@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 const (

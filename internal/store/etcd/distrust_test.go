@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/pki"
-	"github.com/contiv/netplugin/v2/internal/transport"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // TestDistrust: a store whose certificate is of an authority that is not trusted, and one that

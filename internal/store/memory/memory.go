@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/engine"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Store is the in-memory Store: the reference for what the others must do, and

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // FuzzRow: a row is the same at the other end, whatever its key and value are.

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 const (

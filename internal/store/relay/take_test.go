@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
 // TestTakeLast: what a netmaster told just before its connection broke is taken, whichever of

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/contiv/netplugin/v2/internal/join"
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // Program is the environment variable that names the Kubernetes that tools/kube.sh built.
@@ -43,7 +43,7 @@ type Control struct {
 
 	dir     string
 	at      Place
-	etcd    *join.Member
+	etcd    *membership.Member
 	etcdLog *os.File
 	door    *door // by which the API server reaches the etcd, which is in this process
 	stores  int   // how many etcds there were
@@ -92,11 +92,11 @@ func StartAt(ctx context.Context, dir string, at Place) (_ *Control, err error) 
 }
 
 // Beside is StartAt beside a lab's netmaster, with a client that nothing holds back.
-func Beside(ctx context.Context, l *lab.Lab, dir string) (*Control, *kubernetes.Clientset, error) {
+func Beside(ctx context.Context, l *testcluster.Lab, dir string) (*Control, *kubernetes.Clientset, error) {
 	return beside(ctx, l, dir, false, "")
 }
 
-func beside(ctx context.Context, l *lab.Lab, dir string, dual bool, gates string) (*Control, *kubernetes.Clientset, error) {
+func beside(ctx context.Context, l *testcluster.Lab, dir string, dual bool, gates string) (*Control, *kubernetes.Clientset, error) {
 	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress(), Dual: dual, Gates: gates})
 	if err != nil {
 		return nil, nil, err
@@ -167,7 +167,7 @@ func (c *Control) startEtcd(ctx context.Context) error {
 		return err
 	}
 	c.etcdLog = log
-	c.etcd, err = join.Start(ctx, join.Config{
+	c.etcd, err = membership.Start(ctx, membership.Config{
 		Dir: filepath.Join(c.dir, fmt.Sprint("etcd", c.stores)), Client: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	return err

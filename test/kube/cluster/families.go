@@ -13,7 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // Address6 is the IPv6 address of the machine that has an IPv4 address, where there are both.
@@ -24,7 +24,7 @@ func Address6(a netip.Addr) netip.Addr {
 }
 
 // addresses are those of a host, as kubelets take them.
-func (n *Nodes) addresses(h *lab.Host) string {
+func (n *Nodes) addresses(h *testcluster.Host) string {
 	if n.cfg.Dual {
 		return h.Address.String() + "," + Address6(h.Address).String()
 	}
@@ -32,8 +32,8 @@ func (n *Nodes) addresses(h *lab.Host) string {
 }
 
 // Outside adds a machine to the nodes' link that is no node, numbered as
-// lab.Lab.JoinUnderlay says, with addresses of the cluster's families.
-func (n *Nodes) Outside(ctx context.Context, name string, number int) (*lab.Namespace, netip.Addr, error) {
+// testcluster.Lab.JoinUnderlay says, with addresses of the cluster's families.
+func (n *Nodes) Outside(ctx context.Context, name string, number int) (*testcluster.Namespace, netip.Addr, error) {
 	ns, err := n.AddNamespace(name)
 	if err != nil {
 		return nil, netip.Addr{}, err
@@ -62,7 +62,7 @@ func (n *Nodes) lead(ctx context.Context) error {
 	if !n.cfg.Dual {
 		return nil
 	}
-	run := func(space *lab.Namespace, a netip.Addr) error {
+	run := func(space *testcluster.Namespace, a netip.Addr) error {
 		router := n.MasterAddress()
 		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), Address6(a).String(), router.String(), Address6(router).String(), beyond(a).String()).CombinedOutput()
 		if err != nil {
@@ -102,7 +102,7 @@ func buildDNS(ctx context.Context) error {
 	if _, err := os.Stat(program); err == nil {
 		return nil
 	}
-	root, err := lab.Root(ctx, ".")
+	root, err := testcluster.Root(ctx, ".")
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (n *Nodes) startDNS(ctx context.Context) error {
 	if out, err := n.Kubectl(ctx, "apply", "-f", file); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	return lab.Until(ctx, "the cluster's DNS", func(ctx context.Context) error {
+	return testcluster.Until(ctx, "the cluster's DNS", func(ctx context.Context) error {
 		var d *appsv1.Deployment
 		d, err := n.Client.AppsV1().Deployments("kube-system").Get(ctx, "coredns", metav1.GetOptions{})
 		if err == nil && d.Status.ReadyReplicas < *d.Spec.Replicas {

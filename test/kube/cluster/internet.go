@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // internet are the addresses of the Internet that Kubernetes' own tests ask, and their names.
@@ -55,7 +55,7 @@ func (n *Nodes) startInternet(ctx context.Context) error {
 		return err
 	}
 	n.others = append(n.others, p)
-	return lab.Until(ctx, "what answers for the Internet", func(ctx context.Context) error {
+	return testcluster.Until(ctx, "what answers for the Internet", func(ctx context.Context) error {
 		c, err := n.Master.Dial(ctx, "tcp", net.JoinHostPort(resolver, "53"))
 		if err != nil {
 			return p.failed(err)

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // containerdConfig is containerd's (version 2 of its form): images and files are in the
@@ -28,7 +28,7 @@ const containerdConfig = `version = 2
 `
 
 // writeNode writes what a node's programs read into the host's directory.
-func (n *Nodes) writeNode(h *lab.Host) error {
+func (n *Nodes) writeNode(h *testcluster.Host) error {
 	type object = map[string]any
 	file := func(name string) string { return filepath.Join(h.Dir, name) }
 	cni, plugins := file("net.d"), file("plugins")

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 //go:embed node.sh
@@ -35,8 +35,8 @@ const nodesTimeout = 20 * time.Minute
 type NodesConfig struct {
 	Name     string // of the lab
 	Dir      string // where the control plane's files are; it must exist
-	BinDir   string // Contiv's programs (lab.Build)
-	Driver   string // as lab.Config's
+	BinDir   string // Contiv's programs (testcluster.Build)
+	Driver   string // as testcluster.Config's
 	Nodes    int
 	Zones    int      // that they are in by turns; 0 = none
 	Proxy    bool     // kube-proxy on each node, in mode iptables
@@ -55,7 +55,7 @@ type NodesConfig struct {
 // netmaster, which follows it, and on each of the lab's hosts netplugin, containerd and a
 // kubelet that attaches pods by contivk8s. A node is named as its host.
 type Nodes struct {
-	*lab.Lab
+	*testcluster.Lab
 	*Control
 	Client *kubernetes.Clientset
 	cfg    NodesConfig
@@ -79,7 +79,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 		return nil, err
 	}
 	kubeconfig := filepath.Join(cfg.Dir, "netmaster.kubeconfig")
-	lc := lab.Config{
+	lc := testcluster.Config{
 		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes, Driver: cfg.Driver, Bare: true, Embedded: true,
 		MasterArgs: append([]string{"--kubeconfig", kubeconfig}, cfg.Masters...), AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
 	}
@@ -91,7 +91,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 		network = append(network, "--subnetv6", podCIDR6)
 	}
 	n := &Nodes{cfg: cfg}
-	if n.Lab, err = lab.Up(ctx, lc); err != nil {
+	if n.Lab, err = testcluster.Up(ctx, lc); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -141,13 +141,13 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 
 // AwaitReady returns when all nodes are ready for pods.
 func (n *Nodes) AwaitReady(ctx context.Context) error {
-	return lab.Until(ctx, "all nodes to be ready", n.ready)
+	return testcluster.Until(ctx, "all nodes to be ready", n.ready)
 }
 
 // startContiv starts netmaster as what the manifest allows it to be, and a netplugin on
 // each host, and makes the network of the pods.
 func (n *Nodes) startContiv(ctx context.Context, network []string) error {
-	root, err := lab.Root(ctx, ".")
+	root, err := testcluster.Root(ctx, ".")
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func writeImages(ctx context.Context, dir string) (archives []string, err error)
 }
 
 // startNode starts containerd with the images, and the kubelet, of a host.
-func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string) error {
+func (n *Nodes) startNode(ctx context.Context, h *testcluster.Host, archives []string) error {
 	if err := n.writeNode(h); err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string) e
 }
 
 // StartProxy starts a host's kube-proxy in one of its modes and does not wait for it.
-func (n *Nodes) StartProxy(h *lab.Host, mode string) error {
+func (n *Nodes) StartProxy(h *testcluster.Host, mode string) error {
 	config, err := n.user(h.Name+"-kube-proxy.kubeconfig", "system:kube-proxy")
 	if err != nil {
 		return err
@@ -212,11 +212,11 @@ func (n *Nodes) StartProxy(h *lab.Host, mode string) error {
 }
 
 // StartContainerd starts a host's containerd and waits until it answers.
-func (n *Nodes) StartContainerd(ctx context.Context, h *lab.Host) error {
+func (n *Nodes) StartContainerd(ctx context.Context, h *testcluster.Host) error {
 	if _, err := h.Start("containerd", nil, "/usr/bin/containerd", "-c", filepath.Join(h.Dir, "containerd.toml")); err != nil {
 		return err
 	}
-	return lab.Until(ctx, "containerd of "+h.Name, func(ctx context.Context) error {
+	return testcluster.Until(ctx, "containerd of "+h.Name, func(ctx context.Context) error {
 		out, err := n.ctr(ctx, h, "version")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -226,7 +226,7 @@ func (n *Nodes) StartContainerd(ctx context.Context, h *lab.Host) error {
 }
 
 // StartKubelet starts a host's kubelet and does not wait for it.
-func (n *Nodes) StartKubelet(h *lab.Host) error {
+func (n *Nodes) StartKubelet(h *testcluster.Host) error {
 	config, err := n.user(h.Name+"-kubelet.kubeconfig", "system:node:"+h.Name, "system:nodes")
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (n *Nodes) StartKubelet(h *lab.Host) error {
 	return err
 }
 
-func (n *Nodes) ctr(ctx context.Context, h *lab.Host, args ...string) (string, error) {
+func (n *Nodes) ctr(ctx context.Context, h *testcluster.Host, args ...string) (string, error) {
 	return h.Run(ctx, "ctr", append([]string{"--namespace=k8s.io"}, args...)...)
 }
 
@@ -297,7 +297,7 @@ func removeCgroups(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, top := range tops {
-		if err := lab.Until(ctx, "the processes of "+top+" to be gone", func(context.Context) error { return removeTree(top) }); err != nil {
+		if err := testcluster.Until(ctx, "the processes of "+top+" to be gone", func(context.Context) error { return removeTree(top) }); err != nil {
 			return err
 		}
 		_ = os.Remove(filepath.Dir(top)) // if it is the last lab's

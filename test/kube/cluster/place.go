@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
 // Services are the cluster addresses of services; the first one is the API server's.
@@ -36,7 +36,7 @@ func beyond(a netip.Addr) netip.Prefix {
 
 // Place is where a control plane listens.
 type Place struct {
-	Space   *lab.Namespace // nil = where the test's process is
+	Space   *testcluster.Namespace // nil = where the test's process is
 	Address netip.Addr
 	Dual    bool   // services have addresses of both families
 	Gates   string // the API server's --feature-gates; empty = as they are
@@ -124,7 +124,7 @@ func (p Place) openAt(ctx context.Context, address, to string) (*door, error) {
 
 // LeadFrom lets those in a namespace reach the API server, which is outside of it, at its own
 // address until close is called.
-func (c *Control) LeadFrom(ctx context.Context, ns *lab.Namespace) (close func() error, err error) {
+func (c *Control) LeadFrom(ctx context.Context, ns *testcluster.Namespace) (close func() error, err error) {
 	at := net.JoinHostPort(c.at.Address.String(), c.port)
 	d, err := Place{Space: ns}.openAt(ctx, at, at)
 	if err != nil {

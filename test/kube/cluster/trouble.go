@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/waiting"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
 // Pause stops the API server's process where it is: connections stay open, and nothing

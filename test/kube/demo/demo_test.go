@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -17,7 +17,7 @@ func TestDemo(t *testing.T) {
 		t.Skip(cluster.ErrNotBuilt)
 	}
 	bin := filepath.Join(t.TempDir(), "bin")
-	if err := lab.Build(t.Context(), ".", bin); err != nil {
+	if err := testcluster.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
 	if err := (&demo{bin: bin}).run(t.Context()); err != nil {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -44,7 +44,7 @@ type demo struct {
 
 func (d *demo) run(ctx context.Context) (err error) {
 	start := time.Now()
-	if missing := append(lab.Config{Embedded: true}.Missing(), docker.Missing()...); len(missing) > 0 {
+	if missing := append(testcluster.Config{Embedded: true}.Missing(), docker.Missing()...); len(missing) > 0 {
 		return errors.New(strings.Join(missing, "; "))
 	}
 	if d.bin, err = filepath.Abs(d.bin); err != nil {

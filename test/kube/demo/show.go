@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
+	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -277,5 +277,5 @@ func (d *demo) table(ctx context.Context, want ask) error {
 func until(ctx context.Context, what string, is func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return lab.Until(ctx, what, is)
+	return testcluster.Until(ctx, what, is)
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -18,7 +18,7 @@ func TestReportsAreOfThisCode(t *testing.T) {
 	if os.Getenv(cluster.Program) == "" {
 		t.Skip(cluster.ErrNotBuilt)
 	}
-	root, err := lab.Root(t.Context(), ".")
+	root, err := testcluster.Root(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}

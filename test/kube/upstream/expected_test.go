@@ -93,13 +93,13 @@ func TestSum(t *testing.T) {
 		}
 		return sum
 	}
-	first := put("internal/kube/a.go", "package kube")
-	for _, name := range []string{"internal/kube/a_test.go", "internal/oracle/a.go", "api/README.md", "docs/a.go"} {
+	first := put("internal/netmaster/kubernetes/translate/a.go", "package kube")
+	for _, name := range []string{"internal/netmaster/kubernetes/translate/a_test.go", "internal/datapath/reference/a.go", "api/README.md", "docs/a.go"} {
 		if put(name, "x") != first {
 			t.Errorf("%s counts", name)
 		}
 	}
-	for _, name := range []string{"internal/kube/a.go", "internal/driver/ebpf/bpf/a.c", "cmd/netmaster/a.go"} {
+	for _, name := range []string{"internal/netmaster/kubernetes/translate/a.go", "internal/datapath/ebpf/bpf/a.c", "cmd/netmaster/a.go"} {
 		before, err := Sum(root)
 		if err != nil {
 			t.Fatal(err)

@@ -118,7 +118,7 @@ var covered = []string{
 // foreign is below covered, and no part of what a cluster of the tests runs; aci
 // is asked with infrastructure type aci alone, which no such cluster has.
 var foreign = []string{
-	"internal/aci", "internal/archtest", "internal/cli", "internal/driver/drivertest", "internal/effecttest", "internal/libnetwork", "internal/lab", "internal/netnstest", "internal/oracle",
+	"internal/netmaster/aci", "internal/archtest", "internal/netctl", "internal/datapath/conformance", "internal/testcluster/optioncoverage", "internal/netplugin/runtimes/docker", "internal/testcluster", "internal/testcluster/netnstest", "internal/datapath/reference",
 }
 
 // Sum is one over all covered code below a root: programs of Go and C, not their tests.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -40,11 +40,11 @@ func TestSuite(t *testing.T) {
 		}
 	}
 	zones := Suites[names[0]].Zones
-	root, err := lab.Root(t.Context(), ".")
+	root, err := testcluster.Root(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver := cmp.Or(os.Getenv("DRIVER"), lab.DriverEBPF)
+	driver := cmp.Or(os.Getenv("DRIVER"), testcluster.DriverEBPF)
 	code, err := Sum(root)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestSuite(t *testing.T) {
 	fresh := Report{Driver: driver, Code: code, Commit: commit(t.Context(), root)}
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
-	if err := lab.Build(t.Context(), root, bin); err != nil {
+	if err := testcluster.Build(t.Context(), root, bin); err != nil {
 		t.Fatal(err)
 	}
 	name := driver + names[0] // so that several may run at once

@@ -1,0 +1,159 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Node ports of services whose external traffic policy is Local, asked at other nodes'
+// addresses: who asks there is led to that node's own backends alone, and while it has
+// none is told nothing, as if the packet had gone there. At this node's own addresses all
+// backends are asked. So a service is in the picture with its node ports at this node's
+// addresses by themselves, with those of each other node that has backends of it as a
+// service of its own, and with those of all other nodes as one that drops: as many as
+// nodes have its backends, however many nodes there are.
+
+// MaxAskedPorts is how many ports at other nodes' addresses a host has for services whose
+// external traffic policy is Local; at all nodes' addresses together a port counts as one.
+const MaxAskedPorts = 8192
+
+// nobody is an address that no client has.
+var nobody = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
+
+// askedAtNodes gives a service's pictures, of backends in some slices, the node ports that
+// they have at each node's addresses.
+func (c *Compiler) askedAtNodes(s *clusterService, all []*serviceSlice, pics []desired.Service) []desired.Service {
+	on := c.backendNodes(all)
+	var more []desired.Service
+	want := 0
+	now := slices.Clone(pics)
+	for i := range now {
+		others := c.askedApart(&now[i], on)
+		for _, o := range others {
+			want += len(o.Faces)
+		}
+		more = append(more, others...)
+	}
+	s.asked = want
+	if c.cluster.asked += want; s.crowded {
+		return pics
+	}
+	return append(now, more...)
+}
+
+// backendNodes says on which nodes the backends of some slices are.
+func (c *Compiler) backendNodes(all []*serviceSlice) map[model.EndpointKey]model.NodeName {
+	on := map[model.EndpointKey]model.NodeName{}
+	for _, x := range all {
+		for _, b := range x.rec.Backends {
+			key := foreignKey(b.Addr)
+			if e := c.endOf(b); e != nil {
+				key = e.Key
+			}
+			on[key] = b.Node
+		}
+	}
+	return on
+}
+
+// askedApart leaves a picture the node ports of this node's addresses, and returns those
+// of others' as services of their own. Of a family in which no address of this node is
+// known the ports stay as they are.
+func (c *Compiler) askedApart(pic *desired.Service, on map[model.EndpointKey]model.NodeName) (out []desired.Service) {
+	self := model.NodeName(c.self)
+	own := c.cluster.nodes[self].Addrs
+	at := map[model.NodeName]*desired.Service{} // by node, "" = all others
+	apart := func(node model.NodeName) *desired.Service {
+		return lookup(at, node, func() *desired.Service {
+			return &desired.Service{Key: desired.KeyAtNode(pic.Key, node), Network: pic.Network, Affinity: pic.Affinity}
+		})
+	}
+	var faces []desired.Face
+	pools := pic.Pools()
+	for _, f := range pic.Faces {
+		v6 := f.Addr.Is6()
+		if !f.Addr.IsUnspecified() || !slices.ContainsFunc(own, func(a netip.Addr) bool { return a.Is6() == v6 }) {
+			faces = append(faces, f)
+			continue
+		}
+		for _, a := range own {
+			if a.Is6() == v6 {
+				here := f
+				here.Addr = a
+				faces = append(faces, here)
+			}
+		}
+		there := desired.Face{Addr: f.Addr, Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}
+		for node := range nodesWith(pic, on, v6) {
+			for _, a := range c.cluster.nodes[node].Addrs {
+				if node != self && a.Is6() == v6 && c.cluster.nodeOf[a] == node {
+					there.Addr = a
+					apart(node).Faces = append(apart(node).Faces, there)
+				}
+			}
+		}
+		if there.Addr = f.Addr; pools.Anybody(v6) { // else who asks is refused
+			there.Sources = nobody
+		}
+		apart("").Faces = append(apart("").Faces, there)
+	}
+	slices.SortFunc(faces, desired.CompareFaces)
+	pic.Faces = faces
+	for key, b := range pic.Backends.All() {
+		if s := at[on[key]]; s != nil && on[key] != "" {
+			s.Backends = s.Backends.Set(key, b)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(at)) {
+		slices.SortFunc(at[node].Faces, desired.CompareFaces)
+		out = append(out, *at[node])
+	}
+	return out
+}
+
+// nodesWith are the nodes that have backends of a family.
+func nodesWith(s *desired.Service, on map[model.EndpointKey]model.NodeName, v6 bool) set[model.NodeName] {
+	out := set[model.NodeName]{}
+	for key, b := range s.Backends.All() {
+		if b.Addr(v6).IsValid() {
+			out.add(on[key])
+		}
+	}
+	return out
+}
+
+// boundAsked has the first services by name have the ports at other nodes' addresses that
+// they want, as far as there are, and tells of the rest.
+func (c *Compiler) boundAsked(before desired.Host) {
+	x, left := &c.cluster, MaxAskedPorts
+	if len(x.dirty) == 0 {
+		return
+	}
+	text, crowded := "", 0
+	if x.asked > MaxAskedPorts || x.crowded {
+		all := slices.SortedFunc(maps.Values(x.all), func(a, b *clusterService) int { return cmp.Compare(a.key.String(), b.key.String()) })
+		for _, s := range all {
+			was := s.crowded
+			if s.crowded = s.asked > left; s.crowded {
+				if crowded++; crowded == 1 {
+					text = s.key.String()
+				}
+			} else {
+				left -= s.asked
+			}
+			if was != s.crowded {
+				c.putClusterService(s, before)
+			}
+		}
+	}
+	if x.crowded = crowded > 0; x.crowded {
+		text = fmt.Sprintf("%sexternalTrafficPolicy Local is not kept where containers of this host ask at other nodes' node ports, of %d services such as %s: more than %d ports at other nodes' addresses", model.NoEffectPrefix, crowded, text, MaxAskedPorts)
+	}
+	c.problems.set("node ports of Kubernetes at other nodes", text)
+}

@@ -1,0 +1,327 @@
+package compile
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// kubeCluster has hosts h1 (this one) to h3, and the network of pods.
+func kubeCluster() *Compiler {
+	c := New("h1")
+	c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})
+	for i := range byte(3) {
+		c.SetHost(model.Host{Name: model.HostName(fmt.Sprint("h", i+1)), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, i + 1})})
+	}
+	c.SetNetwork(model.Network{
+		Key: clusterNetwork, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16"), Subnet6: netip.MustParsePrefix("fd05::/64"),
+	})
+	return c
+}
+
+// podOn makes the i-th pod, on a host.
+func podOn(i int, host model.HostName) model.Endpoint {
+	return model.Endpoint{
+		Key: model.EndpointKey{Network: clusterNetwork, ID: model.EndpointID(fmt.Sprint("pod", i))}, Host: host, Identity: 300, MAC: model.MAC{2, 2, 0, 0, 0, byte(i)},
+		IPv4: netip.AddrFrom4([4]byte{10, 5, 0, byte(i)}), IPv6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 5, 15: byte(i)}),
+		Namespace: "shop", Pod: model.Pod{Name: fmt.Sprint("pod", i), UID: fmt.Sprint("uid", i)},
+	}
+}
+
+func backendOf(e model.Endpoint, v6 bool) model.ServiceBackend {
+	b := model.ServiceBackend{Addr: e.IPv4, Pod: e.Pod.UID, Node: model.NodeName(e.Host)}
+	if v6 {
+		b.Addr = e.IPv6
+	}
+	return b
+}
+
+func sliceOf(name string, ports []model.SlicePort, backends ...model.ServiceBackend) model.ServiceSlice {
+	return model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: "shop", Name: name}, Service: "web", Ports: ports, Backends: backends}
+}
+
+func web() model.ClusterService {
+	return model.ClusterService{
+		Key:   model.ClusterServiceKey{Namespace: "shop", Name: "web"},
+		Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd96::10")},
+		Ports: []model.ClusterPort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}},
+	}
+}
+
+var webPorts = []model.SlicePort{{Name: "dns", Protocol: model.ProtoUDP, Port: 5353}, {Name: "http", Protocol: model.ProtoTCP, Port: 8080}}
+
+func clusterPics(c *Compiler) (map[string]*desired.Service, string) {
+	pic, problems := c.Compile(1)
+	out := map[string]*desired.Service{}
+	for k, s := range pic.Services.All() {
+		out[k.Name] = s
+	}
+	var texts []string
+	for _, p := range problems {
+		if strings.Contains(p.Object, "Kubernetes") {
+			texts = append(texts, p.Object+": "+p.Text)
+		}
+	}
+	return out, strings.Join(texts, "\n")
+}
+
+func faceTexts(s *desired.Service) (out []string) {
+	if s == nil {
+		return nil
+	}
+	for _, f := range s.Faces {
+		text := fmt.Sprintf("%s %s %d>%d in %d out %d", f.Addr, f.Protocol, f.Port, f.Backend, f.Inside, f.Outside)
+		if len(f.Sources) > 0 {
+			text += fmt.Sprint(" of ", f.Sources)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func backendTexts(s *desired.Service) (out []string) {
+	if s == nil {
+		return nil
+	}
+	for k, b := range s.Backends.All() {
+		out = append(out, fmt.Sprintf("%s %s %s local %v vtep %s state %d near %d port %d", k.ID, b.IPv4, b.IPv6, b.Local, b.VTEP, b.State, b.Near, b.Port))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestClusterService: what a service of an orchestrator and its slices are in a picture.
+func TestClusterService(t *testing.T) {
+	c := kubeCluster()
+	one, two := podOn(1, "h1"), podOn(2, "h2")
+	s := web()
+	s.Affinity = 60
+	c.SetClusterService(s)
+	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(one, false), backendOf(two, false)))
+	c.SetServiceSlice(sliceOf("web-6", webPorts, backendOf(one, true)))
+	c.SetEndpoint(one)
+	c.SetEndpoint(two)
+	c.SetClusterNode(model.ClusterNode{Name: "h1", Addrs: []netip.Addr{netip.MustParseAddr("172.18.0.1")}})
+	got, problems := clusterPics(c)
+	pic := got["shop/web"]
+	if problems != "" || len(got) != 1 || pic == nil || !pic.Exposed || pic.Network != 5 || pic.Affinity.Seconds() != 60 {
+		t.Fatalf("pictures %v, problems %q, %+v", maps.Keys(got), problems, pic)
+	}
+	if err := pic.Check(pic.Key, true); err != nil {
+		t.Error(err)
+	}
+	if _, has := c.out.NodeAddrs.Get(netip.MustParseAddr("172.18.0.1")); !has || c.out.NodeAddrs.Len() != 1 {
+		t.Error("the node's address is not in the picture")
+	}
+	if diff := cmp.Diff([]string{
+		"0.0.0.0 tcp 30080>8080 in 0 out 0", "10.96.0.10 tcp 80>8080 in 0 out 0", "10.96.0.10 udp 53>5353 in 0 out 0",
+		":: tcp 30080>8080 in 0 out 0", "fd96::10 tcp 80>8080 in 0 out 0", "fd96::10 udp 53>5353 in 0 out 0",
+	}, faceTexts(pic)); diff != "" {
+		t.Errorf("faces (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"pod1 10.5.0.1 fd05::1 local true vtep invalid IP state 0 near 0 port 0", "pod2 10.5.0.2 invalid IP local false vtep 192.168.0.2 state 0 near 0 port 0",
+	}, backendTexts(pic)); diff != "" {
+		t.Errorf("backends (-want +got):\n%s", diff)
+	}
+	two.Host = "h3"
+	c.SetEndpoint(two)
+	if got, _ = clusterPics(c); !strings.Contains(backendTexts(got["shop/web"])[1], "vtep 192.168.0.3") {
+		t.Errorf("moved: backends %q", backendTexts(got["shop/web"]))
+	}
+	c.DeleteEndpoint(two.Key)
+	if got, problems = clusterPics(c); got["shop/web"].Backends.Len() != 1 || problems != "" {
+		t.Errorf("a pod that is no endpoint: backends %q, problems %q", backendTexts(got["shop/web"]), problems)
+	}
+	c.DeleteServiceSlice(model.ServiceSliceKey{Namespace: "shop", Name: "web-4"})
+	if got, problems = clusterPics(c); problems != "" || !slices.Equal(backendTexts(got["shop/web"]), []string{"pod1 invalid IP fd05::1 local true vtep invalid IP state 0 near 0 port 0"}) {
+		t.Errorf("one slice is left: backends %q, problems %q", backendTexts(got["shop/web"]), problems)
+	}
+	c.DeleteNetwork(clusterNetwork)
+	if got, problems = clusterPics(c); len(got) != 0 || !strings.Contains(problems, model.NoEffectPrefix) {
+		t.Errorf("without the network: %v, problems %q", got, problems)
+	}
+	c.DeleteClusterService(s.Key)
+	if got, problems = clusterPics(c); len(got) != 0 || problems != "" {
+		t.Errorf("gone: %v, problems %q", got, problems)
+	}
+}
+
+// TestClosedClusterService: of a service that was deleted its addresses are left for a while,
+// without ports and backends, unless another one has them.
+func TestClosedClusterService(t *testing.T) {
+	c := kubeCluster()
+	s := web()
+	s.Balanced = []netip.Addr{netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.6")}
+	c.SetClusterService(s)
+	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(podOn(1, "h1"), false)))
+	c.SetEndpoint(podOn(1, "h1"))
+	clusterPics(c)
+	left := c.CloseClusterService(s.Key)
+	got, problems := clusterPics(c)
+	pic := got["shop/web"]
+	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
+		t.Fatalf("closed: %v, pictures %v, problems %q", left, maps.Keys(got), problems)
+	}
+	balanced := []desired.Face{{Addr: s.Balanced[1], Protocol: model.ProtoTCP}, {Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
+	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Faces, balanced, desired.Face.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
+		t.Errorf("closed: %+v, %v", pic, err)
+	}
+	c.ReopenClusterService(s.Key, s.Balanced[0])
+	if got, _ = clusterPics(c); !slices.EqualFunc(got["shop/web"].Faces, balanced[:1], desired.Face.Equal) || got["shop/web"].IPv4 != s.Addrs[0] {
+		t.Errorf("with another owner of an address: %+v", got["shop/web"])
+	}
+	c.SetClusterService(s)
+	c.ReopenClusterService(s.Key, s.Balanced[0])                                                    // it is open
+	c.ReopenClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}, s.Balanced[0]) // it is none
+	if got, _ = clusterPics(c); len(got["shop/web"].Faces) == 0 || got["shop/web"].IPv4.IsValid() || !slices.Equal(got["shop/web"].Balanced, s.Balanced) {
+		t.Errorf("there again: %+v", got["shop/web"])
+	}
+	other := s
+	other.Key.Name = "other"
+	c.SetClusterService(other)
+	if left := c.CloseClusterService(s.Key); len(left) > 0 {
+		t.Errorf("%v are closed, which another service has", left)
+	}
+	if left := c.CloseClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); len(left) > 0 {
+		t.Errorf("%v are closed of a service that is not there", left)
+	}
+}
+
+// TestClusterServicePolicies: which traffic policies and clients each kind of address has.
+func TestClusterServicePolicies(t *testing.T) {
+	c := kubeCluster()
+	s := web()
+	s.Ports, s.Addrs = s.Ports[:1], s.Addrs[:1]
+	s.InsideLocal, s.OutsideLocal = true, true
+	s.Balanced = []netip.Addr{netip.MustParseAddr("172.18.0.1"), netip.MustParseAddr("203.0.113.1")}
+	s.External = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
+	s.Sources = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	c.SetClusterService(s)
+	expect := func(when string, want ...string) {
+		t.Helper()
+		got, _ := clusterPics(c)
+		if diff := cmp.Diff(want, faceTexts(got["shop/web"])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("local", "0.0.0.0 tcp 30080>80 in 0 out 2", "10.96.0.10 tcp 80>80 in 2 out 2", "172.18.0.1 tcp 80>80 in 0 out 2 of [198.51.100.0/24]",
+		"203.0.113.1 tcp 80>80 in 0 out 2 of [198.51.100.0/24]", "203.0.113.2 tcp 80>80 in 0 out 2")
+	c.SetClusterNode(model.ClusterNode{Name: "h2", Addrs: []netip.Addr{netip.MustParseAddr("172.18.0.1")}})
+	s.InsideLocal, s.OutsideLocal, s.Near, s.External, s.Sources, s.OnlySources = false, false, model.NearZone, nil, nil, true
+	c.SetClusterService(s)
+	expect("near, one is a node's, nobody may", "0.0.0.0 tcp 30080>80 in 3 out 3", "10.96.0.10 tcp 80>80 in 3 out 3", "203.0.113.1 tcp 80>80 in 3 out 3 of [0.0.0.0/32]")
+	c.DeleteClusterNode("h2")
+	if got, _ := clusterPics(c); len(got["shop/web"].Faces) != 4 || c.out.NodeAddrs.Len() != 0 {
+		t.Errorf("a node's no more: %q", faceTexts(got["shop/web"]))
+	}
+}
+
+// TestClusterServicePorts: a port that slices have under several numbers, or not all of
+// them have, is a service of its own.
+func TestClusterServicePorts(t *testing.T) {
+	c := kubeCluster()
+	one, two := podOn(1, "h1"), podOn(2, "h2")
+	c.SetEndpoint(one)
+	c.SetEndpoint(two)
+	s := web()
+	s.Addrs, s.HealthPort = s.Addrs[:1], 30999
+	s.Ports = append(s.Ports, model.ClusterPort{Name: "old", Protocol: model.ProtoTCP, Port: 81})
+	slices.SortFunc(s.Ports, model.CompareClusterPorts)
+	c.SetClusterService(s)
+	other := []model.SlicePort{{Name: "dns", Protocol: model.ProtoUDP, Port: 5353}, {Name: "http", Protocol: model.ProtoTCP, Port: 9090}, {Name: "old", Protocol: model.ProtoTCP, Port: 81}}
+	c.SetServiceSlice(sliceOf("a", webPorts, backendOf(one, false)))
+	c.SetServiceSlice(sliceOf("b", other, backendOf(two, false)))
+	got, problems := clusterPics(c)
+	if len(got) != 3 || problems != "" {
+		t.Fatalf("%v, problems %q", got, problems)
+	}
+	for name, want := range map[string]struct {
+		faces    []string
+		backends []string
+	}{
+		"shop/web":        {[]string{"10.96.0.10 udp 53>5353"}, []string{"pod1 port 0", "pod2 port 0"}},
+		"shop/web:tcp/80": {[]string{"0.0.0.0 tcp 30080>80", "10.96.0.10 tcp 80>80"}, []string{"pod1 port 8080", "pod2 port 9090"}},
+		"shop/web:tcp/81": {[]string{"10.96.0.10 tcp 81>81"}, []string{"pod2 port 81"}},
+	} {
+		var faces, backends []string
+		for _, f := range faceTexts(got[name]) {
+			text, _, _ := strings.Cut(f, " in ")
+			faces = append(faces, text)
+		}
+		for _, b := range backendTexts(got[name]) {
+			id, _, _ := strings.Cut(b, " ")
+			backends = append(backends, id+b[strings.LastIndex(b, " port"):])
+		}
+		if !slices.Equal(faces, want.faces) || !slices.Equal(backends, want.backends) {
+			t.Errorf("%s: faces %q, backends %q, want %v", name, faces, backends, want)
+		}
+		if got[name].HealthPort != s.HealthPort {
+			t.Errorf("%s: the health check port does not count its backends", name)
+		}
+	}
+	c.SetServiceSlice(sliceOf("b", webPorts, backendOf(two, false)))
+	s.Ports = web().Ports
+	slices.SortFunc(s.Ports, model.CompareClusterPorts)
+	c.SetClusterService(s)
+	if got, _ = clusterPics(c); len(got) != 1 || got["shop/web"].Backends.Len() != 2 {
+		t.Errorf("alike again: %v", got)
+	}
+}
+
+// TestClusterServiceBackends: states and hints.
+func TestClusterServiceBackends(t *testing.T) {
+	c := kubeCluster()
+	e := podOn(1, "h2")
+	c.SetEndpoint(e)
+	c.SetEndpoint(podOn(9, "h1"))
+	c.SetClusterNode(model.ClusterNode{Name: "h1", Zone: "east"})
+	s := web()
+	b := backendOf(e, false)
+	for _, x := range []struct {
+		near  model.Near
+		state model.ServiceBackendState
+		zones []string
+		nodes []model.NodeName
+		want  string // empty = none
+	}{
+		{model.NearAnywhere, model.ServiceBackendReady, []string{"east"}, nil, "state 0 near 0"},
+		{model.NearAnywhere, model.ServiceBackendDraining, nil, nil, "state 3 near 0"},
+		{model.NearAnywhere, model.ServiceBackendUnready, nil, nil, ""},
+		{model.NearZone, model.ServiceBackendReady, []string{"east", "west"}, nil, "state 0 near 2"},
+		{model.NearZone, model.ServiceBackendReady, []string{"west"}, []model.NodeName{"h1"}, "state 0 near 1"},
+		{model.NearZone, model.ServiceBackendReady, nil, []model.NodeName{"h1"}, "state 0 near 0"},
+		{model.NearNode, model.ServiceBackendReady, []string{"west"}, []model.NodeName{"h1"}, "state 0 near 3"},
+		{model.NearNode, model.ServiceBackendReady, []string{"east"}, []model.NodeName{"h2"}, "state 0 near 2"},
+		{model.NearNode, model.ServiceBackendReady, nil, []model.NodeName{"h2"}, "state 0 near 1"},
+		{model.NearNode, model.ServiceBackendReady, nil, nil, "state 0 near 0"},
+	} {
+		s.Near, b.State, b.ForZones, b.ForNodes = x.near, x.state, x.zones, x.nodes
+		c.SetClusterService(s)
+		c.SetServiceSlice(sliceOf("a", webPorts, b))
+		got, _ := clusterPics(c)
+		texts := backendTexts(got["shop/web"])
+		if x.want == "" && len(texts) == 0 {
+			continue
+		}
+		if x.want == "" || len(texts) != 1 || !strings.Contains(texts[0], x.want) {
+			t.Errorf("%+v: %q", x, texts)
+		}
+	}
+	s.Near, b.ForZones, b.ForNodes = model.NearZone, []string{"west"}, nil
+	c.SetClusterService(s)
+	c.SetServiceSlice(sliceOf("a", webPorts, b))
+	clusterPics(c)
+	c.SetClusterNode(model.ClusterNode{Name: "h1", Zone: "west"})
+	if got, _ := clusterPics(c); !strings.Contains(backendTexts(got["shop/web"])[0], "near 2") {
+		t.Errorf("this host's zone is another one: %q", backendTexts(got["shop/web"]))
+	}
+}

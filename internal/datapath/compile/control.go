@@ -1,0 +1,87 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// tierControl keeps containers from the control plane before any policy.
+const tierControl model.Tier = 1
+
+// SetControl records where the control plane answers to TCP, nothing = nowhere.
+// Containers that reach it past the interface of their host's stack are denied it by their
+// ports: by the physical network (VLAN networks), and at the interfaces that hosts have on
+// infra networks. The host's own stack denies it to all others. The host's own endpoint is
+// no container: its netplugin may have no other way.
+func (c *Compiler) SetControl(targets []netip.AddrPort) {
+	targets = slices.Clone(targets)
+	slices.SortFunc(targets, netip.AddrPort.Compare)
+	targets = slices.Compact(targets)
+	if slices.Equal(targets, c.control) {
+		return
+	}
+	c.control = targets
+	c.touchSubjects()
+}
+
+func (c *Compiler) touchSubjects() {
+	for _, s := range c.subjects {
+		c.dirtySubjects.add(s)
+	}
+}
+
+// countInfra follows which subnets hosts have addresses of their own in.
+func (c *Compiler) countInfra(n *network, rec *model.Network) {
+	_, was := c.infra[n]
+	if is := rec != nil && rec.Type == model.NetworkInfra; is {
+		c.infra.add(n)
+	} else if delete(c.infra, n); !was {
+		return
+	}
+	c.touchSubjects()
+}
+
+// onInfra reports whether an address lies in an infra network.
+func (c *Compiler) onInfra(a netip.Addr) bool {
+	for n := range c.infra {
+		if n.rec.Subnet.Contains(a) || n.rec.Subnet6.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// controlTier denies the control plane's addresses that the ports on a network reach
+// without passing through their host's interface for all; it is empty where there are
+// none.
+func (c *Compiler) controlTier(n *model.Network) []desired.Tier {
+	if n == nil {
+		return nil
+	}
+	byPort := map[uint16][]desired.CIDR{}
+	for _, t := range c.control {
+		a := t.Addr()
+		// Without a gateway IPv4 leads out by the host.
+		physical := n.Encap == model.EncapVLAN && (a.Is6() || n.Gateway.IsValid() || n.Subnet.Contains(a))
+		// A host takes what is for any of its addresses; other networks may be routed there.
+		if physical || n.Type == model.NetworkInfra || c.onInfra(a) {
+			byPort[t.Port()] = append(byPort[t.Port()], desired.CIDR{Prefix: netip.PrefixFrom(a, a.BitLen())})
+		}
+	}
+	if len(byPort) == 0 {
+		return nil
+	}
+	tier := desired.Tier{Tier: tierControl, Default: model.Pass}
+	for port, cidrs := range byPort {
+		r := &desired.Rule{
+			ID: fmt.Sprintf("control-plane/%d", port), Priority: 100, Action: model.Deny, CIDRs: cidrs,
+			Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: port, Hi: port}},
+		}
+		tier.Rules = tier.Rules.Set(r.ID, r)
+	}
+	return []desired.Tier{tier}
+}

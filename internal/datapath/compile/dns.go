@@ -1,0 +1,79 @@
+package compile
+
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// compileDNS brings the names up to date with the endpoints and networks that
+// have changed. All endpoints that are told have names, whether or not their network
+// is present here.
+func (c *Compiler) compileDNS(before desired.Host) {
+	for e := range c.dirtyEps {
+		if e.gone && e.net.eps[e.Key.ID] != nil { // deleted and made again
+			continue
+		}
+		r := desired.DNSRecord{Network: e.Key.Network, IPv4: e.IPv4, IPv6: e.IPv6}
+		if !e.gone {
+			r.Group, r.Name = dnsName(string(e.Group)), dnsName(containerName(&e.Endpoint))
+		}
+		c.putName(before, desired.DNSKey{Endpoint: e.Key}, r)
+	}
+	for n := range c.dirtyNetworks {
+		if n.base != nil { // it has its network's names
+			continue
+		}
+		if n.rec == nil {
+			c.out.DNS.Networks = c.out.DNS.Networks.Delete(n.key)
+			continue
+		}
+		pic := &desired.DNSNetwork{Subnet: n.rec.Subnet, Subnet6: n.rec.Subnet6}
+		if old, ok := before.DNS.Networks.Get(n.key); ok && *old == *pic {
+			pic = old
+		}
+		c.out.DNS.Networks = c.out.DNS.Networks.Set(n.key, pic)
+	}
+}
+
+// putName writes one record; one without names is taken out.
+func (c *Compiler) putName(before desired.Host, k desired.DNSKey, r desired.DNSRecord) {
+	if r.Service == "" && r.Group == "" && r.Name == "" {
+		c.out.DNS.Records = c.out.DNS.Records.Delete(k)
+		return
+	}
+	pic := &r
+	if old, ok := before.DNS.Records.Get(k); ok && old.Equal(&r) {
+		pic = old
+	}
+	c.out.DNS.Records = c.out.DNS.Records.Set(k, pic)
+}
+
+// containerName is the name that people gave the endpoint's container; empty
+// while only an id is known.
+func containerName(e *model.Endpoint) string {
+	if e.Name == e.Container {
+		return ""
+	}
+	return e.Name
+}
+
+// maxDNSName is how long a name may be; the tenant's follows (RFC 1035 section
+// 2.3.4: 255 octets in all).
+const maxDNSName = 180
+
+// dnsName returns a name as queries have it, in lower case; empty when it
+// cannot be written as one without escapes.
+func dnsName(s string) string {
+	if len(s) > maxDNSName {
+		return ""
+	}
+	s = strings.ToLower(s)
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return ""
+		}
+	}
+	return s
+}

@@ -1,0 +1,140 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// outsider tells a compiler of host h1, on which no container runs, about two hosts,
+// and a network of a tenant with an endpoint on h2 that provides service shop.
+func outsider(c *Compiler, tenant model.TenantName, encap model.Encap) model.Service {
+	network := model.NetworkKey{Tenant: tenant, Name: "n1"}
+	c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: model.ArpProxy})
+	for i := range 2 {
+		c.SetHost(model.Host{Name: model.HostName(fmt.Sprint("h", i+1)), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
+	}
+	c.SetNetwork(model.Network{Key: network, Encap: encap, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	a := netip.MustParseAddr("10.1.0.1")
+	c.SetEndpoint(model.Endpoint{
+		Key: model.EndpointKey{Network: network, ID: "e1"}, Identity: 300, Host: "h2", IPv4: a, MAC: model.EndpointMAC(network, a, netip.Addr{}),
+		Labels: map[string]string{"app": "shop"},
+	})
+	return model.Service{
+		Key: model.ServiceKey{Tenant: tenant, Name: "shop"}, Network: "n1", VIP: netip.MustParseAddr("10.1.0.100"),
+		Selectors: []model.ServiceSelector{{Key: "app", Value: "shop"}}, Ports: []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP}},
+	}
+}
+
+// TestExposed: every host leads to the services of tenant default, and to no
+// other's; on VLAN networks to its own backends.
+func TestExposed(t *testing.T) {
+	for _, x := range []struct {
+		tenant  model.TenantName
+		encap   model.Encap
+		exposed bool
+		among   desired.TrafficPolicy
+	}{
+		{model.DefaultTenant, model.EncapVXLAN, true, desired.TrafficCluster},
+		{model.DefaultTenant, model.EncapVLAN, true, desired.TrafficLocal},
+		{"blue", model.EncapVXLAN, false, desired.TrafficCluster},
+	} {
+		c := New("h1")
+		s := outsider(c, x.tenant, x.encap)
+		if pic, _ := c.Compile(1); pic.Networks.Len() != 0 {
+			t.Errorf("%s %s: a network without services, and without containers here, is in the picture", x.tenant, x.encap)
+		}
+		c.SetService(s)
+		pic, problems := c.Compile(2)
+		got, there := pic.Services.Get(s.Key)
+		if there != x.exposed || pic.Networks.Len() != pic.Services.Len() || pic.Remotes.Len() != pic.Services.Len() {
+			t.Fatalf("%s %s: %d services, %d networks, %d remotes", x.tenant, x.encap, pic.Services.Len(), pic.Networks.Len(), pic.Remotes.Len())
+		}
+		if there && (!got.Exposed || got.Outside != x.among || got.Inside != desired.TrafficCluster || got.Backends.Len() != 1) {
+			t.Errorf("%s %s: %+v, problems %v", x.tenant, x.encap, got, problems)
+		}
+		c.DeleteService(s.Key)
+		if pic, _ := c.Compile(3); pic.Networks.Len() != 0 || pic.Remotes.Len() != 0 {
+			t.Errorf("%s %s: the network stays although its services are gone", x.tenant, x.encap)
+		}
+	}
+}
+
+// TestInfraServicesAreNotLedTo: hosts have an interface on the network, by which they reach
+// its services as containers do.
+func TestInfraServicesAreNotLedTo(t *testing.T) {
+	c := New("h1")
+	s := outsider(c, model.DefaultTenant, model.EncapVXLAN)
+	c.SetNetwork(model.Network{Key: model.NetworkKey{Tenant: model.DefaultTenant, Name: "n1"}, Type: model.NetworkInfra, Encap: model.EncapVXLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	c.SetService(s)
+	if pic, _ := c.Compile(1); pic.Services.Len() != 0 {
+		t.Errorf("a host without an endpoint there leads to %d services", pic.Services.Len())
+	}
+}
+
+// TestExposedOnce: of two services with one address the first by key is exposed,
+// and the other one once that is gone.
+func TestExposedOnce(t *testing.T) {
+	c := New("h1")
+	a := outsider(c, model.DefaultTenant, model.EncapVXLAN)
+	b := a
+	b.Key.Name = "twin"
+	exposed := func(k model.ServiceKey) bool {
+		pic, problems := c.Compile(1)
+		s, _ := pic.Services.Get(k)
+		said := false
+		for _, p := range problems {
+			said = said || p.Object == "service "+k.String() && strings.Contains(p.Text, a.Key.String())
+		}
+		if said == s.Exposed {
+			t.Errorf("%s: exposed %v, and a problem says who has its address: %v", k, s.Exposed, said)
+		}
+		return s.Exposed
+	}
+	c.SetService(b)
+	if !exposed(b.Key) {
+		t.Error("alone it is not exposed")
+	}
+	c.SetService(a)
+	if exposed(b.Key) || !exposed(a.Key) {
+		t.Error("not the first by key is exposed")
+	}
+	c.DeleteService(a.Key)
+	if !exposed(b.Key) {
+		t.Error("alone again it is not exposed")
+	}
+}
+
+// TestTunnels: a picture has the tunnel endpoints of all other hosts.
+func TestTunnels(t *testing.T) {
+	c := New("h1")
+	own, other, third := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")
+	expect := func(when string, want ...netip.Addr) {
+		t.Helper()
+		pic, _ := c.Compile(1)
+		for _, a := range want {
+			if _, ok := pic.Tunnels.Get(a); !ok {
+				t.Errorf("%s: %s is missing", when, a)
+			}
+		}
+		if pic.Tunnels.Len() != len(want) {
+			t.Errorf("%s: %d tunnels, want %d", when, pic.Tunnels.Len(), len(want))
+		}
+	}
+	c.SetHost(model.Host{Name: "h1", VTEP: own})
+	c.SetHost(model.Host{Name: "h2", VTEP: other})
+	expect("one other", other)
+	c.SetHost(model.Host{Name: "h3", VTEP: own})
+	expect("one has this host's", other)
+	c.SetHost(model.Host{Name: "h3", VTEP: other})
+	c.DeleteHost("h2")
+	expect("another one has the same", other)
+	c.SetHost(model.Host{Name: "h3", VTEP: third})
+	expect("it has moved", third)
+	c.SetHost(model.Host{Name: "h1", VTEP: third})
+	expect("this host has it now")
+}

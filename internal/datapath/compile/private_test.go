@@ -1,0 +1,49 @@
+package compile_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+)
+
+// TestPrivate: ports of this host show their private addresses while there is a
+// way out that they fit; nothing else changes for it.
+func TestPrivate(t *testing.T) {
+	top := conformance.StandardTopology()
+	c := conformance.NewCompiler(top, "h1")
+	before, _ := c.Compile(1)
+	way := desired.NewPrivate(top.Global.PvtSubnet)
+	e := top.Endpoints[0]
+	name, addr := compile.IfName(e.Key), netip.MustParseAddr("172.19.0.9")
+	show := func(what string, want netip.Addr, pointer *desired.Private) {
+		t.Helper()
+		pic, problems := c.Compile(2)
+		p, ok := pic.Ports.Get(name)
+		if !ok || p.Private != want || pic.Private != pointer || len(problems) > 0 {
+			t.Errorf("%s: private %v, way out %v, problems %v; want %v, %v", what, p.Private, pic.Private, problems, want, pointer)
+		}
+	}
+	c.SetPrivateAddress(e.Key, addr)
+	show("an address and no way out", netip.Addr{}, nil)
+	c.SetPrivate(way)
+	show("both", addr, way)
+	again := *way
+	c.SetPrivate(&again)
+	show("the same again", addr, way)
+	elsewhere := desired.NewPrivate(netip.MustParsePrefix("172.30.0.0/16"))
+	c.SetPrivate(elsewhere)
+	show("a way out that the address does not fit", netip.Addr{}, elsewhere)
+	c.SetPrivate(way)
+	c.SetPrivateAddress(e.Key, netip.Addr{})
+	show("no address", netip.Addr{}, way)
+	c.SetPrivate(nil)
+	after, _ := c.Compile(3)
+	for ch := range after.Ports.Diff(before.Ports) {
+		if *ch.Old != *ch.New {
+			t.Errorf("port %s differs from before", ch.Key)
+		}
+	}
+}

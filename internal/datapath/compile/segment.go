@@ -1,0 +1,180 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Segments: with infrastructure type aci a group on a VLAN network has a VLAN of its own
+// (docs/adr/0030-aci-hosts.md). Its endpoints ride a segment of that VLAN and of the
+// group's number, with the network's subnets; whoever is elsewhere on the network, on
+// this host or another, is a remote endpoint there, who comes and goes by the uplink.
+// A segment is a network that has a base, and endpoints of its own only by their place.
+
+// segmentOf is what of a group's record makes its segment; zero = it has none.
+type segmentOf struct {
+	network model.NetworkKey
+	id      model.NetworkID
+	vlan    uint16
+}
+
+func segmentOfGroup(rec *model.Group) segmentOf {
+	if rec == nil || rec.VLAN == 0 || rec.Segment == 0 {
+		return segmentOf{}
+	}
+	return segmentOf{rec.NetworkKey(), rec.Segment, rec.VLAN}
+}
+
+// root is the network itself, of a segment that it is part of.
+func (n *network) root() *network {
+	if n.base != nil {
+		return n.base
+	}
+	return n
+}
+
+// name is how problems call a network or a segment.
+func (n *network) name() string {
+	if n.base != nil {
+		return n.key.String() + " of group " + string(n.group)
+	}
+	return n.key.String()
+}
+
+// record is what a segment is in the picture: nil without its network, which has to be
+// one of encap vlan.
+func (n *network) record() *model.Network {
+	if n.gone || n.base.rec == nil || n.base.rec.Encap != model.EncapVLAN {
+		return nil
+	}
+	r := *n.base.rec
+	r.ID, r.Tag = n.segment.id, uint32(n.segment.vlan)
+	return &r
+}
+
+// place is where an endpoint is at home: its group's segment, or its network.
+func (e *endpoint) place() *network {
+	if e.seg != nil {
+		return e.seg
+	}
+	return e.net
+}
+
+// followSegment enters a group's change into its network's segments, and moves its
+// endpoints.
+func (c *Compiler) followSegment(k model.GroupKey, old, now *model.Group) {
+	was, is := segmentOfGroup(old), segmentOfGroup(now)
+	if was == is {
+		return
+	}
+	if was != (segmentOf{}) {
+		base := c.network(was.network)
+		seg := base.segments[k.Name]
+		seg.gone = true
+		delete(base.segments, k.Name)
+		c.problems.set("network "+seg.name(), "")
+		c.resettle(base, seg, k.Name)
+	}
+	if is != (segmentOf{}) {
+		base := c.network(is.network)
+		seg := &network{key: base.key, tenant: base.tenant, base: base, group: k.Name, segment: is}
+		if base.segments == nil {
+			base.segments = map[model.GroupName]*network{}
+		}
+		base.segments[k.Name] = seg
+		c.resettle(base, seg, k.Name)
+	}
+}
+
+// resettle moves a group's endpoints on a network to where they belong now.
+func (c *Compiler) resettle(base, seg *network, group model.GroupName) {
+	for e := range eachEndpoint(base) {
+		if e.Group == group {
+			c.settle(e, -1)
+			e.seg = base.segments[group]
+			c.settle(e, 1)
+		}
+		c.dirtyEps.add(e) // who is elsewhere is seen from the segment, too
+	}
+	c.dirtyNetworks.add(base)
+	c.dirtyNetworks.add(seg)
+	c.touchPeer(peerRef{tenant: base.key.Tenant, network: base.key.Name})
+}
+
+// settle counts an endpoint of this host where it is at home, or takes it from there.
+func (c *Compiler) settle(e *endpoint, by int) {
+	if e.Host != c.self {
+		return
+	}
+	at := e.place()
+	if was := at.placed; by > 0 && was == 0 || by < 0 && was == 1 {
+		c.dirtyNetworks.add(at)
+		c.dirtyNetworks.add(e.net) // whose services tell
+	}
+	at.placed += by
+}
+
+// touchSegments has a network's segments looked at with it.
+func (c *Compiler) touchSegments(n *network) {
+	for _, s := range n.segments {
+		c.dirtyNetworks.add(s)
+	}
+}
+
+// parted tells whether a network's services lead less far than they say: somebody on this
+// host is on a segment.
+func (n *network) parted() bool {
+	for _, s := range n.segments {
+		if s.placed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// textParted is what is wrong with a service then.
+const textParted = "containers of groups with a VLAN of their own neither reach it nor provide it: they are on the fabric's segments"
+
+// unfabric says of a group that infrastructure type aci knows no VLAN of it.
+func (c *Compiler) unfabric(g *group) string {
+	if g.rec == nil || c.global == nil || c.global.Infra != model.InfraACI || segmentOfGroup(g.rec) != (segmentOf{}) {
+		return ""
+	}
+	return "has no VLAN of its own (it is of before infrastructure type aci, or its network is of encap vxlan): the fabric does not know it, and its containers here forward as with type default"
+}
+
+// shown tells whether a network or a segment of it is in the picture.
+func (n *network) shown() bool {
+	if n.id != 0 {
+		return true
+	}
+	for _, s := range n.segments {
+		if s.id != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// serves tells whether an endpoint can be a backend: it is in the picture, on its own
+// network, by whose number services lead to it.
+func (e *endpoint) serves() bool { return e.seg == nil && (e.isPort || e.isRemote) }
+
+// placeBeside decides on which segments an endpoint is a remote one: on all but its own,
+// and on its own too when it is on another host.
+func (c *Compiler) placeBeside(e *endpoint, in bool) {
+	var now []desired.RemoteKey
+	for _, s := range e.net.segments {
+		if in && s.id != 0 && (s != e.seg || e.Host != c.self) {
+			now = append(now, desired.RemoteKey{Network: s.id, MAC: e.MAC})
+		}
+	}
+	for _, k := range e.beside {
+		if !slices.Contains(now, k) {
+			c.out.Remotes = c.out.Remotes.Delete(k)
+		}
+	}
+	e.beside = now
+}

@@ -1,0 +1,208 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// shop makes the i-th service of the network of cluster, which the i-th provider
+// has the label of.
+func shop(i int) model.Service {
+	return model.Service{
+		Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: "n1",
+		VIP:       netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}),
+		Selectors: []model.ServiceSelector{{Key: "tier", Value: "web"}, {Key: "app", Value: fmt.Sprint("shop", i)}},
+		Ports:     []model.ServicePort{{Port: 443, Provider: 8443, Protocol: model.ProtoTCP}, {Port: 80, Provider: 8080, Protocol: model.ProtoTCP}},
+	}
+}
+
+func provides(e model.Endpoint, i int) model.Endpoint {
+	e.Labels = map[string]string{"tier": "web", "app": fmt.Sprint("shop", i), "else": "x"}
+	return e
+}
+
+// TestServices: who provides a service is who has its labels, here and elsewhere,
+// in the state that its health says, while the network is in the picture.
+func TestServices(t *testing.T) {
+	c := New("h1")
+	remote := cluster(c, 3)
+	c.SetService(shop(1))
+	get := func() *desired.Service {
+		t.Helper()
+		pic, _ := c.Compile(1)
+		s, _ := pic.Services.Get(shop(1).Key)
+		return s
+	}
+	expect := func(when string, want map[model.EndpointKey]desired.Backend) {
+		t.Helper()
+		got := map[model.EndpointKey]desired.Backend{}
+		for k, b := range get().Backends.All() {
+			got[k] = *b
+		}
+		if diff := cmp.Diff(want, got, byValue...); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("nobody has its labels", map[model.EndpointKey]desired.Backend{})
+	want := desired.Service{
+		Key: shop(1).Key, Network: 7, IPv4: shop(1).VIP, Affinity: 3 * time.Hour,
+		Ports: []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, {Protocol: model.ProtoTCP, Port: 443, Backend: 8443}},
+	}
+	if got := get(); !got.Equal(&want) {
+		t.Errorf("service %+v, want %+v", got, want)
+	}
+	there := provides(remote(0), 1)
+	c.SetEndpoint(there)
+	backend := desired.Backend{Network: 7, IPv4: there.IPv4, Identity: 300, VTEP: netip.AddrFrom4([4]byte{192, 168, 0, 2})}
+	expect("one elsewhere", map[model.EndpointKey]desired.Backend{there.Key: backend})
+	here := provides(remote(1), 1)
+	here.Host = "h1"
+	c.SetEndpoint(here)
+	local := desired.Backend{Network: 7, IPv4: here.IPv4, Identity: 300, Local: true}
+	both := map[model.EndpointKey]desired.Backend{there.Key: backend, here.Key: local}
+	expect("and one here", both)
+	for _, step := range []struct {
+		what          string
+		ill, draining bool
+		state         desired.BackendState
+	}{
+		{"one is ill", true, false, desired.BackendUnhealthy},
+		{"one is ill and drains", true, true, desired.BackendUnhealthy},
+		{"one drains", false, true, desired.BackendDraining},
+		{"one serves again", false, false, desired.BackendActive},
+		{"and is ill again", true, false, desired.BackendUnhealthy},
+	} {
+		there.Unhealthy, there.Draining, backend.State = step.ill, step.draining, step.state
+		c.SetEndpoint(there)
+		both[there.Key] = backend
+		expect(step.what, both)
+	}
+	c.SetEndpoint(provides(there, 2))
+	delete(both, there.Key)
+	expect("one has another label", both)
+	s := shop(1)
+	s.Selectors = shop(2).Selectors
+	c.SetService(s)
+	expect("it selects others", map[model.EndpointKey]desired.Backend{there.Key: backend})
+	c.DeleteEndpoint(there.Key)
+	expect("one is gone", map[model.EndpointKey]desired.Backend{})
+	s.Affinity, s.VIP6 = model.NoAffinity, netip.MustParseAddr("fd00::1")
+	c.SetService(s)
+	if got := get(); got.Affinity != 0 || got.IPv6 != s.VIP6 || got.IPv4 != s.VIP {
+		t.Errorf("service %+v", got)
+	}
+	c.DeleteNetwork(here.Key.Network)
+	if get() != nil {
+		t.Error("a service without its network is in the picture")
+	}
+}
+
+// TestProviderOfTheSameName: an endpoint that goes and one of the same key that comes
+// with it, before anybody looks, is one provider, the new one. Which of both is looked at
+// first is chance.
+func TestProviderOfTheSameName(t *testing.T) {
+	c := New("h1")
+	remote := cluster(c, 0)
+	c.SetService(shop(1))
+	old := provides(remote(0), 1)
+	for i := range 50 {
+		c.SetEndpoint(old)
+		c.Compile(1)
+		c.DeleteEndpoint(old.Key)
+		now := provides(remote(i+1), 1)
+		now.Key = old.Key
+		c.SetEndpoint(now)
+		pic, _ := c.Compile(2)
+		s, _ := pic.Services.Get(shop(1).Key)
+		if b, there := s.Backends.Get(old.Key); !there || b.IPv4 != now.IPv4 || s.Backends.Len() != 1 {
+			t.Fatalf("round %d: the provider is %+v, want %s", i, b, now.IPv4)
+		}
+		c.DeleteEndpoint(old.Key)
+	}
+}
+
+// TestProviderOnVLAN: no tunnel leads to a provider elsewhere on a VLAN network.
+func TestProviderOnVLAN(t *testing.T) {
+	c := New("h1")
+	there := provides(cluster(c, 3)(0), 1)
+	c.SetNetwork(model.Network{Key: there.Key.Network, Encap: model.EncapVLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.0.0.0/8")})
+	c.SetService(shop(1))
+	c.SetEndpoint(there)
+	pic, _ := c.Compile(1)
+	s, _ := pic.Services.Get(shop(1).Key)
+	if b, ok := s.Backends.Get(there.Key); !ok || b.IPv4 != there.IPv4 || b.VTEP.IsValid() {
+		t.Errorf("backend %+v, want one without a tunnel", b)
+	}
+}
+
+// TestTooManyProviders: those that are chosen among are the first, and the host
+// says so.
+func TestTooManyProviders(t *testing.T) {
+	c := New("h1")
+	remote := cluster(c, 0)
+	c.SetService(shop(1))
+	for i := range desired.MaxBackends + 1 {
+		e := provides(remote(i), 1)
+		e.Key.ID = model.EndpointID(fmt.Sprintf("p%05d", i))
+		c.SetEndpoint(e)
+	}
+	pic, problems := c.Compile(1)
+	s, _ := pic.Services.Get(shop(1).Key)
+	last := model.EndpointKey{Network: remote(0).Key.Network, ID: model.EndpointID(fmt.Sprintf("p%05d", desired.MaxBackends))}
+	if _, there := s.Backends.Get(last); there || s.Backends.Len() != desired.MaxBackends {
+		t.Errorf("%d backends, the last of all among them: %v", s.Backends.Len(), there)
+	}
+	said := false
+	for _, p := range problems {
+		said = said || p.Object == "service blue:shop1"
+	}
+	if !said {
+		t.Errorf("problems %v", problems)
+	}
+	c.DeleteEndpoint(last)
+	if _, problems = c.Compile(2); len(problems) != 0 {
+		t.Errorf("problems %v when it is gone", problems)
+	}
+}
+
+// BenchmarkProviderChange measures a provider that turns unhealthy or healthy, among so many
+// services on its network.
+func BenchmarkProviderChange(b *testing.B) {
+	for _, n := range []int{10, 1_000, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			c := New("h1")
+			remote := cluster(c, 1000)
+			for i := range n {
+				c.SetService(shop(i))
+				c.SetEndpoint(provides(remote(i), i))
+			}
+			pic, _ := c.Compile(1)
+			runtime.GC() // the waste of the preparation is not the subject
+			e := provides(remote(3), 3)
+			i := 0
+			for b.Loop() {
+				i++
+				e.Unhealthy = i%2 == 1
+				c.SetEndpoint(e)
+				next, _ := c.Compile(int64(i))
+				changes := diff(pic, next)
+				for range next.Services.Diff(pic.Services) {
+					changes++
+				}
+				if changes != 1 {
+					b.Fatalf("%d changes", changes)
+				}
+				pic = next
+			}
+		})
+	}
+}

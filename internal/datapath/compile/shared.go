@@ -1,0 +1,183 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Networks that are shared with other tenants: all tenants that share have one router,
+// and tiers around their policies keep them apart but where a network is shared.
+
+// unrouted are addresses that stay within a network, whoever uses them.
+var unrouted = []desired.CIDR{
+	{Prefix: netip.MustParsePrefix("169.254.0.0/16")},
+	{Prefix: netip.MustParsePrefix("224.0.0.0/4")},
+	{Prefix: netip.MustParsePrefix("255.255.255.255/32")},
+	{Prefix: netip.MustParsePrefix("fe80::/10")},
+	{Prefix: netip.MustParsePrefix("ff00::/8")},
+}
+
+// shares tells whether a tenant shares networks, as owner or as client.
+func (c *Compiler) shares(name model.TenantName) bool {
+	return len(c.shared[name]) > 0 || len(c.clients[name]) > 0
+}
+
+// partners are the tenants that a tenant shares networks with.
+func (c *Compiler) partners(name model.TenantName) set[model.TenantName] {
+	out := set[model.TenantName]{}
+	for _, k := range c.shared[name] {
+		out.add(k.Tenant)
+	}
+	for client := range c.clients[name] {
+		out.add(client)
+	}
+	return out
+}
+
+// putShared records which networks of others a tenant reaches.
+func (c *Compiler) putShared(name model.TenantName, now []model.NetworkKey) {
+	old := c.shared[name]
+	if slices.Equal(old, now) {
+		return
+	}
+	concerned := c.partners(name)
+	for _, k := range old {
+		removeFrom(c.clients, k.Tenant, name)
+	}
+	for _, k := range now {
+		addTo(c.clients, k.Tenant, name)
+	}
+	if c.shared[name] = now; len(now) == 0 {
+		delete(c.shared, name)
+	}
+	for p := range c.partners(name) {
+		concerned.add(p)
+	}
+	concerned.add(name)
+	for p := range concerned {
+		c.touchRouter(c.tenants[p])
+		c.touchApart(c.tenants[p])
+	}
+}
+
+// touchApart has it looked at what keeps a tenant's ports from other tenants.
+func (c *Compiler) touchApart(t *tenant) {
+	if t == nil {
+		return
+	}
+	c.dirtyTenants.add(t)
+	for _, subjects := range t.subjects {
+		for s := range subjects {
+			c.dirtySubjects.add(s)
+		}
+	}
+}
+
+// touchShared does that after a change of a network of a tenant, if it shares any.
+func (c *Compiler) touchShared(t *tenant) {
+	if !c.shares(t.name) {
+		return
+	}
+	c.touchApart(t)
+	for p := range c.partners(t.name) {
+		c.touchApart(c.tenants[p])
+	}
+}
+
+// isHere tells whether a tenant has endpoints on this host.
+func (c *Compiler) isHere(name model.TenantName) bool {
+	t := c.tenants[name]
+	return t != nil && t.local > 0
+}
+
+// reaches tells whether a network is shared with a tenant.
+func (c *Compiler) reaches(client model.TenantName, k model.NetworkKey) bool {
+	return slices.Contains(c.shared[client], k)
+}
+
+// sharedHere tells whether endpoints on this host reach a network of another tenant,
+// or may answer it: it is shared with a tenant that has some, or its tenant reaches a
+// network of one that has.
+func (c *Compiler) sharedHere(n *network, isHere func(model.TenantName) bool) bool {
+	for client := range c.clients[n.key.Tenant] {
+		if isHere(client) && c.reaches(client, n.key) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.shared[n.key.Tenant], func(k model.NetworkKey) bool { return isHere(k.Tenant) })
+}
+
+// apartTiers are the tiers of the ports on a network of a tenant that shares networks.
+// Before all policies: the peer is of the tenant itself, or nobody's endpoint, or, of
+// what the ports begin, on a network that the tenant reaches, or, of what is begun
+// towards them, of a tenant that reaches their network. After all policies, on a
+// network that others reach: who is let in by nothing so far has to be the tenant's.
+func (c *Compiler) apartTiers(n *network) (in, out, last []desired.Tier) {
+	own := func(a model.Action) desired.Rules {
+		rules := desired.RulesOf(
+			desired.Rule{ID: "tenants/outside", Priority: 100, Action: a, Identities: desired.IdentitiesOf(model.IdentityExternal)},
+			desired.Rule{ID: "tenants/unrouted", Priority: 100, Action: a, CIDRs: unrouted})
+		for o := range n.tenant.networks {
+			letIn(&rules, o, a)
+		}
+		return rules
+	}
+	inward, outward := own(model.Pass), own(model.Pass)
+	for _, k := range c.shared[n.key.Tenant] {
+		if o := c.networks[k]; o != nil {
+			letIn(&outward, o, model.Pass)
+		}
+	}
+	for client := range c.clients[n.key.Tenant] {
+		if !c.reaches(client, n.key) {
+			continue
+		}
+		last = []desired.Tier{{Tier: model.TierShared, Rules: own(model.Allow), Default: model.Deny}}
+		if t := c.tenants[client]; t != nil {
+			for o := range t.networks {
+				letIn(&inward, o, model.Pass)
+			}
+		}
+	}
+	in = []desired.Tier{{Tier: model.TierTenants, Rules: inward, Default: model.Deny}}
+	out = []desired.Tier{{Tier: model.TierTenants, Rules: outward, Default: model.Deny}}
+	return in, out, last
+}
+
+// letIn adds a rule for the addresses of a network.
+func letIn(rules *desired.Rules, n *network, a model.Action) {
+	if n.rec == nil {
+		return
+	}
+	r := &desired.Rule{ID: "tenants/" + n.key.String(), Priority: 100, Action: a}
+	for _, p := range []netip.Prefix{n.rec.Subnet, n.rec.Subnet6} {
+		if p.IsValid() {
+			r.CIDRs = append(r.CIDRs, desired.CIDR{Prefix: p})
+		}
+	}
+	*rules = rules.Set(r.ID, r)
+}
+
+func (c *Compiler) sharedProblem(t *tenant) string {
+	switch {
+	case t.local == 0 || len(c.shared[t.name]) == 0:
+		return ""
+	case !c.routes():
+		return "no effect: networks of other tenants are reached in forwarding mode routing only"
+	}
+	var unknown []string
+	for _, k := range c.shared[t.name] {
+		if n := c.networks[k]; n == nil || n.rec == nil {
+			unknown = append(unknown, k.String())
+		}
+	}
+	if unknown == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: not known here, and not reached", strings.Join(unknown, ", "))
+}

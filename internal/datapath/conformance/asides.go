@@ -1,0 +1,184 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// withAsides returns the picture with Log on all rules and, if audited, with
+// audited sets beside each of its sets: one without the rules that deny, one with a
+// rule that denies a port more, one with a tier that denies what no rule lets
+// through, and one that says the same. A fifth one is named in Audits and is not
+// there.
+func withAsides(pic desired.Host, audited bool) desired.Host {
+	each := func(tiers []desired.Tier, edit func(desired.Rules) desired.Rules) []desired.Tier {
+		var out []desired.Tier
+		for _, t := range tiers {
+			t.Rules = edit(t.Rules)
+			out = append(out, t)
+		}
+		return out
+	}
+	edited := func(s *desired.PolicySet, edit func(desired.Rules) desired.Rules) *desired.PolicySet {
+		next := *s
+		next.In, next.Out = each(s.In, edit), each(s.Out, edit)
+		return &next
+	}
+	for id, s := range pic.PolicySets.All() {
+		s = edited(s, func(rules desired.Rules) desired.Rules {
+			for name, r := range rules.All() {
+				with := *r
+				with.Log = true
+				rules = rules.Set(name, &with)
+			}
+			return rules
+		})
+		without := edited(s, func(rules desired.Rules) desired.Rules {
+			for name, r := range rules.All() {
+				if r.Action == model.Deny {
+					rules = rules.Delete(name)
+				}
+			}
+			return rules
+		})
+		more := edited(s, func(rules desired.Rules) desired.Rules {
+			return rules.Set("blue:audited:1", &desired.Rule{
+				ID: "blue:audited:1", Priority: 100, Action: model.Deny, AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 443, Hi: 443}},
+			})
+		})
+		closed := *s
+		last := desired.Tier{Tier: model.TierKubernetes, Default: model.Deny, DefaultOf: "blue:closed"}
+		closed.In = append(each(s.In, func(r desired.Rules) desired.Rules { return r }), last)
+		closed.Out = append(each(s.Out, func(r desired.Rules) desired.Rules { return r }), last)
+		same := *s
+		if audited {
+			s.Audits = []desired.PolicySetID{id + 100}
+			for i, a := range []*desired.PolicySet{without, more, &closed, &same} {
+				a.ID, a.Audited = id+1+desired.PolicySetID(i), []string{"without", "more", "closed", "same"}[i]
+				s.Audits = append(s.Audits, a.ID)
+				pic.PolicySets = pic.PolicySets.Set(a.ID, a)
+			}
+		}
+		pic.PolicySets = pic.PolicySets.Set(id, s)
+	}
+	return pic
+}
+
+// testAsides: what rules with Log and audited sets say is told to whoever monitors,
+// and decides nothing.
+func testAsides(t *testing.T, h Harness) {
+	t.Helper()
+	top := StandardTopology()
+	b, w := sending(t, h, top, monitored())
+	if c := b.drv.Capabilities(); !c.Log || !c.Audit {
+		t.Skip("the driver has neither log nor audit")
+	}
+	round := uint16(0)
+	send := func() {
+		round++
+		for _, p := range monitoredPackets(top) {
+			p.packet.SrcPort += 100 * round // a new connection
+			b.compare(t, p.name, p.packet)
+			if p.name == "allowed by a rule" {
+				b.compare(t, "the same again, which begins none", p.packet)
+			}
+		}
+	}
+	for _, audited := range []bool{false, true} {
+		pic := withAsides(w.Pictures["h1"], audited)
+		b.apply(t, pic)
+		send() // nobody listens
+		for i, opts := range []driver.MonitorOptions{{NoDrops: true}, {}, {Connections: true}} {
+			ctx, cancel := context.WithCancel(context.Background())
+			want, err := b.ref.Monitor(ctx, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.living(t, want, audited && i == 0) // once
+			got, err := b.drv.Monitor(ctx, opts)
+			if err != nil {
+				t.Fatalf("Monitor() = %v", err)
+			}
+			if r := b.apply(t, pic); r.Changes != 0 {
+				t.Errorf("the same picture, monitored, made %d changes", r.Changes)
+			}
+			send()
+			least := 4
+			if audited {
+				least = 9
+			}
+			compareEvents(t, want, got, least)
+			if audited && i == 2 { // they change
+				for id, s := range pic.PolicySets.All() {
+					if s.Audited == "without" {
+						closed := *s
+						closed.In = []desired.Tier{{Tier: model.TierContiv, Default: model.Deny}}
+						pic.PolicySets = pic.PolicySets.Set(id, &closed)
+					}
+				}
+				b.apply(t, pic)
+				b.living(t, want, true)
+				compareEvents(t, want, got, 0)
+			}
+			cancel()
+			drain(t, got)
+			drain(t, want)
+		}
+	}
+	b.apply(t, w.Pictures["h1"])
+	send()
+	if r := b.apply(t, w.Pictures["h1"]); r.Changes != 0 {
+		t.Errorf("the same picture, without asides, made %d changes", r.Changes)
+	}
+	if h.WayOut {
+		b.livingWayOut(t, top)
+	}
+}
+
+// livingWayOut: audits tell of living connections with the endpoint's own address,
+// also of connections to and from the host's stack.
+func (b *bench) livingWayOut(t *testing.T, top Topology) {
+	t.Helper()
+	pic, packets := byWayOut(top, b.WayOut6)
+	b.apply(t, withAsides(pic, true))
+	for _, p := range packets {
+		b.compare(t, p.name, p.packet)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	want, err := b.ref.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.living(t, want, true)
+	got, err := b.drv.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
+	if err != nil {
+		t.Fatalf("Monitor() = %v", err)
+	}
+	least := 0
+	if b.drv.Capabilities().Living {
+		least = 4
+	}
+	compareEvents(t, want, got, least)
+	cancel()
+	drain(t, got)
+	drain(t, want)
+}
+
+// living checks whether the oracle tells of connections that live. Where the driver
+// tells of none, it takes the oracle's events off the channel.
+func (b *bench) living(t *testing.T, want <-chan driver.FlowEvent, some bool) {
+	t.Helper()
+	if got := len(want) > 0; got != some {
+		t.Errorf("connections that live are told of: %v, want %v", got, some)
+	}
+	for !b.drv.Capabilities().Living && len(want) > 0 {
+		if e := <-want; !e.Living {
+			t.Errorf("not of a connection that lives: %+v", e)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package conformance
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+)
+
+// outcome is what is compared of a verdict.
+type outcome struct {
+	Ports    []string
+	VTEPs    []netip.Addr
+	Uplink   bool
+	Answered bool
+	Host     bool
+	Sent     string // as the oracle translated or routed it; "" = neither
+	Tag      string // of a routed packet: the network or VLAN that it left with
+	Told     string // what the router told the sender
+}
+
+func outcomeOf(v reference.Verdict) outcome {
+	return outcome{Ports: v.Ports, VTEPs: v.VTEPs, Uplink: v.Uplink, Answered: v.Answer != nil, Host: v.Host, Told: toldText(v.Answer)}
+}
+
+func (b *bench) compare(tb testing.TB, what string, p reference.Packet) bool {
+	tb.Helper()
+	if b.SkipPacket != nil && b.SkipPacket(p) != "" {
+		return true
+	}
+	v := b.ref.Send(p)
+	return same(tb, what, p, v, b.Send(tb, p))
+}
+
+// same compares the oracle's verdict on a packet with another one.
+func same(tb testing.TB, what string, p reference.Packet, v, v2 reference.Verdict) bool {
+	tb.Helper()
+	want, got := outcomeOf(v), outcomeOf(v2)
+	switch routed := v.Sent != nil && !v.Host && !p.Host; {
+	case routed:
+		want.Sent, got.Sent = routedText(v.Sent), routedText(v2.Sent)
+		want.Tag, got.Tag = fmt.Sprint(v.Network, v.VLAN), fmt.Sprint(v2.Network, v2.VLAN)
+	case v.Sent != nil:
+		want.Sent, got.Sent = sentText(v.Sent), sentText(v2.Sent)
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		tb.Errorf("%s: oracle: %s (-want +got):\n%s", what, v, diff)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,107 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+)
+
+// withLog returns a random case in which each second rule is logged and each second
+// policy audited. No two rules weigh the same: which of two such rules a data plane
+// names is its own affair.
+func withLog(c Case) Case {
+	for i := range c.General {
+		c.General[i].Audit = i%2 == 0
+	}
+	for i := range c.GeneralRules {
+		c.GeneralRules[i].Priority, c.GeneralRules[i].Log = 1+i, i%2 == 0
+	}
+	return c
+}
+
+// testRandomAsides compares what is told of random policies that are logged and
+// audited: of connections that live, and of those that begin. Every time the data
+// plane begins empty, since trackers forget sooner than the oracle.
+func testRandomAsides(t *testing.T, h Harness) {
+	t.Helper()
+	top := Labelled(StandardTopology())
+	b, w := sending(t, h, top, Case{})
+	if c := b.drv.Capabilities(); !c.Log || !c.Audit || !c.Living {
+		t.Skip("the driver tells less")
+	}
+	n := 16
+	if h.Slow {
+		n = 4
+	}
+	t.Logf("random cases, which -seed %d repeats", Seed())
+	sport, told := uint16(30000), 0
+	for i, c := range LabelCases(top, Seed(), n) {
+		c = withLog(c)
+		if err := w.Switch(c); err != nil {
+			t.Fatal(err)
+		}
+		pic := w.Pictures["h1"]
+		b.apply(t, desired.Host{Name: pic.Name, VTEP: pic.VTEP, FwdMode: pic.FwdMode, ArpMode: pic.ArpMode})
+		b.apply(t, pic)
+		send := func() {
+			for j, x := range exchanges(top, &sport) {
+				if j/2%5 == i%5 { // a request and its answer
+					b.compare(t, c.Name+": "+x.name, x.packet)
+				}
+			}
+		}
+		send()
+		ctx, cancel := context.WithCancel(t.Context())
+		want, err := b.ref.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.drv.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send()
+		told += compareTold(t, c.Name, want, got)
+		cancel()
+		drain(t, got)
+		drain(t, want)
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	if told == 0 {
+		t.Error("nothing was told of")
+	}
+}
+
+// compareTold expects as many connections of each kind as the oracle told of,
+// in any order and by however many events; it returns how many.
+func compareTold(t *testing.T, what string, want, got <-chan driver.FlowEvent) (n int) {
+	t.Helper()
+	count := func(sum map[string]uint64, e driver.FlowEvent) {
+		by := e.Count
+		e.Time, e.Count, e.SrcPort = time.Time{}, 0, 0
+		sum[fmt.Sprintf("%+v", e)] += by
+	}
+	expected, seen := map[string]uint64{}, map[string]uint64{}
+	for len(want) > 0 {
+		count(expected, <-want)
+		n++
+	}
+	for late := time.After(10 * time.Second); !cmp.Equal(expected, seen); {
+		select {
+		case e := <-got:
+			count(seen, e)
+		case <-late:
+			t.Errorf("%s: told (-want +got):\n%s", what, cmp.Diff(expected, seen))
+			return n
+		}
+	}
+	return n
+}

@@ -1,0 +1,440 @@
+package conformance
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// served is a connection of a client of host h1 to a service.
+type served struct {
+	client model.Endpoint
+	front  reference.Packet  // its first packet
+	behind *reference.Packet // as the last one that came through left; nil = none did
+	by     model.Endpoint    // the backend of that
+	port   uint16            // at which it is asked
+	ended  bool              // a packet of it has said so, or its tuple is used by others too
+	known  bool              // the backend has answered: trackers pick up nothing sooner
+	// bound tells that as the rules are, the connection stays with by.
+	bound   bool
+	domain  desired.Domain   // of its client, while it is bound
+	service model.ServiceKey // likewise
+}
+
+// packet sends a random packet; it tells whether that came through.
+func (x *randomServices) packet() bool {
+	x.t.Helper()
+	if len(x.clients) > 24 {
+		x.clients = slices.Delete(x.clients, 0, 8)
+	}
+	if len(x.clients) == 0 || x.r.IntN(3) == 0 {
+		return x.asks()
+	}
+	i := x.r.IntN(len(x.clients))
+	c := x.clients[i]
+	if c.behind == nil && x.r.IntN(4) > 0 { // nobody wants to hear of it
+		x.clients = slices.Delete(x.clients, i, i+1)
+		return x.asks()
+	}
+	if x.plain && c.ended {
+		return x.asks()
+	}
+	if c.behind == nil || x.plain && !c.known && x.r.IntN(4) > 0 {
+		if c.behind != nil {
+			return x.answers(c)
+		}
+		return x.sends(c, c.front, "again")
+	}
+	switch x.r.IntN(16) {
+	case 0, 1, 2, 3:
+		return x.goesOn(c)
+	case 4:
+		c.ended = c.ended || x.plain && c.known // tracking may keep to its numbers
+		return x.sends(c, c.front, "asks anew")
+	case 5, 6, 7, 8:
+		return x.answers(c)
+	case 9:
+		return x.ends(c)
+	case 10:
+		return x.inParts(c)
+	case 11, 12:
+		return x.tellsOf(c)
+	case 13:
+		return x.direct(c)
+	case 14:
+		return x.neighbour(c)
+	}
+	return x.asks()
+}
+
+// check sends a packet to the reference and to the data plane and compares; it
+// returns what became of it.
+func (x *randomServices) check(what string, p reference.Packet) reference.Verdict {
+	x.t.Helper()
+	if _, there := x.pic.Ports.Get(p.Port); p.Port != "" && !there || x.SkipPacket != nil && x.SkipPacket(p) != "" {
+		return reference.Verdict{Drop: "skipped"}
+	}
+	p = x.odd(p)
+	var v, v2 reference.Verdict
+	if x.Differs[Chosen] == "" {
+		v, v2 = x.ref.Send(p), x.Send(x.t, p)
+	} else {
+		if v2 = x.Send(x.t, p); v2.Sent != nil {
+			x.ref.Prefer(v2.Sent.Dst)
+		}
+		v = x.ref.Send(p)
+		x.ref.Prefer(netip.Addr{})
+	}
+	x.note("%s: %s form %d damage %d: %s", what, sentText(&p), p.Form, p.Damage, v)
+	if !same(x.t, what, p, v, v2) {
+		x.fail()
+	}
+	return v
+}
+
+// asks begins a connection of some client to some service, or to what might be one.
+func (x *randomServices) asks() bool {
+	x.t.Helper()
+	s := x.shops[x.r.IntN(len(x.shops))]
+	n := x.networkOf(s)
+	var from []model.Endpoint
+	for _, e := range x.top.Endpoints {
+		if e.Host == "h1" && !x.gone[e.Key] && (e.Key.Network == n.Key || x.r.IntN(map[bool]int{true: 3, false: 16}[e.Key.Network.Tenant == n.Key.Tenant]) == 0) {
+			from = append(from, e)
+		}
+	}
+	if len(from) == 0 {
+		return false
+	}
+	e := from[x.r.IntN(len(from))]
+	port := desired.ServicePort{Protocol: model.ProtoTCP, Port: 444}
+	if x.r.IntN(24) > 0 {
+		port = s.of.Ports[x.r.IntN(len(s.of.Ports))]
+	}
+	*x.sport++
+	if *x.sport < 20000 {
+		*x.sport = 20000
+	}
+	sport, reused := *x.sport, len(x.clients) > 0 && !x.plain && x.r.IntN(4) == 0
+	if reused { // another connection's
+		sport = x.clients[x.r.IntN(len(x.clients))].front.SrcPort
+	}
+	v6 := x.r.IntN(2) == 0 && s.of.IPv6.IsValid() && e.IPv6.IsValid() || !s.of.IPv4.IsValid()
+	p := between(x.top, e, e, port.Protocol, v6, sport, port.Port)
+	p.DstMAC, p.Dst = desired.RouterMAC, s.of.IPv4
+	if v6 {
+		p.Dst = s.of.IPv6
+	}
+	if !p.Src.IsValid() {
+		return false
+	}
+	switch x.r.IntN(40) {
+	case 0:
+		p.DstMAC = model.MAC{2, 9, 9, 9, 9, 9}
+	case 1:
+		if !x.plain {
+			p.TTL = 1
+		}
+	case 2:
+		if p.Proto == model.ProtoTCP && !x.plain {
+			p.TCPFlags = one(x.r, reference.FlagACK, reference.FlagRST, reference.FlagSYN|reference.FlagACK)
+		}
+	case 3:
+		if v6 {
+			p.Src = e.MAC.LinkLocal()
+		}
+	}
+	for _, c := range x.clients {
+		if q := c.front; q.Port == p.Port && q.Src == p.Src && q.Dst == p.Dst && q.Proto == p.Proto && q.SrcPort == p.SrcPort && q.DstPort == p.DstPort {
+			c.ended, c.bound = true, false
+		}
+	}
+	c := &served{client: e, front: p, ended: reused}
+	x.clients = append(x.clients, c)
+	return x.sends(c, p, "asks")
+}
+
+// sends sends a client's packet to its service, and judges where it went.
+func (x *randomServices) sends(c *served, p reference.Packet, what string) bool {
+	x.t.Helper()
+	what = fmt.Sprintf("%s %s %s", c.client.Key, what, askedText(p))
+	v := x.check(what, p)
+	if nowhere(v) || v.Sent == nil {
+		return false
+	}
+	x.judge(what, c, p, v)
+	return true
+}
+
+// goesOn sends a later packet of a client's.
+func (x *randomServices) goesOn(c *served) bool {
+	x.t.Helper()
+	p := goOn(c.front)
+	if x.r.IntN(12) == 0 && c.by.Key != c.client.Key {
+		p.TTL = 1
+	}
+	return x.sends(c, p, "goes on")
+}
+
+// reply makes the backend's answer to the last packet of a connection that came through.
+func (x *randomServices) reply(c *served) reference.Packet {
+	q := c.behind
+	var r reference.Packet
+	if c.by.Host != "" {
+		r = origin(x.top, c.by)
+	}
+	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto, r.SrcPort, r.DstPort = c.by.MAC, c.client.MAC, q.Dst, q.Src, q.Proto, q.DstPort, q.SrcPort
+	if q.Proto == model.ProtoTCP {
+		r.TCPFlags = reference.FlagACK
+		if q.TCPFlags == reference.FlagSYN {
+			r.TCPFlags |= reference.FlagSYN
+		}
+	}
+	switch {
+	case c.by.Host == "":
+		return fromBeyond(r)
+	case c.by.Key == c.client.Key:
+		r.DstMAC = desired.RouterMAC
+		return r
+	}
+	return onItsWay(x.top, r, c.by, c.client)
+}
+
+// back sends a backend's packet. While the connection is bound, it comes to the client
+// in the service's name or not at all.
+func (x *randomServices) back(c *served, what string, r reference.Packet) bool {
+	x.t.Helper()
+	v := x.check(what, r)
+	if nowhere(v) {
+		return false
+	}
+	if got := v.Sent; c.bound && (got == nil || got.Src != c.front.Dst || !slices.Equal(v.Ports, []string{compile.IfName(c.client.Key)})) {
+		x.t.Errorf("%s: %s (%+v), want it at the client in the service's name", what, v, got)
+		x.fail()
+	}
+	return true
+}
+
+// answers sends a backend's answer.
+func (x *randomServices) answers(c *served) bool {
+	x.t.Helper()
+	if x.gone[c.by.Key] {
+		return false
+	}
+	came := x.back(c, fmt.Sprintf("%s answers %s", c.by.Key, c.client.Key), x.reply(c))
+	c.known = c.known || came
+	return came
+}
+
+// ends sends an end of a connection, of either side.
+func (x *randomServices) ends(c *served) bool {
+	x.t.Helper()
+	if c.front.Proto != model.ProtoTCP || x.gone[c.by.Key] || x.plain && !c.known {
+		return false
+	}
+	flags := one(x.r, reference.FlagFIN|reference.FlagACK, reference.FlagFIN|reference.FlagACK, reference.FlagRST|reference.FlagACK)
+	c.ended = true
+	if x.r.IntN(2) == 0 {
+		p := c.front
+		p.TCPFlags = flags
+		return x.sends(c, p, "ends")
+	}
+	r := x.reply(c)
+	r.TCPFlags = flags
+	return x.back(c, fmt.Sprintf("%s ends it with %s", c.by.Key, c.client.Key), r)
+}
+
+// inParts sends a datagram in fragments, by either side, perhaps the later one alone.
+func (x *randomServices) inParts(c *served) bool {
+	x.t.Helper()
+	if c.front.Proto != model.ProtoUDP || x.gone[c.by.Key] || x.plain && !c.bound {
+		return false
+	}
+	*x.sport++
+	p, who, send := c.front, c.client.Key, func(what string, p reference.Packet) bool { return x.sends(c, p, what) }
+	if x.r.IntN(2) == 0 {
+		p, who = x.reply(c), c.by.Key
+		send = func(what string, p reference.Packet) bool { return x.back(c, fmt.Sprint(who, " ", what), p) }
+	}
+	first, last, stray := inParts(p, uint32(*x.sport))
+	if x.r.IntN(4) == 0 {
+		return send("a later fragment alone", stray)
+	}
+	send("a first fragment", first)
+	return send("a last fragment", last)
+}
+
+// tellsOf sends an ICMP error about a packet of a connection: of the client, of the
+// backend, or of a router between.
+func (x *randomServices) tellsOf(c *served) bool {
+	x.t.Helper()
+	if x.gone[c.by.Key] || x.plain && !c.bound {
+		return false
+	}
+	v6 := c.front.Src.Is6()
+	if v6 && c.front.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
+		return false
+	}
+	proto, types := model.ProtoICMP, []uint8{3, 11}
+	if v6 {
+		proto, types = model.ProtoICMPv6, []uint8{1, 2, 3}
+	}
+	kind := one(x.r, types...)
+	if x.r.IntN(3) == 0 { // the client, of what it got
+		if x.Differs[ClientsErrors] != "" {
+			return false
+		}
+		p := c.front
+		p.Proto, p.SrcPort, p.DstPort, p.TCPFlags, p.ICMPType, p.TTL = proto, 0, 0, 0, kind, 0
+		p.Inner = &reference.Packet{Src: c.front.Dst, Dst: c.front.Src, Proto: c.front.Proto, SrcPort: c.front.DstPort, DstPort: c.front.SrcPort}
+		if x.r.IntN(6) == 0 {
+			p.Inner.DstPort++
+		}
+		return !nowhere(x.check(fmt.Sprintf("%s tells of what it got", c.client.Key), p))
+	}
+	q := c.behind
+	r := x.reply(c)
+	r.Proto, r.SrcPort, r.DstPort, r.TCPFlags, r.ICMPType = proto, 0, 0, 0, kind
+	r.Inner = &reference.Packet{Src: q.Src, Dst: q.Dst, Proto: q.Proto, SrcPort: q.SrcPort, DstPort: q.DstPort}
+	if x.r.IntN(6) == 0 {
+		r.Inner.SrcPort++
+	}
+	what := fmt.Sprintf("%s tells of what it got from %s", c.by.Key, c.client.Key)
+	if x.r.IntN(4) == 0 && !x.plain {
+		what = "a router tells of what went to " + c.by.Key.String()
+		if r.Src = Outside; v6 {
+			r.Src = netip.MustParseAddr("2001:db8::7")
+		}
+	}
+	return !nowhere(x.check(what, r))
+}
+
+// direct sends what is no connection's to a service, by the tuple behind one, or by
+// another one.
+func (x *randomServices) direct(c *served) bool {
+	x.t.Helper()
+	if x.gone[c.by.Key] || x.gone[c.client.Key] || c.by.Key == c.client.Key {
+		return false
+	}
+	p := between(x.top, c.client, c.by, c.front.Proto, c.front.Src.Is6(), c.behind.SrcPort, c.port)
+	if c.by.Host != "" { // else by the router's MAC, which it has
+		p = onItsWay(x.top, p, c.client, c.by)
+	}
+	what := fmt.Sprintf("%s asks %s itself", c.client.Key, c.by.Key)
+	if x.r.IntN(3) == 0 {
+		p, what = x.reply(c), fmt.Sprintf("%s asks %s", c.by.Key, c.client.Key)
+		if p.Proto == model.ProtoTCP {
+			p.TCPFlags = reference.FlagSYN
+		}
+	}
+	if x.plain || x.r.IntN(2) == 0 {
+		*x.sport++
+		p.SrcPort, p.DstPort = *x.sport, 80
+	} else {
+		c.ended, c.bound = true, false
+	}
+	return !nowhere(x.check(what, p))
+}
+
+// neighbour asks for the virtual address's neighbour, or pings it.
+func (x *randomServices) neighbour(c *served) bool {
+	x.t.Helper()
+	p, what := origin(x.top, c.client), fmt.Sprintf("%s asks for %s", c.client.Key, c.front.Dst)
+	p.SrcMAC, p.DstMAC = c.client.MAC, reference.Broadcast
+	switch v6 := c.front.Src.Is6(); {
+	case x.r.IntN(3) == 0:
+		what = fmt.Sprintf("%s pings %s", c.client.Key, c.front.Dst)
+		p = between(x.top, c.client, c.client, model.ProtoICMP, v6, *x.sport, 0)
+		p.DstMAC, p.Dst = desired.RouterMAC, c.front.Dst
+	case v6:
+		p.Src, p.Proto, p.ICMPType = c.client.IPv6, model.ProtoICMPv6, reference.NDNeighborSolicit
+		p.Dst, p.DstMAC = reference.SolicitedNode(c.front.Dst)
+		p.ND = &reference.ND{Target: c.front.Dst, LinkAddr: p.SrcMAC, HasLink: true}
+	default:
+		p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: c.client.IPv4, TargetIP: c.front.Dst}
+	}
+	x.check(what, p)
+	return false
+}
+
+func askedText(p reference.Packet) string { return fmt.Sprintf("%s:%d", p.Dst, p.DstPort) }
+
+// judge says what is wrong with where a client's packet went, whatever the reference
+// says: a new connection goes to a backend that takes it, at the port's backends' port;
+// one that is bound stays.
+func (x *randomServices) judge(what string, c *served, p reference.Packet, v reference.Verdict) {
+	x.t.Helper()
+	port, _ := x.pic.Ports.Get(p.Port)
+	if port == nil || p.Frag != nil && p.Frag.Offset != 0 {
+		return
+	}
+	n, _ := x.pic.Networks.Get(port.Network)
+	s := serviceAt(x.pic, n, p.Dst)
+	if s == nil {
+		return // it is somebody's address, perhaps
+	}
+	wrong := func(why string) {
+		x.t.Errorf("%s: it went to %s:%d: %s", what, v.Sent.Dst, v.Sent.DstPort, why)
+		x.fail()
+	}
+	for e, b := range s.Backends.All() {
+		if v.Sent.Dst != b.Addr(p.Src.Is6()) {
+			continue
+		}
+		to, _ := s.PortOf(p.Proto, p.DstPort)
+		old, there := s.Backends.Get(c.by.Key)
+		renewed := p.TCPFlags == reference.FlagSYN && c.bound && (!x.takes(s, c.by.Key, p) || !there || old.State != desired.BackendActive)
+		switch was := c.bound && !renewed; {
+		case was && e != c.by.Key:
+			wrong("it was bound to " + c.by.Key.String())
+		case was && v.Sent.DstPort != c.port:
+			wrong(fmt.Sprintf("it was bound to port %d", c.port))
+		case !was && !c.bound && !c.ended && c.behind == nil && (!x.takes(s, e, p) || v.Sent.DstPort != b.PortFor(to.Backend)):
+			wrong("that takes nothing new")
+		case renewed && !x.takes(s, e, p):
+			wrong("that takes nothing new either")
+		}
+		c.by, c.port = x.whoIs(e), v.Sent.DstPort
+		sent := *v.Sent
+		c.behind, c.bound, c.domain, c.service = &sent, !c.ended, n.Domain(), s.Key
+		return
+	}
+	if c.bound && v.Sent.Dst == addressOf(c.by, p.Src.Is6()) {
+		return // no backend any more
+	}
+	if !c.ended {
+		wrong("that is no backend")
+	}
+}
+
+// takes tells whether a backend takes new connections of a client inside.
+func (x *randomServices) takes(s *desired.Service, k model.EndpointKey, p reference.Packet) bool {
+	b, ok := s.Backends.Get(k)
+	return ok && s.Pools().Of(p.Src.Is6(), s.Inside).Has(b)
+}
+
+// forget finds out whether a connection is still bound after a change: what ends a
+// translation in docs/design/services.md.
+func (c *served) forget(x *randomServices) {
+	port, _ := x.pic.Ports.Get(c.front.Port)
+	if port == nil || x.gone[c.by.Key] {
+		c.bound = false
+		return
+	}
+	n, _ := x.pic.Networks.Get(port.Network)
+	s := serviceAt(x.pic, n, c.front.Dst)
+	if s == nil || n.Domain() != c.domain || s.Key != c.service {
+		c.bound = false
+		return
+	}
+	to, ok := s.PortOf(c.front.Proto, c.front.DstPort)
+	b, there := s.Backends.Get(c.by.Key)
+	if !ok || c.front.Proto == model.ProtoUDP && (!there || b.State == desired.BackendUnhealthy || b.PortFor(to.Backend) != c.port) {
+		c.bound = false
+	}
+}

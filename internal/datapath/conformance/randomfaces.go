@@ -1,0 +1,353 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// randomFaces are random services at few addresses, that share them and take ports from
+// each other, asked by containers, by the node's own processes and by clients outside.
+type randomFaces struct {
+	*randomServices
+	six      bool // also by IPv6 from outside
+	network  model.Network
+	services []desired.Service
+	asked    []*askedFace
+}
+
+// askedFace is a connection to a face that came to a backend.
+type askedFace struct {
+	client  model.Endpoint // without a key: it is outside
+	first   reference.Packet
+	behind  reference.Packet // as the last one left
+	by      model.Endpoint
+	service model.ServiceKey
+}
+
+// testRandomFaces compares what becomes of random packets to and from faces while
+// services change.
+func testRandomFaces(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Send == nil || !h.WayOut {
+		t.Skip("the harness has no WayOut")
+	}
+	b := open(t, h)
+	if can := b.drv.Capabilities(); !can.Faces || !can.ServicesOutside {
+		t.Skip("the driver makes no faces, or knows no clients outside")
+	}
+	top := Labelled(StandardTopology())
+	w, err := NewWorld(top, Case{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Change(func(c *compile.Compiler) { WithWayOut(top, c, h.WayOut6) }); err != nil {
+		t.Fatal(err)
+	}
+	b.interfaces(t, w.Pictures["h1"])
+	n, seed := *serviceWorlds, Seed()
+	if h.Differs[Tracked] != "" && n == 0 {
+		seed = 1
+	}
+	if n == 0 {
+		if n = 4; h.Slow {
+			n = 2
+		}
+	}
+	t.Logf("%d random worlds, which -seed %d repeats", n, seed)
+	sport, sent, through := uint16(20000), 0, 0
+	foreign := b.withForeign(t, h, w)
+	for i := range n {
+		x := &randomFaces{randomServices: newRandomServices(t, b, top, w), six: h.WayOut6, network: top.Networks[0]}
+		x.r, x.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
+		x.seed, x.world, x.sport, x.foreign = seed, uint64(i), &sport, foreign
+		for range 2 + x.r.IntN(3) {
+			x.services = append(x.services, desired.Service{Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", len(x.services))}, Network: x.network.ID})
+			x.furnish(len(x.services) - 1)
+		}
+		for range 8 {
+			x.change()
+			for range 20 {
+				sent++
+				if x.packet() {
+					through++
+				}
+			}
+		}
+	}
+	if t.Logf("%d packets, %d of which came through", sent, through); through < sent/10 {
+		t.Errorf("of %d packets %d came through: that is no test", sent, through)
+	}
+}
+
+// spots are the addresses at which services have faces; one of a node's is asked by itself.
+func spots() []netip.Addr {
+	return slices.Concat(both(1), both(2), nodes, []netip.Addr{node(false), node(true)})
+}
+
+// furnish gives a service anything but its key.
+func (x *randomFaces) furnish(i int) {
+	r, s := x.r, &x.services[i]
+	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
+	among := func() desired.TrafficPolicy {
+		return one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficSilent)
+	}
+	if r.IntN(2) == 0 {
+		s.IPv4, s.IPv6 = host4(x.network, byte(200+i)), host6(x.network, byte(200+i))
+		s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, {Protocol: model.ProtoUDP, Port: 53, Backend: 5353}}
+		s.Inside, s.Outside = among(), among()
+	}
+	for range 1 + r.IntN(8) {
+		f := desired.Face{
+			Addr: one(r, spots()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80), Backend: one(r, uint16(5353), 8080),
+			Inside: among(), Outside: among(),
+		}
+		if r.IntN(4) == 0 {
+			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.top.Endpoints[0], f.Addr.Is6())} {
+				f.Sources = append(f.Sources, netip.PrefixFrom(a, a.BitLen()))
+			}
+			slices.SortFunc(f.Sources, netip.Prefix.Compare)
+		}
+		s.Faces = append(s.Faces, f)
+	}
+	slices.SortStableFunc(s.Faces, desired.CompareFaces)
+	s.Faces = slices.CompactFunc(s.Faces, func(a, b desired.Face) bool { return desired.CompareFaces(a, b) == 0 })
+	for _, e := range append(slices.Clone(x.top.Endpoints), x.foreign...) {
+		if e.Key.Network != x.network.Key || r.IntN(3) > 0 || r.IntN(12) == 0 {
+			continue
+		}
+		b := &desired.Backend{IPv4: e.IPv4, IPv6: e.IPv6, State: x.state(), Port: one(r, uint16(0), 0, 7000)}
+		if e.Host != "" {
+			b.Network, b.Identity, b.Local = x.network.ID, e.Identity, e.Host == "h1"
+			if !b.Local {
+				b.VTEP = x.top.vtep(e.Host)
+			}
+		}
+		s.Backends = s.Backends.Set(e.Key, b)
+	}
+	x.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.Inside, s.Outside, s.Faces)
+	for k, b := range s.Backends.All() {
+		x.note("     %s %s %s state %d local %v port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port)
+	}
+}
+
+// clientsOf are clients outside: beyond the host, and the host's own processes by its
+// address for tunnels, and by the private one.
+func (x *randomFaces) clientsOf(v6 bool) []netip.Addr {
+	way := x.w.Pictures["h1"].Private
+	if v6 {
+		return []netip.Addr{Outside6, Outside6.Next(), way.Addr6}
+	}
+	return []netip.Addr{Outside, Outside.Next(), x.top.Hosts[0].VTEP, way.Addr}
+}
+
+// change changes a service, or policies, and applies the world.
+func (x *randomFaces) change() {
+	x.t.Helper()
+	was := x.owners()
+	i := x.r.IntN(len(x.services))
+	switch s := &x.services[i]; x.r.IntN(6) {
+	case 0, 1:
+		x.furnish(i)
+	case 2:
+		s.Exposed = !s.Exposed
+		x.note("%s exposed %v", s.Key, s.Exposed)
+	case 3:
+		x.setPolicies()
+	case 4:
+		x.note("the driver starts anew")
+		x.restart(x.t)
+	case 5:
+		for k, b := range s.Backends.All() {
+			if x.r.IntN(3) == 0 {
+				other := *b
+				other.State = x.state()
+				s.Backends = s.Backends.Set(k, &other)
+				x.note("%s of %s is in state %d", k, s.Key, other.State)
+			}
+		}
+	}
+	pic := x.w.Pictures["h1"]
+	for _, s := range x.services {
+		pic.Services = pic.Services.Set(s.Key, &s)
+	}
+	for _, v6 := range ipv4and6 {
+		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6), struct{}{})
+		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6).Next(), struct{}{})
+	}
+	x.pic = pic
+	x.apply(x.t, pic)
+	if x.plain { // what tracking keeps of connections that end is its own affair
+		now := x.owners()
+		x.asked = slices.DeleteFunc(x.asked, func(c *askedFace) bool {
+			at := frontOf(c.first)
+			return c.service == x.services[i].Key || was[at] != now[at]
+		})
+	}
+}
+
+// fronts is where somebody asks.
+type frontAt struct {
+	addr  netip.Addr
+	proto model.Protocol
+	port  uint16
+}
+
+func frontOf(p reference.Packet) frontAt { return frontAt{p.Dst, p.Proto, p.DstPort} }
+
+// owners are who has which face, by the smallest key.
+func (x *randomFaces) owners() map[frontAt]model.ServiceKey {
+	out := map[frontAt]model.ServiceKey{}
+	for _, a := range x.fronts() {
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			for _, port := range []uint16{53, 80} {
+				if s, _ := x.owner(frontAt{a, proto, port}); s != nil {
+					out[frontAt{a, proto, port}] = s.Key
+				}
+			}
+		}
+	}
+	return out
+}
+
+// fronts are all addresses that may be asked.
+func (x *randomFaces) fronts() []netip.Addr {
+	out := slices.Concat(both(1), both(2))
+	for _, v6 := range ipv4and6 {
+		out = append(out, node(v6), node(v6).Next())
+	}
+	for _, s := range x.services {
+		if s.IPv4.IsValid() {
+			out = append(out, s.IPv4, s.IPv6)
+		}
+	}
+	return out
+}
+
+func (x *randomFaces) owner(at frontAt) (has *desired.Service, face desired.Face) {
+	isNode := at.addr == node(at.addr.Is6()) || at.addr == node(at.addr.Is6()).Next()
+	for i := range x.services {
+		s := &x.services[i]
+		if f, ok := s.FaceAt(at.addr, isNode, at.proto, at.port); ok && (has == nil || f.Before(s.Key, face, has.Key)) {
+			has, face = s, f
+		}
+	}
+	return has, face
+}
+
+// packet sends a random packet; it tells whether that came through.
+func (x *randomFaces) packet() bool {
+	x.t.Helper()
+	if len(x.asked) == 0 || x.r.IntN(2) == 0 {
+		return x.asks()
+	}
+	c := x.asked[x.r.IntN(len(x.asked))]
+	switch x.r.IntN(8) {
+	case 0, 1, 2:
+		return x.sends(c, goOn(c.first), "goes on")
+	case 3:
+		return x.tells(c)
+	}
+	return x.answers(c)
+}
+
+// asks begins a connection.
+func (x *randomFaces) asks() bool {
+	x.t.Helper()
+	at := frontAt{one(x.r, x.fronts()...), one(x.r, model.ProtoTCP, model.ProtoUDP), one(x.r, uint16(53), 53, 80, 80, 443)}
+	*x.sport = max(*x.sport+1, 20000)
+	c := &askedFace{}
+	v6 := at.addr.Is6()
+	if x.r.IntN(2) == 0 && (x.six || !v6) {
+		c.first = reference.Packet{Host: true, Src: one(x.r, x.clientsOf(v6)...), Proto: at.proto, SrcPort: *x.sport}
+		if at.proto == model.ProtoTCP {
+			c.first.TCPFlags = reference.FlagSYN
+		}
+	} else {
+		here := slices.DeleteFunc(slices.Clone(x.top.Endpoints), func(e model.Endpoint) bool { return e.Host != "h1" || e.Key.Network != x.network.Key })
+		c.client = one(x.r, here...)
+		c.first = between(x.top, c.client, c.client, at.proto, v6, *x.sport, at.port)
+		c.first.DstMAC = desired.RouterMAC
+	}
+	c.first.Dst, c.first.DstPort = at.addr, at.port
+	if !x.sends(c, c.first, "asks") {
+		return false
+	}
+	x.asked = append(x.asked, c)
+	return !x.plain || x.answers(c) // tracking knows it from then on
+}
+
+// sends sends a client's packet; it tells whether a backend gets it.
+func (x *randomFaces) sends(c *askedFace, p reference.Packet, what string) bool {
+	x.t.Helper()
+	what = fmt.Sprintf("%s %s %s", p.Src, what, askedText(p))
+	v := x.check(what, p)
+	s, face := x.owner(frontOf(p))
+	if nowhere(v) || v.Sent == nil || v.Sent.Dst == p.Dst {
+		return false
+	}
+	if s == nil {
+		x.t.Errorf("%s: it went to %s, and no service has a face there", what, v.Sent.Dst)
+		x.fail()
+	}
+	for k, b := range s.Backends.All() {
+		if b.Addr(p.Src.Is6()) == v.Sent.Dst {
+			if v.Sent.DstPort != b.PortFor(face.Backend) && p.TCPFlags == reference.FlagSYN {
+				x.t.Errorf("%s: it went to port %d of %s", what, v.Sent.DstPort, k)
+				x.fail()
+			}
+			c.by, c.behind, c.service = x.whoIs(k), *v.Sent, s.Key
+			return true
+		}
+	}
+	return false
+}
+
+// reply makes the backend's answer to the last packet that it got.
+func (x *randomFaces) reply(c *askedFace) reference.Packet {
+	if c.client.Host != "" {
+		return x.randomServices.reply(&served{client: c.client, behind: &c.behind, by: c.by})
+	}
+	r := origin(x.top, c.by)
+	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto, r.SrcPort, r.DstPort = c.by.MAC, desired.RouterMAC, c.behind.Dst, c.behind.Src, c.behind.Proto, c.behind.DstPort, c.behind.SrcPort
+	if c.by.Host != "h1" {
+		r.SrcMAC = desired.RouterMAC
+	}
+	if r.Proto == model.ProtoTCP {
+		if r.TCPFlags = reference.FlagACK; c.behind.TCPFlags == reference.FlagSYN {
+			r.TCPFlags |= reference.FlagSYN
+		}
+	}
+	return r
+}
+
+// answers sends the backend's answer.
+func (x *randomFaces) answers(c *askedFace) bool {
+	x.t.Helper()
+	v := x.check(fmt.Sprintf("%s answers %s", c.by.Key, c.first.Src), x.reply(c))
+	return !nowhere(v)
+}
+
+// tells sends the backend's error about what it got.
+func (x *randomFaces) tells(c *askedFace) bool {
+	x.t.Helper()
+	v6 := c.first.Src.Is6()
+	if v6 && c.first.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
+		return false
+	}
+	r := x.reply(c)
+	if r.Proto, r.ICMPType, r.ICMPCode = model.ProtoICMP, 3, 3; v6 {
+		r.Proto, r.ICMPType, r.ICMPCode = model.ProtoICMPv6, 1, 4
+	}
+	r.SrcPort, r.DstPort, r.TCPFlags = 0, 0, 0
+	r.Inner = &reference.Packet{Src: c.behind.Src, Dst: c.behind.Dst, Proto: c.behind.Proto, SrcPort: c.behind.SrcPort, DstPort: c.behind.DstPort}
+	return !nowhere(x.check(fmt.Sprintf("%s tells %s of what it got", c.by.Key, c.first.Src), r))
+}

@@ -1,0 +1,35 @@
+package conformance
+
+import (
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// odd makes of some packets what nobody sends, and writes others in another form.
+func (x *randomServices) odd(p reference.Packet) reference.Packet {
+	if p.ARP != nil || p.ND != nil || x.strange.IntN(6) > 0 {
+		return p
+	}
+	if x.strange.IntN(2) == 0 {
+		p.Form = one(x.strange, reference.Options, reference.Padded, reference.Unsummed)
+		return p
+	}
+	all := slices.DeleteFunc(damaged(), func(d damagedCase) bool {
+		return x.Differs[d.name] != "" || d.proto != p.Proto || d.only4 && p.Src.Is6() ||
+			p.Frag != nil && d.damage == reference.UDPTooLong // as each first fragment's is
+	})
+	later := p.Frag != nil && p.Frag.Offset > 0
+	if p.Proto == model.ProtoSCTP || !p.Proto.HasPorts() || later || len(all) == 0 {
+		if p.Damage = reference.NoHopsLeft; x.Differs[CutShort] == "" && x.strange.IntN(2) == 0 {
+			p.Damage = reference.CutShort // what IP's header says
+		}
+		return p
+	}
+	d := all[x.strange.IntN(len(all))]
+	if p.Damage = d.damage; d.damage == reference.Sound {
+		p.TCPFlags = d.flags
+	}
+	return p
+}

@@ -1,0 +1,40 @@
+package conformance
+
+import (
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// anew: a service that went and is made anew knows no connection of the former one.
+// Those all had one backend; of two they are chosen for again.
+func (s *services) anew() {
+	client := s.at("web1")
+	for _, v6 := range ipv4and6 {
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			what := ipText(v6) + " " + proto.String()
+			s.have(s.shop("db1"))
+			var asked []reference.Packet
+			for range 20 {
+				p := s.ask(client, proto, v6)
+				s.reached(what, p, "db1")
+				s.answered(what, client, p, s.replyOf(p, s.at("db1")))
+				s.reached(what+": goes on", goOn(p), "db1")
+				asked = append(asked, p)
+			}
+			s.have()
+			s.denied(what+": the service is gone", goOn(asked[0]))
+			s.have(s.shop("db1", "db2"))
+			others := 0
+			for _, p := range asked {
+				e := s.reached(what+": the service is made anew", goOn(p), "db1", "db2")
+				s.answered(what+": the service is made anew", client, p, s.replyOf(goOn(p), e))
+				if e.Key.ID == "db2" {
+					others++
+				}
+			}
+			if others == 0 { // by chance, once in a million
+				s.t.Errorf("%s: all %d connections of the former service go on with its backend", what, len(asked))
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package conformance
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// with changes a backend of a service.
+func (s *services) with(of desired.Service, id model.EndpointID, change func(*desired.Backend)) desired.Service {
+	old, _ := of.Backends.Get(s.at(id).Key)
+	b := *old
+	change(&b)
+	of.Backends = of.Backends.Set(s.at(id).Key, &b)
+	return of
+}
+
+// spreadOver wants each of some backends to get a part of new connections, and nobody else.
+func (s *services) spreadOver(what string, client model.Endpoint, v6 bool, ids ...model.EndpointID) {
+	s.t.Helper()
+	got := map[model.EndpointID]bool{}
+	for i := range 200 {
+		p := s.ask(client, model.ProtoTCP, v6)
+		got[s.reached(what, p, ids...).Key.ID] = true
+		if i >= 20 && len(got) == len(ids) {
+			return
+		}
+	}
+	s.t.Fatalf("%s: connections went to %v, want some for each of %s", what, got, ids)
+}
+
+// leaving: who leaves is chosen among only while nobody is active where the traffic
+// policy looks, and keeps what it has.
+func (s *services) leaving() {
+	client := s.at("web1")
+	both := s.shop("db1", "db2") // db2 is on the other host
+	leaves := func(of desired.Service, id model.EndpointID) desired.Service {
+		return s.inState(of, id, desired.BackendLeaving)
+	}
+	for _, v6 := range ipv4and6 {
+		s.have(s.shop("db1"))
+		tcp, udp := s.ask(client, model.ProtoTCP, v6), s.ask(client, model.ProtoUDP, v6)
+		for _, p := range []reference.Packet{tcp, udp} {
+			s.reached("at first", p, "db1")
+			s.answered("at first", client, p, s.replyOf(p, s.at("db1")))
+		}
+		s.have(leaves(both, "db1"))
+		s.reached("TCP of who leaves", goOn(tcp), "db1")
+		s.reached("UDP of who leaves", goOn(udp), "db1")
+		s.spreadOver("one is active", client, v6, "db2")
+		s.have(leaves(leaves(both, "db1"), "db2"))
+		s.spreadOver("both leave", client, v6, "db1", "db2")
+		local := leaves(both, "db1")
+		local.Inside = desired.TrafficLocal
+		s.have(local)
+		s.spreadOver("the only one here leaves", client, v6, "db1")
+		s.have(s.inState(leaves(both, "db1"), "db2", desired.BackendDraining))
+		s.spreadOver("one leaves, one drains", client, v6, "db1")
+	}
+	sticks := leaves(both, "db1")
+	sticks.Affinity = desired.MaxAffinity
+	s.have(leaves(sticks, "db2"))
+	stays := s.reached("with affinity, both leave", s.ask(client, model.ProtoTCP, false), "db1", "db2").Key.ID
+	s.have(s.inState(leaves(sticks, "db2"), stays, desired.BackendActive))
+	s.spreadOver("with affinity, its own has come back", client, false, stays)
+	s.have(s.inState(leaves(leaves(sticks, "db2"), stays), other(stays), desired.BackendActive))
+	s.spreadOver("with affinity, the other one is active", client, false, other(stays))
+}
+
+// other is the other one of db1 and db2.
+func other(id model.EndpointID) model.EndpointID {
+	if id == "db1" {
+		return "db2"
+	}
+	return "db1"
+}
+
+// near: the nearest ones are chosen among, while it is known of all active ones how
+// near they are.
+func (s *services) near() {
+	client := s.at("web1")
+	at := func(near map[model.EndpointID]desired.Nearness) desired.Service {
+		of := s.shop("db1", "db2", "web2")
+		of.Inside = desired.TrafficNear
+		for id, n := range near {
+			of = s.with(of, id, func(b *desired.Backend) { b.Near = n })
+		}
+		return of
+	}
+	type nearness = map[model.EndpointID]desired.Nearness
+	all := []model.EndpointID{"db1", "db2", "web2"}
+	zoned := nearness{"db1": desired.NearFar, "db2": desired.NearZone, "web2": desired.NearZone}
+	away := s.inState(s.inState(at(zoned), "db2", desired.BackendDraining), "web2", desired.BackendLeaving)
+	for _, x := range []struct {
+		what string
+		have desired.Service
+		want []model.EndpointID
+	}{
+		{"nothing is known", at(nil), all},
+		{"of one it is not known", at(nearness{"db1": desired.NearHost, "db2": desired.NearZone}), all},
+		{"two of the zone", at(zoned), []model.EndpointID{"db2", "web2"}},
+		{"one of the host", at(nearness{"db1": desired.NearHost, "db2": desired.NearZone, "web2": desired.NearZone}), []model.EndpointID{"db1"}},
+		{"all are far", at(nearness{"db1": desired.NearFar, "db2": desired.NearFar, "web2": desired.NearFar}), all},
+		{"the near ones take nothing new", away, []model.EndpointID{"db1"}},
+		{"it is not known of one that is not active", s.inState(at(nearness{"db1": desired.NearHost, "db2": desired.NearFar}), "web2", desired.BackendDraining), []model.EndpointID{"db1"}},
+	} {
+		s.have(x.have)
+		for _, v6 := range ipv4and6 {
+			s.spreadOver(x.what+", "+ipText(v6), client, v6, x.want...)
+		}
+	}
+}
+
+// silent: while there is somebody on other hosts only, who asks is told nothing; once
+// there is nobody at all, that.
+func (s *services) silent() {
+	client := s.at("web1")
+	of := s.shop("db2")
+	of.Inside = desired.TrafficSilent
+	for _, v6 := range ipv4and6 {
+		for _, x := range []struct {
+			what    string
+			have    desired.Service
+			refused bool
+		}{
+			{"somebody elsewhere", of, false},
+			{"somebody elsewhere, who leaves", s.inState(of, "db2", desired.BackendLeaving), false},
+			{"nobody", s.inState(of, "db2", desired.BackendUnhealthy), true},
+		} {
+			s.have(x.have)
+			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+				what := fmt.Sprintf("%s, %s, protocol %d", x.what, ipText(v6), proto)
+				p := s.ask(client, proto, v6)
+				if v := s.Send(s.t, p); !nowhere(v) || (v.Answer != nil) != x.refused {
+					s.t.Errorf("%s: %s (%+v), want it refused: %v", what, v, v.Answer, x.refused)
+				}
+			}
+		}
+		here := s.shop("db1", "db2")
+		here.Inside = desired.TrafficSilent
+		s.have(here)
+		s.spreadOver("somebody here", client, v6, "db1")
+		p := s.ask(client, model.ProtoTCP, v6)
+		if p.DstPort++; s.Send(s.t, p).Answer == nil {
+			s.t.Errorf("%s: a port that it has not: no answer, want it refused", ipText(v6))
+		}
+	}
+}
+
+// ownPorts: a backend may have a port of its own.
+func (s *services) ownPorts() {
+	client := s.at("web1")
+	of := func(port uint16) desired.Service {
+		x := s.with(s.shop("db1", "db2"), "db1", func(b *desired.Backend) { b.Port = port })
+		x.Ports = x.Ports[:1]
+		x.Ports = append(x.Ports, desired.ServicePort{Protocol: model.ProtoUDP, Port: 53, Backend: 8080})
+		return x
+	}
+	for _, v6 := range ipv4and6 {
+		s.have(of(9090))
+		living := map[model.Protocol]reference.Packet{}
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			got := map[model.EndpointID]uint16{}
+			for range 100 {
+				p := s.ask(client, proto, v6)
+				v := s.Send(s.t, p)
+				e := s.cameTo("asked", v)
+				if got[e.Key.ID] = v.Sent.DstPort; e.Key.ID == "db1" {
+					if r := s.replyOf(p, e); living[proto].Src == (netip.Addr{}) {
+						r.SrcPort = 9090
+						s.answered("by its own port", client, p, r)
+						s.Send(s.t, goOn(p)) // else half open, which ends by itself before long
+						living[proto] = p
+					}
+				}
+			}
+			if got["db1"] != 9090 || got["db2"] != 8080 {
+				s.t.Fatalf("%s, protocol %d: at ports %v, want db1 at 9090 and db2 at 8080", ipText(v6), proto, got)
+			}
+		}
+		s.have(of(9091))
+		if v := s.Send(s.t, goOn(living[model.ProtoTCP])); v.Sent == nil || v.Sent.DstPort != 9090 {
+			s.t.Errorf("%s: TCP when the port is another one: %s (%+v), want it at 9090 still", ipText(v6), v, v.Sent)
+		}
+		v := s.Send(s.t, goOn(living[model.ProtoUDP]))
+		if e := s.cameTo("UDP when the port is another one", v); v.Sent.DstPort == 9090 {
+			s.t.Errorf("%s: UDP when the port is another one: %s at 9090 still", ipText(v6), e.Key)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// closed: a service that was deleted leaves a face of port 0 at each address. Its connections
+// are reset, and clients inside are refused at all ports.
+func (s *faces) closed() {
+	client := s.at("web1")
+	left := s.faced(both(1))
+	left.Faces = slices.DeleteFunc(left.Faces, func(f desired.Face) bool { return f.Protocol != model.ProtoTCP })
+	for i := range left.Faces {
+		left.Faces[i].Port, left.Faces[i].Backend = 0, 0
+	}
+	for _, v6 := range ipv4and6 {
+		s.have(s.faced(both(1), "db1"))
+		p := s.askAt(client, model.ProtoTCP, front(1, v6))
+		s.reached("before", p, "db1")
+		s.answered("before", client, p, s.replyOf(p, s.at("db1")))
+		s.have(left)
+		if v := s.Send(s.t, goOn(p)); !nowhere(v) || v.Answer == nil {
+			s.t.Errorf("%s: its connection: %s (%+v), want a reset", ipText(v6), v, v.Answer)
+		}
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			for _, port := range []uint16{22, 53, 80} {
+				p := s.askAt(client, proto, front(1, v6))
+				p.DstPort = port
+				if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+					s.t.Errorf("%s: port %s/%d: %s (%+v), want a refusal", ipText(v6), fmt.Sprint(proto), port, v, v.Answer)
+				}
+			}
+		}
+	}
+}

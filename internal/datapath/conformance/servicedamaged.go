@@ -1,0 +1,48 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// damaged: packets that nobody sends, to a service and back from its backends, go
+// nowhere, are not answered where nobody provides the service, and neither begin a
+// connection nor end the one that they would be of.
+func (s *services) damaged() {
+	client := s.at("web1")
+	of := func(p reference.Packet, x damagedCase) reference.Packet {
+		if p.Damage = x.damage; x.proto == model.ProtoTCP && x.damage == reference.Sound {
+			p.TCPFlags = x.flags
+		}
+		return p
+	}
+	for _, id := range []model.EndpointID{"db1", "db2", ""} {
+		if s.have(s.shop()); id != "" {
+			s.have(s.shop(id))
+		}
+		for _, v6 := range ipv4and6 {
+			for _, x := range damaged() {
+				if why := s.Differs[x.name]; why != "" || v6 && x.only4 {
+					continue
+				}
+				what := fmt.Sprintf("%s %s: %s", id, ipText(v6), x.name)
+				p := s.ask(client, x.proto, v6)
+				if v := s.Send(s.t, of(p, x)); !nowhere(v) || v.Answer != nil {
+					s.t.Errorf("%s: %s (%+v, %+v), want nothing of it", what, v, v.Sent, v.Answer)
+				}
+				if id == "" {
+					continue
+				}
+				e := s.reached(what+", then a sound one", p, id)
+				s.denied(what+", back before any answer", of(s.replyOf(p, e), x))
+				s.answered(what+", then a sound answer", client, p, s.replyOf(p, e))
+				s.denied(what+", of a known connection", of(goOn(p), x))
+				s.denied(what+", back", of(s.replyOf(goOn(p), e), x))
+				s.reached(what+": it goes on", goOn(p), id)
+				s.answered(what+": it goes on", client, p, s.replyOf(goOn(p), e))
+			}
+		}
+	}
+}

@@ -1,0 +1,448 @@
+package conformance
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// faces tries services that answer at ports of addresses that they share, or that are
+// nodes': "Faces" of docs/design/services.md.
+type faces struct{ *outside }
+
+// front is an address that services have faces at, i = 1 or 2, and node one of a node.
+func front(i byte, v6 bool) netip.Addr {
+	if v6 {
+		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0xfa, 15: i})
+	}
+	return netip.AddrFrom4([4]byte{203, 0, 113, i})
+}
+
+func node(v6 bool) netip.Addr { return front(77, v6) }
+
+// testFaces holds a driver to them: clients inside and, where it serves these,
+// outside.
+func testFaces(t *testing.T, h Harness) {
+	t.Helper()
+	var cases []outsideCase
+	for _, sub := range []struct {
+		name string
+		run  func(*faces)
+	}{
+		{"Translated", (*faces).translated},
+		{"Nodes", (*faces).nodes},
+		{"Asked", (*faces).asked},
+		{"Neighbours", (*faces).neighbours},
+		{"Shared", (*faces).shared},
+		{"Sources", (*faces).sources},
+		{"Policies", (*faces).policies},
+		{"Ends", (*faces).ends},
+		{"Claimed", (*faces).claimed},
+		{"Restart", (*faces).restarted},
+		{"Outside", (*faces).clients},
+		{"Hidden", (*faces).hidden},
+		{"Closed", (*faces).closed},
+	} {
+		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(&faces{s}) }})
+	}
+	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Faces }, cases)
+}
+
+// faced makes a service that has faces only: TCP at port 80, UDP at port 53 of some
+// addresses.
+func (s *faces) faced(at []netip.Addr, ids ...model.EndpointID) desired.Service {
+	out := s.shop(ids...)
+	out.IPv4, out.IPv6, out.Ports, out.Exposed = netip.Addr{}, netip.Addr{}, nil, true
+	for _, a := range at {
+		out.Faces = append(out.Faces, desired.Face{Addr: a, Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, desired.Face{Addr: a, Protocol: model.ProtoUDP, Port: 53, Backend: 5353})
+	}
+	slices.SortFunc(out.Faces, desired.CompareFaces)
+	return out
+}
+
+// both are an address of each family.
+func both(i byte) []netip.Addr { return []netip.Addr{front(i, false), front(i, true)} }
+
+var nodes = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+
+// have applies the picture with services, and the nodes' addresses.
+func (s *faces) have(all ...desired.Service) {
+	s.t.Helper()
+	s.apply(s.t, s.picture(all...))
+}
+
+func (s *faces) picture(all ...desired.Service) desired.Host {
+	pic := s.w.Pictures["h1"]
+	for _, x := range all {
+		pic.Services = pic.Services.Set(x.Key, &x)
+	}
+	for _, v6 := range ipv4and6 {
+		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6), struct{}{})
+		pic.NodeAddrs = pic.NodeAddrs.Set(node(v6).Next(), struct{}{})
+	}
+	return pic
+}
+
+// askAt makes the first packet of a container's new connection to a face.
+func (s *faces) askAt(client model.Endpoint, proto model.Protocol, at netip.Addr) reference.Packet {
+	p := s.ask(client, proto, at.Is6())
+	p.Dst = at
+	return p
+}
+
+func (s *faces) translated() {
+	client := s.at("web1")
+	s.have(s.faced(append(both(1), both(2)...), "db1", "db2", "web1"))
+	for _, v6 := range ipv4and6 {
+		for i := range byte(2) {
+			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+				what := fmt.Sprintf("%s, protocol %d", front(i+1, v6), proto)
+				p := s.askAt(client, proto, front(i+1, v6))
+				e := s.cameTo(what, s.Send(s.t, p))
+				if e.Key == client.Key {
+					continue // see Itself
+				}
+				s.answered(what, client, p, s.replyOf(p, e))
+				s.reached(what+", later", goOn(p), e.Key.ID)
+			}
+		}
+		p := s.askAt(client, model.ProtoTCP, front(1, v6))
+		p.DstPort = 443
+		if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+			s.t.Errorf("%s: a port that nobody has: %s (%+v), want a refusal", ipText(v6), v, v.Answer)
+		}
+	}
+}
+
+// nodes: at a node's address the faces' ports are services', all else is not their affair.
+func (s *faces) nodes() {
+	client := s.at("web1")
+	of := s.faced(nodes, "db1", "db2")
+	plain := func(what string, p reference.Packet) {
+		s.t.Helper()
+		s.apply(s.t, s.picture())
+		want := s.Send(s.t, p)
+		s.have(of)
+		p.SrcPort++
+		if got := s.Send(s.t, p); got.Passed() != want.Passed() || !nowhere(got) && got.Sent != nil && got.Sent.Dst != p.Dst {
+			s.t.Errorf("%s: %s (%+v), without the service %s: want the same", what, got, got.Sent, want)
+		}
+	}
+	for _, v6 := range ipv4and6 {
+		for _, a := range []netip.Addr{node(v6), node(v6).Next()} {
+			s.have(of)
+			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+				p := s.askAt(client, proto, a)
+				e := s.reached(a.String(), p, "db1", "db2")
+				s.answered(a.String(), client, p, s.replyOf(p, e))
+				s.reached(a.String()+", later", goOn(p), e.Key.ID)
+			}
+		}
+		for what, change := range map[string]func(*reference.Packet){
+			"another port":     func(p *reference.Packet) { p.DstPort = 22 },
+			"another protocol": func(p *reference.Packet) { p.Proto, p.TCPFlags = model.ProtoUDP, 0 },
+		} {
+			p := s.askAt(client, model.ProtoTCP, node(v6))
+			change(&p)
+			plain(what+", "+ipText(v6), p)
+		}
+		echo := between(s.top, client, client, model.ProtoICMP, v6, 7, 0)
+		echo.DstMAC, echo.Dst = desired.RouterMAC, node(v6)
+		plain("echo, "+ipText(v6), echo)
+		s.have(of)
+		p := s.askAt(client, model.ProtoUDP, node(v6))
+		first, last, _ := inParts(p, uint32(s.sport))
+		if s.SkipPacket != nil && s.SkipPacket(first) != "" {
+			continue
+		}
+		e := s.reached("a first fragment", first, "db1", "db2")
+		if to := s.cameTo("the last fragment", s.Send(s.t, last)); to.Key != e.Key {
+			s.t.Errorf("%s: the last fragment came to %s, the first to %s", ipText(v6), to.Key, e.Key)
+		}
+		s.answered("its answer", client, p, s.replyOf(p, e))
+	}
+	own := of // which has these ports at nodes' addresses alone
+	own.IPv4, own.IPv6, own.Ports = s.shop().IPv4, s.shop().IPv6, []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 8088, Backend: 8080}}
+	s.have(own)
+	for _, v6 := range ipv4and6 {
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			if v := s.Send(s.t, s.ask(client, proto, v6)); !nowhere(v) || v.Answer == nil {
+				s.t.Errorf("%s %s: a node's port at the virtual address: %s (%+v), want a refusal", ipText(v6), proto, v, v.Sent)
+			}
+		}
+	}
+	pic := s.picture(of)
+	pic.NodeAddrs = pic.NodeAddrs.Delete(node(false))
+	p := s.askAt(client, model.ProtoTCP, node(false))
+	s.reached("a node", p, "db1", "db2")
+	s.apply(s.t, pic)
+	if v := s.Send(s.t, goOn(p)); !nowhere(v) && v.Sent != nil && v.Sent.Dst != p.Dst {
+		s.t.Errorf("a node no more: %s (%+v), want the packet as it came, or nowhere", v, v.Sent)
+	}
+}
+
+// neighbours: faces' addresses are asked for like virtual ones, nodes' are nobody's.
+func (s *faces) neighbours() {
+	s.have(s.faced(append(both(1), nodes...), "db1"))
+	client := s.at("web1")
+	for _, v6 := range ipv4and6 {
+		for _, a := range []netip.Addr{front(1, v6), node(v6)} {
+			p := origin(s.top, client)
+			p.SrcMAC, p.DstMAC = client.MAC, reference.Broadcast
+			if v6 {
+				p.Src, p.Proto, p.ICMPType = client.IPv6, model.ProtoICMPv6, reference.NDNeighborSolicit
+				p.Dst, p.DstMAC = reference.SolicitedNode(a)
+				p.ND = &reference.ND{Target: a, LinkAddr: p.SrcMAC, HasLink: true}
+			} else {
+				p.ARP = &reference.ARP{Op: reference.ARPRequest, SenderMAC: p.SrcMAC, SenderIP: client.IPv4, TargetIP: a}
+			}
+			if v := s.Send(s.t, p); (v.Answer != nil) != (a != node(v6)) {
+				s.t.Errorf("asked for %s: %s (%+v)", a, v, v.Answer)
+			}
+		}
+	}
+}
+
+// shared: services have ports of one address, each its own; of two that want one port
+// the first by key has it, and neither loses what it has when the other one changes.
+func (s *faces) shared() {
+	client := s.at("web1")
+	one, two := s.faced(both(1), "db1"), s.faced(both(1), "web2")
+	two.Key.Name = "zoo"
+	for i := range two.Faces {
+		two.Faces[i].Port++
+	}
+	for _, v6 := range ipv4and6 {
+		s.have(one, two)
+		p, q := s.askAt(client, model.ProtoTCP, front(1, v6)), s.askAt(client, model.ProtoTCP, front(1, v6))
+		q.DstPort++
+		s.reached("the first one", p, "db1")
+		s.answered("the first one", client, p, s.replyOf(p, s.at("db1")))
+		s.reached("the second one", q, "web2")
+		s.answered("the second one", client, q, s.replyOf(q, s.at("web2")))
+		s.have(two)
+		s.denied("the first one is gone", goOn(p))
+		s.reached("the second one stays", goOn(q), "web2")
+		also := s.faced(both(1), "web2")
+		also.Key.Name = "zoo"
+		s.have(one, also)
+		s.denied("the second one has another port", goOn(q))
+		r := s.askAt(client, model.ProtoTCP, front(1, v6))
+		s.reached("both want a port", r, "db1")
+		s.answered("both want a port", client, r, s.replyOf(r, s.at("db1")))
+		s.have(also)
+		if e := s.cameTo("the first one leaves it", s.Send(s.t, s.askAt(client, model.ProtoTCP, front(1, v6)))); e.Key.ID != "web2" {
+			s.t.Errorf("%s got it, want web2", e.Key)
+		}
+		s.have(one, also)
+		s.reached("the first one is back", s.askAt(client, model.ProtoTCP, front(1, v6)), "db1")
+	}
+}
+
+// sources: a face may take some clients only, and tells others nothing.
+func (s *faces) sources() {
+	client := s.at("web1")
+	for _, v6 := range ipv4and6 {
+		own := client.IPv4
+		if v6 {
+			own = client.IPv6
+		}
+		of := s.faced(both(1), "db1")
+		ranges := func(of desired.Service, p ...netip.Prefix) desired.Service {
+			of.Faces = slices.Clone(of.Faces)
+			for i := range of.Faces {
+				of.Faces[i].Sources = p
+			}
+			return of
+		}
+		wide, _ := own.Prefix(own.BitLen() - 8)
+		elsewhere, _ := front(9, v6).Prefix(own.BitLen() - 4)
+		s.have(of)
+		living := s.askAt(client, model.ProtoTCP, front(1, v6))
+		s.reached("before", living, "db1")
+		s.answered("before", client, living, s.replyOf(living, s.at("db1")))
+		for _, x := range []struct {
+			p     []netip.Prefix
+			taken bool
+		}{
+			{[]netip.Prefix{elsewhere}, false},
+			{[]netip.Prefix{elsewhere, wide}, true},
+			{[]netip.Prefix{netip.PrefixFrom(own, own.BitLen())}, true},
+			{[]netip.Prefix{netip.PrefixFrom(own.Next(), own.BitLen())}, false},
+			{[]netip.Prefix{netip.PrefixFrom(desired.AnyNode(own), 0)}, true},
+			{[]netip.Prefix{netip.PrefixFrom(desired.AnyNode(front(1, !v6)), 0)}, false},
+			{nil, true},
+		} {
+			s.have(ranges(of, x.p...))
+			p := s.askAt(client, model.ProtoTCP, front(1, v6))
+			if v := s.Send(s.t, p); nowhere(v) == x.taken || v.Answer != nil {
+				s.t.Errorf("%s, of %s: %s (%+v), want it taken: %v", own, x.p, v, v.Answer, x.taken)
+			}
+			s.reached("what lives goes on", goOn(living), "db1")
+		}
+	}
+}
+
+// policies: each face has its own traffic policy; so one choice serves several.
+func (s *faces) policies() {
+	client := s.at("web1")
+	of := s.faced(append(both(1), both(2)...), "db1", "db2")
+	for i := range of.Faces {
+		if f := &of.Faces[i]; f.Addr == front(2, f.Addr.Is6()) {
+			f.Inside = desired.TrafficLocal
+		}
+	}
+	s.have(of)
+	local := func(v6 bool) {
+		s.t.Helper()
+		for range 16 {
+			s.reached("here", s.askAt(client, model.ProtoTCP, front(2, v6)), "db1")
+		}
+	}
+	all := func(v6 bool) {
+		s.t.Helper()
+		got := map[model.EndpointID]bool{}
+		for range 100 {
+			got[s.reached("all", s.askAt(client, model.ProtoTCP, front(1, v6)), "db1", "db2").Key.ID] = true
+		}
+		if len(got) != 2 {
+			s.t.Errorf("%s: only %v got some", ipText(v6), got)
+		}
+	}
+	for _, v6 := range ipv4and6 {
+		all(v6)
+		local(v6)
+	}
+	none := s.inState(of, "db1", desired.BackendUnhealthy)
+	s.have(none)
+	for _, v6 := range ipv4and6 {
+		s.reached("elsewhere", s.askAt(client, model.ProtoTCP, front(1, v6)), "db2")
+		if v := s.Send(s.t, s.askAt(client, model.ProtoTCP, front(2, v6))); !nowhere(v) || v.Answer == nil {
+			s.t.Errorf("%s: none here: %s (%+v), want a refusal", ipText(v6), v, v.Answer)
+		}
+	}
+}
+
+// ends: what becomes of connections when their face changes.
+func (s *faces) ends() {
+	client := s.at("web1")
+	for _, at := range [][]netip.Addr{both(1), nodes} {
+		of := s.faced(at, "db1")
+		for _, v6 := range ipv4and6 {
+			a := front(1, v6)
+			if at[0].IsUnspecified() {
+				a = node(v6)
+			}
+			living := func() (tcp, udp reference.Packet) {
+				s.t.Helper()
+				s.have(of)
+				tcp, udp = s.askAt(client, model.ProtoTCP, a), s.askAt(client, model.ProtoUDP, a)
+				for _, p := range []reference.Packet{tcp, udp} {
+					s.reached("at first", p, "db1")
+					s.answered("at first", client, p, s.replyOf(p, s.at("db1")))
+				}
+				return goOn(tcp), udp
+			}
+			tcp, udp := living()
+			moved := of
+			moved.Faces = slices.Clone(of.Faces)
+			for i := range moved.Faces {
+				moved.Faces[i].Backend++
+			}
+			s.have(moved)
+			s.reached("TCP, its face leads to another port", tcp, "db1")
+			if v := s.Send(s.t, udp); v.Sent == nil || v.Sent.DstPort != 5354 {
+				s.t.Errorf("%s: UDP, its face leads to another port: %s (%+v), want it at 5354", a, v, v.Sent)
+			}
+			tcp, _ = living()
+			less := of
+			less.Faces = slices.DeleteFunc(slices.Clone(of.Faces), func(f desired.Face) bool { return f.Protocol == model.ProtoTCP })
+			s.have(less)
+			elsewhere := s.faced(at, "db2")
+			s.have(elsewhere)
+			s.reached("its face has gone and is back, for another backend", tcp, "db2")
+			tcp, _ = living()
+			s.have()
+			s.have(elsewhere)
+			s.reached("its service has gone and is back, for another backend", tcp, "db2")
+		}
+	}
+}
+
+// claimed: an address that a service has altogether has no faces of others, nor has one
+// that an endpoint has.
+func (s *faces) claimed() {
+	client, db1 := s.at("web1"), s.at("db1")
+	whole := s.shop("web2")
+	whole.Key.Name = "zoo"
+	for _, v6 := range ipv4and6 {
+		of := s.faced([]netip.Addr{vipOf(s.top.Network(s.key), v6)}, "db1")
+		s.have(of)
+		p := s.ask(client, model.ProtoTCP, v6)
+		s.reached("a face", p, "db1")
+		s.answered("a face", client, p, s.replyOf(p, db1))
+		s.have(of, whole)
+		s.reached("another one has the address", goOn(p), "web2")
+		s.have(of)
+		s.reached("it has the address no more", s.ask(client, model.ProtoTCP, v6), "db1")
+		own := s.at("web2").IPv4
+		if v6 {
+			own = s.at("web2").IPv6
+		}
+		s.have(s.faced([]netip.Addr{own}, "db1"))
+		p = between(s.top, client, s.at("web2"), model.ProtoTCP, v6, 31000, 80)
+		if v := s.Send(s.t, p); nowhere(v) || v.Sent != nil && (v.Sent.Dst != own || v.Sent.DstPort != 80) {
+			s.t.Errorf("%s: to an endpoint whose address a face wants: %s (%+v)", ipText(v6), v, v.Sent)
+		}
+	}
+}
+
+// restarted: a driver that starts anew goes on with faces as they are.
+func (s *faces) restarted() {
+	client := s.at("web1")
+	one, two := s.faced(append(both(1), nodes...), "db1"), s.faced(both(1), "web2")
+	two.Key.Name = "zoo"
+	for i := range two.Faces {
+		two.Faces[i].Port++
+		two.Faces[i].Sources = []netip.Prefix{netip.PrefixFrom(client.IPv4, 32), netip.PrefixFrom(client.IPv6, 128)}
+	}
+	late := s.faced(both(1), "web2") // wants what one has
+	late.Key.Name = "zzz"
+	pic := s.picture(one, two, late)
+	s.apply(s.t, pic)
+	p, n := s.askAt(client, model.ProtoTCP, front(1, true)), s.askAt(client, model.ProtoTCP, node(false))
+	for _, p := range []reference.Packet{p, n} {
+		s.reached("before", p, "db1")
+		s.answered("before", client, p, s.replyOf(p, s.at("db1")))
+	}
+	want := s.inspect(s.t)
+	s.restart(s.t)
+	s.apply(s.t, pic)
+	if diff := cmp.Diff(want, s.inspect(s.t)); diff != "" {
+		s.t.Errorf("state after a restart (-want +got):\n%s", diff)
+	}
+	if r := s.apply(s.t, pic); r.Changes != 0 {
+		s.t.Errorf("the second Apply after a restart made %d changes", r.Changes)
+	}
+	for range 4 {
+		s.answered("after a restart, its answer", client, p, s.replyOf(goOn(p), s.at("db1")))
+		s.restart(s.t)
+		s.apply(s.t, pic)
+	}
+	s.reached("after a restart", goOn(p), "db1")
+	s.reached("after a restart, at a node", goOn(n), "db1")
+	s.restart(s.t)
+	s.apply(s.t, s.picture(two))
+	s.denied("its service has gone meanwhile", goOn(p))
+	q := s.askAt(client, model.ProtoTCP, front(1, false))
+	q.DstPort++
+	s.reached("the other one", q, "web2")
+}

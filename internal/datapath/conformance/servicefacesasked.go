@@ -1,0 +1,130 @@
+package conformance
+
+import (
+	"net/netip"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// asked: a node's address by itself has its ports before all nodes' addresses, whichever
+// service is first by name, and others of them stay as they are. Who loses a port there
+// loses its connections, and has them again with the port.
+func (s *faces) asked() {
+	client := s.at("web1")
+	all := s.faced(nodes, "db1")
+	all.Exposed = false
+	own := s.faced([]netip.Addr{node(false), node(true)}, "web2")
+	own.Key.Name = "zoo"
+	protos := []model.Protocol{model.ProtoTCP, model.ProtoUDP}
+	begin := func(what string, at netip.Addr, id model.EndpointID) (living []reference.Packet) {
+		s.t.Helper()
+		for _, proto := range protos {
+			p := s.askAt(client, proto, at)
+			s.answered(what, client, p, s.replyOf(p, s.reached(what, p, id)))
+			living = append(living, p)
+		}
+		return living
+	}
+	goesOn := func(what string, living []reference.Packet, id model.EndpointID) {
+		s.t.Helper()
+		for _, p := range living {
+			e := s.reached(what, goOn(p), id)
+			s.answered(what, client, p, s.replyOf(goOn(p), e))
+		}
+	}
+	for _, v6 := range ipv4and6 {
+		a, other := node(v6), node(v6).Next()
+		s.have(all)
+		at, there := begin("at first", a, "db1"), begin("at first, another node", other, "db1")
+		s.have(all, own)
+		goesOn("another node's", there, "db1")
+		goesOn("the port is another's", at, "web2")
+		at = begin("the port is another's, anew", a, "web2")
+		for _, port := range []uint16{22, 81} { // neither has it there
+			p := s.askAt(client, model.ProtoTCP, a)
+			p.DstPort = port
+			if v := s.Send(s.t, p); !nowhere(v) && v.Sent != nil && v.Sent.Dst != a {
+				s.t.Errorf("%s: port %d: %s (%+v), want nothing of the services'", a, port, v, v.Sent)
+			}
+		}
+		s.restart(s.t)
+		s.have(all, own)
+		goesOn("after a restart", at, "web2")
+		goesOn("another node's, after a restart", there, "db1")
+		s.have(all)
+		goesOn("the port is all nodes' again", at, "db1")
+		begin("the port is all nodes' again, anew", a, "db1")
+		goesOn("another node's, still", there, "db1")
+
+		shut := all
+		shut.Faces = nil
+		for _, f := range all.Faces {
+			f.Sources = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
+			shut.Faces = append(shut.Faces, f)
+		}
+		s.have(shut, own)
+		begin("all others are shut", a, "web2")
+		for _, proto := range protos {
+			if v := s.Send(s.t, s.askAt(client, proto, other)); !nowhere(v) || v.Answer != nil {
+				s.t.Errorf("%s: shut: %s (%+v), want nothing", other, v, v.Answer)
+			}
+		}
+		s.have(own)
+		begin("no port at all nodes'", a, "web2")
+		if v := s.Send(s.t, s.askAt(client, model.ProtoTCP, other)); !nowhere(v) && v.Sent != nil && v.Sent.Dst != other {
+			s.t.Errorf("%s: nobody's: %s (%+v), want nothing of the services'", other, v, v.Sent)
+		}
+
+		s.have(all, own) // a node goes, with its ports or without, and comes
+		for _, with := range [][]desired.Service{{all}, {all, own}} {
+			gone := s.picture(with...)
+			gone.NodeAddrs = gone.NodeAddrs.Delete(a)
+			s.apply(s.t, gone)
+			begin("a node has gone, another", other, "db1")
+			p := s.askAt(client, model.ProtoTCP, a)
+			if len(with) == 2 { // an address like any
+				s.reached("a node no more", p, "web2")
+			} else if v := s.Send(s.t, p); !nowhere(v) && v.Sent != nil && v.Sent.Dst != a {
+				s.t.Errorf("%s: a node no more: %s (%+v), want nothing of the services'", a, v, v.Sent)
+			}
+			s.have(all, own)
+			begin("a node is back", a, "web2")
+			begin("a node is back, another", other, "db1")
+			want := s.inspect(s.t)
+			s.restart(s.t)
+			s.have(all, own)
+			if diff := cmp.Diff(want, s.inspect(s.t)); diff != "" {
+				s.t.Errorf("%s: state after a restart (-want +got):\n%s", a, diff)
+			}
+		}
+
+		s.have(all)
+		at = begin("before its own", a, "db1")
+		same := s.faced([]netip.Addr{node(false), node(true)}, "db1")
+		s.have(same)
+		goesOn("the same service, by the address itself", at, "db1")
+		s.have(all)
+		goesOn("the same service, at all nodes'", at, "db1")
+	}
+	if !s.drv.Capabilities().ServicesOutside {
+		return
+	}
+	for _, v6 := range s.six() { // who is not exposed has no ports for them
+		s.have(all, own)
+		for _, proto := range protos {
+			p := s.from(clientOutside(v6), proto)
+			p.Dst = node(v6)
+			s.came("outside", p, "web2")
+			s.told("outside", p, s.back(p, s.at("web2")))
+			p = s.from(clientOutside(v6), proto)
+			p.Dst = node(v6).Next()
+			if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
+				s.t.Errorf("%s: outside, at another node: %s (%+v), want nothing", p.Dst, v, v.Answer)
+			}
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package conformance
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// foreign tries services with backends that are no endpoints: "Backends that are no
+// endpoints" of docs/design/services.md. The client is web1 of h1.
+type foreign struct {
+	*native
+	client model.Endpoint
+	six    bool // also by IPv6
+}
+
+// place is where a backend that is no endpoint is.
+type place struct {
+	name     string
+	v4, v6   netip.Addr
+	byTunnel bool // it is led to by the tunnel of h2
+}
+
+// testForeignBackends: a client's host leads connections to such backends as it leads
+// its containers' own ones to these addresses.
+func testForeignBackends(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Send == nil || !h.WayOut {
+		t.Skip("the harness has no WayOut")
+	}
+	b := open(t, h)
+	can := b.drv.Capabilities()
+	if !can.ForeignBackends {
+		t.Skip("the driver knows endpoints as backends only")
+	}
+	apart := RoutedTopology()
+	apart.Global.FwdMode = model.FwdBridge
+	private, err := NewWorld(apart, Case{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := private.Change(func(c *compile.Compiler) { WithWayOut(apart, c, h.WayOut6) }); err != nil {
+		t.Fatal(err)
+	}
+	bridge, routing := nativeWorld(t, apart), nativeWorld(t, RoutedTopology())
+	b.interfaces(t, private.Pictures["h1"], bridge.Pictures["h1"], routing.Pictures["h1"])
+	t.Run("Private", func(t *testing.T) { tryForeign(t, b, private, h.WayOut6) })
+	t.Run("Native", func(t *testing.T) {
+		if !can.Native {
+			t.Skip("the driver knows no native networks")
+		}
+		tryForeign(t, b, bridge, h.WayOut6)
+	})
+	t.Run("Routing", func(t *testing.T) {
+		if !can.Native || !can.Routes {
+			t.Skip("the driver does not route, or knows no native networks")
+		}
+		tryForeign(t, b, routing, h.WayOut6)
+	})
+}
+
+func tryForeign(t *testing.T, b *bench, w *World, six bool) {
+	t.Helper()
+	for _, sub := range []struct {
+		name string
+		run  func(*foreign)
+	}{
+		{"Translated", (*foreign).translated},
+		{"Mixed", (*foreign).mixed},
+		{"Faces", (*foreign).faces},
+		{"Local", (*foreign).local},
+		{"Policy", (*foreign).policy},
+		{"Nowhere", (*foreign).nowhere},
+		{"Outside", (*foreign).outsiders},
+		{"Fragments", (*foreign).fragments},
+		{"Errors", (*foreign).errors},
+		{"Owner", (*foreign).owner},
+		{"Ends", (*foreign).ends},
+		{"Restart", (*foreign).restarted},
+		{"Counts", (*foreign).counts},
+	} {
+		t.Run(sub.name, func(t *testing.T) {
+			s := &foreign{native: &native{newServices(t, b, w, nativeKey)}, six: six}
+			s.client = s.at("web1")
+			sub.run(s)
+		})
+	}
+}
+
+func (s *foreign) families() []bool {
+	if s.six {
+		return ipv4and6
+	}
+	return []bool{false}
+}
+
+// isNative tells whether the client has no private address.
+func (s *foreign) isNative() bool {
+	n, _ := s.w.Pictures["h1"].Networks.Get(s.top.Network(s.key).ID)
+	return n.Native
+}
+
+// own is the client as the world beyond its networks sees it.
+func (s *foreign) own(v6 bool) netip.Addr {
+	port, _ := s.w.Pictures["h1"].Ports.Get(compile.IfName(s.client.Key))
+	switch {
+	case s.isNative():
+		return addrOf(s.client, v6)
+	case v6:
+		return port.Private6
+	}
+	return port.Private
+}
+
+// places are backends on the client's host, on another one, and outside.
+func (s *foreign) places() []place {
+	out := []place{{name: "outside", v4: clientOutside(false), v6: clientOutside(true)}}
+	if s.isNative() {
+		out = append(out, place{name: "this host", v4: s.node(1, false), v6: s.node(1, true)}, place{"another host", s.node(2, false), s.node(2, true), true})
+	}
+	return out
+}
+
+func (p place) addr(v6 bool) netip.Addr {
+	if v6 {
+		return p.v6
+	}
+	return p.v4
+}
+
+func (p place) key() model.EndpointKey {
+	return model.EndpointKey{Network: nativeKey, ID: model.EndpointID("@" + p.v4.String())}
+}
+
+// with adds backends to a service.
+func (s *foreign) with(of desired.Service, all ...place) desired.Service {
+	for _, p := range all {
+		of.Backends = of.Backends.Set(p.key(), &desired.Backend{IPv4: p.v4, IPv6: p.v6, Local: s.isNative() && p.v4 == s.node(1, false)})
+	}
+	return of
+}
+
+func (s *foreign) have(all ...desired.Service) {
+	s.t.Helper()
+	(&faces{&outside{s.services}}).have(all...)
+}
+
+// backendPort is where a packet to the service is translated to.
+func backendPort(proto model.Protocol) uint16 {
+	if proto == model.ProtoUDP {
+		return 5353
+	}
+	return 8080
+}
+
+// led sends a client's packet, and wants it on its way to a place, in the client's name.
+func (s *foreign) led(what string, p reference.Packet, to place) *reference.Packet {
+	s.t.Helper()
+	v := s.Send(s.t, p)
+	got := v.Sent
+	at := v.Host && len(v.VTEPs) == 0
+	if to.byTunnel {
+		at = !v.Host && slices.Equal(v.VTEPs, []netip.Addr{s.top.Hosts[1].VTEP}) && v.Network == s.top.Network(s.key).ID && got != nil && got.SrcMAC == desired.RouterMAC
+	}
+	if !at || len(v.Ports) > 0 || got == nil || got.DstMAC != desired.RouterMAC {
+		s.t.Fatalf("%s: %s (%+v), want it on its way to %s, %s", what, v, got, to.name, to.addr(p.Src.Is6()))
+	}
+	v6 := p.Src.Is6()
+	if got.Src != s.own(v6) || got.Dst != to.addr(v6) {
+		s.t.Fatalf("%s: it went as %s > %s, want %s > %s", what, got.Src, got.Dst, s.own(v6), to.addr(v6))
+	}
+	if later := p.Frag != nil && p.Frag.Offset != 0; !later && p.Proto.HasPorts() && (got.SrcPort != p.SrcPort || got.DstPort != backendPort(p.Proto)) {
+		s.t.Fatalf("%s: ports %d > %d, want %d > %d", what, got.SrcPort, got.DstPort, p.SrcPort, backendPort(p.Proto))
+	}
+	return got
+}
+
+// came sends back what a place sends to the client.
+func (s *foreign) came(r reference.Packet, from place) reference.Packet {
+	if from.byTunnel {
+		return s.byHost(s.top.Hosts[1].VTEP, s.client, r)
+	}
+	return byStack(r)
+}
+
+// answerOf makes a place's answer to a client's packet, as it arrives here.
+func (s *foreign) answerOf(p reference.Packet, from place) reference.Packet {
+	there := p
+	there.Src, there.Dst, there.DstPort = s.own(p.Src.Is6()), from.addr(p.Src.Is6()), backendPort(p.Proto)
+	return s.came(s.answer(there), from)
+}
+
+// converse has a client's packet led to a place, and answered.
+func (s *foreign) converse(what string, p reference.Packet, to place) {
+	s.t.Helper()
+	s.led(what, p, to)
+	s.answered(what, s.client, p, s.answerOf(p, to))
+}
+
+// everywhere calls fn with all places, families and protocols, the service having the
+// place as its only backend.
+func (s *foreign) everywhere(fn func(what string, to place, v6 bool, proto model.Protocol)) {
+	s.t.Helper()
+	for _, to := range s.places() {
+		for _, v6 := range s.families() {
+			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+				s.have(s.with(s.shop(), to))
+				fn(to.name+" "+ipText(v6)+" "+proto.String(), to, v6, proto)
+			}
+		}
+	}
+}
+
+// turn has a policy, and no service.
+func (s *foreign) turn(c Case) {
+	s.t.Helper()
+	if err := s.w.Switch(c); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,418 @@
+package conformance
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+func (s *foreign) translated() {
+	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
+		p := s.ask(s.client, proto, v6)
+		for range 3 { // nobody answers yet
+			s.led(what, p, to)
+		}
+		s.answered(what, s.client, p, s.answerOf(p, to))
+		for range 2 {
+			s.converse(what+", later", goOn(p), to)
+		}
+	})
+}
+
+// mixed: endpoints and others share a service's connections, and its client stays with
+// whom it got.
+func (s *foreign) mixed() {
+	for _, v6 := range s.families() {
+		for _, affinity := range []bool{false, true} {
+			of := s.with(s.shop("db1", "db2"), s.places()...)
+			if affinity {
+				of.Affinity = desired.MaxAffinity
+			}
+			s.have(of)
+			got := map[netip.Addr]int{}
+			for range 150 {
+				p := s.ask(s.client, model.ProtoTCP, v6)
+				v := s.Send(s.t, p)
+				if nowhere(v) || v.Sent == nil {
+					s.t.Fatalf("%s: %s (%+v), want it at a backend", ipText(v6), v, v.Sent)
+				}
+				got[v.Sent.Dst]++
+				i := slices.IndexFunc(s.places(), func(p place) bool { return p.addr(v6) == v.Sent.Dst })
+				if i >= 0 {
+					s.answered(ipText(v6), s.client, p, s.answerOf(p, s.places()[i]))
+				}
+			}
+			want := of.Backends.Len()
+			if affinity {
+				want = 1
+			}
+			if len(got) != want {
+				s.t.Errorf("%s, affinity %v: %v got some, want %d of them", ipText(v6), affinity, got, want)
+			}
+		}
+	}
+}
+
+// faces: a service as kubernetes.default is: one address, and a port that leads to a
+// machine's.
+func (s *foreign) faces() {
+	if !s.drv.Capabilities().Faces {
+		s.t.Skip("the driver makes no faces")
+	}
+	f := &faces{&outside{s.services}}
+	for _, to := range s.places() {
+		for _, v6 := range s.families() {
+			for _, at := range []netip.Addr{front(1, v6), node(v6)} {
+				of := s.with(f.faced(append(both(1), nodes...)), to)
+				s.have(of)
+				p := f.askAt(s.client, model.ProtoTCP, at)
+				s.converse(to.name+" at "+at.String(), p, to)
+				s.converse(to.name+" at "+at.String()+", later", goOn(p), to)
+			}
+		}
+	}
+}
+
+// local: a backend that is no endpoint is here if the picture says so.
+func (s *foreign) local() {
+	all := s.places()
+	of := s.with(s.shop(), all...)
+	of.Inside = desired.TrafficLocal
+	s.have(of)
+	for range 8 {
+		p := s.ask(s.client, model.ProtoTCP, false)
+		if s.isNative() {
+			s.converse("one is here", p, all[1])
+		} else if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+			s.t.Errorf("none is here: %s, want a reset", v)
+		}
+	}
+	of.Inside = desired.TrafficCluster
+	for _, state := range []desired.BackendState{desired.BackendUnhealthy, desired.BackendLeaving} {
+		x := s.with(s.shop(), all[0])
+		b, _ := x.Backends.Get(all[0].key())
+		other := *b
+		other.State, other.Port = state, 8080
+		x.Ports = slices.Clone(x.Ports)
+		x.Ports[0].Backend = 9999
+		x.Backends = x.Backends.Set(all[0].key(), &other)
+		s.have(x)
+		p := s.ask(s.client, model.ProtoTCP, false)
+		if state == desired.BackendLeaving {
+			s.converse("it leaves, and has a port of its own", p, all[0])
+		} else if v := s.Send(s.t, p); !nowhere(v) || v.Answer == nil {
+			s.t.Errorf("it is unhealthy: %s, want a reset", v)
+		}
+	}
+}
+
+// policy: the peer has the backend's address, and is nobody of the cluster.
+func (s *foreign) policy() {
+	one := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+	for _, to := range s.places() {
+		for _, v6 := range s.families() {
+			for _, x := range []struct {
+				name string
+				rule model.Rule
+				deny bool
+			}{
+				{"anybody", model.Rule{}, true},
+				{"the backend's address", model.Rule{Addr: one(to.addr(v6))}, true},
+				{"the backend's port", model.Rule{Addr: one(to.addr(v6)), Protocol: model.ProtoTCP, Port: 8080}, true},
+				{"the service's port", model.Rule{Addr: one(to.addr(v6)), Protocol: model.ProtoTCP, Port: 80}, false},
+				{"the service's address", model.Rule{Addr: one(vipOf(s.top.Network(s.key), v6))}, false},
+				{"another address", model.Rule{Addr: one(to.addr(v6).Next())}, false},
+				{"a group", model.Rule{Group: "web"}, false},
+				{"the network", model.Rule{Network: "vx"}, false},
+			} {
+				what := to.name + " " + ipText(v6) + ", " + x.name
+				s.turn(Case{})
+				s.have(s.with(s.shop(), to))
+				lives := s.ask(s.client, model.ProtoTCP, v6)
+				s.converse(what+": before", lives, to)
+				c := nobodyIn(model.Out)
+				x.rule.Key, x.rule.Direction, x.rule.Priority, x.rule.Action = c.Rules[0].Key, model.Out, 10, model.Deny
+				if x.rule.Protocol == 0 {
+					x.rule.Protocol = model.AnyProtocol
+				}
+				c.Rules[0] = x.rule
+				s.turn(c)
+				s.have(s.with(s.shop(), to))
+				p := s.ask(s.client, model.ProtoTCP, v6)
+				if !x.deny {
+					s.converse(what, p, to)
+					s.converse(what+": a living one", goOn(lives), to)
+					continue
+				}
+				s.denied(what, p)
+				s.denied(what+": its answer", s.answerOf(p, to))
+				s.denied(what+": a living one", goOn(lives))
+				s.denied(what+": a living one's answer", s.answerOf(goOn(lives), to))
+			}
+			s.turn(nobodyIn(model.In))
+			s.have(s.with(s.shop(), to))
+			s.converse(to.name+": nobody gets in but answers", s.ask(s.client, model.ProtoTCP, v6), to)
+		}
+	}
+}
+
+// nowhere: nobody is led where the client itself would not be, nor to an endpoint that
+// is not the backend.
+func (s *foreign) nowhere() {
+	way := s.w.Pictures["h1"].Private
+	for _, v6 := range s.families() {
+		n := s.top.Network(s.key)
+		bad := map[string]netip.Addr{
+			"an endpoint's": addrOf(s.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.at("db2"), v6), "its own": addrOf(s.client, v6), "nobody's of the network": s.nobody(v6),
+			"another private one": way.Addr.Prev(), "loopback": netip.MustParseAddr("127.0.0.1"), "the virtual one": vipOf(n, v6),
+		}
+		if v6 {
+			bad["another private one"], bad["loopback"] = way.Addr6.Prev(), netip.MustParseAddr("::1")
+		}
+		if s.isNative() {
+			bad["another native network's"] = addrOf(s.other("app2"), v6)
+		}
+		for name, a := range bad {
+			to := place{name: name, v4: a, v6: a}
+			s.have(s.with(s.shop(), to))
+			for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+				p := s.ask(s.client, proto, v6)
+				s.denied("to an address that is "+name, p)
+				s.denied("to an address that is "+name+", again", p)
+			}
+		}
+	}
+	of := s.with(s.shop(), s.places()...)
+	of.Ports = slices.Clone(of.Ports)
+	for i := range of.Ports {
+		of.Ports[i].Backend = TunnelPort
+	}
+	s.have(of)
+	s.denied("to a tunnel's port", s.ask(s.client, model.ProtoUDP, false))
+	s.have(s.with(s.shop(), s.places()[0]))
+	p := s.ask(s.client, model.ProtoTCP, false)
+	s.converse("before there is an endpoint", p, s.places()[0])
+	pic := s.w.Pictures["h1"]
+	pic.Private = nil
+	x := s.with(s.shop(), s.places()[0])
+	pic.Services = pic.Services.Set(x.Key, &x)
+	s.apply(s.t, pic)
+	s.denied("without a way out", goOn(p))
+}
+
+// outsiders: clients outside do not get to such backends, whose answers would not come
+// by this host.
+func (s *foreign) outsiders() {
+	if !s.drv.Capabilities().ServicesOutside {
+		s.t.Skip("the driver knows no clients outside")
+	}
+	o := &outside{s.services}
+	for _, v6 := range s.families() {
+		client := clientOutside(v6).Next()
+		of := s.with(o.open(), s.places()[0])
+		s.have(of)
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			if v := s.Send(s.t, o.from(client, proto)); !nowhere(v) || v.Answer != nil {
+				s.t.Errorf("%s: %s (%+v), want it nowhere, unanswered", ipText(v6), v, v.Sent)
+			}
+		}
+		s.have(o.open("db1"))
+		p := o.from(client, model.ProtoTCP)
+		s.reached("an endpoint", p, "db1")
+	}
+}
+
+func (s *foreign) fragments() {
+	id := uint32(9500)
+	for _, to := range s.places() {
+		for _, v6 := range s.families() {
+			what := to.name + " " + ipText(v6)
+			s.have(s.with(s.shop(), to))
+			id += 10
+			p := s.ask(s.client, model.ProtoUDP, v6)
+			first, rest, stray := inParts(p, id)
+			if s.SkipPacket != nil {
+				if why := s.SkipPacket(first); why != "" {
+					s.t.Skip(why)
+				}
+			}
+			s.denied(what+": without its first", stray)
+			s.led(what+": first", first, to)
+			s.led(what+": last", rest, to)
+			id += 10
+			back, last, _ := inParts(s.answerOf(p, to), id)
+			s.answered(what+": first back", s.client, p, back)
+			s.answered(what+": last back", s.client, p, last)
+		}
+	}
+}
+
+// errors: about what the client sent, of the backend and of a router on the way; and the
+// client's own, about an answer.
+func (s *foreign) errors() {
+	for _, to := range s.places() {
+		for _, v6 := range s.families() {
+			what := to.name + " " + ipText(v6)
+			s.have(s.with(s.shop(), to))
+			p := s.ask(s.client, model.ProtoUDP, v6)
+			sent := s.led(what, p, to)
+			e := s.about(*sent)
+			for name, src := range map[string]netip.Addr{"the backend": e.Src, "a router": clientOutside(v6).Next()} {
+				x := e
+				x.Src = src
+				v := s.Send(s.t, s.came(x, to))
+				got := v.Sent
+				if !slices.Equal(v.Ports, []string{compile.IfName(s.client.Key)}) || got == nil || got.Inner == nil {
+					s.t.Fatalf("%s: error of %s: %s (%+v), want it at the client", what, name, v, got)
+				}
+				want := src
+				if src == e.Src || s.Differs[Tracked] != "" {
+					want = p.Dst
+				}
+				if got.Src != want || got.Dst != p.Src || got.Inner.Src != p.Src || got.Inner.Dst != p.Dst || got.Inner.SrcPort != p.SrcPort || got.Inner.DstPort != p.DstPort {
+					s.t.Errorf("%s: error of %s came as %s > %s about %+v", what, name, got.Src, got.Dst, got.Inner)
+				}
+			}
+			r := s.answered(what, s.client, p, s.answerOf(p, to))
+			if why := s.Differs[ClientsErrors]; why != "" {
+				s.t.Logf("%s: %s", ClientsErrors, why)
+			} else {
+				got := s.led(what+": the client's error", byPod(s.client, s.about(*r)), to)
+				if in := got.Inner; in == nil || in.Src != to.addr(v6) || in.Dst != s.own(v6) || in.SrcPort != backendPort(p.Proto) || in.DstPort != p.SrcPort {
+					s.t.Errorf("%s: the client's error went as %+v about %+v", what, got, in)
+				}
+			}
+			stray := *sent
+			stray.SrcPort += 7
+			s.denied(what+": error about nothing", s.came(s.about(stray), to))
+		}
+	}
+}
+
+// owner: nobody has the tuple behind a living translation but that.
+func (s *foreign) owner() {
+	for _, to := range s.places() {
+		for _, v6 := range s.families() {
+			what := to.name + " " + ipText(v6)
+			s.have(s.with(s.shop(), to))
+			p := s.ask(s.client, model.ProtoTCP, v6)
+			s.converse(what, p, to)
+			direct := goOn(p)
+			direct.Dst, direct.DstPort = to.addr(v6), 8080
+			s.denied(what+": the client, by the same tuple", direct)
+			request := s.answerOf(p, to)
+			request.TCPFlags = reference.FlagSYN
+			s.denied(what+": the backend asks by the same tuple", request)
+			end := goOn(p)
+			end.TCPFlags |= reference.FlagRST
+			s.led(what+": reset", end, to)
+			direct.TCPFlags = reference.FlagSYN
+			if v := s.Send(s.t, direct); nowhere(v) || v.Sent == nil || v.Sent.Dst != direct.Dst {
+				s.t.Errorf("%s: the client asks there itself, once the connection is closed: %s (%+v)", what, v, v.Sent)
+			}
+			q := s.ask(s.client, model.ProtoTCP, v6) // the tuple is another connection's: another port
+			taken := q
+			taken.Dst, taken.DstPort = to.addr(v6), 8080
+			s.Send(s.t, taken)
+			v := s.Send(s.t, q)
+			if s.Differs[Tracked] != "" && nowhere(v) {
+				continue
+			}
+			if v.Sent == nil || v.Sent.Dst != to.addr(v6) || v.Sent.SrcPort == q.SrcPort {
+				s.t.Errorf("%s: beside a connection of the client's own to the backend: %s (%+v), want another port", what, v, v.Sent)
+			}
+		}
+	}
+	if s.isNative() { // by another host than the backend's
+		to := s.places()[2]
+		s.have(s.with(s.shop(), to))
+		p := s.ask(s.client, model.ProtoTCP, false)
+		s.led("another host", p, to)
+		r := s.answerOf(p, to)
+		r.VTEP = ThirdVTEP
+		s.denied("its answer, by a third host", r)
+	}
+}
+
+// ends: what becomes of connections when their backend, or the service, changes.
+func (s *foreign) ends() {
+	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
+		only := s.with(s.shop(), to)
+		unhealthy := only
+		b, _ := only.Backends.Get(to.key())
+		sick := *b
+		sick.State = desired.BackendUnhealthy
+		unhealthy.Backends = unhealthy.Backends.Set(to.key(), &sick)
+		db := s.shop("db1").Backends
+		e, _ := db.Get(s.at("db1").Key)
+		unhealthy.Backends = unhealthy.Backends.Set(s.at("db1").Key, e)
+		for name, then := range map[string]desired.Service{"unhealthy": unhealthy, "no backend any more": s.shop("db1")} {
+			s.have(only)
+			p := s.ask(s.client, proto, v6)
+			s.converse(what, p, to)
+			s.have(then)
+			if proto == model.ProtoUDP {
+				s.reached(what+": "+name, goOn(p), "db1")
+				continue
+			}
+			s.converse(what+": "+name+": goes on", goOn(p), to)
+			s.reached(what+": "+name+": a new one", s.ask(s.client, proto, v6), "db1")
+		}
+		s.have(only)
+		p := s.ask(s.client, proto, v6)
+		s.converse(what, p, to)
+		for _, others := range [][]model.EndpointID{{"db1", "db2"}, {"db2"}, nil} {
+			s.have(s.with(s.shop(others...), to))
+			s.converse(fmt.Sprintf("%s: beside %v it goes on", what, others), goOn(p), to)
+		}
+		s.have()
+		s.denied(what+": the service is gone", goOn(p))
+		s.have(only)
+	})
+}
+
+// restarted: a driver that starts anew goes on with what it finds.
+func (s *foreign) restarted() {
+	of := s.with(s.shop(), s.places()[0])
+	s.have(of)
+	p := s.ask(s.client, model.ProtoTCP, false)
+	s.converse("before", p, s.places()[0])
+	s.restart(s.t)
+	s.have(of)
+	if r := s.apply(s.t, (&faces{&outside{s.services}}).picture(of)); r.Changes != 0 {
+		s.t.Errorf("the second Apply after a restart made %d changes", r.Changes)
+	}
+	s.converse("after a restart", goOn(p), s.places()[0])
+	s.converse("after a restart, a new one", s.ask(s.client, model.ProtoTCP, false), s.places()[0])
+}
+
+// counts: a connection to such a backend is counted as to any other.
+func (s *foreign) counts() {
+	if !s.drv.Capabilities().ServiceStats {
+		s.t.Skip("the driver does not count connections to services")
+	}
+	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
+		port := uint16(80)
+		if proto == model.ProtoUDP {
+			port = 53
+		}
+		of := driver.ServiceOf{Service: s.shop().Key, Protocol: proto, Port: port, IPv6: v6, Backend: to.key()}
+		before := s.counted(s.client, of)
+		p := s.ask(s.client, proto, v6)
+		s.converse(what, p, to)
+		s.converse(what, goOn(p), to)
+		var now driver.ServiceStats
+		if !s.soon(func() bool {
+			now = s.counted(s.client, of)
+			return now.Total == before.Total+1 && now.Connections == before.Connections+1 && now.PacketsOut == before.PacketsOut+2 && now.PacketsIn == before.PacketsIn+2
+		}) {
+			s.t.Errorf("%s: counted %+v after %+v, want one connection more, and two packets each way", what, now, before)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// crowd is how many backends many has, on the other host.
+const crowd = 100
+
+// crowded makes the service with n such backends, without the one at skip (-1 = with all).
+func (s *services) crowded(n, skip int) {
+	s.t.Helper()
+	of := s.shop()
+	network := s.top.Network(s.key)
+	pic := s.w.Pictures["h1"]
+	vtep := s.top.Hosts[1].VTEP
+	for i := range n {
+		if i == skip {
+			continue
+		}
+		e := s.member(i)
+		of.Backends = of.Backends.Set(e.Key, &desired.Backend{Network: network.ID, IPv4: e.IPv4, Identity: e.Identity, VTEP: vtep})
+		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: network.ID, MAC: e.MAC}, &desired.Remote{
+			Network: network.ID, MAC: e.MAC, IPv4: e.IPv4, Identity: e.Identity, VTEP: vtep,
+		})
+	}
+	pic.Services = pic.Services.Set(of.Key, &of)
+	s.apply(s.t, pic)
+}
+
+// member is one of the crowd.
+func (s *services) member(i int) model.Endpoint {
+	a := s.top.Network(s.key).Subnet.Addr().As4()
+	a[3] = byte(90 + i)
+	return model.Endpoint{
+		Key: model.EndpointKey{Network: s.key, ID: model.EndpointID(fmt.Sprint("crowd", i))}, Host: s.top.Hosts[1].Name,
+		MAC: model.MAC{2, 8, 0, 0, 1, byte(i)}, IPv4: netip.AddrFrom4(a), Identity: s.at("db1").Identity,
+	}
+}
+
+// gets sends a client's packet and returns which of the crowd gets it.
+func (s *services) gets(what string, p reference.Packet) int {
+	s.t.Helper()
+	v := s.Send(s.t, p)
+	if nowhere(v) || v.Sent == nil {
+		s.t.Fatalf("%s: %s (%+v), want it at a backend", what, v, v.Sent)
+	}
+	for i := range crowd + 1 {
+		if v.Sent.Dst == s.member(i).IPv4 {
+			return i
+		}
+	}
+	s.t.Fatalf("%s: sent to %s, which is no backend", what, v.Sent.Dst)
+	return 0
+}
+
+// many: connections stay with their backends when many others come, one backend's
+// end moves only its own, and of the choices among a hundred one more takes its
+// share and moves nothing among the others.
+func (s *services) many() {
+	client := s.at("web1")
+	draws := 200
+	if s.Slow {
+		draws = 60
+	}
+	var asked []reference.Packet
+	for range draws {
+		asked = append(asked, s.ask(client, model.ProtoTCP, false))
+	}
+	choices := func(n int) []int {
+		s.apply(s.t, emptyPicture(1)) // no connection is known
+		s.crowded(n, -1)
+		var by []int
+		for _, p := range asked {
+			i := s.gets("asks", p)
+			s.answered("asks", client, p, s.replyOf(p, s.member(i))) // nobody goes on without one
+			if on := s.gets("goes on", goOn(p)); on != i {           // and is trusted to last while others ask
+				s.t.Errorf("a connection to backend %d goes on to %d", i, on)
+			}
+			by = append(by, i)
+		}
+		return by
+	}
+	by := choices(crowd / 2)
+	end, of := 0, map[int]int{}
+	for _, b := range by {
+		if of[b]++; of[b] > of[end] {
+			end = b
+		}
+	}
+	untouched := func(what string, but int) {
+		touched := 0
+		for i, p := range asked {
+			if by[i] != but && s.gets(what, goOn(p)) != by[i] {
+				touched++
+			}
+		}
+		if touched > 0 {
+			s.t.Errorf("%s: %d of %d connections went elsewhere, want none", what, touched, draws)
+		}
+	}
+	s.crowded(crowd, -1)
+	untouched("as many others have come", -1)
+	s.crowded(crowd, end)
+	untouched("another's backend has ended", end)
+	for range draws / 4 {
+		if s.gets("asks", s.ask(client, model.ProtoTCP, false)) == end {
+			s.t.Error("a new connection went to the backend that has ended")
+		}
+	}
+	before, moved := choices(crowd), 0
+	for i, now := range choices(crowd + 1) {
+		if now == before[i] {
+			continue
+		}
+		if moved++; now != crowd {
+			s.t.Errorf("one backend more: a choice moved from %d to %d, not to the new one", before[i], now)
+		}
+	}
+	if moved > 10+draws/50 { // 2 %, and what chance adds once in a million
+		s.t.Errorf("a hundred backends and one more: %d of %d choices moved", moved, draws)
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// What services there are, and who is chosen for a connection: docs/design/services.md,
+// ADR 0019. The driver writes all of this; internal/datapath/desired/choice.go says the same.
+#pragma once
+
+#include "maps.h"
+
+#define BACKEND_ACTIVE 0
+#define BACKEND_UNHEALTHY 2
+
+#define SCANNED 32 // so many backends are compared; of more there is a table
+
+// Traffic policies, as internal/datapath/desired has them.
+#define TRAFFIC_LOCAL 1
+#define TRAFFIC_SILENT 2
+#define TRAFFIC_NEAR 3
+
+// Whom is chosen among, by the traffic policy, and + 1 for IPv6.
+#define AMONG_ALL 0
+#define AMONG_HERE 2
+#define AMONG_NEAR 4
+#define CHOICES 6
+
+// Who asks, which decides about the traffic policy.
+#define ASKS_INSIDE 0
+#define ASKS_OUTSIDE 1
+#define ASKS_HOST 2 // by its own private address, which no other host can answer
+
+// service is what a choice rests on. It is replaced by one write.
+struct service {
+	__u64 generation; // another one after each write of any service
+	__u64 seed; // its number, the same on every host and at every start
+	__u64 affinity; // ns; 0 = none
+	__u64 pools; // which of the choices are kept, a bit each
+	__u32 among[CHOICES]; // which of ids are chosen among, a bit each
+	__u32 table[CHOICES]; // where the owners of slots are; 0 = ids are compared
+	__u64 ids[SCANNED]; // numbers of backends
+	__u16 at[SCANNED]; // their places in backends
+};
+
+// front_key names a port of what a virtual address leads to.
+struct front_key {
+	__u32 vip;
+	__u16 port;
+	__u8 proto, pad;
+};
+
+// front is where a port of a virtual address leads.
+struct front {
+	__u32 service;
+	__u16 port; // the backends', but for those with one of their own
+	__u8 inside, outside; // traffic policies, by who asks
+	__u32 sources; // number of the prefixes of clients that it takes; 0 = it takes all
+	__u8 exposed; // clients outside may ask
+	__u8 pad[3];
+};
+
+// A virtual address that leads to a number with VIP_SHARED is a node's: ports without
+// a front there are not the services' affair. With VIP_OWN the number is that of this
+// node's address alone, and ports without a front under it may have one at all nodes',
+// whose number is found by the family's unspecified address in domain | ALL_NODES.
+#define VIP_SHARED 0x80000000u
+#define VIP_OWN 0x40000000u
+#define ALL_NODES 0x80000000u
+#define SOURCES6 0x80000000u // with the number of prefixes: those of IPv6
+
+struct backend_key {
+	__u32 service, index;
+};
+
+struct backend {
+	__u64 id;
+	struct addr ip[2]; // IPv4 and IPv6
+	__u8 state;
+	__u8 among; // may be chosen, a bit for each of CHOICES
+	__u16 port; // at which it is asked; 0 = at the front's
+	__u8 foreign; // it is no endpoint
+	__u8 pad[3];
+};
+
+// exposed is where an exposed service is: its network, and what is inside of that.
+struct exposed {
+	__u32 net, domain;
+	__be32 subnet, mask; // as in struct port
+	struct addr subnet6, mask6;
+};
+
+#define OWNERS_IN_ROW 64
+
+// owners is who has some slots next to each other: places in backends.
+struct owners {
+	__u16 of[OWNERS_IN_ROW];
+};
+
+struct affine_key {
+	__u64 seed; // of the service
+	struct addr client;
+};
+
+struct affine {
+	__u64 id;
+	__u64 last; // new connection, coarse monotonic clock, ns
+	__u32 index, pad;
+};
+
+#define MAX_AFFINE 16384 // clients of a service that are remembered
+
+MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // of fronts, by their number in place of a domain
+MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
+MAP(exposed, BPF_MAP_TYPE_HASH, struct addr, struct exposed, 32768, BPF_F_NO_PREALLOC); // by virtual address
+MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 24576, BPF_F_NO_PREALLOC);
+MAP(service_ports, BPF_MAP_TYPE_HASH, struct front_key, struct front, 131072, BPF_F_NO_PREALLOC);
+MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
+MAP(affines, BPF_MAP_TYPE_LRU_HASH, struct affine_key, struct affine, 65536, 0);
+MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 24576, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(max_entries, 65536 / OWNERS_IN_ROW);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct owners));
+		});
+} choices SEC(".maps");
+
+static __always_inline int is_service_addr(const struct addr *a)
+{
+	const __u32 *x = (const void *)a;
+	if (x[2] == bpf_htonl(0xffff) && !(x[0] | x[1]))
+		return x[3] == bpf_htonl(0xa9fe0102); // 169.254.1.2
+	return x[0] == bpf_htonl(0xfe800000) && !(x[1] | x[2]) && x[3] == bpf_htonl(0x00530001); // fe80::53:1
+}
+
+static __always_inline void service_addr(struct addr *a, __u32 v6)
+{
+	__u32 *x = (void *)a;
+	x[0] = v6 ? bpf_htonl(0xfe800000) : 0;
+	x[1] = 0;
+	x[2] = v6 ? 0 : bpf_htonl(0xffff);
+	x[3] = v6 ? bpf_htonl(0x00530001) : bpf_htonl(0xa9fe0102);
+}
+
+// scramble is Mix of choice.go (SplitMix64's finaliser).
+static __always_inline __u64 scramble(__u64 x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+// slot_of is the slot of a connection, or of its client alone.
+static __always_inline __u32 slot_of(const struct service *s, const struct flow *f, int client)
+{
+	const __u32 *a = (const void *)&f->src;
+	__u64 h = scramble(s->seed ^ ((__u64)bpf_ntohl(a[0]) << 32 | bpf_ntohl(a[1])));
+	h = scramble(h ^ ((__u64)bpf_ntohl(a[2]) << 32 | bpf_ntohl(a[3])));
+	if (!client)
+		h = scramble(h ^ ((__u64)f->proto << 32 | (__u32)f->sport << 16 | f->dport));
+	return h & 0xffff;
+}
+
+static __always_inline __u32 among_of(__u8 policy)
+{
+	return policy == TRAFFIC_NEAR ? AMONG_NEAR : policy ? AMONG_HERE : AMONG_ALL;
+}
+
+#define NO_OWNER -1
+#define RACED -2 // the service was written anew meanwhile: its memory may be another's
+#define FORGOTTEN -3 // the client cannot be remembered
+
+// owner_of finds the place of the backend that has a slot of a service. A global
+// function, which the verifier reads once.
+__noinline int owner_of(__u32 number, __u32 slot, __u32 choice)
+{
+	struct service *s = bpf_map_lookup_elem(&services, &number);
+	if (!s)
+		return RACED;
+	__u64 generation = *(volatile __u64 *)&s->generation;
+	if (choice >= CHOICES)
+		return RACED;
+	__u32 table = s->table[choice];
+	if (table) {
+		void *rows = bpf_map_lookup_elem(&choices, &table);
+		__u32 row = slot / OWNERS_IN_ROW;
+		if (!rows)
+			return RACED;
+		struct owners *o = bpf_map_lookup_elem(rows, &row);
+		return o ? o->of[slot & (OWNERS_IN_ROW - 1)] : RACED;
+	}
+	__u32 among = s->among[choice];
+	__u64 key = scramble((__u64)slot + 1), best = 0, best_id = 0;
+	int chosen = NO_OWNER;
+	for (__u32 i = 0; i < SCANNED && among >> i; i++) {
+		if (!(among >> i & 1))
+			continue;
+		__u64 id = s->ids[i], now = scramble(key ^ id);
+		if (chosen < 0 || now > best || (now == best && id < best_id)) {
+			best = now;
+			best_id = id;
+			chosen = s->at[i];
+		}
+	}
+	return *(volatile __u64 *)&s->generation == generation ? chosen : RACED;
+}

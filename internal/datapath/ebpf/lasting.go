@@ -1,0 +1,119 @@
+package ebpf
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// A port has filters under clsact from its first moment: a TCX link takes the
+// lock of all interfaces for some 10 ms, which a container's start should not
+// (docs/adr/0005). A port that lasts gets one besides for what comes in, since
+// the kernel asks a link first, and the way to a filter costs each packet some
+// 70 ns more (docs/adr/0006).
+const (
+	// lastsAfter is how long a port stands before it gets its link; what lives
+	// shorter never pays for one.
+	lastsAfter = 5 * time.Second
+	// linkPause keeps the lock of all interfaces free for others between two links.
+	linkPause = 100 * time.Millisecond
+	// linkAgain is how long a port that cannot have one is left alone.
+	linkAgain = time.Minute
+)
+
+// lasting says when a port is due for its link.
+type lasting struct {
+	index int
+	due   time.Time
+}
+
+// linkLasting gives lasting ports their links, in the namespace of the thread
+// that opened the driver, which is closed with it.
+func (d *Driver) linkLasting(ctx context.Context, home netns.NsHandle) {
+	defer d.wg.Done()
+	defer func() { _ = home.Close() }() // open for reading
+	runtime.LockOSThread()              // never unlocked: the thread ends with the goroutine
+	if err := netns.Set(home); err != nil {
+		d.cfg.Log.Warn("lasting ports get no links: the driver's namespace cannot be entered", "error", err)
+		return
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	known := map[string]lasting{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, name := range d.dueForLink(known, time.Now()) {
+			if err := d.linkPort(ctx, name, known[name].index); err != nil {
+				d.cfg.Log.Debug("a lasting port has no link; its filter goes on", "error", err)
+				known[name] = lasting{known[name].index, time.Now().Add(linkAgain)}
+			}
+			if waiting.Pause(ctx, linkPause) != nil {
+				return
+			}
+		}
+	}
+}
+
+// dueForLink lists the ports that have stood for long and have no link. It keeps
+// known: when each of those without a link is due.
+func (d *Driver) dueForLink(known map[string]lasting, now time.Time) (due []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, index := range d.indexes {
+		if d.att.linked(pinName(name, true), index) {
+			delete(known, name)
+			continue
+		}
+		k, ok := known[name]
+		if !ok || k.index != index {
+			k = lasting{index, now.Add(lastsAfter)}
+			known[name] = k
+		}
+		if !k.due.After(now) {
+			due = append(due, name)
+		}
+	}
+	for name := range known {
+		if _, ok := d.indexes[name]; !ok {
+			delete(known, name)
+		}
+	}
+	return due
+}
+
+// linkPort puts the program of a port's way in behind a TCX link. The kernel
+// asks links before filters, and does not come to those of others once the
+// program has spoken: a port that has any keeps to its filter.
+func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
+	filters, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, netlink.HANDLE_MIN_INGRESS)
+	if err != nil {
+		return fmt.Errorf("interface %s: list filters: %w", name, err)
+	}
+	for _, f := range filters {
+		if f.Attrs().Priority != filterPriority {
+			return model.Errorf(model.ErrConflict, "interface %s: a %s filter of priority %d is not ours", name, f.Type(), f.Attrs().Priority)
+		}
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.obj.FromContainer, Attach: attachType(true)})
+	if err != nil {
+		return fmt.Errorf("interface %s: attach: %w", name, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ctx.Err() != nil || d.indexes[name] != index { // the port went meanwhile
+		return removeLink(l)
+	}
+	return d.att.keep(pinName(name, true), name, l)
+}

@@ -1,0 +1,282 @@
+package ebpf
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// setMonitor tells the programs who listens. It is no change of the picture.
+func (d *Driver) setMonitor(bits uint32) error {
+	s := d.settings.have[0]
+	s.Monitor = bits
+	d.settings.quiet = true
+	defer func() { d.settings.quiet = false }()
+	return d.settings.put(0, s)
+}
+
+// Monitor implements driver.Driver: the programs write into a ring buffer what
+// is drained here. bpf/monitor.h says what they hold back.
+func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.run.Err() != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
+	}
+	if d.monitoring != nil {
+		select {
+		case <-d.monitoring:
+		default:
+			return nil, model.Errorf(model.ErrConflict, "ebpf driver: it is monitored already")
+		}
+	}
+	m := &monitor{
+		d: d, queue: driver.NewFlowQueue(), told: map[slotKey]event{}, perCPU: make([]eventSlot, cpus()),
+	}
+	var err error
+	if m.ring, err = ringbuf.NewReader(d.obj.Events); err != nil {
+		return nil, fmt.Errorf("ebpf driver: open the ring buffer: %w", err)
+	}
+	if err = m.reset(); err == nil {
+		err = d.setMonitor(monitorBits(opts))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ebpf driver: monitor: %w", errors.Join(err, m.ring.Close()))
+	}
+	done := make(chan struct{})
+	d.monitoring, d.monitor = done, m
+	if err := d.tellLiving(); err != nil {
+		d.cfg.Log.Warn("the monitor misses connections that live", "error", err)
+	}
+	d.wg.Go(func() {
+		defer m.queue.Close()
+		defer close(done) // before: who sees the queue closed may begin another one
+		m.run(ctx)
+	})
+	return m.queue.Events(), nil
+}
+
+// ChangeMonitor implements driver.Driver.
+func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.monitor == nil {
+		return model.Errorf(model.ErrNotFound, "ebpf driver: it is not monitored")
+	}
+	return d.setMonitor(monitorBits(opts))
+}
+
+// monitorBits are the options as the programs read them.
+func monitorBits(opts driver.MonitorOptions) uint32 {
+	bits := uint32(monitorListens)
+	if !opts.NoDrops {
+		bits |= monitorDrops
+	}
+	if opts.Connections {
+		bits |= monitorConnections
+	}
+	return bits
+}
+
+// slotKey finds an event_slot.
+type slotKey struct{ cpu, slot uint32 }
+
+// monitor drains the ring buffer.
+type monitor struct {
+	d      *Driver
+	ring   *ringbuf.Reader
+	queue  *driver.FlowQueue
+	begun  uint64            // monotonic; what is older was meant for another reader
+	lost   uint64            // as counted by the programs, told already
+	told   map[slotKey]event // last event of each slot that may hold packets back
+	perCPU []eventSlot
+	asking driver.Asking
+	living driver.LivingQueue
+}
+
+// reset makes the programs forget what they told an earlier reader.
+func (m *monitor) reset() (err error) {
+	for i := range uint32(eventSlots) {
+		if err := m.d.obj.EventSlots.Put(i, m.perCPU); err != nil {
+			return fmt.Errorf("write map event_slots: %w", err)
+		}
+	}
+	if m.lost, err = m.readLost(); err != nil {
+		return err
+	}
+	now, err := monotonic()
+	m.begun = now - uint64(20*time.Millisecond) // the programs' clock is a coarse one
+	return err
+}
+
+func (m *monitor) readLost() (sum uint64, err error) {
+	var per []eventBudget
+	for i := range uint32(2) { // without and with asides
+		if err := m.d.obj.EventBudgets.Lookup(i, &per); err != nil {
+			return 0, fmt.Errorf("read map event_budgets: %w", err)
+		}
+		for _, b := range per {
+			sum += b.Lost
+		}
+	}
+	return sum, nil
+}
+
+// run passes events on until ctx or the driver ends.
+func (m *monitor) run(ctx context.Context) {
+	wake := func() { _ = m.ring.Flush() } // fails when it is closed, which nobody waits on
+	defer context.AfterFunc(ctx, wake)()
+	defer context.AfterFunc(m.d.run, wake)()
+	next := time.Now().Add(time.Second)
+	m.ring.SetDeadline(next)
+	var rec ringbuf.Record
+	for ctx.Err() == nil && m.d.run.Err() == nil {
+		err := m.ring.ReadInto(&rec)
+		switch {
+		case err == nil:
+			m.take(rec.RawSample)
+		case !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ringbuf.ErrFlushed):
+			m.d.cfg.Log.Warn("the monitor has ended", "error", err)
+			m.end()
+			return
+		}
+		if now := time.Now(); !now.Before(next) {
+			m.tick()
+			next = now.Add(time.Second)
+			m.ring.SetDeadline(next)
+		}
+		m.living.Tell(m.queue, &m.asking)
+	}
+	m.end()
+}
+
+func (m *monitor) end() {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.d.monitor = nil
+	if err := errors.Join(m.d.setMonitor(0), m.ring.Close()); err != nil {
+		m.d.cfg.Log.Warn("end the monitor", "error", err)
+	}
+}
+
+func (m *monitor) take(raw []byte) {
+	var e event
+	if err := binary.Read(bytes.NewReader(raw), binary.NativeEndian, &e); err != nil || e.Time < m.begun {
+		return // not of this layout, or of an earlier reader
+	}
+	m.told[slotKey{e.CPU, e.Slot}] = e
+	m.tell(e, time.Now())
+}
+
+// tick tells what the programs hold back of flows that have ended, and how
+// much was lost.
+func (m *monitor) tick() {
+	m.asking.Tick()
+	now, err := monotonic()
+	if err != nil {
+		return
+	}
+	for k, e := range m.told {
+		if now-e.Time < 2*uint64(time.Second) {
+			continue
+		}
+		if err := m.d.obj.EventSlots.Lookup(k.slot, &m.perCPU); err != nil || int(k.cpu) >= len(m.perCPU) {
+			delete(m.told, k)
+			continue
+		}
+		s := m.perCPU[k.cpu]
+		if s.Hash == e.Hash && s.Told > e.Time {
+			continue // its next event is on its way
+		}
+		delete(m.told, k)
+		if s.Hash == e.Hash && s.Held > 0 {
+			e.Count = uint32(min(s.Held, 1<<32-1))
+			m.tell(e, time.Now())
+		}
+	}
+	if lost, err := m.readLost(); err == nil && lost > m.lost {
+		m.queue.Lose(lost - m.lost)
+		m.lost = lost
+	}
+}
+
+// tell passes one event on, with the names that the picture gives.
+func (m *monitor) tell(e event, at time.Time) {
+	if now, err := monotonic(); err == nil && now > e.Time {
+		at = at.Add(-time.Duration(now - e.Time))
+	}
+	f := driver.FlowEvent{
+		Time: at, Kind: driver.FlowDrop, Count: uint64(e.Count), Network: model.NetworkID(e.Net),
+		SrcMAC: e.SrcMAC, DstMAC: e.DstMAC, Proto: model.AnyProtocol,
+	}
+	if int(e.Reason) < len(dropNames) {
+		f.Reason = dropNames[e.Reason]
+	}
+	if f.Reason == "" {
+		f.Kind = driver.FlowConnection
+	}
+	if e.ARP != 0 {
+		f.ARP, f.Src, f.Dst = true, e.Src.netip(), e.Dst.netip()
+	} else if e.Src != (addr{}) || e.Dst != (addr{}) {
+		f.Src, f.Dst, f.Proto, f.ICMPType = e.Src.netip(), e.Dst.netip(), model.Protocol(e.Proto), e.Type
+		if f.Proto.HasPorts() {
+			f.SrcPort, f.DstPort = e.SrcPort, e.DstPort
+		}
+	}
+	asides := m.d.name(&f, e)
+	m.asides(f, asides)
+	if e.Plain != 0 {
+		m.queue.Send(f)
+	}
+}
+
+// name gives an event the names of the picture; it returns whom to ask for more.
+func (d *Driver) name(f *driver.FlowEvent, e event) (asides []verdict) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.Ifindex != 0 {
+		for name, i := range d.indexes {
+			if uint32(i) == e.Ifindex {
+				f.Port = name
+			}
+		}
+	}
+	if e.Asides != 0 {
+		asides = d.verdicts(e)
+	}
+	if f.Kind == driver.FlowDrop && e.InSet != 0 {
+		e.OutSet = 0 // which has not denied it
+	}
+	f.Decisions = slices.Concat(
+		d.decision(model.Out, e.OutSet, e.OutRule, e.Tier), d.decision(model.In, e.InSet, e.InRule, e.Tier))
+	return asides
+}
+
+// decision names who decided at one end, if it has a policy.
+func (d *Driver) decision(dir model.Direction, set uint32, rule uint64, tier uint8) []driver.Decision {
+	if set == 0 {
+		return nil
+	}
+	x := driver.Decision{Direction: dir, Rule: d.ruleIDs[rule]}
+	if s, ok := d.last.PolicySets.Get(desired.PolicySetID(set)); ok && rule == 0 {
+		tiers := s.In
+		if dir == model.Out {
+			tiers = s.Out
+		}
+		if int(tier) < len(tiers) {
+			x.ByDefault(tiers[tier])
+		}
+	}
+	return []driver.Decision{x}
+}

@@ -1,0 +1,85 @@
+package ebpf
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/reference"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestMonitorFlood: of a flood of drops every packet is accounted for, by few
+// events when they are alike, and by a bounded number of them when they are not.
+func TestMonitorFlood(t *testing.T) {
+	r := newRig(t)
+	drv := r.open(t)
+	_, big := conformance.Pictures(t)
+	var from *desired.Port
+	for name, p := range big.Ports.All() {
+		r.addWire(t, name, p.MAC)
+		from = p
+	}
+	if _, err := drv.Apply(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer drv.Close()
+	const flood = 5000
+	spoofed := func(i int) reference.Packet { // to the i-th address of 9.9.0.0/16
+		return reference.Packet{
+			SrcMAC: from.MAC, DstMAC: model.MAC{2, 1}, Src: from.IPv4.Next(), Dst: netip.AddrFrom4([4]byte{9, 9, byte(i >> 8), byte(i)}),
+			Proto: model.ProtoUDP, DstPort: 53,
+		}
+	}
+	for _, test := range []struct {
+		name string
+		kind func(i int) int
+		most int
+	}{
+		{"alike", func(int) int { return 0 }, 20},
+		{"all different", func(i int) int { return i + 1 }, flood},
+	} {
+		r.thread.do(func() {
+			ctx := make([]byte, 192) // struct __sk_buff
+			binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[from.IfName]))
+			for i := range flood {
+				if _, err := testRun(r.drv.obj.FromContainer, conformance.Frame(spoofed(test.kind(i))), ctx); err != nil {
+					t.Errorf("run: %v", err)
+					return
+				}
+			}
+		})
+		told, lost, n := uint64(0), uint64(0), 0
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		for told+lost < flood {
+			select {
+			case e := <-events:
+				switch {
+				case e.Kind == driver.FlowLost:
+					lost += e.Count
+				case e.Reason == driver.DropSpoof && e.Port == from.IfName && e.Network == from.Network && e.DstPort == 53:
+					told += e.Count
+					n++
+				default:
+					t.Errorf("%s: unexpected event %+v", test.name, e)
+				}
+			case <-ctx.Done():
+				t.Fatalf("%s: %d packets told and %d lost of %d", test.name, told, lost, flood)
+			}
+		}
+		cancel()
+		if told+lost != flood || n > test.most || told == 0 {
+			t.Errorf("%s: %d packets told in %d events, %d lost, of %d", test.name, told, n, lost, flood)
+		}
+		t.Logf("%s: %d packets told in %d events, %d lost", test.name, told, n, lost)
+	}
+}

@@ -1,0 +1,144 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Programs of another pin directory, of a netplugin that was started with
+// another --ebpf-pin-dir and left its links, see a frame before ours do, and
+// judge it by tables that nobody keeps. They are not taken off: who made them
+// may be at work.
+
+// ownPrograms are the identifiers of this process's programs.
+func (d *Driver) ownPrograms() ([]ebpf.ProgramID, error) {
+	var ids []ebpf.ProgramID
+	for _, prog := range []*ebpf.Program{d.obj.FromContainer, d.obj.FromTunnel, d.obj.FromUnderlay, d.obj.FromUplink, d.obj.FromHost, d.obj.ToContainer} {
+		id, err := d.att.id(prog)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// programNames are those of the kernel's, of at most 15 bytes.
+var programNames = []string{"from_container", "from_tunnel", "from_underlay", uplinkProgram, "from_host", "to_container"}
+
+// notOurs fails when an interface has a program of a pin directory that is not
+// this driver's. Filters under clsact need no look: there is one place for them.
+func notOurs(name string, index int, own []ebpf.ProgramID) error {
+	for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+		res, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: at})
+		if err != nil { // no TCX, or the interface is gone
+			return nil //nolint:nilerr // see above
+		}
+		for _, p := range res.Programs {
+			if slices.Contains(own, p.ID) {
+				continue
+			}
+			prog, err := ebpf.NewProgramFromID(p.ID)
+			if err != nil {
+				continue // it has just gone
+			}
+			info, err := prog.Info()
+			if err := errors.Join(err, prog.Close()); err != nil {
+				continue
+			}
+			if slices.Contains(programNames, info.Name) {
+				return model.Errorf(model.ErrConflict, "interface %s has a program %s (%d) of another netplugin's --ebpf-pin-dir, which sees frames first: %s", name, info.Name, p.ID, whatToDo)
+			}
+		}
+	}
+	return nil
+}
+
+const whatToDo = "start netplugin with that directory again, or, when none that uses it runs, remove it (rm -r) and the devices contivVxlan0 and contivh0 (ip link del)"
+
+// served tells that the host's containers are served by what another pin
+// directory holds: the tunnel's device is that directory's, which is there. Ports
+// that this process has not served yet then keep its programs, with which they
+// go on; ours know no tunnel.
+func (p *pass) served() error {
+	var other otherDirError
+	if !errors.As(p.tunnelErr, &other) {
+		return nil
+	}
+	if _, err := os.Stat(other.dir); err != nil {
+		return nil //nolint:nilerr // it was removed, as its problem advises
+	}
+	return p.tunnelErr
+}
+
+// otherDirError says that a device is another pin directory's.
+type otherDirError struct {
+	device, dir string
+}
+
+func (e otherDirError) Error() string {
+	return fmt.Sprintf("interface %s is that of a netplugin with --ebpf-pin-dir %s: %s", e.device, e.dir, whatToDo)
+}
+
+// Unwrap makes it a conflict.
+func (otherDirError) Unwrap() error { return model.ErrConflict }
+
+// checkOthers tells, for each port and device, whether programs of another pin
+// directory stand before ours.
+func (p *pass) checkOthers() error {
+	if p.att.way != attachTCX {
+		return nil
+	}
+	own, err := p.ownPrograms()
+	if err != nil {
+		return fmt.Errorf("ask for programs: %w", err)
+	}
+	clear(p.overlaid)
+	for name, index := range p.indexes {
+		if err := notOurs(name, index, own); err != nil {
+			p.overlaid[name] = err
+		}
+	}
+	s := p.settings.have[0]
+	devices := map[string]int{p.cfg.Device: int(s.VXLAN), p.under.name: p.under.index}
+	if name, err := p.uplinkName(); err == nil && s.Uplink != 0 {
+		devices[name] = int(s.Uplink)
+	}
+	for name, index := range devices {
+		if name == "" || index == 0 {
+			continue
+		}
+		if err := notOurs(name, index, own); err != nil {
+			p.overlaid[""] = err
+		}
+	}
+	return nil
+}
+
+// tellUnserved makes those ports fail, programmed as they are, that cannot work:
+// a container must not start without a network and nobody saying so.
+func (p *pass) tellUnserved() {
+	if err := p.overlaid[""]; err != nil {
+		p.problem("programs", err)
+	}
+	for name, o := range p.want.Ports.All() {
+		if p.rep.Ports.Err(name) != nil {
+			continue
+		}
+		err := p.overlaid[name]
+		if n := p.networks[o.Network]; err == nil && n != nil && n.Encap == model.EncapVXLAN && p.settings.have[0].VXLAN == 0 {
+			err = p.tunnelErr
+		}
+		if err != nil {
+			p.rep.Ports.Set(name, driver.PortStatus{Err: err})
+		}
+	}
+}

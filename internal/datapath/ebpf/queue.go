@@ -1,0 +1,290 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/shaping"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// A port with a limit of what it receives has a queue on the host's side of its
+// interface, by which programs send to it. One with a limit of what it sends has a pair
+// of devices besides: a program before the port's own leads all that comes in to the
+// first, whose queue lets it on to the second, and that leads it back to the port. One
+// that only marks has that program and no devices. Ports without a rate have nothing of
+// all this (docs/adr/0026-bandwidth.md).
+
+// queued is what was made for a port.
+type queued struct {
+	index     int
+	rate      desired.Rate
+	near, far int // the devices; 0 = none
+}
+
+// queues are those of this driver.
+var queues = shaping.New(nil, 0xc017)
+
+// setQueue makes sure of an interface's queue.
+func (p *pass) setQueue(index int, l desired.Limit, mtu int) (changed bool, err error) {
+	if p.qdiscs == nil {
+		if p.qdiscs, err = queues.Have(); err != nil {
+			return false, err
+		}
+	}
+	return queues.Set(p.qdiscs, index, l, mtu)
+}
+
+// queueAlias marks the devices of a pin directory's driver.
+func queueAlias(pinDir string) string { return tunnelAlias(pinDir) + " queue" }
+
+// queueDevices are the names of a port's devices.
+func queueDevices(port string) (near, far string) {
+	return shaping.Named("cq", port), shaping.Named("cp", port)
+}
+
+// putQueues makes what a port's rate asks for and returns what of it the port's entry
+// has. A rate that cannot be held is a problem of its own: the port works without. On a
+// kernel that has no queues at all nothing is made that would be of no use, and marks stay.
+func (p *pass) putQueues(name string, index int, verify bool) (receives bool, tos uint8, err error) {
+	r, ok := p.want.Bandwidth.Get(name)
+	if !ok {
+		delete(p.queued, name)
+		return false, 0, nil
+	}
+	lacking := queues.Lacking()
+	limited := r.Send.Bits > 0 || r.Receive.Bits > 0
+	if limited && lacking != nil {
+		if !p.lacking {
+			p.problem("bandwidth", lacking)
+		}
+		p.lacking = true
+		r = &desired.Rate{DSCP: r.DSCP}
+	}
+	q, known := p.queued[name]
+	if q.index != index {
+		q, known = queued{index: index}, false
+	}
+	if !known || verify || q.rate != *r {
+		if verify && p.qdiscs == nil {
+			if p.qdiscs, err = queues.Have(); err != nil {
+				return false, 0, err
+			}
+		}
+		again := known && q.rate == *r
+		if err = p.makeQueues(name, &q, *r, again); err != nil {
+			delete(p.queued, name)
+			if limited && lacking == nil && queues.Lacking() != nil {
+				return p.putQueues(name, index, verify)
+			}
+			return p.ports.have[uint32(index)].Queued != 0, 0, err
+		}
+		q.rate = *r
+		p.queued[name] = q
+	}
+	if r.Send.Bits > 0 || r.DSCP > 0 {
+		err = p.queues.put(uint32(index), queue{To: uint32(q.near), TOS: r.DSCP << 2})
+	}
+	if err == nil && q.far != 0 {
+		err = p.queues.put(uint32(q.far), queue{To: uint32(index)})
+	}
+	return r.Receive.Bits > 0, r.DSCP << 2, err
+}
+
+// makeQueues makes the queues, devices and programs of a port; again = they were there.
+func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) error {
+	var changed bool
+	mtu := 0
+	if r.Receive.Bits > 0 || r.Send.Bits > 0 {
+		l, err := netlink.LinkByIndex(q.index)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		mtu = l.Attrs().MTU
+	}
+	if r.Receive.Bits > 0 {
+		done, err := p.setQueue(q.index, r.Receive, mtu)
+		if err != nil {
+			return err
+		}
+		changed = changed || done
+	}
+	q.near, q.far = 0, 0
+	if r.Send.Bits > 0 {
+		nearName, farName := queueDevices(name)
+		// As big as packets of any interface are.
+		near, far, made, err := queues.Ensure(shaping.Pair{Near: nearName, Far: farName, Alias: queueAlias(p.cfg.PinDir), MTU: 65535})
+		if err != nil {
+			return err
+		}
+		set, err := p.setQueue(near, r.Send, mtu)
+		if err != nil && made { // nobody would find them
+			err = errors.Join(err, queues.Delete(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nearName, Index: near}}))
+		}
+		if err != nil {
+			return err
+		}
+		back, err := p.att.filter(farName, far, true, p.obj.FromQueue)
+		if err != nil {
+			return err
+		}
+		// The way back has to be there before anything is sent to it.
+		if err := p.queues.put(uint32(far), queue{To: uint32(q.index)}); err != nil {
+			return err
+		}
+		q.near, q.far = near, far
+		changed = changed || made || set || back
+	}
+	if r.Send.Bits > 0 || r.DSCP > 0 {
+		if err := p.queues.put(uint32(q.index), queue{To: uint32(q.near), TOS: r.DSCP << 2}); err != nil {
+			return err
+		}
+		done, err := p.att.before(name, q.index, p.obj.ToQueue)
+		if err == nil {
+			err = p.att.unlink(pinName(name, true)) // which would see packets first
+		}
+		if err != nil {
+			return err
+		}
+		changed = changed || done
+	}
+	p.count(changed)
+	if again && changed {
+		p.drift.Repaired(p.cfg.Log, driver.DriftDevice, "queue of "+name, 1)
+	}
+	return nil
+}
+
+// putRated writes a port's entry, with what its rate asks for. The host's own interface
+// (onHost) is reached by the queue in any case, though that has no limit: the short way
+// (bpf_redirect_peer) leads into other namespaces only.
+func (p *pass) putRated(name string, index uint32, entry port, onHost, verify bool) error {
+	queued, tos, err := p.putQueues(name, int(index), verify)
+	if fatal(err) {
+		return err
+	} else if err != nil {
+		p.problem("bandwidth of port "+name, err)
+	}
+	if entry.TOS = tos; queued || onHost {
+		entry.Queued = 1
+	}
+	had := p.ports.have[index].Queued != 0
+	return errors.Join(p.ports.put(index, entry), p.dropReceive(index, had))
+}
+
+// dropQueue takes the queue of a port that goes away.
+func (p *pass) dropQueue(index uint32, o port) {
+	if o.Queued == 0 {
+		return
+	}
+	if err := queues.Remove(int(index)); err != nil {
+		p.problem("bandwidth", err)
+	}
+}
+
+// dropReceive takes a port's queue away, when its entry does not say any more that
+// there is one.
+func (p *pass) dropReceive(index uint32, had bool) error {
+	if !had || p.ports.have[index].Queued != 0 {
+		return nil
+	}
+	p.count(true)
+	return queues.Remove(int(index))
+}
+
+// removeQueues removes what no rate asks for: programs first, so that nothing is sent
+// to a device that goes.
+func (p *pass) removeQueues() error {
+	var devices []netlink.Link
+	for index := range p.queues.have {
+		if p.queues.wanted[index] {
+			continue
+		}
+		l, err := netlink.LinkByIndex(int(index))
+		switch {
+		case errors.As(err, &netlink.LinkNotFoundError{}):
+		case err != nil:
+			return fmt.Errorf("interface %d: %w", index, err)
+		case l.Attrs().Alias == queueAlias(p.cfg.PinDir):
+			devices = append(devices, l)
+		default:
+			err = notBefore(l.Attrs().Index)
+		}
+		if err == nil || errors.As(err, &netlink.LinkNotFoundError{}) {
+			err = p.queues.del(index)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, l := range devices {
+		if err := queues.Delete(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beforePriority is that of the program before a port's own.
+const beforePriority = filterPriority - 1
+
+// beforeFilter finds that program on a port, nil where there is none.
+func beforeFilter(ifindex int) (*netlink.BpfFilter, error) {
+	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, filterParent(true))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range have {
+		if f.Attrs().Priority != beforePriority {
+			continue
+		}
+		b, ok := f.(*netlink.BpfFilter)
+		if !ok || b.Handle != filterHandle || b.Name != filterName {
+			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not ours has priority %d; delete it (tc filter del)", f.Type(), beforePriority)
+		}
+		return b, nil
+	}
+	return nil, nil
+}
+
+// before makes sure of a program before a port's own, whose place is there.
+func (a *attacher) before(ifname string, ifindex int, prog *ebpf.Program) (bool, error) {
+	id, err := a.id(prog)
+	if err != nil {
+		return false, fmt.Errorf("interface %s: %w", ifname, err)
+	}
+	have, err := beforeFilter(ifindex)
+	if err != nil {
+		return false, fmt.Errorf("interface %s: %w", ifname, err)
+	}
+	if have != nil && have.Id == int(id) {
+		return false, nil
+	}
+	if err := netlink.FilterReplace(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: ifindex, Parent: filterParent(true), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: beforePriority,
+		},
+		Fd: prog.FD(), Name: filterName, DirectAction: true,
+	}); err != nil {
+		return false, fmt.Errorf("interface %s: filter: %w", ifname, err)
+	}
+	return true, nil
+}
+
+// notBefore takes that program off an interface, if it is there.
+func notBefore(ifindex int) error {
+	f, err := beforeFilter(ifindex)
+	if err != nil || f == nil { // not ours, or the interface is gone
+		return nil //nolint:nilerr // see above
+	}
+	if err := netlink.FilterDel(f); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("interface %d: filter: %w", ifindex, err)
+	}
+	return nil
+}

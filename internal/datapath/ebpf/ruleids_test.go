@@ -1,0 +1,41 @@
+package ebpf
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+)
+
+// TestRuleIDsBounded: what rules were once called is not kept for ever, and
+// those that stand are not forgotten.
+func TestRuleIDsBounded(t *testing.T) {
+	d := &Driver{ruleIDs: map[uint64]string{}}
+	set := func(id desired.PolicySetID, rules ...string) *desired.PolicySet {
+		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}
+		for _, r := range rules {
+			s.In[0].Rules = s.In[0].Rules.Set(r, &desired.Rule{ID: r})
+		}
+		return s
+	}
+	learn := func(s *desired.PolicySet) {
+		for _, r := range s.In[0].Rules.All() {
+			d.learn(r)
+		}
+	}
+	stays := set(1, "stays")
+	learn(stays)
+	for i := range 5 * maxRuleIDs {
+		comes := set(2, fmt.Sprintf("rule %d", i))
+		learn(comes)
+		p := &pass{Driver: d}
+		p.want.PolicySets = p.want.PolicySets.Set(1, stays).Set(2, comes)
+		p.forgetRules()
+	}
+	if n := len(d.ruleIDs); n > maxRuleIDs {
+		t.Errorf("%d ids are kept", n)
+	}
+	if d.ruleIDs[ruleNumber("stays")] != "stays" {
+		t.Error("the id of a rule that stands is forgotten")
+	}
+}

@@ -1,0 +1,61 @@
+package ebpf
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// serviceLines are the services as the maps hold them, as text. Numbers and places are
+// left out: the text depends on the picture only.
+func (d *Driver) serviceLines() (lines []string) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	names, backends := map[uint32]string{}, map[uint64]string{}
+	for key, x := range d.serving.of {
+		names[x.number] = "service " + key.String()
+		if s, ok := d.last.Services.Get(key); ok {
+			for k := range s.Backends.All() {
+				backends[desired.BackendID(k)] = k.String()
+			}
+		}
+	}
+	for a, n := range d.vips.have {
+		switch {
+		case a.Domain&allNodes != 0:
+			add("all nodes' addresses %s domain %d", text(a.IP), a.Domain&^allNodes)
+		case n == 0:
+			add("link-local service address %s domain %d", text(a.IP), a.Domain)
+		case names[n] == "":
+			add("shared address %s domain %d, of a node %t, with ports of its own %t", text(a.IP), a.Domain, n&vipShared != 0, n&vipOwn != 0)
+		default:
+			add("%s address %s domain %d", names[n], text(a.IP), a.Domain)
+		}
+	}
+	for k, claims := range d.serving.spots.claims {
+		f := d.serving.of[claims[0]].faces[k]
+		sources := "all"
+		if f.sources != nil {
+			sources = f.sources.name()
+		}
+		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.spot(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
+	}
+	for a, x := range d.exposed.have {
+		add("address %s leads clients outside to domain %d", text(a), x.Domain)
+	}
+	for k, to := range d.servicePorts.have {
+		add("%s port %s %d to %d, traffic policy inside %d, outside %d", names[to.Service], model.Protocol(k.Proto), k.Port, to.Port, to.Inside, to.Outside)
+	}
+	for n, h := range d.services.have {
+		way := "compared"
+		if h.Table != [choices]uint32{} {
+			way = "in a table"
+		}
+		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)
+	}
+	for k, b := range d.backends.have {
+		add("%s backend %s %s %s state %d port %d chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.Among)
+	}
+	return lines
+}

@@ -1,0 +1,257 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// doomedGrace is how long what packets may still be looking up stays after the
+// last header referred to it.
+const doomedGrace = 100 * time.Millisecond
+
+func (p *pass) putSets() error {
+	defer p.forgetRules()
+	for c := range p.want.PolicySets.Diff(p.last.PolicySets) {
+		was := p.refused[c.Key]
+		delete(p.refused, c.Key)
+		if !c.Has || c.New.Audited != "" { // the programs need not know of it
+			continue
+		}
+		err := p.again(was, c.New)
+		if err == nil {
+			err = p.putSet(c.Key, c.New)
+		}
+		if err == nil {
+			continue
+		}
+		if fatal(err) {
+			return err
+		}
+		p.refused[c.Key] = refusal{c.New, err}
+		p.problem(fmt.Sprintf("policy %d", c.Key), err)
+	}
+	return nil
+}
+
+// refusal is why a set is not held.
+type refusal struct {
+	set *desired.PolicySet
+	err error
+}
+
+// noRoom says that a set needs so many entries more than there are.
+type noRoom struct {
+	error
+	fresh int
+}
+
+func (e noRoom) Unwrap() error { return e.error }
+
+// again tells at once that a set that did not fit does not fit: to work out all of its
+// entries to see that takes seconds, for which every other change would wait as long as
+// somebody leaves it so.
+func (p *pass) again(was refusal, s *desired.PolicySet) error {
+	var full noRoom
+	if was.set != s || !errors.As(was.err, &full) {
+		return nil
+	}
+	return p.room(full.fresh)
+}
+
+// maxRuleIDs bounds the memory for ids of rules that are gone: counters and
+// decisions may still speak of them.
+const maxRuleIDs = 20000
+
+// learn remembers the id behind the number of a rule's counters.
+func (d *Driver) learn(r *desired.Rule) { d.ruleIDs[ruleNumber(r.ID)] = r.ID }
+
+// forgetRules leaves only the rules that are wanted when twice as many, and more
+// than maxRuleIDs, have gathered.
+func (p *pass) forgetRules() {
+	if len(p.ruleIDs) <= max(maxRuleIDs, 2*p.rulesKept) {
+		return
+	}
+	defer func() { p.rulesKept = len(p.ruleIDs) }()
+	clear(p.ruleIDs)
+	for _, s := range p.want.PolicySets.All() {
+		for _, rules := range rulesOf(s) {
+			for _, r := range rules.All() {
+				p.learn(r)
+			}
+		}
+	}
+}
+
+// putSet writes what differs of a set and puts it in force by one write, so that
+// every packet meets either the old rules or the new ones.
+func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
+	if id == 0 || s.ID != id {
+		return model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID)
+	}
+	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+		if len(tiers) > maxTiers {
+			return model.Errorf(model.ErrExhausted, "policy set %d has %d tiers; this data plane holds %d", id, len(tiers), maxTiers)
+		}
+	}
+	x := p.index[id]
+	if x != nil && x.set == s {
+		return nil
+	}
+	head, had := p.sets.have[uint32(id)]
+	if x == nil {
+		if !had {
+			p.instance++
+			head = policySet{Instance: p.instance}
+		}
+		x = newRuleIndex(p.rules, head)
+		// Until all is written the index is no one's: what broke off is begun anew.
+	}
+	delete(p.index, id)
+	delete(p.withered, x)
+	err := p.turnOver(id, x, s, had)
+	switch {
+	case err == nil:
+		p.index[id] = x
+		if len(x.stale) > 0 {
+			p.withered[x] = true
+		}
+	case !had:
+		p.doom(head.Instance)
+	}
+	return err
+}
+
+// turnOver makes a set of what its index holds.
+func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
+	e := x.edit(p.learn)
+	if err := e.to(s); err != nil {
+		return fmt.Errorf("policy set %d: %w", id, err)
+	}
+	if time.Since(x.switched) > doomedGrace {
+		x.settled = x.head.Generation
+	}
+	writes, fresh, unsettled := e.plan()
+	if unsettled {
+		grace()
+		x.settled = x.head.Generation
+	}
+	head := e.header(s)
+	if same := x.head; had && len(writes) == 0 {
+		if same.Generation, same.Asides = same.Generation+1, head.Asides; same == head {
+			e.wither()
+			same.Generation--
+			if same != x.head {
+				p.reuse()
+				p.cleaned[id] = time.Now()
+			}
+			x.head = same
+			return p.sets.put(uint32(id), same)
+		}
+	}
+	if err := p.room(fresh); err != nil {
+		return err
+	}
+	p.reuse()
+	for _, w := range writes {
+		if err := p.rules.put(w.k, w.v); err != nil {
+			return err
+		}
+	}
+	if err := p.sets.put(uint32(id), head); err != nil {
+		return err
+	}
+	p.rewritten[id] = true
+	x.head, x.switched = head, time.Now()
+	e.wither()
+	return nil
+}
+
+// reuse has the connections of sets judged anew of which something was taken out
+// or replaced a moment ago: what is written takes its memory, and a packet that
+// had just found it may have read the new for it.
+func (p *pass) reuse() {
+	for id, at := range p.cleaned {
+		if time.Since(at) < doomedGrace {
+			p.rewritten[id] = true
+		} else {
+			delete(p.cleaned, id)
+		}
+	}
+}
+
+// room refuses what does not fit before anything is written.
+func (p *pass) room(fresh int) error {
+	if p.rules.room(fresh) == nil {
+		return nil
+	}
+	grace()
+	p.purgeDoomed(time.Now())
+	if err := p.rules.room(fresh); err != nil {
+		return noRoom{err, fresh}
+	}
+	return nil
+}
+
+// grace waits until no packet is under way that began before.
+func grace() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL, which waits for a grace period of RCU
+	if _, _, err := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); err != 0 {
+		time.Sleep(doomedGrace) //nolint:forbidigo // processors that are left alone (nohz_full) refuse it
+	}
+}
+
+func (d *Driver) doom(instance uint32) {
+	d.doomed = append(d.doomed, doomedInstance{instance, time.Now()})
+}
+
+// purgeDoomed removes what nothing has referred to since before.
+func (d *Driver) purgeDoomed(before time.Time) {
+	fault, changes, global := d.w.fault, d.w.changes, d.w.global
+	d.w.fault = nil
+	defer func() { d.w.fault, d.w.changes, d.w.global = fault, changes, global }()
+	keep := d.doomed[:0]
+	for _, v := range d.doomed {
+		ok := !v.since.After(before)
+		for k := range d.rules.of[v.instance] {
+			if !ok {
+				break
+			}
+			ok = d.rules.drop(k) == nil
+		}
+		if !ok {
+			keep = append(keep, v)
+		}
+	}
+	d.doomed = keep
+	for x := range d.withered {
+		if x.switched.After(before) {
+			continue
+		}
+		d.cleaned[x.set.ID] = time.Now()
+		if x.clean() == nil { // or it is tried again
+			delete(d.withered, x)
+		}
+	}
+}
+
+func (p *pass) removeSets() error {
+	for id, s := range p.sets.have {
+		if s, ok := p.want.PolicySets.Get(desired.PolicySetID(id)); ok && s.Audited == "" {
+			continue
+		}
+		delete(p.refused, desired.PolicySetID(id))
+		if err := p.sets.del(id); err != nil {
+			return err
+		}
+		delete(p.withered, p.index[desired.PolicySetID(id)])
+		delete(p.index, desired.PolicySetID(id))
+		p.doom(s.Instance)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package ebpf
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// dropNames are enum drop_reason of bpf/maps.h.
+var dropNames = []string{
+	"", driver.DropNoPort, driver.DropNetwork, driver.DropSpoof, driver.DropUnknownSource,
+	driver.DropUnknownDest, driver.DropPolicy, driver.DropInvalid, driver.DropNotIP,
+	driver.DropTooBig,
+	driver.DropTTL,
+	driver.DropNoProvider,
+}
+
+// Stats implements driver.Driver. Counters live in the maps: they outlast the
+// process, and those of a port begin anew when it is plugged in. What may be much,
+// the counters of rules and the connections to services, is read before the driver's
+// lock is held, so that nobody waits for it.
+func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
+	out := driver.Stats{
+		Ports: map[string]driver.PortStats{}, Rules: map[string]driver.RuleStats{}, Drops: map[string]uint64{},
+	}
+	hits, living, err := d.readMuch(ctx)
+	if err != nil {
+		return out, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(ctx); err != nil {
+		return out, err
+	}
+	for name, index := range d.indexes {
+		s := driver.PortStats{Endpoint: d.endpoint[name]}
+		var per []portCounter
+		if o, ok := d.ports.have[uint32(index)]; ok { // not shut
+			if err := d.obj.PortCounters.Lookup(o.Slot, &per); err != nil {
+				return out, fmt.Errorf("ebpf driver: read map port_counters: %w", err)
+			}
+		}
+		for _, c := range per {
+			s.RxPackets += c.Rx.Packets
+			s.RxBytes += c.Rx.Bytes
+			s.TxPackets += c.Tx.Packets
+			s.TxBytes += c.Tx.Bytes
+		}
+		out.Ports[name] = s
+	}
+	for id, c := range hits {
+		if name, ok := d.ruleIDs[id]; ok {
+			out.Rules[name] = driver.RuleStats(c)
+		}
+	}
+	for reason, name := range dropNames {
+		var per []uint64
+		if err := d.obj.Drops.Lookup(uint32(reason), &per); err != nil {
+			return out, fmt.Errorf("ebpf driver: read map drops: %w", err)
+		}
+		var sum uint64
+		for _, n := range per {
+			sum += n
+		}
+		if sum > 0 && name != "" {
+			out.Drops[name] = sum
+		}
+	}
+	out.Services, err = d.serviceStats(living)
+	return out, err
+}
+
+// usable tells whether ctx has ended or the driver is closed; d.mu is held.
+func (d *Driver) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.closed {
+		return model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
+	}
+	return nil
+}
+
+// readMuch reads what Stats needs of large maps, which stay open meanwhile: what was
+// counted for each rule, and how many connections to services live.
+func (d *Driver) readMuch(ctx context.Context) (hits map[uint64]counter, living map[counted]uint64, err error) {
+	d.mu.Lock()
+	if err := d.usable(ctx); err != nil {
+		d.mu.Unlock()
+		return nil, nil, err
+	}
+	serves := len(d.serving.of) > 0
+	d.reading.RLock()
+	defer d.reading.RUnlock()
+	d.mu.Unlock()
+	if hits, err = d.ruleCounters(); err != nil || !serves {
+		return hits, nil, err
+	}
+	living, err = d.livingServed()
+	return hits, living, err
+}
+
+// ruleCounters adds up what was counted for each rule: by processors on their
+// own (tallies), and where a rule has no tally (hits). A tally that went to
+// another rule in between would be missed, so all is read again then.
+func (d *Driver) ruleCounters() (out map[uint64]counter, err error) {
+	add := func(id uint64, c counter) {
+		sum := out[id]
+		out[id] = counter{sum.Packets + c.Packets, sum.Bytes + c.Bytes}
+	}
+	kept := func(a, b tally) bool { return a.ID == 0 || a.ID == b.ID }
+	before, err := d.readTallies()
+	for range 3 { // a tally moves when nothing has hit its rule for a second at least
+		if err != nil {
+			return nil, err
+		}
+		out = map[uint64]counter{}
+		var id uint64
+		var per []counter
+		it := d.obj.Hits.Iterate()
+		for it.Next(&id, &per) {
+			for _, c := range per {
+				add(id, c)
+			}
+		}
+		if err := it.Err(); err != nil {
+			return nil, fmt.Errorf("ebpf driver: read map hits: %w", err)
+		}
+		was := before
+		before, err = d.readTallies()
+		if slices.EqualFunc(was, before, kept) {
+			break
+		}
+	}
+	for _, t := range before {
+		add(t.ID, t.N)
+	}
+	return out, err
+}
+
+// readTallies returns those of all processors.
+func (d *Driver) readTallies() ([]tally, error) {
+	most, width := int(d.obj.Tallies.MaxEntries()), cpus()
+	keys, out := make([]uint32, most), make([]tally, most*width)
+	var cur ebpf.MapBatchCursor
+	if _, err := d.obj.Tallies.BatchLookup(&cur, keys, out, nil); err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("ebpf driver: read map tallies: %w", err)
+	}
+	return out, nil
+}
+
+// Tables implements driver.Tabled. Those that the driver fills know how much they
+// hold; those that packets fill are counted every expireEvery, when what is dead
+// is taken out. So neither lock nor map is waited for.
+func (d *Driver) Tables() map[string]driver.TableStats {
+	out := make(map[string]driver.TableStats, len(d.tables)+4)
+	for _, t := range d.tables {
+		name, s := t.fill()
+		out[name] = s
+	}
+	for _, f := range d.fills() {
+		out[f.name] = f.stats()
+	}
+	return out
+}

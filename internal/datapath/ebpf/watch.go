@@ -1,0 +1,282 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+)
+
+// The kernel tells of every interface, and of what is attached to one. Who
+// reads that waits for nobody: an Apply may take long, and a burst of new
+// interfaces would fill the socket meanwhile.
+
+// listenBuffer holds the messages of some thousand interfaces, bytes.
+const listenBuffer = 4 << 20
+
+// listenAgain is the pause before a broken subscription is renewed.
+const listenAgain = time.Second
+
+// heard is what was told of interfaces since somebody last looked: their newest
+// state, by index, so that it does not grow with the number of messages.
+type heard struct {
+	mu      sync.Mutex
+	links   map[int]linkNews
+	filters map[int]bool // interfaces that lost a qdisc or a filter
+	lost    bool         // messages did not arrive
+	wake    chan struct{}
+	sock    *nl.NetlinkSocket // that is read from, for tests
+}
+
+type linkNews struct {
+	name     string
+	mtu      int
+	gone, up bool
+}
+
+func newHeard() *heard {
+	return &heard{links: map[int]linkNews{}, filters: map[int]bool{}, wake: make(chan struct{}, 1)}
+}
+
+func (h *heard) note(fn func()) {
+	h.mu.Lock()
+	fn()
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (h *heard) take() (links map[int]linkNews, filters map[int]bool, lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	links, filters, lost = h.links, h.filters, h.lost
+	h.links, h.filters, h.lost = map[int]linkNews{}, map[int]bool{}, false
+	return links, filters, lost
+}
+
+// subscribe asks for the messages of this network namespace.
+func subscribe() (*nl.NetlinkSocket, error) {
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_TC)
+	if err != nil {
+		return nil, fmt.Errorf("ebpf driver: watch interfaces: %w", err)
+	}
+	if err := s.SetReceiveBufferSize(listenBuffer, true); err != nil { // not root of the machine: what the kernel allows
+		_ = s.SetReceiveBufferSize(listenBuffer, false)
+	}
+	return s, nil
+}
+
+// startWatching begins to hear of what changes beside Apply.
+func (d *Driver) startWatching() error {
+	s, err := subscribe()
+	if err != nil {
+		return err
+	}
+	home, err := netns.Get()
+	if err != nil {
+		s.Close()
+		return fmt.Errorf("ebpf driver: open this network namespace: %w", err)
+	}
+	if d.pinWatch, err = newPinWatch(d.cfg.PinDir); err != nil {
+		s.Close()
+		return errors.Join(err, home.Close())
+	}
+	d.wg.Add(4)
+	go d.listen(d.run, s, home)
+	go d.watchLinks(d.run)
+	go d.follow(d.run)
+	go d.watchPins(d.run)
+	return nil
+}
+
+// listen reads messages until ctx ends. When some are lost, or the subscription
+// breaks and is renewed, everything may have changed.
+func (d *Driver) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHandle) {
+	defer d.wg.Done()
+	defer func() { _ = home.Close() }() // open for reading
+	runtime.LockOSThread()              // never unlocked: the thread ends with the goroutine
+	if err := netns.Set(home); err != nil {
+		d.cfg.Log.Warn("a broken subscription to interfaces' changes could not be renewed: the driver's namespace cannot be entered", "error", err)
+	}
+	for {
+		d.heard.note(func() { d.heard.sock = s })
+		stop := context.AfterFunc(ctx, s.Close)
+		err := d.hear(s)
+		if !stop() {
+			return
+		}
+		s.Close()
+		d.cfg.Log.Warn("the subscription to interfaces' changes is broken and will be renewed", "error", err)
+		for s = nil; s == nil; {
+			if waiting.Pause(ctx, listenAgain) != nil {
+				return
+			}
+			if s, err = subscribe(); err != nil {
+				d.cfg.Log.Warn("interfaces' changes are not told: they are found at the next look only", "error", err)
+			}
+		}
+		d.heard.note(func() { d.heard.lost = true })
+	}
+}
+
+// hear reads messages until the socket fails.
+func (d *Driver) hear(s *nl.NetlinkSocket) error {
+	for {
+		msgs, from, err := s.Receive()
+		if errors.Is(err, unix.ENOBUFS) {
+			d.cfg.Log.Warn("some of the kernel's messages about interfaces were lost; looking at all of them")
+			d.heard.note(func() { d.heard.lost = true })
+			continue
+		}
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if from.Pid != nl.PidKernel {
+			continue
+		}
+		d.heard.note(func() {
+			for _, m := range msgs {
+				d.heard.message(m)
+			}
+		})
+	}
+}
+
+// message takes in what a message says. The caller holds h.mu.
+func (h *heard) message(m syscall.NetlinkMessage) {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		header := unix.NlMsghdr(m.Header)
+		l, err := netlink.LinkDeserialize(&header, m.Data)
+		if err != nil {
+			h.lost = true
+			return
+		}
+		a := l.Attrs()
+		h.links[a.Index] = linkNews{a.Name, a.MTU, m.Header.Type == unix.RTM_DELLINK, a.RawFlags&unix.IFF_UP != 0}
+	case unix.RTM_DELQDISC, unix.RTM_DELTFILTER:
+		if len(m.Data) >= nl.SizeofTcMsg {
+			h.filters[int(nl.DeserializeTcMsg(m.Data).Ifindex)] = true
+		}
+	}
+}
+
+// follow tells the owner when something of ours has changed.
+func (d *Driver) follow(ctx context.Context) {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.heard.wake:
+		}
+		links, filters, lost := d.heard.take()
+		for _, reason := range d.concerns(links, filters, lost) {
+			d.notify(reason)
+		}
+	}
+}
+
+// linksLook is how often links are looked at.
+const linksLook = time.Second
+
+// watchLinks tells the owner of links of devices that somebody has detached by
+// force, of which the kernel tells nobody. They are a handful; ports have filters
+// beside theirs.
+func (d *Driver) watchLinks(ctx context.Context) {
+	defer d.wg.Done()
+	tick := time.NewTicker(linksLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		d.mu.Lock()
+		off := ""
+		for name, l := range d.att.links {
+			device, _, _ := strings.Cut(name, ":")
+			if _, port := d.indexes[device]; !port && ifindexOf(l) == 0 {
+				off, d.verified = device, time.Time{} // the next Apply looks at everything
+			}
+		}
+		d.mu.Unlock()
+		if off != "" {
+			d.notify("a program was detached from interface " + off)
+		}
+	}
+}
+
+// concerns says why the data plane may not be any more what was applied, and
+// sees to it that the next Apply looks there.
+func (d *Driver) concerns(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if lost {
+		d.under.index, d.verified = 0, time.Time{}
+		reasons = append(reasons, "messages about interfaces were lost")
+	}
+	s := d.settings.have[0]
+	devices := map[int]string{int(s.VXLAN): d.cfg.Device, int(s.Host): desired.HostInterface, int(s.Uplink): "the uplink", d.under.index: d.under.name}
+	delete(devices, 0)
+	for index, l := range links {
+		if d.resized(index, l.mtu, l.gone) {
+			reasons = append(reasons, "the MTU of interface "+l.name+" changed")
+		}
+		was, ours := d.indexes[l.name]
+		_, missing := d.last.Ports.Get(l.name)
+		_, device := devices[index]
+		down := !l.up && (index == int(s.VXLAN) || index == int(s.Host))
+		uplink := d.vlan && s.Uplink == 0 && slices.Contains(d.cfg.Uplinks, l.name)
+		set := ours && !l.gone && was == index && l.up == d.down[index] // up or down
+		if set {
+			d.down[index] = !l.up
+		}
+		if set || ours && (l.gone || was != index) || (missing && !ours || uplink) && !l.gone || device && (l.gone || down) {
+			reasons = append(reasons, "interface "+l.name+" changed")
+		}
+	}
+	for name, index := range d.indexes {
+		if l, told := links[index]; told && !l.gone && l.name != name {
+			reasons = append(reasons, "interface "+name+" was renamed "+l.name)
+		}
+	}
+	if len(filters) == 0 {
+		return reasons
+	}
+	for name, index := range d.indexes {
+		if filters[index] {
+			devices[index] = name
+		}
+	}
+	for name, q := range d.queued {
+		devices[q.near], devices[q.far] = "of the queue of "+name, "of the queue of "+name
+	}
+	delete(devices, 0)
+	for index, name := range devices {
+		if filters[index] && !links[index].gone {
+			d.verified = time.Time{}
+			reasons = append(reasons, "what is attached to interface "+name+" changed")
+		}
+	}
+	return reasons
+}

@@ -1,0 +1,226 @@
+package ovs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// maxLiving is the number of tracked connections beyond which the switch is not asked
+// to list them: in user space the thread that lists them also forwards.
+const maxLiving = 100_000
+
+// tellLiving has the monitor under way, if there is one, tell how the audits that
+// nobody has been told of would judge the connections that live. Only then does it
+// have the switch list the connections that it tracks in the zones concerned.
+func (d *Driver) tellLiving(ctx context.Context) {
+	w := d.watching
+	if w == nil || w.over || len(d.untold) == 0 {
+		return
+	}
+	missed := func(err error) {
+		d.cfg.Log.Warn("the monitor misses connections that live, until the next change", "error", err)
+	}
+	full, err := d.conntrack(ctx)
+	if err != nil {
+		missed(err)
+		return
+	}
+	living := driver.Living{}
+	here := newResidents(d.pic.have)
+	if full.Entries > d.listable {
+		w.queue.Lose(full.Entries)
+	} else {
+		for domain := range here.domains(d.untold.Sets()) {
+			text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
+			if err != nil {
+				missed(err)
+				return
+			}
+			for line := range strings.Lines(text) {
+				if c, ok := readTracked(line); ok {
+					here.count(living, domain, c)
+				}
+			}
+		}
+	}
+	w.living.Add(living, d.untold, func(a driver.Alike) []driver.End { return d.endsOf(here, a) })
+	d.untold = driver.Untold{}
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// endsOf are the ends here of connections that live.
+func (d *Driver) endsOf(here *residents, a driver.Alike) []driver.End {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	in := func(id desired.PolicySetID) *desired.PolicySet {
+		s, ok := here.host.PolicySets.Get(id)
+		if !ok || d.pic.policies.closed[id] != nil {
+			return nil
+		}
+		return s
+	}
+	return a.Ends(func(name string) *desired.PolicySet {
+		if p, local := here.host.Ports.Get(name); local {
+			return in(p.Policies)
+		}
+		return nil
+	}, func(ip netip.Addr) desired.Peer { return here.peer(a.Network, ip) }, in)
+}
+
+// residents are the endpoints of a picture by address.
+type residents struct {
+	host desired.Host
+	at   map[place]resident
+}
+
+type place struct {
+	domain desired.Domain
+	addr   netip.Addr
+}
+
+type resident struct {
+	network  model.NetworkID
+	identity model.Identity
+	port     string // "" = on another host
+}
+
+func newResidents(h desired.Host) *residents {
+	r := &residents{h, map[place]resident{}}
+	put := func(id model.NetworkID, mac model.MAC, v4, v6 netip.Addr, who resident) {
+		n, ok := h.Networks.Get(id)
+		if !ok {
+			return
+		}
+		who.network = id
+		for _, a := range []netip.Addr{v4, v6, mac.LinkLocal()} {
+			if a.IsValid() {
+				r.at[place{n.Domain(), a}] = who
+			}
+		}
+	}
+	for _, e := range h.Remotes.All() {
+		put(e.Network, e.MAC, e.IPv4, e.IPv6, resident{identity: e.Identity})
+	}
+	for name, p := range h.Ports.All() {
+		put(p.Network, p.MAC, p.IPv4, p.IPv6, resident{identity: p.Identity, port: name})
+	}
+	return r
+}
+
+// domains are the domains of the ports that have one of these sets.
+func (r *residents) domains(sets map[desired.PolicySetID]bool) map[desired.Domain]bool {
+	out := map[desired.Domain]bool{}
+	for _, p := range r.host.Ports.All() {
+		if n, ok := r.host.Networks.Get(p.Network); ok && sets[p.Policies] {
+			out[n.Domain()] = true
+		}
+	}
+	return out
+}
+
+// count adds a connection if one of its ends is a port here.
+func (r *residents) count(living driver.Living, domain desired.Domain, c tracked) {
+	from, to := r.at[place{domain, c.src}], r.at[place{domain, c.dst}]
+	if from.port == "" && to.port == "" {
+		return
+	}
+	living.Add(driver.Alike{
+		Network: cmp.Or(from.network, to.network), Src: c.src, Dst: c.dst, Proto: c.proto, DstPort: c.dstPort,
+		Routed: c.translated, From: from.port, To: to.port,
+	}, c.srcPort)
+}
+
+// peer is whom policy takes an address for when it is seen on a network.
+func (r *residents) peer(id model.NetworkID, ip netip.Addr) desired.Peer {
+	p := desired.Peer{Addr: ip, Network: id}
+	n, ok := r.host.Networks.Get(id)
+	if !ok {
+		return p
+	}
+	if who, known := r.at[place{n.Domain(), ip}]; known {
+		p.Identity, p.Network = who.identity, who.network
+	} else if n.Encap == model.EncapVLAN {
+		p.Identity = model.IdentityExternal
+	}
+	return p
+}
+
+// tracked is a connection as containers see it, in its original direction.
+type tracked struct {
+	proto            model.Protocol
+	src, dst         netip.Addr
+	srcPort, dstPort uint16 // of protocols with ports
+	translated       bool   // it goes by the host
+}
+
+// trackedProtocols are the protocols that the switch tracks, by their names in its
+// lists.
+var trackedProtocols = map[string]model.Protocol{
+	"tcp": model.ProtoTCP, "udp": model.ProtoUDP, "sctp": model.ProtoSCTP, "icmp": model.ProtoICMP, "icmpv6": model.ProtoICMPv6,
+}
+
+// readTracked reads a line of dpctl/dump-conntrack (ovs-dpctl(8)), such as
+// "tcp,orig=(src=10.1.1.2,dst=10.1.1.3,sport=1,dport=80),reply=(...),zone=7".
+// ok is false when the line is no connection that is told of.
+func readTracked(line string) (c tracked, ok bool) {
+	name, rest, _ := strings.Cut(line, ",")
+	c.proto, ok = trackedProtocols[name]
+	orig, rest, ok2 := tupleOf(rest, "orig=(")
+	reply, _, ok3 := tupleOf(rest, "reply=(")
+	if !ok || !ok2 || !ok3 {
+		return c, false
+	}
+	// One end's address may be translated. Containers see the source as it was sent,
+	// and the destination that replies come from.
+	c.src, c.dst, c.srcPort, c.dstPort = orig.src, reply.src, orig.sport, orig.dport
+	c.translated = orig.src != reply.dst || orig.dst != reply.src
+	return c, true
+}
+
+type tuple struct {
+	src, dst     netip.Addr
+	sport, dport uint16
+}
+
+// tupleOf reads the addresses and ports between prefix and the next bracket.
+func tupleOf(s, prefix string) (t tuple, rest string, ok bool) {
+	s, ok = strings.CutPrefix(strings.TrimPrefix(s, ","), prefix)
+	in, rest, closed := strings.Cut(s, ")")
+	if !ok || !closed {
+		return t, rest, false
+	}
+	for field := range strings.SplitSeq(in, ",") {
+		name, value, _ := strings.Cut(field, "=")
+		var err error
+		switch name {
+		case "src":
+			t.src, err = netip.ParseAddr(value)
+		case "dst":
+			t.dst, err = netip.ParseAddr(value)
+		case "sport":
+			t.sport, err = port(value)
+		case "dport":
+			t.dport, err = port(value)
+		}
+		if err != nil {
+			return t, rest, false
+		}
+	}
+	return t, rest, t.src.IsValid() && t.dst.IsValid()
+}
+
+func port(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return uint16(n), err
+}

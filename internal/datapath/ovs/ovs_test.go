@@ -1,0 +1,24 @@
+package ovs
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestConformance runs the conformance suite on a real switch with real frames, its tests
+// side by side: most of their time they wait for the switch, and for interfaces to go.
+func TestConformance(t *testing.T) {
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		t.Helper()
+		if !strings.HasSuffix(t.Name(), "Asides") { // beside others their monitors have told of a connection twice
+			t.Parallel()
+		}
+		return newRig(t).harness()
+	})
+}

@@ -1,0 +1,168 @@
+package pipeline
+
+import (
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// What is told of a new connection aside from its verdict: rules with Log that
+// it met, and how audited sets would have judged it. All of it happens in stages
+// that no packet's way leads through: flows of the policy stages resubmit there,
+// while somebody monitors, and go on as they would have.
+
+// Registers of the asides.
+const (
+	regAudited = of.Reg10 // which hooks the packet has passed: 1 = that of In0, 2 = that of Commit too
+	regWhat    = of.Reg11 // what a flow says aside
+	regAudit   = of.Reg12 // the audited set under evaluation
+	regRule    = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
+)
+
+// Values of regWhat. For audited sets: whatAllowed or whatDenied, what became of
+// the packet at one end of its connection. For a rule with Log: whatLogged plus the
+// index of its action in logged. At the destination's end whatIn is added to either.
+const (
+	whatAllowed = 1
+	whatDenied  = 2
+	whatIn      = 4
+	whatLogged  = 16
+)
+
+var logged = []model.Action{model.Allow, model.Deny, model.Pass}
+
+// MaxAudits is how many audited sets a set may have: a flow names them all.
+const MaxAudits = 64
+
+// Each container has a share of what asides tell, so that none can use up all: the
+// lowest bits of its port's number name the share, and each share has a meter.
+const (
+	shares     = 64
+	firstMeter = 256 // a number that others hardly choose
+	// ShareRate is how much is told of a share a second.
+	ShareRate = 100
+)
+
+// Shares are the meters that the flows of Hooks name.
+func Shares() []uint32 {
+	out := make([]uint32, shares)
+	for i := range out {
+		out[i] = firstMeter + uint32(i)
+	}
+	return out
+}
+
+var isNew = of.State(of.StateNew|of.StateTrk, 0)
+
+// Hooks returns the flows that evaluate audited sets where a connection has
+// passed an end's policy, and those that tell of asides. They are there while
+// somebody monitors.
+func Hooks() []of.Flow {
+	l := &list{cookie: cookie(KindAside, 0)}
+	l.hooks()
+	for i, meter := range Shares() {
+		l.tell(i, meter)
+	}
+	return l.flows
+}
+
+func (l *list) hooks() {
+	for i, at := range []Stage{outward.after, inward.after} {
+		l.add(at, priorityHook, match(isNew, of.Eq(regAudited, i)),
+			of.Set(regAudited, i+1), goTo(Owner), of.Set(regWhat, whatAllowed+i*whatIn), goTo(Audit), goTo(at))
+	}
+	l.add(Owner, 10, match(origin(fromPort)), of.Move{From: of.InPort, To: regSwap})
+	l.add(Owner, 0, nil, of.Move{From: regPort, To: regSwap}) // from elsewhere: the port that the packet is for
+}
+
+// tell adds the flows that send up the packets of a share.
+func (l *list) tell(share int, meter uint32) {
+	tell := of.Controller{MaxLen: sampleLen, Meter: meter}
+	owner := of.Masked(regSwap, of.Uint(share), of.Uint(shares-1))
+	l.add(Logged, 10, match(isNew, owner), tell)
+	for _, end := range []int{0, whatIn} {
+		l.add(WouldAllow, 10, match(of.Eq(regWhat, whatDenied+end), owner), tell)
+		l.add(WouldDeny, 10, match(of.Eq(regWhat, whatAllowed+end), owner), tell)
+		l.add(WouldDefault, 10, match(of.Eq(regWhat, whatAllowed+end), owner), tell)
+	}
+}
+
+// Audits returns the flows that lead from a set to the sets that are audited
+// beside it.
+func Audits(s *desired.PolicySet) []of.Flow {
+	if len(s.Audits) == 0 {
+		return nil
+	}
+	l := &list{cookie: cookie(KindAside, 0)}
+	for end, d := range map[int]direction{0: outward, whatIn: inward} {
+		var acts []of.Action
+		for _, a := range s.Audits[:min(len(s.Audits), MaxAudits)] {
+			acts = append(acts, of.Set(regAudit, a), goTo(d.audit))
+		}
+		for _, fate := range []int{whatAllowed, whatDenied} {
+			l.add(Audit, 10, match(isNew, of.Eq(d.set, s.ID), of.Eq(regWhat, fate+end)), acts...)
+		}
+	}
+	return l.flows
+}
+
+// judge is what an audited set's flow does instead of deciding.
+func judge(kind Kind, number uint32) []of.Action {
+	at := WouldAllow
+	if kind == KindDeny {
+		at = WouldDeny
+	}
+	return []of.Action{of.Set(regRule, number), goTo(at)}
+}
+
+// tellLogged is what a flow of a rule with Log does first while monitored.
+func tellLogged(kind Kind, number uint32, out bool) []of.Action {
+	what := whatLogged + map[Kind]int{KindAllow: 0, KindDeny: 1, KindPass: 2}[kind]
+	if !out {
+		what += whatIn
+	}
+	return []of.Action{goTo(Owner), of.Set(regRule, number), of.Set(regWhat, what), goTo(Logged)}
+}
+
+// tellDenied is what a flow that denies by policy does last while monitored.
+func tellDenied(out bool) []of.Action {
+	what := whatDenied
+	if !out {
+		what += whatIn
+	}
+	return []of.Action{goTo(Owner), of.Set(regWhat, what), goTo(Audit)}
+}
+
+// Aside is what a packet tells that a stage of asides sent up.
+type Aside struct {
+	Kind   driver.FlowKind // FlowLogged, FlowWouldDeny or FlowWouldAllow
+	Out    bool
+	Rule   uint32              // by RuleNumber; 0 = none
+	Action model.Action        // of FlowLogged
+	Set    desired.PolicySetID // the audited set; not of FlowLogged
+	Tier   int                 // of FlowWouldDeny: the tier whose default denies; -1 = a rule denies
+}
+
+// AsideOf tells what a packet of a table says by its registers.
+func AsideOf(table uint8, register func(of.Field) uint32) (Aside, bool) {
+	what := register(regWhat)
+	a := Aside{Out: what&whatIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
+	switch Stage(table) {
+	case Logged:
+		i := what & 3
+		if what&whatLogged == 0 || int(i) >= len(logged) {
+			return a, false
+		}
+		a.Kind, a.Action = driver.FlowLogged, logged[i]
+	case WouldAllow:
+		a.Kind = driver.FlowWouldAllow
+	case WouldDeny:
+		a.Kind = driver.FlowWouldDeny
+	case WouldDefault:
+		a.Kind, a.Tier, a.Rule = driver.FlowWouldDeny, int(a.Rule), 0
+	default:
+		return a, false
+	}
+	return a, true
+}

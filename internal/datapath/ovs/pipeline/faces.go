@@ -1,0 +1,293 @@
+package pipeline
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Faces: ports of addresses that services share (docs/design/services.md, "Faces"). Such
+// an address, a spot, has a number in regService, and Faced replaces it by that of the
+// service which has the packet's port there. All nodes' addresses of a family and domain
+// are one spot, so nodes and node ports add up and do not multiply; a port at one of them by
+// itself is of that spot too, before theirs. What shows no ports
+// before it is tracked, fragments and ICMP errors, has the spot's number until then.
+
+// spotBits mark the numbers of spots, which no service has.
+const spotBits = 0xfff << 20
+
+var isSpot = of.Masked(regService, of.Uint(uint32(spotBits)), of.Uint(uint32(spotBits)))
+
+// lookedAt in regChunk is of a packet to a node that is no service's.
+const lookedAt = 1
+
+// Spot is an address at which services have faces.
+type Spot struct {
+	Number uint32
+	Domain desired.Domain
+	Zone   uint16     // of the domain's translations
+	Addr   netip.Addr // unspecified = all nodes' of the family
+	// Open is the network of the service that leads clients outside here, 0 = none does.
+	Open model.NetworkID
+	// Datagrams is the service with the only face of UDP here, 0 = there is none, or
+	// several; Inside: it is not exposed.
+	Datagrams uint32
+	Inside    bool
+}
+
+// SpotNumber is the number that a spot would like to have, and NextSpot another one.
+func SpotNumber(d desired.Domain, a netip.Addr) uint32 {
+	return NumberOf(fmt.Sprint(a, " ", d)) | spotBits
+}
+
+// NextSpot is another number for a spot when one is taken.
+func NextSpot(n uint32) uint32 { return (n + 1) | spotBits }
+
+// Face is a face that a service has, and the number of its spot.
+type Face struct {
+	desired.Face
+	Spot uint32
+	Node bool // it is at a node's address by itself, and the spot is all nodes'
+}
+
+func (f Face) atNodes() bool { return f.Addr.IsUnspecified() }
+
+// faceBase adds what faces need whatever services there are.
+func faceBase(l *list, c Config) {
+	seen := of.State(of.StateTrk, 0)
+	l.add(Faced, 5, match(seen), goTo(Pick)) // which refuses it
+	l.add(Faced, 0, nil, goTo(Serve))
+	if c.servicesOutside() {
+		l.add(Serve, 310, match(origin(fromStack)), goTo(Outside))
+	}
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		l.add(Served, 96, match(eth, isSpot, of.State(of.StateNew|of.StateTrk, 0)), goTo(Faced))
+	}
+}
+
+// SpotFlows returns the flows of a spot but those of the services' ports.
+func SpotFlows(c Config, s Spot) []of.Flow {
+	l := &list{cookie: cookie(KindService, 0)}
+	if s.Addr.IsUnspecified() {
+		s.nodes(l, c)
+		return l.flows
+	}
+	here := []of.Term{inDomain(s.Domain), origin(fromPort)}
+	ownsAddress(l, c, s.Addr, here, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))
+	if c.clientsByTunnel() || c.servicesOutside() {
+		l.drop(Outside, 100, fromAddr(s.Addr, inDomain(s.Domain)), driver.DropSpoof)
+	}
+	s.open(l, c, 109, s.Addr)
+	if c.Pieces && s.Datagrams != 0 {
+		// Later fragments show no port, so all go to who has the only one.
+		eth, _, _ := ethOf(s.Addr.Is6())
+		m := []of.Term{of.Eq(regService, s.Number), eth, isFragment, of.State(of.StateTrk, 0)}
+		if s.Inside {
+			m = append(m, origin(fromPort))
+		}
+		protocols := []int{int(model.ProtoUDP)}
+		if s.Addr.Is6() {
+			protocols = append(protocols, protoFragment)
+		}
+		for _, p := range protocols {
+			l.add(Faced, 50, match(append(slices.Clone(m), isProto(p))...), of.Set(regService, s.Datagrams), of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
+		}
+	}
+	return l.flows
+}
+
+// open leads what the host's stack sends to an address to the spot.
+func (s Spot) open(l *list, c Config, priority uint16, a netip.Addr) {
+	if s.Open != 0 && c.servicesOutside() {
+		l.add(Classify, priority, toAddr(a, of.Eq(of.InPort, c.Host)), routerToRouter(
+			of.Set(regDomain, s.Domain), of.Set(regNetwork, s.Open), of.Set(regOrigin, fromStack),
+			of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))...)
+	}
+}
+
+// nodes adds that what has a node's address and is no service's goes where it would
+// without services: at once, or once tracking has said that it is of no translation.
+func (s Spot) nodes(l *list, c Config) {
+	eth, _, _ := ethOf(s.Addr.Is6())
+	here := []of.Term{of.Eq(regService, s.Number), eth}
+	miss := func(stage Stage, priority uint16, more ...of.Term) {
+		m := append(slices.Clone(here), more...)
+		l.add(stage, priority, match(append(m, origin(fromPort))...), of.Set(regChunk, lookedAt), goTo(Destination))
+		if c.servicesOutside() {
+			l.drop(stage, priority, match(append(m, origin(fromStack))...), driver.DropNetwork)
+		}
+	}
+	untracked := of.State(0, of.StateTrk)
+	piece := append(slices.Clone(here), isFragment, untracked)
+	if s.Addr.Is6() { // later ones do not show their protocol, and tracking waits for the first
+		l.add(Faced, 50, match(piece...), goTo(Serve))
+		l.add(Translate, 110, match(append(slices.Clone(here), isFragment)...), translate(Served))
+	} else {
+		for _, p := range portProtocols {
+			l.add(Faced, 50, match(append(slices.Clone(piece), isProto(int(p)))...), goTo(Serve))
+		}
+	}
+	for _, typ := range quoting[s.Addr.Is6()] {
+		if s.Addr.Is6() {
+			l.add(Faced, 50, match(append(slices.Clone(here), untracked, isProto(58), of.Eq(of.ICMPv6Type, typ))...), goTo(Serve))
+		} else {
+			l.add(Faced, 50, match(append(slices.Clone(here), untracked, isProto(1), of.Eq(of.ICMPType, typ))...), goTo(Serve))
+		}
+	}
+	miss(Faced, 10)
+	for _, priority := range []uint16{1, 250} { // under and over what lets pass
+		m := here
+		if priority > 1 {
+			m = append(slices.Clone(here), of.Eq(regSrc, model.IdentityUnknown))
+		}
+		l.add(Serve, priority, match(append(m, origin(fromPort))...), of.Set(regChunk, lookedAt), goTo(Destination))
+	}
+	miss(Served, 216, of.State(of.StateInv|of.StateTrk, 0))
+	l.add(Served, 215, match(append(slices.Clone(here), of.State(of.StateNew|of.StateTrk, 0))...), goTo(Faced))
+}
+
+// FacedNode returns the flows for one node's address, s being the nodes' spot.
+func FacedNode(c Config, s Spot, a netip.Addr) []of.Flow {
+	l := &list{cookie: cookie(KindService, 0)}
+	l.add(Destination, 204, toAddr(a, inDomain(s.Domain), origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC), of.Eq(regChunk, 0)),
+		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Faced))
+	s.open(l, c, 108, a)
+	return l.flows
+}
+
+// ownsAddress adds that an address is the services' of a domain: who asks for it is told
+// the router's MAC, and only what has that goes there.
+func ownsAddress(l *list, c Config, a netip.Addr, here []of.Term, there ...of.Action) {
+	if a.Is6() {
+		l.advertises(c, []netip.Addr{a}, here...)
+	} else {
+		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, a))...), desired.RouterMAC, a, goTo(Answer))
+	}
+	l.drop(Destination, 205, toAddr(a, append(here, unicast)...), driver.DropUnknownDest)
+	l.add(Destination, 206, toAddr(a, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...), there...)
+}
+
+// faces adds how a service is asked at its faces of a family, and at its virtual address
+// where it has faces too.
+func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.Group {
+	eth, src, dst := ethOf(choose.v6)
+	for _, b := range choose.among(desired.TrafficCluster) {
+		l.add(Again, 100, match(append(slices.Clone(self), of.EqAddr(dst, b.Addr(choose.v6)))...), goTo(Backend))
+	}
+	s.notAtNodes(l, c, choose.v6, self)
+	var groups []of.Group
+	for _, f := range s.fronts(choose.v6) {
+		proto := []of.Term{isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port)}
+		if f.Spot != 0 {
+			m, priority := append([]of.Term{of.Eq(regService, f.Spot), eth}, proto...), uint16(100)
+			if f.Node {
+				m, priority = append(m, of.EqAddr(dst, f.Addr)), 105
+			}
+			if !s.outside(c) {
+				m = append(m, origin(fromPort))
+			}
+			l.add(Faced, priority, match(m...), of.Set(regService, s.Number), goTo(Serve))
+		}
+		who, above := self, uint16(0)
+		if !f.atNodes() {
+			who, above = append(slices.Clone(self), of.EqAddr(dst, f.Addr)), 2
+		}
+		s.clientsOf(l, f, src, append(slices.Clone(who), proto...), above)
+		port := front{desired.ServicePort{Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}, true, s.alone(f)}
+		for _, x := range s.askers(c, choose, who, f.Inside, f.Outside) {
+			own := x.above > 0
+			x.above += above
+			switch {
+			case len(x.all) == 0 && x.silent:
+				l.drop(Pick, 10+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
+			case len(x.all) == 0 && own:
+				l.refuseBy(c, MeterServices, Pick, 100+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
+			case len(x.all) == 0:
+				l.refuseBy(c, MeterServices, Pick, 10+x.above, x.asks(port.ServicePort), driver.DropNoProvider)
+			default:
+				groups = append(groups, s.port(l, c, x, port, src)...)
+			}
+		}
+	}
+	return groups
+}
+
+// notAtNodes refuses at the virtual address what only nodes' addresses have: flows of
+// nodes' faces match the port alone.
+func (s Service) notAtNodes(l *list, c Config, v6 bool, self []of.Term) {
+	_, _, dst := ethOf(v6)
+	vip := s.IPv4
+	if v6 {
+		vip = s.IPv6
+	}
+	for _, f := range s.Faces {
+		if _, has := s.PortOf(f.Protocol, f.Port); has || !vip.IsValid() || !f.atNodes() || f.Addr.Is6() != v6 {
+			continue
+		}
+		asks := append(slices.Clone(self), of.EqAddr(dst, vip), isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port))
+		l.refuseBy(c, MeterServices, Pick, 110, match(asks...), driver.DropNoProvider)
+		l.add(Served, 94, match(append(asks, of.State(of.StateNew|of.StateTrk, 0))...), goTo(Pick))
+	}
+}
+
+// fronts are the faces of a family that flows serve, and the ports of the virtual address.
+func (s Service) fronts(v6 bool) []Face {
+	var out []Face
+	vip := s.IPv4
+	if v6 {
+		vip = s.IPv6
+	}
+	for _, p := range countable(s.Service) {
+		if vip.IsValid() {
+			out = append(out, Face{Face: desired.Face{Addr: vip, Protocol: p.Protocol, Port: p.Port, Backend: p.Backend, Inside: s.Inside, Outside: s.Outside}})
+		}
+	}
+	for _, f := range s.Faces {
+		if f.Addr.Is6() == v6 {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// clientsOf adds who may begin connections at a face that takes clients of some prefixes
+// only. Others pass where nodes' face with the same port does not take all.
+func (s Service) clientsOf(l *list, f Face, src of.Field, asks []of.Term, above uint16) {
+	nodes := func(o Face) bool {
+		return o.atNodes() && len(o.Sources) > 0 && o.Protocol == f.Protocol && o.Port == f.Port && o.Addr.Is6() == f.Addr.Is6()
+	}
+	if len(f.Sources) == 0 && !slices.ContainsFunc(s.Faces, nodes) {
+		return
+	}
+	asks = append(asks, of.State(of.StateNew|of.StateTrk, 0))
+	goOn := []of.Action{notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick)}
+	if len(f.Sources) == 0 {
+		l.add(Served, 92+above, match(asks...), goOn...)
+		return
+	}
+	l.drop(Served, 91+above, match(asks...), driver.DropNoProvider)
+	for _, p := range f.Sources {
+		if p.Addr().Is6() == f.Addr.Is6() {
+			l.add(Served, 92+above, match(append(slices.Clone(asks), of.InPrefix(src, p.Masked()))...), goOn...)
+		}
+	}
+}
+
+// alone tells whether fragments without a port can only be for a face.
+func (s Service) alone(f Face) bool {
+	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.atNodes() || f.Node {
+		return false
+	}
+	for _, o := range s.fronts(f.Addr.Is6()) {
+		if o.Addr == f.Addr && o.Protocol == f.Protocol && o.Port != f.Port {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,56 @@
+package pipeline
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestFacesGolden pins the flows of a service with faces, of the addresses that it shares
+// and of a node's, and that faces with the same choice have one group.
+func TestFacesGolden(t *testing.T) {
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
+	c := Config{Tunnel: 1, Host: 3, Private: *way, ArpMode: model.ArpProxy, Answers: true, Pieces: true}
+	for _, v6 := range []bool{false, true} {
+		s := sampleService()
+		s.IPv4, s.IPv6, s.Ports, s.Exposed = netip.Addr{}, netip.Addr{}, nil, true
+		name, at, node := "faces", netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("203.0.113.7")
+		sources := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
+		if v6 {
+			name, at, node, s.Affinity = "faces-v6-affine", netip.MustParseAddr("2001:db8:9::9"), netip.MustParseAddr("2001:db8:7::7"), time.Hour
+		}
+		faces := []Face{
+			{Face: desired.Face{Addr: desired.AnyNode(at), Protocol: model.ProtoTCP, Port: 30080, Backend: 8080, Outside: desired.TrafficSilent}, Spot: 0xfff00001},
+			{Face: desired.Face{Addr: at, Protocol: model.ProtoTCP, Port: 80, Backend: 8080, Sources: sources}, Spot: 0xfff00002},
+			{Face: desired.Face{Addr: at, Protocol: model.ProtoUDP, Port: 53, Backend: 5353}, Spot: 0xfff00002},
+		}
+		nodes := Spot{Number: 0xfff00001, Domain: 7, Zone: 65528, Addr: desired.AnyNode(at), Open: 7}
+		flows, groups := made(c, s, faces...)
+		flows = slices.Concat(flows, SpotFlows(c, nodes), FacedNode(c, nodes, node),
+			SpotFlows(c, Spot{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
+		golden(t, name, text(flows)+groups)
+		if n := strings.Count(groups, "# group"); n != 3 {
+			t.Errorf("%s: %d groups, want one for TCP and those for UDP", name, n)
+		}
+	}
+}
+
+// TestNumbersOfSpots: no service has a number that spots have.
+func TestNumbersOfSpots(t *testing.T) {
+	for n := range uint32(1 << 13) {
+		if got := service(n << 19); got&spotBits == spotBits || got&serviceBit == 0 {
+			t.Errorf("a service has the number %#x", got)
+		}
+	}
+	if n := NextSpot(0xffffffff); n != spotBits {
+		t.Errorf("after the last spot comes %#x", n)
+	}
+	if !IsService(SpotNumber(7, netip.IPv4Unspecified())) {
+		t.Error("a spot's number is not marked as one of services")
+	}
+}

@@ -1,0 +1,208 @@
+package pipeline
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The way out through the host's own stack: what containers send to the
+// virtual router goes to the host's interface in the name of their private
+// addresses, and what the host sends to a private address goes to its
+// container. Connection tracking translates, in the domain's zone, since
+// setting the address fields would leave ICMP errors with the other address in
+// the packet they quote, and damages fragments (docs/design/ovs-pipeline.md).
+
+// family is what differs between the ways out of IPv4 and of IPv6.
+type family struct {
+	eth      of.Term
+	src, dst of.Field
+	subnet   netip.Prefix // of private addresses
+	addr     netip.Addr   // the host's own one
+	bit      int          // in regWay: the packet's port has a private address
+}
+
+// families are those that have a way out.
+func families(c Config) []family {
+	if c.Host == 0 {
+		return nil
+	}
+	four := family{isIP, of.NwSrc, of.NwDst, c.Private.Subnet, c.Private.Addr, wayOpen}
+	if !c.Private.Subnet6.IsValid() {
+		return []family{four}
+	}
+	return []family{four, {isIPv6, of.IPv6Src, of.IPv6Dst, c.Private.Subnet6, c.Private.Addr6, wayOpen6}}
+}
+
+func (x family) six() bool                     { return x.bit == wayOpen6 }
+func (x family) open() of.Term                 { return of.Masked(regWay, of.Uint(x.bit), of.Uint(x.bit)) }
+func (x family) to(p netip.Prefix) []of.Term   { return []of.Term{x.eth, of.InPrefix(x.dst, p)} }
+func (x family) from(p netip.Prefix) []of.Term { return []of.Term{x.eth, of.InPrefix(x.src, p)} }
+
+// ofNetwork are the subnet of a network and the router's address there.
+func (x family) ofNetwork(n *desired.Network) (subnet netip.Prefix, router netip.Addr) {
+	if x.six() {
+		return n.Subnet6, n.Router6()
+	}
+	return n.Subnet, n.Router()
+}
+
+// ofPort are a port's own address and its private one.
+func (x family) ofPort(p LocalPort) (own, private netip.Addr) {
+	if x.six() {
+		return p.IPv6, p.Private6
+	}
+	return p.IPv4, p.Private
+}
+
+// onLink are the addresses by which nobody beyond a network is answered.
+var onLink = netip.MustParsePrefix("fe80::/10")
+
+var diverted = of.Eq(regWay, wayDiverted)
+
+// undivert sends a packet on its way to the physical router.
+func (l *list) undivert(priority uint16, m of.Match) {
+	l.add(Route, priority, match(append(m, diverted)...), of.Set(regWay, 0), goTo(Destination))
+}
+
+// hostBase adds what the way out needs whatever networks there are.
+func hostBase(l *list, c Config) {
+	if c.Host == 0 {
+		return
+	}
+	router := match(origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC))
+	l.drop(Destination, 198, router, driver.DropUnknownDest)
+	l.dropOutside(c, 0, nil)
+	for _, x := range families(c) {
+		x.hostBase(l, c, router)
+	}
+}
+
+func (x family) hostBase(l *list, c Config, router of.Match) {
+	l.add(Destination, 201, match(append(router, x.eth, x.open())...), goTo(Route))
+	l.add(Router, 10, match(x.eth, x.open()), goTo(Route))
+	// A fragment whose addresses are translated by now would be tracked once more as
+	// one of another connection.
+	l.add(Commit, 9, match(x.eth, isFragment, of.Eq(regPort, c.Host)), goTo(Output))
+	l.add(Commit, 9, match(x.eth, isFragment, origin(fromHost)), goTo(Output))
+
+	out := []of.Action{
+		of.Set(regDst, model.IdentityExternal),
+		of.SetField{Field: of.EthDst, Value: of.MAC(desired.RouterMAC)},
+		of.Set(regPort, c.Host), goTo(Track),
+	}
+	if port := c.Private.TunnelPort; port != 0 {
+		l.dropOutside(c, 150, match(x.eth, isProto(17), of.Eq(of.UDPDst, port)))
+	}
+	l.add(Route, 100, match(x.eth), out...)
+	l.add(Route, 130, toAddr(x.addr), out...)
+	for _, p := range append([]netip.Prefix{x.subnet}, desired.Nowhere...) {
+		if p.Addr().Is6() == x.six() {
+			l.dropOutside(c, 120, match(x.to(p)...))
+			l.undivert(125, match(x.to(p)...))
+		}
+	}
+
+	// Classify has set the registers of packets from the host, see hostPort.
+	l.add(Source, 10, match(origin(fromHost), x.eth), goTo(Track))
+	if x.six() {
+		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+			l.drop(Destination, 203, nd(typ, router...), driver.DropUnknownDest)
+			l.undivert(135, nd(typ))
+			l.drop(Source, 210, nd(typ, origin(fromHost)), driver.DropSpoof)
+		}
+		own := x.from(onLink)
+		l.drop(Source, 200, match(append(own, origin(fromHost))...), driver.DropSpoof)
+		l.drop(Route, 115, match(own...), driver.DropUnknownDest)
+		l.drop(Route, 131, toAddr(x.addr, own...), driver.DropUnknownDest)
+	}
+	for _, p := range tracked(x.six()) {
+		translate := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State), NAT: of.NATKnown}
+		l.add(Track, 110, match(x.eth, isProto(int(p)), of.Eq(regPort, c.Host)), translate)
+		l.add(Track, 110, match(x.eth, isProto(int(p)), origin(fromHost)), translate)
+	}
+}
+
+// hostNetwork adds what the way out needs for a network: the router's answers to
+// ARP and neighbour discovery, what the router does not take, and what is diverted
+// from a physical router.
+func hostNetwork(l *list, c Config, n *desired.Network) {
+	for _, x := range families(c) {
+		subnet, router := x.ofNetwork(n)
+		if !subnet.IsValid() {
+			continue
+		}
+		inside := match(append(x.to(subnet.Masked()), network(n.ID))...)
+		l.drop(Route, 140, inside, driver.DropUnknownDest)
+		l.drop(Source, 200, match(append(x.from(subnet.Masked()), domain(n), origin(fromHost))...), driver.DropSpoof)
+		switch {
+		case n.Joined != 0: // its router answers in any case
+		case !router.IsValid():
+			l.undivert(145, inside)
+			for _, m := range []of.Match{
+				match(of.EqAddr(x.dst, x.addr)),
+				match(isProto(17), of.Eq(of.UDPDst, 53)),
+				match(isProto(6), of.Eq(of.TCPDst, 53)),
+			} {
+				l.add(Destination, 200, match(append(m, network(n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
+			}
+		case n.Native: // nobody there has a private address
+			nativeRouter(l, c, n, router)
+		case x.six():
+			routerAdvertises(l, c, router, network(n.ID), origin(fromPort), x.open())
+		default:
+			l.answerARP(Neighbour, 220, match(network(n.ID), x.open(), of.EqAddr(of.ArpTpa, router)), desired.RouterMAC, router, goTo(Answer))
+		}
+	}
+}
+
+// hostPort adds what a port's private addresses need, and returns the port's regWay.
+func hostPort(l *list, c Config, n *desired.Network, p LocalPort) (way int) {
+	for _, x := range families(c) {
+		own, private := x.ofPort(p)
+		if own.IsValid() && private.IsValid() {
+			way |= x.bit
+			x.hostPort(l, c, n, p, own, private)
+		}
+	}
+	return way
+}
+
+func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own, private netip.Addr) {
+	host := of.Eq(of.InPort, c.Host)
+	if !x.six() {
+		l.answerARP(Classify, 100, match(host, of.EqAddr(of.ArpTpa, private)), p.MAC, private, of.Output{Port: of.PortInPort})
+	}
+	l.add(Classify, 100, toAddr(private, host),
+		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromHost), of.Set(regSrc, model.IdentityExternal),
+		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number),
+		of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
+		goTo(Source))
+
+	// Connections that come by the host are begun towards the private address.
+	l.quotes(of.Eq(of.InPort, p.Number), own, private)
+
+	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)
+	isRelated := of.State(of.StateRel|of.StateTrk, of.StateRpl|of.StateNew|of.StateInv)
+	leaving := fromAddr(own, network(n.ID), of.Eq(regPort, c.Host))
+	x.leave(l, slices.Clone(leaving), private)
+	coming := toAddr(private, network(n.ID), origin(fromHost))
+	for _, w := range []struct {
+		m     of.Match
+		nat   of.NAT
+		field of.Field
+		to    netip.Addr
+		mark  uint32
+	}{{leaving, of.NATSrc, x.src, private, direct}, {coming, of.NATDst, x.dst, own, 0}} {
+		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regDomain, NAT: w.nat, To: w.to, Mark: w.mark, Recirc: true, Table: uint8(Output)})
+		// The kernel translates an error that goes in its connection's own direction
+		// only where the connection is committed; user space has done it by now, and
+		// the address does not match any more.
+		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(Output)})
+		l.add(Output, 110, match(append(w.m, untracked)...), of.SetField{Field: w.field, Value: of.Addr(w.to)}, of.OutputReg{Field: regPort})
+	}
+}

@@ -1,0 +1,34 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+)
+
+// Backends that are no endpoints (docs/design/services.md): what a client sends them is
+// led as its own packet to the address would be, by the way out.
+
+// ledBase adds where what no endpoint has goes.
+func ledBase(l *list) {
+	l.add(Backend, 9, match(origin(fromPort)), goTo(Destination))
+	l.drop(Backend, 9, match(origin(fromStack)), driver.DropNoProvider) // its answer would not come by here
+}
+
+// led drops what is for such a backend of a family whose address an endpoint has, which
+// is another backend.
+func (s Service) led(l *list, v6 bool) {
+	for _, b := range s.Backends.All() {
+		if a := b.Addr(v6); b.Foreign() && a.IsValid() && s.Taken != nil && s.Taken(a) {
+			l.drop(Backend, 120, toAddr(a, of.Eq(regService, s.Number)), driver.DropUnknownDest)
+		}
+	}
+}
+
+// leave remembers connections to services whose backend is beyond the host, in the name
+// of the port's private address.
+func (x family) leave(l *list, leaving of.Match, private netip.Addr) {
+	l.add(Commit, 21, match(append(leaving, isService, of.State(of.StateNew|of.StateTrk, 0))...),
+		goTo(Begun), goTo(Stays), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATSrc, To: private, Mark: marked, Recirc: true, Table: uint8(Output)})
+}

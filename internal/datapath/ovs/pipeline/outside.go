@@ -1,0 +1,183 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Clients outside of all networks (docs/design/services.md, "From outside"): those
+// that another host leads here come by a tunnel from that host's router. A connection
+// of theirs has the tunnel endpoint by which its client's last packet came in its
+// label, so the answers find back, also after a restart of the driver.
+
+// byTunnel in ct_mark says of a connection that its client is outside, and came by
+// the tunnel endpoint in the connection's label.
+const byTunnel = 2
+
+// toRouter in regPort means the router of the host that the connection's client came
+// by.
+const toRouter = 0xfffe0000
+
+// wayAnswers in regWay is of a packet to the router that the way out does not take:
+// answers to clients outside go on, and nothing else.
+const wayAnswers = 8
+
+// clientsByTunnel tells whether the flows for clients of other hosts are there.
+func (c Config) clientsByTunnel() bool { return c.Tunnel != 0 }
+
+var (
+	isByTunnel = of.Eq(of.CtMark, byTunnel)
+	// isAnswer matches what goes back in a connection that tracking knows.
+	isAnswer  = of.State(of.StateRpl|of.StateTrk, 0)
+	byIPv4    = of.EqAddr(of.TunIPv6Src, netip.IPv6Unspecified()) // came by a tunnel between IPv4 addresses
+	fromAMAC  = of.EqMAC(of.EthSrc, desired.RouterMAC)
+	toItsMAC  = of.EqMAC(of.EthDst, desired.RouterMAC)
+	linkLocal = netip.MustParsePrefix("169.254.0.0/16") // beside desired.Nowhere
+)
+
+// routerToRouter makes a frame one of the router's, to the router of another host.
+func routerToRouter(then ...of.Action) []of.Action {
+	mac := of.MAC(desired.RouterMAC)
+	return append([]of.Action{of.SetField{Field: of.EthSrc, Value: mac}, of.SetField{Field: of.EthDst, Value: mac}}, then...)
+}
+
+// outsideBase adds what clients outside need whatever networks and hosts there are.
+func outsideBase(l *list, c Config) {
+	if !c.clientsByTunnel() && !c.servicesOutside() {
+		return
+	}
+	l.drop(Outside, 0, nil, driver.DropSpoof)
+	nobody := append([]netip.Prefix{linkLocal}, desired.Nowhere...)
+	for _, x := range families(c) {
+		nobody = append(nobody, x.subnet)
+	}
+	for _, p := range nobody {
+		eth, src, _ := ethOf(p.Addr().Is6())
+		l.drop(Outside, 200, match(eth, of.InPrefix(src, p)), driver.DropSpoof)
+	}
+	tunnelBase(l, c)
+	exposedBase(l, c)
+	answersOnly(l, c)
+}
+
+// tunnelBase adds what clients need that come by other hosts.
+func tunnelBase(l *list, c Config) {
+	if !c.clientsByTunnel() {
+		return
+	}
+	for _, s := range []Stage{Border, Sender} {
+		l.add(s, 300, match(origin(fromTunnel), fromAMAC), goTo(Routers))
+	}
+	l.drop(Routers, 0, nil, driver.DropUnknownSource)
+	l.drop(Relayed, 0, nil, driver.DropUnknownSource)
+	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+		l.drop(Relayed, 200, nd(typ), driver.DropUnknownSource)
+	}
+	l.drop(Destination, 115, match(origin(fromRouter)), driver.DropUnknownDest) // else the MAC would do
+	l.drop(Homeward, 0, nil, driver.DropUnknownDest)
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Relayed, 100, match(eth, unicast), of.Set(regOrigin, fromRouter), goTo(Outside))
+		l.add(Outside, 10, match(eth, origin(fromRouter)), of.Set(regSrc, model.IdentityExternal), goTo(Destination))
+
+		// The client may come by another host than before, so each packet says by which.
+		here := match(eth, origin(fromRouter))
+		began := match(append(here, of.State(of.StateNew|of.StateTrk, 0))...)
+		l.add(Commit, 17, match(append(began, byIPv4)...), cameBy(of.TunSrc))
+		l.add(Commit, 16, began, cameBy(of.TunIPv6Src))
+		l.add(Commit, 15, match(append(here, of.State(of.StateTrk, 0))...), goTo(Relabel))
+		l.add(Commit, 16, match(append(here, isMarked, of.State(of.StateTrk, of.StateNew))...), goTo(Output)) // of a backend that is no endpoint
+		l.add(Relabel, 10, match(eth, byIPv4), cameBy(of.TunSrc))
+		l.add(Relabel, 0, match(eth), cameBy(of.TunIPv6Src))
+	}
+	back := match(origin(fromPort), isByTunnel, isAnswer)
+	if c.Host != 0 {
+		l.add(Output, 161, match(append(back, of.Eq(regPort, c.Host))...), of.Set(regPort, uint32(toRouter)), goTo(Output))
+	}
+}
+
+// cameBy remembers of a connection by which tunnel endpoint its client came.
+func cameBy(vtep of.Field) of.CT {
+	return of.CT{Commit: true, ZoneField: regDomain, Mark: byTunnel, Label: vtep, Recirc: true, Table: uint8(Output)}
+}
+
+// answersOnly adds the flows for containers' packets to the router that go nowhere
+// by routing and by the way out: tracking has to tell whether they are answers.
+func answersOnly(l *list, c Config) {
+	port := uint32(toRouter)
+	if c.Host != 0 {
+		port = c.Host
+	}
+	acts := []of.Action{of.Set(regWay, wayAnswers), of.Set(regDst, model.IdentityExternal), of.Set(regPort, port), goTo(Track)}
+	router := match(origin(fromPort), toItsMAC)
+	if c.Host == 0 { // on other networks the MAC is nobody's
+		router = append(router, joined)
+	}
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Destination, 199, match(append(router, eth)...), acts...)
+		l.add(Router, 2, match(eth), acts...)
+	}
+	for _, x := range families(c) {
+		if tunnel := c.Private.TunnelPort; tunnel != 0 { // of clients that send from it
+			l.add(Route, 152, match(x.eth, isProto(17), of.Eq(of.UDPDst, tunnel)), acts...)
+		}
+	}
+	only := of.Eq(regWay, wayAnswers)
+	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+		l.drop(Track, 210, nd(typ, only), driver.DropUnknownDest)
+	}
+	l.dropAnswer(c, Track, 60, match(only))
+	l.dropAnswer(c, State, 110, match(only, of.State(of.StateInv|of.StateTrk, 0)))
+	l.dropAnswer(c, State, 110, match(only, of.State(of.StateTrk, of.StateRpl)))
+	l.dropAnswer(c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost|begunHere))))
+}
+
+// dropAnswer drops what is no answer, also what tracking calls invalid; a network's router
+// refuses it.
+func (l *list) dropAnswer(c Config, s Stage, priority uint16, m of.Match) {
+	l.drop(s, priority, m, driver.DropUnknownDest)
+	l.refuse(c, s, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
+}
+
+// outsideNetwork adds that nobody of a network is outside of its domain, and how
+// answers leave it.
+func outsideNetwork(l *list, c Config, n *desired.Network) {
+	if !c.clientsByTunnel() && !c.servicesOutside() {
+		return
+	}
+	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if p.IsValid() {
+			eth, src, _ := ethOf(p.Addr().Is6())
+			l.drop(Outside, 100, match(domain(n), eth, of.InPrefix(src, p.Masked())), driver.DropSpoof)
+		}
+	}
+	if n.Encap == model.EncapVXLAN && c.clientsByTunnel() {
+		l.add(Output, 160, match(network(n.ID), of.Eq(regPort, uint32(toRouter))), routerToRouter(of.Set(of.TunID, n.Tag), goTo(Homeward))...)
+	}
+}
+
+// notOutside adds that an endpoint's addresses beyond its network's subnets are no
+// client's outside.
+func notOutside(l *list, c Config, n *desired.Network, own ...netip.Addr) {
+	for _, a := range own {
+		if (c.clientsByTunnel() || c.servicesOutside()) && a.IsValid() && !n.Holds(a) {
+			l.drop(Outside, 100, fromAddr(a, domain(n)), driver.DropSpoof)
+		}
+	}
+}
+
+// OtherHost returns the flows for another host's tunnel endpoint: its router is
+// believed, and answered, and so are its probes.
+func OtherHost(c Config, vtep netip.Addr) []of.Flow {
+	l := &list{cookie: cookie(KindBase, 0)}
+	if !c.clientsByTunnel() {
+		return nil
+	}
+	l.add(Routers, 100, match(tunnelFrom(vtep)), goTo(Relayed))
+	probeFlows(l, c, vtep)
+	l.add(Homeward, 100, match(of.EqValue(of.CtLabel, of.Addr(vtep))), tunnelTo(vtep), of.Output{Port: c.Tunnel})
+	return l.flows
+}

@@ -1,0 +1,236 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Routing between the networks that a tenant's router joins (docs/design/routing.md).
+// The sender's host routes: what comes by tunnel or uplink it only delivers.
+
+// The meters of the bridge.
+const (
+	MeterRefusals  = 1 // packets that the router refuses, and the driver answers
+	MeterQuestions = 2 // questions for the router that the driver answers, with Config.Relay
+	MeterServices  = 3 // packets to services that the driver answers, or sends once more
+	MeterReopen    = 5 // segments of TCP for a connection that may be closed (MeterFabric is 4)
+)
+
+// refusedLen is how much of a packet an answer may quote (RFC 4443 section 2.4: an
+// answer has at most 1,280 bytes), with its Ethernet header.
+const refusedLen = 1280
+
+// ethernetLen is the length of an Ethernet header in bytes.
+const ethernetLen = 14
+
+// tooBig matches, from Hops to Next, what does not fit a VXLAN network: what a VLAN
+// network's endpoints send may be bigger. Next overwrites the field.
+var tooBig = of.Masked(regPort, of.Uint(1), of.Uint(1))
+
+// joined matches packets in a domain of joined networks.
+var joined = func() of.Term {
+	bit := of.Uint((&desired.Network{Joined: 1}).Domain() &^ 1)
+	return of.Masked(regDomain, bit, bit)
+}()
+
+// refuse adds a flow that drops, and lets the driver tell the sender why.
+func (l *list) refuse(c Config, s Stage, priority uint16, m of.Match, reason string) {
+	l.refuseBy(c, MeterRefusals, s, priority, m, reason)
+}
+
+func (l *list) refuseBy(c Config, meter uint32, s Stage, priority uint16, m of.Match, reason string) {
+	l.drop(s, priority, m, reason)
+	if c.Answers {
+		f := &l.flows[len(l.flows)-1]
+		f.Cookie |= AnswerBit
+		f.Actions = []of.Action{of.Meter{ID: meter}, of.Controller{MaxLen: refusedLen}}
+	}
+}
+
+// dropOutside adds a flow that drops what the way out does not take, and refuses it
+// to a network that is joined.
+func (l *list) dropOutside(c Config, priority uint16, m of.Match) {
+	l.drop(Route, priority, m, driver.DropUnknownDest)
+	l.refuse(c, Route, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
+}
+
+// Refusal is what the router tells a sender: ICMP type and code.
+type Refusal struct {
+	V4, V6 [2]uint8
+	TooBig bool // with the size that fits, in the name of whom the packet is for
+}
+
+// RefusalOf tells what is to be answered to a packet that a flow has sent up; ok is
+// false when the packet is not to be answered.
+func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
+	kind, why, ours := KindOf(cookie)
+	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {
+		return r, false
+	}
+	s := Stage(table)
+	if s == Pick || s == Again || Reopens(table, cookie) {
+		return r, false // not the router's
+	}
+	if s == Hops {
+		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true // time exceeded
+	}
+	if Reason(why) == driver.DropTooBig {
+		return Refusal{V4: [2]uint8{3, 4}, V6: [2]uint8{2, 0}, TooBig: true}, true // fragmentation needed, packet too big
+	}
+	if s == Next {
+		return Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}, true // host unreachable
+	}
+	return Refusal{V4: [2]uint8{3, 0}, V6: [2]uint8{1, 0}}, true
+}
+
+// AsksRouter tells whether a packet that a flow has sent up is a question for the
+// router's link address.
+func AsksRouter(table uint8, cookie uint64) bool {
+	kind, _, ours := KindOf(cookie)
+	return ours && (kind == KindNetwork || kind == KindService) && cookie&AnswerBit != 0 && Stage(table) == Neighbour
+}
+
+// routerBase adds what routing needs whatever networks there are.
+func routerBase(l *list, c Config) {
+	l.drop(Border, 0, nil, driver.DropUnknownSource)
+	l.add(Border, 10, match(origin(fromTunnel)), goTo(Sender))
+	l.add(Border, 10, match(origin(fromUplink)), goTo(Source))
+	for from, reason := range map[int]string{fromTunnel: driver.DropUnknownSource, fromUplink: driver.DropSpoof} {
+		l.drop(Across, 10, match(origin(from)), reason)
+		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ { // neighbour discovery stays within its network
+			l.drop(Across, 200, nd(typ, origin(from)), reason)
+		}
+	}
+	l.drop(Across, 0, nil, driver.DropUnknownSource)
+
+	router := match(origin(fromPort), joined, of.EqMAC(of.EthDst, desired.RouterMAC))
+	l.drop(Destination, 198, router, driver.DropUnknownDest)
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Destination, 202, match(append(router, eth)...), goTo(Router))
+	}
+	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+		l.drop(Destination, 203, nd(typ, router...), driver.DropUnknownDest)
+	}
+	l.refuse(c, Router, 0, nil, driver.DropUnknownDest)
+
+	// Nobody on another network knows a sender without an identity, nor one with an
+	// address that is not of its network's subnets.
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.drop(Hops, 310, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+	}
+	l.drop(Hops, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+	l.drop(Hops, 0, nil, driver.DropUnknownSource)
+	l.refuse(c, Next, 0, nil, driver.DropUnknownDest)
+}
+
+// enterOf is the stage that looks at frames from tunnel or uplink whose sender is on
+// the frame's own network.
+func enterOf(n *desired.Network) Stage {
+	if n.Encap == model.EncapVLAN {
+		return Source
+	}
+	return Sender
+}
+
+// routerNetwork adds what a joined network needs.
+func routerNetwork(l *list, c Config, n *desired.Network) {
+	enter := enterOf(n)
+	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if !p.IsValid() {
+			continue
+		}
+		p = p.Masked()
+		eth, src, dst := isIP, of.NwSrc, of.NwDst
+		if p.Addr().Is6() {
+			eth, src, dst = isIPv6, of.IPv6Src, of.IPv6Dst
+		}
+		l.add(Border, 150, match(network(n.ID), eth, of.InPrefix(src, p)), goTo(enter))
+		l.add(Border, 100, match(domain(n), eth, of.InPrefix(src, p)), goTo(Across))
+		if p.Addr().Is4() {
+			l.add(Border, 150, match(network(n.ID), isARP, of.InPrefix(of.ArpSpa, p)), goTo(enter))
+			l.add(Border, 100, match(domain(n), isARP, of.InPrefix(of.ArpSpa, p)), goTo(Across))
+		}
+		l.drop(Router, 110, match(network(n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
+		l.add(Router, 100, match(domain(n), eth, of.InPrefix(dst, p)), goTo(Hops))
+		l.refuse(c, Hops, 200, match(network(n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
+		on := []of.Action{goTo(Next)}
+		if c.MTU != 0 && n.Encap == model.EncapVLAN {
+			on = []of.Action{of.CheckLarger{Len: c.MTU + ethernetLen, Into: regPort}, goTo(Next)}
+		}
+		l.add(Hops, 100, match(network(n.ID), eth, of.InPrefix(src, p)), on...)
+		if c.MTU != 0 && n.Encap == model.EncapVXLAN {
+			l.refuse(c, Next, 110, match(domain(n), eth, of.InPrefix(dst, p), tooBig), driver.DropTooBig)
+		}
+	}
+	here := []of.Term{network(n.ID), origin(fromPort)}
+	if r := n.Router(); r.IsValid() {
+		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, r))...), desired.RouterMAC, r, goTo(Answer))
+	}
+	if r := n.Router6(); r.IsValid() {
+		routerAdvertises(l, c, r, here...)
+	}
+}
+
+// routerAdvertises adds the router's answers to questions for its address r and its
+// link-local one.
+func routerAdvertises(l *list, c Config, r netip.Addr, where ...of.Term) {
+	l.advertises(c, addresses(desired.RouterMAC, netip.Addr{}, r), where...)
+}
+
+// advertises answers who asks for addresses with the router's MAC.
+func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
+	if !c.Relay {
+		answers(l, c, desired.RouterMAC, own, where...)
+		return
+	}
+	if !c.Answers {
+		return
+	}
+	before := l.cookie
+	l.cookie |= AnswerBit
+	for _, a := range own {
+		l.add(Neighbour, 220, nd(ndNeighborSolicit, append(where, of.EqAddr(of.NdTarget, a))...),
+			of.Meter{ID: MeterQuestions}, of.Controller{MaxLen: sampleLen})
+	}
+	l.cookie = before
+}
+
+// next adds the flows that take routed packets to an endpoint on network n. Between
+// hosts the frame keeps its sender's MAC.
+func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
+	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, n.ID)}
+	for _, a := range []netip.Addr{v4, v6} {
+		if n.Holds(a) {
+			l.add(Next, 100, toAddr(a, domain(n)), append(hop, acts...)...)
+		}
+	}
+}
+
+// across adds the flows that know a remote endpoint as the sender of packets that
+// its host has routed to another network.
+func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
+	if r.Identity == model.IdentityUnknown {
+		return
+	}
+	acts := []of.Action{of.Set(regSrc, r.Identity), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, goTo(Destination)}
+	sender := []of.Term{domain(n), of.EqMAC(of.EthSrc, r.MAC), unicast}
+	for _, a := range addresses(r.MAC, r.IPv4, r.IPv6) {
+		if a.Is6() && a.IsLinkLocalUnicast() {
+			continue
+		}
+		if !n.Holds(a) { // Border does not know the address by a subnet
+			l.add(Border, 170, fromAddr(a, network(n.ID)), goTo(enterOf(n)))
+			l.add(Border, 160, fromAddr(a, domain(n)), goTo(Across))
+		}
+		if c.Tunnel != 0 && r.VTEP.IsValid() {
+			l.add(Across, 100, fromAddr(a, append(sender, origin(fromTunnel), tunnelFrom(r.VTEP))...), acts...)
+		}
+		if c.Uplink != 0 {
+			l.add(Across, 100, fromAddr(a, append(sender, origin(fromUplink))...), acts...)
+		}
+	}
+}

@@ -1,0 +1,402 @@
+package pipeline
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Services (docs/design/services.md). What goes to a virtual address is translated
+// before all else, in a zone of tracking that has nothing but translations, and is a
+// packet to the backend from then on; what comes back is translated last of all.
+
+// serviceBit marks the numbers of services in regService, which has the places of
+// Flood's chain else.
+const serviceBit = 1 << 31
+
+// marked in ct_mark says of a connection in its domain's zone that it is behind a
+// translation, and in the zone of translations that it has one.
+const marked = 1
+
+// direct in ct_mark says of a connection in its domain's zone that no service has led it,
+// as it shows while it is unanswered too, which tracking calls new.
+const direct = 32
+
+var (
+	isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
+	isDirect = of.Masked(of.CtMark, of.Uint(direct), of.Uint(direct))
+	noMark   = of.Masked(of.CtMark, of.Value{}, of.Uint(^uint32(direct))) // but perhaps that
+)
+
+// AffineMagic is in place of CookieMagic in the cookies of flows that the switch
+// learns; the lower bits are the service's number.
+const AffineMagic uint64 = 0xc0f3 << 48
+
+var isService = of.Masked(regService, of.Uint(uint32(serviceBit)), of.Uint(uint32(serviceBit)))
+
+// ServiceNumber is the number that a service would like to have.
+func ServiceNumber(k model.ServiceKey) uint32 { return service(NumberOf(k.String())) }
+
+// service makes a service's number of another one.
+func service(n uint32) uint32 {
+	if n |= serviceBit; n&spotBits == spotBits {
+		n &^= serviceBit >> 1
+	}
+	return n
+}
+
+// NumberOf is a number for a text.
+func NumberOf(s string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	return h.Sum32()
+}
+
+// NextService is another number for a service when one is taken.
+func NextService(n uint32) uint32 { return service(n + 1) }
+
+// TranslationsOf reads from a flow of ServiceDomain in which zone a domain's
+// translations are.
+func TranslationsOf(f of.Flow) (d desired.Domain, zone uint16, ok bool) {
+	if kind, _, ours := KindOf(f.Cookie); !ours || kind != KindService || Stage(f.Table) != Output || len(f.Actions) < 2 {
+		return 0, 0, false
+	}
+	set, ok := f.Actions[0].(of.SetField)
+	for _, t := range f.Match {
+		if t.Field == regDomain {
+			d = desired.Domain(t.Value.Lo)
+		}
+	}
+	return d, uint16(set.Value.Lo), ok && set.Field == regZone && d != 0
+}
+
+// Service is a service of the picture, and the numbers that it has in the switch.
+type Service struct {
+	*desired.Service
+	Number uint32
+	Domain desired.Domain
+	Zone   uint16 // of the domain's translations
+	Group  func(GroupOf) uint32
+	// Counted says that what goes to each backend is counted, by Counters flows.
+	Counted bool
+	Faces   []Face                // those that it has, of TCP and UDP
+	Taken   func(netip.Addr) bool // an endpoint of the domain has the address; nil = none has any
+}
+
+func ethOf(v6 bool) (eth of.Term, src, dst of.Field) {
+	if v6 {
+		return isIPv6, of.IPv6Src, of.IPv6Dst
+	}
+	return isIP, of.NwSrc, of.NwDst
+}
+
+func dstPort(p model.Protocol) of.Field {
+	if p == model.ProtoUDP {
+		return of.UDPDst
+	}
+	return of.TCPDst
+}
+
+func inDomain(d desired.Domain) of.Term { return of.Eq(regDomain, d) }
+
+// translate passes a packet through the zone of translations.
+func translate(next Stage) of.CT {
+	return of.CT{ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(next)}
+}
+
+// portProtocols are what both tracking and services know.
+var portProtocols = []model.Protocol{model.ProtoTCP, model.ProtoUDP}
+
+// quoting are the types of ICMP and ICMPv6 that are errors.
+var quoting = map[bool][]int{false: {3, 4, 5, 11, 12}, true: {1, 2, 3, 4}}
+
+// translated adds flows to a stage for what translations know: TCP, UDP, errors
+// about them, and fragments whose protocol is not seen.
+func (l *list) translated(s Stage, acts ...of.Action) {
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		for _, p := range portProtocols {
+			l.add(s, 100, match(eth, isProto(int(p))), acts...)
+		}
+		for _, typ := range quoting[v6] {
+			if v6 {
+				l.add(s, 100, match(eth, isProto(58), of.Eq(of.ICMPv6Type, typ)), acts...)
+			} else {
+				l.add(s, 100, match(eth, isProto(1), of.Eq(of.ICMPType, typ)), acts...)
+			}
+		}
+	}
+	l.add(s, 100, match(isIPv6, isProto(protoFragment)), acts...)
+}
+
+// serviceBase adds what services need whatever there are.
+func serviceBase(l *list, c Config) {
+	l.drop(Serve, 0, nil, driver.DropUnknownSource)
+	l.translated(Translate, translate(Served))
+	l.drop(Translate, 0, nil, driver.DropNoProvider)
+
+	l.drop(Served, 0, nil, driver.DropInvalid)
+	l.drop(Served, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew|of.StateInv)
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		for _, s := range []Stage{Serve, Translate, Itself} {
+			l.drop(s, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		}
+		tcp := match(eth, isProto(6))
+		for _, flags := range []int{0x04, 0x12} { // a reset, and an answer, begin nothing
+			l.drop(Served, 190, match(append(tcp, fresh, of.Masked(of.TCPFlags, of.Uint(flags), of.Uint(flags)))...), driver.DropInvalid)
+		}
+		icmp := isProto(1)
+		if v6 {
+			icmp = isProto(58)
+		}
+		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
+		again := [][]of.Term{{known}}
+		if c.Pieces {
+			again = append(again, []of.Term{fresh, isMarked})
+		}
+		for _, there := range again {
+			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Again))
+		}
+		if !c.Pieces { // see hostPort
+			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
+				of.CT{Commit: true, ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(Backend)})
+		}
+		for _, p := range portProtocols {
+			l.refuseBy(c, MeterServices, Pick, 2, match(eth, isProto(int(p))), driver.DropNoProvider)
+		}
+		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
+
+		l.add(Commit, 12, match(eth, isService, fresh), goTo(Begun), commitMarked(marked))
+		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(Counted), goTo(Output))
+		// A tuple behind a translation is the translation's alone.
+		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), noMark), driver.DropInvalid)
+		l.drop(State, 92, match(eth, isService, fresh, isDirect), driver.DropInvalid)
+		// What a backend sent that was no answer, such as late of when it was no backend, has
+		// begun a connection by the tuple, which each of the client's packets would keep.
+		late := match(eth, isService, of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), noMark)
+		take := of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(State)}
+		l.add(State, 94, match(append(late, isProto(17))...), take)
+		l.add(State, 94, match(append(late, isProto(6), of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)))...), take)
+		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), isMarked)
+		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
+		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
+		back := of.State(of.StateRpl|of.StateTrk, of.StateInv)
+		l.add(Back, 100, match(eth, back), goTo(Counted), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
+		l.add(ItselfSeen, 100, match(eth, back), noteBackend(v6), translate(ItselfBack))
+		l.add(ItselfBack, 100, match(eth, back), append([]of.Action{goTo(Counted)}, byRouter(of.Output{Port: of.PortInPort})...)...)
+	}
+	l.add(Served, 100, match(known), notePort, goTo(Backend))
+	// To tracking all is new until its backend answers. In user space it is translated by
+	// now; in the kernel by the group's action alone, as its connection was, whatever the
+	// group says.
+	if c.Pieces {
+		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Backend))
+	} else {
+		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Affine), goTo(Pick))
+	}
+	l.add(Served, 90, match(fresh), notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
+	if c.Answers {
+		l.refuseBy(c, MeterServices, Again, 0, nil, driver.DropInvalid)
+	} else {
+		l.add(Again, 0, nil, goTo(Backend))
+	}
+	l.drop(Pick, 0, nil, driver.DropNoProvider)
+	l.drop(Backend, 0, nil, driver.DropUnknownDest)
+	l.add(Backend, 10, match(joined), goTo(Destination))
+	l.drop(Backend, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	l.drop(Hairpin, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	l.add(Hairpin, 5, match(justChosen), goTo(Begun), goTo(Counted), of.Output{Port: of.PortInPort})
+	l.add(Hairpin, 0, nil, goTo(Counted), of.Output{Port: of.PortInPort})
+	l.translated(Itself, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(ItselfSeen)})
+	for _, s := range []Stage{Itself, ItselfSeen, ItselfBack} {
+		l.drop(s, 0, nil, driver.DropUnknownDest)
+	}
+	l.drop(Back, 0, nil, driver.DropInvalid)
+	faceBase(l, c)
+	ledBase(l)
+}
+
+func commitMarked(mark uint32) of.CT {
+	return of.CT{Commit: true, ZoneField: regDomain, Mark: mark, Recirc: true, Table: uint8(Output)}
+}
+
+// byRouter turns a frame back to its sender's MAC, from the router's.
+func byRouter(then ...of.Action) []of.Action {
+	return append([]of.Action{of.Move{From: of.EthSrc, To: of.EthDst}, of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, then...)
+}
+
+// serviceNetwork adds who of a network may ask a service: those whom a backend
+// elsewhere can answer, and know.
+func serviceNetwork(l *list, n *desired.Network) {
+	if n.Encap == model.EncapVXLAN {
+		l.drop(Serve, 200, match(network(n.ID), of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+	}
+	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if p.IsValid() {
+			eth, src, _ := ethOf(p.Addr().Is6())
+			l.add(Serve, 100, match(network(n.ID), eth, of.InPrefix(src, p.Masked())), goTo(Translate))
+		}
+	}
+}
+
+// backend adds the flows by which translated packets find an endpoint on their
+// sender's network; to another one they are routed.
+func backend(l *list, n *desired.Network, mac model.MAC, own ...netip.Addr) {
+	for _, a := range own {
+		if n.Holds(a) {
+			l.add(Backend, 100, toAddr(a, network(n.ID)), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
+		}
+	}
+}
+
+// hairpin adds what a port needs to be its own backend: it sees the link-local
+// service address. The translation of its source is in the domain's zone, where
+// nothing else goes from an address to itself.
+func hairpin(l *list, n *desired.Network, p LocalPort) {
+	for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
+		if n.Holds(a) {
+			seen := desired.ServiceAddr
+			if a.Is6() {
+				seen = desired.ServiceAddr6
+				// A socket that is bound to no address answers by the link-local one (RFC 6724 rule 2).
+				l.add(Destination, 207, toAddr(seen, of.Eq(of.InPort, p.Number), of.EqAddr(of.IPv6Src, p.MAC.LinkLocal())),
+					of.SetField{Field: of.IPv6Src, Value: of.Addr(a)}, goTo(Destination))
+			}
+			l.add(Backend, 110, toAddr(a, of.Eq(of.InPort, p.Number)), byRouter(
+				of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATSrc, To: seen, Recirc: true, Table: uint8(Hairpin)})...)
+		}
+	}
+}
+
+// ServiceDomain returns the flows that a domain has while it has services; zone is
+// that of its translations.
+func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
+	l := &list{cookie: cookie(KindService, 0)}
+	here := []of.Term{inDomain(d), origin(fromPort)}
+	l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, desired.ServiceAddr))...), desired.RouterMAC, desired.ServiceAddr, goTo(Answer))
+	l.advertises(c, []netip.Addr{desired.ServiceAddr6}, here...)
+	for _, a := range []netip.Addr{desired.ServiceAddr, desired.ServiceAddr6} {
+		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(Itself))
+	}
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		l.add(Output, 150, match(eth, inDomain(d), isAnswer, isMarked), of.Set(regZone, zone), noteBackend(v6), translate(Back))
+	}
+	toStack(l, c, d, zone)
+	return l.flows
+}
+
+// ServiceFlows returns the flows and the groups of a service.
+func ServiceFlows(c Config, s Service) ([]of.Flow, []of.Group) {
+	l := &list{cookie: cookie(KindService, 0)}
+	var groups []of.Group
+	for _, v6 := range []bool{false, true} {
+		for _, g := range s.family(l, c, newChooser(s.Service, v6)) {
+			if !slices.ContainsFunc(groups, func(o of.Group) bool { return o.ID == g.ID }) {
+				groups = append(groups, g)
+			}
+		}
+	}
+	return l.flows, groups
+}
+
+func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
+	v6, vip := choose.v6, s.IPv4
+	if v6 {
+		vip = s.IPv6
+	}
+	faces := slices.ContainsFunc(s.Faces, func(f Face) bool { return f.Addr.Is6() == v6 })
+	if !vip.IsValid() && !faces {
+		return nil
+	}
+	eth, src, dst := ethOf(v6)
+	if vip.IsValid() {
+		ownsAddress(l, c, vip, []of.Term{inDomain(s.Domain), origin(fromPort)}, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Serve))
+		s.fromOutside(l, c, vip)
+		if s.Counted {
+			s.counted(l, vip)
+		}
+	}
+	self := []of.Term{of.Eq(regService, s.Number), eth}
+	s.lateSegments(l, v6)
+	s.led(l, v6)
+	if s.Affinity > 0 {
+		s.remember(l, c, v6, self)
+	}
+	if faces {
+		return s.faces(l, c, choose, self)
+	}
+	var groups []of.Group
+	for _, x := range s.askers(c, choose, self, s.Inside, s.Outside) {
+		for _, b := range x.all {
+			l.add(Again, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
+		}
+		if len(x.all) == 0 && x.above > 0 {
+			l.refuseBy(c, MeterServices, Pick, 100+x.above, match(x.who...), driver.DropNoProvider)
+		}
+		for _, port := range countable(s.Service) {
+			if len(x.all) == 0 {
+				if x.silent {
+					l.drop(Pick, 10+x.above, x.asks(port), driver.DropNoProvider)
+				}
+				continue
+			}
+			groups = append(groups, s.port(l, c, x, front{port, false, port.Protocol == model.ProtoUDP && s.oneUDP()}, src)...)
+		}
+	}
+	return groups
+}
+
+// lateSegments drops what a backend sends in the middle of a connection that is not
+// known: after a restart of the switch its client has to speak first, which makes the
+// translation again, or it would see the backend's own address.
+func (s Service) lateSegments(l *list, v6 bool) {
+	eth, src, _ := ethOf(v6)
+	var ports []uint16 // the backends'
+	for _, p := range s.Ports {
+		if p.Protocol == model.ProtoTCP {
+			ports = append(ports, p.Backend)
+		}
+	}
+	for _, f := range s.Faces {
+		if f.Protocol == model.ProtoTCP && f.Addr.Is6() == v6 {
+			ports = append(ports, f.Backend)
+		}
+	}
+	slices.Sort(ports)
+	for _, port := range slices.Compact(ports) {
+		for _, b := range s.Backends.All() {
+			if a := b.Addr(v6); a.IsValid() {
+				l.drop(State, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
+					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(port))), driver.DropInvalid)
+			}
+		}
+	}
+}
+
+// ServiceAsks tells what the driver has to do about a packet to a service that a
+// flow has sent up: refuse it, or send it once more as that of a new connection.
+func ServiceAsks(table uint8, cookie uint64) (refuse, again bool) {
+	kind, _, ours := KindOf(cookie)
+	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {
+		return false, false
+	}
+	return Stage(table) == Pick, Stage(table) == Again
+}
+
+// RegService and RegZone tell the driver of a packet to a service.
+const (
+	RegService = regService
+	RegZone    = regZone
+	RegDomain  = regDomain
+)
+
+// IsService tells whether a value of RegService is a service's number.
+func IsService(n uint32) bool { return n&serviceBit != 0 }

@@ -1,0 +1,495 @@
+package ovs
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// services keeps the flows and groups of a picture's services in step, and notes
+// whose translations may have ended. What it does follows what has changed.
+type services struct {
+	ledger  *ledger
+	groups  *groups
+	numbers map[model.ServiceKey]uint32
+	named   map[uint32]model.ServiceKey // by number
+	on      map[model.NetworkID]map[model.ServiceKey]bool
+	claims  map[place][]model.ServiceKey        // who has a virtual address; the first one gets it
+	users   map[place]user                      // endpoints, which come before services
+	backing map[place]int                       // how often an address is a backend's
+	led     map[place]map[model.ServiceKey]bool // services with an address as a backend that is no endpoint
+	held    map[model.ServiceKey]held
+	serving map[desired.Domain]map[model.ServiceKey]bool // services with flows
+	zones   map[desired.Domain]uint16                    // of translations, of domains that are served
+	wrong   map[model.ServiceKey][]driver.Problem
+	counts  *counters
+	faces   faces
+
+	ended  map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
+	check  map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
+	forget map[uint32]bool             // services, by number, whose clients stay with nobody any more
+	former map[desired.Domain][]uint16 // zones that a domain had and has no more
+}
+
+// user is the endpoint at an address; n = how many there are.
+type user struct {
+	n   int
+	mac model.MAC
+}
+
+func newServices(l *ledger) *services {
+	return &services{
+		ledger: l, groups: newGroups(), numbers: map[model.ServiceKey]uint32{}, named: map[uint32]model.ServiceKey{},
+		on: map[model.NetworkID]map[model.ServiceKey]bool{}, claims: map[place][]model.ServiceKey{}, users: map[place]user{},
+		backing: map[place]int{}, led: map[place]map[model.ServiceKey]bool{}, held: map[model.ServiceKey]held{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
+		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), faces: newFaces(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
+		forget: map[uint32]bool{}, former: map[desired.Domain][]uint16{},
+	}
+}
+
+func serviceOwner(k model.ServiceKey) owner {
+	return owner{kind: pipeline.KindService, name: k.String()}
+}
+
+func domainOwner(d desired.Domain) owner { return owner{kind: pipeline.KindService, id: uint64(d)} }
+
+// servicesChange is one step from a picture to the next.
+type servicesChange struct {
+	*services
+	config    pipeline.Config
+	old, want desired.Host
+	dirty     map[model.ServiceKey]bool
+	owners    map[facePort]model.ServiceKey // of ports that are claimed or left, as they were
+}
+
+// update makes the ledger and the groups want what the picture says. domains are
+// those of the picture; moved tells that networks have come, gone or changed their
+// domains, and all that all flows are to be made anew.
+func (s *services) update(c pipeline.Config, old, want desired.Host, domains map[desired.Domain]int, moved, all bool) {
+	ch := &servicesChange{s, c, old, want, map[model.ServiceKey]bool{}, map[facePort]model.ServiceKey{}}
+	ch.endpoints(moved)
+	if moved {
+		for n := range want.Networks.Diff(old.Networks) {
+			for k := range s.on[n.Key] {
+				ch.dirty[k] = true
+			}
+		}
+		ch.rezone(domains)
+	}
+	for x := range want.Services.Diff(old.Services) {
+		ch.dirty[x.Key] = true
+	}
+	if all {
+		for k := range want.Services.All() {
+			ch.dirty[k] = true
+		}
+		for d, zone := range s.zones {
+			s.ledger.set(domainOwner(d), pipeline.ServiceDomain(c, d, zone))
+		}
+	}
+	claimed := map[model.ServiceKey]bool{}
+	for len(claimed) < len(ch.dirty) { // a claim may concern others
+		for k := range ch.dirty {
+			if !claimed[k] {
+				claimed[k] = true
+				ch.claim(k)
+			}
+		}
+	}
+	ch.endFaces()
+	ch.renode()
+	for k := range ch.dirty {
+		ch.set(k, domains)
+	}
+	for k := s.counts.next(); k != (model.ServiceKey{}); k = s.counts.next() {
+		ch.set(k, domains)
+	}
+	ch.setFaces(all)
+}
+
+// domainIn is the domain of a network in a picture, 0 if it is not there.
+func domainIn(h desired.Host, id model.NetworkID) desired.Domain {
+	n, ok := h.Networks.Get(id)
+	if !ok {
+		return 0
+	}
+	return n.Domain()
+}
+
+// endpoints follows who has which address.
+func (ch *servicesChange) endpoints(moved bool) {
+	type gone struct {
+		at  place
+		mac model.MAC
+	}
+	var left []gone
+	put := func(h desired.Host, by int, n model.NetworkID, mac model.MAC, own ...netip.Addr) {
+		d := domainIn(h, n)
+		for _, a := range own {
+			if d == 0 || !a.IsValid() {
+				continue
+			}
+			at := place{d, a}
+			u := ch.users[at]
+			was := u.n
+			if u.n += by; by > 0 {
+				u.mac = mac
+			} else {
+				left = append(left, gone{at, mac})
+			}
+			if u.n > 0 {
+				ch.users[at] = u
+			} else {
+				delete(ch.users, at)
+			}
+			if was == 0 || u.n == 0 {
+				ch.touch(at)
+			}
+		}
+	}
+	port := func(h desired.Host, by int, p *desired.Port) { put(h, by, p.Network, p.MAC, p.IPv4, p.IPv6) }
+	remote := func(h desired.Host, by int, r *desired.Remote) { put(h, by, r.Network, r.MAC, r.IPv4, r.IPv6) }
+	if moved {
+		for _, p := range ch.old.Ports.All() {
+			port(ch.old, -1, p)
+		}
+		for _, r := range ch.old.Remotes.All() {
+			remote(ch.old, -1, r)
+		}
+		for _, p := range ch.want.Ports.All() {
+			port(ch.want, 1, p)
+		}
+		for _, r := range ch.want.Remotes.All() {
+			remote(ch.want, 1, r)
+		}
+	} else {
+		ports, remotes := ch.want.Ports.Diff(ch.old.Ports), ch.want.Remotes.Diff(ch.old.Remotes)
+		for x := range ports {
+			if x.Had {
+				port(ch.old, -1, x.Old)
+			}
+		}
+		for x := range remotes {
+			if x.Had {
+				remote(ch.old, -1, x.Old)
+			}
+		}
+		for x := range ports {
+			if x.Has {
+				port(ch.want, 1, x.New)
+			}
+		}
+		for x := range remotes {
+			if x.Has {
+				remote(ch.want, 1, x.New)
+			}
+		}
+		for x := range ports { // a client that is here no more
+			if x.Had && (!x.Has || x.Old.MAC != x.New.MAC) {
+				for _, a := range []netip.Addr{x.Old.IPv4, x.Old.IPv6} {
+					ch.endAt(place{domainIn(ch.old, x.Old.Network), a})
+				}
+			}
+		}
+	}
+	for _, g := range left {
+		if u := ch.users[g.at]; (u.n == 0 || u.mac != g.mac) && (moved || ch.backing[g.at] > 0) {
+			ch.endAt(g.at)
+		}
+	}
+}
+
+// endAt notes that translations from and to an address may have ended.
+func (s *services) endAt(at place) {
+	if zone, ok := s.zones[at.domain]; ok && at.addr.IsValid() {
+		s.ended[at] = true
+		s.check[at.domain] = zone
+	}
+}
+
+// rezone gives domains other zones for translations where a network has come that
+// tracks in the same one.
+func (ch *servicesChange) rezone(domains map[desired.Domain]int) {
+	for d, zone := range ch.zones {
+		for other := range domains {
+			if zoneOf(other) == zone {
+				ch.former[d] = append(ch.former[d], zone)
+				delete(ch.zones, d)
+				ch.zoneFor(d, domains)
+				for k := range ch.want.Services.All() {
+					ch.dirty[k] = true
+				}
+				ch.touchDomain(d)
+				ch.ledger.set(domainOwner(d), pipeline.ServiceDomain(ch.config, d, ch.zones[d]))
+				break
+			}
+		}
+	}
+}
+
+// zoneFor finds a zone for a domain's translations: those of tracking count from
+// below, these from above.
+func (s *services) zoneFor(d desired.Domain, domains map[desired.Domain]int) uint16 {
+	if zone, ok := s.zones[d]; ok {
+		return zone
+	}
+	taken := map[uint16]bool{0: true}
+	for other := range domains {
+		taken[zoneOf(other)] = true
+	}
+	for _, zone := range s.zones {
+		taken[zone] = true
+	}
+	zone := ^zoneOf(d)
+	for taken[zone] {
+		zone--
+	}
+	s.zones[d] = zone
+	return zone
+}
+
+// held is what a service of the picture has claimed.
+type held struct {
+	domain  desired.Domain // 0 = it cannot be served
+	network model.NetworkID
+	vips    []netip.Addr
+	backs   []netip.Addr
+	led     []netip.Addr // those of backs that are no endpoints'
+	faces   []facePort   // sorted
+	open    []netip.Addr // where it is exposed at faces
+}
+
+// claim replaces what a service has claimed, and marks those that had or get an
+// address with it.
+func (ch *servicesChange) claim(k model.ServiceKey) {
+	x, _ := ch.want.Services.Get(k)
+	old := ch.held[k]
+	now := held{}
+	if x != nil {
+		now.network, now.domain = x.Network, domainIn(ch.want, x.Network)
+		for _, a := range []netip.Addr{x.IPv4, x.IPv6} {
+			if a.IsValid() && now.domain != 0 {
+				now.vips = append(now.vips, a)
+			}
+		}
+		if now.domain != 0 && x.Check(k, true) == nil {
+			now.faces, now.open = facesOf(x, now.domain)
+		}
+		for _, b := range x.Backends.All() {
+			for _, a := range []netip.Addr{b.IPv4, b.IPv6} {
+				if a.IsValid() && now.domain != 0 {
+					now.backs = append(now.backs, a)
+					if b.Foreign() {
+						now.led = append(now.led, a)
+					}
+				}
+			}
+		}
+	}
+	had := map[place]model.ServiceKey{}
+	for _, x := range []held{old, now} {
+		for _, v := range x.vips {
+			if c := ch.claims[place{x.domain, v}]; len(c) > 0 {
+				had[place{x.domain, v}] = c[0]
+			}
+		}
+	}
+	for _, v := range old.vips {
+		at := place{old.domain, v}
+		ch.claims[at] = slices.DeleteFunc(ch.claims[at], func(o model.ServiceKey) bool { return o == k })
+		ch.touch(at)
+		if len(ch.claims[at]) == 0 {
+			delete(ch.claims, at)
+		}
+	}
+	for _, v := range now.vips {
+		at := place{now.domain, v}
+		i, _ := slices.BinarySearchFunc(ch.claims[at], k, compareServices)
+		ch.claims[at] = slices.Insert(ch.claims[at], i, k)
+		ch.touch(at)
+	}
+	for at, k := range had {
+		if c := ch.claims[at]; len(c) == 0 || c[0] != k { // another one has the address now
+			ch.endAt(at)
+		}
+	}
+	for _, a := range old.backs {
+		at := place{old.domain, a}
+		if ch.backing[at]--; ch.backing[at] == 0 {
+			delete(ch.backing, at)
+		}
+	}
+	for _, a := range now.backs {
+		ch.backing[place{now.domain, a}]++
+	}
+	ch.claimLed(k, old, now)
+	ch.claimFaces(k, old, now)
+	if old.network != now.network {
+		delete(ch.on[old.network], k)
+	}
+	if old.domain != now.domain {
+		ch.serve(k, old.domain, false, nil)
+	}
+	if x == nil {
+		delete(ch.held, k)
+		return
+	}
+	if ch.on[now.network] == nil {
+		ch.on[now.network] = map[model.ServiceKey]bool{}
+	}
+	ch.on[now.network][k] = true
+	ch.held[k] = now
+}
+
+func compareServices(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) }
+
+// touch marks all that claim an address.
+func (ch *servicesChange) touch(at place) {
+	for _, k := range ch.claims[at] {
+		ch.dirty[k] = true
+	}
+	for k := range ch.led[at] {
+		ch.dirty[k] = true
+	}
+	ch.touchSpot(at)
+}
+
+// look notes that a domain's translations may have ended.
+func (s *services) look(d desired.Domain) {
+	if zone, ok := s.zones[d]; ok {
+		s.check[d] = zone
+	}
+}
+
+// at is the service that has an address in a picture, nil if none.
+func (s *services) at(h desired.Host, where place) *desired.Service {
+	if c := s.claims[where]; len(c) > 0 && s.users[where].n == 0 {
+		x, _ := h.Services.Get(c[0])
+		return x
+	}
+	return nil
+}
+
+// set makes the flows of a service, if it can have any.
+func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int) {
+	was, _ := ch.old.Services.Get(k)
+	x, _ := ch.want.Services.Get(k)
+	d := ch.held[k].domain
+	delete(ch.wrong, k)
+	var own desired.Service
+	if x != nil {
+		wrong := refusedPorts(x)
+		if err := x.Check(k, domainIn(ch.want, x.Network) != 0); err != nil {
+			wrong = []driver.Problem{{Object: "service " + k.String(), Err: err}}
+		} else {
+			own = ch.reachable(*x, d)
+		}
+		if len(wrong) > 0 {
+			ch.wrong[k] = wrong
+		}
+	}
+	var flows []openflow.Flow
+	var groups []openflow.Group
+	had := ch.facesHad(&own, d)
+	serves := own.IPv4.IsValid() || own.IPv6.IsValid() || len(had) > 0
+	ch.serve(k, d, serves, domains)
+	if serves {
+		flows, groups = pipeline.ServiceFlows(ch.config, pipeline.Service{
+			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had, Taken: func(a netip.Addr) bool { return ch.users[place{d, a}].n > 0 },
+			Counted: ch.counts.take(k, pipeline.CountersOf(&own)),
+		})
+	} else {
+		ch.counts.leave(k)
+	}
+	ch.ledger.set(serviceOwner(k), flows)
+	ch.groups.set(k, groups)
+	if n, ok := ch.numbers[k]; ok && (!serves || was != nil && was.Affinity != own.Affinity) {
+		ch.forget[n] = true
+		if !serves {
+			delete(ch.named, n)
+			delete(ch.numbers, k)
+		}
+	}
+	if was != nil && mayEnd(was, &own) {
+		ch.look(domainIn(ch.old, was.Network))
+	}
+}
+
+// serve counts the services that a domain has, and gives it what it needs for them.
+func (ch *servicesChange) serve(k model.ServiceKey, d desired.Domain, serves bool, domains map[desired.Domain]int) {
+	switch in := ch.serving[d]; {
+	case in[k] == serves:
+	case serves && len(in) == 0:
+		ch.serving[d] = map[model.ServiceKey]bool{k: true}
+		ch.ledger.set(domainOwner(d), pipeline.ServiceDomain(ch.config, d, ch.zoneFor(d, domains)))
+	case serves:
+		in[k] = true
+	default:
+		ch.look(d)
+		if delete(in, k); len(in) == 0 {
+			delete(ch.serving, d)
+			delete(ch.zones, d)
+			ch.ledger.set(domainOwner(d), nil)
+		}
+	}
+}
+
+// reachable is a service with the addresses that it gets.
+func (s *services) reachable(x desired.Service, d desired.Domain) desired.Service {
+	for _, a := range []*netip.Addr{&x.IPv4, &x.IPv6} {
+		if at := (place{d, *a}); a.IsValid() && (s.users[at].n > 0 || s.claims[at][0] != x.Key) {
+			*a = netip.Addr{}
+		}
+	}
+	return x
+}
+
+// number is a service's number in the switch.
+func (s *services) number(k model.ServiceKey) uint32 {
+	n, ok := s.numbers[k]
+	if !ok {
+		n = pipeline.ServiceNumber(k)
+		for s.named[n] != (model.ServiceKey{}) {
+			n = pipeline.NextService(n)
+		}
+		s.numbers[k], s.named[n] = n, k
+	}
+	return n
+}
+
+// refusedPorts are what flows cannot serve of a service.
+func refusedPorts(x *desired.Service) []driver.Problem {
+	var out []driver.Problem
+	ports := slices.Clone(x.Ports)
+	for _, f := range x.Faces {
+		if _, there := x.PortOf(f.Protocol, f.Port); !there && f.Protocol == model.ProtoSCTP {
+			ports = append(ports, desired.ServicePort{Protocol: f.Protocol, Port: f.Port})
+		}
+	}
+	slices.SortFunc(ports, desired.CompareServicePorts)
+	for _, p := range slices.CompactFunc(ports, func(a, b desired.ServicePort) bool { return desired.CompareServicePorts(a, b) == 0 }) {
+		if p.Protocol == model.ProtoSCTP {
+			out = append(out, driver.Problem{
+				Object: "service " + x.Key.String(),
+				Err:    model.Errorf(model.ErrInvalid, "port %d/%d: flows of the switch do not track SCTP, so it is not served", p.Protocol, p.Port),
+			})
+		}
+	}
+	return out
+}
+
+// problems are what is wrong with services.
+func (s *services) problems() []driver.Problem {
+	var out []driver.Problem
+	for _, k := range slices.SortedFunc(maps.Keys(s.wrong), compareServices) {
+		out = append(out, s.wrong[k]...)
+	}
+	return append(out, s.counts.problems()...)
+}

@@ -1,0 +1,419 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/rlimit"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/shaping"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// A switch in user space reads frames before any queue of the interface, and the kernel's
+// one takes them behind it; and a switch may remove queues of its ports. So the port
+// of the switch is another device where an endpoint has a limit: the far one of a pair,
+// whose near one and the endpoint's interface lead to each other by filters. What the
+// endpoint sends passes the near one's queue, what it receives that of its own interface.
+// Ports without a limit have nothing of this (docs/adr/0026-bandwidth.md).
+
+const (
+	nearPrefix, farPrefix = "cs", "ct" // of devices; internal/model keeps networks from such names
+	shapeMajor            = 0xc01a     // of queues; not that of driver ebpf, which may take over
+	shapePriority         = 0xc018     // of filters
+	shapeHandle           = 0xc2
+	// shapeVerify is how long what was made for limits is believed to be there.
+	shapeVerify = 10 * time.Second
+)
+
+// shaped is what was made for a port with a limit.
+type shaped struct {
+	rate  desired.Rate
+	index int // of the endpoint's interface
+	near  int // of the pair's device with the queue
+	// trouble is what is wrong with that, which the switch does not see; nil = nothing.
+	trouble error
+}
+
+// shaper are the queues on a host, and what reaches its interfaces.
+type shaper struct {
+	links  *netlink.Handle
+	queues *shaping.Queues
+	alias  string // of pairs, before the port's name
+	taps   bool   // the switch reads by packet sockets
+}
+
+func newShaper(cfg Config) shaper {
+	links := cfg.links
+	if links == nil {
+		links = &netlink.Handle{} // of the namespace of whoever calls
+	}
+	return shaper{links, shaping.New(links, shapeMajor), "contiv-ovs queue " + cfg.Bridge + " ", cfg.Datapath == "netdev"}
+}
+
+// newPort describes the switch's port of an endpoint.
+func (d *Driver) newPort(name string, p *desired.Port) newPort {
+	n := newPort{name: name, externalIDs: map[string]string{markKey: markPort, endpointKey: p.Endpoint.String()}}
+	if _, ok := d.shaped[name]; ok {
+		n.name = shaping.Named(farPrefix, name)
+		n.externalIDs[behindKey] = name
+	}
+	return n
+}
+
+// shape makes what limits of the picture ask for, before the switch is told of the
+// devices. A limit that cannot be held is a problem: the port works without.
+func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []driver.Problem) {
+	verify := force || time.Since(d.shapeSeen) > shapeVerify
+	var have map[int]shaping.Queue
+	for name, r := range want.Bandwidth.All() {
+		if _, ok := want.Ports.Get(name); !ok || r.Send.Bits == 0 && r.Receive.Bits == 0 {
+			continue
+		}
+		if d.shaper.queues.Lacking() != nil { // devices would be of no use
+			delete(d.shaped, name)
+			continue
+		}
+		s, known := d.shaped[name]
+		l, err := d.shaper.links.LinkByName(name)
+		switch {
+		case errors.As(err, &netlink.LinkNotFoundError{}):
+			if known { // the switch has the pair, which is still there
+				s.trouble, s.index = model.Errorf(model.ErrNotFound, "interface %s does not exist", name), 0
+				d.shaped[name] = s
+			}
+			continue // else the switch tells
+		case err == nil:
+			s.trouble = nil
+			if !isUp(l) {
+				s.trouble = driver.DownError(name)
+			}
+		}
+		same := known && s.index == index(l) && s.rate == *r
+		if err == nil && (!same || verify || d.deviceOf(name) != "") {
+			if have == nil {
+				have, err = d.shaper.queues.Have()
+			}
+			var changed bool
+			if err == nil {
+				near := s.near
+				s.near, changed, err = d.shaper.ensure(name, l, *r, have)
+				if known && near != 0 && near != s.near {
+					d.remade[name] = 0
+				}
+			}
+			if changed && err == nil {
+				changes++
+			}
+			if changed && err == nil && same {
+				d.drift.Repaired(d.cfg.Log, driver.DriftDevice, "queue of "+name, 1)
+			}
+		}
+		if err != nil {
+			if d.shaper.queues.Lacking() == nil {
+				problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
+			}
+			delete(d.shaped, name) // the switch gets its interface itself
+			d.swept = false
+			continue
+		}
+		s.rate, s.index = *r, index(l)
+		d.shaped[name] = s
+	}
+	if err := d.shaper.queues.Lacking(); err != nil && limits(want) { // once for all
+		problems = append(problems, driver.Problem{Object: "bandwidth", Err: err})
+	}
+	for name := range d.shaped {
+		if r, ok := want.Bandwidth.Get(name); ok && (r.Send.Bits > 0 || r.Receive.Bits > 0) {
+			if _, ok := want.Ports.Get(name); ok {
+				continue
+			}
+		}
+		delete(d.shaped, name)
+		d.swept = false
+	}
+	if verify {
+		d.shapeSeen = time.Now()
+	}
+	return changes, problems
+}
+
+// limits tells whether a port of a picture has a limit.
+func limits(want desired.Host) bool {
+	for name, r := range want.Bandwidth.All() {
+		if _, ok := want.Ports.Get(name); ok && (r.Send.Bits > 0 || r.Receive.Bits > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// closeRemade takes those ports from the switch whose pair somebody took away and that was
+// made again: the switch has the former device still, which leads nowhere, and opens the
+// new one only if it has let go of the port.
+func (d *Driver) closeRemade(ctx context.Context) error {
+	var ids []string
+	d.db.mu.Lock()
+	bridge := d.db.bridge(d.cfg.Bridge)
+	for name := range d.remade {
+		if h := d.db.port(name); h.port != nil && h.bridge == d.cfg.Bridge && h.port.ExternalIDs[behindKey] == name {
+			d.remade[name] = int(h.number())
+			ids = append(ids, h.port.UUID)
+		}
+	}
+	d.db.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	ops, err := d.db.mutatePorts(bridge, "delete", ids)
+	if err != nil {
+		return err
+	}
+	return d.db.follow(ctx, d.cfg.Bridge, ops)
+}
+
+// deviceOf says what is wrong with the device that the switch has for a port.
+func (d *Driver) deviceOf(name string) string {
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	return d.db.port(name).device()
+}
+
+// shapedLook is how often interfaces and queues of ports with a limit are looked at: the
+// switch, which has other devices for these, tells nothing of them.
+const shapedLook = time.Second
+
+// watchShaped tells the owner when an interface of a port with a limit has come, gone,
+// or been set up or down, and when somebody has taken a queue away.
+func (d *Driver) watchShaped(ctx context.Context) {
+	defer d.wg.Done()
+	tick := time.NewTicker(shapedLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		d.mu.Lock()
+		moved, taken := "", ""
+		have := map[int]shaping.Queue{}
+		if len(d.shaped) > 0 {
+			var err error
+			if have, err = d.shaper.queues.Have(); err != nil {
+				have = nil // the next look tells
+			}
+		}
+		for name, s := range d.shaped {
+			if have != nil && s.trouble == nil && (s.rate.Send.Bits > 0 && have[s.near].Bucket == nil || s.rate.Receive.Bits > 0 && have[s.index].Bucket == nil) {
+				taken, d.shapeSeen = name, time.Time{}
+			}
+			l, err := d.shaper.links.LinkByName(name)
+			if gone := (netlink.LinkNotFoundError{}); err != nil && !errors.As(err, &gone) {
+				continue
+			}
+			if index(l) != s.index || l != nil && isUp(l) != (s.trouble == nil) {
+				moved = name
+			}
+		}
+		d.mu.Unlock()
+		if moved != "" {
+			d.notify("interface " + moved + " has come, gone, or been set up or down")
+		} else if taken != "" {
+			d.notify("a queue of " + taken + " is gone")
+		}
+	}
+}
+
+func isUp(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_UP != 0 }
+
+func index(l netlink.Link) int {
+	if l == nil {
+		return 0
+	}
+	return l.Attrs().Index
+}
+
+// unshape removes what no limit asks for any more, once the switch does not use it.
+func (d *Driver) unshape() (changes int, problems []driver.Problem) {
+	if d.swept {
+		return 0, nil
+	}
+	left, err := d.shaper.left()
+	if err != nil {
+		return 0, []driver.Problem{{Object: "bandwidth", Err: err}}
+	}
+	d.swept = true
+	for name, near := range left {
+		if _, stays := d.shaped[name]; stays {
+			continue
+		}
+		if err := d.shaper.remove(name, near); err != nil {
+			problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
+			d.swept = false
+			continue
+		}
+		changes++
+	}
+	return changes, problems
+}
+
+// left are the near ones of all pairs, by their port.
+func (s shaper) left() (map[string]netlink.Link, error) {
+	links, err := s.links.LinkList()
+	for range 5 { // interfaces come and go meanwhile
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+		links, err = s.links.LinkList()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	out := map[string]netlink.Link{}
+	for _, l := range links {
+		if name, ours := strings.CutPrefix(l.Attrs().Alias, s.alias); ours && l.Attrs().Name == shaping.Named(nearPrefix, name) {
+			out[name] = l
+		}
+	}
+	return out, nil
+}
+
+// ensure makes the queues and ways of a port, whose interface is l.
+func (s shaper) ensure(name string, l netlink.Link, r desired.Rate, have map[int]shaping.Queue) (near int, changed bool, err error) {
+	pair := shaping.Pair{Near: shaping.Named(nearPrefix, name), Far: shaping.Named(farPrefix, name), Alias: s.alias + name, MTU: l.Attrs().MTU}
+	near, far, made, err := s.queues.Ensure(pair)
+	if err != nil {
+		return near, made, err
+	}
+	defer func() {
+		if err != nil && made { // it does not lead anywhere yet
+			err = errors.Join(err, s.queues.Remove(l.Attrs().Index), s.queues.Delete(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: pair.Near, Index: near}}))
+		}
+	}()
+	changed = made
+	for _, q := range []struct {
+		index int
+		limit desired.Limit
+	}{{near, r.Send}, {l.Attrs().Index, r.Receive}} {
+		var done bool
+		if q.limit.Bits > 0 {
+			done, err = s.queues.Set(have, q.index, q.limit, l.Attrs().MTU)
+		} else if have[q.index].Bucket != nil {
+			done, err = true, s.queues.Remove(q.index)
+			delete(have, q.index)
+		}
+		if changed = changed || done; err != nil {
+			return near, changed, err
+		}
+	}
+	// The way back first: nobody is to send without getting answers.
+	ways := [][2]int{{near, l.Attrs().Index}, {l.Attrs().Index, near}}
+	if s.taps { // which have seen it: the host's own stack must not
+		ways = append([][2]int{{far, nowhere}}, ways...)
+	}
+	for _, way := range ways {
+		done, err := s.lead(way[0], way[1])
+		if changed = changed || done; err != nil {
+			return near, changed, err
+		}
+	}
+	return near, changed, nil
+}
+
+// remove takes everything of a port away; near is of its pair.
+func (s shaper) remove(name string, near netlink.Link) error {
+	l, err := s.links.LinkByName(name)
+	if err == nil {
+		err = errors.Join(s.unlead(l.Attrs().Index), s.queues.Remove(l.Attrs().Index))
+	} else if errors.As(err, &netlink.LinkNotFoundError{}) {
+		err = nil
+	}
+	return errors.Join(err, s.queues.Delete(near))
+}
+
+// nowhere is where a filter leads to that drops.
+const nowhere = 0
+
+// wayName is the name of a filter that leads to an interface.
+func wayName(to int) string { return fmt.Sprintf("contiv-queue-%d", to) }
+
+// way finds our filter where an interface takes packets in; nil = there is none.
+func (s shaper) way(at int) (*netlink.BpfFilter, []netlink.Filter, error) {
+	all, err := s.links.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: at}}, netlink.HANDLE_MIN_INGRESS)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, nil, fmt.Errorf("interface %d: list filters: %w", at, err)
+	}
+	for _, f := range all {
+		if b, ok := f.(*netlink.BpfFilter); ok && b.Priority == shapePriority && b.Handle == shapeHandle {
+			return b, all, nil
+		}
+	}
+	return nil, all, nil
+}
+
+// lead makes sure that all that comes in at an interface is sent by another one, or
+// dropped where that is nowhere.
+func (s shaper) lead(from, to int) (changed bool, err error) {
+	have, _, err := s.way(from)
+	if err != nil || have != nil && have.Name == wayName(to) {
+		return false, err
+	}
+	_ = rlimit.RemoveMemlock() // loading says what is missing
+	todo := asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(to)), //nolint:gosec // an interface's index
+		asm.Mov.Imm(asm.R2, 0),         // where it sends
+		asm.FnRedirect.Call(),
+		asm.Return(),
+	}
+	if to == nowhere {
+		todo = asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()} // TC_ACT_SHOT of linux/pkt_cls.h
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "contiv_queue", Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: todo})
+	if err != nil {
+		return false, fmt.Errorf("load a filter: %w", err)
+	}
+	defer func() { _ = prog.Close() }() // the filter holds it
+	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: from, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+	if err := s.links.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
+		return false, fmt.Errorf("interface %d: add qdisc clsact: %w", from, err)
+	}
+	if err := s.links.FilterReplace(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: from, Parent: netlink.HANDLE_MIN_INGRESS, Handle: shapeHandle, Priority: shapePriority, Protocol: unix.ETH_P_ALL,
+		},
+		Fd: prog.FD(), Name: wayName(to), DirectAction: true,
+	}); err != nil {
+		return false, fmt.Errorf("interface %d: add a filter: %w", from, err)
+	}
+	return true, nil
+}
+
+// unlead takes our filter off an interface, and what filters hang on if it was the last.
+func (s shaper) unlead(at int) error {
+	have, all, err := s.way(at)
+	if err != nil || have == nil {
+		return err
+	}
+	if err := s.links.FilterDel(have); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("interface %d: remove a filter: %w", at, err)
+	}
+	out, err := s.links.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: at}}, netlink.HANDLE_MIN_EGRESS)
+	if err != nil || len(all)+len(out) > 1 {
+		return nil //nolint:nilerr // somebody uses it, or it is gone
+	}
+	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: at, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+	if err := s.links.QdiscDel(qdisc); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("interface %d: remove qdisc clsact: %w", at, err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package ovs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// What somebody else has put into the bridge is told and left alone: they may be at work
+// on it, and ours are found by their marks.
+
+// strangeFlows are the flows of the bridge that are not ours.
+type strangeFlows struct {
+	n      int
+	first  string // one of them, as ovs-ofctl prints it
+	cookie uint64
+}
+
+// note takes a flow of the bridge, and tells whether it is ours to judge.
+func (s *strangeFlows) note(f openflow.FlowStats) (ours bool) {
+	switch f.Flow.Cookie & pipeline.MagicMask {
+	case pipeline.CookieMagic:
+		return true
+	case pipeline.AffineMagic: // the switch has learned it
+		return false
+	}
+	if s.n == 0 {
+		s.first, s.cookie = f.Flow.String(), f.Flow.Cookie
+		if f.Err != nil {
+			s.first = fmt.Sprintf("table=%d, priority=%d, of a kind that is not known here", f.Flow.Table, f.Flow.Priority)
+		}
+	}
+	s.n++
+	return false
+}
+
+// strangers tells what is in the bridge that is not ours: flows as of the last look at
+// all of them.
+func (d *Driver) strangers() (problems []driver.Problem) {
+	bridge := d.cfg.Bridge
+	if s := d.strange; s.n > 0 {
+		problems = append(problems, driver.Problem{Object: "flows of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,
+			"%d of them are not Contiv's, and may let through what policies forbid; the first is %q; 'ovs-ofctl -O OpenFlow15 del-flows %s cookie=%#x/-1' takes those of its cookie away", s.n, s.first, bridge, s.cookie)})
+	}
+	var names []string
+	d.db.mu.Lock()
+	for name, p := range d.db.named {
+		if name != bridge && p.ExternalIDs[markKey] == "" && d.db.holder[p.UUID] == bridge {
+			names = append(names, name)
+		}
+	}
+	d.db.mu.Unlock()
+	if len(names) > 0 {
+		slices.Sort(names)
+		problems = append(problems, driver.Problem{Object: "ports of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,
+			"%s not Contiv's, and no packet goes to or comes from there; 'ovs-vsctl del-port %s %s' takes it out", isAre(names), bridge, names[0])})
+	}
+	return problems
+}
+
+// isAre says what is or are.
+func isAre(names []string) string {
+	const few = 3
+	some := strings.Join(names[:min(few, len(names))], ", ")
+	switch more := len(names) - few; {
+	case more > 0:
+		return fmt.Sprintf("%s and %d more are", some, more)
+	case len(names) > 1:
+		return some + " are"
+	}
+	return some + " is"
+}

@@ -1,0 +1,234 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The switch keeps translations until they time out, so those that end with a change
+// (docs/design/services.md) are looked for in its list, and flushed one by one.
+
+// connection is a translation as the switch lists it: reply is how the backend
+// answers.
+type connection struct {
+	proto       model.Protocol
+	orig, reply tuple
+}
+
+func readConnection(line string) (c connection, ok bool) {
+	name, rest, _ := strings.Cut(line, ",")
+	c.proto, ok = trackedProtocols[name]
+	var ok2, ok3 bool
+	c.orig, rest, ok2 = tupleOf(rest, "orig=(")
+	c.reply, _, ok3 = tupleOf(rest, "reply=(")
+	return c, ok && ok2 && ok3
+}
+
+// behind is the connection that policy judges.
+func (c connection) behind() tuple {
+	return tuple{c.orig.src, c.reply.src, c.reply.dport, c.reply.sport}
+}
+
+// endTranslations ends those that do not go on with the picture, in the domains
+// where some may have, and forgets with whom clients of former services stay.
+func (d *Driver) endTranslations(ctx context.Context) error {
+	s := d.pic.services
+	if len(s.check) == 0 && len(s.former) == 0 && len(s.forget) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
+	defer cancel()
+	if len(s.forget) > 0 {
+		var mods []openflow.Mod
+		for n := range s.forget {
+			mods = append(mods, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: pipeline.AffineMagic | uint64(n)}, CookieMask: ^uint64(0)})
+		}
+		if err := d.commit(ctx, mods, true); err != nil {
+			return err
+		}
+		clear(s.forget)
+	}
+	clients := map[place]bool{}
+	for _, p := range d.pic.have.Ports.All() {
+		for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
+			clients[place{domainIn(d.pic.have, p.Network), a}] = true
+		}
+	}
+	if len(s.check) > 0 || len(s.former) > 0 {
+		d.purgeKernel(ctx, "services")
+	}
+	for domain, zone := range s.check {
+		if err := d.lookThrough(ctx, domain, zone, clients, false); err != nil {
+			return err
+		}
+		delete(s.check, domain)
+	}
+	clear(s.ended)
+	clear(s.faces.ended)
+	for domain, zones := range s.former {
+		for _, zone := range zones {
+			if err := d.lookThrough(ctx, domain, zone, clients, true); err != nil {
+				return err
+			}
+		}
+		delete(s.former, domain)
+	}
+	return nil
+}
+
+// mayEnd tells whether translations may end when a service changes.
+func mayEnd(was, now *desired.Service) bool {
+	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
+		return true
+	}
+	ends, udp := facesEnd(was, now)
+	if ends {
+		return true
+	}
+	for _, p := range was.Ports {
+		to, ok := now.PortOf(p.Protocol, p.Port)
+		if !ok || p.Protocol == model.ProtoUDP && to.Backend != p.Backend {
+			return true
+		}
+		udp = udp || p.Protocol == model.ProtoUDP
+	}
+	if !udp {
+		return false
+	}
+	for c := range now.Backends.Diff(was.Backends) {
+		if c.Had && (!c.Has || c.New.State == desired.BackendUnhealthy || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6 || c.Old.Port != c.New.Port) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookThrough ends the translations in a zone that do not go on, or all.
+func (d *Driver) lookThrough(ctx context.Context, domain desired.Domain, zone uint16, clients map[place]bool, all bool) error {
+	text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.datapath(), fmt.Sprint("zone=", zone))
+	if err != nil {
+		return model.Errorf(model.ErrUnavailable, "open vswitch: list translations: %w", err)
+	}
+	keep := keeper{d.pic.services, d.pic.have, domain, clients, map[*desired.Service]map[netip.Addr]*desired.Backend{}}
+	var ended []openflow.Tracked
+	for line := range strings.Lines(text) {
+		if c, ok := readConnection(line); ok && (all || !keep.keeps(c)) {
+			ended = append(ended, c.tracked(zone), connection{proto: c.proto, orig: c.behind()}.tracked(zoneOf(domain)))
+		}
+	}
+	err = d.sw.FlushTracked(ctx, ended)
+	if e := (*openflow.Error)(nil); errors.As(err, &e) { // of an older Open vSwitch
+		for _, t := range ended {
+			if err := d.flushTracked(ctx, t); err != nil {
+				d.cfg.Log.Debug("a connection to a service was not forgotten; it may have ended", "connection", t, "error", err)
+			}
+		}
+		return nil
+	}
+	if err != nil {
+		return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
+	}
+	return nil
+}
+
+// tracked names the connection in a zone.
+func (c connection) tracked(zone uint16) openflow.Tracked {
+	return openflow.Tracked{
+		Zone: zone, Proto: uint8(c.proto),
+		Src: netip.AddrPortFrom(c.orig.src, c.orig.sport), Dst: netip.AddrPortFrom(c.orig.dst, c.orig.dport),
+	}
+}
+
+// flushTracked forgets a connection by the switch's control socket, and fails where
+// there is none. Open vSwitch 3.1.0 takes no connection beside a datapath's name, others
+// need it where there is more than one.
+func (d *Driver) flushTracked(ctx context.Context, t openflow.Tracked) error {
+	family := "nw"
+	if t.Src.Addr().Is6() {
+		family = "ipv6"
+	}
+	args := []string{d.datapath(), fmt.Sprint("zone=", t.Zone), fmt.Sprintf("ct_%[1]s_src=%[2]s,ct_%[1]s_dst=%[3]s,ct_nw_proto=%[4]d,ct_tp_src=%[5]d,ct_tp_dst=%[6]d",
+		family, t.Src.Addr(), t.Dst.Addr(), t.Proto, t.Src.Port(), t.Dst.Port())}
+	_, err := control(ctx, d.cfg.RunDir, "dpctl/flush-conntrack", args[1:]...)
+	if err != nil {
+		_, err = control(ctx, d.cfg.RunDir, "dpctl/flush-conntrack", args...)
+	}
+	return err
+}
+
+// keeper tells which translations of a domain go on with a picture.
+type keeper struct {
+	*services
+	host    desired.Host
+	domain  desired.Domain
+	clients map[place]bool
+	byAddr  map[*desired.Service]map[netip.Addr]*desired.Backend
+}
+
+func (k keeper) keeps(c connection) bool {
+	client, vip, backend := place{k.domain, c.orig.src}, place{k.domain, c.orig.dst}, place{k.domain, c.reply.src}
+	s, port := k.frontAt(k.host, vip, c.proto, c.orig.dport)
+	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 && !k.isOutside(c.reply.src) || k.ended[backend] {
+		return false
+	}
+	if c.proto != model.ProtoUDP {
+		return true
+	}
+	if k.byAddr[s] == nil {
+		k.byAddr[s] = map[netip.Addr]*desired.Backend{}
+		for _, b := range s.Backends.All() {
+			k.byAddr[s][b.IPv4], k.byAddr[s][b.IPv6] = b, b
+		}
+	}
+	b := k.byAddr[s][c.reply.src]
+	return b != nil && b.State != desired.BackendUnhealthy && b.PortFor(port) == c.reply.sport
+}
+
+// isOutside tells whether an address is of nobody in the domain: of its subnets or an
+// endpoint beyond them.
+func (k keeper) isOutside(a netip.Addr) bool {
+	for _, n := range k.host.Networks.All() {
+		if n.Domain() == k.domain && n.Holds(a) {
+			return false
+		}
+	}
+	return k.users[place{k.domain, a}].n == 0
+}
+
+// findTranslations looks for what a former driver has left: domains with
+// translations, and services whose clients stay with their backends.
+func (d *Driver) findTranslations(ctx context.Context) error {
+	s := d.pic.services
+	for k, body := range d.pic.ledger.installed {
+		if k[0] != byte(pipeline.Output) {
+			continue
+		}
+		f, err := openflow.FromParts(k, body)
+		if err != nil {
+			continue
+		}
+		if domain, zone, ok := pipeline.TranslationsOf(f); ok {
+			if s.zones[domain] != zone {
+				s.former[domain] = append(s.former[domain], zone)
+			} else {
+				s.check[domain] = zone
+			}
+		}
+	}
+	return d.sw.DumpFlows(ctx, openflow.Filter{Table: uint8(pipeline.Affine), Cookie: pipeline.AffineMagic, CookieMask: pipeline.MagicMask},
+		func(f openflow.FlowStats) {
+			n := uint32(f.Flow.Cookie)
+			x, _ := d.pic.have.Services.Get(s.named[n])
+			if x == nil || x.Affinity == 0 {
+				s.forget[n] = true
+			}
+		})
+}

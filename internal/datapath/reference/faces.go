@@ -1,0 +1,97 @@
+package reference
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Faces of services; see docs/design/services.md.
+
+// facesOf are the addresses at which a service has faces, each once.
+func facesOf(s *desired.Service) (out []netip.Addr) {
+	for _, f := range s.Faces {
+		if !slices.Contains(out, f.Addr) {
+			out = append(out, f.Addr)
+		}
+	}
+	return out
+}
+
+func (t *tables) isNode(a netip.Addr) bool {
+	_, is := t.shared.Get(a)
+	return is
+}
+
+// facedAt are the services with faces that an address may be of: by itself, and as a node's.
+func (t *tables) facedAt(a netip.Addr) map[model.ServiceKey]struct{} {
+	if !t.isNode(a) {
+		return t.faces[a]
+	}
+	out := maps.Clone(t.faces[desired.AnyNode(a)])
+	if out == nil {
+		return t.faces[a]
+	}
+	maps.Copy(out, t.faces[a])
+	return out
+}
+
+// virtual tells whether an address is the services' of a network's domain, whichever
+// port is asked. A node's is not.
+func (t *tables) virtual(n *desired.Network, a netip.Addr) bool {
+	return t.serviceAt(n, a) != nil || !t.isNode(a) && len(t.withFaces(n, a)) > 0
+}
+
+// withFaces are the services of a network's domain that have faces at an address,
+// unless that is an endpoint's.
+func (t *tables) withFaces(n *desired.Network, a netip.Addr) (out []*desired.Service) {
+	for key := range t.facedAt(a) {
+		if s := t.services[key]; s != nil && t.networks[s.Network] != nil && t.networks[s.Network].Domain() == n.Domain() {
+			out = append(out, s)
+		}
+	}
+	if len(out) > 0 && t.stationAt(n, a).known() {
+		return nil
+	}
+	return out
+}
+
+// faceAt finds who is asked at a port of an address in a network's domain; nil when it
+// is nobody. Who has the address altogether comes first, then a node's by itself before all
+// nodes', then the smallest key.
+func (t *tables) faceAt(n *desired.Network, a netip.Addr, proto model.Protocol, port uint16) (has *desired.Service, at desired.Face) {
+	if s := t.serviceAt(n, a); s != nil {
+		if at, ok := s.FaceAt(a, false, proto, port); ok {
+			return s, at
+		}
+		return nil, at
+	}
+	for _, s := range t.withFaces(n, a) {
+		if f, ok := s.FaceAt(a, t.isNode(a), proto, port); ok && (has == nil || f.Before(s.Key, at, has.Key)) {
+			has, at = s, f
+		}
+	}
+	return has, at
+}
+
+// takes tells whether a packet is some service's: at a node's address, what a service
+// has a face for, and what belongs to a connection by one.
+func (k *kernel) takes(n *desired.Network, p *Packet) bool {
+	t := k.tables
+	switch {
+	case !t.isNode(p.Dst) || t.serviceAt(n, p.Dst) != nil:
+		return t.virtual(n, p.Dst)
+	case p.DstMAC != desired.RouterMAC || len(t.withFaces(n, p.Dst)) == 0:
+		return false
+	case p.Frag != nil && p.Frag.Offset != 0:
+		tr := k.nat.frags[fragOf(n, p)]
+		return tr != nil && tr.front.dst == p.Dst
+	case p.isError():
+		return p.Inner != nil && p.Inner.Src == p.Dst && k.nat.front[tupleOf(n, p.Inner).reversed()] != nil
+	}
+	s, _ := t.faceAt(n, p.Dst, p.Proto, p.DstPort)
+	return s != nil && p.hasPorts() && (s.Exposed || !p.Host)
+}

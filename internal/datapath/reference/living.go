@@ -1,0 +1,51 @@
+package reference
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+)
+
+// noteAudits notes the audits that have come or changed with a picture.
+func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.PolicySet]) {
+	if d.untold == nil {
+		d.untold = driver.Untold{}
+	}
+	d.untold.Note(d.audited, sets)
+	d.audited = sets
+}
+
+// tellLiving tells whoever monitors how the audits that have not been told of would
+// judge the connections that live.
+func (d *Driver) tellLiving() {
+	m, t := d.k.monitor, d.k.tables
+	if m == nil || len(d.untold) == 0 {
+		return
+	}
+	living := driver.Living{}
+	for f, as := range d.k.conns.conns {
+		if t.networks[as.network] == nil {
+			continue
+		}
+		a := driver.Alike{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
+		if port := t.at(addrKey{f.domain, f.src}).port; port != nil {
+			a.From = port.IfName
+		}
+		living.Add(a, f.srcPort)
+	}
+	var all driver.LivingQueue
+	all.Add(living, d.untold, func(a driver.Alike) []driver.End {
+		return a.Ends(func(name string) *desired.PolicySet {
+			if port := t.ports[name]; port != nil {
+				return t.sets[port.Policies]
+			}
+			return nil
+		}, func(addr netip.Addr) desired.Peer { return t.peerAt(t.networks[a.Network], addr) }, t.set)
+	})
+	all.Tell(m.queue, nil)
+	d.untold = nil
+}
+
+// set returns a policy set that is in the data plane; nil = it is not in.
+func (t *tables) set(id desired.PolicySetID) *desired.PolicySet { return t.sets[id] }

@@ -1,0 +1,165 @@
+package reference
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Services for clients on the host and beyond it; see docs/design/services.md.
+
+// exposedTo is the network of whose domain clients outside ask a service by a packet;
+// nil = the packet is no service's. It is that of the first exposed service by key with
+// the address, or a face there.
+func (k *kernel) exposedTo(p *Packet) *desired.Network {
+	t := k.tables
+	var first *desired.Service
+	look := func(keys map[model.ServiceKey]struct{}) {
+		for key := range keys {
+			s := t.services[key]
+			if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stationAt(t.networks[s.Network], p.Dst).known() {
+				continue
+			}
+			if has := t.serviceAt(t.networks[s.Network], p.Dst); has != nil && s.IPv4 != p.Dst && s.IPv6 != p.Dst {
+				continue // it has the address to itself
+			}
+			if first == nil || cmp.Less(key.String(), first.Key.String()) {
+				first = s
+			}
+		}
+	}
+	if look(t.vips[p.Dst]); first == nil {
+		look(t.facedAt(p.Dst))
+	}
+	if first == nil || t.private == nil || !p.isIP() {
+		return nil
+	}
+	n := t.networks[first.Network]
+	q := *p
+	if q.DstMAC = desired.RouterMAC; !k.takes(n, &q) {
+		return nil
+	}
+	return n
+}
+
+// isOutside tells whether an address can be that of a client outside of a network's
+// domain: a single machine's, and in nothing that is the cluster's.
+func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
+	if n.Holds(a) || t.elsewhere(n, a) || t.stationAt(n, a).known() || !oneStation(a) ||
+		slices.ContainsFunc(desired.Nowhere, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return false
+	}
+	if n.Native && t.nativeAt(a) != nil {
+		return false
+	}
+	if t.private != nil && (t.private.Subnet.Contains(a) || t.private.Subnet6.Contains(a)) {
+		return false
+	}
+	return !t.virtual(n, a)
+}
+
+// isHost tells whether an address is the host's own towards its containers, which
+// means nothing on other hosts.
+func (t *tables) isHost(a netip.Addr) bool {
+	return t.private != nil && a.IsValid() && (a == t.private.Addr || a == t.private.Addr6)
+}
+
+// fromOutside judges what the host's stack sends to an exposed service.
+func (k *kernel) fromOutside(p *Packet, n *desired.Network) Verdict {
+	t := k.tables
+	from := origin{net: n, host: true}
+	switch {
+	case p.isND() || !t.isOutside(from.net, p.Src) && !t.isHost(p.Src):
+		return dropped(driver.DropSpoof)
+	case p.damaged():
+		return dropped(driver.DropInvalid)
+	}
+	q := *p
+	q.Host, q.SrcMAC, q.DstMAC = false, desired.RouterMAC, desired.RouterMAC
+	return k.toService(from, &q)
+}
+
+// fromRouter judges a frame that another host's router has sent into a tunnel: of a
+// client outside to a backend here, or of a backend back to a client of this host.
+func (k *kernel) fromRouter(from origin, p *Packet, vtep netip.Addr) Verdict {
+	t := k.tables
+	if _, known := t.tunnels.Get(vtep); !known || !p.isIP() || p.ARP != nil || p.isND() || p.DstMAC.Multicast() {
+		return dropped(driver.DropUnknownSource)
+	}
+	if p.DstMAC == desired.RouterMAC {
+		return k.backToHost(from, p, vtep)
+	}
+	if !t.isOutside(from.net, p.Src) || from.net.Native && !t.byItsNode(p.Src, vtep) {
+		return dropped(driver.DropSpoof)
+	}
+	to := t.onNetwork(from.net, p.Dst)
+	switch {
+	case p.damaged():
+		return dropped(driver.DropInvalid)
+	case to.port == nil:
+		return dropped(driver.DropUnknownDest)
+	}
+	from.by = vtep
+	return k.fromBackend(from, p)
+}
+
+// backToHost gives a packet of a backend elsewhere to the host, as the service's.
+func (k *kernel) backToHost(from origin, p *Packet, vtep netip.Addr) Verdict {
+	s := k.tables.onNetwork(from.net, p.Src)
+	if s.remote == nil || s.remote.VTEP != vtep || s.identity() == model.IdentityUnknown {
+		return dropped(driver.DropUnknownSource)
+	}
+	tr := k.translationBack(from.net, p)
+	if from.net.Native && tr == nil {
+		return k.backToStack(from, p)
+	}
+	switch {
+	case p.damaged() || tr != nil && request(p):
+		return dropped(driver.DropInvalid)
+	case tr == nil || !tr.outside():
+		return dropped(driver.DropUnknownDest)
+	}
+	return k.toClientOutside(from, p, tr)
+}
+
+// toClientOutside gives a backend's packet to the host's stack, in the service's name.
+func (k *kernel) toClientOutside(from origin, p *Packet, tr *translation) Verdict {
+	v := k.forwardBy(from, p, &Verdict{Host: true})
+	if !v.Passed() {
+		return v
+	}
+	k.nat.fragment(from.net, p, tr)
+	k.nat.countIn(tr, p)
+	v.Sent = tr.back(p)
+	v.Sent.Port, v.Sent.VTEP, v.Sent.Network = "", netip.Addr{}, 0
+	v.Sent.SrcMAC, v.Sent.DstMAC = desired.RouterMAC, desired.RouterMAC
+	return v
+}
+
+// backBy is the host by which the client outside came whom a container's packet to
+// the router answers; zero when there is none.
+func (k *kernel) backBy(from origin, p *Packet) netip.Addr {
+	if from.port == nil || p.DstMAC != desired.RouterMAC {
+		return netip.Addr{}
+	}
+	orig, ok := k.conns.classify(from.net, p, true)
+	if !ok || orig.src != p.Dst {
+		return netip.Addr{}
+	}
+	return k.conns.conns[orig].by
+}
+
+// back sends a container's packet to a client outside by the host that the client
+// came by.
+func (k *kernel) back(from origin, p *Packet, by netip.Addr) Verdict {
+	if _, known := k.tables.tunnels.Get(by); !known {
+		return dropped(driver.DropUnknownDest)
+	}
+	sent := *p
+	sent.Port, sent.SrcMAC = "", desired.RouterMAC
+	return k.forwardBy(from, p, &Verdict{VTEPs: []netip.Addr{by}, Network: from.net.ID, Sent: &sent})
+}

@@ -1,0 +1,157 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// aciGwKey is the key of the one ACI gateway.
+const aciGwKey = "aciGw"
+
+var aciGwList = listing[api.AciGw, api.AciGwOper]{
+	kind:   kind[api.AciGw, api.AciGwOper]{noun: "aci-gw", collection: (*api.Client).AciGws},
+	name:   func(g api.AciGw) string { return g.Name },
+	header: []string{"Physical domain", "Node bindings", "Path bindings", "Enforce policies", "Include Common-Tenant"},
+	row: func(g api.AciGw) []string {
+		return []string{g.PhysicalDomain, g.NodeBindings, g.PathBindings, g.EnforcePolicies, g.IncludeCommonTenant}
+	},
+}
+
+var _ = register(kindOf(aciGwList, objectKind{
+	order: 120, name: "aciGw", aliases: []string{"aci-gw", "aciGws"},
+	keyFields: []string{"name"},
+	command:   newAciGw,
+	single:    aciGwKey,
+}))
+
+type aciGwOptions struct {
+	common
+	all     bool
+	gateway api.AciGw
+	given   func(flag string) bool
+}
+
+func newAciGw(f *factory) *command {
+	return &command{
+		name:  "aci-gw",
+		short: "The gateway to an ACI fabric.",
+		examples: []string{
+			"netctl aci-gw set --phys-dom containerDom --node-bindings topology/pod-1/node-101",
+			"netctl aci-gw info",
+		},
+		subs: []*command{
+			newAciGwInfo(f, nil),
+			newAciGwInspect(f, nil),
+			newAciGwSet(f, nil),
+		},
+	}
+}
+
+func newAciGwInfo(f *factory, run func(context.Context, *aciGwOptions) error) *command {
+	o := &aciGwOptions{common: newCommon(f)}
+	c := &command{name: "info", short: "Show the settings", examples: []string{"netctl aci-gw info", "netctl aci-gw info --json"}}
+	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the gateway is that of all tenants")
+	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
+	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.run = bindRun(o, orDefault(run, runAciGwInfo), nil)
+	return c
+}
+
+func runAciGwInfo(ctx context.Context, o *aciGwOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	list, err := client.AciGws().List(ctx)
+	if err != nil {
+		return err
+	}
+	if o.json || o.quiet {
+		return o.showJSON(append([]api.AciGw{}, list...))
+	}
+	for _, g := range list {
+		if _, err := fmt.Fprintf(o.out, "Path bindings: %s\nNode bindings: %s\nPhysical domain: %s\nEnforce policies: %s\nInclude Common-Tenant: %s\n",
+			g.PathBindings, g.NodeBindings, g.PhysicalDomain, g.EnforcePolicies, g.IncludeCommonTenant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newAciGwInspect(f *factory, run func(context.Context, *aciGwOptions) error) *command {
+	o := &aciGwOptions{common: newCommon(f)}
+	c := &command{name: "inspect", short: "Show the settings and how many app profiles there are, as JSON", examples: []string{"netctl aci-gw inspect"}}
+	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *aciGwOptions) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		got, err := client.AciGws().Inspect(ctx, aciGwKey)
+		if err != nil {
+			return err
+		}
+		return o.showJSON(got)
+	}), nil)
+	return c
+}
+
+func newAciGwSet(f *factory, run func(context.Context, *aciGwOptions) error) *command {
+	o := &aciGwOptions{common: newCommon(f), gateway: api.AciGw{Name: aciGwKey, EnforcePolicies: "yes", IncludeCommonTenant: "no"}}
+	g := &o.gateway
+	c := &command{
+		name:  "set",
+		fills: g,
+		short: "Change settings; what is not given stays as it is",
+		examples: []string{
+			"netctl aci-gw set --phys-dom containerDom --path-bindings topology/pod-1/paths-101/pathep-[eth1/14]",
+			"netctl aci-gw set --enforce-policies no",
+		},
+	}
+	c.flags.stringVar(&g.PathBindings, "path-bindings, p", "PATHS", "paths separated by commas, such as topology/pod-1/paths-101/pathep-[eth1/14]; empty: none")
+	c.flags.stringVar(&g.NodeBindings, "node-bindings, n", "NODES", "nodes separated by commas, such as topology/pod-1/node-101; empty: none")
+	c.flags.stringVar(&g.PhysicalDomain, "phys-dom, d", "DOMAIN", "the fabric's physical domain")
+	c.flags.stringVar(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "whether the fabric enforces security policies")
+	c.flags.stringVar(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "whether objects of the tenant common are looked up too")
+	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
+	for _, name := range []string{"path-bindings", "node-bindings", "phys-dom"} {
+		c.flags.lookup(name).empties = true
+	}
+	o.given = c.flags.given
+	c.run = bindRun(o, orDefault(run, runAciGwSet), nil)
+	return c
+}
+
+// runAciGwSet keeps the settings that no flag names: 1.x set them to its defaults.
+func runAciGwSet(ctx context.Context, o *aciGwOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	old, err := client.AciGws().Get(ctx, aciGwKey)
+	if err != nil && !api.IsNotFound(err) {
+		return err
+	}
+	if err == nil {
+		for _, f := range []struct {
+			name     string
+			set      *string
+			existing string
+		}{
+			{"path-bindings", &o.gateway.PathBindings, old.PathBindings},
+			{"node-bindings", &o.gateway.NodeBindings, old.NodeBindings},
+			{"phys-dom", &o.gateway.PhysicalDomain, old.PhysicalDomain},
+			{"enforce-policies", &o.gateway.EnforcePolicies, old.EnforcePolicies},
+			{"include-common-tenant", &o.gateway.IncludeCommonTenant, old.IncludeCommonTenant},
+		} {
+			if !o.given(f.name) {
+				*f.set = f.existing
+			}
+		}
+	}
+	return put(ctx, &o.common, kind[api.AciGw, api.AciGwOper]{noun: "aci-gw", collection: (*api.Client).AciGws}, aciGwKey, o.gateway)
+}

@@ -1,0 +1,288 @@
+package netctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/security/token"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+)
+
+// DefaultNetmaster is asked when neither --netmaster nor NETMASTER names one, and
+// localNetmaster where the host name "netmaster" does not resolve.
+const (
+	DefaultNetmaster = "http://netmaster:9999"
+	localNetmaster   = "http://127.0.0.1:9999"
+)
+
+// resolveTimeout bounds the question for the host netmaster: a resolver that is
+// away must not hold a command up.
+const resolveTimeout = 2 * time.Second
+
+// reachable returns netmaster as it is given, or localNetmaster where it is the
+// default and its host's name does not resolve.
+func reachable(ctx context.Context, netmaster string, lookup func(context.Context, string) ([]string, error)) string {
+	if netmaster != DefaultNetmaster {
+		return netmaster
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	if _, err := lookup(ctx, "netmaster"); err != nil {
+		return localNetmaster
+	}
+	return netmaster
+}
+
+// Env is what a run of netctl needs from its process.
+type Env struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Getenv func(string) string
+	Build  api.Version // of netctl itself
+	// TLS is how netmasters at https addresses are asked; zero = by the system's
+	// certificate authorities.
+	TLS transport.Config
+}
+
+// globals are the options that every command takes.
+type globals struct {
+	netmaster string
+	insecure  bool
+	tokenFile string
+	tlsDir    string
+	timeout   time.Duration // 0 = not given
+	login     *savedToken   // that is tried; nil = what is kept
+}
+
+// factory gives commands their surroundings; the client is made when first
+// asked for, since only then all flags are known.
+type factory struct {
+	out     io.Writer
+	stderr  io.Writer // for progress and prompts
+	stdin   io.Reader
+	build   api.Version
+	getenv  func(string) string // nil = nothing is set
+	globals *globals
+	connect func(globals) (*api.Client, error)
+	made    *api.Client
+	lookup  func(context.Context, string) ([]string, error) // of a host's name; nil = the default is taken as it is
+	// loginPath is where login keeps its token; empty = there is no home directory.
+	loginPath string
+	// columns are those of the terminal that shows the output; 0 = it is none.
+	columns int
+}
+
+func (f *factory) env(name string) string {
+	if f.getenv == nil {
+		return ""
+	}
+	return f.getenv(name)
+}
+
+func (f *factory) client() (*api.Client, error) {
+	if f.made == nil {
+		g := *f.globals
+		if g.login == nil {
+			if err := g.useLogin(f.loginPath); err != nil {
+				return nil, usageErrorf("%v", err)
+			}
+		}
+		if f.lookup != nil {
+			g.netmaster = reachable(context.Background(), g.netmaster, f.lookup)
+		}
+		c, err := f.connect(g)
+		if err != nil {
+			return nil, usageErrorf("%v", err)
+		}
+		f.made = c
+	}
+	return f.made, nil
+}
+
+func connect(g globals, opts ...api.Option) (*api.Client, error) {
+	opts = append(opts, api.WithTimeout(cmp.Or(g.timeout, api.DefaultTimeout)))
+	if g.insecure {
+		opts = append(opts, api.WithInsecureTLS())
+	}
+	c, err := api.NewClient(g.netmaster, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("--netmaster: %w", err)
+	}
+	return c, nil
+}
+
+// Run executes one command line (args without the program's name) and returns
+// the process's exit code.
+func Run(ctx context.Context, env Env, args []string) int {
+	columns := columnsOf(env.Stdout)
+	env.Stdout, env.Stderr = &safeWriter{to: env.Stdout}, &safeWriter{to: env.Stderr}
+	g := &globals{netmaster: DefaultNetmaster}
+	f := &factory{columns: columns, out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, getenv: env.Getenv, globals: g, lookup: net.DefaultResolver.LookupHost}
+	if home := env.Getenv("HOME"); home != "" {
+		f.loginPath = filepath.Join(home, ".netctl", "config.json")
+	}
+	f.connect = func(g globals) (*api.Client, error) {
+		login, err := loginHeader(f.loginPath, g.netmaster)
+		if err != nil {
+			return nil, err
+		}
+		shown, err := token.Open(g.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		show, own, err := g.saved(ctx, f.loginPath, env.TLS.APIClient)
+		if err != nil {
+			return nil, err
+		}
+		if g.tokenFile != "" {
+			show = shown.Source()
+		}
+		login = append(login, api.WithToken(show))
+		if g.tlsDir != "" {
+			if own, err = g.certificate(env.Stderr); err != nil {
+				return nil, fmt.Errorf("--tls-dir: %w", err)
+			}
+		}
+		warned := map[string]bool{}
+		var mu sync.Mutex
+		return connect(g, append(login, api.WithTLS(own), api.WithWarnings(func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !warned[text] {
+				warned[text] = true
+				fmt.Fprintf(env.Stderr, "warning: %s\n", text)
+			}
+		}))...)
+	}
+	root := newRoot(f)
+	inv, err := g.fromEnv(env.Getenv)
+	switch {
+	case err != nil:
+	case len(args) > 0 && args[0] == completeCommand:
+		inv.execute = func(ctx context.Context, w io.Writer) error { return complete(ctx, f, root, w, args[1:]) }
+	default:
+		inv, err = root.resolve(args)
+	}
+	if err == nil {
+		err = inv.execute(ctx, env.Stdout)
+	}
+	if f.made != nil {
+		f.made.Close()
+	}
+	if err != nil {
+		report(env.Stderr, inv.path, err)
+	}
+	return exitCode(err)
+}
+
+// fromEnv takes NETMASTER, NETMASTER_TOKEN_FILE, NETMASTER_TLS_DIR and INSECURE; flags read later override them.
+func (g *globals) fromEnv(getenv func(string) string) (invocation, error) {
+	if v := getenv("NETMASTER"); v != "" {
+		g.netmaster = v
+	}
+	g.tokenFile = getenv("NETMASTER_TOKEN_FILE")
+	g.tlsDir = getenv("NETMASTER_TLS_DIR")
+	if v := getenv("INSECURE"); v != "" {
+		b, err := strconv.ParseBool(v)
+		if err != nil {
+			return invocation{path: "netctl"}, usageErrorf("environment variable INSECURE %q: must be true or false", v)
+		}
+		g.insecure = b
+	}
+	return invocation{}, nil
+}
+
+func (g *globals) bind(fs *flagSet) {
+	fs.stringVar(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas [$NETMASTER]")
+	fs.boolVar(&g.insecure, "insecure", "do not verify the server's certificate [$INSECURE]")
+	fs.stringVar(&g.tokenFile, "token-file", "FILE", "file whose first line is the token that netmaster asks for [$NETMASTER_TOKEN_FILE]")
+	fs.stringVar(&g.tlsDir, "tls-dir", "DIR", "ask by TLS and show the certificate of a directory that 'netctl pki issue' made; its ca.crt has the authorities to trust [$NETMASTER_TLS_DIR]")
+	fs.durationVar(&g.timeout, "timeout", "give up on a request after this time")
+	fs.lookup("timeout").def = api.DefaultTimeout.String()
+}
+
+func newRoot(f *factory) *command {
+	subs := []*command{
+		newApply(f, nil),
+		newAttach(f, nil),
+		newBackup(f, nil),
+		newCluster(f),
+		newBugtool(f, nil),
+		newCompletion(f),
+		newConfirm(f),
+		newDelete(f, nil),
+		newDetach(f, nil),
+		newDiff(f, nil),
+		newDoctor(f, nil),
+		newExport(f, nil),
+		newGet(f),
+		newLogin(f, nil),
+		newLogout(f, nil),
+		newMonitor(f, nil),
+		newPKI(f),
+		newPending(f),
+		newRelease(f, nil),
+		newRevert(f),
+		newStatus(f, nil),
+		newStore(f),
+		newToken(f),
+		newVersion(f, nil),
+	}
+	for _, k := range registry {
+		if k.command != nil {
+			subs = append(subs, k.command(f))
+		}
+	}
+	slices.SortFunc(subs, func(a, b *command) int { return strings.Compare(a.name, b.name) })
+	return &command{
+		name:  "netctl",
+		short: "Steers Contiv: tenants, networks, endpoint groups and policies, through netmaster.",
+		examples: []string{
+			"netctl tenant create blue",
+			"netctl network create -tenant blue -subnet 10.1.1.0/24 -gateway 10.1.1.254 backend",
+			"netctl policy create -tenant blue web-in",
+			"netctl policy rule-add -tenant blue -direction in -protocol tcp -port 80 -action allow web-in 1",
+			"netctl group create -tenant blue -policy web-in backend web",
+			"netctl --netmaster http://10.0.0.1:9999 network ls --all",
+		},
+		subs:    subs,
+		globals: f.globals,
+		version: func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(f.build.Version))
+			return err
+		},
+	}
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func report(w io.Writer, path string, err error) {
+	if errors.Is(err, errDiffers) || errors.Is(err, errUnwell) { // stdout has said it
+		return
+	}
+	text := message(err)
+	if api.IsForbidden(err) {
+		text = "'" + path + "' is refused: " + text
+	}
+	fmt.Fprintf(w, "netctl: %s\n", text)
+	if _, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintf(w, "See '%s --help'.\n", path)
+	}
+}

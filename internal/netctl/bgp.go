@@ -1,0 +1,104 @@
+package netctl
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var bgps = kind[api.Bgp, api.BgpOper]{
+	noun: "bgp", arg: "HOST", example: "host1", collection: (*api.Client).Bgps,
+}
+
+var bgpList = listing[api.Bgp, api.BgpOper]{
+	kind:   bgps,
+	name:   func(b api.Bgp) string { return b.Hostname },
+	header: []string{"HostName", "RouterIP", "AS", "Neighbor", "NeighborAS"},
+	row:    func(b api.Bgp) []string { return []string{b.Hostname, b.RouterIP, b.AS, b.Neighbor, b.NeighborAS} },
+}
+
+var _ = register(kindOf(bgpList, objectKind{
+	order: 110, name: "Bgp", aliases: []string{"bgps"},
+	keyFields:  []string{"hostname"},
+	command:    newBgp,
+	wideHeader: []string{"RouterIP6", "More neighbors", "Max prefixes", "Default route", "BFD"},
+	wideRow: func(o any) []string {
+		b := of[api.Bgp](o)
+		return []string{b.RouterIP6, b.Neighbors, number(cmp.Or(b.MaxPrefixes, 10000)), strconv.FormatBool(b.DefaultRoute), cmp.Or(b.BFD, "on")}
+	},
+}))
+
+type bgpCreateOptions struct {
+	common
+	bgp api.Bgp
+}
+
+func newBgp(f *factory) *command {
+	return &command{
+		name:  "bgp",
+		short: "BGP: how a host tells a router of the network which addresses it has.",
+		examples: []string{
+			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1",
+			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 --neighbors 50.1.1.201@500 host1",
+			"netctl bgp inspect host1",
+			"netctl bgp ls",
+			"netctl bgp rm host1",
+		},
+		subs: []*command{
+			newBgpCreate(f, nil),
+			newInspect(f, bgps, "Show a host's BGP settings and sessions", nil),
+			newList(f, bgpList, "List the hosts' BGP settings"),
+			newRemove(f, bgps, "Delete a host's BGP settings", nil),
+		},
+	}
+}
+
+func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error) *command {
+	o := &bgpCreateOptions{common: newCommon(f)}
+	b := &o.bgp
+	c := &command{
+		name:     "create",
+		fills:    b,
+		short:    "Set the BGP settings of a host",
+		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},
+		args:     []string{"HOST"},
+	}
+	c.flags.stringVar(&b.RouterIP, "router-ip", "CIDR", "address of the host on the router's network, with prefix length")
+	c.flags.stringVar(&b.AS, "as", "NUMBER", "AS number of the host")
+	c.flags.stringVar(&b.NeighborAS, "neighbor-as", "NUMBER", "AS number of the router")
+	c.flags.stringVar(&b.Neighbor, "neighbor", "ADDRESS", "IPv4 address of the router; not needed with --neighbors")
+	c.flags.stringVar(&b.RouterIP6, "router-ip6", "CIDR", "IPv6 address of the host on the router's network, with prefix length; without, no routes of IPv6")
+	c.flags.stringVar(&b.Neighbors, "neighbors", "LIST", "more routers, ADDRESS@AS, separated by commas")
+	c.flags.stringVar(&b.Password, "password", "TEXT", "password of the sessions (TCP MD5); ******** keeps the one that is set")
+	c.flags.intVar(&b.MaxPrefixes, "max-prefixes", "NUMBER", "how many prefixes a router may tell of, of each family; 0 = 10000")
+	c.flags.boolVar(&b.DefaultRoute, "default-route", "learn the default route too")
+	c.flags.stringVar(&b.BFD, "bfd", "on|off", "find failures by BFD too (on, the default), or by BGP alone")
+	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, runBgpCreate), []*string{&b.Hostname})
+	return c
+}
+
+func runBgpCreate(ctx context.Context, o *bgpCreateOptions) error {
+	if first, _, _ := strings.Cut(o.bgp.Neighbors, ","); first != "" && o.bgp.Neighbor == "" {
+		// Without 1.x' one router, whose AS number settings have to have.
+		_, as, told := strings.Cut(first, "@")
+		if o.bgp.NeighborAS == "" && !told {
+			return usageErrorf("--neighbors %q: routers are given as ADDRESS@AS", first)
+		} else if o.bgp.NeighborAS == "" {
+			o.bgp.NeighborAS = as
+		}
+	} else if o.bgp.RouterIP != "" && o.bgp.Neighbor == "" {
+		return usageErrorf("--neighbor is missing, or --neighbors")
+	}
+	for _, f := range []struct{ name, value string }{
+		{"router-ip", o.bgp.RouterIP}, {"as", o.bgp.AS}, {"neighbor-as", o.bgp.NeighborAS},
+	} {
+		if f.value == "" {
+			return usageErrorf("--%s is missing", f.name)
+		}
+	}
+	return put(ctx, &o.common, bgps, o.bgp.Hostname, o.bgp)
+}

@@ -1,0 +1,189 @@
+package netctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type clusterOptions struct {
+	common
+	member string
+	force  bool
+	life   time.Duration
+	host   string
+}
+
+func newCluster(f *factory) *command {
+	return &command{
+		name:  "cluster",
+		short: "The netmasters that keep the cluster's state by themselves: members of the embedded store.",
+		examples: []string{
+			"netctl cluster members",
+			"netctl cluster token",
+			"netctl cluster remove host3",
+		},
+		subs: []*command{newClusterMembers(f), newClusterToken(f), newClusterRemove(f), newClusterRelieve(f), newClusterRenew(f)},
+	}
+}
+
+func newClusterMembers(f *factory) *command {
+	o := &clusterOptions{common: newCommon(f)}
+	c := &command{
+		name:     "members",
+		aliases:  []string{"ls", "list"},
+		short:    "List the members, with what endangers the cluster",
+		examples: []string{"netctl cluster members"},
+	}
+	o.listFlags(c, "names only")
+	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
+		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.Members(ctx) })
+	}, nil)
+	return c
+}
+
+func newClusterToken(f *factory) *command {
+	o := &clusterOptions{common: newCommon(f)}
+	c := &command{
+		name:     "token",
+		short:    "Make a token by which one more netmaster, or a host's netplugin, may join, once",
+		examples: []string{"netctl cluster token", "netctl cluster token --host host4", "netctl cluster token --expires 10m --quiet"},
+	}
+	c.flags.stringVar(&o.host, "host", "NAME", "the host whose netplugin is to join, where netmasters run with --secure")
+	c.flags.durationVar(&o.life, "expires", "how long it is good, at most 168h (default 1h)")
+	c.flags.boolVar(&o.json, "json, j", "print the token and whom it leads to as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the token only")
+	c.run = bindRun(o, runClusterToken, nil)
+	return c
+}
+
+func runClusterToken(ctx context.Context, o *clusterOptions) error {
+	if o.life != 0 && o.life < time.Second || o.life > 7*24*time.Hour {
+		return usageErrorf("--expires %s: must be from 1s to 168h", o.life)
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	t, err := client.NewJoinToken(ctx, api.JoinTokenRequest{ExpiresInSeconds: int64(o.life / time.Second), Host: o.host})
+	switch {
+	case err != nil:
+		return err
+	case t.Host != o.host: // it knows of no hosts, and made a netmaster's
+		return errors.New("this netmaster is of a version that gives hosts no certificates: upgrade it")
+	case o.json:
+		return o.showJSON(t)
+	case o.quiet:
+		return printLines(o.out, []string{t.Token})
+	case o.host != "":
+		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --join %s --token %s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token)
+		if h, failed := client.Host(ctx, t.Host); err == nil && failed == nil && h.State == api.HostAlive { // else nothing is said
+			_, err = fmt.Fprintf(o.out, "\nA host of that name is alive, at %s. If another one joins by the token, the certificate of %s is renewed no more, and the other one is refused its name: give each host a name of its own.\n", h.Control, t.Host)
+		}
+		return err
+	}
+	secure := ""
+	if t.Secure {
+		secure = "--secure "
+	}
+	_, err = fmt.Fprintf(o.out, "On the host that is to join, once, before %s:\n\n  netmaster %s--join %s --token %s\n", t.Expires, secure, strings.Join(t.Addresses, ","), t.Token)
+	return err
+}
+
+func newClusterRemove(f *factory) *command {
+	o := &clusterOptions{common: newCommon(f)}
+	c := &command{
+		name:     "remove",
+		aliases:  []string{"rm"},
+		short:    "Take a member out, by its name, id or address; refused where the others would not write without it",
+		examples: []string{"netctl cluster remove host3", "netctl cluster remove --force host3"},
+		args:     []string{"MEMBER"},
+	}
+	c.flags.boolVar(&o.force, "force, f", "also a living member, or where too few of the others answer")
+	o.changeFlags(&c.flags, "json, j", "print the members that are left as JSON")
+	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		left, err := client.RemoveMember(ctx, o.member, o.force)
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return o.showJSON(left)
+		case o.quiet:
+			return printLines(o.out, []string{o.member})
+		}
+		if _, err := fmt.Fprintf(o.out, "Removed member %s\n", o.member); err != nil {
+			return err
+		}
+		return o.warn(left)
+	}, []*string{&o.member})
+	return c
+}
+
+func newClusterRelieve(f *factory) *command {
+	o := &clusterOptions{common: newCommon(f)}
+	c := &command{
+		name:     "relieve",
+		short:    "Have each member give space back that its database does not use, and a full store take writes again; each answers nothing meanwhile",
+		examples: []string{"netctl cluster relieve"},
+	}
+	o.listFlags(c, "names only")
+	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
+		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.RelieveMembers(ctx) })
+	}, nil)
+	return c
+}
+
+// members prints members as they answer.
+func (o *clusterOptions) members(_ context.Context, ask func(*api.Client) (api.Members, error)) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	all, err := ask(client)
+	if err != nil {
+		return err
+	}
+	l := items{header: []string{"Name", "Role", "Address", "ID", "In use, MiB", "State"}, whole: all}
+	for _, m := range all.Members {
+		role, state := m.Role, "answers"
+		if m.Leads {
+			role = "leader"
+		}
+		if m.Error != "" {
+			state = m.Error
+		} else if m.Full {
+			state = "full"
+		}
+		l.all = append(l.all, item{object: m, name: m.Name, row: []string{m.Name, role, m.Address, m.ID, mebibytes(m.InUse) + " of " + mebibytes(m.Size), state}})
+	}
+	if err := o.printItems(l); err != nil || !o.inTable() {
+		return err
+	}
+	return o.warn(all)
+}
+
+// warn prints what endangers the cluster.
+func (o *clusterOptions) warn(all api.Members) error {
+	for _, w := range all.Warnings {
+		if _, err := fmt.Fprintln(o.out, "Warning: "+visible(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mebibytes(n int64) string {
+	mib := float64(n) / (1 << 20)
+	if n > 0 && mib < 1 { // a store that is young has some kB
+		return fmt.Sprintf("%.3f", max(mib, 0.001))
+	}
+	return fmt.Sprintf("%.1f", mib)
+}

@@ -1,0 +1,22 @@
+package netctl
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+func newClusterRenew(f *factory) *command {
+	o := &clusterOptions{common: newCommon(f)}
+	c := &command{
+		name:     "renew-authorities",
+		short:    "Make the next authorities of members, and of hosts and people: the former ones are trusted until their own end",
+		examples: []string{"netctl cluster renew-authorities"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print the members as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
+		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.RenewAuthorities(ctx) })
+	}, nil)
+	return c
+}

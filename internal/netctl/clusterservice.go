@@ -1,0 +1,39 @@
+package netctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// clusterServices are the services of Kubernetes, which are no tenant's: they are listed
+// with those of tenant default, and of all. A netmaster that is older has none,
+// and a tenant administrator sees none.
+func clusterServices(ctx context.Context, c *api.Client, o *getOptions) (out []item, err error) {
+	if !o.all && o.tenant != "default" {
+		return nil, nil
+	}
+	all, err := c.ClusterServices(ctx)
+	if e, ok := errors.AsType[*api.Error](err); ok && (e.Status == http.StatusNotFound || e.Status == http.StatusForbidden) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		out = append(out, item{object: s, name: s.ServiceName, row: []string{s.ServiceName, "", "", "", s.Owner}, foreign: true})
+	}
+	return out, nil
+}
+
+// removeService refuses what is not netctl's to delete.
+func removeService(ctx context.Context, o *nameOptions) error {
+	if strings.Contains(o.name, "/") {
+		return fmt.Errorf("service %q belongs to Kubernetes: delete it there", o.name)
+	}
+	return remove(ctx, &o.common, services, o.name, o.key())
+}

@@ -1,0 +1,247 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// completionTimeout bounds how long a shell waits for names from the server.
+const completionTimeout = 2 * time.Second
+
+// completeCommand is the hidden command that the shells' scripts run, with the
+// words of the line so far, the last of them being the one to complete. It
+// prints candidates, one a line, and never fails: a shell shows no errors.
+const completeCommand = "__complete"
+
+// scripts make a shell complete netctl's lines; %s is completeCommand.
+var scripts = map[string]string{
+	"bash": `# bash completion for netctl: source it, or put it into /etc/bash_completion.d.
+_netctl() {
+    local line=${COMP_LINE:0:COMP_POINT} cur cut candidate
+    local -a words
+    read -ra words <<<"$line"
+    [[ $line == *' ' ]] && words+=("")
+    cur=${words[${#words[@]}-1]}
+    cut=${cur%%"${cur##*[=:]}"} # bash takes = and : for the ends of words
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        [[ $candidate == "$cur"* ]] && COMPREPLY+=("${candidate#"$cut"}")
+    done < <(netctl %s "${words[@]:1}" 2>/dev/null)
+}
+complete -o default -F _netctl netctl
+`,
+	"zsh": `#compdef netctl
+# zsh completion for netctl: put it as _netctl into a directory of $fpath.
+_netctl() {
+    local -a candidates
+    candidates=("${(@f)$(netctl %s "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    candidates=(${candidates:#})
+    if (( ${#candidates} )); then
+        compadd -a candidates
+    else
+        _files
+    fi
+}
+if [ "$funcstack[1]" = "_netctl" ]; then
+    _netctl "$@"
+else
+    compdef _netctl netctl
+fi
+`,
+	"fish": `# fish completion for netctl: put it into ~/.config/fish/completions/netctl.fish.
+function __netctl_complete
+    set -l words (commandline -opc) (commandline -ct)
+    netctl %s $words[2..-1] 2>/dev/null
+end
+complete -c netctl -f -a '(__netctl_complete)'
+complete -c netctl -s f -l file -r -F
+`,
+}
+
+func newCompletion(f *factory) *command {
+	c := &command{
+		name:  "completion",
+		short: "Print the script that makes a shell complete commands, flags and names of objects",
+		examples: []string{
+			"source <(netctl completion bash)",
+			"netctl completion zsh > ~/.zsh/functions/_netctl",
+			"netctl completion fish > ~/.config/fish/completions/netctl.fish",
+		},
+		args: []string{"bash|zsh|fish"},
+	}
+	c.run = func(_ context.Context, args []string) error {
+		script, ok := scripts[args[0]]
+		if !ok {
+			return usageErrorf("unknown shell %q; there are bash, zsh and fish", args[0])
+		}
+		_, err := fmt.Fprintf(f.out, script, completeCommand)
+		return err
+	}
+	return c
+}
+
+// place is where on a command line the word to be completed stands.
+type place struct {
+	command  *command
+	path     []string // of the command
+	flags    *flagSet
+	valueOf  *flagDef // the word is this flag's value
+	nth      int      // else it is this positional argument
+	previous []string // the positional arguments before it
+	prefix   string   // what stands before the value in the same word: "--tenant="
+	word     string   // as far as it is written
+}
+
+// locate follows the words of a line, setting the flags that it passes.
+func locate(root *command, g *globals, words []string) place {
+	p := place{command: root, word: words[len(words)-1]}
+	help := false
+	p.flags = root.allFlags(g, &help)
+	done := words[:len(words)-1]
+	for i := 0; i < len(done); i++ {
+		w := done[i]
+		switch {
+		case isFlag(w):
+			name, _, hasValue := strings.Cut(strings.TrimLeft(w, "-"), "=")
+			d := p.flags.lookup(name)
+			switch {
+			case d == nil:
+			case hasValue || d.value == "":
+				_, _, _ = p.flags.leading(done[i : i+1]) // a wrong value is told of when the line is run
+			case i+1 == len(done):
+				p.valueOf = d
+				return p
+			default:
+				_, _, _ = p.flags.leading(done[i : i+2])
+				i++
+			}
+		case p.command.subs != nil:
+			sub := p.command.find(w)
+			if sub == nil {
+				return place{}
+			}
+			p.command, p.path = sub, append(p.path, sub.name)
+			p.flags = sub.allFlags(g, &help)
+		default:
+			p.previous = append(p.previous, w)
+			p.nth++
+		}
+	}
+	if name, value, ok := strings.Cut(p.word, "="); ok && isFlag(p.word) {
+		p.valueOf = p.flags.lookup(strings.TrimLeft(name, "-"))
+		p.prefix, p.word = name+"=", value
+	}
+	return p
+}
+
+// complete prints the candidates for the last of the words.
+func complete(ctx context.Context, f *factory, root *command, out io.Writer, words []string) error {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	p := locate(root, f.globals, words)
+	var found []string
+	switch {
+	case p.command == nil:
+		return nil
+	case p.valueOf != nil:
+		found = p.values(ctx, f, p.valueOf.value)
+	case strings.HasPrefix(p.word, "-"):
+		for _, d := range p.flags.defs {
+			found = append(found, "--"+d.names[0])
+		}
+	case p.command.subs != nil:
+		for _, s := range p.command.subs {
+			found = append(found, s.name)
+		}
+	default:
+		if args := append(slices.Clone(p.command.args), p.command.optional...); p.nth < len(args) {
+			found = p.values(ctx, f, args[p.nth])
+		}
+	}
+	var shown []string
+	for _, c := range found {
+		if strings.HasPrefix(c, p.word) {
+			shown = append(shown, p.prefix+c)
+		}
+	}
+	return printLines(out, shown)
+}
+
+// values returns what may stand where help shows a placeholder.
+func (p place) values(ctx context.Context, f *factory, placeholder string) []string {
+	switch placeholder {
+	case "ENCAP":
+		return []string{"vlan", "vxlan"}
+	case "TYPE":
+		return []string{"data", "infra"}
+	case "PROTOCOL":
+		return []string{"icmp", "tcp", "udp"}
+	case "KIND":
+		var names []string
+		for _, k := range append(objectKinds(), seenKinds()...) {
+			names = append(names, k.name)
+		}
+		return names
+	case "MODE":
+		return map[string][]string{
+			"fabric-mode": {"aci", "aci-opflex", "default"}, "fwd-mode": {"bridge", "routing"}, "arp-mode": {"flood", "proxy"},
+		}[p.valueOf.names[0]]
+	}
+	if strings.Contains(placeholder, "|") {
+		return strings.Split(placeholder, "|")
+	}
+	name := ""
+	for _, k := range registry {
+		if slices.Contains(k.placeholders, placeholder) {
+			name = k.name
+		}
+	}
+	if placeholder == "HOST" && len(p.path) > 1 && p.path[0] == "bgp" && p.path[1] != "create" {
+		name = "bgp" // hosts that have settings
+	}
+	if placeholder == "NAME" && len(p.previous) > 0 { // get KIND NAME
+		name = p.previous[0]
+	}
+	k, err := findShown(name)
+	if err != nil {
+		return nil
+	}
+	return p.names(ctx, f, k)
+}
+
+// names asks the server for the names of a kind of object in the line's tenant.
+func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
+	of := p.flags.lookup("tenant") // nil = the command takes objects of all tenants
+	tenant := "default"
+	if of != nil && of.text != "" {
+		tenant = of.text
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	list, err := k.list(ctx, client)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, o := range list {
+		switch {
+		case k.perTenant && of != nil && k.tenant(o) != tenant:
+		case k.within != nil && p.command.name != "get":
+			if name, ok := k.within(o, p.previous); ok {
+				names = append(names, name)
+			}
+		default:
+			names = append(names, k.shortName(o))
+		}
+	}
+	return names
+}

@@ -1,0 +1,43 @@
+package netctl
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestDoctorShows: the table says what, where, how bad and what to do, and a verdict; the
+// exit code is that of what is left.
+func TestDoctorShows(t *testing.T) {
+	d := api.Diagnosis{Hosts: 3, Answered: 2, Findings: []api.Finding{
+		{Check: api.CheckHosts, Where: "host h1", Severity: api.SeverityNotice, Text: "its clock", Remedy: "have it follow"},
+	}}
+	show := func() string {
+		t.Helper()
+		var b strings.Builder
+		if err := (&doctorOptions{common: common{out: &b}}).show(d); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if text := show(); !d.Well() || !strings.Contains(text, "notice   hosts  host h1  its clock  have it follow") || !strings.Contains(text, "1 finding; 2 of 3 hosts answered.") {
+		t.Errorf("a notice:\n%s", text)
+	}
+	d.Findings = append(d.Findings, api.Finding{Severity: api.SeverityError, Text: "lost", Remedy: "repair it", Repair: api.RepairDone})
+	if text := show(); !d.Well() || !strings.Contains(text, "nothing: it was repaired") {
+		t.Errorf("what was repaired:\n%s", text)
+	}
+	d.Findings[1].Repair = api.RepairFailed + ": taken"
+	if text := show(); d.Well() || !strings.Contains(text, "the repair failed: taken") {
+		t.Errorf("what was not:\n%s", text)
+	}
+	d.Findings[1].Repair = api.RepairPossible
+	if text := show(); d.Well() || !strings.Contains(text, "repair it") {
+		t.Errorf("what can be:\n%s", text)
+	}
+	d.Findings = nil
+	if text := show(); text != "Nothing was found; 2 of 3 hosts answered.\n" {
+		t.Errorf("nothing:\n%s", text)
+	}
+}

@@ -1,0 +1,93 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type endpointOptions struct {
+	common
+	key string
+}
+
+func newEndpoint(f *factory) *command {
+	return &command{
+		name:     "endpoint",
+		aliases:  []string{"ep"},
+		short:    "Endpoints: containers' interfaces on networks.",
+		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint inspect 3f0c9a7d1b52", "netctl endpoint drain web1"},
+		subs: []*command{
+			newEndpointInspect(f, nil), newEndpointList(f, nil),
+			newEndpointDrain(f, "drain", "Send an endpoint no new connections of services, until its container ends; what lives goes on", true, nil),
+			newEndpointDrain(f, "undrain", "Send an endpoint that drains connections of services again", false, nil),
+		},
+	}
+}
+
+func newEndpointInspect(f *factory, run func(context.Context, *endpointOptions) error) *command {
+	o := &endpointOptions{common: newCommon(f)}
+	c := &command{
+		name:     "inspect",
+		short:    "Show an endpoint, as JSON",
+		examples: []string{"netctl endpoint inspect 3f0c9a7d1b52", "netctl ep inspect web1"},
+		args:     []string{"ENDPOINT"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.run = bindRun(o, orDefault(run, runEndpointInspect), []*string{&o.key})
+	return c
+}
+
+// runEndpointInspect finds an endpoint by its id, its container's id or its
+// exact name.
+func runEndpointInspect(ctx context.Context, o *endpointOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	oper, err := client.InspectEndpoint(ctx, o.key)
+	if err != nil {
+		return err
+	}
+	// The wire shape of an inspection whose kind has no configuration.
+	return o.showJSON(struct {
+		Oper api.EndpointOper `json:"Oper"`
+	}{oper})
+}
+
+func newEndpointDrain(f *factory, name, short string, drain bool, run func(context.Context, *endpointOptions) error) *command {
+	o := &endpointOptions{common: newCommon(f)}
+	c := &command{
+		name:     name,
+		short:    short,
+		examples: []string{"netctl endpoint " + name + " 3f0c9a7d1b52", "netctl ep " + name + " web1"},
+		args:     []string{"ENDPOINT"},
+	}
+	o.changeFlags(&c.flags, "json, j", "print the endpoint as JSON")
+	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *endpointOptions) error { return runEndpointDrain(ctx, o, drain) }), []*string{&o.key})
+	return c
+}
+
+func runEndpointDrain(ctx context.Context, o *endpointOptions, drain bool) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	got, err := client.DrainEndpoint(ctx, o.key, drain)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, got)
+	case o.quiet:
+		return printLines(o.out, []string{got.Key})
+	case drain:
+		_, err = fmt.Fprintf(o.out, "Drains endpoint %s\n", got.Key)
+	default:
+		_, err = fmt.Fprintf(o.out, "Serves endpoint %s again\n", got.Key)
+	}
+	return err
+}

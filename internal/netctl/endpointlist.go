@@ -1,0 +1,140 @@
+package netctl
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type endpointListOptions struct {
+	getOptions
+	filter api.EndpointFilter
+}
+
+func newEndpointList(f *factory, run func(context.Context, *endpointListOptions) error) *command {
+	o := &endpointListOptions{getOptions: getOptions{common: newCommon(f), stderr: f.stderr}}
+	c := &command{
+		name:     "ls",
+		asks:     &o.filter,
+		aliases:  []string{"list"},
+		short:    "List the endpoints of all tenants, or those that flags choose",
+		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint ls -t blue --group web", "netctl endpoint ls --network blue:backend -q"},
+	}
+	c.flags.stringVar(&o.filter.Tenant, "tenant, t", "TENANT", "those of a tenant")
+	c.flags.stringVar(&o.filter.Host, "host", "HOST", "those on a host")
+	c.flags.stringVar(&o.filter.Group, "group, g", "GROUP", "those of a group: NAME, or TENANT:NAME")
+	c.flags.stringVar(&o.filter.Network, "network, n", "NETWORK", "those on a network: NAME, or TENANT:NAME")
+	o.listFlags(c, "keys only")
+	c.run = bindRun(o, orDefault(run, runEndpointList), nil)
+	return c
+}
+
+func runEndpointList(ctx context.Context, o *endpointListOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	list, err := endpointsOf(ctx, client, o.filter)
+	if err != nil {
+		return err
+	}
+	return o.printItems(o.items(kindFor[api.EndpointOper](), untyped(list), "now"))
+}
+
+// endpointsOf lists the endpoints that a filter chooses: for who may not read those of all
+// tenants, in its own ones.
+func endpointsOf(ctx context.Context, c *api.Client, f api.EndpointFilter) ([]api.EndpointOper, error) {
+	all, err := c.Endpoints(ctx, f)
+	if f.Tenant != "" || !api.IsForbidden(err) {
+		return all, err
+	}
+	tenants, err := c.Tenants().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := false // to one tenant: a network of its name, say
+	for _, t := range tenants {
+		f.Tenant = t.TenantName
+		var own []api.EndpointOper
+		if own, err = c.Endpoints(ctx, f); err != nil && !api.IsNotFound(err) {
+			return nil, err
+		}
+		known = known || err == nil
+		all = append(all, own...)
+	}
+	if !known {
+		return nil, err
+	}
+	return all, nil
+}
+
+var endpointHeader = []string{"Tenant", "Network", "Group", "Address", "Host", "Name", "Endpoint"}
+
+func endpointRow(e api.EndpointOper) []string {
+	tenant, network, _ := cutKey(e.Key)
+	return []string{tenant, network, e.ServiceName, strings.TrimSpace(strings.Join(e.IPAddress, " ")), e.HomingHost, e.ContainerName, e.EndpointID}
+}
+
+// cutKey takes tenant:network:id apart.
+func cutKey(key string) (tenant, network, id string) {
+	tenant, rest, _ := strings.Cut(key, ":")
+	network, id, _ = strings.Cut(rest, ":")
+	return tenant, network, id
+}
+
+// Endpoints are shown and listed; documents create them in another form.
+var _ = register(&objectKind{
+	order: 150, name: endpointKind, aliases: []string{"endpoints", "ep", "eps"}, placeholders: []string{"ENDPOINT"}, command: newEndpoint,
+	perTenant: true, typ: reflect.TypeFor[api.EndpointOper](), seen: true,
+	key:        func(o any) string { return of[api.EndpointOper](o).Key },
+	keyFields:  endpointDocument.fields,
+	shortName:  func(o any) string { return of[api.EndpointOper](o).EndpointID },
+	tenant:     func(o any) string { t, _, _ := cutKey(of[api.EndpointOper](o).Key); return t },
+	header:     endpointHeader,
+	row:        func(o any) []string { return endpointRow(of[api.EndpointOper](o)) },
+	wideHeader: []string{"MAC address", "Container", "Interface", "Health", "Drains", "Labels"},
+	wideRow: func(o any) []string {
+		e := of[api.EndpointOper](o)
+		drains := ""
+		if e.Draining {
+			drains = "yes"
+		}
+		labels := ""
+		if len(e.LabelMap) > 0 {
+			labels = selectorText(api.Selector{MatchLabels: e.LabelMap})
+		}
+		return []string{e.MacAddress, e.ContainerID, e.IntfName, e.Health, drains, labels}
+	},
+	list: func(ctx context.Context, c *api.Client) ([]any, error) {
+		list, err := endpointsOf(ctx, c, api.EndpointFilter{})
+		return untyped(list), err
+	},
+	listTenant: func(ctx context.Context, c *api.Client, tenant string) ([]any, error) {
+		list, err := c.Endpoints(ctx, api.EndpointFilter{Tenant: tenant})
+		return untyped(list), err
+	},
+	get: func(ctx context.Context, c *api.Client, key string) (any, error) {
+		_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
+		if strings.Contains(id, ":") {
+			id = key
+		}
+		e, err := c.InspectEndpoint(ctx, id)
+		if err != nil || strings.Contains(e.Key, ":") {
+			return e, err
+		}
+		list, err := endpointsOf(ctx, c, api.EndpointFilter{Host: e.HomingHost}) // with their keys
+		for _, x := range list {
+			if x.EndpointID == e.EndpointID && x.Network == e.Network {
+				e = x
+			}
+		}
+		return e, err
+	},
+	remove: func(ctx context.Context, c *api.Client, key string) error {
+		tenant, network, id := cutKey(key)
+		_, err := c.DeleteEndpoint(ctx, api.DeleteEndpointRequest{TenantName: tenant, NetworkName: network, EndpointID: id})
+		return err
+	},
+})

@@ -1,0 +1,211 @@
+package netctl
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// globalKey is the key of the one global object.
+const globalKey = "global"
+
+var globalList = listing[api.Global, api.GlobalOper]{
+	kind:   kind[api.Global, api.GlobalOper]{noun: "global", collection: (*api.Client).Globals},
+	name:   func(g api.Global) string { return g.Name },
+	header: []string{"Fabric mode", "Forward mode", "ARP mode", "Vlan Range", "Vxlan range", "Private subnet"},
+	row: func(g api.Global) []string {
+		return []string{g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet}
+	},
+}
+
+var _ = register(kindOf(globalList, objectKind{
+	order: 10, name: "global", aliases: []string{"globals"},
+	keyFields:  []string{"name"},
+	command:    newGlobal,
+	single:     globalKey,
+	wideHeader: []string{"Generated labels", "Tenant prefixes"},
+	wideRow: func(o any) []string {
+		g := of[api.Global](o)
+		return []string{cmp.Or(strings.Join(g.GeneratedLabels, ","), "default"), cmp.Or(strings.Join(g.TenantPrefixes, ","), "none")}
+	},
+}))
+
+// The sentence is model.NoEffect's, copied since netctl does not link
+// internal/model; TestNotes compares them.
+const noteOpflex = "infrastructure type aci-opflex has no effect: this version knows no OpFlex, and hosts forward as with type default"
+
+type globalOptions struct {
+	common
+	all bool
+}
+
+func newGlobal(f *factory) *command {
+	return &command{
+		name:  "global",
+		short: "Settings of the whole cluster.",
+		examples: []string{
+			"netctl global info",
+			"netctl global set --fwd-mode routing",
+			"netctl global inspect",
+		},
+		subs: []*command{
+			newGlobalInfo(f, nil),
+			newGlobalInspect(f, nil),
+			newGlobalSet(f, nil),
+		},
+	}
+}
+
+func newGlobalInfo(f *factory, run func(context.Context, *globalOptions) error) *command {
+	o := &globalOptions{common: newCommon(f)}
+	c := &command{
+		name:     "info",
+		short:    "Show the settings",
+		examples: []string{"netctl global info", "netctl global info --json"},
+	}
+	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the settings are those of all tenants")
+	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
+	c.flags.boolVar(&o.json, "json, j", "print the settings as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.run = bindRun(o, orDefault(run, runGlobalInfo), nil)
+	return c
+}
+
+func runGlobalInfo(ctx context.Context, o *globalOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	got, err := client.Globals().Inspect(ctx, globalKey)
+	if err != nil {
+		return err
+	}
+	g := got.Config
+	if o.json || o.quiet {
+		return o.showJSON(g)
+	}
+	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\nGenerated labels: %s\nTenant prefixes: %s\n%s",
+		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet, cmp.Or(strings.Join(g.GeneratedLabels, ", "), "default"), cmp.Or(strings.Join(g.TenantPrefixes, ", "), "none"), labelsFollow(got.Oper))
+	return err
+}
+
+// labelsFollow says how far endpoints have followed a change of the generated
+// labels; nothing when all have.
+func labelsFollow(o api.GlobalOper) string {
+	if len(o.FormerLabels) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Generated labels have changed, and %d endpoints have not followed yet: until they have, policies cannot select by these either: %s\n", o.EndpointsToFollow, strings.Join(o.FormerLabels, ", "))
+}
+
+func newGlobalInspect(f *factory, run func(context.Context, *globalOptions) error) *command {
+	o := &globalOptions{common: newCommon(f)}
+	c := &command{
+		name:     "inspect",
+		short:    "Show the settings and what is in use of the ranges, as JSON",
+		examples: []string{"netctl global inspect"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.run = bindRun(o, orDefault(run, runGlobalInspect), nil)
+	return c
+}
+
+func runGlobalInspect(ctx context.Context, o *globalOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	got, err := client.Globals().Inspect(ctx, globalKey)
+	if err != nil {
+		return err
+	}
+	return o.showJSON(got)
+}
+
+type globalSetOptions struct {
+	common
+	global api.Global
+	within time.Duration
+}
+
+func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error) *command {
+	o := &globalSetOptions{common: newCommon(f)}
+	g := &o.global
+	c := &command{
+		name:  "set",
+		fills: g,
+		short: "Change settings; what is not given stays as it is",
+		note:  noteOpflex,
+		examples: []string{
+			"netctl global set --fwd-mode routing",
+			"netctl global set --vlan-range 100-199 --vxlan-range 1000-9999",
+			"netctl global set --arp-mode flood",
+			"netctl global set --generated-labels default,com.acme.build.",
+		},
+	}
+	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, aci, or aci-opflex, which has no effect")
+	c.flags.stringVar(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
+	c.flags.stringVar(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
+	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing: networks of a tenant reach each other")
+	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
+	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
+	c.flags.listVar(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
+	c.flags.listVar(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "prefixes in which tenant admins' networks may have routes on hosts, and to which BGP announcements are limited; none empties the list")
+	confirmFlag(&c.flags, &o.within)
+	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.run = bindRun(o, orDefault(run, runGlobalSet), nil)
+	return c
+}
+
+// runGlobalSet sends only what was given: 1.x always sent its default private
+// subnet along and so undid an earlier choice (known fault 15).
+func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
+	var given []string
+	for _, f := range []struct{ name, value string }{
+		{"fabric-mode", o.global.NetworkInfraType},
+		{"fwd-mode", o.global.FwdMode},
+		{"arp-mode", o.global.ArpMode},
+		{"vlan-range", o.global.Vlans},
+		{"vxlan-range", o.global.Vxlans},
+		{"private-subnet", o.global.PvtSubnet},
+		{"generated-labels", strings.Join(o.global.GeneratedLabels, ",")},
+		{"tenant-prefixes", strings.Join(o.global.TenantPrefixes, ",")},
+	} {
+		if f.value != "" {
+			given = append(given, f.name+" "+f.value)
+		}
+	}
+	if given == nil {
+		return usageErrorf("nothing to set: give at least one of the flags")
+	}
+	o.global.Name = globalKey
+	if o.within > 0 {
+		object, err := ofKind("global", o.global)
+		if err != nil {
+			return err
+		}
+		return o.try(ctx, o.within, []json.RawMessage{object})
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	after, err := client.Globals().Create(ctx, o.global)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return printJSON(o.out, after)
+	case o.quiet:
+		return nil
+	}
+	_, err = fmt.Fprintf(o.out, "Set %s\n", strings.Join(given, ", "))
+	return err
+}

@@ -1,0 +1,80 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
+)
+
+func newHostEvict(f *factory, run func(context.Context, *hostOptions) error) *command {
+	o := &hostOptions{common: newCommon(f)}
+	c := &command{
+		name:     "evict",
+		short:    "Give up the endpoints of a host that is away, which stays known; one that is alive is refused",
+		examples: []string{"netctl host evict --force host1"},
+		args:     []string{"HOST"},
+	}
+	c.flags.boolVar(&o.force, "force, f", "where there are endpoints: without it they are only told")
+	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
+	c.run = bindRun(o, orDefault(run, runHostEvict), []*string{&o.name})
+	return c
+}
+
+func runHostEvict(ctx context.Context, o *hostOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	done, err := client.EvictHost(ctx, o.name, o.force)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, done)
+	case o.quiet:
+		return printLines(o.out, []string{o.name})
+	}
+	_, err = fmt.Fprintf(o.out, "Evicted host %s and released its %s\n", o.name, condition.Count(done.EndpointsReleased, "endpoint"))
+	return err
+}
+
+// newHostChange is a command that changes one thing of a host, and says what it did.
+func newHostChange(f *factory, name, short, example string, args []string, change func(ctx context.Context, c *api.Client, host, arg string) (api.Host, error), done string) *command {
+	o := &hostOptions{common: newCommon(f)}
+	c := &command{name: name, short: short, examples: []string{"netctl host " + name + " " + example}, args: args}
+	o.changeFlags(&c.flags, "json, j", "print the host as JSON")
+	c.run = func(ctx context.Context, args []string) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		args = append(args, "") // not every change has one more
+		h, err := change(ctx, client, args[0], args[1])
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return printJSON(o.out, h)
+		case o.quiet:
+			return printLines(o.out, []string{h.Name})
+		}
+		return printLines(o.out, []string{strings.NewReplacer("HOST", h.Name, "ADDRESS", args[1]).Replace(done)})
+	}
+	return c
+}
+
+func newHostDrain(f *factory, name, short string, drain bool, done string) *command {
+	return newHostChange(f, name, short, "host1", []string{"HOST"}, func(ctx context.Context, c *api.Client, host, _ string) (api.Host, error) {
+		return c.DrainHost(ctx, host, drain)
+	}, done)
+}
+
+func newHostAddress(f *factory, name, short string, add bool, done string) *command {
+	return newHostChange(f, name, short, "host1 10.0.0.7", []string{"HOST", "ADDRESS"}, func(ctx context.Context, c *api.Client, host, address string) (api.Host, error) {
+		return c.SetHostAddress(ctx, host, address, add)
+	}, done)
+}

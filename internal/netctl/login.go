@@ -1,0 +1,217 @@
+package netctl
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+const (
+	pathLogin   = "/api/v1/auth_proxy/login/"
+	tokenHeader = "X-Auth-Token"
+)
+
+// savedLogin is what login leaves in ~/.netctl/config.json; 1.x wrote the token only.
+type savedLogin struct {
+	Token     string `json:"token"`
+	Netmaster string `json:"netmaster,omitempty"` // the proxy that gave the token
+}
+
+type loginOptions struct {
+	common
+	stdin     io.Reader
+	stderr    io.Writer
+	path      string // of the saved login; empty = no home directory
+	netmaster func() string
+	token     bool   // one of netmaster's, or of its issuer
+	caFile    string // of the authorities to trust with it; empty = the machine's
+	try       func(*savedToken)
+}
+
+func newLogin(f *factory, run func(context.Context, *loginOptions) error) *command {
+	o := &loginOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }, try: func(s *savedToken) { f.globals.login = s }}
+	c := &command{
+		name:  "login",
+		short: "Keep a token for the cluster of --netmaster (--token), or log in at an auth_proxy, in ~/.netctl; that is asked from then on where --netmaster is not given",
+		examples: []string{
+			"netctl --netmaster https://10.0.0.1:9999 login --token --ca-file ca.crt",
+			"netctl --netmaster https://proxy:10000 login",
+			"printf '%s\\n' \"$USER\" \"$PASSWORD\" | netctl --netmaster https://proxy:10000 login",
+		},
+	}
+	c.flags.boolVar(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this cluster's netmasters")
+	c.flags.stringVar(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
+	c.flags.boolVar(&o.json, "json, j", "print where the token is kept, as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.run = bindRun(o, orDefault(run, runLogin), nil)
+	return c
+}
+
+func runLogin(ctx context.Context, o *loginOptions) error {
+	if o.token {
+		return runLoginToken(ctx, o)
+	}
+	if o.caFile != "" {
+		return usageErrorf("--ca-file: is for --token")
+	}
+	if !strings.HasPrefix(o.netmaster(), "https://") {
+		return usageErrorf("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.netmaster())
+	}
+	if o.path == "" {
+		return errors.New("there is no place for the token: the environment variable HOME is not set")
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReader(o.stdin)
+	user, err := o.ask(in, "Username: ", false)
+	if err != nil {
+		return err
+	}
+	password, err := o.ask(in, "Password: ", true)
+	if err != nil {
+		return err
+	}
+	var answer savedLogin
+	request := map[string]string{"username": user, "password": password}
+	if err := client.Do(ctx, http.MethodPost, pathLogin, request, &answer); err != nil {
+		return fmt.Errorf("log in: %w", err)
+	}
+	if answer.Token == "" {
+		return errors.New("log in: the answer holds no token; is this URL an auth_proxy?")
+	}
+	if err := writeLogin(o.path, savedLogin{answer.Token, o.netmaster()}); err != nil {
+		return err
+	}
+	if all, err := readTokens(o.path); err == nil && all.Current != "" {
+		all.Current = "" // the proxy is the last login
+		if err := all.write(o.path); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, map[string]string{"username": user, "config": o.path})
+	case o.quiet:
+		return nil
+	}
+	_, err = fmt.Fprintf(o.out, "Logged in as %s\n", user)
+	return err
+}
+
+// ask reads a line; a secret one is not echoed by a terminal.
+func (o *loginOptions) ask(in *bufio.Reader, prompt string, secret bool) (string, error) {
+	if f, ok := o.stdin.(*os.File); ok && isTerminal(f) {
+		if _, err := io.WriteString(o.stderr, prompt); err != nil {
+			return "", err
+		}
+		if secret {
+			restore := noEcho(f)
+			defer restore()
+		}
+	}
+	line, err := in.ReadString('\n')
+	line = strings.TrimRight(line, "\r\n")
+	switch {
+	case line == "" && (err == nil || errors.Is(err, io.EOF)):
+		return "", usageErrorf("%sis missing: it is read from standard input", prompt)
+	case err != nil && !errors.Is(err, io.EOF):
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	return line, nil
+}
+
+// isTerminal tells whether somebody may be there to read a prompt.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// noEcho stops a terminal from showing what is typed; on anything else it does
+// nothing.
+func noEcho(f *os.File) (restore func()) {
+	fd := int(f.Fd())
+	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return func() {}
+	}
+	silent := *old
+	silent.Lflag &^= unix.ECHO
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &silent); err != nil {
+		return func() {}
+	}
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, old) } // nothing can be done about a failure
+}
+
+// writeLogin keeps a login where only its user can read it.
+func writeLogin(path string, l savedLogin) error {
+	data, err := json.MarshalIndent(l, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path, append(data, '\n'), 0o600)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o600) // a file that was there keeps its mode otherwise
+	}
+	if err != nil {
+		return fmt.Errorf("keep the token: %w", err)
+	}
+	return nil
+}
+
+// readLogin reads the login at an auth_proxy; zero = there is none.
+func readLogin(path string) (l savedLogin, err error) {
+	if path == "" {
+		return l, nil
+	}
+	data, err := readPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if errors.Is(err, errExposed) {
+		return l, err
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &l)
+	}
+	if err != nil {
+		return savedLogin{}, fmt.Errorf("read the saved login %s: %w; log in again or delete the file", path, err)
+	}
+	return l, nil
+}
+
+// loginHeader returns the option that shows a saved token: over https only, and only
+// to the proxy that gave it: a file of 1.x names none, so its token is not shown.
+func loginHeader(path, netmaster string) ([]api.Option, error) {
+	if !strings.HasPrefix(netmaster, "https://") {
+		return nil, nil
+	}
+	l, err := readLogin(path)
+	if err != nil || l.Token == "" || l.Netmaster == "" {
+		return nil, err
+	}
+	asked, err := normalized(netmaster)
+	if err != nil {
+		return nil, err
+	}
+	if gave, err := normalized(l.Netmaster); err != nil || !slices.Equal(gave, asked) {
+		return nil, nil //nolint:nilerr // who gave it is unknown then
+	}
+	return []api.Option{api.WithHeader(tokenHeader, l.Token)}, nil
+}

@@ -1,0 +1,85 @@
+package netctl
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var netProfiles = kind[api.NetProfile, struct{}]{
+	noun: "netprofile", arg: "NETPROFILE", example: "--tenant blue gold", perTenant: true,
+	collection: (*api.Client).NetProfiles,
+}
+
+var netProfileList = listing[api.NetProfile, struct{}]{
+	kind:   netProfiles,
+	tenant: func(p api.NetProfile) string { return p.TenantName },
+	name:   func(p api.NetProfile) string { return p.ProfileName },
+	header: []string{"Name", "Tenant", "Bandwidth", "DSCP", "burst size"},
+	row: func(p api.NetProfile) []string {
+		return []string{p.ProfileName, p.TenantName, p.Bandwidth, strconv.Itoa(p.DSCP), strconv.Itoa(p.Burst)}
+	},
+}
+
+var _ = register(kindOf(netProfileList, objectKind{
+	order: 30, name: "netprofile", aliases: []string{"netprofiles"},
+	keyFields: []string{"tenantName", "profileName"}, placeholders: []string{"NETPROFILE", "PROFILE"},
+	command:    newNetProfile,
+	wideHeader: []string{"Receives", "Receive burst", "Groups", "Owner"},
+	wideRow: func(o any) []string {
+		p := of[api.NetProfile](o)
+		return []string{p.ReceiveBandwidth, strconv.Itoa(p.ReceiveBurst), linked(p.LinkSets.EndpointGroups), p.Owner}
+	},
+}))
+
+type netProfileOptions struct {
+	common
+	profile api.NetProfile
+}
+
+func newNetProfile(f *factory) *command {
+	return &command{
+		name:  "netprofile",
+		short: "Network profiles: bandwidth and marking of groups' traffic.",
+		examples: []string{
+			"netctl netprofile create --tenant blue --bandwidth 100mbps --dscp 10 gold",
+			"netctl group create --tenant blue --networkprofile gold backend web",
+			"netctl netprofile ls --tenant blue",
+		},
+		subs: []*command{
+			newNetProfileCreate(f, nil),
+			newInspect(f, netProfiles, "Show a network profile and the groups that name it", nil),
+			newList(f, netProfileList, "List network profiles"),
+			newRemove(f, netProfiles, "Delete a network profile that no group names", nil),
+		},
+	}
+}
+
+func newNetProfileCreate(f *factory, run func(context.Context, *netProfileOptions) error) *command {
+	o := &netProfileOptions{common: newCommon(f)}
+	p := &o.profile
+	c := &command{
+		name:  "create",
+		fills: p,
+		short: "Create a network profile, or change one",
+		examples: []string{
+			"netctl netprofile create --tenant blue --bandwidth 100mbps --burst 200 gold",
+			"netctl netprofile create --tenant blue --bandwidth 10mbps --receive-bandwidth 50mbps silver",
+			"netctl netprofile create --dscp 46 voice",
+		},
+		args: []string{"NETPROFILE"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.stringVar(&p.Bandwidth, "bandwidth, b", "RATE", "limit of what each endpoint sends, such as 10kbps, 100mbps, 1gbps; none: no limit")
+	c.flags.intVar(&p.DSCP, "dscp, d", "0-63", "mark of the packets; 0: they are not marked")
+	c.flags.intVar(&p.Burst, "burst, s", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
+	c.flags.stringVar(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "limit of what each endpoint receives; none: no limit")
+	c.flags.intVar(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
+	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *netProfileOptions) error {
+		o.profile.TenantName = o.tenant
+		return put(ctx, &o.common, netProfiles, o.profile.ProfileName, o.profile)
+	}), []*string{&p.ProfileName})
+	return c
+}

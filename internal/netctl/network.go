@@ -1,0 +1,179 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// parallelInspects bounds how many networks `network ls` asks about at once.
+const parallelInspects = 8
+
+var networks = kind[api.Network, api.NetworkOper]{
+	noun: "network", arg: "NETWORK", example: "--tenant blue backend", perTenant: true,
+	collection: (*api.Client).Networks,
+}
+
+var networkList = listing[api.Network, api.NetworkOper]{
+	kind:   networks,
+	tenant: func(n api.Network) string { return n.TenantName },
+	name:   func(n api.Network) string { return n.NetworkName },
+	header: []string{
+		"Tenant", "Network", "Nw Type", "Encap type", "Packet tag", "Subnet", "Gateway",
+		"IPv6Subnet", "IPv6Gateway", "Cfgd Tag",
+	},
+	learn: learnTags,
+	row: func(n api.Network) []string {
+		return []string{
+			n.TenantName, n.NetworkName, n.NwType, n.Encap, strconv.Itoa(n.PktTag),
+			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag,
+		}
+	},
+}
+
+var _ = register(kindOf(networkList, objectKind{
+	order: 50, name: "network", aliases: []string{"networks", "net", "nets"},
+	keyFields: []string{"tenantName", "networkName"}, placeholders: []string{"NETWORK"},
+	command:    newNetwork,
+	pin:        pinNetwork,
+	wideHeader: []string{"Groups", "Services", "Owner"},
+	wideRow: func(o any) []string {
+		n := of[api.Network](o)
+		return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs), n.Owner}
+	},
+}))
+
+// The sentences are model.NoEffect's, copied since netctl does not link
+// internal/model; TestNotes compares them.
+const (
+	noteNetworkTag = "a network's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
+)
+
+type networkCreateOptions struct {
+	common
+	network api.Network
+}
+
+func newNetwork(f *factory) *command {
+	return &command{
+		name:    "network",
+		aliases: []string{"net"},
+		short:   "Networks: layer 2 segments with their subnets.",
+		examples: []string{
+			"netctl network create --tenant blue --subnet 10.1.1.0/24 --gateway 10.1.1.254 backend",
+			"netctl net ls --all",
+			"netctl network inspect --tenant blue backend",
+		},
+		subs: []*command{
+			newNetworkCreate(f, nil),
+			newInspect(f, networks, "Show a network, its addresses and endpoints", nil),
+			newList(f, networkList, "List networks; Packet tag is the VLAN id or VNI in use"),
+			newRemove(f, networks, "Delete a network that nothing uses any more", nil),
+		},
+	}
+}
+
+func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOptions) error) *command {
+	o := &networkCreateOptions{
+		common:  newCommon(f),
+		network: api.Network{NwType: "data", Encap: "vxlan"},
+	}
+	n := &o.network
+	c := &command{
+		name:  "create",
+		fills: n,
+		short: "Create a network",
+		note:  noteNetworkTag,
+		examples: []string{
+			"netctl network create --tenant blue --subnet 10.1.1.0/24 --gateway 10.1.1.254 backend",
+			"netctl network create --encap vlan --pkt-tag 100 --subnet 10.2.0.10-10.2.0.99/16 office",
+			"netctl network create --subnet 10.3.0.0/16 --subnetv6 2001:db8:3::/64 --gatewayv6 2001:db8:3::1 dual",
+		},
+		args: []string{"NETWORK"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.stringVar(&n.NwType, "nw-type, n", "TYPE", "data, or infra: each host has an interface of the network's name, and an address, on it")
+	c.flags.stringVar(&n.Encap, "encap, e", "ENCAP", "how hosts exchange packets: vlan or vxlan")
+	c.flags.intVar(&n.PktTag, "pkt-tag, p", "TAG", "VLAN id or VNI; 0 takes the next free one")
+	c.flags.stringVar(&n.Subnet, "subnet, s", "CIDR", "IPv4 subnet, or a range of it to allocate from (10.1.1.10-10.1.1.99/24); required unless --subnetv6 is given")
+	c.flags.stringVar(&n.Gateway, "gateway, g", "ADDRESS", "IPv4 gateway inside the subnet")
+	c.flags.stringVar(&n.IPv6Subnet, "subnetv6, s6", "CIDR", "IPv6 subnet")
+	c.flags.stringVar(&n.IPv6Gateway, "gatewayv6, g6", "ADDRESS", "IPv6 gateway inside the IPv6 subnet")
+	c.flags.boolVar(&n.Native, "native", "have every host itself and its containers reach each other by the containers' own addresses, as Kubernetes asks for pods; in tenant default, with encap vxlan")
+	c.flags.stringVar(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems; has no effect yet")
+	o.changeFlags(&c.flags, "json, j", "print the network as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, runNetworkCreate), []*string{&n.NetworkName})
+	return c
+}
+
+func runNetworkCreate(ctx context.Context, o *networkCreateOptions) error {
+	if o.network.Subnet == "" && o.network.IPv6Subnet == "" {
+		return usageErrorf("--subnet is missing (or --subnetv6 for an IPv6-only network)")
+	}
+	o.network.TenantName = o.tenant
+	return put(ctx, &o.common, networks, o.network.NetworkName, o.network)
+}
+
+// learnTags fills in the tag of each network that was created without one: the
+// object holds the tag that was asked for, its inspection the tag in use.
+func learnTags(ctx context.Context, client *api.Client, list []api.Network) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelInspects)
+	for i, n := range list {
+		if n.PktTag != 0 {
+			continue
+		}
+		group.Go(func() error {
+			got, err := client.Networks().Inspect(ctx, n.ObjectKey())
+			if api.IsNotFound(err) { // deleted since it was listed
+				return nil
+			}
+			list[i].PktTag = got.Oper.PktTag
+			if got.Oper.ExternalPktTag != 0 {
+				list[i].PktTag = got.Oper.ExternalPktTag
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// pinNetwork writes the tag in use into a network and adds its endpoints. For a
+// network that --skip-broken leaves out it returns no documents and no error.
+func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error) {
+	x := of[api.Network](d.object)
+	got, err := c.Networks().Inspect(ctx, d.key)
+	if err != nil {
+		return nil, o.broken(d.kind+" "+d.key, err)
+	}
+	x.PktTag = got.Oper.PktTag
+	// 1.x numbers a VXLAN network's VLAN on the bridge too: the VNI is the other one.
+	if x.Encap == "vxlan" && got.Oper.ExternalPktTag != 0 {
+		x.PktTag = got.Oper.ExternalPktTag
+	}
+	docs := []exported{{d.kind, d.key, x}}
+	if n := len(got.Oper.Endpoints); n < got.Oper.NumEndpoints {
+		err := fmt.Errorf("it has %d endpoints, by its number, and %d are listed, so that addresses in use would be given again", got.Oper.NumEndpoints, n)
+		if err := o.broken("endpoints of network "+d.key, err); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range got.Oper.Endpoints {
+		if err := o.ambiguous(d.key, e); err != nil {
+			return nil, err
+		}
+		r := endpointRequest(x, e)
+		if r.EndpointID == "" { // an address of 1.x that nobody can free
+			if _, err := fmt.Fprintf(o.factory.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		docs = append(docs, exported{endpointKind, d.key + ":" + r.EndpointID, r})
+	}
+	return docs, nil
+}

@@ -1,0 +1,231 @@
+package netctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var networkPolicies = kind[api.NetworkPolicy, api.PolicyOper]{
+	noun: "network-policy", arg: "POLICY", example: "--tenant blue closed", perTenant: true,
+	collection: (*api.Client).NetworkPolicies,
+}
+
+var networkPolicyList = listing[api.NetworkPolicy, api.PolicyOper]{
+	kind:   networkPolicies,
+	tenant: func(p api.NetworkPolicy) string { return p.TenantName },
+	name:   func(p api.NetworkPolicy) string { return p.NetworkPolicyName },
+	header: []string{"Tenant", "Network policy", "Owner", "Tier", "Order", "Mode", "Applies to", "Default in", "Default out", "Rules"},
+	row: func(p api.NetworkPolicy) []string {
+		applies := api.Selector{}
+		if p.Applies != nil {
+			applies = *p.Applies
+		}
+		return []string{p.TenantName, p.NetworkPolicyName, p.Owner, p.Tier, number(p.Order), p.Mode, selectorText(applies), p.DefaultIn, p.DefaultOut, number(len(p.Rules))}
+	},
+}
+
+var _ = register(kindOf(networkPolicyList, objectKind{
+	order: 85, name: "networkPolicy", aliases: []string{"network-policy", "network-policies", "networkPolicies", "networkPolicys", "netpol"},
+	keyFields: []string{"tenantName", "networkPolicyName"}, placeholders: []string{"NETWORK-POLICY"},
+	command: newNetworkPolicy,
+}))
+
+// selectorText writes a selector as people read it.
+func selectorText(s api.Selector) string {
+	var parts []string
+	if s.Network != "" {
+		parts = append(parts, "network:"+s.Network)
+	}
+	if s.Group != "" {
+		parts = append(parts, "group:"+s.Group)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		parts = append(parts, k+"="+s.MatchLabels[k])
+	}
+	for _, e := range s.MatchExpressions {
+		parts = append(parts, strings.TrimSpace(e.Key+" "+e.Operator+" "+strings.Join(e.Values, "|")))
+	}
+	return cmp.Or(strings.Join(parts, ","), "all")
+}
+
+type networkPolicyOptions struct {
+	common
+	policy  api.NetworkPolicy
+	applies api.Selector
+	labels  []string
+	rules   []string
+}
+
+func newNetworkPolicy(f *factory) *command {
+	return &command{
+		name:  "network-policy",
+		short: "Network policies: rules for the endpoints that have certain labels, of a group, a network or a tenant.",
+		examples: []string{
+			"netctl network-policy create --tenant blue --default-in deny --group web closed",
+			`netctl network-policy create --tenant blue --label app=db --default-in deny --rule "in allow app=web tcp/5432 log" db`,
+			`netctl network-policy rule-set --tenant blue db web "in allow app=web tcp/5432"`,
+			"netctl network-policy ls --tenant blue",
+			"netctl network-policy rm --tenant blue db",
+		},
+		subs: []*command{
+			newNetworkPolicyCreate(f, nil),
+			newInspect(f, networkPolicies, "Show a network policy and the endpoints that it applies to", nil),
+			newList(f, networkPolicyList, "List network policies"),
+			newRemove(f, networkPolicies, "Delete a network policy with its rules", nil),
+			newNetworkRuleSet(f, nil),
+			newNetworkRuleRemove(f, nil),
+		},
+	}
+}
+
+func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicyOptions) error) *command {
+	o := &networkPolicyOptions{common: newCommon(f), policy: api.NetworkPolicy{Order: 100, Tier: "contiv", Mode: "enforce"}}
+	p := &o.policy
+	c := &command{
+		name:  "create",
+		fills: p,
+		short: "Create a network policy, or replace one with all of its rules",
+		examples: []string{
+			"netctl network-policy create --tenant blue --default-in deny --group web closed   # nothing gets in unless a rule allows it",
+			`netctl network-policy create --tenant blue --label app=db --default-in deny --rule "in allow app=web tcp/5432" --rule "in allow 10.9.0.0/16 icmp" db`,
+			`netctl network-policy create --tenant blue --mode audit --default-out deny --rule "out allow app=db tcp/5432" trial`,
+		},
+		args: []string{"POLICY"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.stringVar(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
+	c.flags.intVar(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
+	c.flags.stringVar(&p.Mode, "mode", "enforce|audit", "audit tells what the policy would do, and does nothing")
+	c.flags.stringVar(&o.applies.Network, "network, n", "NETWORK", "apply to endpoints on this network only")
+	c.flags.stringVar(&o.applies.Group, "group, g", "GROUP", "apply to endpoints of this group only")
+	c.flags.listVar(&o.labels, "label, l", "KEY=VALUE", "apply to endpoints with this label only")
+	c.flags.stringVar(&p.DefaultIn, "default-in", "allow|deny|pass", "what becomes of connections to the endpoints that no rule of the tier matches")
+	c.flags.stringVar(&p.DefaultOut, "default-out", "allow|deny|pass", "likewise of connections from the endpoints")
+	c.flags.textVar(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it leaves a part out); none: anybody")
+	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels"} {
+		c.flags.lookup(name).field = field
+	}
+	o.changeFlags(&c.flags, "json, j", "print the policy as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, runNetworkPolicyCreate), []*string{&p.NetworkPolicyName})
+	return c
+}
+
+func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error {
+	p := &o.policy
+	p.TenantName = o.tenant
+	for _, l := range o.labels {
+		if err := addLabel(&o.applies, l); err != nil {
+			return usageErrorf("flag --label %q: %v", l, err)
+		}
+	}
+	if o.policy.Order < 1 {
+		return usageErrorf("flag --order %d: must be between 1 and 200", o.policy.Order)
+	}
+	if selectorText(o.applies) != "all" {
+		p.Applies = &o.applies
+	}
+	for i, text := range o.rules {
+		r, err := parseRule(text)
+		if err != nil {
+			return usageErrorf("flag --rule %q: %v", text, err)
+		}
+		r.RuleID = strconv.Itoa(i + 1)
+		p.Rules = append(p.Rules, r)
+	}
+	return put(ctx, &o.common, networkPolicies, p.NetworkPolicyName, *p)
+}
+
+func addLabel(s *api.Selector, text string) error {
+	k, v, ok := strings.Cut(text, "=")
+	if !ok || k == "" {
+		return fmt.Errorf("%q must be KEY=VALUE", text)
+	}
+	if old, twice := s.MatchLabels[k]; twice && old != v {
+		return fmt.Errorf("label %q cannot have two values at once; write two rules or two policies", k)
+	}
+	if s.MatchLabels == nil {
+		s.MatchLabels = map[string]string{}
+	}
+	s.MatchLabels[k] = v
+	return nil
+}
+
+// parseRule parses a rule of the command line. What the words mean is
+// netmaster's to check.
+func parseRule(text string) (r api.NetworkPolicyRule, err error) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return r, errors.New("must begin with a direction and an action: in allow")
+	}
+	r.Direction, r.Action = words[0], words[1]
+	for _, w := range words[2:] {
+		n, isPriority := strings.CutPrefix(w, "priority=")
+		switch {
+		case w == "log":
+			r.Log = true
+		case isPriority && r.Priority != 0:
+			return r, fmt.Errorf("%q is a second priority", w)
+		case isPriority:
+			if r.Priority, err = strconv.Atoi(n); err != nil || r.Priority < 1 {
+				return r, fmt.Errorf("%q must have a number from 1 to 100", w)
+			}
+		case isPort(w):
+			proto, ports, some := strings.Cut(w, "/")
+			if some && ports == "" {
+				return r, fmt.Errorf("%q names no port", w)
+			}
+			r.Ports = append(r.Ports, api.NetworkPolicyPort{Protocol: proto, Ports: ports})
+		default:
+			p, err := parsePeer(w)
+			if err != nil {
+				return r, err
+			}
+			r.Peers = append(r.Peers, p)
+		}
+	}
+	return r, nil
+}
+
+// isPort tells a protocol, which may have ports, from a peer.
+func isPort(w string) bool {
+	proto, _, _ := strings.Cut(w, "/")
+	_, err := strconv.ParseUint(proto, 10, 8)
+	return err == nil || proto == "tcp" || proto == "udp" || proto == "icmp"
+}
+
+func parsePeer(w string) (p api.NetworkPolicyPeer, err error) {
+	if w == "network:" || w == "group:" || strings.HasSuffix(w, "!") || strings.Contains(w, "!!") {
+		return p, fmt.Errorf("a name or an address is missing in %q", w)
+	}
+	if network, ok := strings.CutPrefix(w, "network:"); ok {
+		return api.NetworkPolicyPeer{Network: network}, nil
+	}
+	if group, ok := strings.CutPrefix(w, "group:"); ok {
+		return api.NetworkPolicyPeer{Selector: &api.Selector{Group: group}}, nil
+	}
+	cidr, except, _ := strings.Cut(w, "!")
+	address, _, _ := strings.Cut(cidr, "/")
+	if _, err := netip.ParseAddr(address); err == nil {
+		p.CIDR = cidr
+		if except != "" {
+			p.Except = strings.Split(except, "!")
+		}
+		return p, nil
+	}
+	p.Selector = &api.Selector{}
+	for l := range strings.SplitSeq(w, ",") {
+		if err := addLabel(p.Selector, l); err != nil {
+			return p, fmt.Errorf("%q is no peer (app=web, group:NAME, network:NAME, 10.0.0.0/8), protocol (tcp/80), priority=N or log", w)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,136 @@
+package netctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type pendingOptions struct {
+	common
+	id string
+}
+
+func newPending(f *factory) *command {
+	o := &pendingOptions{common: newCommon(f)}
+	c := &command{
+		name:     "pending",
+		short:    "List the changes that wait to be confirmed (--confirm-within)",
+		examples: []string{"netctl pending"},
+	}
+	o.listFlags(c, "ids only")
+	c.run = bindRun(o, runPending, nil)
+	return c
+}
+
+func runPending(ctx context.Context, o *pendingOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	all, err := client.Pending(ctx)
+	if err != nil {
+		return err
+	}
+	l := items{header: []string{"Change", "Left", "Began", "Objects"}}
+	for _, p := range all {
+		l.all = append(l.all, item{object: p, name: p.ID, row: []string{p.ID, seconds(p.Left), p.Began, pendingObjects(p)}})
+	}
+	return o.printItems(l)
+}
+
+func seconds(n int) string { return (time.Duration(n) * time.Second).String() }
+
+func pendingObjects(p api.PendingChange) string {
+	var names []string
+	for _, obj := range p.Objects {
+		names = append(names, obj.Kind+" "+obj.Key)
+	}
+	return strings.Join(names, ", ")
+}
+
+func newConfirm(f *factory) *command {
+	return newPendingEnd(f, "confirm", "Confirm a change that waits: it is made for good", "Confirmed change", (*api.Client).Confirm)
+}
+
+func newRevert(f *factory) *command {
+	return newPendingEnd(f, "revert", "Take a change that waits to be confirmed back: what was before is in force", "Took back change", (*api.Client).Revert)
+}
+
+func newPendingEnd(f *factory, name, short, done string, end func(*api.Client, context.Context, string) error) *command {
+	o := &pendingOptions{common: newCommon(f)}
+	c := &command{name: name, short: short, examples: []string{"netctl " + name + " k7q2m9xd"}, args: []string{"ID"}}
+	o.changeFlags(&c.flags, "json, j", "print the change's id as JSON")
+	c.run = bindRun(o, func(ctx context.Context, o *pendingOptions) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		if err := end(client, ctx, o.id); err != nil {
+			return err
+		}
+		return o.say(done, o.id, o.id, api.PendingAnswer{ID: o.id})
+	}, []*string{&o.id})
+	return c
+}
+
+// confirmFlag is the flag of commands whose change may wait to be confirmed.
+func confirmFlag(fs *flagSet, within *time.Duration) {
+	fs.durationVar(within, "confirm-within", "hosts go back by themselves unless 'netctl confirm' follows within this time (10s to 1h)")
+	d := fs.lookup("confirm-within")
+	d.def, d.field = "", "within"
+}
+
+// try has objects wait to be confirmed, and says how to confirm them.
+func (o *common) try(ctx context.Context, within time.Duration, objects []json.RawMessage) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	p, err := client.Try(ctx, api.PendingRequest{Objects: objects, Within: within.String()})
+	switch {
+	case api.KindOf(err) == api.KindNoRoute:
+		return fmt.Errorf("%w (an earlier netmaster knows no --confirm-within)", err)
+	case err != nil:
+		return err
+	case o.json:
+		return printJSON(o.out, p)
+	case o.quiet:
+		return printLines(o.out, []string{p.ID})
+	}
+	_, err = fmt.Fprintf(o.out, "Change %s is in force for %s, and then what was before, unless confirmed: netctl confirm %s\n", p.ID, seconds(p.Within), p.ID)
+	return err
+}
+
+// putOrTry is put, or with a time has the object, which documents call so, wait to be
+// confirmed.
+func putOrTry[T api.Object, O any](ctx context.Context, o *common, within time.Duration, document string, k kind[T, O], name string, object T) error {
+	if within == 0 {
+		return put(ctx, o, k, name, object)
+	}
+	one, err := ofKind(document, object)
+	if err != nil {
+		return err
+	}
+	return o.try(ctx, within, []json.RawMessage{one})
+}
+
+// ofKind is an object as in a list to be applied.
+func ofKind(kind string, object any) (json.RawMessage, error) {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", kind, err)
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, fmt.Errorf("write %s: %w", kind, err)
+	}
+	if fields["kind"], err = json.Marshal(kind); err != nil {
+		return nil, fmt.Errorf("write %s: %w", kind, err)
+	}
+	return json.Marshal(fields)
+}

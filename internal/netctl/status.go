@@ -1,0 +1,204 @@
+package netctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
+)
+
+// errUnwell makes status exit with ExitUnwell.
+var errUnwell = errors.New("not all is well")
+
+// statusTimeout is when status gives up on a netmaster, unless --timeout says
+// otherwise: a netmaster that waits for its store tells so sooner.
+const statusTimeout = 9 * time.Second
+
+type statusOptions struct {
+	common
+	globals *globals
+	columns int
+}
+
+func newStatus(f *factory, run func(context.Context, *statusOptions) error) *command {
+	o := &statusOptions{common: newCommon(f), globals: f.globals, columns: f.columns}
+	c := &command{
+		name:     "status",
+		short:    "Show on one screen how the cluster is: netmasters, store, hosts, capacity, and what is wrong",
+		examples: []string{"netctl status", "netctl status --json", "netctl status --quiet || page-somebody"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print the status as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnwell))
+	c.run = bindRun(o, orDefault(run, runStatus), nil)
+	return c
+}
+
+func runStatus(ctx context.Context, o *statusOptions) error {
+	o.globals.timeout = cmp.Or(o.globals.timeout, statusTimeout)
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	s, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		err = printJSON(o.out, s)
+	case o.quiet:
+		err = printLines(o.out, s.Wrong)
+	default:
+		err = o.show(s)
+	}
+	if err == nil && !s.Well {
+		err = errUnwell
+	}
+	return err
+}
+
+func (o *statusOptions) show(s api.ClusterStatus) error {
+	if s.Tenants == nil {
+		if err := o.showServers(s); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, h := range s.Hosts {
+		rows = append(rows, hostRow(h))
+	}
+	if err := printTable(o.out, hostHeader, rows); err != nil {
+		return err
+	}
+	var pools []string
+	for _, p := range s.Pools {
+		pools = append(pools, fmt.Sprintf("%s %d of %d", p.Name, p.Used, p.Size))
+	}
+	taken, of := "", ""
+	if len(pools) > 0 {
+		taken = "; taken: " + strings.Join(pools, ", ")
+	}
+	if s.Tenants != nil {
+		of = " of " + strings.Join(s.Tenants, ", ")
+	}
+	fmt.Fprintf(o.out, "\nHosts %d, endpoints%s %d%s\n", len(s.Hosts), of, s.Endpoints, taken)
+	for _, f := range s.Findings {
+		if word := lesser[f.Severity]; word != "" {
+			fmt.Fprintln(o.out, wrap(word+": "+f.String(), "  ", o.columns))
+		}
+	}
+	if s.Well {
+		return printLines(o.out, []string{"All is well."})
+	}
+	if err := printLines(o.out, []string{"Not all is well:"}); err != nil {
+		return err
+	}
+	for _, w := range s.Wrong {
+		fmt.Fprintln(o.out, wrap("  "+w, "    ", o.columns))
+	}
+	return nil
+}
+
+// showServers shows the netmasters and the store.
+func (o *statusOptions) showServers(s api.ClusterStatus) error {
+	var rows [][]string
+	for _, m := range s.Masters {
+		rows = append(rows, []string{m.Address, m.Host, m.Role, orUnknown(m.Version)})
+	}
+	if err := printTable(o.out, []string{"Netmaster", "On", "Role", "Version"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, x := range s.Stores {
+		rows = append(rows, storeRow(x))
+	}
+	fmt.Fprintln(o.out)
+	if err := printTable(o.out, []string{"Store", "State", "Version", "Size", "Answers in"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.out)
+	return nil
+}
+
+func storeRow(x api.StoreServer) []string {
+	state := "follows"
+	switch {
+	case x.Error != "":
+		return []string{x.Address, "does not answer"}
+	case len(x.Alarms) > 0:
+		state = strings.Join(x.Alarms, ", ")
+	case x.Leads:
+		state = "leads"
+	}
+	size := ""
+	if x.Size > 0 {
+		size = mebibytes(x.Size) + " MiB"
+	}
+	if x.Quota > 0 {
+		size += fmt.Sprintf(" of %d", x.Quota>>20)
+	}
+	return []string{x.Address, state, x.Version, size, fmt.Sprintf("%.1f ms", x.Took*1000)}
+}
+
+// hostHeader heads hostRow's columns.
+var hostHeader = []string{"Host", "State", "Last word", "Driver", "Version", "Address", "Endpoints", "Ports", "Fullest table"}
+
+// toldByState are the conditions that a host's state names.
+var toldByState = map[string]string{condition.HostTrial.Name(): "change on trial", condition.HostWentBack.Name(): "went back alone"}
+
+// lesser are the words before findings that do not count as wrong.
+var lesser = map[string]string{api.SeverityWarning: "Warning", api.SeverityNotice: "Notice"}
+
+func hostRow(h api.Host) []string {
+	state := h.State
+	if h.State == api.HostAlive && !h.Ready {
+		state = "not ready"
+	}
+	if h.State == api.HostAway && h.AwaySeconds > 0 {
+		state += " for " + (time.Duration(h.AwaySeconds) * time.Second).String()
+	}
+	states := []string{state}
+	for _, c := range h.Conditions {
+		if told := toldByState[c.Name]; told != "" {
+			states = append(states, told)
+		}
+	}
+	if h.Draining {
+		states = append(states, "drains")
+	}
+	word := "never"
+	if h.Age >= 0 {
+		word = (time.Duration(h.Age) * time.Second).String() + " ago"
+	}
+	version, ports := orUnknown(h.Version), number(h.Ports)
+	if h.Tenants != nil { // who asks does not see them
+		version, ports = "", ""
+	}
+	if h.Pending > 0 {
+		ports += fmt.Sprintf(" (%d pending)", h.Pending)
+	}
+	return []string{h.Name, strings.Join(states, ", "), word, h.Driver, version, h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
+}
+
+// fullest names the table of a host that has the least room.
+func fullest(tables map[string]api.TableFill) string {
+	best, share := "", -1.0
+	for name, t := range tables {
+		if t.Capacity == 0 {
+			continue
+		}
+		if s := float64(t.Entries) / float64(t.Capacity); s > share || s == share && name < best {
+			best, share = name, s
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %.0f %%", best, 100*share)
+}

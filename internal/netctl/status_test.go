@@ -1,0 +1,55 @@
+package netctl
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestStatusTimeout: status is less patient than other commands, unless it is told
+// how patient to be, the others' patience included.
+func TestStatusTimeout(t *testing.T) {
+	for _, tc := range []struct{ given, want time.Duration }{{0, statusTimeout}, {api.DefaultTimeout, api.DefaultTimeout}, {time.Second, time.Second}} {
+		stop := errors.New("stop")
+		f := &factory{globals: &globals{netmaster: DefaultNetmaster, timeout: tc.given}}
+		var got time.Duration
+		f.connect = func(g globals) (*api.Client, error) {
+			got = g.timeout
+			return nil, stop
+		}
+		if err := runStatus(t.Context(), &statusOptions{common: newCommon(f), globals: f.globals}); err == nil {
+			t.Error("no error")
+		}
+		if got != tc.want {
+			t.Errorf("--timeout %v: %v, want %v", tc.given, got, tc.want)
+		}
+	}
+}
+
+// TestHostRow: the state of a host says for how long it is away, that a change waits there
+// and that it went back from one.
+func TestHostRow(t *testing.T) {
+	trial := []api.Condition{{Name: "others", Severity: "notice"}, {Name: "trial", Severity: "notice"}}
+	for want, h := range map[string]api.Host{
+		"away":                           {State: api.HostAway},
+		"away for 12m0s":                 {State: api.HostAway, AwaySeconds: 720},
+		"alive, change on trial":         {State: api.HostAlive, Ready: true, Conditions: trial},
+		"not ready, went back alone":     {State: api.HostAlive, Conditions: []api.Condition{{Name: "went-back"}}},
+		"alive, change on trial, drains": {State: api.HostAlive, Ready: true, Conditions: trial, Draining: true},
+	} {
+		if got := hostRow(h)[1]; got != want {
+			t.Errorf("%+v: %q, want %q", h, got, want)
+		}
+	}
+}
+
+// TestMebibytes: what is there is never said to be nothing.
+func TestMebibytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0.0", 1: "0.001", 20 << 10: "0.020", 1 << 20: "1.0", 3 << 19: "1.5", 2 << 30: "2048.0"} {
+		if got := mebibytes(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

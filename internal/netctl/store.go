@@ -1,0 +1,142 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/durable"
+)
+
+type storeOptions struct {
+	common
+	adopts     bool
+	keepTokens bool
+}
+
+func newStore(f *factory) *command {
+	return &command{
+		name:  "store",
+		short: "The store that holds the cluster's state.",
+		examples: []string{
+			"netctl store info",
+			"netctl store adopt",
+		},
+		subs: []*command{
+			newStoreCommand(f, "info", "Show which store it is", "netctl store info", false),
+			newStoreCommand(f, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt", true),
+		},
+	}
+}
+
+func newStoreCommand(f *factory, name, short, example string, adopts bool) *command {
+	o := &storeOptions{common: newCommon(f), adopts: adopts}
+	c := &command{name: name, short: short, examples: []string{example}}
+	c.flags.boolVar(&o.json, "json, j", "print JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the store's id only")
+	if adopts {
+		c.flags.boolVar(&o.keepTokens, "keep-tokens", "tokens that were made before stay good, also those that were revoked after the state that was restored")
+	}
+	c.run = bindRun(o, func(ctx context.Context, o *storeOptions) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		info, err := o.ask(ctx, client)
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return o.showJSON(info)
+		case o.quiet:
+			_, err = fmt.Fprintln(o.out, info.ID)
+		default:
+			_, err = fmt.Fprintf(o.out, "Store: %s\nEpoch: %d, since %s\n", info.ID, info.Epoch, info.Since)
+			if err == nil && info.TokensEnded {
+				_, err = fmt.Fprintln(o.out, "All tokens of netctl and other clients that were made before have ended, since the store was restored to an earlier state: make new ones with 'netctl token create', with a certificate of a cluster-admin")
+			}
+		}
+		return err
+	}, nil)
+	return c
+}
+
+func (o *storeOptions) ask(ctx context.Context, c *api.Client) (api.StoreInfo, error) {
+	if o.adopts {
+		return c.AdoptStore(ctx, o.keepTokens)
+	}
+	return c.Store(ctx)
+}
+
+type backupOptions struct {
+	common
+	file string
+}
+
+func newBackup(f *factory, run func(context.Context, *backupOptions) error) *command {
+	o := &backupOptions{common: newCommon(f)}
+	c := &command{
+		name:     "backup",
+		short:    "Write a backup of the cluster's store to a file, while all goes on; netmaster --restore reads it",
+		args:     []string{"FILE"},
+		examples: []string{"netctl backup contiv.backup"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print how large it is, as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.run = bindRun(o, orDefault(run, runBackup), []*string{&o.file})
+	return c
+}
+
+// runBackup makes the file only when the backup is whole; a file that is
+// there is not overwritten.
+func runBackup(ctx context.Context, o *backupOptions) (err error) {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	if err := mustBeNew(o.file); err != nil {
+		return err
+	}
+	var n int64
+	err = o.writeNew(o.file, func(w io.Writer) (err error) {
+		if n, err = client.Backup(ctx, w); err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
+	if err != nil || o.file == stdStream {
+		return err
+	}
+	switch {
+	case o.json:
+		return o.showJSON(map[string]any{"file": o.file, "bytes": n})
+	case !o.quiet:
+		_, err = fmt.Fprintf(o.out, "%s: %d bytes\n", o.file, n)
+	}
+	return err
+}
+
+// stdStream stands for standard output where a file is to be named.
+const stdStream = "-"
+
+// mustBeNew refuses the name of a file that is there: a mistyped name destroys nothing.
+func mustBeNew(file string) error {
+	if _, err := os.Lstat(file); err == nil && file != stdStream {
+		return usageErrorf("%s is there already; name another file", file)
+	}
+	return nil
+}
+
+// writeNew has fill write the file, which is made only when it is whole, or standard
+// output.
+func (o *common) writeNew(file string, fill func(io.Writer) error) error {
+	if file == stdStream {
+		if safe, ok := o.out.(*safeWriter); ok { // a file is no text for terminals
+			return fill(safe.to)
+		}
+		return fill(o.out)
+	}
+	return durable.Write(file, fill)
+}

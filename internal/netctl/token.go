@@ -1,0 +1,144 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type tokenOptions struct {
+	common
+	ask  api.TokenRequest
+	days int
+	id   string
+}
+
+func newToken(f *factory) *command {
+	return &command{
+		name:  "token",
+		short: "Tokens that let people and programs in, with a role and an end; for netmasters with --tokens.",
+		examples: []string{
+			"netctl token create anna --role tenant-admin --tenants blue",
+			"netctl token ls",
+			"netctl token rm QW3RTYU2OP",
+		},
+		subs: []*command{newTokenCreate(f, nil), newTokenList(f, nil), newTokenRemove(f, nil)},
+	}
+}
+
+func newTokenCreate(f *factory, run func(context.Context, *tokenOptions) error) *command {
+	o := &tokenOptions{common: newCommon(f), days: 90}
+	c := &command{
+		name: "create", short: "Make a token for NAME; it is shown this once", args: []string{"NAME"}, asks: &o.ask,
+		examples: []string{
+			"netctl token create anna --role tenant-admin --tenants blue,red --days 30",
+			"netctl token create -q prometheus --role viewer >token",
+		},
+	}
+	c.flags.stringVar(&o.ask.Role, "role, r", "ROLE", "what its bearer may: cluster-admin (all), viewer (read) or tenant-admin (the objects of --tenants)")
+	c.flags.listVar(&o.ask.Tenants, "tenants, t", "TENANT,...", "of a tenant-admin")
+	c.flags.intVar(&o.days, "days", "N", "for how many days it is good, 366 at most")
+	c.flags.boolVar(&o.json, "json, j", "print the token with its secret as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the secret only")
+	c.run = bindRun(o, orDefault(run, runTokenCreate), []*string{&o.ask.Name})
+	return c
+}
+
+func runTokenCreate(ctx context.Context, o *tokenOptions) error {
+	if o.days < 1 || o.days > 366 {
+		return usageErrorf("--days %d: must be 1 to 366", o.days)
+	}
+	if o.ask.Role == "" {
+		return usageErrorf("--role: must be cluster-admin, tenant-admin or viewer")
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	o.ask.Life = int64(o.days) * 24 * 3600
+	made, err := client.CreateToken(ctx, o.ask)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, made)
+	case o.quiet:
+		_, err = fmt.Fprintln(o.out, made.Secret)
+	default:
+		_, err = fmt.Fprintf(o.out, "Made token %s for %s, %s, good until %s. It is shown this once; 'netctl login --token' takes it:\n%s\n",
+			made.Token.ID, made.Token.Name, grantText(made.Token), made.Token.Expires, made.Secret)
+	}
+	return err
+}
+
+func grantText(t api.Token) string {
+	if len(t.Tenants) == 0 {
+		return t.Role
+	}
+	var tenants []string
+	for _, name := range t.Tenants {
+		if slices.Contains(t.TenantsGone, name) {
+			name += " (deleted)"
+		}
+		tenants = append(tenants, name)
+	}
+	return t.Role + " of " + strings.Join(tenants, ",")
+}
+
+func newTokenList(f *factory, run func(context.Context, *tokenOptions) error) *command {
+	o := &tokenOptions{common: newCommon(f)}
+	c := &command{name: "ls", aliases: []string{"list"}, short: "List the tokens, also those that are over for less than 30 days", examples: []string{"netctl token ls"}}
+	o.listFlags(c, "ids only")
+	c.run = bindRun(o, orDefault(run, runTokenList), nil)
+	return c
+}
+
+func runTokenList(ctx context.Context, o *tokenOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	all, err := client.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	l := items{header: []string{"ID", "Name", "Role", "Made by", "Made", "Ends"}}
+	for _, t := range all {
+		l.all = append(l.all, item{object: t, name: t.ID, row: []string{t.ID, t.Name, grantText(t), t.By, t.Created, t.Expires}})
+	}
+	return o.printItems(l)
+}
+
+func newTokenRemove(f *factory, run func(context.Context, *tokenOptions) error) *command {
+	o := &tokenOptions{common: newCommon(f)}
+	c := &command{
+		name: "rm", aliases: []string{"delete"}, short: "Revoke a token: it is refused from now on, by all netmasters",
+		examples: []string{"netctl token rm QW3RTYU2OP"}, args: []string{"ID"},
+	}
+	o.changeFlags(&c.flags, "json, j", "print the id as JSON")
+	c.run = bindRun(o, orDefault(run, runTokenRemove), []*string{&o.id})
+	return c
+}
+
+func runTokenRemove(ctx context.Context, o *tokenOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	if err := client.RevokeToken(ctx, o.id); err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, map[string]string{"id": o.id})
+	case o.quiet:
+		_, err = fmt.Fprintln(o.out, o.id)
+	default:
+		_, err = fmt.Fprintf(o.out, "Revoked token %s\n", o.id)
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package netctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type versionOptions struct {
+	out    io.Writer
+	client func() (*api.Client, error)
+	build  api.Version
+	json   bool
+	quiet  bool
+}
+
+func newVersion(f *factory, run func(context.Context, *versionOptions) error) *command {
+	o := &versionOptions{out: f.out, client: f.client, build: f.build}
+	c := &command{
+		name:     "version",
+		short:    "Shows the versions of netctl and of the netmaster it talks to.",
+		examples: []string{"netctl version", "netctl version --json"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the server's version only")
+	c.run = bindRun(o, orDefault(run, runVersion), nil)
+	return c
+}
+
+// runVersion shows the client's version also when no server answers.
+func runVersion(ctx context.Context, o *versionOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	server, serverErr := client.Version(ctx)
+	switch {
+	case o.quiet && !o.json:
+		if serverErr == nil {
+			err = printLines(o.out, []string{orUnknown(server.Version)})
+		}
+	case o.json:
+		v := map[string]api.Version{"client": o.build}
+		if serverErr == nil {
+			v["server"] = server
+		}
+		err = printJSON(o.out, v)
+	default:
+		err = printVersion(o.out, "Client", o.build)
+		if serverErr == nil && err == nil {
+			fmt.Fprintln(o.out)
+			err = printVersion(o.out, "Server", server)
+		}
+	}
+	if serverErr != nil {
+		return serverErr
+	}
+	return err
+}
+
+func printVersion(w io.Writer, side string, v api.Version) error {
+	_, err := fmt.Fprintf(w, "%s Version:\nVersion: %s\nGitCommit: %s\nBuildTime: %s\n",
+		side, orUnknown(v.Version), orUnknown(v.GitCommit), orUnknown(v.BuildTime))
+	return err
+}

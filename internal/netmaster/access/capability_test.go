@@ -1,0 +1,111 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/security/refusal"
+)
+
+// people is a Bearer whose tokens are names.
+type people map[string]Identity
+
+func (p people) Takes(token string) bool { return strings.HasPrefix(token, "is-") }
+
+func (p people) Identify(r context.Context, token string) (Identity, error) {
+	id, ok := p[strings.TrimPrefix(token, "is-")]
+	if !ok {
+		return Identity{How: "people"}, refusal.Unauthorized("nobody has that name")
+	}
+	return id, r.Err()
+}
+
+func somebody(name string, grants ...Grant) Identity {
+	return Identity{Name: name, How: "people", Grants: grants}
+}
+
+var everybody = people{
+	"root":   somebody("root", Grant{Role: ClusterAdmin}),
+	"viewer": somebody("viewer", Grant{Role: Viewer}),
+	"blue":   somebody("blue", Grant{Role: TenantAdmin, Tenants: []string{"blue"}}),
+	"h1":     somebody("h1", Grant{Role: Host}),
+	"master": somebody("master", Grant{Role: Netmaster}),
+	"both":   somebody("both", Grant{Role: TenantAdmin, Tenants: []string{"green"}}, Grant{Role: Viewer}, Grant{Role: TenantAdmin, Tenants: []string{"blue"}}),
+	"two":    somebody("two", Grant{Role: TenantAdmin, Tenants: []string{"green"}}, Grant{Role: TenantAdmin, Tenants: []string{"red"}}),
+	"nobody": {Name: "nobody", How: "people", Note: "there is no group"},
+	"odd":    somebody("odd", Grant{Role: "root"}),
+}
+
+// Who is also a viewer, or a cluster admin, reads of all tenants; a tenant admin of its own.
+func TestScopeOfIdentities(t *testing.T) {
+	for who, want := range map[string][]string{"root": nil, "viewer": nil, "both": nil, "h1": nil, "blue": {"blue"}, "two": {"green", "red"}} {
+		if got := everybody[who].Scope(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", who, got, want)
+		}
+	}
+}
+
+// TestAuthorize: a role has what its bits say, of resources that are its own; what is not
+// known to be so is refused.
+func TestAuthorize(t *testing.T) {
+	own := func(tenants ...string) Resource { return Resource{Tenants: tenants} }
+	on := func(hosts ...string) Resource { return Resource{Hosts: hosts} }
+	for _, tc := range []struct {
+		who  string
+		need Capability
+		res  Resource
+		want Role // empty = refused
+	}{
+		{"root", AdminOnly, Resource{}, ClusterAdmin},
+		{"root", OwnTenants, own("red"), ClusterAdmin},
+		{"root", OwnHost, on("h2"), ClusterAdmin},
+		{"root", 0, Resource{}, ClusterAdmin},
+		{"viewer", View | OwnTenants, own("red"), Viewer},
+		{"viewer", OwnTenants, own("blue"), ""},
+		{"viewer", AdminOnly, Resource{}, ""},
+		{"viewer", 0, Resource{}, ""},
+		{"blue", View | OwnTenants, own("blue"), TenantAdmin},
+		{"blue", OwnTenants, own("blue", "blue"), TenantAdmin},
+		{"blue", OwnTenants, own("blue", "red"), ""},
+		{"blue", OwnTenants, own(""), ""},
+		{"blue", OwnTenants, Resource{}, ""},
+		{"blue", OwnTenants, Resource{Unowned: true}, ""},
+		{"blue", OwnHost, on("blue"), ""},
+		{"blue", View, own("blue"), ""},
+		{"blue", View | WithinScope, own("red"), TenantAdmin},
+		{"two", OwnTenants, own("green", "red"), TenantAdmin},
+		{"two", OwnTenants, own("green", "blue"), ""},
+		{"both", View | OwnTenants, own("red"), Viewer},
+		{"both", OwnTenants, own("blue", "green"), TenantAdmin},
+		{"both", OwnTenants, own("red"), ""},
+		{"h1", OwnHost, on("h1"), Host},
+		{"h1", OwnHost, on("h1", "h1"), Host},
+		{"h1", OwnHost, on("h1", "h2"), ""},
+		{"h1", OwnHost, on(""), ""},
+		{"h1", OwnHost, Resource{}, ""},
+		{"h1", OwnHost, Resource{Unowned: true}, Host},
+		{"h1", OwnHost, Resource{Unowned: true, Hosts: []string{"h2"}}, ""},
+		{"h1", AnyHost, on("h2"), Host},
+		{"h1", OwnTenants, own("h1"), ""},
+		{"h1", Peer, Resource{}, ""},
+		{"master", Peer, Resource{}, Netmaster},
+		{"master", AnyHost, Resource{}, ""},
+		{"nobody", View, Resource{}, ""},
+		{"odd", View, Resource{}, ""},
+		{"odd", ^Capability(0), Resource{}, ""},
+	} {
+		role, err := everybody[tc.who].Authorize(tc.need, tc.res)
+		if role != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%s %b %+v: %q %v, want %q", tc.who, tc.need, tc.res, role, err, tc.want)
+		}
+		if err != nil && (refusal.Of(err).Status != http.StatusForbidden || !strings.Contains(err.Error(), "has no right to")) {
+			t.Errorf("%s: %v", tc.who, err)
+		}
+		if _, err := everybody[tc.who].MayAsk(tc.need); err != nil && tc.want != "" {
+			t.Errorf("%s may not ask for what it may: %v", tc.who, err)
+		}
+	}
+}

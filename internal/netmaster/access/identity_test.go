@@ -1,0 +1,167 @@
+package access
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/refusal"
+)
+
+// TestCertificates: who shows a certificate of netctl pki has its role, by a real
+// connection; one that nobody verified, or of another authority, has none.
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
+	authority, err := pki.Init(filepath.Join(dir, "ours"))
+	foreign, err2 := pki.Init(filepath.Join(dir, "foreign"))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	issue := func(a *pki.Authority, name string, role pki.Role) tls.Certificate {
+		t.Helper()
+		c, err := a.Issue(pki.Request{Name: name, Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.LoadX509KeyPair(filepath.Join(c.Dir, "tls.crt"), filepath.Join(c.Dir, "tls.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	roots := x509.NewCertPool()
+	for _, c := range authority.Bundle() {
+		roots.AddCert(c)
+	}
+	asks := make(chan Identity, 1)
+	serve := func(auth tls.ClientAuthType) *httptest.Server {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			id, err := Identify(r, []Bearer{everybody})
+			if err != nil {
+				refusal.Of(err).Write(w, r)
+				return
+			}
+			asks <- id
+			w.WriteHeader(http.StatusAccepted)
+		}))
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{issue(authority, "m"+auth.String(), pki.Netmaster)}, ClientAuth: auth, ClientCAs: roots}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	verifying, trusting := serve(tls.VerifyClientCertIfGiven), serve(tls.RequireAnyClientCert)
+	ask := func(s *httptest.Server, shown []tls.Certificate, authorization string) (code int, text string, id Identity) {
+		t.Helper()
+		tr := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: shown}}
+		defer tr.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		resp, err := (&http.Client{Transport: tr}).Do(r)
+		if err != nil {
+			return 0, err.Error(), id
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if resp.StatusCode == http.StatusAccepted {
+			id = <-asks
+		}
+		return resp.StatusCode, string(b), id
+	}
+	for _, tc := range []struct {
+		name string
+		role pki.Role
+		want Role
+	}{
+		{"anna", pki.ClusterAdmin, ClusterAdmin}, {"h1", pki.Host, Host}, {"h2", pki.Host, Host}, {"m1", pki.Netmaster, Netmaster}, {"prometheus", pki.Client, Viewer},
+	} {
+		pair := issue(authority, tc.name, tc.role)
+		cert := []tls.Certificate{pair}
+		code, text, id := ask(verifying, cert, "")
+		if code != http.StatusAccepted {
+			t.Errorf("%s: %d %s", tc.name, code, text)
+		}
+		want := Identity{Name: tc.name, How: ByCertificate, ID: pair.Leaf.SerialNumber.Text(16), Grants: []Grant{{Role: tc.want}}}
+		if diff := cmp.Diff(want, id); diff != "" {
+			t.Error(diff)
+		}
+		if code, text, _ := ask(trusting, cert, ""); code != http.StatusUnauthorized || !strings.Contains(text, "who asks is not known: show a certificate") {
+			t.Errorf("%s, not verified: %d %s", tc.name, code, text)
+		}
+		// A token counts before the certificate, and a wrong one is not made good by it.
+		if code, _, _ := ask(verifying, cert, "Bearer is-unheard of"); code != http.StatusUnauthorized {
+			t.Errorf("%s with a wrong token: %d", tc.name, code)
+		}
+		if code, _, id := ask(verifying, cert, "Bearer is-viewer"); code != http.StatusAccepted || id.Name != "viewer" {
+			t.Errorf("%s with a viewer's token: %d as %v", tc.name, code, id)
+		}
+	}
+	if code, _, _ := ask(verifying, nil, ""); code != http.StatusUnauthorized {
+		t.Errorf("no certificate: %d", code)
+	}
+	if code, text, _ := ask(verifying, []tls.Certificate{issue(foreign, "anna", pki.ClusterAdmin)}, ""); code == http.StatusAccepted {
+		t.Errorf("a foreign certificate: %d %s", code, text)
+	}
+	if _, err := os.Stat(authority.Dir("anna")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A certificate of the authority without a role, or without a name, is nobody's.
+func TestStrangeCertificates(t *testing.T) {
+	leaf := func(ou []string, cn string) *x509.Certificate {
+		c := &x509.Certificate{}
+		c.Subject.OrganizationalUnit, c.Subject.CommonName = ou, cn
+		c.SerialNumber = big.NewInt(1)
+		return c
+	}
+	for _, c := range []*x509.Certificate{leaf(nil, "a"), leaf([]string{"tenant-admin"}, "a"), leaf([]string{"viewer"}, "a"), leaf([]string{"Host"}, "a"), leaf([]string{"host"}, "")} {
+		if id, err := ofCertificate(c); err == nil || id.Grants != nil {
+			t.Errorf("%v: %+v", c.Subject, id)
+		}
+	}
+	if id, err := ofCertificate(leaf([]string{"x", "host"}, "a")); err != nil || id.Grants[0].Role != Host {
+		t.Errorf("%+v, %v", id, err)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/version", http.NoBody)
+	r.Header["Authorization"] = []string{"Bearer is-root", "Bearer is-viewer"}
+	id, err := Identify(r, []Bearer{everybody})
+	if refusal.Of(err).Status != http.StatusUnauthorized || !strings.Contains(refusal.Of(err).Text, "one header Authorization, not 2") || id.How != "" {
+		t.Errorf("two tokens: %v %v", id, err)
+	}
+}
+
+// TestGrants: a grant names tenants where its role is one of tenants, and only there.
+func TestGrants(t *testing.T) {
+	many := strings.Split(strings.Repeat("blue,", MaxTenants)+"blue", ",")
+	for _, role := range append([]Role{"", "root"}, Roles...) {
+		for n, names := range map[int][]string{0: nil, 1: {"blue"}, MaxTenants: many[1:], MaxTenants + 1: many, -1: {"blue", "no:name"}} {
+			want := slices.Contains(Roles, role) && (role == TenantAdmin && n > 0 && n <= MaxTenants || role != TenantAdmin && n == 0)
+			if err := (Grant{Role: role, Tenants: names}).Check(); (err == nil) != want {
+				t.Errorf("role %q of %d tenants: %v", role, n, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package controller_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestLeftOver: what is in a fabric that is not wanted any more since nobody led is taken
+// away by the next leader. Of very many problems the store has some, and how many more.
+func TestLeftOver(t *testing.T) {
+	c, sim := newCluster(t), newSim(t)
+	c.aci()
+	c.must(put(c, c.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))
+	var far []model.GroupName
+	for i := range 105 {
+		name := fmt.Sprint("far", i)
+		c.must(c.group(model.Group{Key: groupKey(name), Network: "tunnels"}))
+		far = append(far, model.GroupName(name))
+	}
+	c.must(c.profile("shop", far...))
+	_, stop := c.lead(apic(sim))
+	c.until("problems beyond those that are kept", func() bool {
+		f := c.Current().AciFabric()
+		return f.InStep && len(f.Problems) == 100 && f.More == 5
+	})
+	stop()
+	ctx := t.Context()
+	c.must(c.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "shop"}))
+	for _, name := range far {
+		c.must(c.DeleteGroup(ctx, groupKey(string(name))))
+	}
+	for _, name := range []model.NetworkName{"net0", "net1", "net2", "tunnels"} {
+		c.must(c.DeleteNetwork(ctx, model.NetworkKey{Tenant: "blue", Name: name}))
+	}
+	c.must(put(c, c.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
+	ours := func() (n int) {
+		for dn := range sim.Tree() {
+			if strings.Contains(dn, "ap-shop") {
+				n++
+			}
+		}
+		return n
+	}
+	if ours() == 0 {
+		t.Fatal("the fabric has nothing to be taken away")
+	}
+	_, _ = c.lead(apic(sim))
+	c.until("nothing is left", func() bool { return ours() == 0 && !c.Current().AciFabric().Kept })
+}

@@ -1,0 +1,33 @@
+package controller
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	inStep   = prometheus.NewDesc("contiv_netmaster_aci_in_step", "1 while the ACI fabric has what it should when it was last looked at, else 0; the leader tells.", nil, nil)
+	failures = prometheus.NewDesc("contiv_netmaster_aci_failures", "Tries in a row to keep the ACI fabric that failed; the leader tells.", nil, nil)
+	problems = prometheus.NewDesc("contiv_netmaster_aci_problems", "Parts of what the ACI fabric should be that are not in force; the leader tells.", nil, nil)
+	writes   = prometheus.NewDesc("contiv_netmaster_aci_writes_total", "Requests that changed something in the ACI fabric, since this netmaster leads.", nil, nil)
+)
+
+// Describe is prometheus.Collector's.
+func (k *Keeper) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{inStep, failures, problems, writes} {
+		to <- d
+	}
+}
+
+// Collect is prometheus.Collector's. There is nothing to tell where nothing is kept.
+func (k *Keeper) Collect(to chan<- prometheus.Metric) {
+	s, keeps := k.State()
+	if !keeps {
+		return
+	}
+	is := 0.0
+	if s.InStep {
+		is = 1
+	}
+	to <- prometheus.MustNewConstMetric(inStep, prometheus.GaugeValue, is)
+	to <- prometheus.MustNewConstMetric(failures, prometheus.GaugeValue, float64(s.Failures))
+	to <- prometheus.MustNewConstMetric(problems, prometheus.GaugeValue, float64(len(k.config.Control.Current().AciFabric().Problems)))
+	to <- prometheus.MustNewConstMetric(writes, prometheus.CounterValue, float64(s.Writes))
+}

@@ -1,0 +1,38 @@
+package apiconv
+
+import "github.com/contiv/netplugin/v2/internal/model"
+
+// Optional parses s unless it is empty, which gives the zero value.
+func Optional[T any](s string, parse func(string) (T, error)) (T, error) {
+	if s == "" {
+		var zero T
+		return zero, nil
+	}
+	return parse(s)
+}
+
+// Renamed gives a field error the name that the field has in the request.
+func Renamed(err error, field string) error {
+	if f, ok := err.(*model.FieldError); ok { //nolint:errorlint // parsers of model return it bare
+		return &model.FieldError{Field: field, Value: f.Value, Want: f.Want}
+	}
+	return err
+}
+
+// told checks whose an object is said to be, which is told and not asked for: an object
+// may be given as it was got.
+func told(owner string) error {
+	if owner == "" || owner == string(model.OwnerUser) || owner == string(model.OwnerKubernetes) {
+		return nil
+	}
+	return model.InvalidField("owner", owner, "must be empty, user or kubernetes; it is told, not asked for")
+}
+
+// Owner tells whose an object is, by the object of Kubernetes that has it: empty = the
+// users'.
+func Owner(object string) string {
+	if object == "" {
+		return ""
+	}
+	return string(model.OwnerKubernetes)
+}

@@ -1,0 +1,79 @@
+package apiserver
+
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// aciGwName is the key of the only ACI gateway.
+const aciGwName = "aciGw"
+
+var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
+	collection: "aciGws", name: "aciGw", access: ofCluster,
+	key: only(aciGwName), list: singleton((*control.View).AciGw), get: one((*control.View).AciGw),
+	parse: aciGwFromAPI, render: aciGwToAPI,
+	change: plain((*control.Controller).ChangeAciGw), delete: forget((*control.Controller).DeleteAciGw),
+	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
+	fields: map[string]field{
+		"name":                {text: "aciGw", enum: []string{"aciGw"}, required: true},
+		"physicalDomain":      {text: "at most 128 letters, digits or any of _.:-"},
+		"pathBindings":        {text: "comma-separated topology/pod-N/paths-N/pathep-[ethN/N], each once; empty = none"},
+		"nodeBindings":        {text: "comma-separated topology/pod-N/node-N, each once; empty = none"},
+		"enforcePolicies":     {text: "yes (default) or no", enum: []string{"", "yes", "no"}},
+		"includeCommonTenant": {text: "yes or no (default)", enum: []string{"", "yes", "no"}},
+	},
+})
+
+func aciGwFromAPI(o api.AciGw) (g model.AciGw, err error) {
+	if o.Name != aciGwName {
+		return g, model.InvalidField("name", o.Name, "must be "+aciGwName)
+	}
+	if g.PathBindings, err = model.ParsePathBindings(o.PathBindings); err != nil {
+		return g, err
+	}
+	if g.NodeBindings, err = model.ParseNodeBindings(o.NodeBindings); err != nil {
+		return g, err
+	}
+	if g.EnforcePolicies, err = model.ParseYesNo("enforcePolicies", o.EnforcePolicies, true); err != nil {
+		return g, err
+	}
+	if g.IncludeCommonTenant, err = model.ParseYesNo("includeCommonTenant", o.IncludeCommonTenant, false); err != nil {
+		return g, err
+	}
+	g.PhysicalDomain = o.PhysicalDomain
+	return g, nil
+}
+
+func aciGwToAPI(g model.AciGw) api.AciGw {
+	return api.AciGw{
+		Key: aciGwName, EnforcePolicies: yesNo(g.EnforcePolicies), IncludeCommonTenant: yesNo(g.IncludeCommonTenant),
+		Name: aciGwName, NodeBindings: strings.Join(g.NodeBindings, ","), PathBindings: strings.Join(g.PathBindings, ","),
+		PhysicalDomain: g.PhysicalDomain,
+	}
+}
+
+// aciGwUnset are the settings in force while none are set: an ACI fabric is kept by them,
+// and may have trouble.
+func aciGwUnset(v *control.View) (model.AciGw, bool) {
+	settings, _ := v.Global()
+	return model.AciGw{EnforcePolicies: true}, settings.Infra == model.InfraACI || v.AciFabric().Kept
+}
+
+func aciGwOper(_ *server, v *control.View, _ model.AciGw) any {
+	f := v.AciFabric()
+	o := api.AciGwOper{NumAppProfiles: len(v.AppProfiles("")), Via: f.Via, InStep: f.InStep, Trouble: f.Trouble, Since: f.Since}
+	for _, p := range f.Problems {
+		o.Problems = append(o.Problems, api.AciProblem(p))
+	}
+	return o
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

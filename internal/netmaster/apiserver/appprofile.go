@@ -1,0 +1,40 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
+	collection: "appProfiles", name: "appProfile", access: ofTenants,
+	key: model.ParseAppProfileKey, list: (*control.View).AppProfiles, get: (*control.View).AppProfile,
+	parse: appProfileFromAPI, render: appProfileToAPI,
+	change: plain((*control.Controller).ChangeAppProfile), delete: (*control.Controller).DeleteAppProfile,
+	oper: api.AppProfileOper{}, inspect: appProfileOper,
+	fields: map[string]field{
+		"tenantName":     tenantField(),
+		"appProfileName": {text: nameText, required: true},
+		"endpointGroups": {text: "at most 500 groups of the tenant that exist, each once"},
+	},
+})
+
+func appProfileFromAPI(o api.AppProfile) (p model.AppProfile, err error) {
+	p.Key = model.AppProfileKey{Tenant: model.TenantName(o.TenantName), Name: o.AppProfileName}
+	for _, g := range o.EndpointGroups {
+		p.Groups = append(p.Groups, model.GroupName(g))
+	}
+	return p, nil
+}
+
+func appProfileToAPI(p model.AppProfile) api.AppProfile {
+	o := api.AppProfile{
+		Key: p.Key.String(), AppProfileName: p.Key.Name, TenantName: string(p.Key.Tenant),
+		Links: api.AppProfileLinks{Tenant: tenantLink(p.Key.Tenant)},
+	}
+	for _, g := range p.Groups {
+		o.EndpointGroups = append(o.EndpointGroups, string(g))
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", model.GroupKey{Tenant: p.Key.Tenant, Name: g}.String())
+	}
+	return o
+}

@@ -1,0 +1,314 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/refusal"
+)
+
+// Recorder keeps what was done and refused: an *audit.Log.
+type Recorder interface{ Record(e audit.Entry) }
+
+// serve answers a request for a route: the client is identified, the request is read once,
+// the decision is made of what it says, and only then its handler runs.
+func (s *server) serve(rt *route, w http.ResponseWriter, hr *http.Request) {
+	begin := time.Now()
+	e := entryOf(hr, rt.method+" "+rt.path)
+	r := &request{Request: hr}
+	if rt.need != access.Public {
+		id, err := s.identify(hr)
+		e.Who, e.How, e.ID = id.Name, id.How, id.ID
+		if err == nil {
+			e.Role, err = mayAsk(id, rt.need)
+		}
+		if err == nil && rt.body > 0 && s.authenticate != nil {
+			var done func()
+			if done, err = s.bodies.take(id, hr, rt.body); err == nil {
+				defer done() // the body, and what is made of it, are in memory until then
+			}
+		}
+		if err != nil {
+			s.deny(w, hr, e, err)
+			return
+		}
+		r = s.known(hr, id)
+	}
+	if rt.lasts {
+		ctx, end := s.whileLetIn(r.Context(), hr)
+		defer end()
+		r.Request = r.WithContext(ctx)
+	}
+	revision := new(int64)
+	if rt.limit > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), rt.limit)
+		defer cancel()
+		ctx, committed := control.NoteRevision(ctx)
+		r.Request = r.WithContext(ctx)
+		revision = (*int64)(committed)
+	}
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK, before: func(h http.Header) {
+		if *revision != 0 {
+			h.Set(revisionHeader, strconv.FormatInt(*revision, 10))
+		}
+	}}
+	do, err := s.decide(rt, sw, r, &e)
+	if no, ok := errors.AsType[*refusal.Refusal](err); ok {
+		s.deny(w, hr, e, no)
+		return
+	}
+	ended := false
+	defer func() { // also when a stream panics, which net/http tells the client
+		e.Status, e.After = sw.status, *revision
+		if !ended {
+			e.Status = http.StatusInternalServerError
+		}
+		s.record(rt, r, e)
+	}()
+	switch {
+	case err != nil:
+		if rt.verb == verbReport {
+			r.refused = err.Error()
+		}
+		s.refuse(sw, r.Request, err)
+	case rt.limit == 0:
+		_, _ = do() // it has answered
+		ended = true
+		return
+	default:
+		s.answer(sw, r, do)
+	}
+	ended = true
+	s.durations.WithLabelValues(rt.path, rt.method).Observe(time.Since(begin).Seconds())
+	s.requests.WithLabelValues(rt.path, rt.method, strconv.Itoa(sw.status)).Inc()
+	s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", sw.status, "took", time.Since(begin))
+}
+
+// decide reads a request and decides whether the client may do it. It returns what does
+// it; a *refusal.Refusal says that the client may not.
+func (s *server) decide(rt *route, w http.ResponseWriter, r *request, e *audit.Entry) (do func() (any, error), err error) {
+	defer recovered(&err)
+	pattern := rt.method + " " + rt.path
+	if err := errors.Join(checkQuery(pattern, r.Request), checkConditions(pattern, r.Request)); err != nil {
+		return nil, err
+	}
+	if rt.limit > 0 && !isRead(r.Method) && r.Method != http.MethodDelete {
+		if err := requireJSON(r.Request); err != nil {
+			return nil, err
+		}
+	}
+	res, do, err := rt.prepare(w, r)
+	e.Objects = res.Objects
+	if err != nil {
+		return nil, err
+	}
+	if rt.need != access.Public {
+		if e.Role, err = authorize(r.client, rt.need, res); err != nil {
+			return nil, err
+		}
+	}
+	if rt.verb == verbChange && len(e.Objects) == 1 {
+		e.Before = int64(s.control.Current().Written(e.Objects[0].Kind, e.Objects[0].Key))
+	}
+	return do, nil
+}
+
+func mayAsk(id access.Identity, need access.Capability) (string, error) {
+	role, err := id.MayAsk(need)
+	return string(role), err
+}
+
+func authorize(id access.Identity, need access.Capability, res access.Resource) (string, error) {
+	role, err := id.Authorize(need, res)
+	return string(role), err
+}
+
+// recovered makes an error of a panic.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
+}
+
+// identify finds out who sends a request.
+func (s *server) identify(r *http.Request) (access.Identity, error) {
+	if s.authenticate == nil {
+		return access.Everyone(), nil
+	}
+	return s.authenticate(r)
+}
+
+// known returns a request of a client, which acts for that client alone. Handlers do not
+// see what the client has shown.
+func (s *server) known(hr *http.Request, id access.Identity) *request {
+	ctx := hr.Context()
+	if !id.Has(access.ClusterAdmin) {
+		ctx = control.Limited(ctx, id.Tenants()...)
+	}
+	if scope := id.Scope(); scope != nil {
+		ctx = control.ScopeTo(ctx, scope)
+	}
+	if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
+		// Within their transactions use-cases look again whose a thing is: it may be
+		// another host's since the request was judged.
+		ctx = control.ReportFrom(control.ActFor(ctx, model.HostName(id.Name)), originOf(hr))
+	}
+	r := hr.WithContext(ctx)
+	r.Header = hr.Header.Clone()
+	r.Header.Del("Authorization")
+	return &request{Request: r, client: id}
+}
+
+// originOf is what a host's connection proves of its addresses.
+func originOf(r *http.Request) (o control.Origin) {
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		o.From = at.Addr().Unmap().WithZone("")
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		for _, ip := range r.TLS.PeerCertificates[0].IPAddresses {
+			if a, ok := netip.AddrFromSlice(ip); ok {
+				o.Certified = append(o.Certified, a.Unmap())
+			}
+		}
+	}
+	return o
+}
+
+// serveUnknown answers a request for no route, of whose absence only cluster admins hear.
+func (s *server) serveUnknown(w http.ResponseWriter, r *http.Request, answer func(w http.ResponseWriter)) {
+	e := entryOf(r, "")
+	id, err := s.identify(r)
+	e.Who, e.How, e.ID = id.Name, id.How, id.ID
+	if err == nil {
+		var role access.Role
+		role, err = id.MayAskUnknown()
+		e.Role = string(role)
+	}
+	if err != nil {
+		s.deny(w, r, e, err)
+		return
+	}
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	answer(sw)
+	if !isRead(r.Method) {
+		e.Status = sw.status
+		s.record(&route{verb: verbChange}, &request{Request: r}, e)
+	}
+}
+
+// deny answers a client that is not let in, and records it.
+func (s *server) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err error) {
+	no := refusal.Of(err)
+	if no.Cause != nil {
+		s.log.Warn("a client could not be identified", "method", r.Method, "route", e.Route, "error", no.Cause)
+	}
+	s.requests.WithLabelValues("none", methodLabel(r.Method), strconv.Itoa(no.Status)).Inc()
+	e.Status, e.Result, e.Why = no.Status, audit.Refused, no.Text
+	if s.audit != nil {
+		s.audit.Record(e)
+	}
+	no.Write(w, r)
+}
+
+// record records what was let in, if it is to be.
+func (s *server) record(rt *route, r *request, e audit.Entry) {
+	if s.audit == nil || rt.verb == verbRead {
+		return
+	}
+	e.Result = audit.Done
+	if e.Status >= http.StatusBadRequest {
+		e.Result = audit.Failed
+	}
+	if rt.verb == verbReport {
+		e.After, e.What = 0, r.changed
+		again := s.refusals.again(e, r.refused)
+		if r.refused != "" {
+			e.Result, e.Why = audit.Refused, r.refused
+		}
+		if again || r.refused == "" && r.changed == "" {
+			return
+		}
+	}
+	s.audit.Record(e)
+}
+
+// reportRefusals are the last refusals of hosts' reports, by route and host: reports come
+// every few seconds, and each refusal is recorded once.
+type reportRefusals struct {
+	mu   sync.Mutex
+	last map[string]string
+}
+
+// maxRefusals bounds the hosts whose last refusal is remembered.
+const maxRefusals = 10_000
+
+// again notes why a report was refused; empty = it was not. It reports whether the last
+// one was refused for the same reason.
+func (x *reportRefusals) again(e audit.Entry, refused string) bool {
+	of := fmt.Sprint(e.Route, e.Objects)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if refused == "" {
+		delete(x.last, of)
+		return false
+	}
+	if x.last[of] == refused {
+		return true
+	}
+	if x.last == nil || len(x.last) >= maxRefusals {
+		x.last = map[string]string{}
+	}
+	x.last[of] = refused
+	return false
+}
+
+// lookAgain is between two checks of the identity for which a stream is.
+const lookAgain = 10 * time.Second
+
+// whileLetIn returns a context that ends when what let a client in does so no more, such as
+// a token that was revoked: the refusal is the context's cause. end ends it, and the checks.
+// That nobody can tell whether it does, as with the store away, ends nothing.
+func (s *server) whileLetIn(ctx context.Context, shown *http.Request) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(lookAgain)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if _, err := s.identify(shown.WithContext(ctx)); err != nil && refusal.Of(err).Status == http.StatusUnauthorized {
+				cancel(refusal.Of(err))
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }
+}
+
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+func entryOf(r *http.Request, route string) audit.Entry {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	return audit.Entry{From: strings.Trim(from, "[]"), Method: r.Method, Route: route}
+}

@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
+	collection: "Bgps", name: "Bgp", access: ofCluster,
+	key: model.ParseHostName, list: func(v *control.View, _ model.TenantName) []model.Bgp { return v.Bgps() }, get: (*control.View).Bgp,
+	parse: bgpFromAPI, render: bgpToAPI,
+	change: plain((*control.Controller).ChangeBgp), delete: (*control.Controller).DeleteBgp,
+	oper: api.BgpOper{}, inspect: bgpOper,
+	fields: map[string]field{
+		"hostname":     {text: "a host that exists: " + longText, required: true},
+		"routerip":     {text: "an IPv4 address with prefix length such as 50.1.1.2/24, not the network or broadcast address", required: true},
+		"as":           {text: "an AS number, 1-4294967295", required: true},
+		"neighbor-as":  {text: "an AS number, 1-4294967295", required: true},
+		"neighbor":     {text: "an IPv4 address other than the host's own; empty = none"},
+		"routerip6":    {text: "an IPv6 address with prefix length such as fd50::2/64, not link-local nor the network's own; empty = no routes of IPv6"},
+		"neighbors":    {text: fmt.Sprintf("more routers, comma-separated ADDRESS@AS such as 50.1.1.201@500,fd50::201@500, each once; with neighbor at most %d; of IPv6 only with routerip6", model.MaxBgpRouters)},
+		"password":     {text: fmt.Sprintf("of TCP MD5 signatures with all neighbors, at most %d printable characters without spaces; empty = none; an answer has %[2]s for any, and in a request %[2]s keeps the one that is there", model.MaxBgpPassword, model.PasswordKept)},
+		"maxPrefixes":  {text: "of each family that a neighbor may tell of; one more closes its session; 0 = 10000", min: 0, max: model.MaxBgpPrefixes},
+		"defaultRoute": {text: "true: the default route is learned too"},
+		"bfd":          {text: "off = failures of neighbors are found by BGP alone; empty or on = by BFD too", enum: []string{"", "on", "off"}},
+	},
+})
+
+func bgpFromAPI(o api.Bgp) (b model.Bgp, err error) {
+	b.Host = model.HostName(o.Hostname)
+	if b.RouterIP, err = model.ParseRouterIP(o.RouterIP); err != nil {
+		return b, err
+	}
+	if b.AS, err = model.ParseAS("as", o.AS); err != nil {
+		return b, err
+	}
+	if b.NeighborAS, err = model.ParseAS("neighbor-as", o.NeighborAS); err != nil {
+		return b, err
+	}
+	if b.Neighbor, err = apiconv.Optional(o.Neighbor, model.ParseNeighbor); err != nil {
+		return b, err
+	}
+	if b.RouterIP6, err = apiconv.Optional(o.RouterIP6, model.ParseRouterIP6); err != nil {
+		return b, err
+	}
+	if b.More, err = model.ParseRouters(o.Neighbors); err != nil {
+		return b, err
+	}
+	if o.MaxPrefixes < 0 || o.MaxPrefixes > model.MaxBgpPrefixes {
+		return b, model.InvalidField("maxPrefixes", o.MaxPrefixes, fmt.Sprintf("must be between 0 and %d", model.MaxBgpPrefixes))
+	}
+	if o.BFD != "" && o.BFD != "on" && o.BFD != "off" {
+		return b, model.InvalidField("bfd", o.BFD, "must be on or off")
+	}
+	b.Password, b.MaxPrefixes, b.Default, b.NoBFD = o.Password, uint32(o.MaxPrefixes), o.DefaultRoute, o.BFD == "off"
+	return b, nil
+}
+
+func bgpToAPI(b model.Bgp) api.Bgp {
+	o := api.Bgp{
+		Key: string(b.Host), AS: strconv.FormatUint(uint64(b.AS), 10), Hostname: string(b.Host),
+		Neighbor: addrText(b.Neighbor), NeighborAS: strconv.FormatUint(uint64(b.NeighborAS), 10), RouterIP: b.RouterIP.String(),
+		Neighbors: model.RoutersText(b.More), MaxPrefixes: int(b.MaxPrefixes), DefaultRoute: b.Default,
+	}
+	if b.RouterIP6.IsValid() {
+		o.RouterIP6 = b.RouterIP6.String()
+	}
+	if b.Password != "" {
+		o.Password = model.PasswordKept
+	}
+	if b.NoBFD {
+		o.BFD = "off"
+	}
+	return o
+}
+
+// bgpOper is what the host told last of its speaker; more of it is told by the
+// host itself, at netplugin's /inspect/bgp.
+func bgpOper(s *server, _ *control.View, b model.Bgp) any {
+	ctx, cancel := context.WithTimeout(context.Background(), bgpOperTime)
+	defer cancel()
+	h, err := s.control.OneHost(ctx, b.Host)
+	if err != nil || h.Status.BGP == nil {
+		return api.BgpOper{}
+	}
+	st := h.Status.BGP
+	out := api.BgpOper{AdminStatus: st.Admin, NeighborStatus: st.Neighbors, NumRoutes: st.Routes, Routes: st.First, Announced: st.Announced, Prefixes: st.Prefixes}
+	for object, text := range h.Status.Problems {
+		if strings.HasPrefix(object, "BGP") {
+			out.Problems = append(out.Problems, object+": "+text)
+		}
+	}
+	slices.Sort(out.Problems)
+	return out
+}
+
+// bgpOperTime bounds the look at a host's last word.
+const bgpOperTime = 5 * time.Second

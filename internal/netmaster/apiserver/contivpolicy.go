@@ -1,0 +1,50 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
+	collection: "policys", name: "policy", access: ofTenants,
+	key: model.ParsePolicyKey, list: (*control.View).Policies, get: (*control.View).Policy,
+	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
+	change: plain((*control.Controller).ChangePolicy), delete: (*control.Controller).DeletePolicy,
+	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
+	fields: map[string]field{
+		"owner":      ownerField(),
+		"tenantName": tenantField(), "policyName": {text: nameText, required: true},
+	},
+})
+
+func policyToAPI(p model.ContivPolicy) api.Policy {
+	return api.Policy{
+		Key:        p.Key.String(),
+		Owner:      apiconv.Owner(p.Object),
+		PolicyName: string(p.Key.Name),
+		TenantName: string(p.Key.Tenant),
+		Links:      api.PolicyLinks{Tenant: tenantLink(p.Key.Tenant)},
+	}
+}
+
+func policyView(v *control.View, p model.ContivPolicy) api.Policy {
+	o := policyToAPI(p)
+	for _, g := range v.GroupsOfPolicy(p.Key) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+	}
+	for _, r := range v.RulesOfPolicy(p.Key) {
+		addLink(&o.LinkSets.Rules, "rule", r.Key.String())
+	}
+	return o
+}
+
+func policyOper(v *control.View, p model.ContivPolicy) api.PolicyOper {
+	var o api.PolicyOper
+	for _, g := range v.GroupsOfPolicy(p.Key) {
+		o.Endpoints = append(o.Endpoints, endpointOpers(v, v.EndpointsOfGroup(g.Key))...)
+	}
+	o.NumEndpoints = len(o.Endpoints)
+	return o
+}

@@ -1,0 +1,251 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// repairRequest is the body of POST /api/v1/doctor/repair, which says all by its path.
+type repairRequest struct{}
+
+func (s *server) handleDoctor() {
+	s.handle("GET", "/api/v1/doctor/netmaster", access.View|access.Peer, nil, func(http.ResponseWriter, *request) (any, error) { return s.machine(), nil })
+	s.handleStream("POST", "/plugin/report/{id}", access.OwnHost, ofHostQuery, s.deliverReport).verb = verbReport
+	// All that a netmaster or a host knows: recorded too.
+	s.handleStream("GET", "/api/v1/bundle", access.AdminOnly, nil, s.ownBundle).verb = verbChange
+	s.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, named("bundle", "name"), s.hostBundle).verb = verbChange
+	s.handle("GET", "/api/v1/doctor", access.View, nil, s.doctor)
+	s.handle("POST", "/api/v1/doctor/repair", access.AdminOnly, nil, s.repair)
+}
+
+// doctor answers GET /api/v1/doctor.
+func (s *server) doctor(_ http.ResponseWriter, r *request) (any, error) {
+	ctx, cancel := atLeisure(r)
+	defer cancel()
+	owners, err := s.control.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.diagnose(ctx, owners, nil)
+}
+
+// repair answers POST /api/v1/doctor/repair.
+func (s *server) repair(w http.ResponseWriter, r *request) (any, error) {
+	if _, err := decode(w, r, &repairRequest{}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := atLeisure(r)
+	defer cancel()
+	done, err := s.control.RepairOwners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := s.control.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.diagnose(ctx, owners, done)
+}
+
+// doctorTime bounds what is done for one request: it reads the whole store, and waits for
+// hosts that are slow.
+const doctorTime = 50 * time.Second
+
+// atLeisure is a request's context with more time than others have. It ends with its time
+// alone: a repair that has begun is not left half done because its client is gone.
+func atLeisure(r *request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), doctorTime)
+}
+
+// diagnose looks at all but the store's contents, which somebody has looked at.
+func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, repaired []control.Repaired) (api.Diagnosis, error) {
+	none := api.Diagnosis{}
+	v, err := s.control.View(ctx)
+	if err != nil {
+		return none, err
+	}
+	hosts, err := s.control.Hosts(ctx)
+	if err != nil {
+		return none, err
+	}
+	facts := facts{now: time.Now(), heard: s.heard(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric(), most: fabricFindings}
+	for _, h := range hosts {
+		facts.hosts = append(facts.hosts, s.hostToAPI(h, facts.now))
+	}
+	if facts.masters, err = s.cluster.Masters(ctx); err != nil {
+		return none, err
+	}
+	s.hearMasters(ctx, &facts)
+	alive := 0
+	for _, h := range facts.hosts {
+		if h.State == api.HostAlive {
+			alive++
+		}
+	}
+	if facts.told, err = s.askHosts(ctx, alive); err != nil {
+		return none, err
+	}
+	if s.hostKeys != nil { // after the answers: a host may have got another one meanwhile
+		if facts.keys, err = s.hostKeys(ctx); err != nil {
+			return none, err
+		}
+	}
+	facts.asked = s.address != ""
+	facts.told.mu.Lock() // a late host may still write
+	defer facts.told.mu.Unlock()
+	vlans, vnis := v.TagPools()
+	facts.pools = append(facts.pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
+	for _, p := range v.AddressPools() {
+		if p.Share() < nearlyFull || len(facts.pools) == fewPools {
+			break
+		}
+		facts.pools = append(facts.pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
+	}
+	out := api.Diagnosis{Version: s.version.Version, Hosts: len(hosts), Answered: len(facts.told.of), Findings: []api.Finding{}}
+	out.Findings = append(out.Findings, ownerFindings(owners, repaired)...)
+	out.Findings = append(out.Findings, facts.judge()...)
+	out.Findings = append(out.Findings, s.judgeHealth(ctx, facts.hosts)...)
+	out.Findings = append(out.Findings, s.judgeView(v, hosts)...)
+	sortFindings(out.Findings)
+	return out, nil
+}
+
+// mastersAnswer bounds what other netmasters are waited for.
+const mastersAnswer = 3 * time.Second
+
+// machine is what this netmaster tells of itself.
+func (s *server) machine() api.Machine {
+	if s.support == nil {
+		return api.Machine{Version: s.version.Version}
+	}
+	return s.support.Machine()
+}
+
+// hearMasters asks the other netmasters what they tell of themselves.
+func (s *server) hearMasters(ctx context.Context, f *facts) {
+	ctx, cancel := context.WithTimeout(ctx, mastersAnswer)
+	defer cancel()
+	f.machines, f.unheard, f.mastersAhead = map[string]api.Machine{}, map[string]string{}, map[string]time.Duration{}
+	own := cmp.Or(s.address, "here")
+	f.machines[own] = s.machine()
+	if s.peer == nil {
+		return
+	}
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, m := range f.masters {
+		if m.Address == own {
+			continue
+		}
+		asked.Go(func() { // there are a few
+			x, err := s.peer(ctx, m.Address)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				f.unheard[m.Address] = err.Error()
+			} else {
+				f.machines[m.Address] = x
+				if !x.Time.IsZero() {
+					f.mastersAhead[m.Address] = time.Until(x.Time)
+				}
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// ownBundle answers GET /api/v1/bundle: what this netmaster packs.
+func (s *server) ownBundle(w http.ResponseWriter, r *request) {
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	defer func() {
+		s.requests.WithLabelValues("/api/v1/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
+	}()
+	support := s.support
+	if support == nil {
+		support = &supportbundle.Support{Version: s.version.Version}
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(time.Now().Add(bundleRead)) // not every connection has deadlines
+	var parts []supportbundle.Part
+	for name, path := range map[string]string{
+		"status.json": "/api/v1/status", "hosts.json": "/api/v1/hosts", "store.json": "/api/v1/store", "doctor.json": "/api/v1/doctor", "ready.txt": "/readyz",
+		"metrics.txt": "/metrics", "info.json": "/info", "version.json": "/version", "settings.json": "/api/v1/globals",
+	} {
+		parts = append(parts, supportbundle.Served(name, s, path))
+	}
+	slices.SortFunc(parts, func(a, b supportbundle.Part) int { return cmp.Compare(a.Name, b.Name) })
+	sw.Header().Set("Content-Type", "application/x-tar")
+	if err := support.Pack(r.Context(), "netmaster "+cmp.Or(s.address, "here"), parts, sw); err != nil {
+		s.log.Warn("a bundle broke off", "client", r.RemoteAddr, "error", err)
+		_ = rc.SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
+	}
+}
+
+// sortFindings puts the worst first.
+func sortFindings(list []api.Finding) {
+	rank := map[string]int{api.SeverityError: 0, api.SeverityWarning: 1, api.SeverityNotice: 2}
+	slices.SortStableFunc(list, func(a, b api.Finding) int {
+		return cmp.Or(cmp.Compare(rank[a.Severity], rank[b.Severity]), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Where, b.Where), cmp.Compare(a.Text, b.Text))
+	})
+}
+
+// ownerFindings tells what does not fit in the store, and what was done about it.
+func ownerFindings(left []control.OwnerFinding, repaired []control.Repaired) (out []api.Finding) {
+	failed := map[string]error{}
+	for _, r := range repaired {
+		switch {
+		case r.Done:
+			f := ownerFinding(r.OwnerFinding)
+			f.Repair = api.RepairDone
+			out = append(out, f)
+		case r.Err != nil:
+			failed[r.Text] = r.Err
+		}
+	}
+	for _, o := range left {
+		f := ownerFinding(o)
+		if err := failed[o.Text]; err != nil {
+			f.Repair = api.RepairFailed + ": " + err.Error()
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func ownerFinding(o control.OwnerFinding) api.Finding {
+	c := condition.NotAllocated
+	switch o.Kind {
+	case control.OwnedByNobody:
+		c = condition.AllocatedToNone
+	case control.Leftover:
+		c = condition.ReferenceLeft
+	case control.NotAllocated:
+		if !o.Repair {
+			c = condition.AllocatedTwice
+		}
+	case control.LacksObject:
+		c = condition.ObjectMissing
+	case control.Unreadable:
+		c = condition.RecordUnreadable
+	case control.NewerRecord:
+		c = condition.RecordNewer
+	case control.UnknownRecord:
+		c = condition.RecordUnknown
+	}
+	f := c.Finding(o.Object, o.Text)
+	if o.Repair {
+		f.Repair = api.RepairPossible
+	}
+	return f
+}

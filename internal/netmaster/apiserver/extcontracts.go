@@ -1,0 +1,44 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtContracts]{
+	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
+	key: model.ParseExtContractsKey, list: (*control.View).ExtContracts, get: (*control.View).ExtContractsGroup,
+	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
+	change: plain((*control.Controller).ChangeExtContracts), delete: (*control.Controller).DeleteExtContracts,
+	fields: map[string]field{
+		"tenantName":         tenantField(),
+		"contractsGroupName": {text: nameText, required: true},
+		"contractsType":      {text: "provided or consumed", enum: []string{"provided", "consumed"}, required: true},
+		"contracts":          {text: "at most 256 texts of 1 to 512 printable characters without spaces and commas, each once"},
+	},
+})
+
+func extContractsFromAPI(o api.ExtContractsGroup) (e model.ExtContracts, err error) {
+	e.Key = model.ExtContractsKey{Tenant: model.TenantName(o.TenantName), Name: o.ContractsGroupName}
+	e.Type, e.Contracts = model.ContractsType(o.ContractsType), o.Contracts
+	if len(e.Contracts) == 0 {
+		e.Contracts = nil
+	}
+	return e, nil
+}
+
+func extContractsToAPI(e model.ExtContracts) api.ExtContractsGroup {
+	return api.ExtContractsGroup{
+		Key: e.Key.String(), Contracts: e.Contracts, ContractsGroupName: e.Key.Name,
+		ContractsType: string(e.Type), TenantName: string(e.Key.Tenant),
+	}
+}
+
+func extContractsView(v *control.View, e model.ExtContracts) api.ExtContractsGroup {
+	o := extContractsToAPI(e)
+	for _, g := range v.GroupsOfExtContracts(e.Key) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+	}
+	return o
+}

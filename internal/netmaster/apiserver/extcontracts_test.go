@@ -1,0 +1,24 @@
+package apiserver
+
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+)
+
+var _ = tested("extContractsGroups", kindCases{
+	object: `{"tenantName":"blue","contractsGroupName":"x","contractsType":"provided"}`, key: []string{"tenantName", "contractsGroupName"},
+	fields: map[string]cases{
+		"tenantName":         tenantCases(),
+		"contractsGroupName": nameCases("contractsGroupName"),
+		"contractsType":      {[]string{`{"contractsType":"provided"}`, `{"contractsType":"consumed"}`}, []string{`{"contractsType":""}`, `{"contractsType":"both"}`}},
+		"contracts":          {[]string{`{"contracts":[]}`, `{"contracts":["uni/tn-common/brc-c1","uni/tn-common/brc-c2"]}`}, []string{`{"contracts":[""]}`, `{"contracts":["a b"]}`, `{"contracts":["a,b"]}`, `{"contracts":["a","a"]}`, `{"contracts":["` + strings.Repeat("x", 513) + `"]}`}},
+	},
+	effects: map[string]optioncoverage.Effect{
+		"tenantName":             optioncoverage.By("TestFabricHistories"),
+		"contractsGroupName":     optioncoverage.By("TestFabricHistories"),
+		"contractsType=provided": optioncoverage.By("TestHistories"),
+		"contractsType=consumed": optioncoverage.By("TestHistories"),
+		"contracts":              optioncoverage.By("TestHistories"),
+	},
+})

@@ -1,0 +1,271 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var update = flag.Bool("update", false, "write api/openapi.json, docs/user/fields.md and docs/user/no-effect.md")
+
+func mustJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func (c cases) and(pass, fail []string) cases {
+	return cases{append(c.pass, pass...), append(c.fail, fail...)}
+}
+
+func merge(ms ...map[string]cases) map[string]cases {
+	out := map[string]cases{}
+	for _, m := range ms {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+// lay returns a kind's object with a change laid over it, and its key.
+func (k kindCases) lay(t *testing.T, change string) (body, key string) {
+	t.Helper()
+	o := map[string]any{}
+	for _, text := range []string{k.object, change} {
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	var parts []string
+	for _, f := range k.key {
+		s, _ := o[f].(string)
+		parts = append(parts, s)
+	}
+	return mustJSON(o), strings.Join(parts, ":")
+}
+
+// addHosts puts hosts into the store as agents do.
+func (f *fixture) addHosts(names ...string) {
+	f.t.Helper()
+	_, err := f.mem.Update(f.t.Context(), func(tx store.Tx) error {
+		for _, n := range names {
+			if err := tables.Hosts.Put(tx, model.Host{Name: model.HostName(n), Driver: "fake"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestFields: each constraint of each field of each kind, with values that pass
+// and values that fail. What passes is stored, echoed and can be deleted; a
+// refusal is a 400, 404 or 409 that names the field, and leaves the store as it
+// was, byte for byte.
+func TestFields(t *testing.T) {
+	for _, kind := range slices.Sorted(maps.Keys(fieldCases)) {
+		t.Run(kind, func(t *testing.T) {
+			f := serve(t, 0)
+			f.populate()
+			f.addHosts("host1", text256)
+			f.must("POST", "/api/v1/netprofiles/blue:np/", `{"tenantName":"blue","profileName":"np"}`)
+			f.must("POST", "/api/v1/extContractsGroups/blue:ec/", `{"tenantName":"blue","contractsGroupName":"ec","contractsType":"provided"}`)
+			f.must("POST", "/api/v1/serviceLBs/blue:taken/", `{"tenantName":"blue","networkName":"n","serviceName":"taken","selectors":["a=b"],"ports":["1:1:tcp"],"ipAddress":"10.1.1.99"}`)
+			k := fieldCases[kind]
+			for _, name := range slices.Sorted(maps.Keys(k.fields)) {
+				c := k.fields[name]
+				for _, change := range c.pass {
+					f.accepts(kind, k, change)
+				}
+				before := f.contents()
+				for _, change := range c.fail {
+					f.refuses(kind, name, k, change)
+				}
+				if d := cmp.Diff(before, f.contents()); d != "" {
+					t.Errorf("%s: refusals changed the store:\n%s", name, d)
+				}
+			}
+		})
+	}
+}
+
+func (f *fixture) accepts(kind string, k kindCases, change string) {
+	f.t.Helper()
+	body, key := k.lay(f.t, change)
+	path := "/api/v1/" + kind + "/" + url.PathEscape(key) + "/"
+	status, answer := f.do("POST", path, body)
+	if status != 200 {
+		f.t.Errorf("%s: %d %s", clip([]byte(body)), status, answer)
+		return
+	}
+	// What was answered can be put back, and changes nothing.
+	before := f.contents()
+	if status, again := f.do("PUT", path, answer); status != 200 || again != answer {
+		f.t.Errorf("%s, put back: %d %s, want %s", change, status, again, answer)
+	}
+	if d := cmp.Diff(before, f.contents()); d != "" {
+		f.t.Errorf("%s, put back, changes the store: %s", change, d)
+	}
+	if kind == "globals" {
+		return // the next change sets it again
+	}
+	f.must("DELETE", path, "")
+}
+
+func (f *fixture) refuses(kind, name string, k kindCases, change string) {
+	f.t.Helper()
+	body, key := k.lay(f.t, change)
+	if key == "" {
+		key = "-"
+	}
+	status, answer := f.do("POST", "/api/v1/"+kind+"/"+url.PathEscape(key)+"/", body)
+	short := clip([]byte(change))
+	if status != 400 && status != 404 && status != 409 {
+		f.t.Errorf("%s: %d %s; want a refusal", short, status, answer)
+	}
+	if !names(answer, name) {
+		f.t.Errorf("%s: %q does not name %s", short, answer, name)
+	}
+}
+
+// names tells whether a refusal tells which field is wrong: by its JSON name,
+// or by the words for what it names.
+func names(answer, field string) bool {
+	words := map[string][]string{
+		"tenantName":  {"tenant ", "none:"},
+		"policyName":  {"policy "},
+		"networkName": {"network ", "name "},
+		"groupName":   {"name "},
+		"policies":    {"policy "},
+		"port":        {"port "},
+	}[field]
+	for _, w := range append(words, field) {
+		if strings.Contains(answer, w) {
+			return true
+		}
+	}
+	for _, other := range []string{"ruleId", "fromIpAddress", "toIpAddress"} { // two kinds of peer
+		if strings.Contains(answer, other) && strings.Contains(answer, field) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestFieldsComplete: every field that a client sets has its words and its
+// cases, and nothing else has.
+func TestFieldsComplete(t *testing.T) {
+	for _, k := range collections() {
+		var inType []string
+		typ := reflect.TypeOf(k.object)
+		for field := range typ.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name != "key" && name != "link-sets" && name != "links" {
+				inType = append(inType, name)
+			}
+		}
+		slices.Sort(inType)
+		if d := cmp.Diff(inType, sortedKeys(k.fields)); d != "" {
+			t.Errorf("%s: fields: %s", k.collection, d)
+		}
+		if d := cmp.Diff(inType, sortedKeys(fieldCases[k.collection].fields)); d != "" {
+			t.Errorf("%s: cases: %s", k.collection, d)
+		}
+		for name, c := range fieldCases[k.collection].fields {
+			if len(c.pass) == 0 || len(c.fail) == 0 {
+				t.Errorf("%s.%s has %d cases that pass and %d that fail", k.collection, name, len(c.pass), len(c.fail))
+			}
+			for _, v := range k.fields[name].enum {
+				if !slices.ContainsFunc(append(c.pass, c.fail...), func(s string) bool { return strings.Contains(s, mustJSON(v)) }) {
+					t.Errorf("%s.%s: no case has %q", k.collection, name, v)
+				}
+			}
+		}
+	}
+}
+
+// TestDescription: api/openapi.json, docs/user/fields.md and
+// docs/user/no-effect.md are what the code says. Run with -update to write them.
+func TestDescription(t *testing.T) {
+	f := serve(t, 0)
+	description := f.must("GET", "/openapi.json", "")
+	if !json.Valid([]byte(description)) {
+		t.Error("the description is not JSON")
+	}
+	var b strings.Builder
+	b.WriteString("# Fields of the objects\n\nGenerated by `go test ./internal/netmaster/apiserver -run TestDescription -update`; do not edit.\n" +
+		"Each line is tested with values that pass and values that fail. Names that a field refers to are names of the same tenant.\n")
+	for _, k := range collections() {
+		fmt.Fprintf(&b, "\n## %s\n\n", k.collection)
+		if text := strings.TrimPrefix(idleText(k.collection, ""), "; "); text != "" {
+			fmt.Fprintf(&b, "No effect in this version: %s.\n\n", text)
+		}
+		fmt.Fprintf(&b, "| Field | What it may hold |\n|---|---|\n")
+		for _, name := range sortedKeys(k.fields) {
+			x, idle := k.fields[name], idleText(k.collection, name)
+			if x.required {
+				name += " (required)"
+			}
+			fmt.Fprintf(&b, "| %s | %s |\n", name, x.text+idle)
+		}
+	}
+	for path, want := range map[string]string{
+		"../../../api/openapi.json": description, "../../../docs/user/fields.md": b.String(), "../../../docs/user/no-effect.md": noEffectPage(),
+	} {
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, string(have)); d != "" {
+			t.Errorf("%s is out of date; run with -update:\n%s", path, d)
+		}
+	}
+}
+
+// noEffectPage is the users' page of what is accepted without effect.
+func noEffectPage() string {
+	var b strings.Builder
+	b.WriteString("# What has no effect yet\n\nGenerated by `go test ./internal/netmaster/apiserver -run TestDescription -update`; do not edit.\n\n" +
+		"Contiv accepts and keeps what is listed here, so that the files and scripts of a cluster that is moved to it need no change, but nothing comes of it in this version. " +
+		"Whoever sets it is told: the answer of the REST interface carries a header `Warning: 299 - \"...\"` (in results of `apply` the field `warnings`), netctl prints `warning: ...` on standard error, " +
+		"and the hosts concerned show a problem that begins with `no effect:` in their status until it is gone or has an effect. " +
+		"A test keeps the list complete: each field of each object, and each flag of each program, either has a test that shows its effect or a sentence that says that it has none.\n\n" +
+		"| Object | Field | Value | What to know | Hosts that show it |\n|---|---|---|---|---|\n")
+	for _, n := range model.NoEffects("") {
+		field, value, hosts := n.Field, n.Value, n.Hosts
+		if field == "" {
+			field = "all"
+		}
+		if value == "" {
+			value = "any"
+		}
+		if hosts == "" {
+			hosts = "none: no host would behave differently"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", n.Kind, field, value, n.Text, hosts)
+	}
+	b.WriteString("\nFlags of the daemons that have no effect, for the mode or the driver that runs, are warned of in the log at start; their help texts say when they have one.\n")
+	return b.String()
+}

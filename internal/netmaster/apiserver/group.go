@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
+	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
+	key: model.ParseGroupKey, list: (*control.View).Groups, get: (*control.View).Group,
+	parse: apiconv.Group, render: groupToAPI, linked: groupView,
+	change: changeGroup, delete: (*control.Controller).DeleteGroup,
+	oper: api.EndpointGroupOper{}, inspect: func(_ *server, v *control.View, g model.Group) any { return groupOper(v, g) },
+	fields: map[string]field{
+		"owner":            ownerField(),
+		"tenantName":       tenantField(),
+		"groupName":        {text: nameText + "; no network of the tenant has it", required: true},
+		"networkName":      {text: "a network of the tenant that exists; cannot change", required: true},
+		"policies":         {text: "at most 8 policies of the tenant that exist"},
+		"netProfile":       {text: "a net profile of the tenant that exists; empty = none"},
+		"ipPool":           {text: "first-last inside the subnet and range of the network, without gateway, other pools and addresses in use; cannot change; empty = none"},
+		"extContractsGrps": {text: "groups of external contracts of the tenant that exist; together with policies at most 10"},
+		"cfgdTag":          {text: tagText},
+	},
+})
+
+func changeGroup(c *control.Controller, g model.Valid[model.Group], empty emptied) control.Change {
+	return c.ChangeGroup(g, empty("cfgdTag"))
+}
+
+func groupToAPI(g model.Group) api.EndpointGroup {
+	o := api.EndpointGroup{
+		Key:              g.Key.String(),
+		CfgdTag:          g.CfgdTag,
+		ExtContractsGrps: g.ExtContracts,
+		GroupName:        string(g.Key.Name),
+		IPPool:           g.Pool.String(),
+		NetProfile:       g.NetProfile,
+		NetworkName:      string(g.Network),
+		Owner:            apiconv.Owner(g.Object),
+		TenantName:       string(g.Key.Tenant),
+	}
+	for _, p := range g.Policies {
+		o.Policies = append(o.Policies, string(p))
+		addLink(&o.LinkSets.Policies, "policy", model.PolicyKey{Tenant: g.Key.Tenant, Name: p}.String())
+	}
+	for _, name := range g.ExtContracts {
+		addLink(&o.LinkSets.ExtContractsGrps, "extContractsGroup", model.ExtContractsKey{Tenant: g.Key.Tenant, Name: name}.String())
+	}
+	if g.NetProfile != "" {
+		o.Links.NetProfile = api.Link{Type: "netprofile", Key: model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}.String()}
+	}
+	o.Links.Network = api.Link{Type: "network", Key: g.NetworkKey().String()}
+	o.Links.Tenant = tenantLink(g.Key.Tenant)
+	return o
+}
+
+func groupView(v *control.View, g model.Group) api.EndpointGroup {
+	o := groupToAPI(g)
+	if k, ok := v.AppProfileOf(g.Key); ok {
+		o.Links.AppProfile = api.Link{Type: "appProfile", Key: k.String()}
+	}
+	for _, r := range v.RulesOfGroup(g.Key) {
+		addLink(&o.LinkSets.MatchRules, "rule", r.Key.String())
+	}
+	return o
+}
+
+// groupOper builds a group's operational state.
+func groupOper(v *control.View, g model.Group) api.EndpointGroupOper {
+	es := v.EndpointsOfGroup(g.Key)
+	o := api.EndpointGroupOper{
+		Endpoints:    endpointOpers(v, es),
+		GroupTag:     g.CfgdTag,
+		NumEndpoints: len(es),
+	}
+	if o.GroupTag == "" {
+		o.GroupTag = string(g.Key.Name) + "." + string(g.Key.Tenant)
+	}
+	n, ok := v.Network(g.NetworkKey())
+	if !ok {
+		return o
+	}
+	o.PktTag = int(n.Tag)
+	if g.VLAN != 0 {
+		o.PktTag = int(g.VLAN)
+	}
+	if n.Encap == model.EncapVXLAN {
+		o.ExternalPktTag = int(n.Tag)
+	}
+	if g.Pool.IsValid() {
+		var held []model.AddrRange
+		for _, a := range v.Addresses(n.Key) {
+			held = append(held, model.AddrRange{First: a, Last: a})
+		}
+		o.AllocatedIPAddresses, o.AvailableIPAddresses = rangeTexts(g.Pool, held)
+	}
+	return o
+}

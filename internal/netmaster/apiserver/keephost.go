@@ -1,0 +1,181 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// handleAgents registers what agents tell of their hosts.
+func (s *server) handleAgents() {
+	handleRead(s, "POST", "/plugin/host", access.OwnHost, readBody[api.HostReport], func(_ *request, in api.HostReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.keepHost).verb = verbReport
+	handleRead(s, "POST", "/plugin/hostStatus", access.OwnHost, readBody[api.HostStatusReport], func(_ *request, in api.HostStatusReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.hostStatus).verb = verbReport
+	handleRead(s, "POST", "/plugin/answer", access.OwnHost, readBody[api.AnswerReport], func(_ *request, in api.AnswerReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.answerNeighbours).verb = verbReport
+	s.handle("POST", "/plugin/hostsHeard", access.Peer, nil, s.hostsHeard).verb = verbReport
+}
+
+func (s *server) keepHost(_ http.ResponseWriter, r *request, req api.HostReport) (any, error) {
+	report, err := HostReport(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Leaving {
+		return api.HostKept{}, s.control.LeaveHost(r.Context(), report.Name, report.Installation)
+	}
+	kept, err := s.control.KeepHost(r.Context(), report)
+	if taken, ok := errors.AsType[control.Taken](err); ok {
+		r.refused = taken.Text
+	} else {
+		r.changed = strings.Join(slices.DeleteFunc([]string{kept.Enrolled, kept.Wrote}, func(s string) bool { return s == "" }), "; ")
+	}
+	return HostKept(kept, err)
+}
+
+// HostKept is an answer to an agent.
+func HostKept(kept control.HostKept, err error) (api.HostKept, error) {
+	if taken, ok := errors.AsType[control.Taken](err); ok {
+		return api.HostKept{Taken: taken.Text, Former: taken.Former}, nil
+	}
+	return api.HostKept{Wrote: kept.Wrote, Heir: kept.Former}, err
+}
+
+// HostReport reads what an agent has kept.
+func HostReport(req api.HostReport) (r control.HostReport, err error) {
+	if r.Name, err = agentOf(req.Version, req.Host, req.Installation); err != nil {
+		return r, err
+	}
+	for _, f := range []struct {
+		name, text string
+		to         *netip.Addr
+	}{{"control", req.Control, &r.Control}, {"vtep", req.VTEP, &r.VTEP}} {
+		if *f.to, err = netip.ParseAddr(f.text); err != nil {
+			return r, model.InvalidField(f.name, clip([]byte(f.text)), "must be an address")
+		}
+	}
+	if r.IPv6, err = apiconv.Optional(req.IPv6, func(s string) (netip.Addr, error) { return model.ParseAddr6("ipv6", s) }); err != nil {
+		return r, err
+	}
+	if req.VXLANPort < 1 || req.VXLANPort > 65535 {
+		return r, model.InvalidField("vxlanPort", req.VXLANPort, "must be between 1 and 65535")
+	}
+	for _, text := range req.Listening {
+		at, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return r, model.InvalidField("listening", clip([]byte(text)), "must be address:port")
+		}
+		r.Listening = append(r.Listening, at)
+	}
+	r.Installation, r.Driver, r.Store, r.Format = req.Installation, req.Driver, req.Store, req.Format
+	r.Confirms, r.AnswersProbes = req.Confirms, req.AnswersProbes
+	r.Boot, r.Since, r.Version, r.VXLANPort, r.TakeHost, r.Look = req.Boot, req.Since, req.AgentVersion, req.VXLANPort, req.TakeHost, req.Look
+	return r, nil
+}
+
+// agentOf checks who tells something.
+func agentOf(version int, host, installation string) (model.HostName, error) {
+	if version != api.HostReportVersion {
+		return "", model.InvalidField("version", version, "is not one that this netmaster knows (1): netmasters are upgraded before netplugins")
+	}
+	if installation == "" {
+		return "", model.InvalidField("installation", installation, "must not be empty")
+	}
+	return model.ParseHostName(host)
+}
+
+func (s *server) hostStatus(_ http.ResponseWriter, r *request, req api.HostStatusReport) (any, error) {
+	status, err := HostStatus(req)
+	if err != nil {
+		return nil, err
+	}
+	r.changed, err = s.control.TellHostStatus(r.Context(), req.Installation, status)
+	return "ok", err
+}
+
+// HostStatus reads what an agent observes.
+func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
+	name, err := agentOf(req.Version, req.Host, req.Installation)
+	if err != nil {
+		return control.HostStatus{}, err
+	}
+	st := control.HostStatus{
+		Host: name, Driver: req.Driver, DriverWhy: req.DriverWhy, Version: req.AgentVersion, Updated: req.Updated, Revision: req.Revision,
+		Ports: req.Ports, Pending: req.Pending, Error: req.Error, Problems: req.Problems, Attachments: req.Attachments, Ready: req.Ready, Kinds: req.Kinds,
+	}
+	for _, c := range req.Conditions {
+		st.Conditions = append(st.Conditions, control.HostCondition{Name: c.Name, Severity: c.Severity, Message: c.Message})
+	}
+	for name, t := range req.Tables {
+		if st.Tables == nil {
+			st.Tables = map[string]control.TableFill{}
+		}
+		st.Tables[name] = control.TableFill(t)
+	}
+	if req.BGP != nil {
+		bgp := control.BGPStatus(*req.BGP)
+		st.BGP = &bgp
+	}
+	return st, nil
+}
+
+func (s *server) hostsHeard(w http.ResponseWriter, r *request) (any, error) {
+	var req api.HostsHeard
+	if _, err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	names := make([]model.HostName, 0, len(req.Hosts))
+	for _, text := range req.Hosts {
+		name, err := model.ParseHostName(text)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	s.control.HeardHosts(names)
+	return "ok", nil
+}
+
+// maxAble is more than there are load balancers' addresses on a link.
+const maxAble = 4096
+
+func (s *server) answerNeighbours(_ http.ResponseWriter, r *request, req api.AnswerReport) (any, error) {
+	report, err := AnswerReport(req)
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.control.Answer(r.Context(), report)
+	out := api.Answers{Held: addrTexts(held)}
+	if out.Held == nil {
+		out.Held = []string{}
+	}
+	return out, err
+}
+
+// AnswerReport reads for what a host could answer.
+func AnswerReport(req api.AnswerReport) (r control.AnswerReport, err error) {
+	if r.Host, err = agentOf(req.Version, req.Host, req.Installation); err != nil {
+		return r, err
+	}
+	if len(req.Able) > maxAble {
+		return r, model.InvalidField("able", len(req.Able), fmt.Sprintf("must be at most %d addresses", maxAble))
+	}
+	for _, text := range req.Able {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" || a.Is4In6() {
+			return r, model.InvalidField("able", clip([]byte(text)), "must be an address")
+		}
+		r.Able = append(r.Able, a)
+	}
+	slices.SortFunc(r.Able, netip.Addr.Compare)
+	r.Able = slices.Compact(r.Able)
+	r.Installation, r.Run, r.Seq = req.Installation, req.Run, req.Seq
+	return r, nil
+}

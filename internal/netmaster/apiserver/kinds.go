@@ -1,0 +1,329 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
+)
+
+// rest says how objects of a kind are served and written: A is the object on
+// the wire, K its key, M the value of package model. The file of each kind
+// registers one; what is common to all is made of it.
+type rest[A api.Object, K any, M model.Validator] struct {
+	collection string // in paths: "networks"; "" = none, and objects come in lists to be applied only
+	name       string // of one, in links, lists to be applied and messages: "network"
+	fields     map[string]field
+
+	strict strictness // beyond unknown fields and such that are there twice; zero = nothing
+	body   int64      // largest body, in bytes; 0 = MaxBody
+
+	access kindAccess // of a kind with a collection
+
+	key  func(string) (K, error)
+	list func(*control.View, model.TenantName) []M // of one tenant, or of all ("")
+	get  func(*control.View, K) (M, bool)
+
+	parse  func(A) (M, error)       // the result need not be valid: that is checked afterwards
+	render func(M) A                // without what others link to it
+	linked func(*control.View, M) A // with that; nil = nothing does
+	change func(*control.Controller, model.Valid[M], emptied) control.Change
+	delete func(*control.Controller, context.Context, K) error
+
+	// oper is a zero wire object of the operational state, and inspect makes one;
+	// nil = the kind has none.
+	oper    any
+	inspect func(*server, *control.View, M) any
+	// unset is what inspect shows in place of an object that is not there; nil, or
+	// false: it is not found.
+	unset func(*control.View) (M, bool)
+}
+
+// kind is a rest without its types.
+type kind struct {
+	collection, name string
+	fields           map[string]field
+	body             int64
+	names            strictness // of its fields' names alone; what must not be empty is judged by read
+	object, oper     any        // zero wire objects, for the description of the API; oper nil = no operational state
+	access           kindAccess
+	// list and get return wire objects with links; list those within a scope.
+	list func(v *control.View, scope control.Scope) iter.Seq[any]
+	get  func(v *control.View, key string) (any, error)
+	del  func(ctx context.Context, c *control.Controller, key string) error
+	// inspect returns the operational state; nil = the kind has none.
+	inspect func(s *server, v *control.View, key string) (any, error)
+	// unset returns what inspect shows of an object that is not there; nil = it is not found.
+	unset func(s *server, v *control.View, key string) (config, oper any, ok bool)
+	// read turns a body, which is a JSON object without the server's fields, into a wish.
+	read func(c *control.Controller, body []byte) (wish, error)
+	// render makes the wire object, without links, of an object of package model;
+	// view makes it with links.
+	render func(m any) any
+	view   func(v *control.View, m any) any
+}
+
+var registry = map[string]*kind{} // by name
+
+// register enters a kind.
+func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
+	if r.linked == nil {
+		r.linked = func(_ *control.View, m M) A { return r.render(m) }
+	}
+	k := &kind{
+		collection: r.collection, name: r.name, fields: r.fields, access: r.access, body: cmp.Or(r.body, MaxBody), names: strictness{labels: cmp.Or(r.strict.labels, strictEndpoint.labels)}, object: *new(A), oper: r.oper,
+		list: r.all, get: r.one, del: r.del, read: r.read,
+		render: func(m any) any { return r.render(m.(M)) },                     //nolint:forcetypeassert // what control holds of the kind
+		view:   func(v *control.View, m any) any { return r.linked(v, m.(M)) }, //nolint:forcetypeassert // likewise
+	}
+	if r.inspect != nil {
+		k.inspect = r.state
+	}
+	if r.unset != nil {
+		k.unset = r.stateUnset
+	}
+	registry[r.name] = k
+	return k
+}
+
+// collections are the kinds under /api/v1, in package model's order.
+func collections() []*kind {
+	var out []*kind
+	for _, m := range model.Kinds() {
+		if k := registry[m.Name]; k != nil && k.collection != "" {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Kinds returns the names of the kinds that can be written, in order.
+func Kinds() []string { return sortedKeys(registry) }
+
+// notFound says that an object does not exist.
+func notFound(noun, key string) error {
+	return model.Errorf(model.ErrNotFound, "%s %q does not exist", noun, clip([]byte(key)))
+}
+
+// kindAccess is what each route of a kind requires.
+type kindAccess struct{ list, get, inspect, write access.Capability }
+
+var (
+	// ofTenants is for kinds whose keys begin with a tenant, and which refer to objects of
+	// that tenant only.
+	ofTenants = kindAccess{
+		list: access.View | access.WithinScope, get: access.View | access.OwnTenants, inspect: access.View | access.OwnTenants, write: access.OwnTenants,
+	}
+	// ofTenantsForDocker is for those that each host shows to its Docker engine too.
+	ofTenantsForDocker = kindAccess{
+		list: ofTenants.list | access.AnyHost, get: ofTenants.get | access.AnyHost, inspect: ofTenants.inspect, write: ofTenants.write,
+	}
+	// ofCluster is for kinds of the cluster.
+	ofCluster = kindAccess{list: access.View, get: access.View, inspect: access.View, write: access.AdminOnly}
+)
+
+// kindsOfTenants are the kinds that tenant admins write.
+func kindsOfTenants() (names []string) {
+	for _, name := range Kinds() {
+		if registry[name].access.write&access.OwnTenants != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// within lists what the tenants of a scope have.
+func within[M any](v *control.View, scope control.Scope, list func(*control.View, model.TenantName) []M) (all []M) {
+	if !scope.Limited() {
+		return list(v, "")
+	}
+	for _, t := range scope.Tenants() {
+		all = append(all, list(v, t)...)
+	}
+	return all
+}
+
+// all makes the list's objects one by one while the answer is sent.
+func (r rest[A, K, M]) all(v *control.View, scope control.Scope) iter.Seq[any] {
+	list := within(v, scope, r.list)
+	return func(yield func(any) bool) {
+		for _, m := range list {
+			if !yield(r.linked(v, m)) {
+				return
+			}
+		}
+	}
+}
+
+// find finds an object. A key that cannot be one names nothing.
+func (r rest[A, K, M]) find(v *control.View, key string) (m M, err error) {
+	k, err := r.key(key)
+	if err != nil {
+		return m, notFound(r.name, key)
+	}
+	m, ok := r.get(v, k)
+	if !ok {
+		return m, notFound(r.name, key)
+	}
+	return m, nil
+}
+
+func (r rest[A, K, M]) one(v *control.View, key string) (any, error) {
+	m, err := r.find(v, key)
+	if err != nil {
+		return nil, err
+	}
+	return r.linked(v, m), nil
+}
+
+func (r rest[A, K, M]) state(s *server, v *control.View, key string) (any, error) {
+	m, err := r.find(v, key)
+	if err != nil {
+		return nil, err
+	}
+	return r.inspect(s, v, m), nil
+}
+
+func (r rest[A, K, M]) stateUnset(s *server, v *control.View, key string) (config, oper any, ok bool) {
+	if _, err := r.key(key); err != nil {
+		return nil, nil, false
+	}
+	m, ok := r.unset(v)
+	if !ok {
+		return nil, nil, false
+	}
+	return r.linked(v, m), r.inspect(s, v, m), true
+}
+
+func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, key string) error {
+	k, err := r.key(key)
+	if err != nil {
+		return notFound(r.name, key)
+	}
+	return r.delete(c, ctx, k)
+}
+
+// read turns a body into a wish: the only way from the wire to what control takes.
+func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err error) {
+	var o A
+	err = strictjson.Decode(body, &o)
+	if r.strict.all != nil {
+		err = errors.Join(err, r.strict.unambiguous(body))
+	}
+	if err != nil {
+		return w, err
+	}
+	m, err := r.parse(o)
+	if err != nil {
+		return w, err
+	}
+	valid, err := model.Check(m)
+	if err != nil {
+		return w, err
+	}
+	if err := checkOwnKey(body, o.ObjectKey()); err != nil {
+		return w, err
+	}
+	w.change = r.change(c, valid, func(field string) bool { return string(strictjson.Field(body, field)) == `""` })
+	w.object, w.key, w.warnings = m, o.ObjectKey(), warnings(m)
+	return w, nil
+}
+
+// plain is the change of a kind whose empty fields mean nothing special.
+func plain[M model.Validator](change func(*control.Controller, model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
+	return func(c *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(c, m) }
+}
+
+// only, singleton, one and forget are the key, list, get and delete of a kind
+// with one object at most.
+func only(name string) func(string) (struct{}, error) {
+	return func(s string) (k struct{}, err error) {
+		if s != name {
+			err = model.ErrNotFound
+		}
+		return k, err
+	}
+}
+
+func singleton[M any](get func(*control.View) (M, bool)) func(*control.View, model.TenantName) []M {
+	return func(v *control.View, _ model.TenantName) []M {
+		if m, ok := get(v); ok {
+			return []M{m}
+		}
+		return nil
+	}
+}
+
+func one[M any](get func(*control.View) (M, bool)) func(*control.View, struct{}) (M, bool) {
+	return func(v *control.View, _ struct{}) (M, bool) { return get(v) }
+}
+
+func forget(del func(*control.Controller, context.Context) error) func(*control.Controller, context.Context, struct{}) error {
+	return func(c *control.Controller, ctx context.Context, _ struct{}) error { return del(c, ctx) }
+}
+
+// handleOf registers a route of a collection.
+func (s *server) handleOf(k *kind, method, path string, need access.Capability, h handler) {
+	of := named(k.name, "key")
+	if !strings.HasSuffix(path, "/{key}") {
+		of = nil // a list
+	}
+	s.handle(method, path, need, of, h).kind = k
+}
+
+// handleKind registers a collection's routes.
+func (s *server) handleKind(k *kind) {
+	base, inspect := "/api/v1/"+k.collection, "/api/v1/inspect/"+k.collection
+	write := func(w http.ResponseWriter, r *request) (any, error) { return s.write(k, w, r) }
+	s.handleOf(k, "GET", base, k.access.list, func(_ http.ResponseWriter, r *request) (any, error) {
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		return k.list(v, r.scope()), nil
+	})
+	s.handleOf(k, "GET", base+"/{key}", k.access.get, func(w http.ResponseWriter, r *request) (any, error) {
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		tag(w, v, k.name, r.PathValue("key"))
+		return k.get(v, r.PathValue("key"))
+	})
+	s.handleOf(k, "POST", base+"/{key}", k.access.write, write) // the body's fields must build the path's key
+	s.handleOf(k, "PUT", base+"/{key}", k.access.write, write)
+	s.handleOf(k, "DELETE", base+"/{key}", k.access.write, func(_ http.ResponseWriter, r *request) (any, error) {
+		key := r.PathValue("key")
+		r, err := s.underIfMatch(r, k.name, key)
+		if err != nil {
+			return nil, err
+		}
+		return key, k.del(r.Context(), s.control, key)
+	})
+	s.handleOf(k, "GET", inspect+"/{key}", k.access.inspect, func(_ http.ResponseWriter, r *request) (any, error) {
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		key := r.PathValue("key")
+		config, err := k.get(v, key)
+		if errors.Is(err, model.ErrNotFound) && k.unset != nil {
+			if config, oper, ok := k.unset(s, v, key); ok {
+				return struct{ Config, Oper any }{config, oper}, nil
+			}
+		}
+		if err != nil || k.inspect == nil {
+			return struct{ Config any }{config}, err
+		}
+		oper, err := k.inspect(s, v, key)
+		return struct{ Config, Oper any }{config, shown(r.Context(), oper)}, err
+	})
+}

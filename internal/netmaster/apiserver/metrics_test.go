@@ -1,0 +1,194 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+const (
+	metricsPage = "../../../docs/user/metrics.md"
+	alertRules  = "../../../packaging/prometheus/contiv-alerts.yaml"
+	alertTests  = "../../../packaging/prometheus/contiv-alerts_test.yaml"
+	dashboard   = "../../../packaging/grafana/contiv.json"
+)
+
+var metricName = regexp.MustCompile(`contiv_[a-z_]+`)
+
+func fileText(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// metricNames returns the different metrics that a text names.
+func metricNames(text string) []string {
+	found := metricName.FindAllString(text, -1)
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// TestMetricsArePage: the page lists netmaster's metrics, all and no others; the
+// agent's part is held by a test there.
+func TestMetricsArePage(t *testing.T) {
+	st := memory.New()
+	ctrl := control.New(st, control.Options{})
+	registry := prometheus.NewRegistry()
+	if _, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Watch: ctrl.NewHostWatch(), Registry: registry}); err != nil {
+		t.Fatal(err)
+	}
+	descs := make(chan *prometheus.Desc, 100)
+	registry.Describe(descs)
+	close(descs)
+	// These are the process's, its store's client's and the embedded store's own.
+	want := []string{
+		"contiv_netmaster_build_info", "contiv_netmaster_leader", "contiv_netmaster_leader_changes_total",
+		"contiv_netmaster_aci_failures", "contiv_netmaster_aci_in_step", "contiv_netmaster_aci_problems", "contiv_netmaster_aci_writes_total", "contiv_netmaster_kubernetes_followed", "contiv_netmaster_kubernetes_foreign", "contiv_netmaster_kubernetes_not_as_written", "contiv_netmaster_kubernetes_notices_total", "contiv_netmaster_kubernetes_objects", "contiv_netmaster_kubernetes_strays",
+		"contiv_store_directory_lost", "contiv_store_disk_free_bytes",
+		"contiv_store_snapshot_failed", "contiv_store_snapshot_age_seconds", "contiv_store_snapshot_every_seconds",
+		"contiv_store_members", "contiv_store_member_leads", "contiv_store_member_has_leader", "contiv_store_member_in_use_bytes", "contiv_store_request_duration_seconds",
+	}
+	for d := range descs {
+		want = append(want, metricName.FindString(d.String()))
+	}
+	slices.Sort(want)
+	_, page, _ := strings.Cut(fileText(t, metricsPage), "\n## netmaster\n")
+	if got := metricNames(page); !slices.Equal(got, want) {
+		t.Errorf("the page lists %v,\nthere are %v", got, want)
+	}
+}
+
+// TestMetricsOfCluster: hosts, tags, addresses, objects and the store, with
+// nothing known and with something.
+func TestMetricsOfCluster(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	f.addHosts("host1")
+	tells := func(want ...string) { // once the view has what was committed
+		t.Helper()
+		for _, w := range want {
+			deadline := time.Now().Add(patience)
+			for !strings.Contains(f.must("GET", "/metrics", ""), w) {
+				if time.Now().After(deadline) {
+					t.Fatalf("no %s in\n%s", w, f.must("GET", "/metrics", ""))
+				}
+			}
+		}
+	}
+	tells(
+		`contiv_tags_used{pool="vlans"} 1`, `contiv_tags_size{pool="vnis"} `, `contiv_network_addresses_used{network="blue:tiny"} 2`,
+		`contiv_objects{kind="endpoints"} 3`, `contiv_store_up{server="memory"} 1`,
+	)
+	reg, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		if err := tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 90}); err != nil {
+			return err
+		}
+		return tables.HostStatuses.Put(tx, tables.HostStatus{Host: "host1", Ready: true, Kinds: map[string]int{"network": 2}, Problems: map[string]string{"a": "b"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.addHosts("host2")
+	tells(
+		"contiv_hosts_known 2\n", "contiv_hosts_alive 1\n", `contiv_host_alive{host="host2"} 0`, `contiv_host_away_seconds{host="host2"} 90`, `contiv_host_ready{host="host1"} 1`, `contiv_host_problems{host="host1",kind="network"} 2`,
+	)
+}
+
+// TestMethodsAreBounded: whatever methods clients think of, the metrics have one
+// label for them; what is answered 405 is counted.
+func TestMethodsAreBounded(t *testing.T) {
+	f := serve(t, 0)
+	for i := range 20 {
+		f.do(fmt.Sprintf("MADE%d", i), "/nothing", "")
+		f.do(fmt.Sprintf("MADE%d", i), "/version", "")
+	}
+	got := f.must("GET", "/metrics", "")
+	for _, w := range []string{
+		`contiv_netmaster_http_requests_total{code="404",method="other",route="none"} 20`,
+		`contiv_netmaster_http_requests_total{code="405",method="other",route="none"} 20`,
+	} {
+		if !strings.Contains(got, w) {
+			t.Errorf("no %s", w)
+		}
+	}
+	if strings.Contains(got, "MADE") {
+		t.Error("a made-up method has a series")
+	}
+}
+
+// TestAlertsAndDashboard: what rules and panels ask for exists, and each alert
+// fires on its condition, by promtool.
+func TestAlertsAndDashboard(t *testing.T) {
+	known := metricNames(fileText(t, metricsPage))
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for _, file := range []string{alertRules, alertTests, dashboard} {
+		for _, n := range metricNames(fileText(t, file)) {
+			if !slices.Contains(known, n) && !slices.Contains(known, suffix.ReplaceAllString(n, "")) {
+				t.Errorf("%s asks for %s, which nobody tells", file, n)
+			}
+		}
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(fileText(t, dashboard)), &board); err != nil || len(board.Panels) < 10 {
+		t.Fatalf("%d panels, %v", len(board.Panels), err)
+	}
+	tests := fileText(t, alertTests)
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(fileText(t, alertRules), -1) {
+		if !strings.Contains(tests, "alertname=\""+m[1]+"\"") {
+			t.Errorf("alert %s has no test", m[1])
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+			t.Fatal("promtool is not installed (Debian: prometheus)")
+		}
+		t.Skip("promtool is not installed (Debian: prometheus)")
+	}
+	var rules strings.Builder
+	rules.WriteString("groups:\n  - name: dashboard\n    rules:\n")
+	for i, p := range board.Panels {
+		for j, x := range p.Targets {
+			expr, err := json.Marshal(x.Expr) // a JSON string is one of YAML
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&rules, "      - {record: 'panel%d:%d', expr: %s}\n", i, j, expr)
+		}
+	}
+	file := t.TempDir() + "/dashboard.yaml"
+	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check", "rules", alertRules, file}, {"test", "rules", alertTests}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
+)
+
+// networkRulePath is where one rule of a network policy is.
+const networkRulePath = "/api/v1/networkPolicys/{key}/rules/{rule}"
+
+func (s *server) handleNetworkRules() {
+	s.handle("GET", networkRulePath, access.View|access.OwnTenants, ofNetworkRule, s.networkRule)
+	s.handle("PUT", networkRulePath, access.OwnTenants, ofNetworkRule, s.putNetworkRule)
+	s.handle("DELETE", networkRulePath, access.OwnTenants, ofNetworkRule, s.deleteNetworkRule)
+}
+
+// ofNetworkRule is about the rule that a path names.
+func ofNetworkRule(r *request) (access.Resource, error) {
+	key := r.PathValue("key")
+	return access.Resource{Objects: []audit.Object{{Kind: "rule", Key: key + ":" + r.PathValue("rule")}}, Tenants: []string{tenantOf(key)}}, nil
+}
+
+// networkRuleKey returns the key of the rule that a path names.
+func networkRuleKey(r *request) (k model.RuleKey, err error) {
+	p, err := model.ParsePolicyKey(r.PathValue("key"))
+	if err != nil {
+		return k, notFound("networkPolicy", r.PathValue("key"))
+	}
+	k = model.RuleKey{Tenant: p.Tenant, Policy: p.Name}
+	k.Rule, err = model.ParseRuleID(r.PathValue("rule"))
+	return k, err
+}
+
+func (s *server) networkRule(w http.ResponseWriter, r *request) (any, error) {
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	k, err := networkRuleKey(r)
+	if err != nil {
+		return nil, notFound("rule", r.PathValue("key")+":"+r.PathValue("rule"))
+	}
+	tag(w, v, "rule", k.String())
+	rule, ok := v.NetworkRule(k)
+	if !ok {
+		return nil, notFound("rule", k.String())
+	}
+	return networkRuleToAPI(rule), nil
+}
+
+// putNetworkRule adds a rule to a network policy, or replaces it.
+func (s *server) putNetworkRule(w http.ResponseWriter, r *request) (any, error) {
+	var body json.RawMessage
+	if _, err := decode(w, r, &body); err != nil {
+		return nil, err
+	}
+	var o api.NetworkPolicyRule
+	if err := errors.Join(strictjson.Decode(body, &o), strictPolicy.unambiguous(body)); err != nil {
+		return nil, err
+	}
+	k, err := networkRuleKey(r)
+	if err != nil {
+		return nil, err
+	}
+	if strictjson.Field(body, "ruleId") == nil {
+		o.RuleID = string(k.Rule)
+	}
+	if err := checkKey(string(k.Rule), o.RuleID); err != nil {
+		return nil, err
+	}
+	rule, err := networkRuleFromAPI(k.PolicyKey(), o)
+	if err != nil {
+		return nil, err
+	}
+	valid, err := model.Check(rule)
+	if err != nil {
+		return nil, err
+	}
+	if r, err = s.underIfMatch(r, "rule", k.String()); err != nil {
+		return nil, err
+	}
+	done, err := s.control.Put(r.Context(), s.control.ChangeNetworkRule(valid, model.OwnerUser))
+	if err != nil {
+		return nil, err
+	}
+	warn(w, selectorWarnings(s.control.Current(), model.NetworkPolicy{Rules: []model.PolicyRule{rule}}))
+	s.tagCommitted(w, r, "rule", k.String(), done)
+	return networkRuleToAPI(done.Object.(model.PolicyRule)), nil //nolint:forcetypeassert // what ChangeNetworkRule reads
+}
+
+func (s *server) deleteNetworkRule(_ http.ResponseWriter, r *request) (any, error) {
+	k, err := networkRuleKey(r)
+	if err != nil {
+		return nil, notFound("rule", r.PathValue("key")+":"+r.PathValue("rule"))
+	}
+	if r, err = s.underIfMatch(r, "rule", k.String()); err != nil {
+		return nil, err
+	}
+	return k.String(), s.control.DeleteNetworkRule(r.Context(), k, model.OwnerUser)
+}

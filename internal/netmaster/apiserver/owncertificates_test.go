@@ -1,0 +1,44 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+)
+
+// TestOwnCertificates: the status tells of the certificates of the netmaster that answers:
+// one that has ended is wrong, one that does soon worth a notice.
+func TestOwnCertificates(t *testing.T) {
+	now := time.Now()
+	f := serveWith(t, func(c *Config) {
+		c.Address = "10.0.0.9:9999"
+		c.Support = &supportbundle.Support{Certificates: func() []api.Certificate {
+			return []api.Certificate{
+				{Use: "good", Ends: now.Add(31 * 24 * time.Hour)},
+				{Use: "near", Ends: now.Add(29 * 24 * time.Hour), Remedy: "renew near"},
+				{Use: "over", Ends: now.Add(-time.Hour), Remedy: "renew over"},
+				{Use: "later", Ends: now.Add(99 * 24 * time.Hour), TellFrom: now.Add(-time.Hour), Remedy: "renew later"},
+			}
+		}}
+	})
+	var s api.ClusterStatus
+	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(slices.Concat(s.Wrong, s.Notices), "\n")
+	for list, want := range map[*[]string]string{&s.Wrong: "renew over", &s.Notices: "renew near"} {
+		if !slices.ContainsFunc(*list, func(x string) bool {
+			return strings.HasPrefix(x, "netmaster 10.0.0.9:9999: ") && strings.Contains(x, want)
+		}) {
+			t.Errorf("nothing says %q: %q", want, *list)
+		}
+	}
+	if s.Well || strings.Contains(all, "good") || !strings.Contains(all, "renew later") {
+		t.Errorf("well %v: %s", s.Well, all)
+	}
+}

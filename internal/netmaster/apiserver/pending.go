@@ -1,0 +1,102 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// handlePending registers what is about changes that wait to be confirmed.
+func (s *server) handlePending() {
+	s.handle("GET", "/api/v1/pending", access.View, nil, s.pending)
+	// What can cut hosts off is for cluster admins.
+	handleRead(s, "POST", "/api/v1/pending", access.AdminOnly, s.readTrial, ofTrial, s.try).body = MaxApplyBody
+	s.handle("POST", "/api/v1/pending/{id}/confirm", access.AdminOnly, named("pending", "id"), s.confirm)
+	s.handle("DELETE", "/api/v1/pending/{id}", access.AdminOnly, named("pending", "id"), s.revert)
+}
+
+// confirmRequest is the body of a request that says all by its path.
+type confirmRequest struct{}
+
+func (s *server) pending(_ http.ResponseWriter, r *request) (any, error) {
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := []api.PendingChange{}
+	for _, w := range v.Waiting() {
+		out = append(out, s.pendingChange(w))
+	}
+	return out, nil
+}
+
+func (s *server) pendingChange(w control.Waiting) api.PendingChange {
+	p := api.PendingChange{
+		ID: w.ID, Began: w.Began.UTC().Format(time.RFC3339), Within: int(w.Within / time.Second),
+		Left: int(math.Ceil(w.Left.Seconds())), Objects: []api.PendingObject{},
+	}
+	// A netmaster of another version may have written them.
+	if all, err := s.changesOf(w.Objects); err == nil {
+		for _, res := range all.results {
+			p.Objects = append(p.Objects, api.PendingObject{Kind: res.Kind, Key: res.Key})
+		}
+	}
+	return p
+}
+
+// trial is a list of objects, and for how long they wait to be confirmed.
+type trial struct {
+	list
+	objects []json.RawMessage
+	within  time.Duration
+}
+
+func (s *server) readTrial(w http.ResponseWriter, r *request) (t trial, err error) {
+	var req api.PendingRequest
+	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
+		return t, err
+	}
+	within, err := time.ParseDuration(req.Within)
+	if err != nil {
+		return t, model.InvalidField("within", req.Within, "must be a time such as 60s")
+	}
+	if within%time.Second != 0 { // what waits is told of in seconds
+		return t, model.InvalidField("within", req.Within, "must be whole seconds")
+	}
+	t.objects, t.within = req.Objects, within
+	t.list, err = s.changesOf(req.Objects)
+	return t, err
+}
+
+func ofTrial(r *request, t trial) (access.Resource, error) { return ofList(r, t.list) }
+
+// try puts a list of objects on trial.
+func (s *server) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
+	waits, err := s.control.Try(r.Context(), t.changes, t.objects, t.within)
+	if err != nil {
+		return nil, err
+	}
+	return s.pendingChange(waits), nil
+}
+
+func (s *server) confirm(w http.ResponseWriter, r *request) (any, error) {
+	if _, err := decode(w, r, &confirmRequest{}); err != nil {
+		return nil, err
+	}
+	id := r.PathValue("id")
+	return api.PendingAnswer{ID: id}, s.control.Confirm(r.Context(), id, func(objects []json.RawMessage) ([]control.Change, error) {
+		all, err := s.changesOf(objects)
+		return all.changes, err
+	})
+}
+
+func (s *server) revert(_ http.ResponseWriter, r *request) (any, error) {
+	id := r.PathValue("id")
+	return api.PendingAnswer{ID: id}, s.control.Revert(r.Context(), id)
+}

@@ -1,0 +1,259 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+const (
+	// inspectionAnswer is how long hosts may take to tell of themselves, after the time
+	// over which they spread.
+	inspectionAnswer = 6 * time.Second
+	// spreadEach is the time in which one host after the other answers, spreadMost that of
+	// all.
+	spreadEach = 2 * time.Millisecond
+	spreadMost = 3 * time.Second
+	// maxInspection is how long what a host tells of itself may be, in bytes.
+	maxInspection = 1 << 20
+	// maxReports is how many reports one netmaster waits for at once.
+	maxReports = 16
+
+	// bundleAnswer is how long a host may take to begin with a bundle, bundleRead how long
+	// all of it may take, and MaxBundle how long it may be, in bytes.
+	bundleAnswer = 10 * time.Second
+	bundleRead   = 2 * time.Minute
+	maxBundle    = 64 << 20
+)
+
+// reports are what this netmaster has asked hosts for, by id.
+type reports struct {
+	mu   sync.Mutex
+	byID map[string]*report
+}
+
+// report takes what hosts tell.
+type report struct {
+	ctx  context.Context // ends when nobody waits any more
+	take func(host string, body io.Reader) error
+	old  func(host string) // an agent that knows no reports has answered
+	// shown hears of the certificate by which a host tells; nil = nobody asks.
+	shown func(host string, key []byte)
+}
+
+func (r *reports) add(id string, x *report) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.byID) >= maxReports {
+		return model.Errorf(model.ErrExhausted, "%d reports of hosts are waited for at this netmaster, more are not; try again", len(r.byID))
+	}
+	if r.byID == nil {
+		r.byID = map[string]*report{}
+	}
+	r.byID[id] = x
+	return nil
+}
+
+func (r *reports) get(id string) *report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
+}
+
+func (r *reports) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byID, id)
+}
+
+// ask has hosts report to x until close is called.
+func (s *server) ask(ctx context.Context, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
+	id := rand.Text()
+	if err := s.reports.add(id, x); err != nil {
+		return nil, err
+	}
+	m, err := s.control.OpenMonitor(ctx, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
+	if err != nil {
+		s.reports.remove(id)
+		return nil, err
+	}
+	return func() {
+		s.reports.remove(id)
+		if err := m.Close(); err != nil {
+			s.log.Warn("a request for a report stays in the store until its lease ends", "error", err)
+		}
+	}, nil
+}
+
+// deliverReport answers POST /plugin/report/{id}: what a host tells of itself.
+func (s *server) deliverReport(w http.ResponseWriter, r *request) {
+	x := s.reports.get(r.PathValue("id"))
+	host, err := model.ParseHostName(r.URL.Query().Get("host"))
+	if err == nil && x == nil {
+		err = model.Errorf(model.ErrNotFound, "nobody waits for such a report at this netmaster")
+	}
+	if err == nil {
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(bundleRead)) // not every connection has deadlines
+		// When nobody waits any more, the reading ends.
+		defer context.AfterFunc(x.ctx, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })()
+		if key := shownKey(r); key != nil && x.shown != nil {
+			x.shown(string(host), key)
+		}
+		err = x.take(string(host), r.Body)
+	}
+	if err != nil {
+		s.refuse(w, r.Request, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// told is what hosts have told of themselves.
+type told struct {
+	mu    sync.Mutex
+	of    map[string]api.HostInspection
+	older map[string]bool          // agents that know no reports
+	keys  map[string][][]byte      // of the certificates by which they told
+	ahead map[string]time.Duration // how far the clocks are of those who told it
+	want  int
+	all   chan struct{} // closed when want hosts have answered
+}
+
+func (t *told) note(host string, i api.HostInspection, older bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := len(t.of) + len(t.older)
+	if older {
+		t.older[host] = true
+	} else {
+		t.of[host] = i
+		if !i.Time.IsZero() {
+			t.ahead[host] = time.Until(i.Time)
+		}
+	}
+	if now := len(t.of) + len(t.older); now >= t.want && before < t.want {
+		close(t.all)
+	}
+}
+
+// askHosts asks all hosts to tell of themselves, and waits for those that are alive, but
+// no longer than inspectionAnswer.
+func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
+	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
+	if alive == 0 || s.address == "" { // hosts would not know whom to tell
+		return t, nil
+	}
+	spread := min(time.Duration(alive)*spreadEach, spreadMost)
+	ctx, cancel := context.WithTimeout(ctx, spread+inspectionAnswer)
+	defer cancel()
+	stop, err := s.ask(ctx, control.ReportInspection, "", spread, &report{
+		ctx: ctx,
+		take: func(host string, body io.Reader) error {
+			var i api.HostInspection
+			if err := json.NewDecoder(io.LimitReader(body, maxInspection)).Decode(&i); err != nil {
+				return model.Errorf(model.ErrInvalid, "a host's report cannot be read: %v", err)
+			}
+			t.note(host, i, false)
+			return nil
+		},
+		old: func(host string) { t.note(host, api.HostInspection{}, true) },
+		shown: func(host string, key []byte) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.keys[host] = append(t.keys[host], key)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	select {
+	case <-t.all:
+	case <-ctx.Done():
+	}
+	return t, nil
+}
+
+// hostBundle answers GET /api/v1/hosts/{name}/bundle: it hands on what the host packs.
+func (s *server) hostBundle(w http.ResponseWriter, r *request) {
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	defer func() {
+		s.requests.WithLabelValues("/api/v1/hosts/{name}/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
+	}()
+	if err := s.passBundle(r.Context(), sw, model.HostName(r.PathValue("name"))); err != nil {
+		s.refuse(sw, r.Request, err)
+	}
+}
+
+// passBundle returns an error while nothing has been sent; later it cuts the connection,
+// so that nobody takes a part for the whole.
+func (s *server) passBundle(ctx context.Context, w http.ResponseWriter, host model.HostName) error {
+	if host == "" {
+		return notFound("host", "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, bundleRead)
+	defer cancel()
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	stop, err := s.ask(ctx, control.ReportBundle, host, 0, &report{
+		ctx: ctx,
+		take: func(from string, body io.Reader) error {
+			first := false
+			if from == string(host) {
+				once.Do(func() { first = true })
+			}
+			if !first {
+				return model.Errorf(model.ErrConflict, "host %s sends its bundle already", host)
+			}
+			close(begun)
+			w.Header().Set("Content-Type", "application/x-tar")
+			n, err := io.Copy(w, io.LimitReader(body, maxBundle+1))
+			if err == nil && n > maxBundle {
+				err = fmt.Errorf("host %s sends more than %d MiB", host, maxBundle>>20)
+			}
+			ended <- err
+			return nil
+		},
+		old: func(string) {
+			once.Do(func() {
+				ended <- model.Errorf(model.ErrUnavailable, "netplugin on host %q is older than this netmaster, and packs nothing", host)
+			})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	late := time.NewTimer(bundleAnswer)
+	defer late.Stop()
+	why := model.Errorf(model.ErrUnavailable, "host %q does not answer within %s: its netplugin is away, or cannot reach this netmaster", host, bundleAnswer)
+	select {
+	case <-begun:
+	case err := <-ended:
+		return err
+	case <-late.C:
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	none := false
+	once.Do(func() { none = true }) // who has begun writes until it has ended
+	if none {
+		return why
+	}
+	if err := <-ended; err != nil {
+		s.log.Warn("the bundle of a host broke off", "host", string(host), "error", err)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package apiserver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/security/origin"
+)
+
+// DefaultTimeout bounds the work for one request: long enough for an etcd that
+// elects a new leader, short enough for a client that waits for a 503.
+const DefaultTimeout = 8 * time.Second
+
+// Config is what the server needs; all fields but Timeout, Watch, Registry and Stopping are required.
+type Config struct {
+	Control *control.Controller
+	Cluster Cluster
+	Version api.Version
+	Mode    string // cluster mode, shown by the inspection of global
+	Log     *slog.Logger
+	Watch   *control.HostWatch // for metrics of hosts, and when they were heard of; nil = none
+	// EvictAfter is for how long a host may be away until its endpoints are given up; 0 =
+	// for ever.
+	EvictAfter time.Duration
+	Registry   *prometheus.Registry // of the metrics that /metrics shows; nil = a new one
+	Timeout    time.Duration        // 0 = DefaultTimeout
+	Address    string               // ip:port at which agents reach this server, to deliver events
+	Stopping   <-chan struct{}      // closed when streams must end; nil = never
+	// Hosts are names with a dot by which clients reach this server, beside those of
+	// hosts that the cluster knows; addresses and names without a dot always pass.
+	Hosts []string
+	// LegacyErrors: answer refusals to clients that send no Accept header, as those
+	// of 1.x, with status 500: they show the sentence of no other.
+	LegacyErrors bool
+	// Authenticate finds out who sends a request; a *refusal.Refusal is told to the client.
+	// nil = everybody may do all.
+	Authenticate func(r *http.Request) (access.Identity, error)
+	// Audit is the record of what was done and refused; nil = there is none.
+	Audit Recorder
+	// Tokens are those of the cluster; nil = nobody is let in by such.
+	Tokens Tokens
+	// Support is what people who search for a fault get of this netmaster; nil = little.
+	Support *supportbundle.Support
+	// HostKeys tells which certificates hosts have got; nil = the cluster gives none.
+	HostKeys HostKeys
+	// Peer asks another netmaster, by its address, what it tells of itself (GET
+	// /api/v1/doctor/netmaster); nil = none is asked.
+	Peer func(ctx context.Context, address string) (api.Machine, error)
+	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
+	Pods Pods
+	// Members are of a store that netmasters are by themselves; nil = it is none.
+	Members Members
+}
+
+type server struct {
+	control *control.Controller
+	// evictAfter is Config.EvictAfter.
+	evictAfter time.Duration
+	cluster    Cluster
+	version    api.Version
+	mode       string
+	log        *slog.Logger
+	timeout    time.Duration
+	address    string
+	stopping   <-chan struct{}
+	monitors   monitors
+	reports    reports
+	hostKeys   HostKeys
+	hostWatch  *control.HostWatch                                             // nil = it is not known when hosts' statuses came
+	support    *supportbundle.Support                                         // nil = little is told
+	peer       func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
+	mux        *http.ServeMux
+	names      []string // of the collections
+	routes     []*route // in the order of their registration
+	allowed    []string // names of this server, see Config.Hosts
+	legacy     bool     // see Config.LegacyErrors
+	pods       Pods     // nil = none
+	members    Members  // nil = the store is not netmasters' own
+	tokens     Tokens   // nil = none
+	// authenticate and audit are Config's.
+	authenticate func(r *http.Request) (access.Identity, error)
+	audit        Recorder
+	refusals     reportRefusals
+	bodies       bodies
+	requests     *prometheus.CounterVec
+	durations    *prometheus.HistogramVec
+}
+
+// New returns netmaster's HTTP interface.
+func New(cfg Config) (http.Handler, error) {
+	s, err := newServer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s.guarded(), nil
+}
+
+// guarded is the server behind the checks that all requests pass.
+func (s *server) guarded() http.Handler {
+	return s.plainPaths(origin.Handler(origin.Config{
+		IsOurs: s.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
+		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
+			s.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
+		},
+		IsStream: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
+	}, s))
+}
+
+// newServer returns the server with all its routes.
+func newServer(cfg Config) (*server, error) {
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	s := &server{
+		control: cfg.Control, evictAfter: cfg.EvictAfter, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
+		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens, authenticate: cfg.Authenticate, audit: cfg.Audit,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
+		}, []string{"route", "method", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "contiv_netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
+		}, []string{"route", "method"}),
+	}
+	asks := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "contiv_netmaster_token_required", Help: "1 where only those are let in who show a token or a certificate, 0 where everybody is.",
+	})
+	if cfg.Authenticate != nil {
+		asks.Set(1)
+	}
+	for _, c := range append(s.relayMetrics(), s.requests, s.durations, asks, findings{s}, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
+		if err := cfg.Registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	for _, k := range collections() {
+		s.names = append(s.names, k.collection)
+		s.handleKind(k)
+	}
+	s.handleNetworkRules()
+	s.handlePlugin()
+	s.handleHosts()
+	s.handleClusterServices()
+	s.handleAgents()
+	s.handleStore()
+	s.handleTokens()
+	s.handleDoctor()
+	s.handleStream("GET", "/api/v1/monitor", access.View|access.WithinScope, nil, s.watch).lasts = true
+	s.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.deliver).verb = verbReport // under an id that only asked agents know
+	s.handleStream("POST", "/plugin/mirror", access.AnyHost, nil, s.relay).verb = verbReport                 // what the store lets every host read, and less
+	s.handleMembers()
+	s.handleApply()
+	s.handlePending()
+	s.handleEndpoints()
+	s.handleServices()
+	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", access.AdminOnly, ofCleanup, s.cleanup)
+	s.handle("GET", "/version", everyone, nil, func(http.ResponseWriter, *request) (any, error) { return cfg.Version, nil })
+	s.handle("GET", "/info", access.View, nil, func(_ http.ResponseWriter, r *request) (any, error) { return s.cluster.Info(r.Context()) })
+	s.handle("GET", "/debug/ofnet", access.View, nil, s.ofnet)
+	s.handle("GET", "/healthz", access.Public, nil, func(http.ResponseWriter, *request) (any, error) { return "ok", nil })
+	s.handleStream("GET", "/readyz", access.Public, nil, func(w http.ResponseWriter, r *request) { s.cluster.Health(r.Context()).ServeHTTP(w, r.Request) })
+	shown := promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{})
+	s.handleStream("GET", "/metrics", access.View, nil, func(w http.ResponseWriter, r *request) { shown.ServeHTTP(w, r.Request) })
+	var description []byte
+	s.handleStream("GET", "/openapi.json", everyone, nil, func(w http.ResponseWriter, _ *request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(description) // the client may be gone
+	})
+	for _, rt := range s.routes {
+		if err := rt.check(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if description, err = openAPI(s.routes); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// everyone is all roles.
+const everyone = access.View | access.WithinScope | access.AnyHost | access.Peer
+
+// statusWriter remembers the status, and calls before (nil = nothing) when the
+// header is about to be sent.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	before func(http.Header)
+}
+
+func (w *statusWriter) send() {
+	if w.before != nil {
+		w.before(w.Header())
+		w.before = nil
+	}
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.send()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.send()
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController and MaxBytesReader reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (s *server) answer(w http.ResponseWriter, r *request, do func() (any, error)) {
+	v, err := func() (v any, err error) {
+		defer recovered(&err)
+		return do()
+	}()
+	if err != nil {
+		s.refuse(w, r.Request, err)
+		return
+	}
+	switch v := v.(type) {
+	case text:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(v)) // the client may be gone
+	case iter.Seq[any]:
+		w.Header().Set("Content-Type", "application/json")
+		if err := writeList(w, v); err != nil {
+			s.log.Debug("a list was not sent to its end", "path", r.URL.Path, "error", err)
+		}
+	default:
+		body, err := json.Marshal(v)
+		if err != nil {
+			s.refuse(w, r.Request, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(body, '\n'))
+	}
+}
+
+// writeList sends a JSON array while its members are made: a list of any length
+// takes the memory of a few of them.
+func writeList(w io.Writer, list iter.Seq[any]) error {
+	b := bufio.NewWriterSize(w, 64<<10)
+	first, more := byte('['), byte(',')
+	for v := range list {
+		body, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_ = b.WriteByte(first) // a bufio.Writer keeps its first error for Flush
+		if _, err := b.Write(body); err != nil {
+			return err
+		}
+		first = more
+	}
+	if first != more {
+		_ = b.WriteByte(first)
+	}
+	_, _ = b.WriteString("]\n")
+	return b.Flush()
+}
+
+// ServeHTTP answers what has a route, and otherwise says in a sentence what is
+// missing.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	probe := &probeWriter{header: make(http.Header)}
+	h.ServeHTTP(probe, r)
+	s.serveUnknown(w, r, func(w http.ResponseWriter) {
+		switch probe.status {
+		case http.StatusNotFound:
+			s.requests.WithLabelValues("none", methodLabel(r.Method), "404").Inc()
+			s.refuse(w, r, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
+		case http.StatusMethodNotAllowed:
+			s.requests.WithLabelValues("none", methodLabel(r.Method), "405").Inc()
+			w.Header().Set("Allow", probe.header.Get("Allow"))
+			s.refuse(w, r, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// methodLabel is the method of a request without a route, which may be any word
+// that a client has thought of.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
+}
+
+func (s *server) noRoute(path string) string {
+	rest, ok := strings.CutPrefix(path, "/api/v1/")
+	if !ok {
+		return fmt.Sprintf("%s does not exist", clip([]byte(path)))
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(rest, "inspect/"), "/")
+	if slices.Contains(s.names, name) {
+		return fmt.Sprintf("%s does not exist: a key is tenant:name, with / escaped as %%2F", clip([]byte(path)))
+	}
+	return fmt.Sprintf("collection %q does not exist; there are %s", clip([]byte(name)), strings.Join(s.names, ", "))
+}
+
+// probeWriter takes the answer of the mux's own handlers.
+type probeWriter struct {
+	header http.Header
+	status int
+}
+
+func (p *probeWriter) Header() http.Header         { return p.header }
+func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probeWriter) WriteHeader(status int)      { p.status = status }

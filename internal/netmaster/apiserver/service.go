@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
+	collection: "serviceLBs", name: "serviceLB", access: ofTenants,
+	key: model.ParseServiceKey, list: (*control.View).Services, get: (*control.View).Service,
+	parse: serviceFromAPI, render: serviceToAPI,
+	change: plain((*control.Controller).ChangeService), delete: (*control.Controller).DeleteService,
+	oper: api.ServiceLBOper{}, inspect: func(_ *server, v *control.View, s model.Service) any { return serviceOper(v, s) },
+	fields: map[string]field{
+		"tenantName":  tenantField(),
+		"serviceName": {text: longText, required: true},
+		"networkName": {text: "a network of the tenant that exists; cannot change", required: true},
+		"ipAddress":   {text: "a free address of the network, of either family, outside of groups' pools; empty = any, or, when ipv6Address is empty too, as it is"},
+		"ipv6Address": {text: "a free IPv6 address of the network; empty = any, or, when ipAddress is empty too, as it is"},
+		"affinity":    {text: "for how long a client stays with its provider after its last new connection: 1s to 24h in whole seconds such as 10m, or off; empty = 3h"},
+		"selectors":   {text: "1 to 32 labels key=value that a provider must have, each key once", required: true},
+		"ports":       {text: "1 to 64 times service port:provider port:protocol, ports 1-65535, protocol tcp, udp or sctp (132) in any case, each service port and protocol once; :name may follow, 1 to 15 lower-case letters, digits and hyphens, each name once for a protocol", required: true},
+	},
+})
+
+func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
+	s.Key = model.ServiceKey{Tenant: model.TenantName(o.TenantName), Name: o.ServiceName}
+	s.Network = model.NetworkName(o.NetworkName)
+	if s.ReqAddr, err = model.ParseServiceAddr(o.IPAddress); err != nil {
+		return s, err
+	}
+	if o.IPv6Address != "" {
+		if s.ReqAddr6, err = model.ParseAddr6("ipv6Address", o.IPv6Address); err != nil {
+			return s, err
+		}
+	}
+	if s.Affinity, err = model.ParseAffinity(o.Affinity); err != nil {
+		return s, err
+	}
+	for _, text := range o.Selectors {
+		sel, err := model.ParseServiceSelector(text)
+		if err != nil {
+			return s, err
+		}
+		s.Selectors = append(s.Selectors, sel)
+	}
+	for _, text := range o.Ports {
+		p, err := model.ParseServicePort(text)
+		if err != nil {
+			return s, err
+		}
+		s.Ports = append(s.Ports, p)
+	}
+	return s, nil
+}
+
+func serviceToAPI(s model.Service) api.ServiceLB {
+	o := api.ServiceLB{
+		Key: s.Key.String(), Affinity: s.Affinity.String(), IPAddress: addrText(s.ReqAddr), IPv6Address: addrText(s.ReqAddr6), NetworkName: string(s.Network),
+		Ports: servicePorts(s), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant),
+		Links: api.ServiceLBLinks{
+			Network: api.Link{Type: "network", Key: s.NetworkKey().String()},
+			Tenant:  tenantLink(s.Key.Tenant),
+		},
+	}
+	for _, sel := range s.Selectors {
+		o.Selectors = append(o.Selectors, sel.String())
+	}
+	return o
+}
+
+func servicePorts(s model.Service) []string {
+	var out []string
+	for _, p := range s.Ports {
+		out = append(out, p.Text)
+	}
+	return out
+}
+
+// serviceID is a service's name in 1.x's runtime interface: service:tenant.
+func serviceID(k model.ServiceKey) string { return k.Name + ":" + string(k.Tenant) }
+
+// serviceOper builds the operational state of a load-balanced service; its
+// providers carry its name instead of their group's, as in 1.x.
+func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
+	providers := endpointOpers(v, v.Providers(s))
+	for i := range providers {
+		providers[i].ServiceName = s.Key.Name
+	}
+	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: addrText(s.VIP), ServiceVip6: addrText(s.VIP6)}
+	if len(providers) == 0 {
+		o.Problem = fmt.Sprintf("nobody provides it: no endpoint of network %s has all of its labels", s.NetworkKey())
+	} else if !slices.ContainsFunc(providers, func(p api.EndpointOper) bool { return p.Health != api.Unhealthy && !p.Draining }) {
+		o.Problem = "nobody gets new connections: all of its providers are unhealthy or drain"
+	}
+	return o
+}

@@ -1,0 +1,194 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// What counts as full, and as fallen silent.
+const (
+	nearlyFull = 0.8
+	silence    = 3 * time.Minute // of an agent that is alive and should speak every minute
+	clockSkew  = 10 * time.Second
+	fewPools   = 10
+)
+
+// status tells what an operator looks at first.
+func (s *server) status(_ http.ResponseWriter, r *request) (any, error) {
+	return s.clusterStatus(r.Context())
+}
+
+var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
+	"What netctl status says of the cluster: how many objects have a condition.", []string{"object", "condition", "severity"}, nil)
+
+// findings are the counts of what the status says, as metrics: where it says that not all
+// is well, an alert can.
+type findings struct{ s *server }
+
+// Describe implements prometheus.Collector.
+func (findings) Describe(ch chan<- *prometheus.Desc) { ch <- findingsDesc }
+
+// Collect implements prometheus.Collector. While the status cannot be had, that is what is
+// wrong.
+func (f findings) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), f.s.timeout)
+	defer cancel()
+	type series struct{ object, name, severity string }
+	counts := map[series]int{}
+	for _, c := range condition.All() { // an alert resolves when the series is 0, and not only when it is gone
+		counts[series{string(c.Object()), c.Name(), c.Severity()}] = 0
+	}
+	o, err := f.s.clusterStatus(ctx)
+	if err != nil {
+		counts[series{string(condition.MasterStore.Object()), condition.MasterStore.Name(), condition.MasterStore.Severity()}] = 1
+	}
+	for _, x := range o.Findings {
+		counts[series{x.Object, x.Name, x.Severity}]++
+	}
+	for of, n := range counts {
+		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), of.object, of.name, of.severity)
+	}
+}
+
+func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err error) {
+	if scope := control.ScopeOf(ctx); scope.Limited() {
+		return s.tenantStatus(ctx, scope)
+	}
+	// The servers are asked first, within 2 s: reading what is in a store that is
+	// away fails too, but later than people wait.
+	stores := s.cluster.Stores(ctx)
+	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
+		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
+	}
+	hosts, err := s.control.Hosts(ctx)
+	if err != nil {
+		return o, err
+	}
+	v, err := s.control.View(ctx)
+	if err != nil {
+		return o, err
+	}
+	o = api.ClusterStatus{Version: s.version.Version, Revision: int64(v.Revision()), Hosts: []api.Host{}, Pools: []api.Pool{}}
+	if o.Masters, err = s.cluster.Masters(ctx); err != nil {
+		return o, err
+	}
+	o.Stores = stores
+	servers, warnings := s.storeMembers(ctx)
+	if len(servers) > 0 {
+		o.Stores = servers
+	}
+	now := time.Now()
+	for _, h := range hosts {
+		o.Hosts = append(o.Hosts, s.hostToAPI(h, now))
+		o.Endpoints += h.Endpoints
+	}
+	vlans, vnis := v.TagPools()
+	o.Pools = append(o.Pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
+	for _, p := range v.AddressPools() {
+		if p.Share() < nearlyFull || len(o.Pools) == fewPools {
+			break
+		}
+		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
+	}
+	f := facts{now: now, heard: s.heard(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.AciFabric()}
+	found := f.judgeCluster()
+	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
+	for _, text := range warnings {
+		found = append(found, condition.StoreMembers.Finding("cluster", text))
+	}
+	found = append(found, s.judgeHealth(ctx, o.Hosts)...)
+	found = append(found, s.judgeView(v, hosts)...)
+	tell(&o, found)
+	return o, nil
+}
+
+// judgeView says what is wrong with what the store has.
+func (s *server) judgeView(v *control.View, hosts []control.HostState) (out []api.Finding) {
+	for _, w := range v.Waiting() {
+		out = append(out, condition.ChangeWaits.Finding("cluster", waitingText(w)))
+	}
+	out = append(out, servicesOverlapped(v)...)
+	if text := manyAway(v, hosts); text != "" {
+		out = append(out, condition.HostsAway.Finding("cluster", text))
+	}
+	if text := s.control.StoreTrouble(); text != "" {
+		out = append(out, condition.MasterSameStore.Finding("cluster", text))
+	}
+	return out
+}
+
+// tell enters what was found to a status.
+func tell(o *api.ClusterStatus, found []api.Finding) {
+	sortFindings(found)
+	o.Findings, o.Wrong, o.Notices = append([]api.Finding{}, found...), []string{}, []string{}
+	for _, f := range found {
+		if f.Severity == api.SeverityError {
+			o.Wrong = append(o.Wrong, f.String())
+		} else {
+			o.Notices = append(o.Notices, f.String())
+		}
+	}
+	o.Well = len(o.Wrong) == 0
+}
+
+func poolToAPI(name string, p control.Pool) api.Pool {
+	return api.Pool{Name: name, Used: p.Used, Size: p.Size}
+}
+
+// formats names the hosts whose agents may misread others; "" = there are none.
+func formats(hosts []api.Host) string {
+	newest := 0
+	for _, h := range hosts {
+		newest = max(newest, h.Format)
+	}
+	var behind []string
+	for _, h := range hosts {
+		if h.Format > 0 && h.Format < newest {
+			behind = append(behind, fmt.Sprintf("%s %d", h.Name, h.Format))
+		}
+	}
+	if len(behind) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("hosts are of different formats (%s, others %d): between them traffic may be lost", strings.Join(behind, ", "), newest)
+}
+
+// tunnelPorts names the hosts whose tunnels have another UDP port than those of
+// most; "" = there are none.
+func tunnelPorts(hosts []api.Host) string {
+	count, most := map[int]int{}, 0
+	for _, h := range hosts {
+		if p := h.VXLANPort; p != 0 {
+			count[p]++
+			if c := count[p]; most == 0 || c > count[most] || c == count[most] && p < most {
+				most = p
+			}
+		}
+	}
+	var odd []string
+	for _, h := range hosts {
+		if h.VXLANPort != 0 && h.VXLANPort != most {
+			odd = append(odd, fmt.Sprintf("%s %d", h.Name, h.VXLANPort))
+		}
+	}
+	if odd == nil {
+		return ""
+	}
+	return fmt.Sprintf("hosts have different UDP ports for VXLAN (%s, others %d): between them nothing passes on VXLAN networks", strings.Join(odd, ", "), most)
+}
+
+// ageText writes seconds as people read them.
+func ageText(seconds int64) string {
+	return (time.Duration(seconds) * time.Second).String()
+}

@@ -1,0 +1,104 @@
+package apiserver
+
+import (
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
+	collection: "tenants", name: "tenant", access: ofTenant,
+	key: model.ParseTenantName, list: tenantList, get: (*control.View).Tenant,
+	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
+	change: changeTenant, delete: (*control.Controller).DeleteTenant,
+	oper: api.TenantOper{}, inspect: func(_ *server, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
+	fields: map[string]field{
+		"owner":          ownerField(),
+		"tenantName":     {text: nameText, required: true},
+		"defaultNetwork": {text: "a network of the tenant that exists, or empty"},
+		"sharedNetworks": {text: fmt.Sprintf("at most %d networks of other tenants that exist, each TENANT:NETWORK, which the tenant's containers reach in forwarding mode routing, by rules that allow it; no network of all tenants that share networks overlaps another; absent = as it is, empty = none", model.MaxShared)},
+	},
+})
+
+// ofTenant is for tenants: one says what of other tenants it reaches, so that cluster
+// admins write it.
+var ofTenant = kindAccess{list: ofTenants.list, get: ofTenantsForDocker.get, inspect: ofTenants.inspect, write: access.AdminOnly}
+
+// tenantList returns a tenant, or all ("").
+func tenantList(v *control.View, name model.TenantName) []model.Tenant {
+	if name == "" {
+		return v.Tenants()
+	}
+	if t, ok := v.Tenant(name); ok {
+		return []model.Tenant{t}
+	}
+	return nil
+}
+
+func changeTenant(c *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
+	return c.ChangeTenant(t, empty("defaultNetwork"))
+}
+
+func tenantToAPI(t model.Tenant) api.Tenant {
+	o := api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork), Owner: apiconv.Owner(t.Object)}
+	for _, k := range t.Shared {
+		o.SharedNetworks = append(o.SharedNetworks, k.String())
+	}
+	return o
+}
+
+func tenantView(v *control.View, t model.Tenant) api.Tenant {
+	o := tenantToAPI(t)
+	for _, n := range v.Networks(t.Name) {
+		addLink(&o.LinkSets.Networks, "network", n.Key.String())
+	}
+	for _, g := range v.Groups(t.Name) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+	}
+	for _, p := range v.Policies(t.Name) {
+		addLink(&o.LinkSets.Policies, "policy", p.Key.String())
+	}
+	for _, p := range v.NetProfiles(t.Name) {
+		addLink(&o.LinkSets.NetProfiles, "netprofile", p.Key.String())
+	}
+	for _, p := range v.AppProfiles(t.Name) {
+		addLink(&o.LinkSets.AppProfiles, "appProfile", p.Key.String())
+	}
+	for _, s := range v.Services(t.Name) {
+		addLink(&o.LinkSets.Servicelbs, "serviceLB", s.Key.String())
+	}
+	for _, x := range v.Volumes(t.Name) {
+		addLink(&o.LinkSets.Volumes, "volume", x.Key.String())
+	}
+	for _, p := range v.VolumeProfiles(t.Name) {
+		addLink(&o.LinkSets.VolumeProfiles, "volumeProfile", p.Key.String())
+	}
+	return o
+}
+
+// tenantOper builds a tenant's operational state; what it nests carries no
+// tags, as in 1.x.
+func tenantOper(v *control.View, t model.TenantName) api.TenantOper {
+	var o api.TenantOper
+	for _, g := range v.Groups(t) {
+		oper := groupOper(v, g)
+		oper.GroupTag = ""
+		o.EndpointGroups = append(o.EndpointGroups, oper)
+	}
+	for _, n := range v.Networks(t) {
+		oper := networkOper(v, n)
+		oper.NetworkTag = ""
+		o.TotalEndpoints += oper.NumEndpoints
+		o.Networks = append(o.Networks, oper)
+	}
+	for _, x := range v.Services(t) {
+		o.Servicelbs = append(o.Servicelbs, serviceOper(v, x))
+	}
+	o.TotalServicelbs, o.TotalNetprofiles, o.TotalAppProfiles = len(o.Servicelbs), len(v.NetProfiles(t)), len(v.AppProfiles(t))
+	o.TotalEPGs, o.TotalNetworks, o.TotalPolicies = len(o.EndpointGroups), len(o.Networks), len(v.Policies(t))
+	return o
+}

@@ -1,0 +1,19 @@
+package apiserver
+
+import "github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+
+var _ = tested("tenants", kindCases{
+	object: `{"tenantName":"t"}`, key: []string{"tenantName"},
+	fields: map[string]cases{
+		"owner":          ownerCases(),
+		"tenantName":     nameCases("tenantName"),
+		"sharedNetworks": {[]string{`{"sharedNetworks":[]}`, `{"sharedNetworks":["blue:n"]}`}, []string{`{"sharedNetworks":["blue:none"]}`, `{"sharedNetworks":["back"]}`, `{"sharedNetworks":["t:back"]}`, `{"sharedNetworks":"blue:back"}`}},
+		"defaultNetwork": {[]string{`{"defaultNetwork":""}`}, []string{`{"defaultNetwork":"none"}`, `{"defaultNetwork":"a_b"}`}},
+	},
+	effects: map[string]optioncoverage.Effect{
+		"owner":          optioncoverage.By("TestOwner"),
+		"tenantName":     optioncoverage.By("TestMatrix"),
+		"defaultNetwork": optioncoverage.By("TestAttachDetach"),
+		"sharedNetworks": optioncoverage.By("TestReachability"),
+	},
+})

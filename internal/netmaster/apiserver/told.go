@@ -1,0 +1,85 @@
+package apiserver
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// hostToAPI is what is told of a host, with what is left of its grace time.
+func (s *server) hostToAPI(h control.HostState, now time.Time) api.Host {
+	o := hostToAPI(h, now)
+	if a := h.Absence; a.Host != "" && !a.Evicted && s.evictAfter > 0 {
+		o.EvictSeconds = max(1, int64(s.evictAfter/time.Second)-a.Seconds)
+	}
+	return o
+}
+
+// graceText is what becomes of the endpoints of a host that is away; empty = nothing does.
+func graceText(h api.Host) string {
+	if h.EvictSeconds == 0 || h.Endpoints == 0 {
+		return ""
+	}
+	text := ", to be released in " + ageText(h.EvictSeconds)
+	if h.AwaySeconds > 0 { // it is counted by the minute
+		text += fmt.Sprintf(" (it has been away for %s)", ageText(h.AwaySeconds))
+	}
+	return text
+}
+
+// restarts is how long a host may be away that is only being restarted.
+const restarts = 5 * time.Minute
+
+// awayRemedy says what to do about a host that is away. To forget one is no advice while it
+// may be restarting.
+func awayRemedy(h api.Host) string {
+	if h.Age >= 0 && time.Duration(h.Age)*time.Second < restarts {
+		return "if it is not being restarted, start netplugin there"
+	}
+	return fmt.Sprintf("start netplugin there; once the host is gone for good, 'netctl host rm %s' forgets it", h.Name)
+}
+
+// manyAway says that nothing is concluded of who is away; empty = it is.
+func manyAway(v *control.View, hosts []control.HostState) string {
+	alive := map[model.HostName]bool{}
+	for _, h := range hosts {
+		alive[h.Name] = h.Alive
+	}
+	away, known := v.CountAway(alive)
+	if away < 2 || !v.TooManyAway(alive) { // of one alone all has been said
+		return ""
+	}
+	return fmt.Sprintf("%d of %d hosts are away: more than half, so the network or netmasters are likelier at fault than each host, and the cluster waits: it gives up none of their endpoints, no time counts towards --evict-after, and services still send to their providers there", away, known)
+}
+
+// waitingText says what waits to be confirmed.
+func waitingText(w control.Waiting) string {
+	left := time.Duration(math.Ceil(w.Left.Seconds())) * time.Second
+	if left <= 0 {
+		return fmt.Sprintf("change %s was not confirmed in time: hosts have gone back, and it is being taken back", w.ID)
+	}
+	return fmt.Sprintf("change %s is on trial: in %s hosts go back to what was before, unless confirmed (netctl confirm %s)", w.ID, left, w.ID)
+}
+
+// servicesOverlapped names networks that lie in the ranges of Kubernetes' services'
+// addresses.
+func servicesOverlapped(v *control.View) (out []api.Finding) {
+	ranges := v.ServiceRanges()
+	if len(ranges.Ranges) == 0 {
+		return nil
+	}
+	for _, n := range v.Networks("") {
+		for _, subnet := range []netip.Prefix{n.Subnet, n.Subnet6} {
+			if by, overlaps := ranges.Overlapping(subnet); subnet.IsValid() && overlaps {
+				out = append(out, condition.ServicesOverlap.Finding("network "+n.Key.String(), fmt.Sprintf("its subnet %s overlaps %s, a range of services' addresses (--service-cidr, or a ServiceCIDR of Kubernetes): services with addresses there are not served", subnet, by)))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package control
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// HostWatch follows which agents are registered and what they tell, for metrics
+// and the leader's log. Make it with NewHostWatch and Run it.
+type HostWatch struct {
+	// OnEvent is told, by the leader, what others than its log are to hear; nil = nobody.
+	// It returns soon.
+	OnEvent func(HostEvent)
+
+	c *Controller
+
+	mu         sync.Mutex
+	registered map[string]model.HostName // by the registration's key
+	statuses   map[string]HostStatus     // by the status's key
+	heard      map[string]time.Time      // when the status came, by its key; without those that a list had
+	kept       map[string]model.HostName // by netmasters: by the claim's key
+	masters    map[string]bool           // by the registration's key
+	changes    waiting.Changes
+}
+
+// NewHostWatch returns a watch that has seen nothing yet.
+func (c *Controller) NewHostWatch() *HostWatch {
+	return &HostWatch{
+		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]time.Time{},
+		kept: map[string]model.HostName{}, masters: map[string]bool{},
+	}
+}
+
+// Run follows the store until ctx ends; then it returns nil.
+func (w *HostWatch) Run(ctx context.Context) error {
+	err := w.c.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostClaimsScope}, func(b store.Batch) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if b.Snapshot {
+			clear(w.registered)
+			clear(w.statuses)
+			clear(w.heard)
+			clear(w.kept)
+			clear(w.masters)
+		}
+		for _, e := range b.Events {
+			w.enter(e)
+			if _, told := w.statuses[e.KV.Key]; told && !b.Listed {
+				w.heard[e.KV.Key] = time.Now()
+			}
+		}
+		w.changes.Tell()
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the end is why it failed
+	}
+	return err
+}
+
+func (w *HostWatch) enter(e store.Event) {
+	delete(w.registered, e.KV.Key)
+	delete(w.statuses, e.KV.Key)
+	delete(w.heard, e.KV.Key)
+	delete(w.kept, e.KV.Key)
+	delete(w.masters, e.KV.Key)
+	switch {
+	case e.Deleted():
+	case strings.HasPrefix(e.KV.Key, tables.HostStatusScope):
+		if row, err := tables.HostStatuses.Decode(e.KV); err == nil {
+			w.statuses[e.KV.Key] = row.Value
+		}
+	case strings.HasPrefix(e.KV.Key, tables.HostClaimsScope):
+		if row, err := tables.HostClaims.Decode(e.KV); err == nil && row.Value.Kept {
+			w.kept[e.KV.Key] = row.Value.Host
+		}
+	case strings.HasPrefix(e.KV.Key, cluster.MasterScope):
+		w.masters[e.KV.Key] = true
+	default:
+		if s, ok := cluster.DecodeAgent(e.KV); ok {
+			w.registered[e.KV.Key] = model.HostName(s.Hostname)
+		}
+	}
+}
+
+// Seen returns the hosts that are alive, as Controller.Hosts has it, and what all
+// have told.
+func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	alive, statuses = make(map[model.HostName]bool, len(w.registered)), make(map[model.HostName]HostStatus, len(w.statuses))
+	for _, name := range w.registered {
+		alive[name] = true
+	}
+	if len(w.masters) <= 1 { // see Controller.silent
+		for _, name := range w.kept {
+			if w.c.quiet(name) {
+				delete(alive, name)
+			}
+		}
+	}
+	for _, st := range w.statuses {
+		statuses[st.Host] = st
+	}
+	return alive, statuses
+}
+
+// Heard returns when the last status of each host came here, which no clock of a host can
+// change. It has no host whose status is older than this watch.
+func (w *HostWatch) Heard() map[string]time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make(map[string]time.Time, len(w.heard))
+	for key, at := range w.heard {
+		out[string(w.statuses[key].Host)] = at
+	}
+	return out
+}
+
+// Tell tells, for the leader, when a host goes away, when it is back and when it has gone
+// back from a change by itself, each once, until ctx ends. It begins after cluster.ServiceTTL: agents may have to
+// register anew when the store was away, or everything starts at once.
+func (w *HostWatch) Tell(ctx context.Context) {
+	if waiting.Pause(ctx, cluster.ServiceTTL) != nil {
+		return
+	}
+	t := teller{w, map[model.HostName]bool{}, map[model.HostName]string{}}
+	for {
+		changed := w.changes.Next()
+		t.tell(w.Seen())
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,374 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/ipam"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	networkRows = newRowsPart[model.NetworkKey, model.Network](func(k model.NetworkKey) model.TenantName { return k.Tenant }, lessNetwork)
+
+	_ = register(networkRows, func(v *View, k model.NetworkKey, _, _ *model.Network, _ store.Revision) {
+		v.dropSpace(k)
+		v.networksCame.Tell()
+	}, kind{
+		name:  "network",
+		empty: none(tables.Networks, tables.NetworksOf, "networks", func(x model.Network) string { return string(x.Key.Name) }),
+	})
+)
+
+func lessNetwork(a, b model.NetworkKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+// ChangeNetwork creates a network: it takes its name and subnets, a tag of its
+// encapsulation from the global ranges, a network id and an identity. Tag, ID
+// and Identity of n are ignored. An existing network with equal fields stays as
+// it is; with others it is model.ErrConflict, since networks are immutable.
+func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
+	n := valid.Value()
+	n.Tag, n.ID, n.Identity, n.ByTenant, n.Allowed = 0, 0, 0, false, false
+	ch := changeOf(rankNetwork, tables.Networks, n.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		return c.putNetwork(ctx, tx, cl, n)
+	})
+	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
+		ch.hold = append(ch.hold, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
+	}
+	return ch.of(ownNetwork(n.Key))
+}
+
+func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
+	name := tables.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
+	ik, err := internKey(model.IdentityRecord{Network: n.Key})
+	if err != nil {
+		return err
+	}
+	err = tx.Prefetch(append(subnetKeys(n.Key.Tenant, subnetsOf(n)),
+		tables.Globals.Key(tables.GlobalKey{}), tables.Tenants.Key(n.Key.Tenant),
+		tables.Networks.Key(n.Key), tables.Names.Key(name), tables.InternedIdentities.Key(ik), tables.ServiceRanges.Key(tables.ServiceRangesKey{}))...)
+	if err != nil {
+		return err
+	}
+	t, err := tables.Tenants.Get(tx, n.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	old, err := tables.Networks.Find(tx, n.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() {
+		return sameNetwork(old.Value, n)
+	}
+	if err := takeName(tx, name, "network"); err != nil {
+		return err
+	}
+	if n.Subnet.IsValid() {
+		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+		if err != nil {
+			return err
+		}
+		if g.PvtSubnet.IsValid() && g.PvtSubnet.Overlaps(n.Subnet) {
+			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the cluster's private subnet %s, in which each host and its containers know each other; "+
+				"choose another subnet, or, while there is no network, another private subnet ('netctl global set --private-subnet a.b.0.0/16')", n.Subnet, g.PvtSubnet)
+		}
+		if err := outsideServices(tx, "subnet", n.Subnet); err != nil {
+			return err
+		}
+		if err := claimSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
+			return err
+		}
+	}
+	if n.Subnet6.IsValid() {
+		if model.PvtSubnet6.Overlaps(n.Subnet6) {
+			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, in which each host and its containers know each other; choose another subnet", n.Subnet6, model.PvtSubnet6)
+		}
+		if err := outsideServices(tx, "ipv6Subnet", n.Subnet6); err != nil {
+			return err
+		}
+		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
+			return err
+		}
+	}
+	if t.Shares() {
+		if err := planNetwork(tx, n); err != nil {
+			return err
+		}
+	}
+	if err := c.roomOnHosts(tx, n); err != nil {
+		return err
+	}
+	if err := c.limit(ctx, tx, &n); err != nil {
+		return err
+	}
+	if n.Native {
+		if err := c.roomForNative(tx, n); err != nil {
+			return err
+		}
+	}
+	if err := c.apartOf(ctx, tx, n); err != nil {
+		return err
+	}
+	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
+		return err
+	}
+	id, err := cl.freeNumber(ctx, tx, tables.NumberNetwork, 1, 65535, n.Key.String())
+	if err != nil {
+		return err
+	}
+	n.ID = model.NetworkID(id)
+	if err := tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberNetwork, Last: id}); err != nil {
+		return err
+	}
+	if n.Identity, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key}); err != nil {
+		return err
+	}
+	if err := c.enterInfra(tx, n); err != nil {
+		return err
+	}
+	return tables.Networks.Create(tx, n)
+}
+
+// sameNetwork checks that a request for an existing network asks for what is there.
+func sameNetwork(old, n model.Network) (err error) {
+	if n.ReqTag == old.Tag {
+		n.ReqTag = old.ReqTag // a client that puts back what it got
+	}
+	for _, f := range []struct {
+		name     string
+		old, new any
+	}{
+		{"nwType", old.Type, n.Type},
+		{"encap", old.Encap, n.Encap},
+		{"pktTag", old.ReqTag, n.ReqTag},
+		{"subnet", model.FormatSubnet4(old.Subnet, old.Range), model.FormatSubnet4(n.Subnet, n.Range)},
+		{"gateway", old.Gateway, n.Gateway},
+		{"ipv6Subnet", old.Subnet6, n.Subnet6},
+		{"ipv6Gateway", old.Gateway6, n.Gateway6},
+		{"cfgdTag", old.CfgdTag, n.CfgdTag},
+		{"native", old.Native, n.Native},
+	} {
+		if f.old != f.new {
+			err = also(err, immutable(f.name, f.old, f.new))
+		}
+	}
+	return err
+}
+
+// limit notes whether a network may change hosts' routes, or refuses it.
+func (c *Controller) limit(ctx context.Context, tx store.Tx, n *model.Network) error {
+	if n.ByTenant, n.Allowed = isLimited(ctx), false; !n.ByTenant {
+		return nil
+	}
+	if n.Type == model.NetworkInfra {
+		return mayChangeHosts(ctx, "nwType", string(n.Type), "an infra network")
+	}
+	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	n.Allowed = true
+	for _, p := range subnetsOf(*n) {
+		n.Allowed = n.Allowed && g.TenantPrefixes.Contains(p)
+	}
+	if n.Native && !n.Allowed {
+		return mayChangeHosts(ctx, "native", "true", "a native network outside of the cluster's tenantPrefixes")
+	}
+	return nil
+}
+
+// takeName gives a name of the space that networks and groups of a tenant share.
+func takeName(tx store.Tx, k tables.NameKey, kind string) error {
+	row, err := tables.Names.Find(tx, k)
+	if err != nil {
+		return err
+	}
+	if row.Exists() {
+		return model.Errorf(model.ErrConflict, "the name %q belongs to the %s of that name in tenant %q; networks and endpoint groups share one name space", k.Name, row.Value.Kind, k.Tenant)
+	}
+	return tables.Names.Create(tx, tables.Name{NameKey: k, Kind: kind})
+}
+
+func tagKind(e model.Encap) tables.NumberKind {
+	if e == model.EncapVLAN {
+		return tables.NumberVLAN
+	}
+	return tables.NumberVNI
+}
+
+// takeTag takes the tag asked for, or a free one.
+func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint32, error) {
+	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+	if err != nil {
+		return 0, err
+	}
+	kind, field, within := tagKind(n.Encap), "vxlans", g.VXLANs
+	if n.Encap == model.EncapVLAN {
+		field, within = "vlans", g.VLANs
+	}
+	if n.ReqTag == 0 {
+		return cl.freeNumber(ctx, tx, kind, within.Lo, within.Hi, n.Key.String())
+	}
+	if !within.Contains(n.ReqTag) {
+		return 0, model.InvalidField("pktTag", n.ReqTag, fmt.Sprintf("must be within %s, which global sets as %s", within, field))
+	}
+	k := tables.NumberKey{Kind: kind, Number: n.ReqTag}
+	row, err := tables.Numbers.Find(tx, k)
+	if err != nil {
+		return 0, err
+	}
+	if row.Exists() {
+		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, ScopeOf(ctx).tagOwner(row.Value))
+	}
+	return n.ReqTag, tables.Numbers.Create(tx, tables.Number{NumberKey: k, Owner: n.Key.String()})
+}
+
+// DeleteNetwork deletes a network that no group, rule, service, endpoint or
+// reserved address uses: otherwise model.ErrInUse. A tenant's default network stops
+// being that.
+func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+	return c.deleteNetwork(ctx, Author{}, k)
+}
+
+func (c *Controller) deleteNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
+	v, err := c.View(ctx)
+	if err != nil {
+		return err
+	}
+	if n, _ := v.Network(k); n.Type == model.NetworkInfra {
+		return c.deleteInfra(ctx, a, k)
+	}
+	return c.dropNetwork(ctx, a, k)
+}
+
+func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
+		ik, err := internKey(model.IdentityRecord{Network: k})
+		if err != nil {
+			return err
+		}
+		if err := tx.Prefetch(tables.Networks.Key(k), tables.Tenants.Key(k.Tenant), tables.InternedIdentities.Key(ik)); err != nil {
+			return err
+		}
+		n, err := tables.Networks.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		if err := a.mayDelete(tx, ownNetwork(k)); err != nil {
+			return err
+		}
+		if err := unreferenced(tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
+			return err
+		}
+		if err := c.unused(tx, k); err != nil {
+			return err
+		}
+		for _, p := range subnetsOf(n) {
+			if err := freeSubnet(tx, k, p); err != nil {
+				return err
+			}
+		}
+		t, err := tables.Tenants.Find(tx, k.Tenant)
+		if err != nil {
+			return err
+		}
+		if t.Exists() && (t.Value.DefaultNetwork == k.Name || slices.Contains(t.Value.Infra, k.Name)) {
+			t.Value.Infra = withoutInfra(t.Value.Infra, k.Name)
+			if t.Value.DefaultNetwork == k.Name {
+				t.Value.DefaultNetwork = ""
+			}
+			if err := tables.Tenants.Put(tx, t.Value); err != nil {
+				return err
+			}
+		}
+		if t.Value.Shares() {
+			if err := unplanNetwork(tx, k); err != nil {
+				return err
+			}
+		}
+		tables.Networks.Delete(tx, k)
+		tables.Names.Delete(tx, tables.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
+		tables.Numbers.Delete(tx, tables.NumberKey{Kind: tagKind(n.Encap), Number: n.Tag})
+		tables.Numbers.Delete(tx, tables.NumberKey{Kind: tables.NumberNetwork, Number: uint32(n.ID)})
+		tables.GroupPools.Delete(tx, tables.PoolsKey{Network: k})
+		tables.Addresses.DeleteScope(tx, tables.AddressesOf(k)) // expired reservations
+		tables.References.DeleteScope(tx, tables.TargetNetwork(k).Scope())
+		forget(tx, ik, n.Identity)
+		return nil
+	})
+	return err
+}
+
+// unused checks that nobody has an address of a network. Every endpoint has one.
+func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
+	scope := tables.AddressesOf(k)
+	if err := tx.Observe(scope); err != nil {
+		return err
+	}
+	const enough = 64
+	for _, limit := range []int{few, enough} {
+		kvs, err := tx.Range(scope, limit)
+		if err != nil {
+			return err
+		}
+		if err := c.allExpired(kvs); err != nil || len(kvs) < limit {
+			return err
+		}
+	}
+	return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
+}
+
+// allExpired checks that addresses are reserved only, and no longer. Of endpoints it
+// names a host's own one last: that goes by itself with the others.
+func (c *Controller) allExpired(addresses []store.KV) error {
+	var host error
+	for _, kv := range addresses {
+		row, err := tables.Addresses.Decode(kv)
+		if err != nil {
+			return err
+		}
+		a := row.Value
+		if a.Service != "" {
+			return model.Errorf(model.ErrInUse, "%s", ownerText(a))
+		}
+		if a.Reservation == nil {
+			err := model.Errorf(model.ErrInUse, "it has active endpoints, for one %q", a.Endpoint)
+			if !a.Endpoint.OfHost() {
+				return err
+			}
+			host = err
+			continue
+		}
+		if c.opts.Now().Before(a.Reservation.Expires) {
+			return model.Errorf(model.ErrInUse, "its address %s is reserved", a.Addr)
+		}
+	}
+	return host
+}
+
+// Networks returns the networks of a tenant, "" = of all.
+func (v *View) Networks(t model.TenantName) []model.Network { return networkRows.list(v, t) }
+
+// Network finds a network.
+func (v *View) Network(k model.NetworkKey) (model.Network, bool) { return networkRows.find(v, k) }
+
+// TagsInUse lists the tags of an encapsulation that networks have, such as
+// "1-4, 6-7, 5000".
+func (v *View) TagsInUse(e model.Encap) string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var n ipam.Numbers
+	for _, net := range networkRows.in(v).all {
+		if net.Encap == e {
+			n.Add(net.Tag)
+		}
+	}
+	return n.String()
+}

@@ -1,0 +1,246 @@
+package control
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/ipam"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// space is what is known of a network's addresses: who owns them by the
+// mirror, and which are held, that is, chosen by a use-case of this process
+// whose commit the mirror has not delivered yet. v4 and v6 contain both. The
+// view's lock guards it.
+type space struct {
+	owners map[netip.Addr]owned
+	held   map[netip.Addr]int     // by how many use-cases
+	kept   map[model.HostName]int // addresses that are reserved for an endpoint of a host
+	net    model.Network          // that v4 and v6 were made for
+	v4, v6 *ipam.Space            // nil before build, or without such a subnet
+}
+
+type owned struct {
+	tables.Address
+	create store.Revision
+}
+
+func (v *View) space(k model.NetworkKey) *space {
+	s := v.spaces[k]
+	if s == nil {
+		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, kept: map[model.HostName]int{}}
+		v.spaces[k] = s
+	}
+	return s
+}
+
+// dropSpace forgets the space of a network that has neither rows nor holds.
+func (v *View) dropSpace(k model.NetworkKey) {
+	s := v.spaces[k]
+	if _, exists := networkRows.in(v).all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
+		delete(v.spaces, k)
+	}
+}
+
+// enter records what the mirror says of an address.
+func (s *space) enter(a netip.Addr, owner *tables.Address, create store.Revision) {
+	s.count(s.owners[a].Reservation, -1)
+	if owner != nil {
+		s.count(owner.Reservation, 1)
+		s.owners[a] = owned{*owner, create}
+	} else {
+		delete(s.owners, a)
+	}
+	s.mark(a)
+}
+
+func (s *space) count(r *tables.Reservation, by int) {
+	if r == nil || r.Host == "" {
+		return
+	}
+	if s.kept[r.Host] += by; s.kept[r.Host] == 0 {
+		delete(s.kept, r.Host)
+	}
+}
+
+// mark brings v4 or v6 in line with owners and held.
+func (s *space) mark(a netip.Addr) {
+	sp := s.family(a.Is6())
+	if sp == nil {
+		return
+	}
+	if _, has := s.owners[a]; has || s.held[a] > 0 {
+		sp.Add(a)
+	} else {
+		sp.Remove(a)
+	}
+}
+
+func (s *space) family(v6 bool) *ipam.Space {
+	if v6 {
+		return s.v6
+	}
+	return s.v4
+}
+
+// build makes v4 and v6 for a network, unless they are for it already.
+func (s *space) build(n model.Network) {
+	if s.net.ID == n.ID && s.net.Subnet == n.Subnet && s.net.Subnet6 == n.Subnet6 {
+		return
+	}
+	s.net, s.v4, s.v6 = n, nil, nil
+	if n.Subnet.IsValid() {
+		s.v4 = ipam.NewSpace(n.Subnet)
+	}
+	if n.Subnet6.IsValid() {
+		s.v6 = ipam.NewSpace(n.Subnet6)
+	}
+	newest := map[bool]owned{}
+	for a, o := range s.owners {
+		s.mark(a)
+		if v6 := a.Is6(); o.create > newest[v6].create {
+			newest[v6] = o
+		}
+	}
+	for a := range s.held {
+		s.mark(a)
+	}
+	for v6, o := range newest { // go on where the last process stopped
+		if sp := s.family(v6); sp != nil {
+			sp.Seen(cursorAny, o.Addr)
+			if o.Group != "" {
+				sp.Seen(string(o.Group), o.Addr)
+			}
+		}
+	}
+}
+
+// cursorAny is the cursor of addresses outside groups' pools; the others have
+// the name of their group.
+const cursorAny = ""
+
+// numbers are the used numbers of a kind; the embedded set contains held ones too.
+type numbers struct {
+	ipam.Numbers
+	used ipam.Numbers
+	held map[uint32]int
+}
+
+func newNumbers() *numbers { return &numbers{held: map[uint32]int{}} }
+
+func (n *numbers) enter(x uint32, used bool) {
+	if used {
+		n.used.Add(x)
+	} else {
+		n.used.Remove(x)
+	}
+	n.mark(x)
+}
+
+func (n *numbers) mark(x uint32) {
+	if n.used.Has(x) || n.held[x] > 0 {
+		n.Add(x)
+	} else {
+		n.Remove(x)
+	}
+}
+
+// allowed returns the addresses of a network that may be handed out to the
+// endpoints of a group ("" = none), and the cursor to look for them with: its
+// pool if it has one, else all but the gateway and the pools.
+func allowed(n model.Network, v6 bool, pools map[model.GroupName]model.AddrRange, group model.GroupName) (ipam.Ranges, string) {
+	if v6 {
+		if !n.Subnet6.IsValid() {
+			return nil, cursorAny
+		}
+		return ipam.Ranges{model.HostRange(n.Subnet6)}.Minus(ipam.One(n.Gateway6)), cursorAny
+	}
+	if !n.Subnet.IsValid() {
+		return nil, cursorAny
+	}
+	if pool, ok := pools[group]; ok && group != "" {
+		return ipam.Ranges{pool}, string(group)
+	}
+	return window(n).Minus(ipam.One(n.Gateway)).Minus(poolRanges(pools)), cursorAny
+}
+
+// window returns the IPv4 addresses of a network that allocation may touch.
+func window(n model.Network) ipam.Ranges {
+	if n.Range.IsValid() {
+		return ipam.Ranges{n.Range}
+	}
+	return ipam.Ranges{model.HostRange(n.Subnet)}
+}
+
+func poolRanges(pools map[model.GroupName]model.AddrRange) ipam.Ranges {
+	rs := make([]model.AddrRange, 0, len(pools))
+	for _, r := range pools {
+		rs = append(rs, r)
+	}
+	return ipam.Union(rs...)
+}
+
+// Usage is how many and which addresses of a network or a group are in use.
+type Usage struct {
+	Count     int    // addresses of both families that endpoints and reservations hold
+	Allocated string // ranges such as "10.1.1.1-10.1.1.3, 10.1.1.9"; gateway and, for a network, pools included
+	Available string // the rest
+}
+
+// NetworkUsage tells of a network's addresses: the IPv4 ones, or, on a network
+// without IPv4, the IPv6 ones.
+func (v *View) NetworkUsage(k model.NetworkKey) Usage {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n, ok := networkRows.in(v).all[k]
+	if !ok {
+		return Usage{}
+	}
+	s := v.space(k)
+	s.build(n)
+	within, taken := ipam.Ranges(nil), ipam.One(n.Gateway)
+	if n.Subnet.IsValid() {
+		within = window(n)
+		taken = ipam.Union(append(taken, poolRanges(v.pools[k].Groups)...)...)
+	} else {
+		within, taken = ipam.Ranges{model.HostRange(n.Subnet6)}, ipam.One(n.Gateway6)
+	}
+	return s.usage(within, taken)
+}
+
+// GroupUsage tells of the addresses of a group's pool; without a pool all is empty.
+func (v *View) GroupUsage(k model.GroupKey) Usage {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	g, ok := groupRows.in(v).all[k]
+	n, ok2 := networkRows.in(v).all[g.NetworkKey()]
+	if !ok || !ok2 || !g.Pool.IsValid() {
+		return Usage{}
+	}
+	s := v.space(n.Key)
+	s.build(n)
+	u := s.usage(ipam.Ranges{g.Pool}, nil)
+	u.Count = 0
+	for a := range s.owners {
+		if g.Pool.Contains(a) {
+			u.Count++
+		}
+	}
+	return u
+}
+
+func (s *space) usage(within, taken ipam.Ranges) Usage {
+	all := append([]model.AddrRange{}, taken...)
+	for _, r := range within {
+		if sp := s.family(r.First.Is6()); sp != nil {
+			all = append(all, sp.Used(r)...)
+		}
+	}
+	available := within.Minus(ipam.Union(all...))
+	return Usage{
+		Count:     len(s.owners),
+		Allocated: within.Minus(available).String(),
+		Available: available.String(),
+	}
+}

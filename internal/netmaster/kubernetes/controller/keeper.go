@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Object names an object of Kubernetes.
+type Object struct {
+	Kind string // of mirror
+	mirror.Name
+}
+
+// Report is what came of an object: what of it cannot be had, and why it is not in
+// force as it is, if so; it is tried again then.
+type Report struct {
+	Object
+	Now      metav1.Object // nil = it is gone
+	Problems []translate.Problem
+	Err      error
+	// Balanced are the addresses of the load balancers' pool that a service has, for its
+	// status; nil = that is somebody else's.
+	Balanced *[]netip.Addr
+	// Kept is, of an object in which intent is written, its status, and whether it has to
+	// wait with its end; nil = of another kind.
+	Kept *Kept
+}
+
+// Config is what a Keeper is made of; all fields must be set but Choices, Ours and Intent.
+type Config struct {
+	Control *control.Controller
+	Intent  *Objects                 // for which pods wait too; nil = there are none
+	Sources map[string]mirror.Source // of the four kinds of mirror
+	Ours    *Ours                    // while it has an error nothing is kept; nil = never
+	Choices translate.Choices
+	// Tell is called for an object each time that it was looked at, also when all is well;
+	// not for one that went while nobody led. It must not wait.
+	Tell func(Report)
+}
+
+// Keeper keeps the store in step. It is safe for use by several goroutines.
+type Keeper struct {
+	config Config
+	mirror *mirror.Mirror
+	work   *work
+	step   step // for who waits until the store is in step
+
+	linger time.Duration                 // that a policy stays in a tenant that nobody names and that has no pods
+	idle   map[model.PolicyKey]time.Time // since when such ones are known; for passes alone
+}
+
+// New returns a Keeper that does nothing until Run and Lead.
+func New(c Config) *Keeper {
+	k := &Keeper{config: c, work: newWork(c.Ours), linger: time.Minute, idle: map[model.PolicyKey]time.Time{}}
+	k.mirror = mirror.New(c.Sources, k.note)
+	return k
+}
+
+// Run follows the API server until ctx ends, whose error it returns. Each replica
+// does.
+func (k *Keeper) Run(ctx context.Context) error { return k.mirror.Run(ctx) }
+
+// note remembers what is to be looked at, for the leader.
+func (k *Keeper) note(kind string, name mirror.Name, old, now metav1.Object) {
+	if kind == mirror.Pods && now == nil {
+		k.config.Tell(Report{Object: Object{kind, name}})
+	}
+	switch {
+	case kind == mirror.Pods && k.config.Choices.Tenant && tenantLabel(old) != tenantLabel(now):
+		k.work.addAll()
+	case kind == mirror.Pods && (old == nil || now == nil || maps.Equal(old.GetLabels(), now.GetLabels()) && asksFor(old) == asksFor(now)):
+		// an endpoint that comes is looked at when it comes
+	case kind == mirror.Namespaces && (old == nil || now == nil || placing(old) != placing(now)):
+		k.work.addAll() // also what policies there are, and in which tenants
+	default:
+		k.work.add(Object{kind, name})
+	}
+}
+
+// placing are the labels of a namespace that say where its pods belong.
+func placing(o metav1.Object) [3]string {
+	l := o.GetLabels()
+	return [3]string{l[translate.LabelTenant], l[translate.LabelNetwork], l[translate.LabelGroup]}
+}
+
+// asksFor are the addresses and rates for which a pod asks.
+func asksFor(o metav1.Object) [4]string {
+	a := o.GetAnnotations()
+	return [4]string{a[translate.AnnotationIPv4], a[translate.AnnotationIPv6], a[translate.AnnotationReceive], a[translate.AnnotationSend]}
+}
+
+func tenantLabel(o metav1.Object) string {
+	if o == nil {
+		return ""
+	}
+	return o.GetLabels()[translate.LabelTenant]
+}
+
+// Lead keeps the store in step until ctx ends, or the leadership is lost, whose error
+// is store.ErrFenced. It begins when the API server has told all that it has: before
+// that nothing is taken for deleted.
+func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
+	k.work.begin()
+	defer k.work.end()
+	if err := k.mirror.AwaitLists(ctx); err != nil {
+		return err
+	}
+	c := k.config.Control
+	return k.work.loop(ctx, c.IntentChanged, c.PodsCame, func(ctx context.Context) error { return k.pass(ctx, fence) })
+}
+
+// pass looks at all that has changed.
+func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
+	todo, all, waits := k.work.take()
+	v, err := k.config.Control.View(ctx)
+	if err != nil {
+		return err
+	}
+	p := k.round(v)
+	p.fence = fence
+	if all {
+		todo = without(p.everything(), waits)
+	}
+	for _, e := range v.FreshPods() {
+		todo[podOf(e)] = struct{}{}
+		p.elsewhere(e, todo)
+	}
+	// Namespaces first: a policy selects by their labels.
+	order := make([]Object, 0, len(todo))
+	for o := range todo {
+		order = append(order, o)
+	}
+	slices.SortFunc(order, func(a, b Object) int { return p.rank(a) - p.rank(b) })
+	for _, o := range order {
+		now := k.mirror.Get(o.Kind, o.Name)
+		problems, err := p.keep(ctx, o, now)
+		switch {
+		case errors.Is(err, store.ErrFenced) || ctx.Err() != nil:
+			return err
+		case err != nil:
+			k.work.remember(o)
+		}
+		k.report(Report{Object: o, Now: now, Problems: problems, Err: err})
+	}
+	if all {
+		if err := p.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func without(all, some map[Object]struct{}) map[Object]struct{} {
+	for o := range some {
+		delete(all, o)
+	}
+	return all
+}
+
+func (k *Keeper) report(r Report) {
+	k.work.note(r)
+	k.config.Tell(r)
+}
+
+// State is how a Keeper fares.
+type State struct {
+	Kinds []mirror.State
+	// Trouble is how many objects are not in the store as they are written, by kind; nil =
+	// another netmaster leads, and knows.
+	Trouble map[string]int
+	// Strays is how many endpoints of pods the store has whose pods the API server has not:
+	// their hosts have yet to release them.
+	Strays int
+}
+
+// State returns how k fares now.
+func (k *Keeper) State() State {
+	s := State{Kinds: k.mirror.States(), Strays: k.strays()}
+	s.Trouble = k.work.troubled()
+	return s
+}

@@ -1,0 +1,278 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// objectRound is one look at objects in which intent is written.
+type objectRound struct {
+	s       *Objects
+	fence   store.Fence
+	view    *control.View
+	last    store.Revision // of what was written
+	outcome map[Object]outcome
+	leaving map[model.Owned]bool // see going; nil = nobody has asked
+}
+
+// outcome is what came of an object.
+type outcome struct {
+	missing []string // what it refers to and is not there
+	err     error
+}
+
+// makeAll makes what objects that stay stand for. Where something has come of it, those
+// that lack something are looked at again: it may be that.
+func (p *objectRound) makeAll(ctx context.Context, order []Object) error {
+	for todo := order; len(todo) > 0; {
+		before := p.last
+		var left []Object
+		for _, o := range todo {
+			now := p.s.object(o)
+			if now == nil || now.GetDeletionTimestamp() != nil && !p.letsGo(o, now) {
+				continue
+			}
+			missing, err := p.makeOne(ctx, now)
+			if ends(ctx, err) {
+				return err
+			}
+			if now.GetDeletionTimestamp() != nil {
+				continue // what came of it its end tells
+			}
+			p.outcome[o] = outcome{missing, err}
+			if err != nil || len(missing) > 0 {
+				left = append(left, o)
+			}
+		}
+		if p.last == before {
+			return nil
+		}
+		if err := p.s.config.Control.WaitFor(ctx, p.last); err != nil {
+			return err
+		}
+		todo = left
+	}
+	return nil
+}
+
+// letsGo tells whether an object that is to go names what may be about to go too, and
+// so cannot before this one has been made without it.
+func (p *objectRound) letsGo(o Object, now objects.Object) bool {
+	return (o.Kind == objects.Policies || o.Kind == objects.Tenants) && p.ownedBy(objects.Owned(now), now.GetName())
+}
+
+// makeOne makes the store have what an object says, in one transaction, unless it has.
+func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing []string, err error) {
+	w := p.want(now, p.known())
+	if w.err != nil || w.same {
+		return w.missing, w.err
+	}
+	author := control.Of(p.fence, now.GetName(), objects.Adopts(now))
+	done, err := p.s.config.Control.Put(ctx, w.change(author).By(author))
+	if err == nil {
+		p.last = max(p.last, done.Revision)
+	}
+	return w.missing, err
+}
+
+// want is what the store is to have of an object.
+type want struct {
+	same    bool // it has
+	change  func(control.Author) control.Change
+	missing []string // what it refers to and is not there
+	err     error    // the store can have nothing like it
+}
+
+func (p *objectRound) want(now objects.Object, known objects.Known) (w want) {
+	c, name := p.s.config.Control, now.GetName()
+	switch now := now.(type) {
+	case *objects.Tenant:
+		var want model.Valid[model.Tenant]
+		want, w.missing, w.err = objects.TenantMeaning(now, known)
+		w.same = w.err == nil && sameTenant(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeTenant(want, true) }
+	case *objects.NetProfile:
+		var want model.Valid[model.NetProfile]
+		want, w.err = objects.NetProfileMeaning(now)
+		w.same = w.err == nil && sameNetProfile(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeNetProfile(want) }
+	case *objects.Network:
+		var want model.Valid[model.Network]
+		want, w.err = objects.NetworkMeaning(now)
+		w.same = w.err == nil && sameNetwork(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeNetwork(want) }
+	case *objects.Policy:
+		var want model.Valid[model.RuledPolicy]
+		want, w.missing, w.err = objects.PolicyMeaning(now, known, p.ends(now))
+		w.same = w.err == nil && samePolicy(p.view, want.Value(), name)
+		w.change = func(a control.Author) control.Change { return c.ReplaceContivPolicy(want, a) }
+	case *objects.EndpointGroup:
+		var want model.Valid[model.Group]
+		want, w.err = objects.GroupMeaning(now)
+		w.same = w.err == nil && sameGroup(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeGroup(want, true) }
+	default:
+		w.same = true
+	}
+	return w
+}
+
+// known is what objects can refer to. A policy that names a group, and the group, could
+// else not go together when the group has the policy.
+func (p *objectRound) known() objects.Known { return p.knownBut(p.going()) }
+
+// knownBut is what there is, some of it about to go.
+func (p *objectRound) knownBut(going map[model.Owned]bool) objects.Known {
+	presence := func(there bool, kind, key string) objects.Presence {
+		switch {
+		case !there:
+			return objects.Absent
+		case going[model.Owned{Kind: kind, Key: key}]:
+			return objects.Leaving
+		}
+		return objects.Present
+	}
+	return objects.Known{
+		Network: func(k model.NetworkKey) objects.Presence {
+			_, there := p.view.Network(k)
+			return presence(there, "network", k.String())
+		},
+		Group: func(k model.GroupKey) objects.Presence {
+			_, there := p.view.Group(k)
+			return presence(there, "endpointGroup", k.String())
+		},
+	}
+}
+
+// ends tells whether a policy is to go, and is in force for nobody: all groups that have
+// it are about to go too.
+func (p *objectRound) ends(now *objects.Policy) bool {
+	k, err := model.ParsePolicyKey(objects.Owned(now).Key)
+	return err == nil && now.GetDeletionTimestamp() != nil && !slices.ContainsFunc(p.view.GroupsOfPolicy(k), func(g model.Group) bool {
+		return !p.going()[model.Owned{Kind: "endpointGroup", Key: g.Key.String()}]
+	})
+}
+
+// going are the networks and groups that are about to go, and have no endpoints.
+func (p *objectRound) going() map[model.Owned]bool {
+	if p.leaving != nil {
+		return p.leaving
+	}
+	out := map[model.Owned]bool{}
+	p.leaving = out
+	for _, kind := range []string{objects.Networks, objects.EndpointGroups} {
+		for _, x := range p.s.mirror.All(kind) {
+			o, ok := x.(objects.Object)
+			if !ok || o.GetDeletionTimestamp() == nil {
+				continue
+			}
+			k := objects.Owned(o)
+			if n := p.view.EndpointsOf(k); n == 0 && p.ownedBy(k, o.GetName()) {
+				out[k] = true
+			}
+		}
+	}
+	return out
+}
+
+// alsoNamers adds to what is to be looked at, where a network or group is about to go,
+// those that may name it.
+func (p *objectRound) alsoNamers(todo map[Object]struct{}) {
+	for o := range todo {
+		if now := p.s.object(o); (o.Kind != objects.Networks && o.Kind != objects.EndpointGroups) || now == nil || now.GetDeletionTimestamp() == nil {
+			continue
+		}
+		for _, kind := range []string{objects.Policies, objects.Tenants} {
+			for name := range p.s.mirror.All(kind) {
+				todo[Object{kind, name}] = struct{}{}
+			}
+		}
+		return
+	}
+}
+
+// removeAll takes away what objects stood for that are to go, or are gone; all = also
+// what nobody has told of.
+func (p *objectRound) removeAll(ctx context.Context, order []Object, all bool) error {
+	for _, o := range order {
+		now := p.s.object(o)
+		if now == nil || now.GetDeletionTimestamp() == nil {
+			continue
+		}
+		k := objects.Owned(now)
+		err := p.remove(ctx, k, now.GetName())
+		if ends(ctx, err) {
+			return err
+		}
+		p.outcome[o] = outcome{err: err}
+	}
+	gone := all || slices.ContainsFunc(order, func(o Object) bool { return p.s.object(o) == nil })
+	if !gone {
+		return nil
+	}
+	stale := p.view.Ownerships()
+	slices.SortStableFunc(stale, func(a, b model.Ownership) int { return rankOf(pluralOf(b.Kind)) - rankOf(pluralOf(a.Kind)) })
+	for _, own := range stale {
+		o := Object{pluralOf(own.Kind), mirror.Name{Name: own.Object}}
+		now := p.s.object(o)
+		if now != nil && objects.Owned(now) == own.Owned || !p.s.mirror.Served(o.Kind) {
+			continue
+		}
+		err := p.remove(ctx, own.Owned, own.Object)
+		if ends(ctx, err) {
+			return err
+		}
+		if err != nil { // in use, mostly
+			p.s.work.rememberAll()
+		}
+	}
+	return nil
+}
+
+// remove deletes what an object owns; what it does not own stays.
+func (p *objectRound) remove(ctx context.Context, k model.Owned, object string) error {
+	if !p.ownedBy(k, object) {
+		return nil
+	}
+	ctx, done := control.NoteRevision(ctx) // what is told of the object is told of the view that has this
+	err := p.s.config.Control.DeleteOwned(ctx, control.Of(p.fence, object, false), k)
+	p.last = max(p.last, *done)
+	if errors.Is(err, model.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// ownedBy tells whether an object has what it stands for.
+func (p *objectRound) ownedBy(k model.Owned, object string) bool {
+	own, _ := p.view.OwnerOf(k)
+	return own != "" && own == object
+}
+
+func pluralOf(kind string) string {
+	for _, k := range objects.Kinds() {
+		if k.Model == kind {
+			return k.Plural
+		}
+	}
+	return ""
+}
+
+// reportOf is what came of an object, with its status.
+func (p *objectRound) reportOf(o Object, now objects.Object) Report {
+	out := p.outcome[o]
+	r := Report{Object: o, Now: now, Err: out.err}
+	for _, text := range out.missing {
+		r.Problems = append(r.Problems, translate.Problem{Field: "spec", Text: text})
+	}
+	r.Kept = p.keptOf(now, out)
+	return r
+}

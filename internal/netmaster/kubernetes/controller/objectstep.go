@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+)
+
+// inForce are the kinds of objects that say what packets pass: pods wait for all of
+// these that there are, and of the others for what their labels name.
+var inForce = []string{objects.Policies, objects.EndpointGroups}
+
+// objectStep is step for objects in which intent is written: those for which nobody
+// has to wait.
+type objectStep struct {
+	mu   sync.Mutex
+	turn uint64 // of the view
+	kept map[Object]metav1.Object
+
+	settled    bool   // at turn and mirrorTurn nobody had to wait
+	mirrorTurn uint64 // of the kinds inForce
+}
+
+// holds is whom an object holds up that the store does not have as it is.
+type holds int
+
+const (
+	nobody   holds = iota
+	itsGroup       // pods of the group that it stands for, or of groups that have the policy
+	everybody
+)
+
+// behind returns for which objects a pod of a group has to wait. What the cluster cannot
+// have holds up the pods that it is about, and no others.
+func (s *Objects) behind(turn uint64, of model.GroupKey) (out []Object) {
+	s.step.mu.Lock()
+	defer s.step.mu.Unlock()
+	at := s.mirror.Turn(inForce...) // before the look
+	if s.step.settled && s.step.turn == turn && s.step.mirrorTurn == at {
+		return nil
+	}
+	s.step.settled, s.step.mirrorTurn = true, at
+	if s.step.kept == nil || s.step.turn != turn {
+		s.step.kept, s.step.turn = map[Object]metav1.Object{}, turn
+	}
+	p := &objectRound{s: s, view: s.config.Control.Current()}
+	for _, kind := range inForce {
+		for name, x := range s.mirror.All(kind) {
+			o := Object{kind, name}
+			now, ok := x.(objects.Object)
+			if !ok || s.step.kept[o] == x {
+				continue
+			}
+			switch p.holds(now) {
+			case nobody:
+				s.step.kept[o] = x
+			case everybody:
+				s.step.settled = false
+				out = append(out, o)
+			case itsGroup:
+				s.step.settled = false
+				if p.about(objects.Owned(now), of) {
+					out = append(out, o.because(now))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// holds tells whom a policy or a group holds up. What is to go holds up nobody: it stays
+// as it is until it goes.
+func (p *objectRound) holds(now objects.Object) holds {
+	k := objects.Owned(now)
+	owner, there := p.view.OwnerOf(k)
+	mine := owner == now.GetName() || owner == "" && objects.Adopts(now)
+	if now.GetDeletionTimestamp() != nil || there && !mine {
+		return nobody
+	}
+	w := p.want(now, p.known())
+	if w.err == nil && !w.same && len(p.going()) > 0 { // what is about to go may be left out yet, or not
+		w = p.want(now, p.knownBut(nil))
+	}
+	switch {
+	case w.err == nil && w.same:
+		return nobody
+	case w.err != nil, verdict(now) != "":
+		return itsGroup
+	case k.Kind == "endpointGroup" && !there: // nobody is in it
+		return itsGroup
+	}
+	return everybody
+}
+
+// about tells whether something is a group, or a policy that it has.
+func (p *objectRound) about(k model.Owned, of model.GroupKey) bool {
+	if k.Kind == "endpointGroup" {
+		return k.Key == of.String()
+	}
+	key, err := model.ParsePolicyKey(k.Key)
+	return err == nil && slices.ContainsFunc(p.view.GroupsOfPolicy(key), func(g model.Group) bool { return g.Key == of })
+}
+
+// verdict is why an object as it is now cannot be kept; "" = it may be kept yet.
+func verdict(now objects.Object) string {
+	for _, c := range now.Told().Conditions {
+		if c.Type != objects.Kept || c.Status != metav1.ConditionFalse || c.ObservedGeneration != now.GetGeneration() {
+			continue
+		}
+		switch c.Reason {
+		case objects.ReasonMissing, objects.ReasonOwned, objects.ReasonRefused:
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// because adds to an object's name why it cannot be kept.
+func (o Object) because(now objects.Object) Object {
+	if why := verdict(now); why != "" {
+		o.Name.Name += " (" + why + ")"
+	}
+	return o
+}
+
+// comes tells of something that a pod names and that does not exist for which object it
+// has to wait, which may be kept yet; or why the one that stands for it is not. What
+// lacks something (both) may be kept when that comes, or never.
+func (s *Objects) comes(k model.Owned) (waits []Object, why string) {
+	for name, x := range s.mirror.All(pluralOf(k.Kind)) {
+		now, ok := x.(objects.Object)
+		if !ok || now.GetDeletionTimestamp() != nil || objects.Owned(now) != k {
+			continue
+		}
+		reason := verdict(now)
+		if reason == "" || reason == objects.ReasonMissing {
+			waits = append(waits, Object{pluralOf(k.Kind), name})
+		}
+		if reason != "" {
+			why = model.Ownership{Owned: k, Object: name.Name}.Resource() + " stands for it and is not kept (" + reason + "): its status says why"
+		}
+	}
+	return waits, why
+}
+
+// nameless is what a pod names that does not exist.
+func nameless(e model.Endpoint, err error) (k model.Owned, ok bool) {
+	r, ok := errors.AsType[translate.Refusal](err)
+	if !ok || !r.Absent {
+		return k, false
+	}
+	switch n := e.Key.Network; r.Label {
+	case translate.LabelTenant:
+		return model.Owned{Kind: "tenant", Key: string(n.Tenant)}, true
+	case translate.LabelNetwork:
+		return model.Owned{Kind: "network", Key: n.String()}, true
+	case translate.LabelGroup:
+		return model.Owned{Kind: "endpointGroup", Key: model.GroupKey{Tenant: n.Tenant, Name: e.Group}.String()}, true
+	}
+	return k, false
+}

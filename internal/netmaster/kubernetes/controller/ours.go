@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+)
+
+// OursConfig is what Ours is made of; all but Named must be set.
+type OursConfig struct {
+	Control *control.Controller
+	Ask     func(context.Context) (uid string, err error) // mirror.ClusterUID
+	// Named is the UID of the cluster that the store is to follow, also instead of another
+	// one; empty = the one that it follows, or the first.
+	Named string
+	Log   *slog.Logger
+}
+
+// Ours tells whether an API server is of the cluster that the store follows: two on one
+// store would each take away what only the other has. The store follows the first that
+// it meets. Ours is safe for use by several goroutines.
+type Ours struct {
+	config OursConfig
+	begun  atomic.Int64 // questions
+
+	asking  sync.Mutex
+	settled bool // the store was found, or made, to follow it once: nothing is taken over any more
+	last    error
+	useful  bool // last is an answer
+
+	mu      sync.Mutex
+	foreign error  // of the last answer
+	uid     string // of the API server that answered last, and was ours
+}
+
+// NewOurs returns Ours that has asked nobody.
+func NewOurs(c OursConfig) *Ours { return &Ours{config: c} }
+
+// Check asks the API server which cluster it is of. The error is model.ErrConflict when
+// that is not the one that the store follows, and says what to do. A question that begins
+// after the call may be shared.
+func (o *Ours) Check(ctx context.Context) error {
+	before := o.begun.Load()
+	o.asking.Lock()
+	defer o.asking.Unlock()
+	if o.begun.Load() > before && o.useful {
+		return o.last
+	}
+	o.begun.Add(1)
+	o.useful = false
+	uid, err := o.config.Ask(ctx)
+	if err != nil {
+		return fmt.Errorf("ask which cluster the API server is of: %w", err)
+	}
+	o.useful, o.last = o.compare(ctx, uid)
+	return o.last
+}
+
+// compare compares with what the store follows; false = that cannot be known.
+func (o *Ours) compare(ctx context.Context, uid string) (known bool, err error) {
+	c := &o.config
+	if c.Named != "" && c.Named != uid {
+		return true, o.found(uid, model.Errorf(model.ErrConflict,
+			"the API server is of the cluster %s (the UID of its namespace kube-system), and --kubernetes-cluster names %s: nothing of it is kept, and nothing is deleted; name the one to which --kubeconfig leads, or none", uid, c.Named))
+	}
+	follows := c.Control.Current().KubernetesCluster().UID
+	if follows != uid || !o.settled {
+		valid, err := model.Check(model.KubernetesCluster{UID: uid})
+		if err != nil {
+			return false, err
+		}
+		instead := c.Named != "" && !o.settled
+		was, err := c.Control.FollowKubernetes(ctx, valid, instead)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case was.UID == "":
+			c.Log.Info("the store follows this Kubernetes from now on, and no other", "cluster", uid)
+		case was.UID != uid && instead:
+			c.Log.Warn("the store follows another Kubernetes than before, as --kubernetes-cluster asks for; what only the former one had goes", "cluster", uid, "former", was.UID)
+		case was.UID != uid:
+			return true, o.found(uid, foreign(uid, was.UID))
+		}
+	}
+	o.settled = true
+	return true, o.found(uid, nil)
+}
+
+func foreign(uid, follows string) error {
+	return model.Errorf(model.ErrConflict,
+		"the API server is of the cluster %s (the UID of its namespace kube-system), and the store follows the cluster %s: nothing of it is kept, and nothing is deleted; give netmaster a --kubeconfig of that cluster or a store of its own, or, where this cluster takes the place of that one, start it with --kubernetes-cluster %s, with which what only the former one had goes",
+		uid, follows, uid)
+}
+
+// found remembers an answer.
+func (o *Ours) found(uid string, err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil && (o.foreign == nil || o.foreign.Error() != err.Error()) {
+		o.config.Log.Error("nothing of Kubernetes is kept", "error", err)
+	}
+	if o.foreign = err; err == nil {
+		o.uid = uid
+	}
+	return err
+}
+
+// Err tells, without a question, why nothing of the API server may be kept: of what it
+// answered last, and of what the store follows now. nil = all is well as far as is known.
+func (o *Ours) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.foreign != nil {
+		return o.foreign
+	}
+	if follows := o.config.Control.Current().KubernetesCluster().UID; o.uid != "" && follows != "" && follows != o.uid {
+		return foreign(o.uid, follows)
+	}
+	return nil
+}

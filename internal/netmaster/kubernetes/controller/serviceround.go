@@ -1,0 +1,359 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// serviceRound is one look at what has changed of services. Rows are written some at a
+// time: what they are of is told when they are.
+type serviceRound struct {
+	s     *Services
+	fence store.Fence
+	view  *control.View
+
+	rows     []serviceRow
+	backends int                                   // of rows
+	services int                                   // that there are, with those of rows
+	fronts   int                                   // of services
+	moved    bool                                  // whose an address is may have changed
+	outside  map[netip.Addr][]model.ClusterService // that this round gives addresses outside the cluster, which view may not tell yet
+}
+
+// serviceRow is a row to be written, or none: what it is of is as it is to be.
+type serviceRow struct {
+	report Report
+	add    func(*control.ClusterRows)
+}
+
+// A commit has few rows, since any store must take it: of 16 namespaces they take 50
+// operations, and of as many backends some 200,000 bytes.
+const (
+	rowsAtOnce     = 16
+	backendsAtOnce = model.MaxSliceBackends
+)
+
+func (s *Services) round(v *control.View, fence store.Fence) *serviceRound {
+	p := &serviceRound{s: s, fence: fence, view: v}
+	p.services, p.fronts = v.CountServices()
+	return p
+}
+
+// write has a row written with others.
+func (p *serviceRound) write(ctx context.Context, r Report, backends int, add func(*control.ClusterRows)) error {
+	if len(p.rows) == rowsAtOnce || p.backends+backends > backendsAtOnce {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
+	p.rows, p.backends = append(p.rows, serviceRow{r, add}), p.backends+backends
+	return nil
+}
+
+// flush writes the rows, and tells what came of them. Where all together cannot be
+// written each is tried, so that one does not keep out others. The error is that no
+// more can be done in this term.
+func (p *serviceRound) flush(ctx context.Context) error {
+	rows := p.rows
+	p.rows, p.backends = nil, 0
+	err := p.put(ctx, rows...)
+	for _, r := range rows {
+		if err != nil && len(rows) > 1 {
+			r.report.Err = p.put(ctx, r)
+		} else {
+			r.report.Err = err
+		}
+		if errors.Is(r.report.Err, store.ErrFenced) {
+			return r.report.Err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.report(r.report)
+	}
+	return nil
+}
+
+func (p *serviceRound) put(ctx context.Context, rows ...serviceRow) error {
+	var all control.ClusterRows
+	for _, r := range rows {
+		r.add(&all)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return p.s.config.Control.PutClusterRows(ctx, p.fence, all)
+}
+
+// keep makes the store's rows what an object means; of one that is gone there are
+// none. The error is flush's.
+func (p *serviceRound) keep(ctx context.Context, o Object, now metav1.Object) error {
+	r := Report{Object: o, Now: now}
+	switch o.Kind {
+	case mirror.Nodes:
+		in, _ := now.(*corev1.Node)
+		return p.node(ctx, r, in)
+	case mirror.Services:
+		in, _ := now.(*corev1.Service)
+		return p.service(ctx, r, in)
+	case mirror.EndpointSlices:
+		in, _ := now.(*discoveryv1.EndpointSlice)
+		return p.slice(ctx, r, in)
+	}
+	return nil // ranges does
+}
+
+// checked checks a row; of one that no store takes it is told.
+func checked[T model.Validator](p *serviceRound, r Report, want T) (model.Valid[T], bool) {
+	valid, err := model.Check(want)
+	if err != nil {
+		r.Err = err
+		p.report(r)
+	}
+	return valid, err == nil
+}
+
+func (p *serviceRound) node(ctx context.Context, r Report, in *corev1.Node) error {
+	k := model.NodeName(r.Name.Name)
+	have, there := p.view.ClusterNode(k)
+	if in == nil {
+		if !there {
+			return nil
+		}
+		p.moved = true
+		return p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.NoNodes = append(rows.NoNodes, k) })
+	}
+	want := translate.Node(in)
+	if there && have.Equal(want) {
+		p.report(r)
+		return nil
+	}
+	p.moved = p.moved || !slices.Equal(have.Addrs, want.Addrs)
+	valid, ok := checked(p, r, want)
+	if !ok {
+		return nil
+	}
+	return p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.Nodes = append(rows.Nodes, valid) })
+}
+
+func (p *serviceRound) slice(ctx context.Context, r Report, in *discoveryv1.EndpointSlice) error {
+	k := translate.SliceKey(r.Namespace, r.Name.Name)
+	have, there := p.view.ServiceSlice(k)
+	var want *model.ServiceSlice
+	if in != nil {
+		want, r.Problems = translate.Slice(in)
+	}
+	switch {
+	case want == nil && there:
+		return p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.NoSlices = append(rows.NoSlices, k) })
+	case want == nil || there && have.Equal(*want):
+		p.report(r)
+		return nil
+	}
+	valid, ok := checked(p, r, *want)
+	if !ok {
+		return nil
+	}
+	return p.write(ctx, r, len(want.Backends), func(rows *control.ClusterRows) { rows.Slices = append(rows.Slices, valid) })
+}
+
+func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service) error {
+	c := &p.s.config
+	k := translate.ServiceKey(r.Namespace, r.Name.Name)
+	have, there := p.view.ClusterService(k)
+	a := translate.Addressing{Whose: p.view.WhoseAddress, External: c.External, Pool: len(c.Pool) > 0}
+	a.WhoseService = func(at netip.Addr, ports []model.ClusterPort) string {
+		if whose := p.view.WhoseServiceAddress(at); whose != "" {
+			return whose
+		}
+		whose := p.view.WhoseFront(k, at, ports)
+		for _, other := range p.outside[at] {
+			if whose == "" && other.Key != k {
+				whose = other.WhoseFront(ports)
+			}
+		}
+		if whose != "" {
+			p.s.work.remember(r.Object) // for when the other one gives it up
+		}
+		return whose
+	}
+	var want *model.ClusterService
+	if in != nil && a.Balanced(in) {
+		var err error
+		if a.Given, r.Problems, err = p.balance(ctx, r.Object, k, in); err != nil {
+			return err
+		}
+		r.Balanced = &a.Given
+	}
+	if in != nil {
+		var found []translate.Problem
+		want, found = a.Service(in)
+		r.Problems = append(r.Problems, found...)
+	}
+	held := len(p.view.BalancedAddrs(k)) > 0
+	switch {
+	case want == nil && there:
+		p.services, p.fronts = p.services-1, p.fronts-have.Fronts()
+		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.NoServices = append(rows.NoServices, k) }); err != nil {
+			return err
+		}
+	case want == nil || there && have.Equal(*want):
+		p.report(r)
+	default:
+		valid, ok := checked(p, r, *want)
+		if !ok || !p.fits(r, have, there, *want) {
+			return nil
+		}
+		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.Services = append(rows.Services, valid) }); err != nil {
+			return err
+		}
+		for _, at := range want.External {
+			if p.outside == nil {
+				p.outside = map[netip.Addr][]model.ClusterService{}
+			}
+			p.outside[at] = append(p.outside[at], *want)
+		}
+	}
+	if r.Balanced != nil || !held {
+		return nil
+	}
+	// Its row has no address of the pool any more before another service gets it.
+	if err := p.flush(ctx); err != nil {
+		return err
+	}
+	if _, err := c.Control.Balance(ctx, p.fence, control.PoolWish{Service: k}); err != nil {
+		return p.failed(ctx, r.Object, err)
+	}
+	return nil
+}
+
+// fits counts a service that hosts can hold beside the others; of one that they cannot
+// it is told. What takes no more than it did fits.
+func (p *serviceRound) fits(r Report, have model.ClusterService, there bool, want model.ClusterService) bool {
+	grows := want.Fronts() - have.Fronts()
+	switch {
+	case !there && p.services >= model.MaxServices:
+		r.Err = model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", p.services)
+	case grows > 0 && p.fronts+grows > model.MaxFronts:
+		r.Err = model.Errorf(model.ErrExhausted, "with the %d ports at its addresses there would be %d at those of all services, more than the %d that a host holds", want.Fronts(), p.fronts+grows, model.MaxFronts)
+	}
+	if r.Err != nil {
+		p.report(r)
+		return false
+	}
+	if !there {
+		p.services++
+	}
+	p.fronts += grows
+	return true
+}
+
+// failed is for what is tried again later; the error is that it is of no use.
+func (p *serviceRound) failed(ctx context.Context, o Object, err error) error {
+	if errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
+		return err
+	}
+	p.s.work.remember(o)
+	return nil
+}
+
+// balance returns the addresses of the pool that a service has, and why it has not
+// those that it is to have.
+func (p *serviceRound) balance(ctx context.Context, o Object, k model.ClusterServiceKey, in *corev1.Service) ([]netip.Addr, []translate.Problem, error) {
+	wish := control.PoolWish{Service: k, Pool: p.s.config.Pool}
+	wish.V4, wish.V6 = translate.Families(in)
+	have := p.view.BalancedAddrs(k)
+	if text := in.Spec.LoadBalancerIP; text != "" {
+		if wish.Addr, _ = netip.ParseAddr(text); !wish.Addr.IsValid() {
+			return have, []translate.Problem{{Field: "spec.loadBalancerIP", Text: fmt.Sprintf("%q is no address: the service keeps what it has", text)}}, nil
+		}
+	}
+	if p.settled(wish, have) {
+		return have, nil, nil
+	}
+	got, err := p.s.config.Control.Balance(ctx, p.fence, wish)
+	switch {
+	case errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrExhausted):
+		p.s.work.remember(o) // somebody may give one back
+		field := "spec.type"
+		if wish.Addr.IsValid() {
+			field = "spec.loadBalancerIP"
+		}
+		return got, []translate.Problem{{Field: field, Text: err.Error()}}, nil
+	case err != nil:
+		return have, nil, p.failed(ctx, o, err)
+	case len(got) == 0:
+		return nil, []translate.Problem{{Field: "spec.ipFamilies", Text: "the load balancers' pool has no addresses of the service's families"}}, nil
+	}
+	return got, nil, nil
+}
+
+// settled tells whether a service has all that it wishes for.
+func (p *serviceRound) settled(w control.PoolWish, have []netip.Addr) bool {
+	want := 0
+	for v6, wished := range map[bool]bool{false: w.V4, true: w.V6} {
+		if wished && w.Pool.Has(v6) {
+			want++
+		}
+	}
+	if len(have) != want || want == 0 || w.Addr.IsValid() && !slices.Contains(have, w.Addr) {
+		return false
+	}
+	for i, a := range have {
+		if !w.Pool.Contains(a) || a.Is4() && !w.V4 || a.Is6() && !w.V6 || i > 0 && have[i-1].Is4() == a.Is4() ||
+			p.view.WhoseAddress(a) != "" || p.view.WhoseServiceAddress(a) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// ranges keeps the ranges of services' addresses, and tells whom a network is in the
+// way of.
+func (p *serviceRound) ranges(ctx context.Context) error {
+	var all []*networkingv1.ServiceCIDR
+	for _, o := range p.s.mirror.All(mirror.ServiceCIDRs) {
+		if c, ok := o.(*networkingv1.ServiceCIDR); ok {
+			all = append(all, c)
+		}
+	}
+	have := p.view.ServiceRanges().Ranges
+	want := translate.Ranges(all, p.s.ranges(have))
+	if !slices.Equal(want.Ranges, have) {
+		p.moved = true
+		valid, err := model.Check(want)
+		if err == nil {
+			err = p.s.config.Control.PutServiceRanges(ctx, p.fence, valid)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range all {
+		r := Report{Object: Object{mirror.ServiceCIDRs, mirror.Name{Name: c.Name}}, Now: c}
+		own := translate.Ranges([]*networkingv1.ServiceCIDR{c}, nil)
+		for _, n := range p.view.Networks("") {
+			for _, subnet := range []netip.Prefix{n.Subnet, n.Subnet6} {
+				if by, overlaps := own.Overlapping(subnet); subnet.IsValid() && overlaps {
+					r.Problems = append(r.Problems, translate.Problem{Field: "spec.cidrs", Text: fmt.Sprintf("%s overlaps %s of network %s: services with addresses there are not served", by, subnet, n.Key)})
+				}
+			}
+		}
+		p.report(r)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package serviceaccount
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+)
+
+const (
+	// Audience is whom a token has to be made for: one for the API server, which more
+	// programs see, is not taken.
+	Audience = "contiv"
+
+	// What the API server says of a token beside its user, from Kubernetes 1.30 on the
+	// node too: "Service account token volume projection" of Kubernetes' documentation.
+	podName  = "authentication.kubernetes.io/pod-name"
+	podUID   = "authentication.kubernetes.io/pod-uid"
+	nodeName = "authentication.kubernetes.io/node-name"
+
+	// askTime is how long the API server may take.
+	askTime = 10 * time.Second
+	// rate is how many questions are asked in a second: strangers may cause them.
+	rate = 20
+	// maxToken is how long a token may be, in bytes; those of Kubernetes have some 1,200.
+	maxToken = 8 << 10
+)
+
+// Judge asks an API server about tokens. It is safe for concurrent use.
+type Judge struct {
+	reviews, core   rest.Interface
+	namespace, name string
+}
+
+// ParseName reads NAMESPACE/NAME of a service account. The error is model.ErrInvalid.
+func ParseName(text string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.ContainsAny(name, "/: ") || strings.ContainsAny(namespace, ": ") {
+		return "", "", model.Errorf(model.ErrInvalid, "%q: must be NAMESPACE/NAME of a service account", text)
+	}
+	return namespace, name, nil
+}
+
+// New returns who judges tokens of one service account. Nobody is asked yet.
+func New(config *rest.Config, namespace, name string) (*Judge, error) {
+	j := &Judge{namespace: namespace, name: name}
+	var err error
+	if j.reviews, err = apiclient.New(config, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme, rate); err != nil {
+		return nil, err
+	}
+	j.core, err = apiclient.New(config, corev1.SchemeGroupVersion, corev1.AddToScheme, rate)
+	return j, err
+}
+
+// Host tells on which node the pod is that a token was given to, and which pod it is. A
+// token that is not to be let in is model.ErrInvalid; where the API server does not say,
+// the error is model.ErrUnavailable.
+func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err error) {
+	if strings.Count(token, ".") != 2 || len(token) > maxToken {
+		return "", "", model.Errorf(model.ErrInvalid, "that is no token of a service account")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var r authenticationv1.TokenReview
+	ask := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}}}
+	if err := j.reviews.Post().Resource("tokenreviews").Body(ask).Do(ctx).Into(&r); err != nil {
+		return "", "", unknown(err, "create tokenreviews of authentication.k8s.io")
+	}
+	user := "system:serviceaccount:" + j.namespace + ":" + j.name
+	switch s := r.Status; {
+	case !s.Authenticated:
+		return "", "", model.Errorf(model.ErrInvalid, "Kubernetes does not take the token of the service account (it has to be made for the audience %s): %s", Audience, s.Error)
+	case !slices.Contains(s.Audiences, Audience): // an API server that knows no audiences takes any token
+		return "", "", model.Errorf(model.ErrInvalid, "Kubernetes does not say that the token was made for the audience %s", Audience)
+	case s.User.Username != user:
+		return "", "", model.Errorf(model.ErrInvalid, "the token is of %q, and hosts get certificates by that of %q", s.User.Username, user)
+	}
+	one := func(key string) string {
+		if v := r.Status.User.Extra[key]; len(v) == 1 {
+			return v[0]
+		}
+		return ""
+	}
+	name, uid := one(podName), one(podUID)
+	if name == "" || uid == "" {
+		return "", "", model.Errorf(model.ErrInvalid, "the token of the service account is bound to no pod: have the kubelet make it, by a projected volume")
+	}
+	if host = one(nodeName); host == "" {
+		if host, err = j.node(ctx, name, uid); err != nil {
+			return "", "", err
+		}
+	}
+	return host, j.namespace + "/" + name, nil
+}
+
+// node asks where a pod is, of an API server that does not say it of tokens. It is a
+// list, as of the mirror, so that no further right is needed.
+func (j *Judge) node(ctx context.Context, name, uid string) (string, error) {
+	var pods corev1.PodList
+	which := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	err := j.core.Get().Namespace(j.namespace).Resource("pods").Param("fieldSelector", which).Do(ctx).Into(&pods)
+	if err != nil {
+		return "", unknown(err, "list pods")
+	}
+	for _, p := range pods.Items {
+		if p.Name == name && string(p.UID) == uid && p.Spec.NodeName != "" {
+			return p.Spec.NodeName, nil
+		}
+	}
+	return "", model.Errorf(model.ErrInvalid, "the pod %s/%s that the token is bound to is on no node", j.namespace, name)
+}
+
+// unknown says why nothing is known of a token.
+func unknown(err error, right string) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return model.Errorf(model.ErrUnavailable, "Kubernetes does not let netmaster ask about tokens: let its service account %s: %w", right, err)
+	}
+	return model.Errorf(model.ErrUnavailable, "Kubernetes' API server does not say whose token that is: %w", err)
+}

@@ -1,0 +1,106 @@
+package statusreport
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
+)
+
+// unsaid tells whether an object has not the status and the finalizer that it is to have.
+func unsaid(o Outcome) bool {
+	is, ok := o.Object.(objects.Object)
+	return ok && (waits(is) != o.Kept.Waits || !reflect.DeepEqual(timeless(is.Told()), timeless(o.Kept.Status)))
+}
+
+func waits(o objects.Object) bool { return slices.Contains(o.GetFinalizers(), objects.Finalizer) }
+
+// timeless is a status without when its conditions changed, which says nothing new.
+func timeless(s objects.Status) objects.Status {
+	s.Conditions = slices.Clone(s.Conditions)
+	for i := range s.Conditions {
+		s.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return s
+}
+
+// saidOf is a status in words, to be compared.
+func saidOf(k Kept) string {
+	text, err := json.Marshal(timeless(k.Status))
+	if err != nil {
+		return err.Error()
+	}
+	if k.Waits {
+		return string(text) + " waits"
+	}
+	return string(text)
+}
+
+// keep writes an object's status, and sees to its finalizer: put before, so that its end
+// waits for what it stands for, and taken after, when nothing is left to be said. Both
+// are of the very version that was looked at, or not written: another one is told again.
+func (n *Notices) keep(ctx context.Context, o Outcome) error {
+	is, ok := o.Object.(objects.Object)
+	if !ok {
+		return nil
+	}
+	resource := ""
+	for _, k := range objects.Kinds() {
+		if k.Kind == o.Kind {
+			resource = k.Plural
+		}
+	}
+	patch := func(subresource string, body map[string]any) error {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		return n.request(ctx, n.kept, func(ctx context.Context) error {
+			r := n.intent.Patch(types.MergePatchType).Resource(resource).Name(is.GetName())
+			if subresource != "" {
+				r = r.SubResource(subresource)
+			}
+			return r.Param("fieldManager", controller).Body(text).Do(ctx).Error()
+		})
+	}
+	if waits(is) != o.Kept.Waits && (!o.Kept.Waits || is.GetDeletionTimestamp() == nil) { // none can be put on what is to go
+		finalizers := slices.DeleteFunc(slices.Clone(is.GetFinalizers()), func(f string) bool { return f == objects.Finalizer })
+		if o.Kept.Waits {
+			finalizers = append(finalizers, objects.Finalizer)
+		}
+		if err := patch("", map[string]any{"metadata": map[string]any{"uid": is.GetUID(), "resourceVersion": is.GetResourceVersion(), "finalizers": finalizers}}); err != nil {
+			return err
+		}
+		if is.GetDeletionTimestamp() != nil { // it is gone
+			return nil
+		}
+	}
+	if reflect.DeepEqual(timeless(is.Told()), timeless(o.Kept.Status)) {
+		return nil
+	}
+	status, err := whole(o.Kept.Status)
+	if err != nil {
+		return err
+	}
+	return patch("status", map[string]any{"metadata": map[string]any{"uid": is.GetUID()}, "status": status})
+}
+
+// whole is a status as a patch that takes away what it does not say.
+func whole(s objects.Status) (map[string]any, error) {
+	out := map[string]any{}
+	for f := range reflect.TypeFor[objects.Status]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		out[name] = nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	return out, json.Unmarshal(text, &out)
+}

@@ -1,0 +1,19 @@
+package statusreport
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Event is something that is told of an object.
+type Event struct {
+	Reason  string // UpperCamelCase
+	Note    string // a sentence; the same one again is no other event
+	Warning bool
+}
+
+// OfNode is the Outcome that tells an event of a Node. As the kubelet does, it names the
+// Node by its name in place of the UID, which "kubectl describe node" looks for.
+func OfNode(name string, e Event) Outcome {
+	return Outcome{Kind: "Node", Version: "v1", Object: &metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Event: &e}
+}

@@ -1,0 +1,262 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+var filtered = Cluster{Labels: model.LabelFilter{"hidden"}}
+
+func on(key string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}}
+}
+
+func never() *metav1.LabelSelector {
+	s := on("app")
+	s.MatchLabels = map[string]string{"app": "a"}
+	return s
+}
+
+// text is a policy in short: to whom it applies, its defaults, and its rules.
+func text(n *model.NetworkPolicy) string {
+	if n == nil {
+		return "none"
+	}
+	lines := []string{fmt.Sprint(n.Policy.Applies, " in:", n.Policy.Default.In, " out:", n.Policy.Default.Out)}
+	for _, r := range n.Rules {
+		peers := "anybody"
+		if r.Peers != nil {
+			var all []string
+			for _, p := range r.Peers {
+				if p.Selector != nil {
+					all = append(all, p.Selector.String())
+				} else {
+					all = append(all, fmt.Sprint(p.CIDR, p.Except))
+				}
+			}
+			peers = strings.Join(all, "|")
+		}
+		lines = append(lines, fmt.Sprint(r.Key.Rule, " ", r.Priority, " ", r.Action, " ", peers, " ", r.Ports))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestNetworkPolicyClosed: what of a NetworkPolicy cannot be had allows nobody, and is
+// told; a policy whose pods cannot be told shuts the namespace.
+func TestNetworkPolicyClosed(t *testing.T) {
+	const mine = "default: in namespaces kubernetes.io/metadata.name=ns"
+	port := func(change func(*networkingv1.NetworkPolicyPort)) networkingv1.NetworkPolicySpec {
+		var p networkingv1.NetworkPolicyPort
+		change(&p)
+		return networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{p}}}}
+	}
+	from := func(peers ...networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicySpec {
+		return networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: peers}}}
+	}
+	block := func(cidr string, except ...string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: except}}
+	}
+	web, zero, last := intstr.FromString("web"), intstr.FromInt32(0), int32(90)
+	isolated := mine + " in:deny out:"
+	for name, tc := range map[string]struct {
+		spec    networkingv1.NetworkPolicySpec
+		want    string
+		problem string // a part of the only one
+	}{
+		"nothing said":   {networkingv1.NetworkPolicySpec{}, isolated, ""},
+		"egress alone":   {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, mine + " in: out:deny", ""},
+		"unknown type":   {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Sideways"}}, mine + " in:deny out:deny", `spec.policyTypes[0]: "Sideways"`},
+		"selects nobody": {networkingv1.NetworkPolicySpec{PodSelector: *never()}, "none", ""},
+		"filtered label": {networkingv1.NetworkPolicySpec{PodSelector: *on("hidden"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}, isolated, `spec.podSelector: label "hidden"`},
+		"no such label":  {networkingv1.NetworkPolicySpec{PodSelector: *on("a b")}, isolated, `spec.podSelector: "a b" must be a label`},
+		"anybody":        {from(), isolated + "\nin-0 1 allow anybody []", ""},
+		"filtered peer":  {from(networkingv1.NetworkPolicyPeer{PodSelector: on("hidden")}), isolated, "spec.ingress[0].from[0]: label"},
+		"peer is nobody": {from(networkingv1.NetworkPolicyPeer{PodSelector: never()}), isolated, ""},
+		"empty peer":     {from(networkingv1.NetworkPolicyPeer{}), isolated, "spec.ingress[0].from[0]: must be"},
+		"two kinds":      {from(networkingv1.NetworkPolicyPeer{PodSelector: on("a"), IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}}), isolated, "spec.ingress[0].from[0]: must be"},
+		"all namespaces": {from(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}), isolated + "\nin-0 1 allow default: in namespaces kubernetes.io/metadata.name []", ""},
+		"own namespace":  {from(networkingv1.NetworkPolicyPeer{PodSelector: on("a")}), isolated + "\nin-0 1 allow default: !a in namespaces kubernetes.io/metadata.name=ns []", ""},
+		"block":          {from(block("10.0.0.1/8", "10.1.0.0/16", "11.0.0.0/16")), isolated + "\nin-0 1 allow 10.0.0.0/8 [10.1.0.0/16] []", ""},
+		"excepted whole": {from(block("10.0.0.0/8", "10.0.0.0/7")), isolated, ""},
+		"no block":       {from(block("10.0.0.0")), isolated, `spec.ingress[0].from[0]: "10.0.0.0" is no CIDR`},
+		"mapped block":   {from(block("::ffff:10.0.0.0/104")), isolated, "is no CIDR"},
+		"port 0":         {port(func(p *networkingv1.NetworkPolicyPort) { p.Port = &zero }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"name to number": {port(func(p *networkingv1.NetworkPolicyPort) { p.Port, p.EndPort = &web, &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"end alone":      {port(func(p *networkingv1.NetworkPolicyPort) { p.EndPort = &last }), isolated, "spec.ingress[0].ports[0]: is no port"},
+		"all of TCP":     {port(func(*networkingv1.NetworkPolicyPort) {}), isolated + "\nin-0 1 allow anybody [{tcp 0 65535 }]", ""},
+		"names of a block": {
+			networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}, Egress: []networkingv1.NetworkPolicyEgressRule{{
+				To: []networkingv1.NetworkPolicyPeer{block("10.0.0.0/8")}, Ports: []networkingv1.NetworkPolicyPort{{Port: &web}},
+			}}},
+			mine + " in: out:deny\nout-0 1 allow 10.0.0.0/8 [] [{tcp 0 0 web}]", "spec.egress[0].ports: addresses have no names",
+		},
+	} {
+		p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}, Spec: tc.spec}
+		got, found := filtered.NetworkPolicy(tenant, p)
+		compare(t, name, got, found, tc.want, tc.problem)
+	}
+}
+
+func compare(t *testing.T, name string, got *model.NetworkPolicy, found []Problem, want, problem string) {
+	t.Helper()
+	if text(got) != want {
+		t.Errorf("%s:\n%s\nwant\n%s", name, text(got), want)
+	}
+	if (problem == "") != (len(found) == 0) || len(found) > 1 || problem != "" && !strings.Contains(found[0].String(), problem) {
+		t.Errorf("%s: %v, want %q", name, found, problem)
+	}
+	if got != nil {
+		if err := got.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestClusterNetworkPolicyClosed: of what is not known, Accept accepts nothing, and Deny
+// and Pass deny everything, as the specification says.
+func TestClusterNetworkPolicyClosed(t *testing.T) {
+	const all, denied = "default: in namespaces kubernetes.io/metadata.name in: out:", "\nout-0 100 deny anybody []"
+	type peer = policyv1alpha2.ClusterNetworkPolicyEgressPeer
+	any := peer{Namespaces: &metav1.LabelSelector{}}
+	to := func(action policyv1alpha2.ClusterNetworkPolicyRuleAction, peers ...peer) policyv1alpha2.ClusterNetworkPolicySpec {
+		return policyv1alpha2.ClusterNetworkPolicySpec{
+			Tier: policyv1alpha2.AdminTier, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+			Egress: []policyv1alpha2.ClusterNetworkPolicyEgressRule{{Action: action, To: peers}},
+		}
+	}
+	with := func(s policyv1alpha2.ClusterNetworkPolicySpec, change func(*policyv1alpha2.ClusterNetworkPolicySpec)) policyv1alpha2.ClusterNetworkPolicySpec {
+		change(&s)
+		return s
+	}
+	protocol := func(action policyv1alpha2.ClusterNetworkPolicyRuleAction, peer peer, p policyv1alpha2.ClusterNetworkPolicyProtocol) policyv1alpha2.ClusterNetworkPolicySpec {
+		return with(to(action, peer), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
+			s.Egress[0].Protocols = []policyv1alpha2.ClusterNetworkPolicyProtocol{p}
+		})
+	}
+	for name, tc := range map[string]struct {
+		spec          policyv1alpha2.ClusterNetworkPolicySpec
+		want, problem string
+	}{
+		"accept":             {to("Accept", any), all + "\nout-0 100 allow default: in namespaces kubernetes.io/metadata.name []", ""},
+		"accept unknown":     {to("Accept", any, peer{}), "none", "spec.egress[0].to[1]: must be exactly one"},
+		"deny unknown":       {to("Deny", any, peer{}), all + denied, "spec.egress[0].to[1]: must be exactly one"},
+		"pass unknown":       {to("Pass", peer{}), all + denied, "spec.egress[0].to[0]: must be exactly one"},
+		"accept nodes":       {to("Accept", peer{Nodes: &metav1.LabelSelector{}}), "none", "experimental"},
+		"deny nodes":         {to("Deny", peer{Nodes: &metav1.LabelSelector{}}), all + denied, "experimental"},
+		"accept domains":     {to("Accept", peer{DomainNames: []policyv1alpha2.DomainName{"a.b"}}), "none", "experimental"},
+		"no peers":           {to("Deny"), all + denied, "spec.egress[0].to: must not be empty"},
+		"nobody":             {to("Deny", peer{Namespaces: never()}), "none", ""},
+		"bad network":        {to("Deny", peer{Networks: []policyv1alpha2.CIDR{"10"}}), all + denied, "is no CIDR"},
+		"filtered peer":      {to("Pass", peer{Pods: &policyv1alpha2.NamespacedPod{PodSelector: *on("hidden")}}), all + denied, `label "hidden"`},
+		"unknown action":     {to("Shout", any), all + denied, `spec.egress[0].action: "Shout"`},
+		"unknown protocol":   {protocol("Deny", any, policyv1alpha2.ClusterNetworkPolicyProtocol{}), all + denied, "spec.egress[0].protocols[0]"},
+		"unknown port":       {protocol("Accept", any, policyv1alpha2.ClusterNetworkPolicyProtocol{TCP: &policyv1alpha2.ClusterNetworkPolicyProtocolTCP{DestinationPort: &policyv1alpha2.Port{}}}), "none", "spec.egress[0].protocols[0]"},
+		"names of addresses": {protocol("Deny", peer{Networks: []policyv1alpha2.CIDR{"::/0"}}, policyv1alpha2.ClusterNetworkPolicyProtocol{DestinationNamedPort: "web"}), all + denied, "no names"},
+		"unknown tier":       {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Tier = "Cloud" }), "none", "spec.tier"},
+		"unknown subject": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
+			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{}
+		}), "none", "spec.subject: is not known"},
+		"filtered subject": {with(to("Accept", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) {
+			s.Subject = policyv1alpha2.ClusterNetworkPolicySubject{Pods: &policyv1alpha2.NamespacedPod{NamespaceSelector: *on("x"), PodSelector: *on("hidden")}}
+		}), "default: in namespaces !x in: out:" + denied, `spec.subject: label "hidden"`},
+		"nobody's": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Subject.Namespaces = never() }), "none", ""},
+		"priority": {with(to("Deny", any), func(s *policyv1alpha2.ClusterNetworkPolicySpec) { s.Priority = 2000 }), all + "\nout-0 20 deny default: in namespaces kubernetes.io/metadata.name []", "spec.priority"},
+	} {
+		p := &policyv1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tc.spec}
+		got, found := filtered.ClusterNetworkPolicy(tenant, p)
+		compare(t, name, got, found, tc.want, tc.problem)
+	}
+}
+
+// TestLevels: the rules of one policy keep their sequence, policies of neighbouring
+// priorities theirs, and what changes between actions too often is closed.
+func TestLevels(t *testing.T) {
+	place := func(priority int32, actions ...policyv1alpha2.ClusterNetworkPolicyRuleAction) (order int, at []int, found []Problem) {
+		p := &policyv1alpha2.ClusterNetworkPolicy{Spec: policyv1alpha2.ClusterNetworkPolicySpec{
+			Tier: policyv1alpha2.BaselineTier, Priority: priority, Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+		}}
+		p.Name = "p"
+		for _, a := range actions {
+			p.Spec.Ingress = append(p.Spec.Ingress, policyv1alpha2.ClusterNetworkPolicyIngressRule{Action: a, From: []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}}})
+		}
+		n, found := Cluster{}.ClusterNetworkPolicy(tenant, p)
+		for _, r := range n.Rules {
+			at = append(at, r.Priority)
+		}
+		return n.Policy.Order, at, found
+	}
+	worst := slices.Repeat([]policyv1alpha2.ClusterNetworkPolicyRuleAction{"Accept", "Pass", "Deny"}, 9)[:25]
+	lastOrder, lowest := -1, 0
+	for priority := range int32(lastPriority + 1) {
+		order, at, found := place(priority, worst...)
+		if len(found) > 0 || len(at) != 25 || at[0] > 100 || at[24] < 1 {
+			t.Fatalf("priority %d: order %d, %v, %v", priority, order, at, found)
+		}
+		for i := range at[1:] { // a lower priority, or a later action at the same one
+			if at[i+1] > at[i] || at[i+1] == at[i] && (worst[i] != "Deny" || worst[i+1] != "Accept") {
+				t.Fatalf("priority %d: %v", priority, at)
+			}
+		}
+		if order < lastOrder || order == lastOrder && at[0] >= lowest {
+			t.Fatalf("priority %d: order %d from %d on, the one before has order %d down to %d", priority, order, at[0], lastOrder, lowest)
+		}
+		lastOrder, lowest = order, at[24]
+	}
+	if _, at, found := place(7, slices.Repeat([]policyv1alpha2.ClusterNetworkPolicyRuleAction{"Pass", "Deny"}, 21)...); len(at) != 1 || len(found) != 1 || !strings.Contains(found[0].String(), "spec.ingress: changes") {
+		t.Errorf("21 changes: %v, %v", at, found)
+	}
+}
+
+// TestParts: a rule of more peers and ports than one holds becomes several, which say
+// the same.
+func TestParts(t *testing.T) {
+	r := networkingv1.NetworkPolicyIngressRule{}
+	for i := range int32(150) {
+		r.From = append(r.From, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("10.0.%d.0/24", i)}})
+		n := intstr.FromInt32(i + 1)
+		r.Ports = append(r.Ports, networkingv1.NetworkPolicyPort{Port: &n}, networkingv1.NetworkPolicyPort{Port: &n})
+	}
+	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{r}}}
+	got, found := Cluster{}.NetworkPolicy(tenant, p)
+	if err := got.Validate(); err != nil || len(found) > 0 {
+		t.Fatal(err, found)
+	}
+	pairs := map[string]bool{}
+	for _, r := range got.Rules {
+		for _, peer := range r.Peers {
+			for _, port := range r.Ports {
+				pairs[fmt.Sprint(peer.CIDR, port)] = true
+			}
+		}
+	}
+	if len(got.Rules) != 9 || len(pairs) != 150*150 {
+		t.Errorf("%d rules of %d pairs, want 9 of 22500", len(got.Rules), len(pairs))
+	}
+}
+
+// TestNames: names are those that model takes, and no two objects have one.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("n", 250)
+	seen := map[model.PolicyName]bool{}
+	for _, n := range []model.PolicyName{
+		NetworkPolicyName("a", "b.c"), NetworkPolicyName("a-b", "c"), ClusterNetworkPolicyName("a.b.c"), NetworkPolicyName("ns", long), NetworkPolicyName("ns", long+"x"), ClusterNetworkPolicyName(long),
+		NetworkPolicyName(strings.Repeat("s", 50), "ab"), NetworkPolicyName(strings.Repeat("s", 50), "abc"),
+	} {
+		if _, err := model.ParsePolicyKey("t:" + string(n)); err != nil || seen[n] || !n.Reserved() {
+			t.Errorf("%s: %v, seen %v, reserved %v", n, err, seen[n], n.Reserved())
+		}
+		seen[n] = true
+	}
+	if got := NetworkPolicyName("ns", "web"); got != "kubernetes.ns.web" || model.PolicyName("kubernetes").Reserved() || model.PolicyName("web").Reserved() {
+		t.Errorf("%s, or more is reserved than has to be", got)
+	}
+}

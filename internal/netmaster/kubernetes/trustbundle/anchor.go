@@ -1,0 +1,152 @@
+package trustbundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/apiclient"
+)
+
+const (
+	// Name is the ConfigMap's.
+	Name = "contiv-authority"
+	// Key is where the authority is in it, in PEM.
+	Key = "ca.crt"
+
+	// lookEvery is between two looks at both, and tryEvery while something is wrong.
+	lookEvery = time.Minute
+	tryEvery  = 10 * time.Second
+	// attempts is how often a ConfigMap is read again that somebody else changes.
+	attempts = 5
+	// perSecond limits requests.
+	perSecond = 5
+)
+
+// Config is a file that is to be in a ConfigMap.
+type Config struct {
+	API       *rest.Config
+	Namespace string                      // of the ConfigMap
+	File      string                      // of authorities, in PEM
+	Ours      func(context.Context) error // whether the API server is that of this cluster
+	Log       *slog.Logger
+}
+
+// Keeper keeps it. It is safe for concurrent use; a nil one does nothing.
+type Keeper struct {
+	cfg    Config
+	client rest.Interface
+
+	mu      sync.Mutex
+	trouble error
+}
+
+// New returns who keeps it. Nobody is asked yet.
+func New(cfg Config) (*Keeper, error) {
+	client, err := apiclient.New(cfg.API, corev1.SchemeGroupVersion, corev1.AddToScheme, perSecond)
+	return &Keeper{cfg: cfg, client: client}, err
+}
+
+// Run keeps it until ctx ends, whose error it returns.
+func (k *Keeper) Run(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	for told := ""; ; {
+		err, next := k.once(ctx), lookEvery
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		k.mu.Lock()
+		k.trouble = err
+		k.mu.Unlock()
+		text := ""
+		if err != nil {
+			text, next = err.Error(), tryEvery
+			if text != told {
+				k.cfg.Log.Warn("netplugins of new nodes cannot know this cluster", "error", err)
+			}
+		}
+		told = text
+		if err := waiting.Pause(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// Err is what keeps the ConfigMap from being as it should be; nil = nothing.
+func (k *Keeper) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.trouble
+}
+
+// once brings the ConfigMap in step. Errors are for people; ErrNotFound and ErrConflict
+// of model's kinds stay until somebody does what they say.
+func (k *Keeper) once(ctx context.Context) error {
+	text, err := os.ReadFile(k.cfg.File)
+	if err != nil {
+		return fmt.Errorf("read this cluster's authority: %w", err)
+	}
+	if err := k.cfg.Ours(ctx); err != nil {
+		return err
+	}
+	at := "ConfigMap " + k.cfg.Namespace + "/" + Name
+	for range attempts {
+		var m corev1.ConfigMap
+		err := k.client.Get().Namespace(k.cfg.Namespace).Resource("configmaps").Name(Name).Do(ctx).Into(&m)
+		switch {
+		case apierrors.IsNotFound(err):
+			return model.Errorf(model.ErrNotFound, "%s is not there, which this cluster's authority goes into: apply the manifest or upgrade the chart's release again, or 'kubectl -n %s create configmap %s'", at, k.cfg.Namespace, Name)
+		case err != nil:
+			return fmt.Errorf("read %s: %w", at, err)
+		case m.Data[Key] == string(text):
+			return nil
+		case foreign(m.Data[Key], text):
+			return model.Errorf(model.ErrConflict, "%s has the authority of another cluster of Contiv, whose netplugins follow it; if that is gone, and this one is to take its place: kubectl -n %s patch configmap %s -p '{\"data\":null}'", at, k.cfg.Namespace, Name)
+		}
+		if m.Data == nil {
+			m.Data = map[string]string{}
+		}
+		m.Data[Key] = string(text)
+		err = k.client.Put().Namespace(k.cfg.Namespace).Resource("configmaps").Name(Name).Body(&m).Do(ctx).Error()
+		if err == nil {
+			k.cfg.Log.Info("this cluster's authority is told to Kubernetes' nodes", "configmap", k.cfg.Namespace+"/"+Name)
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("write %s: %w", at, err)
+		}
+	}
+	return model.Errorf(model.ErrUnavailable, "%s is changed by others all the time", at)
+}
+
+// foreign tells whether the former text has authorities, and none of the next one's.
+func foreign(former string, next []byte) bool {
+	had, is := certificates([]byte(former)), certificates(next)
+	return len(had) > 0 && !slices.ContainsFunc(had, func(c []byte) bool {
+		return slices.ContainsFunc(is, func(d []byte) bool { return bytes.Equal(c, d) })
+	})
+}
+
+func certificates(text []byte) (all [][]byte) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if _, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, block.Bytes)
+		}
+	}
+	return all
+}

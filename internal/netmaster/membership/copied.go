@@ -1,0 +1,42 @@
+package membership
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+)
+
+// copiedTime is how long a former address may take to show who is there.
+const copiedTime = 3 * time.Second
+
+// notCopied refuses a directory whose member lives at the address that the directory had
+// before: this one is a copy, such as of a cloned machine, and two that vote as one
+// member break the cluster. Nobody at that address, or somebody else, is a member that
+// has moved.
+func (m *Member) notCopied(ctx context.Context) error {
+	was := m.dir.Peer
+	if was == "" || m.cfg.Peer == "" || was == m.cfg.Peer {
+		return nil
+	}
+	own, err := transport.OpenDirectory(m.peers.own)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, copiedTime)
+	defer cancel()
+	d := tls.Dialer{NetDialer: new(net.Dialer), Config: own.Client(pki.Netmaster)}
+	c, err := d.DialContext(ctx, "tcp", was)
+	if err != nil {
+		return nil // nobody of this cluster is there
+	}
+	defer func() { _ = c.Close() }() // of which nothing was asked
+	if name := c.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName; name != m.dir.Name {
+		return nil
+	}
+	return model.Errorf(model.ErrConflict, "the member %s is alive at %s, and %s is a copy of its data directory, such as of a cloned machine: on the copy begin with an empty directory, another --member-name and a token; if the member is to move here, stop it there first", m.dir.Name, was, m.dir.path)
+}

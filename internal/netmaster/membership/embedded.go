@@ -1,0 +1,101 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+)
+
+// Endpoint returns the URL of this member for clients.
+func (m *Member) Endpoint() string {
+	if m.cfg.TLS != nil {
+		return transport.HTTPS + "://" + m.cfg.Client
+	}
+	return transport.HTTP + "://" + m.cfg.Client
+}
+
+// Client returns a client inside this process. It has to be closed before the member.
+func (m *Member) Client() *etcd.Client { return etcd.Inside(m.Etcd(), m.Endpoint(), m.cfg.Logger) }
+
+// Dir is its data directory.
+func (m *Member) Dir() string { return m.dir.path }
+
+// Name is this member's, in its cluster.
+func (m *Member) Name() string { return m.dir.Name }
+
+// Broken tells whether a part of etcd has ended by itself: then neither clients nor
+// the member end in order.
+func (m *Member) Broken() bool { return m.server.broken() }
+
+// Trouble says what an operator should do about this member's space and directory now;
+// "" = nothing.
+func (m *Member) Trouble() string {
+	if m.lost() {
+		return fmt.Sprintf("the data directory %s was removed while netmaster runs: all of this member's state is lost when netmaster ends; export it now ('netctl export --in-use') and do not stop netmaster before, or have two other members", m.dir.path)
+	}
+	return m.Status().Trouble()
+}
+
+// lost tells whether the lock that this process holds is no longer the one in the
+// directory, or the data have been taken from there.
+func (m *Member) lost() bool {
+	held, err := m.dir.lock.Stat()
+	if err != nil {
+		return false // closed
+	}
+	there, err := os.Stat(filepath.Join(m.dir.path, lockName))
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	_, err = os.Stat(filepath.Join(m.dir.path, dataName))
+	return errors.Is(err, os.ErrNotExist) || !os.SameFile(held, there)
+}
+
+// Collectors are gauges of this member. They ask nobody.
+func (m *Member) Collectors() []prometheus.Collector {
+	gauge := func(name, help string, of func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, of)
+	}
+	one := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	var out []prometheus.Collector
+	if s := m.cfg.Backup.filled(); s.Dir != "" {
+		out = append(out,
+			gauge("contiv_store_snapshot_failed", "1 while the last snapshot of the schedule was not made.", func() float64 { return one(m.unsaved.Load() != nil) }),
+			gauge("contiv_store_snapshot_age_seconds", "Age of the newest snapshot; where there is none, how long this member runs.", func() float64 { return s.age(time.Now(), m.began).Seconds() }),
+			gauge("contiv_store_snapshot_every_seconds", "Time between two snapshots.", func() float64 { return s.Every.Seconds() }),
+		)
+	}
+	return append(out,
+		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Status().Free) }),
+		gauge("contiv_store_directory_lost", "1 when somebody has removed the embedded store's directory.", func() float64 { return one(m.lost()) }),
+		gauge("contiv_store_member_in_use_bytes", "Bytes of the embedded store's database that hold something.", func() float64 { return float64(m.Status().InUse) }),
+		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Status().Leads) }),
+		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Status().Leader != 0) }),
+		gauge("contiv_store_members", "Members of the embedded store, learners included.", func() float64 { return float64(len(m.Etcd().Cluster().Members())) }),
+	)
+}
+
+var badInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
+// hostName is what a member is called that nobody has named.
+func hostName() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this member: %w; give --member-name", err)
+	}
+	name = badInName.ReplaceAllString(name, "-")
+	return name[:min(len(name), 64)], nil
+}

@@ -1,0 +1,161 @@
+package membership
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// guard has the store's own port ask the role of who shows a certificate: netmasters
+// and cluster admins may all, hosts and other programs may read what agents read, and
+// change nothing. Who came in plainly, where plain says that it is let in, may all, but for
+// changing the rows by which somebody would be let in for longer than that.
+func guard(plain bool) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			if err := mayAsk(ctx, q, i.FullMethod, plain); err != nil {
+				return nil, err
+			}
+			return next(ctx, q)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			all, err := mayAll(s.Context(), plain)
+			switch {
+			case err != nil:
+				return err
+			case all:
+				return next(srv, s)
+			case i.FullMethod != pb.Watch_Watch_FullMethodName:
+				return notTheirs(i.FullMethod)
+			}
+			return next(srv, watched{s})
+		}),
+	}
+}
+
+// mayAll tells whether who asks may everything. Who shows no role is refused.
+func mayAll(ctx context.Context, plain bool) (bool, error) {
+	if plain && plainly(ctx) {
+		return true, nil
+	}
+	p, ok := peer.FromContext(ctx)
+	var tls credentials.TLSInfo
+	if ok {
+		tls, _ = p.AuthInfo.(credentials.TLSInfo)
+	}
+	if len(tls.State.VerifiedChains) == 0 {
+		return false, status.Error(codes.PermissionDenied, "the store answers who shows a certificate of its authority")
+	}
+	role, err := pki.RoleOf(tls.State.VerifiedChains[0][0])
+	if err != nil {
+		return false, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return role == pki.Netmaster || role == pki.ClusterAdmin, nil
+}
+
+func plainly(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	return ok && p.AuthInfo == nil
+}
+
+func mayAsk(ctx context.Context, q any, method string, plain bool) error {
+	all, err := mayAll(ctx, plain)
+	switch {
+	case err != nil:
+		return err
+	case all && plainly(ctx) && letsIn(q):
+		return status.Errorf(codes.PermissionDenied, "%s: what is below %s is changed by TLS only, since it would let in for longer than plain connections are", method, strings.Join(doors, " and "))
+	case all:
+		return nil
+	}
+	switch q := q.(type) {
+	case *pb.RangeRequest:
+		if ofAgents(q.Key, q.RangeEnd) {
+			return nil
+		}
+	case *pb.TxnRequest: // of reads at one revision
+		if len(q.Failure) == 0 && onlyReads(q) {
+			return nil
+		}
+	case *pb.MemberListRequest, *pb.StatusRequest:
+		return nil
+	}
+	return notTheirs(method)
+}
+
+// onlyReads tells whether a transaction compares and reads what agents read, and
+// nothing else.
+func onlyReads(q *pb.TxnRequest) bool {
+	for _, c := range q.Compare {
+		if !ofAgents(c.Key, c.RangeEnd) {
+			return false
+		}
+	}
+	for _, op := range q.Success {
+		if r := op.GetRequestRange(); r == nil || !ofAgents(r.Key, r.RangeEnd) {
+			return false
+		}
+	}
+	return true
+}
+
+// doors are the prefixes of the rows that let in: tokens of people, of new members and of
+// hosts, and whose certificates are good.
+var doors = []string{store.Root + "access/", store.Root + "join/"}
+
+// letsIn tells whether a request changes a row below doors.
+func letsIn(q any) bool {
+	switch q := q.(type) {
+	case *pb.PutRequest:
+		return ofDoors(q.GetKey(), nil)
+	case *pb.DeleteRangeRequest:
+		return ofDoors(q.GetKey(), q.GetRangeEnd())
+	case *pb.TxnRequest:
+		return slices.ContainsFunc(slices.Concat(q.GetSuccess(), q.GetFailure()), func(op *pb.RequestOp) bool {
+			return letsIn(op.GetRequestPut()) || letsIn(op.GetRequestDeleteRange()) || letsIn(op.GetRequestTxn())
+		})
+	}
+	return false
+}
+
+// ofDoors tells whether a key, or one of [key, end), is below doors. The end "\x00" is
+// etcd's for all the rest.
+func ofDoors(key, end []byte) bool {
+	return slices.ContainsFunc(doors, func(p string) bool {
+		if len(end) == 0 {
+			return strings.HasPrefix(string(key), p)
+		}
+		return string(key) < store.PrefixEnd(p) && (string(end) > p || string(end) == "\x00")
+	})
+}
+
+func ofAgents(key, end []byte) bool { return store.OfAgents(string(key), string(end)) }
+
+func notTheirs(method string) error {
+	return status.Errorf(codes.PermissionDenied, "%s: a certificate of this role only reads what agents read, in the embedded store: what a host changes goes through netmaster, and what users change through its REST interface", method)
+}
+
+// watched is a stream of watches of an agent.
+type watched struct{ grpc.ServerStream }
+
+func (w watched) RecvMsg(m any) error {
+	if err := w.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if q, ok := m.(*pb.WatchRequest); ok {
+		if c := q.GetCreateRequest(); c != nil && !ofAgents(c.Key, c.RangeEnd) {
+			return notTheirs(pb.Watch_Watch_FullMethodName)
+		}
+	}
+	return nil
+}

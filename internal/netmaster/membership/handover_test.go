@@ -1,0 +1,26 @@
+package membership
+
+import "testing"
+
+// TestHandOver: who leads the store has another member lead it before it ends; one that
+// does not lead, or is alone, changes nothing.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	a := start(t, config(t, 95, "a"))
+	a.HandOver(t.Context())
+	if e := a.Etcd(); e.Leader() != e.MemberID() {
+		t.Fatal("a member that is alone does not lead")
+	}
+	cfg := config(t, 96, "b")
+	cfg.Token, _ = tokenOf(t, a)
+	b := start(t, cfg)
+	want := b.Etcd().MemberID()
+	b.HandOver(t.Context())
+	if a.Etcd().Leader() == want {
+		t.Fatal("who leads has handed it over by itself")
+	}
+	a.HandOver(t.Context())
+	if is := a.Etcd().Leader(); is != want {
+		t.Errorf("%s leads, want %s", is, want)
+	}
+}

@@ -1,0 +1,197 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Recovered is what a new cluster was made of.
+type Recovered struct {
+	store.Incarnation          // the store's identity, in a new epoch; zero = it had none
+	Lost              []string // members that are in the cluster no more
+}
+
+// Recover makes a cluster of one member of the directory of a member whose cluster has
+// lost its majority for good. Members that were lost are strangers to it: one that
+// comes back ends, and says that it was removed. The store gets a new epoch, since what
+// the majority has committed last may be missing. Nobody is served meanwhile; Start
+// goes on with the directory, and again lets others join. It may be repeated.
+func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
+	if cfg, err = cfg.checked(ctx); err != nil {
+		return r, err
+	}
+	d, err := openDirectory(cfg.Dir)
+	if err != nil {
+		return r, err
+	}
+	if cfg.Name == "" {
+		cfg.Name = d.Name
+	}
+	m := &Member{cfg: cfg, dir: d}
+	defer func() { err = errors.Join(err, m.Close(), durable.GiveToOwner(d.path)) }()
+	switch {
+	case d.empty() || d.Step == "":
+		return r, model.Errorf(model.ErrConflict, "%s has no data of a member: give the directory of one (--data-dir), or restore a snapshot (netmaster --restore)", d.path)
+	case d.Name != cfg.Name:
+		return r, d.check(cfg, nil)
+	}
+	reach, err := ReachOf(d.path)
+	if err != nil {
+		return r, err
+	}
+	if !reach.Votes { // etcd would end the process
+		return r, model.Errorf(model.ErrConflict, "%s never had a vote, and what it copied makes no cluster: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
+	}
+	if m.peers, err = openPeers(d, cfg); err != nil {
+		return r, err
+	}
+	if err := m.othersLost(ctx); err != nil {
+		return r, err
+	}
+	cfg.TLS, cfg.Secure = nil, nil // nobody but this process is to connect
+	if cfg.Client, err = clientAddress(ctx, "127.0.0.1:0"); err != nil {
+		return r, err
+	}
+	m.cfg = cfg
+	if err := m.start(ctx, initial{force: true}); err != nil {
+		return r, err
+	}
+	cfg.at("forced")
+	rows, err := list[memberRow](ctx, m.server.client, memberRows)
+	if err != nil {
+		return r, err
+	}
+	var ops []clientv3.Op
+	for _, row := range rows {
+		if row.value.Dir != d.ID {
+			r.Lost = append(r.Lost, row.value.Name)
+			ops = append(ops, clientv3.OpDelete(memberRows+row.value.Name))
+		}
+	}
+	if _, err := commit(ctx, m.server.client, nil, ops...); err != nil {
+		return r, err
+	}
+	r.Incarnation, err = renewEpoch(ctx, m.Client())
+	if err != nil {
+		return r, err
+	}
+	return r, d.reach(member)
+}
+
+// othersLost refuses a recovery while another member takes part in a majority: the new
+// cluster would tell the members of that one that they were removed, and they would end,
+// with all that was written since this one was stopped.
+func (m *Member) othersLost(ctx context.Context) error {
+	live, err := m.livingOthers(ctx)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would end: start netmaster here as before, or join with an empty directory; only where that cluster is to end, stop its members first", strings.Join(live, ", "), m.dir.Name)
+}
+
+// livingOthers names the other members that take part in a majority.
+func (m *Member) livingOthers(ctx context.Context) ([]string, error) {
+	rows, err := rowsAtRest(m.dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := m.asker(askStatus)
+	if err != nil {
+		return nil, err
+	}
+	defer c.CloseIdleConnections()
+	live := make([]string, len(rows))
+	var asking sync.WaitGroup
+	for i, r := range rows {
+		if r.Dir == m.dir.ID || r.Door == "" {
+			continue
+		}
+		asking.Go(func() {
+			var s Status
+			if jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+r.Door+statusPath, nil, &s) == nil && s.Leader != 0 {
+				live[i] = fmt.Sprintf("%s (%s)", r.Name, r.Door)
+			}
+		})
+	}
+	asking.Wait()
+	return slices.DeleteFunc(live, func(s string) bool { return s == "" }), nil
+}
+
+// rowsAtRest reads the rows of members in the data of an etcd that does not run.
+func rowsAtRest(d *directory) (rows []memberRow, err error) {
+	fail := func(err error) error {
+		return fmt.Errorf("read the members in the data of %s: %w", d.path, err)
+	}
+	defer func() { // etcd's reader of a file that is none panics
+		if p := recover(); p != nil {
+			err = fail(fmt.Errorf("%v", p))
+		}
+	}()
+	be := backend.NewDefaultBackend(zap.NewNop(), filepath.Join(d.path, dataName, "snap", "db"))
+	defer func() { err = errors.Join(err, be.Close()) }()
+	tx := be.ReadTx()
+	tx.RLock()
+	defer tx.RUnlock()
+	found := map[string]memberRow{}
+	err = tx.UnsafeForEach(schema.Key, func(rev, v []byte) error { // in the order of revisions
+		var kv mvccpb.KeyValue
+		if err := proto.Unmarshal(v, &kv); err != nil {
+			return err
+		}
+		key := string(kv.GetKey())
+		if !strings.HasPrefix(key, memberRows) {
+			return nil
+		}
+		if mvcc.IsTombstone(rev) {
+			delete(found, key)
+			return nil
+		}
+		found[key], err = decode[memberRow](kv.GetKey(), kv.GetValue())
+		return err
+	})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return slices.Collect(maps.Values(found)), nil
+}
+
+// renewEpoch tells who followed the store that what it knows may be newer.
+func renewEpoch(ctx context.Context, c *etcd.Client) (inc store.Incarnation, err error) {
+	defer func() { err = errors.Join(err, c.Close()) }()
+	_, err = c.Update(ctx, func(tx store.Tx) error {
+		row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})
+		if err != nil || !row.Exists() {
+			return err
+		}
+		now := time.Now()
+		inc = row.Value
+		inc.Epoch = inc.Next(now)
+		inc.Since = now.UTC().Format(time.RFC3339)
+		return tables.Incarnations.Put(tx, inc)
+	})
+	return inc, err
+}

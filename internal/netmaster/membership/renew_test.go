@@ -1,0 +1,240 @@
+package membership
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/pki/pkitest"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// asHost is a host that got its certificate now, and trusts what it is told now.
+func asHost(t *testing.T, m *Member) *tls.Config { t.Helper(); return as(t, m, pki.Host) }
+
+// as is a client of a role.
+func as(t *testing.T, m *Member, role pki.Role) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := m.clients.Load()
+	_, text, err := a.Sign(pki.Request{Name: "h", Role: role}, &key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.Text())
+	cert := tls.Certificate{PrivateKey: key}
+	for rest := text; ; {
+		c, more := pem.Decode(rest)
+		if c == nil {
+			break
+		}
+		cert.Certificate, rest = append(cert.Certificate, c.Bytes), more
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}}
+}
+
+// asks tells whether the store of a member and its door answer a host.
+func asks(t *testing.T, host *tls.Config, members Fingerprint, m *Member) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + m.cfg.Client}, TLS: host, DialTimeout: patient})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.Get(ctx, store.AgentsBegin); err != nil {
+		return fmt.Errorf("the store of %s: %w", m.Name(), err)
+	}
+	pinned := jointoken.Pinned(members)
+	pinned.Certificates = host.Certificates
+	d := transport.OwnClient(pinned, "", patient)
+	defer d.CloseIdleConnections()
+	if err := jointoken.Call(ctx, d, "GET", "https://"+m.cfg.Door+jointoken.RootsPath, nil, new(jointoken.Roots)); err != nil {
+		return fmt.Errorf("the door of %s: %w", m.Name(), err)
+	}
+	return nil
+}
+
+func secured(t *testing.T, n int, name string) Config {
+	t.Helper()
+	cfg := config(t, n, name)
+	cfg.Secure = []string{"127.0.0.1"}
+	if host, _, err := net.SplitHostPort(cfg.Client); err == nil {
+		cfg.Secure = append(cfg.Secure, host)
+	}
+	return cfg
+}
+
+// pair starts a member, and another one that joins it by a token that is not in its
+// configuration any more.
+func pair(t *testing.T, aCfg Config, bCfg *Config) (a, b *Member) {
+	t.Helper()
+	a = start(t, aCfg)
+	bCfg.Token, _ = tokenOf(t, a)
+	b = start(t, *bCfg)
+	bCfg.Token = ""
+	return a, b
+}
+
+// TestRenewAuthorities: one command renews both authorities; members take them, one that
+// was away too, and hosts of before and after it are let in by members that run since
+// before, and by those that were started anew; nobody stops writing.
+func TestRenewAuthorities(t *testing.T) {
+	t.Parallel()
+	aCfg, bCfg := secured(t, 93, "a"), secured(t, 94, "b")
+	a, b := pair(t, aCfg, &bCfg)
+	before, was := asHost(t, a), fingerprint(a.peers.auth.Load())
+	let := func(what string, host *tls.Config, members Fingerprint, all ...*Member) {
+		t.Helper()
+		for _, m := range all {
+			if err := asks(t, host, members, m); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		defer cancel()
+		if _, err := all[0].server.client.Put(ctx, "/written", what); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	let("before", before, was, a, b)
+
+	// It was killed when the next one was in its file: that one counts later.
+	next, err := pki.Open(a.dir.own(clientsDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.RenewAuthority(); err != nil {
+		t.Fatal(err)
+	}
+	a.clients.Store(next)
+	if err := a.RenewAuthorities(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(t, "again", a.RenewAuthorities(t.Context()), model.ErrConflict, "trusted until")
+	now := fingerprint(a.peers.auth.Load())
+	if got, err := get[Fingerprint](t.Context(), a.server.client, clientsRow); err != nil || got.value != fingerprint(next) || now == was || fingerprint(a.clients.Load()) != fingerprint(next) {
+		t.Errorf("what counts: %+v, %v", got, err)
+	}
+	let("before b has heard", before, was, a, b)
+	closed(t, b)
+	b = start(t, bCfg)
+	until(t, "b takes both", func() bool {
+		return fingerprint(b.clients.Load()) == fingerprint(next) && fingerprint(b.peers.auth.Load()) == now
+	})
+	b.followAll(t.Context())
+	if err := b.renewPeer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.renewOwn(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Member{a, b} {
+		for _, e := range []string{m.peers.own, ClientsDir(m.dir.path)} {
+			d, err := transport.OpenDirectory(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if leaf, roots := d.All(); len(roots) != 2 || leaf.CheckSignatureFrom(roots[0]) != nil {
+				t.Errorf("%s is not of the next authority, of %d", e, len(roots))
+			}
+		}
+	}
+	after := asHost(t, b)
+	let("a host of before", before, was, a, b)
+	let("a host of after", after, now, a, b)
+	closed(t, b) // with its next certificate, to a that trusts what it did when it started
+	b = start(t, bCfg)
+	let("b anew", before, was, a, b)
+	closed(t, a)
+	a = start(t, aCfg)
+	let("a anew", before, was, a, b)
+	let("a anew, a host of after", after, now, b, a)
+	if all, err := a.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+		t.Errorf("members: %+v, %v", all, err)
+	}
+	cCfg := secured(t, 95, "c")
+	var tok Token
+	cCfg.Token, tok = tokenOf(t, b)
+	if c := start(t, cCfg); tok.Authority != now || fingerprint(c.peers.auth.Load()) != now {
+		t.Error("who joins has a former authority")
+	}
+}
+
+// TestEnded: a netmaster whose certificates ended while it was off has others when it
+// starts; one of before there was an authority of clients gets it from the others.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	bCfg := secured(t, 97, "b")
+	a, b := pair(t, secured(t, 96, "a"), &bCfg)
+	host, members := asHost(t, a), fingerprint(a.peers.auth.Load())
+	closed(t, b)
+	pkitest.End(t, b.dir.own(authorityDir), b.peers.own)
+	for _, dir := range []string{ClientsDir(b.dir.path), AdminDir(b.dir.path)} {
+		pkitest.End(t, AuthorityDir(b.dir.path), dir)
+	}
+	b = start(t, bCfg)
+	if d, err := transport.OpenDirectory(AdminDir(b.dir.path)); err != nil || d.Trouble() != nil {
+		t.Errorf("the administrator's certificate: %v, %v", d.Trouble(), err)
+	}
+	if err := asks(t, host, members, b); err != nil {
+		t.Error(err)
+	}
+	if all, err := a.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+		t.Errorf("members: %+v, %v", all, err)
+	}
+	closed(t, b)
+	if err := os.RemoveAll(filepath.Join(b.dir.path, "join", clientsDir)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	_, err := Start(ctx, bCfg)
+	is(t, "with --secure", err, model.ErrConflict, "start it once without --secure")
+	bCfg.Secure = nil
+	b = start(t, bCfg)
+	until(t, "it gets the authority of clients", func() bool {
+		got := b.clients.Load()
+		return got != nil && fingerprint(got) == fingerprint(a.clients.Load())
+	})
+	closed(t, b)
+	bCfg.Secure = secured(t, 97, "b").Secure
+	b = start(t, bCfg)
+	if err := asks(t, host, members, b); err != nil {
+		t.Error(err)
+	}
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patient); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+}

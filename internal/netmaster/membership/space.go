@@ -1,0 +1,209 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/version"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+)
+
+const (
+	// nearly is of how much of its quota a database is told of.
+	nearly = 0.8
+	// lowSpace is how many free bytes of a disk are told of: etcd makes its log in
+	// pieces of 64 MB.
+	lowSpace = 256 << 20
+	// lookEvery is how often a member looks at itself, othersEvery at which of these looks
+	// at the others, and remindEvery how often a trouble that lasts is told again.
+	lookEvery   = 3 * time.Second
+	othersEvery = 10
+	remindEvery = 10 * time.Minute
+)
+
+// Status is how a member is, as it says itself.
+type Status struct {
+	Version string `json:"version"` // etcd's
+	Leader  uint64 `json:"leader"`  // whom it takes for the leader; 0 = nobody
+	Leads   bool   `json:"leads"`
+	Learner bool   `json:"learner,omitempty"`
+	Size    int64  `json:"size"`           // bytes of the database's file
+	InUse   int64  `json:"inUse"`          // bytes of it that hold something
+	Quota   int64  `json:"quota"`          // bytes that it may have
+	Free    uint64 `json:"free"`           // bytes that its disk has left
+	Full    bool   `json:"full,omitempty"` // it has raised the alarm: the cluster takes no writes
+	Ends    []End  `json:"ends,omitempty"`
+	// Unsaved is why the last snapshot of the schedule was not made, or that it is too old;
+	// "" = it was and is not, or there is no schedule.
+	Unsaved string `json:"unsaved,omitempty"`
+	// Renews says that it takes authorities that another member renewed.
+	Renews bool `json:"renews,omitempty"`
+}
+
+// Status looks at this member; it asks nobody.
+func (m *Member) Status() Status {
+	e := m.server.etcd.Server
+	s := Status{
+		Version: version.Version, Leader: e.Lead(), Learner: e.IsLearner(), Quota: m.cfg.Quota,
+		Size: e.Backend().Size(), InUse: e.Backend().SizeInUse(),
+	}
+	s.Leads = s.Leader == uint64(e.MemberID())
+	s.Free = m.dir.free()
+	for _, a := range e.Alarms() {
+		s.Full = s.Full || a.Alarm == etcdserverpb.AlarmType_NOSPACE && a.MemberID == uint64(e.MemberID())
+	}
+	if why := m.unsaved.Load(); why != nil {
+		s.Unsaved = (*why).Error()
+	} else if m.cfg.Backup.Dir != "" {
+		s.Unsaved = m.cfg.Backup.old(time.Now(), m.began)
+	}
+	return s
+}
+
+// Trouble says what to do about a member's space, before it is used up, and about its
+// snapshots; "" = nothing.
+func (s Status) Trouble() string {
+	switch {
+	case s.Full:
+		return fmt.Sprintf("the store is full (%s of %s) and takes no writes: delete what is not needed and free its space with 'netctl cluster relieve'", mb(s.Size), mb(s.Quota))
+	case float64(s.Size) > nearly*float64(s.Quota):
+		return fmt.Sprintf("the store has %s of the %s that it may have, %s of it in use: when it is full the cluster takes no writes; 'netctl cluster relieve' frees what is not in use", mb(s.Size), mb(s.Quota), mb(s.InUse))
+	case s.Free < lowSpace:
+		return fmt.Sprintf("the disk of the store has %s left: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
+	case s.Unsaved != "":
+		return fmt.Sprintf("no snapshot of the store was made (%s): see that --snapshot-dir has room and can be written", s.Unsaved)
+	}
+	return ""
+}
+
+func mb(n int64) string { return fmt.Sprintf("%d MB", n/1e6) }
+
+// Relieve gives the space that this member's database does not use back, and ends the
+// alarm of a full store if there is room now. It answers no other request meanwhile.
+// Where too much is in use it is model.ErrExhausted.
+func (m *Member) Relieve(ctx context.Context) error {
+	if err := m.server.etcd.Server.Defragment(); err != nil {
+		return fmt.Errorf("give unused space back: %w", err)
+	}
+	s := m.Status()
+	if float64(s.Size) > nearly*float64(s.Quota) {
+		return model.Errorf(model.ErrExhausted, "%s of the %s that the store may have are in use: delete what is not needed", mb(s.Size), mb(s.Quota))
+	}
+	if !s.Full {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a := &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: uint64(m.server.etcd.Server.MemberID()), Alarm: etcdserverpb.AlarmType_NOSPACE}
+	if _, err := m.server.etcd.Server.Alarm(ctx, a); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// RelieveAll is Relieve of each member, one after the other, so that a majority answers
+// all the time where there are three. Who does not answer is told after the others are
+// done.
+func (m *Member) RelieveAll(ctx context.Context) error {
+	all, err := m.List(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := m.asker(doorTime)
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdleConnections()
+	for _, i := range all {
+		switch {
+		case i.Door == "" && i.Name != m.dir.Name || i.Role == Waiting || i.Role == Removed:
+			continue
+		case i.Name == m.dir.Name:
+			if e := m.Relieve(ctx); e != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
+			}
+			continue
+		}
+		if e := jointoken.Call(ctx, c, http.MethodPost, transport.HTTPS+"://"+i.Door+relievePath, nil, &Status{}); e != nil && jointoken.IsKind(e) {
+			err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
+		} else if e != nil {
+			err = errors.Join(err, model.Errorf(model.ErrUnavailable, "%s does not answer: %w; repeat this when it does", i.Name, e))
+		}
+	}
+	return err
+}
+
+// watch renews the certificate in time, and tells people what endangers the store:
+// each member of itself, the leader of all.
+func (m *Member) watch(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	told, last := "", time.Time{}
+	var others []string
+	for n := 0; ; n++ {
+		if n%othersEvery == 0 {
+			m.followAll(ctx)
+			if err := m.renewOwn(); err != nil {
+				m.cfg.Logger.Error("this netmaster's certificate for clients is not renewed", "error", err)
+			}
+			if err := m.renewPeer(); err != nil {
+				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
+			}
+			if err := m.sweepTokens(ctx); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Warn("the tokens to join in the store cannot be looked at", "error", err)
+			}
+			others = m.lookAtOthers(ctx)
+		}
+		lines := others
+		if own := m.Trouble(); own != "" {
+			lines = append([]string{own}, others...)
+		}
+		text := strings.Join(lines, "\n")
+		switch {
+		case text == "" && told != "":
+			m.cfg.Logger.Info("the store is out of danger")
+		case text != "" && (numberless(text) != told || time.Since(last) >= remindEvery):
+			for _, line := range lines {
+				m.cfg.Logger.Warn("the store is in danger", "what", line)
+			}
+			last = time.Now()
+		}
+		told = numberless(text)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lookAtOthers is what the leader has to tell of the cluster beside itself.
+func (m *Member) lookAtOthers(ctx context.Context) []string {
+	if !m.Status().Leads {
+		return nil
+	}
+	all, err := m.List(ctx)
+	if err != nil {
+		return nil // the next look says more
+	}
+	return slices.DeleteFunc(Warnings(all), func(w string) bool { return strings.HasPrefix(w, m.dir.Name+": ") })
+}
+
+// numberless is a text without its digits: a size that changes is no news.
+func numberless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestSameFact: the same fact has the same effect whoever tells it: Docker's
+// watcher of a container that runs, whoever speaks to the socket of one that runs,
+// and of one that is attached only later.
+func TestSameFact(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	labels := map[string]string{"app": "shop", "zone": "a"}
+	docker := request("e1", newSandbox(t))
+	docker.Source, docker.Netns, docker.Parked = attach.SourceDocker, "", true
+	running, early := request("e2", newSandbox(t)), request("e3", newSandbox(t))
+	fact := func(r attach.Request) attach.Fact {
+		return attach.Fact{Key: r.Key, Rev: 1, ID: "c1", Name: "web", Labels: labels}
+	}
+	if err := b.client().Tell(t.Context(), fact(early)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []attach.Request{docker, running, early} {
+		if _, err := b.client().Attach(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.client().Tell(t.Context(), fact(running)); err != nil {
+		t.Fatal(err)
+	}
+	b.follow(`[{"Id":"c1","Names":["/web"],"Labels":{"app":"shop","zone":"a"},"NetworkSettings":{"Networks":{"n":{"EndpointID":"e1"}}}}]`)
+	type known struct {
+		Container, Name string
+		Labels          map[string]string
+	}
+	want := known{"c1", "web", labels}
+	is := func(r attach.Request, heard func(id string) (known, bool)) {
+		t.Helper()
+		e, _ := b.agent.Entry(r.Key)
+		b.eventually("the cluster knows "+r.Container, func() error {
+			got, ok := heard(string(e.Endpoint.ID))
+			if diff := cmp.Diff(want, got); !ok || diff != "" {
+				return errors.New("-want +got:\n" + diff)
+			}
+			return nil
+		})
+	}
+	updated := func(id string) (known, bool) {
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		u, ok := b.master.told[id]
+		return known{u.ContainerID, u.EPCommonName, u.Labels}, ok && u.Event == api.EventStart
+	}
+	is(docker, updated)
+	is(running, updated)
+	is(early, func(id string) (known, bool) { // with its creation, and never by an update
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		c := b.master.created[id]
+		_, also := b.master.told[id]
+		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, !also
+	})
+	// What was told of a container counts when it is attached anew.
+	e, _ := b.agent.Entry(running.Key)
+	link, err := netlink.LinkByName(e.HostIf)
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err == nil {
+		_, err = b.client().Attach(t.Context(), running)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(running, func(id string) (known, bool) {
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		c := b.master.created[id]
+		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, true
+	})
+	for _, r := range []attach.Request{docker, running, early} {
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.nothingLeft()
+}
+
+// follow runs Docker's adapter on the agent, for an engine that has the containers
+// of the list.
+func (b *bed) follow(list string) {
+	b.t.Helper()
+	sock := filepath.Join(b.dir, "docker.sock")
+	l, err := (&net.ListenConfig{}).Listen(b.t.Context(), "unix", sock)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	engine := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/containers/json"):
+			_, _ = io.WriteString(w, list)
+		case strings.HasSuffix(r.URL.Path, "/networks"):
+			_, _ = io.WriteString(w, "[]")
+		default:
+			http.NotFound(w, r)
+		}
+	})}
+	served := make(chan struct{})
+	go func() { _ = engine.Serve(l); close(served) }()
+	p, err := docker.New(b.t.Context(), docker.Config{
+		Name: "n-test", SocketDir: b.dir, StateDir: b.cfg.StateDir, Endpoint: "unix://" + sock, Log: b.cfg.Log,
+		Backend: b.agent,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+		_ = engine.Close()
+		<-served
+	})
+}
+
+// TestOddLabels: labels that no policy can select by are named in the log of the
+// host that attaches with them.
+func TestOddLabels(t *testing.T) {
+	var log lockedBuffer
+	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	b.ready()
+	r := request("e1", newSandbox(t))
+	r.Labels = map[string]string{"app": "web", "note": "two words"}
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if line := log.line("no policy selects by them"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "labels=[note]") || !strings.Contains(line, "e1") {
+		t.Errorf("the log says %q", line)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLabelsLater: labels count as not known yet only where they come later and a
+// policy of the tenant asks for labels, and not when they were told already.
+func TestLabelsLater(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	attached := func(container string, told bool) bool {
+		t.Helper()
+		r := request(container, newSandbox(t))
+		r.LabelsLater = true
+		if told {
+			if err := b.client().Tell(t.Context(), attach.Fact{Key: r.Key, Rev: 1, ID: container}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.client().Attach(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		e, _ := b.agent.Entry(r.Key)
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+			t.Fatal(err)
+		}
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		return b.master.created[string(e.Endpoint.ID)].ConfigEP.LabelsLater
+	}
+	if attached("c1", false) {
+		t.Error("labels are waited for that no policy asks for")
+	}
+	tenant := model.TenantName(request("c", newSandbox(t)).Tenant)
+	rev := b.put(func(tx store.Tx) error {
+		k := model.PolicyKey{Tenant: tenant, Name: "p"}
+		return tables.Policies.Put(tx, model.Policy{
+			Key: k, Kind: model.KindNetwork, Owner: model.OwnerUser, Tier: model.TierContiv, Order: 100, Default: model.Defaults{Out: model.Deny},
+			Applies: model.Selector{Tenant: k.Tenant, MatchLabels: map[string]string{"app": "bad"}},
+		})
+	})
+	if err := b.agent.cluster.AwaitRevision(t.Context(), statemirror.RestOf(tenant), rev); err != nil {
+		t.Fatal(err)
+	}
+	if !attached("c2", false) {
+		t.Error("a policy by labels does not wait for them")
+	}
+	if attached("c3", true) {
+		t.Error("labels are waited for that were told")
+	}
+}

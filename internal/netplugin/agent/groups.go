@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/multicast"
+)
+
+// groupsFile is where members of multicast groups outlast netplugin.
+const groupsFile = "multicast.json"
+
+// newListener returns what knows who hears multicast; nil = the driver cannot say.
+func (a *Agent) newListener() *multicast.Listener {
+	if a.can.Memberships == nil {
+		return nil
+	}
+	return multicast.New(multicast.Config{
+		Plane: a.can.Memberships, File: filepath.Join(a.cfg.StateDir, groupsFile), Log: a.log,
+		Changed: func() { a.kick("members of multicast groups") },
+	})
+}
+
+// members counts who hears what.
+type members struct{ of *multicast.Listener }
+
+var (
+	membersDesc = prometheus.NewDesc("contiv_netplugin_multicast_members",
+		"Multicast groups that endpoints here hear, each endpoint's counted by itself.", nil, nil)
+	membersRefusedDesc = prometheus.NewDesc("contiv_netplugin_multicast_refused_total",
+		"Groups that endpoints here asked to hear, each time that there was no room: an endpoint hears 64, all on a host together 16,384.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m members) Describe(ch chan<- *prometheus.Desc) { ch <- membersDesc; ch <- membersRefusedDesc }
+
+// Collect implements prometheus.Collector.
+func (m members) Collect(ch chan<- prometheus.Metric) {
+	n, refused := 0, uint64(0)
+	if m.of != nil {
+		n, refused = m.of.Refused()
+	}
+	ch <- prometheus.MustNewConstMetric(membersDesc, prometheus.GaugeValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(membersRefusedDesc, prometheus.CounterValue, float64(refused))
+}

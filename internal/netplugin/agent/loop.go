@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+)
+
+// pass makes the data plane follow once; see reconcile.Config.
+func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
+	look := slices.Contains(reasons, "drift")
+	known := a.way.Refresh(look) // before the picture, which may know more by then
+	ports := a.PublishedChanges()
+	a.control.Refresh(look)
+	pic, ok := a.cluster.Compile()
+	if !ok || !known || !a.control.Known() || !a.mayProgram() {
+		return nil, nil // what it waits for wakes the runner again
+	}
+	if o, _ := a.reached.Get(); o.At.IsZero() { // nothing of a later agent's may be touched
+		if err := mayRead(a.cluster.OwnRecord()); err != nil {
+			return nil, err
+		}
+	}
+	pic.Want.Router = a.routerInterface(pic.Want)
+	if a.listener != nil {
+		pic.Want.Groups = a.listener.Follow(pic.Want)
+	}
+	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
+	pic.Problems = append(pic.Problems, a.underlay.Problems(pic.Want)...)
+	pic.Problems = append(pic.Problems, a.answerProblems()...)
+	pic.Problems = append(pic.Problems, a.fabric.Problems()...)
+	pic.Problems = append(pic.Problems, a.lacking.Problems(pic.Want)...)
+	if n := a.legacyPods.Load(); n > 0 {
+		pic.Problems = append(pic.Problems, compile.Problem{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
+			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: give netmaster --kubeconfig, or install this version's contivk8s", model.NoEffectPrefix, n)})
+	}
+	pic.Problems = append(pic.Problems, a.Problems()...)
+	start := time.Now()
+	apply := a.cfg.Driver.Apply
+	if a.cfg.Predecessor != nil {
+		apply = a.takeOver
+	}
+	step := a.pace.Next(pic.Want, start)
+	report, err := apply(ctx, step.Want)
+	a.pace.Done(step, time.Since(start), time.Now(), err)
+	pic.Problems = append(pic.Problems, step.Problems()...)
+	report.Ports = step.Statuses(report.Ports)
+	if in, more := a.pace.Again(time.Now()); more {
+		a.again.Reset(in)
+	}
+	o := statemirror.Outcome{
+		At: time.Now(), Took: time.Since(start),
+		Revs: pic.Revs, Report: report, Problems: pic.Problems, Networks: pic.Want.Networks, Services: pic.Want.Services, Err: err,
+	}
+	for _, n := range pic.Want.Networks.All() {
+		o.VLAN = o.VLAN || n.Encap == model.EncapVLAN
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var failed []string
+	if err == nil {
+		var problems []compile.Problem
+		problems, failed = a.FollowWayOut(ctx, pic.Want, look)
+		o.Ports, o.Problems = ports, append(o.Problems, problems...)
+	}
+	for name, st := range report.Ports.All() {
+		// An interface that does not exist yet is announced by who makes it.
+		if _, waits := step.Waits[name]; st.Err != nil && !waits && !errors.Is(st.Err, model.ErrNotFound) {
+			o.Refused = append(o.Refused, name)
+		}
+	}
+	if err == nil {
+		a.followBGP(pic, report)
+		a.announceVLAN(step.Want, report)
+		a.announceToNeighbours(step.Want)
+		a.tunnels.Follow(step.Want.Remotes)
+	}
+	a.reached.Set(o)
+	a.Passed(o)
+	a.log.Debug("applied", "reasons", reasons, "revision", pic.Want.Revision,
+		"changes", report.Changes, "ports", report.Ports.Len(), "took", o.Took, "error", err)
+	if err != nil {
+		return nil, fmt.Errorf("apply revision %d to the data plane: %w", pic.Want.Revision, err)
+	}
+	failed = append(failed, o.Refused...)
+	for _, p := range report.Problems {
+		failed = append(failed, p.Object)
+	}
+	slices.Sort(failed)
+	return failed, nil
+}
+
+// startGrace is how long an attachment waits for an agent that has just started.
+const startGrace = 5 * time.Second
+
+// awaitFirst waits for the first pass of the driver, the claim to the host's
+// name and the first netmaster, within startGrace.
+func (a *Agent) awaitFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startGrace)
+	defer cancel()
+	if a.reached.Until(ctx, func(o statemirror.Outcome) (bool, error) { return !o.At.IsZero(), nil }) != nil {
+		return // its end
+	}
+	a.awaitName(ctx)
+	a.masters.Await(ctx)
+}

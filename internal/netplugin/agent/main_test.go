@@ -1,0 +1,13 @@
+package agent
+
+import (
+	"os"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+)
+
+// TestMain runs the tests in a network namespace of their own: they make veths.
+func TestMain(m *testing.M) {
+	os.Exit(netnstest.Run(m, func() error { return os.RemoveAll(pluginDir) }))
+}

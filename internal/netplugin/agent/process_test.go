@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+)
+
+// TestProcess: a bare process is attached as a container is; asked again for other
+// labels or another name it gets these where it is, for another place or address it
+// is attached anew; the host's own namespace is refused.
+func TestProcess(t *testing.T) {
+	b := newBed(t, often)
+	b.ready()
+	s := newSandbox(t)
+	r := request("", s)
+	r.Key, r.Source, r.Config, r.Name = attach.NetnsKey(s.path, "eth0"), attach.SourceProcess, "", "web"
+	r.Labels = map[string]string{"app": "shop", "zone": "a"}
+	attached := func() attach.Result {
+		t.Helper()
+		res, err := b.client().Attach(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	first := attached()
+	e, _ := b.agent.Entry(r.Key)
+	asked := func() (n int, told api.UpdateEndpointRequest) {
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		return b.master.calls["/plugin/createEndpoint"], b.master.told[string(e.Endpoint.ID)]
+	}
+	r.Labels, r.Name = map[string]string{"app": "bank"}, "desk"
+	for _, step := range []string{"other labels", "the same again", "after a restart"} {
+		if step == "after a restart" {
+			b.restart()
+			b.ready()
+		}
+		if res := attached(); res.Endpoint != first.Endpoint || res.Addresses[0] != first.Addresses[0] {
+			t.Errorf("%s: %+v, want what stands, %+v", step, res, first)
+		}
+		n, told := asked()
+		want := api.UpdateEndpointRequest{
+			Event: api.EventStart, Tenant: "blue", Network: "net1", EndpointID: string(e.Endpoint.ID), EPCommonName: "desk",
+			Labels: map[string]string{"app": "bank"}, RemovedLabels: []string{"zone"},
+		}
+		if diff := cmp.Diff(want, told); diff != "" || n != 1 {
+			t.Errorf("%s: %d endpoints were asked for, and told (-want +got):\n%s", step, n, diff)
+		}
+	}
+	b.master.idle.Store(true)
+	r.Labels = nil
+	if _, err := b.client().Attach(t.Context(), r); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("labels that the cluster does not hear of: %v", err)
+	}
+	if e, _ := b.agent.Entry(r.Key); len(e.Request.Labels) == 0 {
+		t.Error("the journal has labels that the cluster never heard of")
+	}
+	b.master.idle.Store(false)
+
+	r.Addresses = []netip.Addr{netip.MustParseAddr("10.1.1.77")}
+	if res := attached(); res.Addresses[0].Prefix.Addr() != r.Addresses[0] {
+		t.Errorf("asked for %s, it has %v", r.Addresses[0], res.Addresses)
+	}
+	own := r
+	own.Addresses, own.Netns, own.Key = nil, "/proc/thread-self/ns/net", attach.PIDKey(1, "eth0")
+	if _, err := b.client().Attach(t.Context(), own); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "the host's own network namespace") {
+		t.Errorf("the host's own namespace: %v", err)
+	}
+
+	// What is still there stays; whoever ends without a word is released.
+	if err := b.client().Check(t.Context(), attach.CheckRequest{Key: r.Key}); err != nil {
+		t.Error(err)
+	}
+	// People are told what they cannot detach; runtimes repeat deletions.
+	other := newSandbox(t)
+	byCNI := request("c1", other)
+	if _, err := b.client().Attach(t.Context(), byCNI); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{other.path: model.ErrConflict, "/proc/self/ns/user": model.ErrNotFound} {
+		ask := attach.DetachRequest{Key: attach.NetnsKey(path, "eth0"), Netns: path}
+		if err := b.client().Detach(t.Context(), ask); err != nil {
+			t.Error(err)
+		}
+		ask.Known = true
+		if err := b.client().Detach(t.Context(), ask); !errors.Is(err, want) {
+			t.Errorf("detach %s: %v, want %v", path, err, want)
+		}
+	}
+	s.close()
+	other.close()
+	b.eventually("what ended is released", func() error {
+		for _, k := range []attach.Key{r.Key, byCNI.Key} {
+			if _, ok := b.agent.Entry(k); ok {
+				return fmt.Errorf("%s is in the journal", k)
+			}
+		}
+		return nil
+	})
+	b.nothingLeft()
+}

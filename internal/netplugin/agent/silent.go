@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/peerhealth"
+)
+
+// newProber returns what asks hosts that are away; nil = nobody does.
+func (a *Agent) newProber() *peerhealth.Prober {
+	if a.cfg.Probe == nil {
+		return nil
+	}
+	peers := func() ([]peerhealth.Peer, bool, <-chan struct{}) {
+		list, many, changed := a.cluster.Peers()
+		out := make([]peerhealth.Peer, len(list))
+		for i, p := range list {
+			out[i] = peerhealth.Peer{Name: p.Name, Addr: p.Addr, Away: p.Away}
+		}
+		return out, many, changed
+	}
+	return peerhealth.New(peerhealth.Config{
+		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.SetSilent, Log: a.log,
+		Answered: a.recallPeers(), Remember: a.rememberPeers,
+	})
+}
+
+// peersFile, in the state directory, has the hosts that have answered a probe, and where:
+// an agent that begins while one of them is dead knows that its silence means something.
+const peersFile = "peers.json"
+
+type peersKept struct {
+	Version  int                           `json:"version"` // 1
+	Answered map[model.HostName]netip.Addr `json:"answered"`
+}
+
+// recallPeers reads peersFile. One that cannot be read counts as none: then the hosts are
+// asked anew.
+func (a *Agent) recallPeers() map[model.HostName]netip.Addr {
+	var kept peersKept
+	data, err := os.ReadFile(filepath.Join(a.cfg.StateDir, peersFile))
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("which hosts have answered probes cannot be read: they are asked anew", "file", peersFile, "error", err)
+	}
+	if err != nil || kept.Version != 1 {
+		return nil
+	}
+	return kept.Answered
+}
+
+func (a *Agent) rememberPeers(answered map[model.HostName]netip.Addr) {
+	if err := durable.WriteJSON(filepath.Join(a.cfg.StateDir, peersFile), peersKept{1, answered}); err != nil {
+		a.log.Debug("which hosts have answered probes is not written down", "error", err)
+	}
+}
+
+// peers counts other hosts by what probes have found.
+type peers struct{ of *peerhealth.Prober }
+
+var peersDesc = prometheus.NewDesc("contiv_netplugin_peers",
+	"Other hosts, by state: answering (a probe, once), unanswered (none, so that nothing would follow from their silence), silent (away, and no probe is answered: services send their providers no new connections from here).",
+	[]string{"state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (p peers) Describe(ch chan<- *prometheus.Desc) { ch <- peersDesc }
+
+// Collect implements prometheus.Collector.
+func (p peers) Collect(ch chan<- prometheus.Metric) {
+	answering, unanswered, silent := p.of.States()
+	for state, n := range map[string]int{"answering": answering, "unanswered": unanswered, "silent": silent} {
+		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(n), state)
+	}
+}
+
+func (a *Agent) peerMetrics() []prometheus.Collector {
+	if a.prober == nil {
+		return nil
+	}
+	return []prometheus.Collector{peers{a.prober}}
+}

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/security/strictjson"
+)
+
+const maxRequest = 1 << 20
+
+// socketHandler serves attach.Service, the adapters and the two calls of 1.x on
+// the unix socket.
+func (a *Agent) socketHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+attach.PathAttach, call(a.Attach))
+	mux.Handle("POST "+attach.PathDetach, call(noResult(a.Detach)))
+	mux.Handle("POST "+attach.PathCheck, call(noResult(a.Check)))
+	mux.Handle("POST "+attach.PathCollect, call(noResult(a.Collect)))
+	mux.Handle("POST "+attach.PathPublish, call(a.Publish))
+	mux.Handle("POST "+attach.PathTell, call(noResult(a.Tell)))
+	mux.Handle("POST "+attach.PathReady, call(func(ctx context.Context, _ struct{}) (struct{}, error) {
+		return struct{}{}, a.Ready(ctx)
+	}))
+	for pattern, h := range a.adapters {
+		mux.Handle(pattern, h)
+	}
+	mux.HandleFunc("POST /ContivCNI.AddPod", a.legacyAdd)
+	mux.HandleFunc("POST /ContivCNI.DelPod", a.legacyDel)
+	return mux
+}
+
+func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (struct{}, error) {
+	return func(ctx context.Context, in In) (struct{}, error) { return struct{}{}, f(ctx, in) }
+}
+
+// call serves a function of one JSON value to another.
+func call[In, Out any](f func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		err := strictjson.Read(r.Body, maxRequest, &in)
+		var out Out
+		if err == nil {
+			out, err = f(r.Context(), in)
+		}
+		if err != nil {
+			failure, status := attach.NewFailure(err)
+			writeJSON(w, status, failure)
+			return
+		}
+		writeJSON(w, http.StatusOK, out)
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // who does not listen any more needs no answer
+}
+
+// legacyPod is the body of 1.x' two calls.
+type legacyPod struct {
+	Name        string `json:"K8S_POD_NAME"`
+	Namespace   string `json:"K8S_POD_NAMESPACE"`
+	ContainerID string `json:"K8S_POD_INFRA_CONTAINER_ID"`
+	Netns       string `json:"CNI_NETNS"`
+	IfName      string `json:"CNI_IFNAME"`
+}
+
+// legacyAnswer is their answer.
+type legacyAnswer struct {
+	Result     uint   `json:"result"` // 0 = success
+	EndpointID string `json:"endpointid,omitempty"`
+	IPAddress  string `json:"ipaddress,omitempty"` // with prefix length
+	IPv6       string `json:"ipv6address,omitempty"`
+	ErrMsg     string `json:"errmsg,omitempty"`
+	ErrInfo    string `json:"errinfo,omitempty"`
+}
+
+// The group of a pod that names none, as in 1.x.
+const legacyGroup = "default-group"
+
+func (p legacyPod) key() attach.Key {
+	k := attach.Key{Container: p.ContainerID, IfName: p.IfName}
+	if k.IfName == "" {
+		k.IfName = "eth0"
+	}
+	return k
+}
+
+func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
+	var p legacyPod
+	if !decodeLegacy(w, r, &p) {
+		return
+	}
+	req := attach.Request{
+		Key: p.key(), Netns: p.Netns, Name: p.Name, Source: attach.SourceCNI,
+		Labels: map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace},
+	}
+	fail := func(err error) { legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err) }
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AttachTimeout)
+	defer cancel()
+	place, err := a.masters.PlacePod(ctx, api.Pod{Namespace: p.Namespace, Name: p.Name})
+	if err != nil {
+		fail(err)
+		return
+	}
+	if place.Followed {
+		req.Pod = attach.Pod{Namespace: p.Namespace, Name: p.Name, UID: place.UID}
+	} else if req.Group, err = a.legacyGroup(ctx); err != nil {
+		fail(err)
+		return
+	}
+	_, again := a.Attached(req.Key)
+	res, err := a.Attach(r.Context(), req)
+	if err != nil {
+		fail(err)
+		return
+	}
+	if !place.Followed && !again {
+		a.legacyPods.Add(1)
+		a.kick("pod of 1.x") // which tells of it
+		a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: no netmaster follows Kubernetes",
+			"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
+			"remedy", "give netmaster --kubeconfig, or install this version's contivk8s and name tenant, network and group in its configuration")
+	}
+	ans := legacyAnswer{EndpointID: res.Endpoint}
+	for _, ad := range res.Addresses {
+		if ad.Prefix.Addr().Is4() {
+			ans.IPAddress = ad.Prefix.String()
+		} else {
+			ans.IPv6 = ad.Prefix.String()
+		}
+	}
+	writeJSON(w, http.StatusOK, ans)
+}
+
+// legacyGroup is 1.x' default-group, where somebody has made it, else empty.
+func (a *Agent) legacyGroup(ctx context.Context) (string, error) {
+	a.cluster.AcquireTenant(model.DefaultTenant)
+	defer a.cluster.ReleaseTenant(model.DefaultTenant)
+	if err := a.cluster.AwaitTenant(ctx, model.DefaultTenant); err != nil || !a.cluster.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
+		return "", err
+	}
+	return legacyGroup, nil
+}
+
+func (a *Agent) legacyDel(w http.ResponseWriter, r *http.Request) {
+	var p legacyPod
+	if !decodeLegacy(w, r, &p) {
+		return
+	}
+	if err := a.Detach(r.Context(), attach.DetachRequest{Key: p.key(), Netns: p.Netns}); err != nil {
+		legacyFail(w, "failed to delete pod "+p.Namespace+"/"+p.Name, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, legacyAnswer{})
+}
+
+func decodeLegacy(w http.ResponseWriter, r *http.Request, p *legacyPod) bool {
+	err := strictjson.Read(r.Body, maxRequest, p)
+	if err == nil && strings.TrimSpace(p.ContainerID) == "" {
+		err = errors.New("K8S_POD_INFRA_CONTAINER_ID must not be empty")
+	}
+	if err != nil {
+		legacyFail(w, "bad request", model.Errorf(model.ErrInvalid, "decode pod: %w", err))
+		return false
+	}
+	return true
+}
+
+func legacyFail(w http.ResponseWriter, msg string, err error) {
+	// 1.x's contivk8s reads the answer of no other failing status.
+	writeJSON(w, http.StatusInternalServerError, legacyAnswer{Result: 1, ErrMsg: msg, ErrInfo: err.Error()})
+}

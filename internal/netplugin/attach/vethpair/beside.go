@@ -1,0 +1,94 @@
+package vethpair
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// AnswerOwn has what a container sends from addresses of one of its interfaces leave by
+// that interface's gateways, at most one a family, where somebody else has configured the
+// interface and chooses the default route (Docker). The interface's gateways are default
+// routes too, behind all others: they count when the one that was preferred is gone with
+// its interface. hostIf is the host side of the pair. Doing it again is harmless, and
+// deletes what interfaces have left that are gone. Errors: model.ErrNotFound when there is
+// no pair, when its other side is still on the host, or when nobody holds its namespace.
+func AnswerOwn(hostIf string, addresses []netip.Prefix, gateways []netip.Addr) error {
+	err := behind(hostIf, func(h *netlink.Handle, index int) error {
+		for _, gw := range gateways {
+			if err := answerOwn(h, index, addresses, gw); err != nil {
+				return err
+			}
+			last := wayBy(index, addresses, gw)
+			last.Priority = secondPriority + index
+			if err := h.RouteReplace(last); err != nil {
+				return fmt.Errorf("add default route by %s behind the others: %w", gw, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("have the container behind %s answer by it: %w", hostIf, err)
+	}
+	return nil
+}
+
+// ForgetOwn deletes the rules that AnswerOwn made, before the interface leaves its
+// namespace; its routes go with it. A pair or a namespace that is gone has none.
+func ForgetOwn(hostIf string) error {
+	err := behind(hostIf, func(h *netlink.Handle, index int) error {
+		return errors.Join(noPolicyRouting(sweepRules(h, netlink.FAMILY_V4, index)), noPolicyRouting(sweepRules(h, netlink.FAMILY_V6, index)))
+	})
+	if err != nil && !errors.Is(err, model.ErrNotFound) {
+		return fmt.Errorf("forget the rules of routing behind %s: %w", hostIf, err)
+	}
+	return nil
+}
+
+// behind works in the namespace of a pair's other side, with that side's number there.
+func behind(hostIf string, work func(h *netlink.Handle, index int) error) error {
+	here, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	l, err := here.LinkByName(hostIf)
+	if isNoLink(err) {
+		return model.Errorf(model.ErrNotFound, "there is no interface %s", hostIf)
+	}
+	if err != nil {
+		return err
+	}
+	id, index := l.Attrs().NetNsID, l.Attrs().ParentIndex
+	if id < 0 {
+		return model.Errorf(model.ErrNotFound, "its other side is still on the host")
+	}
+	for _, path := range namespaces(nil) {
+		n, err := ns.GetNS(path)
+		if err != nil { // it has ended meanwhile
+			continue
+		}
+		of, err := here.GetNetNsIdByFd(int(n.Fd()))
+		if err != nil || of != id {
+			_ = n.Close() // open for reading
+			continue
+		}
+		err = n.Do(func(ns.NetNS) error {
+			h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			return work(h, index)
+		})
+		_ = n.Close() // open for reading
+		return err
+	}
+	return model.Errorf(model.ErrNotFound, "nobody holds its network namespace")
+}

@@ -1,0 +1,143 @@
+package vethpair
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The container's side of a pair may be the host's own interface. Then nobody on its
+// network may send by the host's stack to somewhere else, past all policy: of what comes
+// in there only what is to the host itself is taken, whether the host forwards or not.
+// A rule of routing says so for both families, behind that of the local table (0) and
+// before all others.
+const (
+	ownPriority = 1
+	ownProtocol = 0xcf // marks our rules; people and routing daemons have others
+)
+
+// Own has the host's stack take by its interfaces of these names only what is sent to the
+// host, and answer there for no address of another interface. Rules for other interfaces,
+// which have gone, go. An interface that is not there is fine.
+func Own(names []string) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("make rules of routing: %w", err)
+	}
+	defer h.Close()
+	var errs []error
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		errs = append(errs, noPolicyRouting(ownRules(h, family, names)))
+	}
+	for _, name := range names {
+		for setting, value := range map[string]string{"arp_ignore": "1", "arp_announce": "2"} {
+			err := writeSetting("/proc/sys/net/ipv4/conf/"+name+"/"+setting, value)
+			if err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("set %s of %s: %w", setting, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ownRules(h *netlink.Handle, family int, names []string) error {
+	all, err := h.RuleList(family)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("list rules of routing: %w", err)
+	}
+	there := map[string]bool{}
+	for _, r := range all {
+		if r.Priority != ownPriority || r.Protocol != ownProtocol {
+			continue
+		}
+		if slices.Contains(names, r.IifName) && !there[r.IifName] {
+			there[r.IifName] = true
+			continue
+		}
+		r.Family = family
+		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("delete a rule of routing: %w", err)
+		}
+	}
+	for _, name := range names {
+		if there[name] {
+			continue
+		}
+		r := netlink.NewRule()
+		r.Family, r.Priority, r.IifName, r.Type, r.Protocol = family, ownPriority, name, unix.RTN_BLACKHOLE, ownProtocol
+		if err := h.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("add a rule for what comes in by %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Crossing names the routes of this host that would be in the way of a route to one of
+// these prefixes, invalid ones apart, or that in theirs: those to a part of it, and those
+// to neighbours. Routes of the interface except, default routes, and wider ones by a
+// gateway, do not count.
+func Crossing(except string, prefixes ...netip.Prefix) (out []string, err error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	defer h.Close()
+	for _, p := range prefixes {
+		if !p.IsValid() {
+			continue
+		}
+		family := netlink.FAMILY_V6
+		if p.Addr().Is4() {
+			family = netlink.FAMILY_V4
+		}
+		list, err := h.RouteList(nil, family)
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range list {
+			if r.Dst == nil {
+				continue
+			}
+			dst, err := netip.ParsePrefix(r.Dst.String())
+			if err != nil || dst.Bits() == 0 || !dst.Overlaps(p) || dst.Bits() < p.Bits() && (r.Gw != nil || len(r.MultiPath) > 0) {
+				continue
+			}
+			name := "route " + dst.String()
+			if l, err := h.LinkByIndex(r.LinkIndex); err == nil {
+				if l.Attrs().Name == except {
+					continue
+				}
+				name += " on " + l.Attrs().Name
+			}
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// SetUp takes an interface of the host up or down; without it its routes are gone.
+func SetUp(name string, up bool) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	l, err := h.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	if up {
+		err = h.LinkSetUp(l)
+	} else {
+		err = h.LinkSetDown(l)
+	}
+	if err != nil {
+		return fmt.Errorf("set interface %s up or down: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package vethpair
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The routing policy of interfaces beside the one that has the default route. Each has
+// a table of its own, by its number; tables up to 65535 are what people use, and the
+// rules come before the main table's (32766).
+const (
+	secondPriority = 30000
+	secondTables   = 0x63760000 // "cv": + the interface's number
+)
+
+// answerOwn has what a container sends from an interface's addresses leave by that
+// interface's gateway, in a namespace whose default route is another interface's:
+// otherwise the answer to whoever came in from another subnet would leave by the other
+// interface, under the other's policy and from an address that is not that one's. A
+// kernel without policy routing (CONFIG_IP_MULTIPLE_TABLES) has it as it is.
+func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.Addr) error {
+	family := netlink.FAMILY_V6
+	if gw.Is4() {
+		family = netlink.FAMILY_V4
+	}
+	table := secondTables + index
+	if err := sweepRules(h, family, index); err != nil {
+		return noPolicyRouting(err)
+	}
+	way := wayBy(index, addresses, gw)
+	way.Table = table
+	var routes []*netlink.Route
+	for _, p := range addresses {
+		if p.Addr().Is4() == gw.Is4() && !p.Addr().IsLinkLocalUnicast() {
+			routes = append(routes, &netlink.Route{LinkIndex: index, Dst: ipNet(p.Masked()), Scope: netlink.SCOPE_LINK, Table: table})
+		}
+	}
+	for _, r := range append(routes, way) {
+		if err := h.RouteReplace(r); err != nil {
+			return fmt.Errorf("add route %s to the interface's table: %w", r.Dst, err)
+		}
+	}
+	for _, p := range addresses {
+		if p.Addr().Is4() != gw.Is4() || p.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		rule := netlink.NewRule()
+		rule.Family, rule.Priority, rule.Table = family, secondPriority, table
+		rule.Src = ipNet(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()))
+		if err := h.RuleAdd(rule); err != nil && !errors.Is(err, unix.EEXIST) {
+			return noPolicyRouting(fmt.Errorf("add a rule for what is sent from %s: %w", p.Addr(), err))
+		}
+	}
+	return nil
+}
+
+// SweepSeconds deletes from a namespace the rules of interfaces that are gone. A namespace
+// that is gone has none.
+func SweepSeconds(path string) error {
+	err := within(path, func(h *netlink.Handle) error {
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			if err := noPolicyRouting(sweepRules(h, family, 0)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, model.ErrNotFound) || errors.Is(err, model.ErrInvalid) { // or something else has its path
+		return nil
+	}
+	return err
+}
+
+// sweepRules deletes the rules of an interface, and of those that are gone: with an
+// interface the kernel deletes its routes and leaves its rules.
+func sweepRules(h *netlink.Handle, family, index int) error {
+	rules, err := h.RuleList(family)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("list rules of routing: %w", err)
+	}
+	for _, r := range rules {
+		if r.Priority != secondPriority || r.Table&^0xffff != secondTables {
+			continue
+		}
+		if of := r.Table - secondTables; of != index {
+			if _, err := h.LinkByIndex(of); !isNoLink(err) {
+				continue // it has it, or nobody knows
+			}
+		}
+		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("delete a rule of routing: %w", err)
+		}
+	}
+	return nil
+}
+
+// noPolicyRouting passes over what a kernel without policy routing answers.
+func noPolicyRouting(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil
+	}
+	return err
+}

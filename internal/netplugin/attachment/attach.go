@@ -1,0 +1,444 @@
+package attachment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
+)
+
+// target is where an attachment goes, parsed and with defaults filled in.
+type target struct {
+	tenant      model.TenantName
+	network     model.NetworkName // empty = netmaster knows it by the group
+	group       model.GroupName
+	v4, v6      netip.Addr
+	pod         bool // Kubernetes says so
+	tenantGiven bool
+}
+
+// Attach implements attach.Service.
+func (a *Service) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	res, err := a.attach(ctx, r)
+	a.attachTime.WithLabelValues("attach", outcomeLabel(err)).Observe(time.Since(start).Seconds())
+	if err != nil {
+		a.log.Warn("attach failed", "container", r.Container, "ifname", r.IfName, "error", err)
+		return res, fmt.Errorf("attach %s: %w", r.Key, err)
+	}
+	a.log.Info("attached", "container", r.Container, "ifname", r.IfName, "endpoint", res.Endpoint,
+		"interface", res.HostIf, "took", time.Since(start))
+	return res, nil
+}
+
+func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+	t, err := parseTarget(r)
+	if err != nil {
+		return attach.Result{}, err
+	}
+	unlock, err := a.turns.Take(ctx, r.Key)
+	if err != nil {
+		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
+	}
+	defer unlock()
+	if a.cfg.spool().Has(r.Key) { // a deletion of the former attachment of that name
+		if err := a.detachLocked(ctx, r.Key); err != nil {
+			return attach.Result{}, err
+		}
+	}
+	res, former, err := a.existing(ctx, r, t)
+	if err != nil || res.Endpoint != "" {
+		return res, err
+	}
+	a.cfg.Begun(ctx)
+	if err := a.cfg.Ready(); err != nil {
+		return attach.Result{}, err
+	}
+	if t, err = a.place(ctx, &r.Pod, t, r.Pod.Name != "" && a.journal.hasPod(r.Key)); err != nil {
+		return attach.Result{}, err
+	}
+	a.cluster.AcquireTenant(t.tenant)
+	defer a.cluster.ReleaseTenant(t.tenant)
+	if former != nil {
+		if err := a.admitted(ctx, r, t); err != nil {
+			return attach.Result{}, err
+		}
+		if err := a.releaseFormer(ctx, *former); err != nil {
+			return attach.Result{}, err
+		}
+	}
+	return a.attachNew(ctx, r, t)
+}
+
+// parseTarget checks the request's fields. Errors are of kind ErrInvalid.
+func parseTarget(r attach.Request) (target, error) {
+	var t target
+	var err error
+	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
+		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
+	}
+	if !nameable(r.IfName) {
+		return t, model.InvalidField("ifname", r.IfName, "must be a name that Linux gives an interface: neither . nor .. and without /, :, % and spaces")
+	}
+	if r.OnHost != (r.Source == attach.SourceInfra) || r.OnHost != isInfra(r.Key) {
+		return t, model.InvalidField("onHost", r.OnHost, "is for infra networks, to which netplugin attaches the host itself")
+	}
+	if (r.Parked || r.OnHost) != (r.Netns == "") {
+		return t, model.InvalidField("netns", r.Netns, "must be the path of the container's network namespace, or empty for an interface that stays on the host")
+	}
+	t.tenant = model.DefaultTenant
+	if r.Tenant != "" {
+		t.tenantGiven = true
+		if t.tenant, err = model.ParseTenantName(r.Tenant); err != nil {
+			return t, err
+		}
+	}
+	if r.Network != "" {
+		if t.network, err = model.ParseNetworkName(r.Network); err != nil {
+			return t, err
+		}
+	}
+	if r.Group != "" {
+		if t.group, err = model.ParseGroupName(r.Group); err != nil {
+			return t, err
+		}
+	}
+	if err := r.Rates.Validate(); err != nil {
+		return t, err
+	}
+	for _, ip := range r.Addresses {
+		slot := &t.v6
+		if ip.Is4() {
+			slot = &t.v4
+		}
+		if slot.IsValid() {
+			return t, model.InvalidField("addresses", ip, "at most one IPv4 and one IPv6 address may be asked for")
+		}
+		*slot = ip
+	}
+	return t, nil
+}
+
+// nameable tells whether Linux gives an interface this name (dev_valid_name in its
+// net/core/dev.c; % would have it choose a number).
+func nameable(name string) bool {
+	return name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
+		return c == '/' || c == ':' || c == '%' || unicode.IsSpace(c)
+	})
+}
+
+// samePod tells whether a container's pod is the one that is asked for, by a runtime that
+// may name no UID.
+func samePod(was, asked attach.Pod) bool {
+	asked.UID = cmp.Or(asked.UID, was.UID)
+	return was == asked
+}
+
+// existing answers for an attachment that stands: ADD is idempotent. One whose interface
+// is there but not as asked for is the former one, to be released before another is made;
+// of any other nothing is left.
+func (a *Service) existing(ctx context.Context, r attach.Request, t target) (res attach.Result, former *Entry, err error) {
+	e, ok := a.journal.get(r.Key)
+	if !ok {
+		return res, nil, nil
+	}
+	if e.State == StateDone && e.Result != nil {
+		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && (e.Endpoint.Network.Tenant == t.tenant || r.Pod.Name != "" && !t.tenantGiven) && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
+			e.Group == t.group
+		same = same && sameNetns(e.Request.Netns, r.Netns) && e.Request.Parked == r.Parked
+		same = same && (e.Pod || e.Request.Rates == r.Rates) // a pod's follow its annotations
+		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))
+		there, err := vethpair.Exists(e.HostIf)
+		if err != nil {
+			return res, nil, err
+		}
+		if same && there && (r.Parked || vethpair.Verify(expectation(e, r.Netns)) == nil) {
+			if a.checkPort(e) == nil {
+				return *e.Result, nil, a.followProcess(ctx, e, r)
+			}
+			if err := a.cfg.Ready(); err != nil {
+				return res, nil, err
+			}
+			// Somebody has deleted the endpoint under the container.
+		}
+		if there {
+			return res, &e, nil
+		}
+	}
+	return res, nil, a.releaseFormer(ctx, e)
+}
+
+// sameNetns reports whether two paths lead to one network namespace, which processes have
+// others to than runtimes.
+func sameNetns(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// attachNew makes an attachment that the journal does not know. Whatever fails
+// is undone.
+func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
+	if err := a.cluster.AwaitTenant(ctx, t.tenant); err != nil {
+		return res, err
+	}
+	name, network, known := a.cluster.Resolve(model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	t.network = name
+	key := model.EndpointKey{
+		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
+		ID:      endpointID(a.cfg.Host, r),
+	}
+	e := Entry{
+		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
+		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.early.of(r.Key, time.Now()),
+	}
+	a.cluster.Acquire(key.Network) // which reads its endpoints, if nobody here has had it, while netmaster works
+	defer func() {
+		if err != nil {
+			a.cluster.Release(key.Network)
+		}
+	}()
+	mtu := 0
+	if known {
+		if err = a.apart(r, network); err != nil {
+			return res, err
+		}
+		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
+			return res, err
+		}
+	}
+	if !r.OnHost { // the host's stack has another way out
+		if e.Private, err = a.way.Take(r.Key, key); err != nil {
+			return res, err
+		}
+	}
+	// The veth is made while the intent is written down and netmaster works. A
+	// veth without a journal entry is swept at the next start by its name.
+	a.cluster.Hide(key)
+	made := make(chan vethOutcome, 1)
+	if known {
+		go func() { made <- a.makeVethAnew(ctx, e, mtu) }()
+	}
+	defer func() {
+		if err != nil {
+			a.undo(ctx, e, made, known)
+		}
+	}()
+	clock := newPhases()
+	if err = a.journal.put(e); err != nil {
+		return res, err
+	}
+	clock.mark("journal")
+	if err = a.cfg.Hook(StepJournalled); err != nil {
+		return res, err
+	}
+	ep, at, err := a.masters.Create(ctx, a.createRequest(e, t), key)
+	if err != nil {
+		return res, err
+	}
+	clock.mark("create")
+	if names := unselectable(e.Request.Labels); len(names) > 0 { // a runtime has nowhere to show it
+		a.log.Warn("labels of an endpoint have not the syntax of Kubernetes' labels: they are kept, and no policy selects by them", "endpoint", ep.Key.String(), "labels", names)
+	}
+	if err = a.cfg.Hook(StepCreated); err != nil {
+		return res, err
+	}
+	if !known { // netmaster knows a network that the mirror has not seen yet
+		if network, err = a.cluster.AwaitNetwork(ctx, key.Network); err != nil {
+			return res, err
+		}
+		if err = a.apart(r, network); err != nil {
+			return res, err
+		}
+		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
+			return res, err
+		}
+		made <- a.makeVethAnew(ctx, e, mtu)
+		known = true
+	}
+	veth := <-made
+	made <- veth // undo waits for it too
+	if veth.err != nil {
+		return res, veth.err
+	}
+	clock.mark("veth")
+	if err = a.cluster.AwaitEndpoints(ctx, key.Network); err != nil {
+		return res, err
+	}
+	clock.mark("endpoints")
+	a.cluster.Reveal(key)
+	a.kick("attach")
+
+	out6 := ep.IPv6.IsValid() && a.way.Settled().Private6(e.Private).IsValid()
+	led, led6 := a.led(ep, e.Private)
+	res = attach.Result{
+		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
+		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
+		Addresses: addresses(network, ep, led6), Revision: int64(at.Revision),
+	}
+	if r.Parked {
+		res.Parked = parkedName(e.HostIf)
+	}
+	if r.OnHost {
+		led, led6, res.Addresses = false, false, withoutGateways(res.Addresses)
+	}
+	if led && !network.Gateway.IsValid() {
+		res.Router = desired.RouterAddr
+	}
+	if led6 && !network.Gateway6.IsValid() {
+		res.Router6 = desired.RouterMAC.LinkLocal()
+	}
+	if way := a.way.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Holds(e.Private) {
+		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
+		if !ep.IPv4.IsValid() {
+			res.NameServer = way.Addr6
+		}
+	}
+	if r.OnHost {
+		if err = roomHere(network); err != nil {
+			return res, err
+		}
+	}
+	if res.Routes, err = a.configure(res); err != nil {
+		return res, err
+	}
+	clock.mark("configure")
+	if err = a.cfg.Hook(StepConfigured); err != nil {
+		return res, err
+	}
+	policies, err := a.waitProgrammed(ctx, ep, e.HostIf, at)
+	if err != nil {
+		return res, err
+	}
+	res.PolicyRevision = int64(policies)
+	clock.mark("programmed")
+	if err = a.cfg.Hook(StepProgrammed); err != nil {
+		return res, err
+	}
+	e.State, e.Result = StateDone, &res
+	if err = a.journal.put(e); err != nil {
+		return res, err
+	}
+	a.early.forget(r.Key)
+	clock.mark("done")
+	a.log.Debug("attach phases", clock.attrs...)
+	err = a.cfg.Hook(StepDone)
+	return res, err
+}
+
+// phases measures how long the parts of an attachment take, for the log.
+type phases struct {
+	last  time.Time
+	attrs []any
+}
+
+func newPhases() *phases { return &phases{last: time.Now()} }
+
+func (p *phases) mark(name string) {
+	now := time.Now()
+	p.attrs = append(p.attrs, name, now.Sub(p.last))
+	p.last = now
+}
+
+type vethOutcome struct {
+	mac model.MAC
+	err error
+}
+
+// makeVethAnew makes a pair once the data plane has no port of its name any more, as of an
+// attachment that ended a moment ago: a switch that has one would not notice that it is
+// another interface, and take in nothing of it.
+func (a *Service) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOutcome {
+	if o, _ := a.reached.Get(); hasPort(o, e.HostIf) {
+		a.kick("an interface is made anew")
+		if err := a.awaitNoPort(ctx, e.HostIf); err != nil {
+			return vethOutcome{err: model.Errorf(model.ErrUnavailable, "wait until the data plane has let go of the former interface %s: %w", e.HostIf, err)}
+		}
+	}
+	return a.makeVeth(e, mtu)
+}
+
+func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
+	pair := vethpair.Pair{
+		HostIf: e.HostIf, Alias: aliasOf(e.Endpoint),
+		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
+		Promiscuous: a.can.UserSpace, OnHost: e.Request.OnHost,
+	}
+	if e.Request.Parked {
+		pair.IfName = parkedName(e.HostIf)
+	}
+	mac, err := vethpair.Create(pair)
+	if err == nil {
+		err = a.cfg.Hook(StepVeth)
+	}
+	return vethOutcome{mac, err}
+}
+
+// createRequest asks netmaster for an endpoint. Labels that will be told later count
+// as not known only where a policy selects by labels: else who waits for them would
+// gain nothing.
+func (a *Service) createRequest(e Entry, t target) api.CreateEndpointRequest {
+	req := createRequest(a.cfg.Host, e, t)
+	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Told.ID == "" && a.cluster.AsksForLabels(t.tenant)
+	return req
+}
+
+func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointRequest {
+	req := api.CreateEndpointRequest{
+		TenantName: string(t.tenant), NetworkName: string(t.network), ServiceName: string(t.group),
+		EndpointID: string(e.Endpoint.ID), EPCommonName: cmp.Or(e.Told.Name, e.Request.Name, e.Request.Container),
+		ConfigEP: api.ConfigEP{
+			Container: cmp.Or(e.Told.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
+			Labels: labelsOf(e), Health: e.Told.Health,
+		},
+	}
+	if e.Request.OnHost {
+		req.ConfigEP.Container = string(e.Endpoint.ID)
+	}
+	if e.Pod {
+		req.ConfigEP.Pod = (*api.Pod)(&e.Request.Pod)
+		req.ConfigEP.Labels = nil // those of the pod count
+	}
+	if r := e.Request.Rates; r != (model.Rates{}) {
+		req.ConfigEP.Rates = &api.Rates{Send: r.Send.Bits, SendBurst: r.Send.Burst, Receive: r.Receive.Bits, ReceiveBurst: r.Receive.Burst}
+	}
+	if t.v4.IsValid() {
+		req.ConfigEP.IPAddress = t.v4.String()
+	}
+	if t.v6.IsValid() {
+		req.ConfigEP.IPv6Address = t.v6.String()
+	}
+	if e.Request.MAC != (model.MAC{}) {
+		req.ConfigEP.MacAddress = e.Request.MAC.String()
+	}
+	return req
+}
+
+// undo removes what a failed attachment has made so far. It must end even when
+// ctx has.
+func (a *Service) undo(ctx context.Context, e Entry, made <-chan vethOutcome, started bool) {
+	if started {
+		<-made // whatever came of it, it has ended
+	}
+	e.State = StateIntent // the network is released by attachNew, not with the entry
+	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
+		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.Key().String(), "error", err)
+		a.owe.Ring()
+	}
+}

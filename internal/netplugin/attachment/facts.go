@@ -1,0 +1,213 @@
+package attachment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
+)
+
+const (
+	// tellWithin bounds how long a fact occupies its attachment, whose deletion
+	// waits for that.
+	tellWithin = 3 * time.Second
+	// maxWaiting is of how many attachments that do not stand facts are kept, and
+	// waitingFor for how long.
+	maxWaiting = 256
+	waitingFor = 10 * time.Minute
+)
+
+// Tell implements attach.Service. It is the one way by which anything that an
+// orchestrator tells reaches the cluster: the endpoint's name follows, its
+// identity, and the services that its labels select.
+func (a *Service) Tell(ctx context.Context, f attach.Fact) error {
+	if err := a.tell(ctx, f); err != nil {
+		return fmt.Errorf("tell of %s: %w", f.Key, err)
+	}
+	return nil
+}
+
+func (a *Service) tell(ctx context.Context, f attach.Fact) error {
+	if f.Container == "" || f.IfName == "" {
+		return model.InvalidField("container and ifname", f.Key, "must not be empty")
+	}
+	if f.Health != "" && f.Health != attach.Healthy && f.Health != attach.Unhealthy {
+		return model.InvalidField("health", f.Health, "must be healthy or unhealthy")
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	unlock, err := a.turns.Take(ctx, f.Key)
+	if err != nil {
+		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
+	}
+	defer unlock()
+	e, ok := a.journal.get(f.Key)
+	if !ok || e.State != StateDone {
+		a.early.keep(f, time.Now())
+		return nil
+	}
+	if f.Rev != 0 && f.Rev < e.Told.Rev {
+		return nil
+	}
+	before := labelsOf(e)
+	changed := !f.Over(e.Told).Equal(e.Told)
+	e.Told = f.Over(e.Told)
+	if err := a.update(ctx, e, before); err != nil && !errors.Is(err, model.ErrNotFound) {
+		return err // one that is not found gets it when it is put back
+	}
+	if changed {
+		a.holdEntry(e)
+	}
+	return nil
+}
+
+// update tells netmaster what is known of an attachment; before is which labels
+// it had been told.
+func (a *Service) update(ctx context.Context, e Entry, before map[string]string) error {
+	c := a.masters.API()
+	if c == nil {
+		return masterclient.ErrNone
+	}
+	req := api.UpdateEndpointRequest{
+		Event: api.EventStart, Tenant: string(e.Endpoint.Network.Tenant), Network: string(e.Endpoint.Network.Name),
+		EndpointID: string(e.Endpoint.ID), ContainerID: e.Told.ID, EPCommonName: e.Told.Name, Labels: labelsOf(e),
+	}
+	if e.Told.Ended {
+		req.Event = api.EventDie
+	} else {
+		req.Health = e.Told.Health
+		for _, k := range slices.Sorted(maps.Keys(before)) {
+			if _, still := req.Labels[k]; !still {
+				req.RemovedLabels = append(req.RemovedLabels, k)
+			}
+		}
+	}
+	if _, err := c.UpdateEndpoint(ctx, req); err != nil {
+		return masterclient.FromAPI("update endpoint "+e.Endpoint.String(), err)
+	}
+	return nil
+}
+
+// labelsOf are the labels that an attachment's endpoint has by its request and by
+// what was told since; nil = none.
+func labelsOf(e Entry) map[string]string {
+	if e.Told.Ended {
+		return nil
+	}
+	out := maps.Clone(e.Request.Labels)
+	if told := usableLabels(e.Told.Labels, model.MaxLabels-len(out)); out == nil && len(told) > 0 {
+		out = told
+	} else {
+		maps.Copy(out, told)
+	}
+	return out
+}
+
+// unselectable names the labels that no selector can name.
+func unselectable(labels map[string]string) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if !model.SelectableLabel(k, labels[k]) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// usableLabels returns the labels that netmaster takes. All that policies can
+// select by, by whatever list of generated labels, are among them, also when they
+// are more than max: netmaster refuses these, since an endpoint that lacks a label
+// by which it is denied would be open. Of the others come at most so many that it
+// is max, by name.
+func usableLabels(labels map[string]string, max int) map[string]string {
+	out := map[string]string{}
+	for k, v := range labels {
+		if model.SelectableLabel(k, v) {
+			out[k] = v
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if len(out) < max && model.ValidateLabels(map[string]string{k: labels[k]}) == nil {
+			out[k] = labels[k]
+		}
+	}
+	return out
+}
+
+// early keeps facts of attachments that do not stand, at most maxWaiting and each
+// for waitingFor. The zero value is ready for use.
+type early struct {
+	mu    sync.Mutex
+	facts map[attach.Key]earlyFact
+}
+
+type earlyFact struct {
+	attach.Fact
+	since time.Time
+}
+
+// keep adds a fact to what is known of its attachment, unless that is newer. When
+// there are too many, the oldest go.
+func (w *early) keep(f attach.Fact, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old := w.facts[f.Key]
+	if f.Rev != 0 && f.Rev < old.Rev {
+		return
+	}
+	maps.DeleteFunc(w.facts, func(_ attach.Key, o earlyFact) bool { return now.Sub(o.since) >= waitingFor })
+	if w.facts == nil {
+		w.facts = map[attach.Key]earlyFact{}
+	}
+	w.facts[f.Key] = earlyFact{f.Over(old.Fact), now}
+	for len(w.facts) > maxWaiting {
+		oldest := f.Key
+		for k, o := range w.facts {
+			if o.since.Before(w.facts[oldest].since) {
+				oldest = k
+			}
+		}
+		delete(w.facts, oldest)
+	}
+}
+
+// keepFormer adds what was told of an attachment that is made anew, under what was
+// told since.
+func (w *early) keepFormer(f attach.Fact, now time.Time) {
+	w.mu.Lock()
+	o, ok := w.facts[f.Key]
+	if ok {
+		w.facts[f.Key] = earlyFact{o.Over(f), o.since}
+	}
+	w.mu.Unlock()
+	if !ok && f.Container != "" {
+		w.keep(f, now)
+	}
+}
+
+// of returns what is known of an attachment that is being made, whose container
+// therefore has not ended, whatever was told of a former run.
+func (w *early) of(k attach.Key, now time.Time) attach.Fact {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.facts[k]; now.Sub(o.since) < waitingFor {
+		o.Ended = false
+		return o.Fact
+	}
+	return attach.Fact{}
+}
+
+// forget drops what is known of an attachment that has it now.
+func (w *early) forget(k attach.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.facts, k)
+}

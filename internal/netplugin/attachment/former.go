@@ -1,0 +1,37 @@
+package attachment
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+)
+
+// admitWait is for how long a network or group that the mirror lacks may be on its way
+// from netmaster.
+const admitWait = 2 * time.Second
+
+// admitted tells whether netmaster would refuse an attachment for its network, group or
+// MTU: a container that has an interface keeps it then. The tenant must have been
+// acquired. What only netmaster knows, such as who has an address, is not looked at.
+func (a *Service) admitted(ctx context.Context, r attach.Request, t target) error {
+	if err := a.cluster.AwaitTenant(ctx, t.tenant); err != nil {
+		return err
+	}
+	network, err := a.cluster.AwaitAdmitted(ctx, admitWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	if err != nil {
+		return err
+	}
+	_, err = a.cfg.Underlay.Of(network, r.MTU)
+	return err
+}
+
+// releaseFormer releases what stands in the way of an attachment of the same name.
+func (a *Service) releaseFormer(ctx context.Context, e Entry) error {
+	a.early.keepFormer(e.Told, time.Now())
+	if err := a.releaseEntry(ctx, e); err != nil {
+		return model.Errorf(model.ErrUnavailable, "its former attachment as %s is not released yet: %w", e.Endpoint, err)
+	}
+	return nil
+}

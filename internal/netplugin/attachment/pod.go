@@ -1,0 +1,79 @@
+package attachment
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+)
+
+// place asks netmaster where a pod belongs, and which it is if its runtime names no
+// UID (cri-dockerd). Where that follows no Kubernetes it is as asked for. What is asked
+// for beside must not be something else: nobody would see that it has no effect.
+//
+// A pod's second interface (Multus) is no pod of Kubernetes: the labels say its tenant
+// alone, and network and group are as asked for.
+func (a *Service) place(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
+	if pod.Name == "" {
+		return asked, nil
+	}
+	p, err := a.masters.PlacePod(ctx, api.Pod(*pod))
+	if err != nil || !p.Followed {
+		return asked, err
+	}
+	t := asked
+	if t.tenant, err = model.ParseTenantName(p.TenantName); err != nil {
+		return t, err
+	}
+	if second {
+		if asked.tenantGiven && asked.tenant != t.tenant {
+			return t, model.InvalidField("tenant", asked.tenant, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say that it is of tenant "+p.TenantName)
+		}
+		*pod = attach.Pod{}
+		return t, nil
+	}
+	pod.UID = cmp.Or(pod.UID, p.UID)
+	t.pod = true
+	if t.network, err = model.ParseNetworkName(p.NetworkName); err != nil {
+		return t, err
+	}
+	t.group = ""
+	if p.ServiceName != "" {
+		if t.group, err = model.ParseGroupName(p.ServiceName); err != nil {
+			return t, err
+		}
+	}
+	for _, f := range []struct{ field, asked, is string }{
+		{"tenant", given(asked.tenant, asked.tenantGiven), p.TenantName}, {"network", string(asked.network), p.NetworkName}, {"group", string(asked.group), p.ServiceName},
+	} {
+		if f.asked != "" && f.asked != f.is {
+			return t, model.InvalidField(f.field, f.asked, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say where it belongs, which is "+p.TenantName+":"+p.NetworkName+" and group \""+p.ServiceName+"\"")
+		}
+	}
+	for _, f := range []struct {
+		asked netip.Addr
+		is    string
+		to    *netip.Addr
+	}{{asked.v4, p.IPAddress, &t.v4}, {asked.v6, p.IPv6Address, &t.v6}} {
+		if f.is == "" {
+			continue
+		}
+		if *f.to, err = netip.ParseAddr(f.is); err != nil {
+			return t, model.InvalidField("address of pod "+pod.Namespace+"/"+pod.Name, f.is, "must be an address; is this netmaster of the same version?")
+		}
+		if f.asked.IsValid() && f.asked != *f.to {
+			return t, model.InvalidField("ip", f.asked, "must be left out, since annotations of pod "+pod.Namespace+"/"+pod.Name+" ask for "+f.is)
+		}
+	}
+	return t, nil
+}
+
+func given(t model.TenantName, is bool) string {
+	if is {
+		return string(t)
+	}
+	return ""
+}

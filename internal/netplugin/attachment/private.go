@@ -1,0 +1,53 @@
+package attachment
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+)
+
+// releasePrivate gives back the private address of an attachment that has gone,
+// and with it the ports that lead there.
+func (a *Service) releasePrivate(e Entry) {
+	a.way.Release(e.Key(), e.Endpoint, e.Private)
+	if len(e.Ports) > 0 {
+		a.publishing.changes.Add(1)
+		a.kick("ports of " + e.Key().String())
+	}
+}
+
+// AssignPrivate gives a private address to every attachment that has none of
+// the present subnet: one that an earlier version made, or that was adopted.
+func (a *Service) AssignPrivate(ctx context.Context) error {
+	if a.way.Settled() == nil {
+		return nil
+	}
+	for _, e := range a.journal.all() {
+		if e.State == StateOwed || e.Request.OnHost || a.way.Has(e.Key(), e.Private) {
+			continue
+		}
+		if err := a.assignPrivateOf(ctx, e.Key()); err != nil {
+			return err
+		}
+	}
+	a.kick("private addresses")
+	return nil
+}
+
+func (a *Service) assignPrivateOf(ctx context.Context, k attach.Key) error {
+	unlock, err := a.turns.Take(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	e, ok := a.journal.get(k)
+	if !ok || e.State != StateDone || a.way.Has(k, e.Private) {
+		return nil // it has changed meanwhile
+	}
+	if e.Private, err = a.way.Take(k, e.Endpoint); err != nil {
+		a.log.Warn("an attachment has no way out", "attachment", k.String(), "error", err)
+		return nil
+	}
+	a.holdEntry(e)
+	return nil
+}

@@ -1,0 +1,107 @@
+package hoststack
+
+import (
+	"cmp"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+)
+
+// portsOfOne is how many connections one container may have to one service
+// outside (address, protocol, port). All containers of a host show its address
+// there, so they share the 64,512 ports from 1024 on, with the host itself: a
+// container that takes them all keeps everybody else from that service. The limit
+// is more than the number of ports that a kernel chooses from, 28,232 by default.
+const portsOfOne = 30000
+
+// crowdBarred is how long a container begins no connection to a service after it
+// has had more than its share of the ports towards it.
+const crowdBarred = time.Minute
+
+// crowds finds containers that take more than their share of the ports towards a
+// service. It looks only while the host tracks more connections than one container
+// may have to one service, and then for a small part of the time.
+type crowds struct {
+	share int
+	now   func() time.Time
+	next  time.Time // when to look again
+	until map[bar]time.Time
+}
+
+// look returns the connections beyond their container's share, unanswered ones
+// first; held is how many connections the host tracks.
+func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Prefix, held int) (excess []record, err error) {
+	began := c.now()
+	for b, t := range c.until {
+		if p == nil || began.After(t) {
+			delete(c.until, b)
+		}
+	}
+	if p == nil || held <= c.share || began.Before(c.next) {
+		return nil, nil
+	}
+	defer func() {
+		end := c.now()
+		c.next = end.Add(20 * end.Sub(began))
+	}()
+	have := map[bar]int{}
+	if err := eachTracked(func(t tracked) bool {
+		if t.masked && isContainers(p, natives, t.src) {
+			have[bar{t.src, t.to}]++
+		}
+		return true
+	}); err != nil {
+		return nil, err
+	}
+	for b, n := range have {
+		if n <= c.share {
+			delete(have, b)
+			continue
+		}
+		if have[b] = n - c.share; c.until == nil {
+			c.until = map[bar]time.Time{}
+		}
+		if _, told := c.until[b]; !told {
+			log.Warn("a container takes more than its share of this host's ports towards a service outside: it begins no connection to it for a minute",
+				"address", b.src, "service", netip.AddrPortFrom(b.to.addr, b.to.port), "protocol", b.to.proto, "connections", n, "share", c.share)
+		}
+		c.until[b] = began.Add(crowdBarred)
+	}
+	for _, answered := range []bool{false, true} {
+		if len(have) == 0 {
+			break
+		}
+		if err := eachTracked(func(t tracked) bool {
+			if b := (bar{t.src, t.to}); t.masked && t.answered == answered && have[b] > 0 {
+				have[b]--
+				excess = append(excess, t.record.clone())
+			}
+			return true
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return excess, nil
+}
+
+// isContainers tells whether the host knows a container by an address: by a private one,
+// or by its own on a native network.
+func isContainers(p *desired.Private, natives []netip.Prefix, a netip.Addr) bool {
+	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a)) ||
+		slices.ContainsFunc(natives, func(n netip.Prefix) bool { return n.Contains(a) })
+}
+
+// bars are the containers that may begin no connection to a service now, sorted.
+func (c *crowds) bars() []bar {
+	var all []bar
+	for b := range c.until {
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b bar) int {
+		return cmp.Or(a.src.Compare(b.src), a.to.addr.Compare(b.to.addr), cmp.Compare(a.to.proto, b.to.proto), cmp.Compare(a.to.port, b.to.port))
+	})
+	return all
+}

@@ -1,0 +1,124 @@
+package hoststack
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+)
+
+// element is one element of a set or map: its key, by its set's name.
+type element struct{ in, key string }
+
+// held is what is wanted of an element: its value (empty in sets), and by how many fronts.
+// Values are a target's address and port, or of a range its last key.
+type held struct {
+	to string
+	by int
+}
+
+// frontTable is the table of one family: what is wanted of it, and what it is.
+//
+// What a service needs are elements of sets and maps that are always there, so that its
+// change costs what it changes: of rules, and of elements that lead to chains, the kernel
+// would check all ways through the table. Only how long clients stay is in rules, for all
+// services of the same time.
+type frontTable struct {
+	table  *nftables.Table
+	at     string     // Place.Device
+	source netip.Addr // of Place.Sources
+	fronts int        // without any there is no table
+	wanted map[element]held
+	dirty  map[element]bool // that may not be as wanted
+	have   map[element]string
+	times  map[string]int  // how many elements sets of times have that are there
+	tidy   map[string]bool // maps of clients that may have some of former targets
+	made   bool            // the table is there, with all that never changes
+	there  bool            // some table of the name is there
+}
+
+func newFrontTable(family nftables.TableFamily) *frontTable {
+	t := &frontTable{
+		table:  &nftables.Table{Family: family, Name: FrontsTable},
+		wanted: map[element]held{}, dirty: map[element]bool{}, tidy: map[string]bool{},
+	}
+	t.empty()
+	return t
+}
+
+// empty notes that the kernel has nothing of the table.
+func (t *frontTable) empty() {
+	t.have, t.times, t.made, t.there = map[element]string{}, map[string]int{}, false, false
+}
+
+func (t *frontTable) v6() bool { return t.table.Family == nftables.TableFamilyIPv6 }
+
+// want adds to how often an element is wanted.
+func (t *frontTable) want(e element, to string, by int) {
+	h := t.wanted[e]
+	h.by += by
+	if by > 0 {
+		h.to = to
+	}
+	if t.dirty[e] = true; h.by == 0 {
+		delete(t.wanted, e)
+	} else {
+		t.wanted[e] = h
+	}
+}
+
+// contribute adds, or takes away, what a front wants.
+func (t *frontTable) contribute(at FrontAt, f *Front, by int) {
+	t.fronts += by
+	key, kind := keyOf(at), kindOf(at)
+	if at.Addr.IsUnspecified() {
+		t.want(element{setNodePorts, key}, "", by)
+	} else {
+		t.want(element{setAddrs, string(at.Addr.AsSlice())}, "", by)
+	}
+	from := slices.Concat(disjoint(f.Sources, t.v6()))
+	if len(f.Sources) > 0 && !slices.ContainsFunc(from, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
+		t.want(element{setLimited + kind, key}, "", by)
+		for _, p := range from {
+			t.want(element{setFrom + kind, key + string(p.Addr().AsSlice())}, key+string(lastOf(p).AsSlice()), by)
+		}
+	}
+	for _, c := range []Choice{f.Own, f.Outside} {
+		for _, to := range c.Targets {
+			if in := [...]string{Elsewhere: setElsewhere, Beyond: setBeyond}[to.Where]; in != "" {
+				t.want(element{in, keyOf(FrontAt{to.Addr(), at.Proto, to.Port()})}, "", by)
+			}
+		}
+	}
+	if at.Addr.IsUnspecified() && (f.Own.refuses() || f.Outside.refuses()) {
+		t.want(element{setClosed, key}, "", by)
+	}
+	// Others are led as this host's own, unless something is said of them.
+	alike := slices.EqualFunc(f.Own.Targets, f.Outside.Targets, func(a, b Target) bool { return a.AddrPort == b.AddrPort })
+	if !alike {
+		t.want(element{setApart + kind, key}, "", by)
+	}
+	for _, side := range []string{sideOwn, sideOutside} {
+		c, in := f.of(side), side+kind
+		if len(c.Targets) == 0 {
+			if c.Silent {
+				t.want(element{in + suffixDrop, key}, "", by)
+			}
+			continue
+		}
+		if f.Affinity > 0 {
+			t.want(element{in + suffixStay, key}, "", by)
+			t.want(element{timeOf(in, f.Affinity), key}, "", by)
+		}
+		if alike && side == sideOutside {
+			continue // they are there
+		}
+		places := placesFor(len(c.Targets))
+		for i := range places - places%len(c.Targets) {
+			t.want(element{mapOf(in, places), key + index(i)}, targetKey(c.Targets[i%len(c.Targets)]), by)
+		}
+	}
+}
+
+// refuses tells whether clients are refused.
+func (c Choice) refuses() bool { return len(c.Targets) == 0 && !c.Silent }

@@ -1,0 +1,88 @@
+package hoststack
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// nameServer is what Lifelines calls one.
+const nameServer = "a name server"
+
+// resolvConfs name this host's name servers; systemd-resolved keeps the real ones in the
+// second.
+var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+
+// Lifelines are the addresses by which this host reaches others, and what each is in
+// words: the gateways of its default routes, and its name servers. What cannot be read is
+// left out.
+func Lifelines() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	add := func(a netip.Addr, what string) {
+		if a = a.Unmap().WithZone(""); a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsLinkLocalUnicast() {
+			out[a] = what
+		}
+	}
+	for _, file := range resolvConfs {
+		f, err := os.Open(file)
+		if err != nil {
+			continue
+		}
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == "nameserver" {
+				if a, err := netip.ParseAddr(words[1]); err == nil {
+					add(a, nameServer)
+				}
+			}
+		}
+		_ = f.Close()
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return out
+	}
+	defer h.Close()
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := h.RouteList(nil, family)
+		if err != nil {
+			continue
+		}
+		for _, r := range routes {
+			if dst, ok := prefixOf(r); ok && dst.Bits() != 0 {
+				continue
+			}
+			hops := []*netlink.NexthopInfo{{Gw: r.Gw}}
+			hops = append(hops, r.MultiPath...)
+			for _, hop := range hops {
+				if a, ok := netip.AddrFromSlice(hop.Gw); ok {
+					add(a, "the gateway")
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Path says by which interfaces, gateways and own addresses this host reaches others.
+func Path(to []netip.Addr) string {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return ""
+	}
+	defer h.Close()
+	var b strings.Builder
+	for _, a := range to {
+		routes, err := h.RouteGet(a.AsSlice())
+		if err != nil || len(routes) == 0 {
+			fmt.Fprintf(&b, "%s: none; ", a)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: dev %d via %s src %s; ", a, routes[0].LinkIndex, routes[0].Gw, routes[0].Src)
+	}
+	return b.String()
+}

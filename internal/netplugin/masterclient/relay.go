@@ -1,0 +1,56 @@
+package masterclient
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// Hubs are the base URLs of the netmasters that are known, which may relay; while none
+// is, it waits until ctx ends.
+func (m *Client) Hubs(ctx context.Context) []string {
+	m.Await(ctx)
+	if c := m.API(); c != nil {
+		return c.URLs()
+	}
+	return nil
+}
+
+// Relay opens the stream by which one netmaster relays the store (package relay): what is
+// written are asks, what is read are messages. It ends with ctx.
+func (m *Client) Relay(ctx context.Context, base string) (io.ReadWriteCloser, error) {
+	c, err := m.Dial(base)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, w := io.Pipe()
+	// An exchange that is given up waits for who reads what is asked.
+	context.AfterFunc(ctx, func() { _ = r.Close() }) // it never fails
+	body, err := c.Mirror(ctx, r)
+	if err != nil {
+		cancel()
+		c.Close()
+		return nil, FromAPI("mirror from netmaster "+base, err)
+	}
+	return &relayed{ReadCloser: body, asks: w, end: func() {
+		cancel()
+		c.Close()
+	}}, nil
+}
+
+// relayed is a stream of a netmaster.
+type relayed struct {
+	io.ReadCloser
+	asks *io.PipeWriter
+	end  func()
+}
+
+// Write implements io.Writer.
+func (s *relayed) Write(b []byte) (int, error) { return s.asks.Write(b) }
+
+// Close implements io.Closer.
+func (s *relayed) Close() error {
+	s.end()
+	return errors.Join(s.asks.Close(), s.ReadCloser.Close())
+}

@@ -1,0 +1,357 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+)
+
+// check tells whether a condition of the host holds.
+type check struct {
+	*condition.Condition
+	// needed: containers cannot be attached while it does not hold, and CNI's
+	// STATUS says so. Ready gives its check an observation that has only the
+	// Outcome.
+	needed bool
+	// holds returns nil when the condition holds, else a sentence. It answers from
+	// memory, or within ctx, which is short.
+	holds func(ctx context.Context, a *Observer, seen *observation) error
+}
+
+// checks are all, the most telling first.
+var checks = []check{
+	{condition.HostStore, true, storeFollowed},
+	{condition.HostName, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Named() }},
+	{condition.HostDataPlane, true, dataPlaneFollows},
+	{condition.HostNetmaster, true, func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
+	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
+	{condition.HostDisk, false, diskHasRoom},
+	{condition.HostTunnel, false, tunnelLeads},
+	{condition.HostTunnels, false, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Tunnels() }},
+	{condition.HostAttachments, false, attachmentsHaveEndpoints},
+	{condition.HostPorts, false, portsProgrammed},
+	{condition.HostSettings, false, without("global")},
+	{condition.HostDevices, false, devicesLead},
+	{condition.HostMTU, false, networksCarryMTU},
+	{condition.HostCertificates, false, certificatesLast},
+	{condition.HostTrial, false, without(changeKind)},
+	{condition.HostWentBack, false, notGoneBack},
+	{condition.HostContainers, false, containersUnchanged},
+	// Whatever has no condition of its own counts as cut off, unless it is known to cut
+	// nothing off: a kind that nobody has thought of must not look healthy.
+	{condition.HostObjects, false, func(_ context.Context, _ *Observer, s *observation) error {
+		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isRemark(object) })
+	}},
+	{condition.HostRemarks, false, func(_ context.Context, _ *Observer, s *observation) error {
+		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && s.isRemark(object) })
+	}},
+}
+
+// Conditions returns how many conditions there are.
+func Conditions() int { return len(checks) }
+
+// observation is what conditions judge, taken once for all of them.
+type observation struct {
+	statemirror.Outcome
+	problems map[string]string  // by object
+	finished []attachment.Entry // attachments
+	lost     map[model.EndpointKey]bool
+}
+
+func (a *Observer) look() *observation {
+	o, _ := a.cfg.Reached.Get()
+	s := &observation{Outcome: o, problems: a.problemTexts(o)}
+	for _, e := range a.cfg.Attachments.Entries() {
+		if e.State == attachment.StateDone {
+			s.finished = append(s.finished, e)
+		}
+	}
+	keys := make([]model.EndpointKey, len(s.finished))
+	for i, e := range s.finished {
+		keys[i] = e.Endpoint
+	}
+	s.lost = a.cfg.Cluster.Lacks(keys)
+	return s
+}
+
+// healthTimeout bounds what one look at all conditions waits for others.
+const healthTimeout = 2 * time.Second
+
+// Health judges all conditions.
+func (a *Observer) Health(ctx context.Context) api.Health {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	h := api.Health{Ready: true}
+	seen := a.look()
+	for _, c := range checks {
+		c.Add(&h, c.holds(ctx, a, seen))
+	}
+	return h
+}
+
+// Ready implements attach.Service: whether containers can be attached. It also asks
+// a netmaster whether it is there.
+func (a *Observer) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	o, _ := a.cfg.Reached.Get()
+	for _, c := range checks {
+		if c.needed {
+			if err := c.holds(ctx, a, &observation{Outcome: o}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Able is Ready without asking anybody.
+func (a *Observer) Able() error {
+	o, _ := a.cfg.Reached.Get()
+	seen := &observation{Outcome: o}
+	if err := storeFollowed(context.Background(), a, seen); err != nil {
+		return err
+	}
+	if err := a.cfg.Mine(); err != nil {
+		return err
+	}
+	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {
+		return err
+	}
+	if a.cfg.Netmasters.API() == nil {
+		return masterclient.ErrNone
+	}
+	return a.cfg.Attachments.Trouble()
+}
+
+func storeFollowed(_ context.Context, a *Observer, _ *observation) error {
+	if err := a.cfg.Cluster.Stale(); err != nil {
+		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
+	}
+	return nil
+}
+
+func dataPlaneFollows(_ context.Context, a *Observer, s *observation) error {
+	if w := a.cfg.Can.Watched; w != nil {
+		if err := w.Hangs(); err != nil {
+			return fmt.Errorf("%w: %w", attach.ErrDegraded, err)
+		}
+	}
+	switch {
+	case s.Err != nil:
+		return fmt.Errorf("%w: %w", attach.ErrDegraded, s.Err)
+	case s.At.IsZero():
+		return model.Errorf(model.ErrUnavailable, "the data plane has not been programmed for the first time yet")
+	}
+	return nil
+}
+
+// fullSpace is how many free bytes in the state directory's file system count as
+// none: the journal needs a block, in a file, for each attachment.
+const fullSpace = 1 << 20
+
+func diskHasRoom(_ context.Context, a *Observer, _ *observation) error {
+	free, writable, err := a.cfg.Attachments.FreeSpace()
+	switch {
+	case err != nil:
+		return err
+	case !writable:
+		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order", a.cfg.StateDir)
+	case free < fullSpace:
+		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free, or it takes no more files): containers can be neither attached nor detached in order", a.cfg.StateDir)
+	}
+	return nil
+}
+
+// attachmentsHaveEndpoints: what runs here must be known to the cluster, or
+// nobody sends to it and its address may be given to others.
+func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) error {
+	var lost []string
+	for _, e := range s.finished {
+		if s.lost[e.Endpoint] {
+			lost = append(lost, e.Endpoint.String())
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	if why := s.problems[AboutAttachments]; why != "" {
+		return errors.New(why)
+	}
+	return fmt.Errorf("%s without an endpoint in the cluster's store, which others do not reach: %s", condition.Count(len(lost), "attachment"), firstOf(lost))
+}
+
+// portsProgrammed: the port of every finished attachment must be in the data plane,
+// unless its container has gone or has deleted it.
+func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
+	bad, _ := s.ports()
+	if len(bad) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s of this host not programmed, so that containers are cut off: %s", condition.Count(len(bad), "port"), firstOf(bad))
+}
+
+// containersUnchanged: a container that has changed or deleted its interface, or has ended
+// without being detached, is in a state of its own. This host is not.
+func containersUnchanged(_ context.Context, a *Observer, s *observation) error {
+	_, gone := s.ports()
+	var all []string
+	for _, e := range s.finished {
+		why := a.cfg.Attachments.ChangedInside(e.Key())
+		if gone[e.Key()] {
+			why = "the interface is gone, and the address is kept"
+		}
+		if why != "" {
+			all = append(all, fmt.Sprintf("%s (%s): %s", e.Key(), e.HostIf, why))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s of this host changed or lost the interface that netplugin made: %s", condition.Count(len(all), "container"), firstOf(all))
+}
+
+// ports returns what keeps ports of finished attachments from being programmed, and the
+// attachments whose interface is gone.
+func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
+	gone = map[attach.Key]bool{}
+	for _, e := range s.finished {
+		st, there := s.Report.Ports.Get(e.HostIf)
+		switch {
+		case there && errors.Is(st.Err, model.ErrNotFound):
+			switch name, err := vethpair.NameNow(e.HostIf, vethpair.AliasPrefix+e.Endpoint.String()); {
+			case err == nil && name == "":
+				gone[e.Key()] = true
+			case err == nil && name != e.HostIf:
+				bad = append(bad, fmt.Sprintf("%s (%s): it was renamed to %s: rename it back ('ip link set %[3]s name %[1]s')", e.HostIf, e.Key(), name))
+			default:
+				bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
+			}
+		case there && st.Err != nil:
+			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
+		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
+			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.Key()))
+		}
+	}
+	return bad, gone
+}
+
+// tunnelLeads: other hosts must be reachable as far as this one can see.
+func tunnelLeads(ctx context.Context, a *Observer, s *observation) error {
+	if err := without("tunnel", "host")(ctx, a, s); err != nil {
+		return err
+	}
+	return a.cfg.Underlay.TunnelLeads()
+}
+
+// devicesLead: the devices that the data plane needs are there, and the uplink
+// carries VLAN networks.
+func devicesLead(ctx context.Context, a *Observer, s *observation) error {
+	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
+		return err
+	}
+	return a.cfg.Underlay.UplinkLeads()
+}
+
+// without makes a condition that holds while there is no problem of some kinds.
+func without(kinds ...string) func(context.Context, *Observer, *observation) error {
+	return func(_ context.Context, _ *Observer, s *observation) error {
+		return s.problemsThat(func(object string) bool { return slices.Contains(kinds, problemKind(object)) })
+	}
+}
+
+// hasOwnCondition reports whether another condition tells of an object's problem.
+func hasOwnCondition(object string) bool {
+	return slices.Contains([]string{"tunnel", "host", "global", "interface", "uplink", "port", changeKind}, problemKind(object))
+}
+
+// remarkKinds are the kinds of problems that cut nobody off.
+var remarkKinds = []string{
+	"net profile", "bandwidth", "policies that wait", "node ports of Kubernetes at other nodes", "contivk8s of 1.x",
+	"Docker networks", "flow log", "spool", "journal", "BGP",
+}
+
+// isRemark reports whether an object's problem cuts nobody off: it is of such a kind, is of
+// somebody else's, or says by itself that something has no effect.
+func (s *observation) isRemark(object string) bool {
+	if strings.HasPrefix(s.problems[object], model.NoEffectPrefix) {
+		return true
+	}
+	if slices.ContainsFunc(s.Report.Problems, func(p driver.Problem) bool { return p.Object == object && p.Strange }) {
+		return true
+	}
+	return slices.ContainsFunc(remarkKinds, func(kind string) bool {
+		rest, ok := strings.CutPrefix(object, kind)
+		return ok && (rest == "" || rest[0] == ' ')
+	})
+}
+
+// problemsThat joins the problems of some objects. It leaves out the host's name,
+// the store and attachments, which have conditions of their own.
+func (s *observation) problemsThat(are func(object string) bool) error {
+	var texts []string
+	for _, object := range sortedKeys(s.problems) {
+		switch object {
+		case AboutName, AboutStore, AboutAttachments:
+			continue
+		}
+		if are(object) {
+			texts = append(texts, object+": "+s.problems[object])
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(firstOf(texts))
+}
+
+// firstOf joins the first few of many.
+func firstOf(list []string) string {
+	const few = 3
+	if len(list) <= few {
+		return strings.Join(list, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(list[:few], "; "), len(list)-few)
+}
+
+// problemKinds are the kinds of objects that problems have. A kind stands before
+// any other with which its name begins.
+var problemKinds = []string{
+	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
+	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "Docker networks", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
+}
+
+// problemKind is the kind of a problem's object, which labels metrics: one of
+// problemKinds, else "other".
+func problemKind(object string) string {
+	for _, k := range problemKinds {
+		if rest, ok := strings.CutPrefix(object, k); ok && (rest == "" || rest[0] == ' ') {
+			return k
+		}
+	}
+	return "other"
+}
+
+// getHealth answers /healthz and /readyz.
+func (a *Observer) getHealth(w http.ResponseWriter, r *http.Request) {
+	h := a.Health(r.Context())
+	if r.URL.Path == "/healthz" {
+		h.ServeWell(w, r)
+		return
+	}
+	h.ServeHTTP(w, r)
+}

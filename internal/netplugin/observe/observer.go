@@ -1,0 +1,121 @@
+package observe
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Config is what an Observer needs.
+type Config struct {
+	Host       model.HostName
+	VTEP       netip.Addr
+	DriverName string
+	DriverWhy  string
+	Version    string
+	StateDir   string
+	Log        *slog.Logger
+	Driver     driver.Driver
+	Can        driver.Capabilities    // of Driver
+	Store      store.Reader           // tells of netmasters' monitors
+	Metrics    []prometheus.Collector // told beside the Observer's own
+	DebugHooks bool                   // enables the endpoints that pause the mirror: tests only
+	Support    *supportbundle.Support // what people who search for a fault get; nil = little
+	FlowLog    FlowSink               // where the flow log goes; nil = there is none
+
+	Cluster     *statemirror.Cluster
+	WayOut      *statemirror.WayOut
+	Underlay    *statemirror.Underlay
+	Reached     *statemirror.Reached
+	Netmasters  *masterclient.Client
+	Attachments *attachment.Service
+
+	BGP         func() *tables.BGPStatus
+	More        map[string]http.HandlerFunc // what the inspection answers beside the Observer's own, by http.ServeMux's patterns
+	Tunnels     func() error                // which tunnels lead to nobody
+	Named       func() error                // why the host's name is not this agent's
+	Mine        func() error                // why endpoints of this host may not be created or released now
+	Kick        func(reason string)
+	WriteStatus func(context.Context, tables.HostStatus) error
+
+	StatusEvery time.Duration // least time between two status writes
+	StatusLook  time.Duration // how often the host's health is looked at when nothing happens
+	StatusBeat  time.Duration // longest time between two status writes
+
+	Now func() time.Time // the time of day
+}
+
+// Observer tells of one host. Its exported methods are safe for concurrent use.
+type Observer struct {
+	cfg       Config
+	watchers  *watchers
+	flowLog   *flowLog // nil = none
+	status    *status
+	standing  *standing
+	drifted   drifted
+	problems  problemLog
+	metrics   *prometheus.Registry
+	applyTime prometheus.Histogram
+}
+
+// New returns an Observer of a host of which nothing is known yet.
+func New(cfg Config) (*Observer, error) {
+	a := &Observer{cfg: cfg, watchers: newWatchers(), problems: problemLog{log: cfg.Log, settles: settles}}
+	a.status = newStatus(a)
+	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
+	if cfg.FlowLog != nil {
+		a.flowLog = &flowLog{sink: cfg.FlowLog, log: cfg.Log, tell: a.standing.set, watcher: a.watchers.enter(&watcher{logs: true})}
+	}
+	return a, a.registerMetrics()
+}
+
+// Observe keeps the data plane monitored while somebody watches, until ctx ends, and
+// the host's status told until inner ends: what requests under way come to is told
+// too.
+func (a *Observer) Observe(ctx, inner context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { a.status.run(inner) })
+	if a.flowLog != nil {
+		running.Go(func() { a.flowLog.run(ctx) })
+	}
+	running.Go(func() { a.monitor(ctx) })
+	running.Go(func() { a.serveMonitors(ctx) })
+	running.Wait()
+	a.problems.close()
+}
+
+// Passed takes the outcome of a pass, from the runner's goroutine.
+func (a *Observer) Passed(o statemirror.Outcome) {
+	a.applyTime.Observe(o.Took.Seconds())
+	if d := a.cfg.Can.Drifting; d != nil {
+		a.drifted.note(time.Now(), d.DriftRepairs())
+	}
+	a.status.poke()
+	if o.Err == nil {
+		a.problems.update(o.ProblemTexts())
+	}
+}
+
+// Registry has the metrics.
+func (a *Observer) Registry() *prometheus.Registry { return a.metrics }
+
+// PokeStatus has the status told soon, if it has changed.
+func (a *Observer) PokeStatus() { a.status.poke() }
+
+// TellStatus has the status told at once, changed or not: what was told may be
+// gone from the store.
+func (a *Observer) TellStatus() { a.status.lost.Ring() }

@@ -1,0 +1,66 @@
+package observe
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+)
+
+// The objects of the host's standing, for SetStanding.
+const (
+	AboutName        = "host name"
+	AboutStore       = "store"
+	AboutAttachments = "attachments"
+)
+
+// standing is what is wrong with the host's place in the cluster, and with what the
+// agent keeps, beside what the data plane reports: a sentence for each object. The
+// sentences show in the log when they come and go, in /debug/state, in the host's
+// status and, by the conditions of health.go, in /healthz.
+type standing struct {
+	log     *slog.Logger
+	changed func()
+
+	mu    sync.Mutex
+	texts map[string]string
+}
+
+// set says what is wrong with an object; "" = nothing any more.
+func (c *standing) set(object, text string) {
+	c.mu.Lock()
+	was := c.texts[object]
+	if text == "" {
+		delete(c.texts, object)
+	} else {
+		c.texts[object] = text
+	}
+	c.mu.Unlock()
+	switch {
+	case was == text:
+		return
+	case text != "":
+		c.log.Error("this host is not as it should be", "object", object, "problem", text)
+	default:
+		c.log.Info("a problem has gone", "object", object)
+	}
+	c.changed()
+}
+
+func (c *standing) all() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.texts)
+}
+
+// problemTexts returns all that is not as wanted: object -> sentence.
+func (a *Observer) problemTexts(o statemirror.Outcome) map[string]string {
+	texts := o.ProblemTexts()
+	maps.Copy(texts, a.standing.all())
+	return texts
+}
+
+// SetStanding says what is wrong with an object of the host's standing; "" = nothing
+// any more.
+func (a *Observer) SetStanding(object, text string) { a.standing.set(object, text) }

@@ -1,0 +1,123 @@
+package observe
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// status writes what the agent observes to the store: when it has changed, at most
+// every Config.StatusEvery, and else every Config.StatusBeat, which keeps the
+// host's last word young. So an idle host costs the store one write of some 1,000
+// bytes a minute, beside the renewals of its registration's lease.
+type status struct {
+	a     *Observer
+	dirty waiting.Bell // what is observed may have changed
+	lost  waiting.Bell // what was written may be gone
+}
+
+func newStatus(a *Observer) *status {
+	return &status{a: a, dirty: waiting.NewBell(), lost: waiting.NewBell()}
+}
+
+func (s *status) poke() { s.dirty.Ring() }
+
+func (s *status) run(ctx context.Context) {
+	var last tables.HostStatus
+	var said, at time.Time // of the last write, and the time of day then
+	var master error       // as of the last beat while one answers: asking costs it a request
+	look := time.NewTicker(s.a.cfg.StatusLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-s.dirty:
+		case <-s.lost:
+			said = time.Time{}
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.a.cfg.Named() != nil { // another's status is not ours to write; the claim pokes
+			continue
+		}
+		// Netmasters know the last word's age by the time of day, which may have been set.
+		since := time.Since(said)
+		beat := since >= s.a.cfg.StatusBeat || (s.a.cfg.Now().Round(0).Sub(at)-since).Abs() >= s.a.cfg.StatusBeat
+		if beat || master != nil { // a netmaster that does not answer is asked each time: that costs it nothing
+			actx, cancel := context.WithTimeout(ctx, healthTimeout)
+			master = s.a.cfg.Netmasters.Ping(actx)
+			cancel()
+		}
+		now := s.a.Status(ctx, master)
+		if beat || !sameStatus(now, last) {
+			day := s.a.cfg.Now().Round(0)
+			now.Updated = day.UTC().Format(time.RFC3339)
+			err := s.a.cfg.WriteStatus(ctx, now)
+			switch {
+			case err == nil:
+				last, said, at = now, time.Now(), day
+			case ctx.Err() == nil:
+				s.a.cfg.Log.Debug("the status cannot be written to the store", "error", err)
+				s.poke()
+			}
+		}
+		if waiting.Pause(ctx, s.a.cfg.StatusEvery) != nil {
+			return
+		}
+	}
+}
+
+// sameStatus leaves out what changes all the time, and would make every host
+// write with every commit and connection anywhere.
+func sameStatus(x, y tables.HostStatus) bool {
+	x.Updated, x.Revision, x.Tables = y.Updated, y.Revision, y.Tables
+	return reflect.DeepEqual(x, y)
+}
+
+const maxProblems = 100
+
+// Status draws up the status; master is why no netmaster answers, nil when one
+// does.
+func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
+	seen := a.look()
+	s := tables.HostStatus{
+		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
+		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: a.cfg.BGP(),
+	}
+	s.Ports, s.Pending = seen.CountPorts()
+	if seen.Err != nil {
+		s.Error = seen.Err.Error()
+	}
+	for _, c := range checks {
+		err := master
+		if c.Condition != condition.HostNetmaster {
+			err = c.holds(ctx, a, seen)
+		}
+		if err != nil {
+			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.Name(), Severity: c.Severity(), Message: err.Error()})
+			s.Ready = s.Ready && c.Ready()
+		}
+	}
+	for _, k := range sortedKeys(seen.problems) {
+		if s.Problems == nil {
+			s.Problems, s.Kinds = map[string]string{}, map[string]int{}
+		}
+		if s.Kinds[problemKind(k)]++; len(s.Problems) < maxProblems {
+			s.Problems[k] = seen.problems[k]
+		}
+	}
+	for name, t := range tablesOf(a.cfg.Can) {
+		if t.Quiet {
+			continue
+		}
+		if s.Tables == nil {
+			s.Tables = map[string]tables.TableFill{}
+		}
+		s.Tables[name] = tables.TableFill{Entries: t.Entries, Capacity: t.Capacity}
+	}
+	return s
+}

@@ -1,0 +1,266 @@
+package peerhealth
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+const (
+	// failures is how many probes in a row must fail until a host is silent.
+	failures = 3
+	// every is the least time between two probes of a host that is away.
+	every = 2 * time.Second
+	// share is what each host of the cluster adds to that: who is away is asked by all,
+	// a hundred times a second at most.
+	share = 10 * time.Millisecond
+	// firstShare is what each host adds to the time over which a host that begins
+	// asks all others once.
+	firstShare = 100 * time.Millisecond
+	// firstAgain is when those are asked again that did not answer then.
+	firstAgain = 10 * time.Minute
+	// rememberEvery is the least time between two calls of Remember.
+	rememberEvery = 5 * time.Second
+)
+
+// Peer is another host.
+type Peer struct {
+	Name model.HostName
+	Addr netip.Addr // where it is asked
+	Away bool       // no netmaster hears of it
+}
+
+// Config is what a Prober needs; all of it, unless it says otherwise.
+type Config struct {
+	// Peers returns all other hosts, and whether so many are away that nothing is
+	// concluded; changed is closed when that is another answer.
+	Peers func() (peers []Peer, many bool, changed <-chan struct{})
+	// Ask tells whether a host answers. With an error this host could not ask.
+	Ask func(context.Context, netip.Addr) (bool, error)
+	// Silent is told when a host falls silent, and when it is not so any more.
+	Silent func(name model.HostName, yes bool)
+	Log    *slog.Logger
+	// Answered are the hosts that have answered a former run, where they were asked.
+	Answered map[model.HostName]netip.Addr
+	// Remember is told who has answered, for the next run, some time after that has
+	// changed; nil = nobody wants to know.
+	Remember func(map[model.HostName]netip.Addr)
+}
+
+// Prober asks other hosts. Make it with New and let it Run once.
+type Prober struct {
+	Config
+
+	mu    sync.Mutex
+	peers map[model.HostName]*peer
+	many  bool
+	asked chan struct{} // holds something when a probe has ended
+	fresh bool          // who has answered is not what Remember was told last
+	told  time.Time     // when that was
+	under sync.WaitGroup
+}
+
+// peer is what is known of a host.
+type peer struct {
+	Peer
+	answered bool      // a probe, at this address
+	failed   int       // probes in a row
+	silent   bool      // as Silent was told
+	asking   bool      // a probe is under way
+	due      time.Time // of the next one; zero = not chosen yet
+}
+
+// New returns a Prober that asks nobody until Run.
+func New(cfg Config) *Prober {
+	return &Prober{Config: cfg, peers: map[model.HostName]*peer{}, asked: make(chan struct{}, 1)}
+}
+
+// Run asks until ctx ends; who is silent then stays so.
+func (p *Prober) Run(ctx context.Context) {
+	defer p.under.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := p.look()
+		if next := sooner(p.ask(ctx, time.Now()), p.remember(time.Now())); next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-p.asked:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// remember tells Remember who has answered, and returns when it is to be told; zero = it
+// knows.
+func (p *Prober) remember(now time.Time) time.Time {
+	p.mu.Lock()
+	due := p.told.Add(rememberEvery)
+	if !p.fresh || p.Remember == nil || due.After(now) {
+		defer p.mu.Unlock()
+		if !p.fresh || p.Remember == nil {
+			return time.Time{}
+		}
+		return due
+	}
+	p.fresh, p.told = false, now
+	answered := map[model.HostName]netip.Addr{}
+	for name, of := range p.peers {
+		if of.answered {
+			answered[name] = of.Addr
+		}
+	}
+	p.mu.Unlock()
+	p.Remember(answered)
+	return time.Time{}
+}
+
+// sooner is the earlier of two times; zero = none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// look takes what Peers says now, and concludes from what probes have found.
+func (p *Prober) look() <-chan struct{} {
+	list, many, changed := p.Peers()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if many && !p.many {
+		p.Log.Warn("more than half of the hosts are away: that says more of the network or of netmasters than of hosts; providers are set aside of none of them that is not so already")
+	}
+	p.many = many
+	now := make(map[model.HostName]bool, len(list))
+	for _, is := range list {
+		now[is.Name] = true
+		old := p.peers[is.Name]
+		if old == nil || old.Addr != is.Addr {
+			p.takeBackLocked(old, "it has another address")
+			old = &peer{Peer: is, answered: p.Answered[is.Name] == is.Addr}
+			p.peers[is.Name] = old
+		}
+		if old.Away != is.Away {
+			old.Away, old.due = is.Away, time.Time{}
+		}
+		if !is.Away || many && !old.silent {
+			old.failed = 0
+		}
+		switch {
+		case !is.Away:
+			p.takeBackLocked(old, "netmasters hear of it")
+		case old.failed == 0:
+			p.takeBackLocked(old, "it answers")
+		case old.failed >= failures && !old.silent:
+			old.silent = true
+			p.Silent(old.Name, true)
+			p.Log.Warn("a host that is away answers no probes either: services send its providers no new connections from here", "host", string(old.Name), "at", old.Addr)
+		}
+	}
+	for name, old := range p.peers {
+		if !now[name] {
+			p.takeBackLocked(old, "it is not known any more")
+			delete(p.peers, name)
+		}
+	}
+	return changed
+}
+
+// takeBackLocked says that a host is not silent any more, if it was.
+func (p *Prober) takeBackLocked(of *peer, why string) {
+	if of == nil || !of.silent {
+		return
+	}
+	of.silent = false
+	p.Silent(of.Name, false)
+	p.Log.Info("a host is not silent any more: services send its providers new connections again", "host", string(of.Name), "why", why)
+}
+
+// ask asks who is due, and returns when the next one is; zero = nobody will be.
+func (p *Prober) ask(ctx context.Context, now time.Time) (next time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	spread := time.Duration(len(p.peers)+1) * firstShare
+	again := max(every, time.Duration(len(p.peers)+1)*share)
+	for _, of := range p.peers {
+		switch {
+		case of.asking:
+			continue
+		case of.answered && (!of.Away || p.many && !of.silent): // nothing would follow
+			of.due = time.Time{}
+			continue
+		case of.due.IsZero() && of.answered:
+			of.due = now.Add(rand.N(again))
+		case of.due.IsZero():
+			of.due = now.Add(rand.N(spread))
+		}
+		if of.due.After(now) {
+			if next.IsZero() || of.due.Before(next) {
+				next = of.due
+			}
+			continue
+		}
+		of.due = now.Add(again*3/4 + rand.N(again/2))
+		if !of.answered {
+			of.due = now.Add(firstAgain + rand.N(spread))
+		}
+		of.asking = true
+		p.under.Go(func() { p.probe(ctx, of, of.Addr) })
+	}
+	return next
+}
+
+// probe asks one host and notes what came of it.
+func (p *Prober) probe(ctx context.Context, of *peer, at netip.Addr) {
+	yes, err := p.Ask(ctx, at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of.asking = false
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		p.Log.Debug("a host cannot be probed from here", "host", string(of.Name), "at", at, "error", err)
+	case yes:
+		if !of.answered { // it was not to be asked again soon
+			of.answered, of.due, p.fresh = true, time.Time{}, true
+		}
+		of.failed = 0
+	case of.answered:
+		of.failed++
+	}
+	select {
+	case p.asked <- struct{}{}:
+	default:
+	}
+}
+
+// States counts the other hosts: that have answered this one, that have not (so that
+// their silence would mean nothing), and that are silent.
+func (p *Prober) States() (answering, unanswered, silent int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range p.peers {
+		switch {
+		case of.silent:
+			silent++
+		case of.answered:
+			answering++
+		default:
+			unanswered++
+		}
+	}
+	return answering, unanswered, silent
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
+)
+
+// keyEffects are the options of contivk8s' configuration.
+var keyEffects = map[string]optioncoverage.Effect{
+	"tenant":   optioncoverage.By("TestRequest"),
+	"network":  optioncoverage.By("TestRequest"),
+	"group":    optioncoverage.By("TestRequest"),
+	"mtu":      optioncoverage.By("TestRequest"),
+	"labels":   optioncoverage.By("TestRequest"),
+	"ip":       optioncoverage.By("TestRequest"),
+	"socket":   optioncoverage.By("TestSpool"),
+	"stateDir": optioncoverage.By("TestSpool"),
+}
+
+// TestEveryKeyHasEffect: each option does something, by a test, and what is
+// decoded is an option or the runtime's.
+func TestEveryKeyHasEffect(t *testing.T) {
+	optioncoverage.Check(t, "keyEffects in internal/netplugin/runtimes/cni/server/keys_test.go", ourKeys, keyEffects, nil, nil)
+	for f := range reflect.TypeFor[conf]().Fields() {
+		key := f.Tag.Get("json")
+		if !slices.Contains(ourKeys, key) && !slices.Contains(runtimeKeys, key) && !strings.ContainsAny(key, "./") {
+			t.Errorf("%q is read, but would be refused: add it to ourKeys in internal/netplugin/runtimes/cni/server/keys.go", key)
+		}
+	}
+}
+
+// TestKeysRefused: a key that would do nothing is refused with why, one that
+// asks for nothing and those of other parties are not.
+func TestKeysRefused(t *testing.T) {
+	for _, tc := range []struct{ conf, want string }{
+		{`{"name":"n","type":"contivk8s","group":"g","cniVersion":"1.1.0","capabilities":{"ips":true},"runtimeConfig":{"ips":[]}}`, ""},
+		{`{"gruop":"g"}`, `unknown key "gruop"; those of contivk8s are tenant, network, group`},
+		{`{"Group":"g"}`, `unknown key "Group"`},
+		{`{"ipam":{"type":"host-local"}}`, "ipam: has no effect with contivk8s: netmaster gives the addresses"},
+		{`{"ipMasq":true}`, "ipMasq: has no effect"},
+		{`{"ipMasq":false,"ipam":{ },"dns":null,"_comment":"x","example.com/x":1,"cni.dev/valid-attachments":[]}`, ""},
+		{`{"runtimeConfig":{"bandwidth":{"ingressRate":80}}}`, ""},
+		{`{"runtimeConfig":{"portMappings":[{"hostPort":80}],"bandwidth":{},"io.kubernetes.cri.pod-annotations":{}}}`, ""},
+	} {
+		err := checkKeys([]byte(tc.conf))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.conf, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Config is what a Plugin needs.
+type Config struct {
+	Name      string // of the plugin, its socket and Docker's driver
+	SocketDir string // where Docker looks for plugins
+	StateDir  string // where the map of network ids is kept
+	Global    bool   // scope: global (swarm mode) instead of local
+	Endpoint  string // of the engine, unix:///path; empty = its networks are left alone
+	Backend   Backend
+	Routes    func(netip.Prefix) ([]string, error) // this host's that overlap a subnet; nil = there are none
+	Log       *slog.Logger
+	Socket    net.Listener // by Listen; nil = New listens
+}
+
+// SocketDir is where Docker engines look for plugins.
+const SocketDir = "/run/docker/plugins"
+
+// Plugin serves one Docker engine.
+type Plugin struct {
+	name     string
+	path     string
+	global   bool
+	backend  Backend
+	log      *slog.Logger
+	networks *networks
+	reserved reservations
+	offered  offers
+	starting starting
+	several  several
+	routers  routers
+	told     scopeFile
+	engine   *engine // nil = none
+	socket   net.Listener
+	wake     waiting.Bell         // a network waits for its name
+	stale    map[string]time.Time // since when the engine does not list an id; for reconcile only
+}
+
+var nameRE = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
+
+// ValidName tells whether a plugin may have the name: one word, or repository
+// and tag of a managed plugin.
+func ValidName(name string) bool { return nameRE.MatchString(name) }
+
+// socketName is the last word of a plugin's name, without the tag.
+func socketName(name string) string {
+	name, _, _ = strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	return name + ".sock"
+}
+
+// New reads the map of network ids and listens on the plugin's socket, unless it is given
+// one. The engine need not be there. Run or Close release the socket.
+func New(ctx context.Context, cfg Config) (*Plugin, error) {
+	p := &Plugin{
+		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
+		backend: cfg.Backend, offered: offers{routes: cfg.Routes}, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
+	}
+	var err error
+	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {
+		return nil, err
+	}
+	p.told = scopeFile(filepath.Join(cfg.StateDir, "docker", "scope"))
+	if cfg.Endpoint != "" {
+		if p.engine, err = newEngine(cfg.Endpoint); err != nil {
+			return nil, err
+		}
+	}
+	if p.socket = cfg.Socket; p.socket == nil {
+		p.socket, err = listen(ctx, p.path)
+	}
+	return p, err
+}
+
+// Listen takes the socket of a plugin that New has not made yet: what engines ask meanwhile
+// waits. Errors are as Free's. Who does not hand the socket on closes it.
+func Listen(ctx context.Context, socketDir, name string) (net.Listener, error) {
+	return listen(ctx, Socket(socketDir, name))
+}
+
+// Socket is where a plugin of that name listens.
+func Socket(socketDir, name string) string { return filepath.Join(socketDir, socketName(name)) }
+
+// Free fails with model.ErrConflict when another plugin of that name answers. Callers
+// ask before they change anything of the host, for the sake of the other's containers.
+func Free(ctx context.Context, socketDir, name string) error {
+	return free(ctx, filepath.Join(socketDir, socketName(name)))
+}
+
+func free(ctx context.Context, path string) error {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil //nolint:nilerr // nobody is there
+	}
+	_ = c.Close()
+	return model.Errorf(model.ErrConflict, "another plugin answers at %s; stop it, or give this one its own --plugin-name", path)
+}
+
+// listen takes the socket over from a dead process, and refuses to take it from
+// a living one.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make Docker's plugin directory: %w", err)
+	}
+	if err := free(ctx, path); err != nil {
+		return nil, err
+	}
+	st, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("look at Docker's plugin socket: %w", err)
+	case st.Mode()&os.ModeSocket == 0:
+		return nil, model.Errorf(model.ErrConflict, "Docker's plugin socket %s: a file that is not a socket is there", path)
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove stale plugin socket: %w", err)
+		}
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for Docker: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("restrict Docker's plugin socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// Close releases the socket of a Plugin that does not Run.
+func (p *Plugin) Close() error { return p.socket.Close() }
+
+// Run serves the engine until ctx ends, and keeps its networks; calls under way
+// are finished first.
+func (p *Plugin) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	if p.engine != nil {
+		all.Go(func() { p.reconcile(ctx) })
+	}
+	if p.engine != nil {
+		all.Go(func() { p.followNames(ctx) })
+	}
+	srv := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(p.socket) }()
+	p.log.Info("serving Docker", "socket", p.path, "scope", p.scope(), "networks", len(p.networks.ids()))
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		if srv.Shutdown(grace) != nil {
+			err = srv.Close()
+		}
+		cancel()
+		if ended := <-failed; err == nil && !errors.Is(ended, http.ErrServerClosed) {
+			err = ended
+		}
+	}
+	stop()
+	all.Wait()
+	if err != nil {
+		return fmt.Errorf("serve Docker: %w", err)
+	}
+	return nil
+}
+
+func (p *Plugin) scope() string {
+	if p.global {
+		return scopeGlobal
+	}
+	return scopeLocal
+}
+
+// maxRequest bounds a request's body.
+const maxRequest = 1 << 20
+
+func (p *Plugin) handler() http.Handler {
+	mux := http.NewServeMux()
+	add := func(name string, h http.Handler) { mux.Handle("POST /"+name, h) }
+	fixed := func(v any) http.Handler {
+		return verb(p, func(context.Context, map[string]any) (any, error) { return v, nil })
+	}
+	add("Plugin.Activate", fixed(activateResponse{Implements: []string{"NetworkDriver", "IpamDriver"}}))
+
+	add("NetworkDriver.GetCapabilities", verb(p, p.capabilities))
+	add("NetworkDriver.CreateNetwork", verb(p, p.createNetwork))
+	add("NetworkDriver.DeleteNetwork", verb(p, p.deleteNetwork))
+	add("NetworkDriver.AllocateNetwork", verb(p, p.allocateNetwork))
+	add("NetworkDriver.FreeNetwork", fixed(empty{}))
+	add("NetworkDriver.CreateEndpoint", verb(p, p.createEndpoint))
+	add("NetworkDriver.DeleteEndpoint", verb(p, p.deleteEndpoint))
+	add("NetworkDriver.EndpointOperInfo", verb(p, p.operInfo))
+	add("NetworkDriver.Join", verb(p, p.join))
+	add("NetworkDriver.Leave", verb(p, p.leave))
+	add("NetworkDriver.ProgramExternalConnectivity", verb(p, p.publish))
+	add("NetworkDriver.RevokeExternalConnectivity", verb(p, p.unpublish))
+	// Hosts find each other through the cluster's store.
+	add("NetworkDriver.DiscoverNew", fixed(empty{}))
+	add("NetworkDriver.DiscoverDelete", fixed(empty{}))
+
+	add("IpamDriver.GetCapabilities", fixed(ipamCapabilities{}))
+	add("IpamDriver.GetDefaultAddressSpaces", fixed(addressSpaces{spaceLocal, spaceGlobal}))
+	add("IpamDriver.RequestPool", verb(p, p.requestPool))
+	add("IpamDriver.ReleasePool", verb(p, p.releasePool))
+	add("IpamDriver.RequestAddress", verb(p, p.requestAddress))
+	add("IpamDriver.ReleaseAddress", verb(p, p.releaseAddress))
+
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p.log.Warn("Docker asks for a call that is not known", "call", r.URL.Path)
+		answer(w, http.StatusNotFound, failure(fmt.Sprintf("call %s %q is not known to this plugin", r.Method, r.URL.Path)))
+	})
+	return mux
+}
+
+// verb serves one call. As the protocol wants it, a malformed request is answered
+// with an error status, any other failure by an error in an answer of status 200.
+func verb[In, Out any](p *Plugin, f func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		var in In
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&in)
+		if err != nil && r.ContentLength != 0 { // calls without arguments have no body
+			answer(w, http.StatusBadRequest, failure(fmt.Sprintf("decode the request of %s: %v", r.URL.Path, err)))
+			return
+		}
+		out, err := f(r.Context(), in)
+		if err != nil {
+			p.log.Warn("Docker's call failed", "call", r.URL.Path[1:], "error", err)
+			answer(w, http.StatusOK, failure(err.Error()))
+			return
+		}
+		p.log.Debug("Docker's call", "call", r.URL.Path[1:], "took", time.Since(start))
+		answer(w, http.StatusOK, out)
+	})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"Err":"the answer cannot be encoded","Error":"the answer cannot be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/vnd.docker.plugins.v1.2+json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // an engine that has ended needs no answer
+}

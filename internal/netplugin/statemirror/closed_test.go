@@ -1,0 +1,125 @@
+package statemirror
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestDeletedServiceRefusesForAWhile deletes services whose addresses nobody has
+// afterwards, another service, or an endpoint.
+func TestDeletedServiceRefusesForAWhile(t *testing.T) {
+	x := newByHand(t)
+	network := testEndpoint.Key.Network
+	service := func(name string, last byte) model.Service {
+		return model.Service{
+			Key: model.ServiceKey{Tenant: network.Tenant, Name: name}, Network: network.Name,
+			VIP: netip.AddrFrom4([4]byte{10, 1, 1, last}), Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Provider: 8080}},
+		}
+	}
+	rev := store.Revision(20)
+	deliver := func(m *mirror, events ...store.Event) {
+		t.Helper()
+		rev++
+		for i := range events {
+			events[i].KV.Mod = rev
+		}
+		x.deliver(m, store.Batch{Revision: rev, Events: events})
+	}
+	gone := func(name string) store.Event {
+		return store.Event{KV: store.KV{Key: tables.LoadBalancers.Key(service(name, 0).Key)}}
+	}
+	has := func(when string, want map[string]int) {
+		t.Helper()
+		pic, _ := x.comp.Compile(1)
+		if pic.Services.Len() != len(want) {
+			t.Errorf("%s: %d services, want %d", when, pic.Services.Len(), len(want))
+		}
+		for name, ports := range want {
+			s, there := pic.Services.Get(service(name, 0).Key)
+			if !there || len(s.Ports) != ports {
+				t.Errorf("%s: %s is there: %v, %+v; want %d ports", when, name, there, s, ports)
+			}
+		}
+	}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		deliver(x.rest, row(t, tables.LoadBalancers, service(name, 100+byte(i)), rev))
+	}
+	deliver(x.rest, gone("a"))
+	has("deleted", map[string]int{"a": 0, "b": 1, "c": 1, "d": 1})
+	if pic, _ := x.comp.Compile(1); pic.DNS.Records.Len() == 0 {
+		t.Error("no names")
+	} else {
+		for k := range pic.DNS.Records.All() {
+			if k.Service.Name == "a" {
+				t.Error("a deleted service has a name")
+			}
+		}
+	}
+	deliver(x.rest, gone("b"), row(t, tables.LoadBalancers, service("after", 101), rev))
+	deliver(x.rest, row(t, tables.LoadBalancers, service("before", 102), rev), gone("c"))
+	has("with other services at their addresses", map[string]int{"a": 0, "after": 1, "before": 1, "d": 1})
+	deliver(x.rest, gone("d"))
+	e := x.late
+	e.IPv4 = service("d", 103).VIP
+	deliver(x.single, row(t, tables.Endpoints, e, rev))
+	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
+	x.forgetClosedLocked(0)
+	has("later", map[string]int{"after": 1, "before": 1})
+}
+
+// TestDeletedServiceOfKubernetesRefusesForAWhile: likewise, until the address is another
+// service's.
+func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
+	x := newByHand(t)
+	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
+	x.comp.Follow(key, true)
+	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})
+	global := x.startLocked(Part{})
+	global.ready = true
+	service := func(name string) model.ClusterService {
+		return model.ClusterService{
+			Key:   model.ClusterServiceKey{Namespace: "shop", Name: name},
+			Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Ports: []model.ClusterPort{{Protocol: model.ProtoTCP, Port: 80}},
+			Balanced: []netip.Addr{netip.MustParseAddr("203.0.113.7")},
+		}
+	}
+	change := func(name string, there bool) {
+		ch := tables.Change{Key: service(name).Key}
+		if there {
+			ch.Value = service(name)
+		}
+		x.live = true
+		defer func() { x.live = false }()
+		x.enterLocked(global, ch)
+	}
+	has := func(when string, want map[string]bool) {
+		t.Helper()
+		pic, problems := x.comp.Compile(1)
+		if pic.Services.Len() != len(want) {
+			t.Errorf("%s: %d services, want %d; problems %v", when, pic.Services.Len(), len(want), problems)
+		}
+		for name, open := range want {
+			s, there := pic.Services.Get(compile.PictureKey(service(name).Key, ""))
+			if ports := slices.IndexFunc(s.Faces, func(f desired.Face) bool { return f.Port != 0 }) >= 0; !there || ports != open || s.IPv4.IsValid() == open || len(s.Faces) == 0 {
+				t.Errorf("%s: %s is there: %v, %+v; want it open: %v", when, name, there, s, open)
+			}
+		}
+	}
+	change("web", true)
+	has("at first", map[string]bool{"web": true})
+	change("web", false)
+	has("deleted", map[string]bool{"web": false})
+	change("after", true)
+	has("with another service at its address", map[string]bool{"after": true})
+	change("after", false)
+	has("that is deleted too", map[string]bool{"after": false})
+	x.forgetClosedLocked(0)
+	has("later", map[string]bool{})
+}

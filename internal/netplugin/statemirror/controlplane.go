@@ -1,0 +1,431 @@
+package statemirror
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+)
+
+// DefaultRESTPort is where netplugins serve inspection unless told otherwise.
+const DefaultRESTPort = 9006
+
+const (
+	// controlLinger is how long an address is kept after the registry has ceased to
+	// name it: a netmaster that comes back is reachable before it is registered.
+	controlLinger = time.Hour
+	// controlEvery is how often the store is asked for its members, and names
+	// of hosts are resolved again.
+	controlEvery = time.Minute
+	// maxPast bounds how many addresses ports of VLAN networks deny: each takes
+	// room in the policy of every such port.
+	maxPast = 256
+)
+
+// ControlPlane knows where the cluster's control plane answers, which this
+// host's containers are kept from, and no service is led to: netmasters by the
+// registry, the store by its members and the flags, netplugins by the hosts' records.
+type ControlPlane struct {
+	ControlConfig
+	cluster *Cluster
+	ready   chan struct{} // closed once all sources have been heard
+
+	mu      sync.Mutex
+	sources map[string][]netip.AddrPort  // by what tells of them
+	waiting map[string]bool              // sources that have not been heard yet
+	left    map[netip.AddrPort]time.Time // named by no source any more, since
+	version uint64                       // of sources
+	// machines has, by each address of a machine that tells what it listens on, all
+	// of that machine's: an etcd beside a netmaster is reached by all of them.
+	machines map[netip.Addr][]netip.Addr
+
+	// last is built, for others than the runner's goroutine.
+	last atomic.Pointer[hoststack.Control]
+
+	// Of the runner's goroutine.
+	hosts [][2]netip.Addr    // of each host, for control and for tunnels
+	built *hoststack.Control // nil = not yet
+	past  []netip.AddrPort   // what containers of VLAN networks could reach past their host, so their ports deny it
+	known []netip.Addr       // of all machines that the control plane is on, sorted; each built has a list of its own
+	of    [2]uint64          // versions of sources and hosts that built and hosts are of
+}
+
+// Sources, beside the services of the registry.
+const (
+	sourceStore = "store"
+	sourceFlag  = "--netmaster"
+)
+
+// controlServices name addresses of the control plane in the registry: where
+// netmasters are to be asked, and all that a machine listens on.
+var controlServices = []string{cluster.ServiceMaster, serviceRPC, cluster.ListenService}
+
+const serviceRPC = "netmaster.rpc"
+
+// ControlConfig is what a ControlPlane needs.
+type ControlConfig struct {
+	Off        bool   // containers may reach all of it
+	Netmasters string // base URLs, separated by commas; optional
+	// Addresses tells where the store answers, as host:port; with an error, what
+	// it knows. nil = nowhere that containers could reach.
+	Addresses func(context.Context) ([]string, error)
+	// Listening is where this netplugin listens: inspection first, when it does.
+	Listening func() []string
+}
+
+// NewControlPlane returns a ControlPlane that has heard of nothing until Run.
+func NewControlPlane(c *Cluster, cfg ControlConfig) *ControlPlane {
+	p := &ControlPlane{
+		ControlConfig: cfg, cluster: c, ready: make(chan struct{}),
+		sources: map[string][]netip.AddrPort{}, left: map[netip.AddrPort]time.Time{},
+		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
+	}
+	for _, name := range controlServices {
+		p.waiting[name] = true
+	}
+	c.control = p
+	return p
+}
+
+// Known tells whether all sources have been heard: before, nothing that leads
+// containers anywhere may be made.
+func (p *ControlPlane) Known() bool {
+	select {
+	case <-p.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run follows the sources until ctx ends.
+func (p *ControlPlane) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, name := range controlServices {
+		running.Go(func() {
+			err := cluster.WatchServices(ctx, p.cluster.Store, name, func(list []cluster.Service) error {
+				var at []string
+				for _, s := range list {
+					at = append(at, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
+				}
+				if name == cluster.ListenService {
+					p.setMachines(list)
+				}
+				p.set(name, p.resolve(ctx, at))
+				return nil
+			})
+			if ctx.Err() == nil {
+				p.cluster.Log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
+			}
+		})
+	}
+	for ctx.Err() == nil {
+		p.set(sourceFlag, p.resolve(ctx, hostsOfURLs(p.Netmasters)))
+		var at []string
+		if ask := p.Addresses; ask != nil {
+			var err error
+			if at, err = ask(ctx); err != nil {
+				p.cluster.Log.Debug("not all addresses of the store are known", "error", err)
+			}
+		}
+		p.set(sourceStore, p.resolve(ctx, at))
+		_ = waiting.Pause(ctx, controlEvery) // the loop sees the end
+	}
+	running.Wait()
+}
+
+// hostsOfURLs are host:port of URLs, separated by commas.
+func hostsOfURLs(list string) (at []string) {
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		if !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil {
+			continue // netplugin's client has refused it
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		at = append(at, net.JoinHostPort(u.Hostname(), port))
+	}
+	return at
+}
+
+// resolve returns the addresses of host:port. A name that has none now is
+// passed over: the next time may tell.
+func (p *ControlPlane) resolve(ctx context.Context, at []string) (out []netip.AddrPort) {
+	for _, text := range at {
+		host, service, err := net.SplitHostPort(text)
+		port, bad := strconv.ParseUint(service, 10, 16)
+		if err != nil || bad != nil || port == 0 {
+			continue
+		}
+		addrs := []netip.Addr{}
+		if a, err := netip.ParseAddr(host); err == nil {
+			addrs = append(addrs, a)
+		} else if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			p.cluster.Log.Debug("a host of the control plane has no address", "host", host, "error", err)
+		}
+		for _, a := range addrs {
+			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(port)))
+		}
+	}
+	return out
+}
+
+// set takes what a source names now.
+func (p *ControlPlane) set(source string, now []netip.AddrPort) { p.take(source, now, false) }
+
+// take is set; with onlyFirst it does nothing when the source has told already.
+func (p *ControlPlane) take(source string, now []netip.AddrPort, onlyFirst bool) {
+	slices.SortFunc(now, netip.AddrPort.Compare)
+	now = slices.Compact(now)
+	p.mu.Lock()
+	first := p.waiting[source]
+	if onlyFirst && !first {
+		p.mu.Unlock()
+		return
+	}
+	changed := first || !slices.Equal(p.sources[source], now)
+	if changed {
+		for _, ap := range p.sources[source] {
+			p.left[ap] = time.Now()
+		}
+		for _, ap := range now {
+			delete(p.left, ap)
+		}
+		p.sources[source] = now
+		p.version++
+	}
+	if first {
+		if delete(p.waiting, source); len(p.waiting) == 0 {
+			close(p.ready)
+		}
+	}
+	p.mu.Unlock()
+	if changed {
+		p.cluster.Kick("control plane")
+	}
+}
+
+func (p *ControlPlane) setMachines(list []cluster.Service) {
+	byName := map[string][]netip.Addr{}
+	for _, s := range list {
+		if a, err := netip.ParseAddr(s.HostAddr); err == nil && !slices.Contains(byName[s.Hostname], a) {
+			byName[s.Hostname] = append(byName[s.Hostname], a)
+		}
+	}
+	machines := map[netip.Addr][]netip.Addr{}
+	for _, all := range byName {
+		for _, a := range all {
+			machines[a] = all
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.machines = machines // set, called with the same records, tells of the change
+}
+
+// want is what containers are to be kept from now, nil = nothing, and the addresses of
+// the machines that the control plane is on. With look it also sees whether time or the
+// host's own addresses have changed that.
+func (p *ControlPlane) want(look bool) (*hoststack.Control, []netip.Addr) {
+	hosts, version := p.cluster.knownHosts(p.of[1])
+	if version != p.of[1] {
+		p.hosts = hosts
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := [2]uint64{p.version, version}; p.built == nil || look || of != p.of {
+		p.built, p.of = p.buildLocked(), of
+		p.known = nil
+		for _, ap := range p.built.Targets {
+			p.known = append(p.known, ap.Addr())
+		}
+		p.known = slices.Compact(p.known) // Targets are sorted
+		p.last.Store(p.built)
+	}
+	if p.Off {
+		return nil, p.known
+	}
+	return p.built, p.known
+}
+
+// NetmasterAddresses are those at which netmasters are asked, sorted.
+func (p *ControlPlane) NetmasterAddresses() []netip.Addr {
+	return p.addressesOf(cluster.ServiceMaster, sourceFlag)
+}
+
+// WayAddresses are those of netmasters and the store, by which they are asked. What else
+// their machines listen on is not among them: on infra networks that is every host's own
+// address there.
+func (p *ControlPlane) WayAddresses() []netip.Addr {
+	return p.addressesOf(cluster.ServiceMaster, serviceRPC, sourceFlag, sourceStore)
+}
+
+func (p *ControlPlane) addressesOf(sources ...string) (out []netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, source := range sources {
+		for _, ap := range p.sources[source] {
+			out = append(out, ap.Addr())
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// OwnPorts are the control plane's ports on this host, as of the last pass.
+func (p *ControlPlane) OwnPorts() []uint16 {
+	if k := p.last.Load(); k != nil {
+		return k.Ports
+	}
+	return nil
+}
+
+func (p *ControlPlane) buildLocked() *hoststack.Control {
+	at := map[netip.AddrPort]bool{}
+	for _, list := range p.sources {
+		for _, ap := range list {
+			at[ap] = true
+		}
+	}
+	for ap, since := range p.left {
+		if time.Since(since) > controlLinger {
+			delete(p.left, ap)
+			continue
+		}
+		at[ap] = true
+	}
+	// A host protects all of its own addresses, whatever the registry has of them.
+	for _, ap := range cluster.Reachable(p.Listening()) {
+		at[ap] = true
+	}
+	k := &hoststack.Control{}
+	inspection := []uint16{DefaultRESTPort}
+	for i, text := range p.Listening() {
+		if _, port, err := net.SplitHostPort(text); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+				k.Ports = append(k.Ports, uint16(n))
+				if i == 0 { // other hosts' inspection ports are likely to be the same, also where a host does not tell
+					inspection = append(inspection, uint16(n))
+				}
+			}
+		}
+	}
+	inspection = slices.Compact(inspection)
+	// Where a machine is a host as well, it answers at both of its addresses. Hosts are
+	// many and such machines are few, so only these are kept.
+	twins := map[netip.Addr][]netip.Addr{}
+	for ap := range at {
+		twins[ap.Addr()] = nil
+	}
+	k.Targets = make([]netip.AddrPort, 0, len(p.hosts)*len(inspection)+len(at))
+	for _, h := range p.hosts {
+		for i, a := range h {
+			if !a.IsValid() || i == 1 && a == h[0] {
+				continue
+			}
+			if all, ours := twins[a]; ours {
+				twins[a] = append(all, h[1-i])
+			}
+			for _, port := range inspection {
+				k.Targets = append(k.Targets, netip.AddrPortFrom(a, port))
+			}
+		}
+	}
+	local := localAddresses()
+	p.past = nil
+	for ap := range at {
+		same := slices.Concat([]netip.Addr{ap.Addr()}, twins[ap.Addr()], p.machines[ap.Addr()])
+		for _, a := range same {
+			switch {
+			case !a.IsValid():
+			case a.IsLoopback(), a.IsUnspecified():
+				k.Ports = append(k.Ports, ap.Port())
+			case local[a]:
+				k.Ports = append(k.Ports, ap.Port())
+				fallthrough
+			default:
+				k.Targets = append(k.Targets, netip.AddrPortFrom(a, ap.Port()))
+				p.past = append(p.past, netip.AddrPortFrom(a, ap.Port()))
+			}
+		}
+	}
+	if len(p.past) > maxPast { // netplugins that listen beyond their hosts are many
+		p.past = slices.DeleteFunc(p.past, func(ap netip.AddrPort) bool {
+			_, told := slices.BinarySearchFunc(p.sources[cluster.ListenService], ap, netip.AddrPort.Compare)
+			return told
+		})
+		p.past = p.past[:min(len(p.past), maxPast)]
+	}
+	slices.Sort(k.Ports)
+	k.Ports = slices.Compact(k.Ports)
+	slices.SortFunc(k.Targets, netip.AddrPort.Compare)
+	k.Targets = slices.Compact(k.Targets)
+	return k
+}
+
+// localAddresses are this host's; none where they cannot be read.
+func localAddresses() map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return out
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if addr, ok := netip.AddrFromSlice(n.IP); ok {
+				out[addr.Unmap()] = true
+			}
+		}
+	}
+	return out
+}
+
+// Refresh tells the compiler what containers must not reach past their host; with
+// look it sees whether time or the host's own addresses have changed that. Only the
+// runner's goroutine calls it.
+func (p *ControlPlane) Refresh(look bool) {
+	if p.want(look); p.Off {
+		return
+	}
+	p.cluster.setControl(p.past)
+}
+
+// setControl tells the compiler what containers must not reach past their host.
+func (c *Cluster) setControl(targets []netip.AddrPort) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.comp.SetControl(targets)
+}
+
+// knownHosts returns the hosts' addresses, for control and for tunnels, and their
+// version, which is never 0; no addresses if that is the version that is known.
+func (c *Cluster) knownHosts(version uint64) ([][2]netip.Addr, uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hostsVersion+1 == version {
+		return nil, version
+	}
+	out := make([][2]netip.Addr, 0, len(c.hosts))
+	for _, h := range c.hosts {
+		out = append(out, [2]netip.Addr{h.Control, h.VTEP})
+	}
+	return out, c.hostsVersion + 1
+}

@@ -1,0 +1,52 @@
+package statemirror
+
+import (
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestForwardingModeIsTakenBack: a host goes by the mode before the last change as long as
+// that is taken back, says so, and follows the next change again.
+func TestForwardingModeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	m := c.startLocked(Part{})
+	set := func(mode model.FwdMode) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		g := model.DefaultGlobal()
+		g.FwdMode = mode
+		c.enterLocked(m, tables.Change{Key: tables.GlobalKey{}, Value: g})
+	}
+	wants := func(when string, mode model.FwdMode, told int) {
+		t.Helper()
+		want, _ := c.comp.Compile(1)
+		if got := len(c.modeProblemsLocked()); want.FwdMode != mode || c.Routes() != (mode == model.FwdRouting) || got != told {
+			t.Errorf("%s: mode %s, %d problems", when, want.FwdMode, got)
+		}
+	}
+	set(model.FwdBridge)
+	began := time.Now()
+	if !c.NewestMode(time.Time{}).IsZero() {
+		t.Error("the first mode counts as a change")
+	}
+	set(model.FwdRouting)
+	wants("it changes", model.FwdRouting, 0)
+	if c.NewestMode(began).IsZero() {
+		t.Error("the change is unknown")
+	}
+	c.SuspendMode(true)
+	wants("it is taken back", model.FwdBridge, 1)
+	set(model.FwdRouting)
+	wants("something else of the settings changes", model.FwdBridge, 1)
+	c.SuspendMode(false)
+	wants("it is applied again", model.FwdRouting, 0)
+	c.SuspendMode(true)
+	set(model.FwdBridge)
+	wants("it is changed back", model.FwdBridge, 0)
+	set(model.FwdRouting)
+	wants("it changes again", model.FwdRouting, 0)
+}

@@ -1,0 +1,14 @@
+package statemirror
+
+import (
+	"os"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
+)
+
+// TestMain runs the tests in a network namespace of their own: they look at, and
+// make, interfaces.
+func TestMain(m *testing.M) {
+	os.Exit(netnstest.Run(m, func() error { return nil }))
+}

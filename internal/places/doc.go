@@ -1,8 +1,0 @@
-// Package places shares a number of places among those who ask: connections, or requests
-// that are looked at.
-//
-// It guarantees that no more places are taken than there are, that nobody has more than
-// its share of them, and that a place that is given back twice is given back once.
-//
-// It must not know what a place is for, nor wait for one.
-package places

@@ -1,0 +1,76 @@
+package connlimit
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/security/quota"
+	"github.com/contiv/netplugin/v2/internal/security/refusal"
+)
+
+// Config are the limits; fields that are 0 have their default.
+type Config struct {
+	Body       int64   // bytes of a body; default 16 MiB, that of the largest list to be applied
+	Rate       float64 // requests a second of one client, for long; default 200
+	Burst      int     // requests that it may have made less before; default 1000
+	Running    int     // requests of one client answered at a time; default 64
+	RunningAll int     // of all clients; default 1024
+	Clients    int     // that are told apart; default 10000
+	// Streams tells of requests whose bodies have no end, and no limit; nil = there are
+	// none.
+	Streams func(*http.Request) bool
+}
+
+func (c Config) defaults() Config {
+	set(&c.Body, 16<<20)
+	set(&c.Rate, 200)
+	set(&c.Burst, 1000)
+	set(&c.Running, 64)
+	set(&c.RunningAll, 1024)
+	set(&c.Clients, 10_000)
+	return c
+}
+
+func set[T comparable](at *T, value T) {
+	var zero T
+	if *at == zero {
+		*at = value
+	}
+}
+
+// Limiter limits the clients of one listener, or of several together.
+type Limiter struct {
+	cfg   Config
+	table *table
+	now   func() time.Time
+}
+
+// New returns a Limiter.
+func New(cfg Config) *Limiter {
+	cfg = cfg.defaults()
+	return &Limiter{cfg: cfg, table: newTable(cfg), now: time.Now}
+}
+
+// Handler lets through to next what is within the limits.
+func (l *Limiter) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done, no := l.table.begin(quota.OfRemote(r.RemoteAddr), l.now())
+		if no != nil {
+			no.Write(w, r)
+			return
+		}
+		defer done()
+		if l.cfg.Streams != nil && l.cfg.Streams(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.ContentLength > l.cfg.Body {
+			refusal.TooLarge(l.cfg.Body).Write(w, r)
+			return
+		}
+		if r.Body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, l.cfg.Body)
+		}
+		next.ServeHTTP(w, r)
+	})
+}

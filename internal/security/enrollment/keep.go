@@ -1,0 +1,178 @@
+package enrollment
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/security/jointoken"
+	"github.com/contiv/netplugin/v2/internal/security/pki"
+	"github.com/contiv/netplugin/v2/internal/security/transport"
+)
+
+const (
+	// lookEvery is between two looks at how long the certificate is good.
+	lookEvery = time.Minute
+	// tryEvery is between two tries to renew it.
+	tryEvery = 10 * time.Minute
+	// learnEvery is between two questions where netmasters are.
+	learnEvery = 5 * time.Minute
+	// askEvery is between two questions whether the authorities were renewed.
+	askEvery = time.Hour
+)
+
+// Keep renews a directory's certificate when it ends within pki.Soon, until ctx ends. It
+// tries again while it fails, and logs why. It learns where netmasters are, and calls
+// moved, which must return soon, with their doors when these have become others. A host
+// with an Account whose certificate is renewed no more, or is of another cluster than the
+// Account's authority, gets one by that; where the former and the next have no authority
+// in common it returns ErrAnew, since the process trusts the former ones on. Else it
+// returns nil when ctx ends.
+func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog.Logger) error {
+	k := &keeper{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
+	if cfg.Account.TokenFile != "" {
+		k.authority = cfg.Account.Authority
+		k.anew = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
+	}
+	return k.run(ctx)
+}
+
+// ErrAnew: the cluster was made anew, and the process has to start again to be of it.
+var ErrAnew = errors.New("the netmasters' cluster was made anew, and this host has a certificate of it: start again to follow it")
+
+type keeper struct {
+	dir       string
+	addresses []net.IP
+	log       *slog.Logger
+	now       func() time.Time
+	every     time.Duration
+	last      time.Time // try
+	moved     func(doors []string)
+	learnt    time.Time
+	asked     time.Time // whether the authorities were renewed
+	// anew gets a certificate without the former one; nil = only a person can.
+	anew      func(ctx context.Context) error
+	authority string // file of members' authorities, of anew
+	replaced  bool   // what the directory has is of another cluster than before
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	tick := time.NewTicker(k.every)
+	defer tick.Stop()
+	for {
+		if k.look(ctx); k.replaced {
+			return ErrAnew
+		}
+		k.learn(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (k *keeper) look(ctx context.Context) {
+	d, err := transport.OpenDirectory(k.dir)
+	if k.now().Sub(k.last) < tryEvery {
+		return
+	}
+	foreign := k.foreign()
+	if err == nil && foreign == nil && good(d.Leaf(), k.now()) && !k.superseded(ctx) {
+		return
+	}
+	k.last = k.now()
+	if err == nil {
+		if err = foreign; err == nil {
+			err = Renew(ctx, k.dir, k.addresses)
+		}
+	}
+	former, _ := authoritiesOf(filepath.Join(k.dir, pki.BundleFile)) // none, where none was read
+	if err != nil && k.anew != nil && ctx.Err() == nil && !errors.Is(err, model.ErrUnavailable) {
+		k.log.Warn("this host's certificate cannot be renewed; another one is asked for with the token of the service account", "error", err)
+		if err = k.anew(ctx); err == nil {
+			next, err := authoritiesOf(filepath.Join(k.dir, pki.BundleFile))
+			k.replaced = err == nil && len(former) > 0 && !slices.ContainsFunc(next, func(f jointoken.Fingerprint) bool { return slices.Contains(former, f) })
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		k.log.Error("this host's certificate is not renewed", "error", err)
+	default:
+		k.log.Info("this host's certificate was renewed")
+	}
+}
+
+// foreign is what is wrong with a certificate of another cluster than the one whose
+// authority this host is told to trust; nil = nothing is, or nobody tells it.
+func (k *keeper) foreign() error {
+	if k.authority == "" {
+		return nil
+	}
+	known, err := authoritiesOf(k.authority)
+	if err != nil {
+		return nil //nolint:nilerr // the kubelet may be writing it; what the host has counts on
+	}
+	had, err := read(k.dir)
+	if err != nil || slices.Contains(known, had.Members) {
+		return nil //nolint:nilerr // what cannot be read is asked for anyway
+	}
+	return model.Errorf(model.ErrConflict, "it is of another cluster than that whose authority is in %s", k.authority)
+}
+
+// good tells whether a certificate needs no renewal; one that begins later was signed by a
+// netmaster whose clock was ahead.
+func good(c *x509.Certificate, now time.Time) bool {
+	return c.NotAfter.Sub(now) >= pki.Soon && !now.Before(c.NotBefore)
+}
+
+func (k *keeper) learn(ctx context.Context) {
+	if k.now().Sub(k.learnt) < learnEvery {
+		return
+	}
+	k.learnt = k.now()
+	doors, moved, err := Learn(ctx, k.dir)
+	if err != nil { // those that are known serve on, and who cannot reach the store says so
+		k.log.Debug("where netmasters are is not learnt", "error", err)
+	}
+	if moved {
+		k.log.Info("netmasters have come or gone", "doors", doors)
+		k.moved(doors)
+	}
+}
+
+// superseded asks from time to time whether an authority was renewed since the host got its
+// certificate, which then is to be of the next one. Who does not answer is asked later.
+func (k *keeper) superseded(ctx context.Context) bool {
+	if k.now().Sub(k.asked) < askEvery {
+		return false
+	}
+	k.asked = k.now()
+	had, err := read(k.dir)
+	if err != nil {
+		return false
+	}
+	bundle, err := os.ReadFile(filepath.Join(k.dir, pki.BundleFile))
+	if err != nil {
+		return false
+	}
+	c := transport.OwnClient(jointoken.Pinned(had.Members), "", dialTime)
+	defer c.CloseIdleConnections()
+	for _, door := range had.Doors {
+		var is jointoken.Roots
+		if jointoken.Call(ctx, c, http.MethodGet, transport.HTTPS+"://"+door+jointoken.RootsPath, nil, &is) == nil {
+			return len(is.Authorities) > 0 && (!bytes.Equal(bundle, is.Authorities) || is.Members != had.Members)
+		}
+	}
+	return false
+}
