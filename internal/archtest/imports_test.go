@@ -122,6 +122,28 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// What both programs need is in neither of them.
+func TestProgramsDoNotImportEachOther(t *testing.T) {
+	const netmaster, netplugin = "internal/netmaster/", "internal/netplugin/"
+	seen := map[string]bool{}
+	for pkg, p := range packages(t) {
+		for from, to := range map[string]string{netmaster: netplugin, netplugin: netmaster} {
+			if !strings.HasPrefix(pkg, from) {
+				continue
+			}
+			seen[from] = true
+			for _, path := range p.Imports {
+				if strings.HasPrefix(path, module+to) {
+					t.Errorf("%s imports %s", pkg, path)
+				}
+			}
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("packages of %v are seen only", seen)
+	}
+}
+
 // The checker itself finds what it is there for, and lets pass what is right.
 func TestViolations(t *testing.T) {
 	for _, tc := range []struct {
