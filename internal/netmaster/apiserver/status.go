@@ -118,7 +118,7 @@ func (s *server) judgeView(v *control.View, hosts []control.HostState) (out []ap
 	for _, w := range v.Waiting() {
 		out = append(out, condition.ChangeWaits.Finding("cluster", waitingText(w)))
 	}
-	out = append(out, servicesOverlapped(v)...)
+	out = slices.Concat(out, servicesOverlapped(v), servicesLost(v))
 	if text := manyAway(v, hosts); text != "" {
 		out = append(out, condition.HostsAway.Finding("cluster", text))
 	}

@@ -115,6 +115,46 @@ func TestStatus(t *testing.T) {
 	has(s.Notices, "host1 had 4 containers", "has 3 endpoints")
 }
 
+// TestStatusNamesLostServices: a service whose row somebody deletes in the store is an error
+// until its address is free; one that is deleted through netmaster is none.
+func TestStatusNamesLostServices(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	for _, name := range []string{"shop", "web"} {
+		f.must("POST", "/api/v1/serviceLBs/blue:"+name+"/", `{"tenantName":"blue","networkName":"n","serviceName":"`+name+`","selectors":["a=b"],"ports":["1:1:tcp"]}`)
+	}
+	lost := func() (out []string) {
+		t.Helper()
+		var s api.ClusterStatus
+		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range s.Findings {
+			if x.Name == "object-missing" {
+				out = append(out, x.Where+" "+x.Severity)
+			}
+		}
+		return out
+	}
+	f.must("DELETE", "/api/v1/serviceLBs/blue:web/", "")
+	if got := lost(); len(got) > 0 {
+		t.Errorf("after a service was deleted: %q", got)
+	}
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		tables.LoadBalancers.Delete(tx, model.ServiceKey{Tenant: "blue", Name: "shop"})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := lost(); !slices.Equal(got, []string{"service blue:shop error"}) {
+		t.Errorf("after its row was deleted: %q", got)
+	}
+	f.must("POST", "/api/v1/doctor/repair", "{}")
+	if got := lost(); len(got) > 0 {
+		t.Errorf("after the repair: %q", got)
+	}
+}
+
 // TestJudge: what is wrong beyond the hosts.
 func TestJudge(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -67,6 +67,17 @@ func waitingText(w control.Waiting) string {
 	return fmt.Sprintf("change %s is on trial: in %s hosts go back to what was before, unless confirmed (netctl confirm %s)", w.ID, left, w.ID)
 }
 
+// servicesLost names services whose rows somebody has deleted in the store.
+func servicesLost(v *control.View) (out []api.Finding) {
+	for _, a := range v.LostServices() {
+		f := condition.ObjectMissing.Finding("service "+string(a.Network.Tenant)+":"+a.Service,
+			fmt.Sprintf("it is not there, or cannot be read, and its address %s of network %s is still allocated to it: nobody is served there", a.Addr, a.Network))
+		f.Remedy = "free its address with 'netctl doctor --repair', then create the service again"
+		out = append(out, f)
+	}
+	return out
+}
+
 // servicesOverlapped names networks that lie in the ranges of Kubernetes' services'
 // addresses.
 func servicesOverlapped(v *control.View) (out []api.Finding) {

@@ -212,6 +212,23 @@ func (v *View) Services(t model.TenantName) []model.Service { return serviceRows
 // Service finds a load-balanced service.
 func (v *View) Service(k model.ServiceKey) (model.Service, bool) { return serviceRows.find(v, k) }
 
+// LostServices returns the addresses of services that are not there, or cannot be read: a
+// service that is deleted gives its address back in the same transaction, so somebody else
+// has deleted its row.
+func (v *View) LostServices() (out []tables.Address) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k, s := range v.spaces {
+		for _, o := range s.owners {
+			if _, there := serviceRows.in(v).all[model.ServiceKey{Tenant: k.Tenant, Name: o.Service}]; o.Service != "" && !there {
+				out = append(out, o.Address)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b tables.Address) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
 // ServicesOfNetwork returns the load-balanced services of a network.
 func (v *View) ServicesOfNetwork(k model.NetworkKey) []model.Service {
 	return serviceRows.of(v, func() map[model.ServiceKey]struct{} { return servicesOfNetwork.in(v)[k] })
