@@ -28,7 +28,7 @@ const whoAsks = "admin"
 
 // authority is the directory of the authority that hosts and people trust.
 func (w *world) authority() string {
-	if *secure == byPKI {
+	if w.secure == byPKI {
 		return filepath.Join(w.Config().Dir, "pki")
 	}
 	return filepath.Join(w.Config().Dir, "master", "data", "join", "clients")
@@ -36,7 +36,7 @@ func (w *world) authority() string {
 
 // certificate is the directory of a certificate of a secure cluster.
 func (w *world) certificate(name string) string {
-	if h, err := w.Host(name); err == nil && *secure == bySecure {
+	if h, err := w.Host(name); err == nil && w.secure == bySecure {
 		return filepath.Join(h.StateDir(), "tls")
 	}
 	return filepath.Join(w.authority(), "issued", name)
@@ -45,7 +45,7 @@ func (w *world) certificate(name string) string {
 // client is what asks a secure cluster; nil where the cluster is plain. The netmaster alone
 // may write to the store.
 func (w *world) client(as string) (*tls.Config, error) {
-	if *secure == "" {
+	if w.secure == "" {
 		return nil, nil //nolint:nilnil // without TLS
 	}
 	d, err := transport.OpenDirectory(w.certificate(as))
@@ -99,8 +99,8 @@ func foreignCertificate(w *world, dir, name string, role pki.Role) error {
 
 // certificateDamages spoil the certificates of hosts and of netmaster, while these run, and
 // before they are started again.
-func certificateDamages() (all []*mistake) {
-	if *secure == "" {
+func (w *world) certificateDamages() (all []*mistake) {
+	if w.secure == "" {
 		return nil
 	}
 	for _, how := range spoiled {
@@ -115,11 +115,11 @@ func certificateDamages() (all []*mistake) {
 		switch {
 		case how.gone:
 			master.noticed = []string{"certificate", how.says}
-		case *secure == byPKI: // else netmaster renews it by itself
+		case w.secure == byPKI: // else netmaster renews it by itself
 			master.told = []string{"certificate"}
 		}
 		restarted := &mistake{name: master.name + ", and it is restarted", needs: master.needs, do: spoilMaster(how.do, true)}
-		if *secure == byPKI {
+		if w.secure == byPKI {
 			restarted.told = []string{"netmaster"}
 		}
 		all = append(all, host, again, master, restarted)

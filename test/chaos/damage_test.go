@@ -32,19 +32,28 @@ const (
 // has had no answer for 10 s, neither status nor health nor metrics may say that all is well;
 // within 20 s after everything works again, all must.
 func TestStatusTellsDamages(t *testing.T) {
-	chosen := []string{testcluster.DriverMixed}
+	chosen, ways := []string{testcluster.DriverMixed}, []string{*secure}
+	if *secure == "" && *drivers == "" && *kind == embedded {
+		ways = []string{"", bySecure, byPKI}
+	}
 	if *drivers != "" {
 		chosen = strings.Split(*drivers, ",")
 	} else if !conformance.Full() {
 		all := []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}
 		chosen = []string{all[conformance.Choose(t.Name(), len(all))]}
-		if kinds := []string{"", "", bySecure, byPKI}; *secure == "" && *kind == embedded {
-			*secure = kinds[conformance.Choose(t.Name()+" secure", len(kinds))]
-			defer func() { *secure = "" }()
+		i := max(0, conformance.Choose(t.Name()+" secure", len(ways)+1)-1) // plain twice as often
+		ways = ways[i : i+1]
+	}
+	type run struct{ driver, secure string }
+	var runs []run
+	for _, d := range chosen {
+		for _, s := range ways {
+			runs = append(runs, run{d, s})
 		}
 	}
-	for _, d := range chosen {
-		t.Run(d, func(t *testing.T) {
+	for _, r := range runs {
+		d := r.driver
+		t.Run(strings.TrimSuffix(d+"-"+r.secure, "-"), func(t *testing.T) {
 			if missing := (testcluster.Config{Driver: d}).Missing(); len(missing) > 0 {
 				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
 					t.Fatal(strings.Join(missing, "; "))
@@ -52,13 +61,14 @@ func TestStatusTellsDamages(t *testing.T) {
 				t.Skip(strings.Join(missing, "; "))
 			}
 			w := build(t, "damage", d, func(cfg *testcluster.Config) {
-				switch *secure {
+				switch r.secure {
 				case bySecure:
 					cfg.Secure = true
 				case byPKI:
 					cfg.TLS = testcluster.TLSOwn
 				}
 			})
+			w.secure = r.secure
 			w.damage()
 		})
 	}
@@ -120,7 +130,7 @@ func broken(all []*probe) (out []string) {
 
 // damage makes the damages one by one.
 func (w *world) damage() {
-	kinds := damages(*kind)
+	kinds := w.damages(*kind)
 	if *only != "" {
 		kinds = slices.DeleteFunc(kinds, func(m *mistake) bool {
 			return !slices.ContainsFunc(strings.Split(*only, ","), func(word string) bool { return strings.Contains(m.name, word) })
@@ -137,7 +147,7 @@ func (w *world) damage() {
 	w.must(w.works(ctx, all))
 	w.must(w.isWellAgain(ctx))
 	running.Go(func() { w.watch(ctx, all, l) })
-	w.t.Logf("seed %d, %d damages on %s %s", *seed, *damageCount, w.driver, *secure)
+	w.t.Logf("seed %d, %d damages on %s %s", *seed, *damageCount, w.driver, w.secure)
 	r := rand.New(rand.NewPCG(*seed, 0))
 	var deck []*mistake
 	told := 0

@@ -15,10 +15,13 @@
 // answered for 10 seconds. The same seed makes the same mistakes.
 //
 // TestStatusTellsDamages damages rows, links, rules, maps, flows and processes of a living
-// lab, one at a time, beside probes of everything that is allowed. It guarantees that while a
+// lab, certificates of a secure one, and clocks, one at a time, beside probes of everything
+// that is allowed. It guarantees that while a
 // probe has had no answer for 10 seconds, neither `netctl status` nor the hosts' /healthz nor
 // the metrics behind the alerts say that all is well, and that all do within 20 seconds after
-// everything works again. Damages that nothing tells of yet are its knownGaps, with reasons.
+// everything works again. A clock that is set, and a container that changes its own
+// interface, are notices or warnings, and nothing else is said of them. Damages that not all
+// of the three tell of are its knownGaps, with reasons.
 //
 // It must not judge what it cannot repeat: an outage names seed and step.
 package chaos

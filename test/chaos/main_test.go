@@ -22,8 +22,8 @@ var (
 	damageCount = flag.Int("damages", 0, "how many damages TestStatusTellsDamages makes; 0 = 4, with -full 25")
 	drivers     = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the round chooses, with -full both")
 	kind        = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
-	secure      = flag.String("secure", "", "TestStatusTellsDamages: what the cluster is secure by: secure (netmaster --secure), pki (netctl pki); empty = plain, or what the round chooses")
-	clocks      = flag.Bool("clocks", false, "TestStatusTellsDamages: also set clocks, with programs made for it, which takes minutes the first time; CONTIV_TEST_BIN has to have such")
+	secure      = flag.String("secure", "", "TestStatusTellsDamages: what the cluster is secure by: secure (netmaster --secure), pki (netctl pki); empty = plain; without -drivers what the round chooses, with -full all")
+	clocks      = flag.Bool("clocks", false, "TestStatusTellsDamages: also set clocks, with programs made for it, which takes minutes the first time; CONTIV_TEST_BIN has to have such; -full does it")
 	open        = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
 	only        = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
 )
@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(func() int {
+		*clocks = *clocks || drivertest.Full() && os.Getenv("CONTIV_TEST_BIN") == ""
 		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
 			return m.Run()
 		}

@@ -28,6 +28,7 @@ type world struct {
 	truth  truth
 	judged map[string]time.Time // until when a series of pings has been judged
 
+	secure  string // by what the cluster is (-secure)
 	victims int
 	newest  string // victim, as conditions name it
 	faults  []string
