@@ -250,11 +250,12 @@ func (w *world) one(ctx context.Context, n int, s step, h *testcluster.Host, all
 func (w *world) says(ctx context.Context, s step) error {
 	return testcluster.Until(w.within(ctx, wellWithin), "the status to tell of it", func(ctx context.Context) error {
 		out, err := w.Netctl(ctx, "status")
-		if s.mistake.noticed != nil {
+		switch {
+		case s.mistake.noticed != nil:
 			err = w.notices(out, err, s)
-		} else if err == nil {
+		case err == nil:
 			err = errors.New("it says that all is well")
-		} else {
+		default:
 			err = nil
 			for _, word := range append(slices.Clone(s.mistake.told), s.host) {
 				if !strings.Contains(wrongs(out), word) {
