@@ -17,10 +17,11 @@ import (
 
 // workloadDamages are those that a container does to itself.
 func workloadDamages() []*mistake {
-	return []*mistake{{
-		name: "a container changes its own interface", needs: []string{"agent@", "plane@", "master", "store"},
-		noticed: []string{"containers", victimName}, well: true, do: changesItself,
-	}}
+	whole := []string{"agent@", "plane@", "master", "store"}
+	return []*mistake{
+		{name: "a container changes its own interface", needs: whole, noticed: []string{"containers", victimName}, well: true, do: changesItself},
+		{name: "a container loses its namespace", needs: whole, well: true, do: isLost}, // netplugin releases it
+	}
 }
 
 // ownChanges are what a container with CAP_NET_ADMIN can do to its interface.
