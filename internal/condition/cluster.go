@@ -43,8 +43,8 @@ var (
 	})
 	HostSilent = cluster(row{
 		name: "host-silent", severity: api.SeverityError, check: api.CheckHosts,
-		means:  "A host is alive and has not reported its status for three minutes.",
-		remedy: "set its clock if that is behind; else look into the log of netplugin there: it cannot report its status",
+		means:  "A host is alive and has not reported its status for three minutes. A netmaster counts from its own start.",
+		remedy: "look into the log of netplugin there: it cannot report its status",
 	})
 	HostUnready = cluster(row{
 		name: "host-not-ready", severity: api.SeverityError, check: api.CheckHosts,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
+	"github.com/contiv/netplugin/v2/internal/control"
 )
 
 // clocksMatter is from what difference on a clock that differs is more than a notice: join
@@ -39,7 +40,7 @@ func (f facts) ahead(host string) (time.Duration, bool) {
 }
 
 // heard is when the last status of hosts came here.
-func (s *server) heard() map[string]time.Time {
+func (s *server) heard() map[string]control.Heard {
 	if s.hostWatch == nil {
 		return nil
 	}

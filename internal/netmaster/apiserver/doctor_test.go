@@ -96,6 +96,12 @@ func TestJudgement(t *testing.T) {
 			t.Errorf("it shows certificate %d: %+v", key, found)
 		}
 	}
+	f := fine() // a netmaster that has just begun, and has a clock that is ahead
+	f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
+	f.heard = map[string]control.Heard{"h1": {At: now, Listed: true}}
+	if found := f.judge(); len(found) != 0 {
+		t.Errorf("nothing was heard yet: %+v", found)
+	}
 	for name, tt := range map[string]struct {
 		change                 func(*facts)
 		check, severity, where string
@@ -151,11 +157,11 @@ func TestJudgement(t *testing.T) {
 		},
 		"host's clock that is behind, of a host that was not asked": {func(f *facts) {
 			f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
-			f.heard = map[string]time.Time{"h1": now}
+			f.heard = map[string]control.Heard{"h1": {At: now}}
 		}, api.CheckHosts, api.SeverityWarning, "host h1", "behind that"},
 		"host that was heard of an hour ago": {func(f *facts) {
 			f.hosts[0].LastWord = now.Add(-time.Hour).UTC().Format(time.RFC3339)
-			f.heard = map[string]time.Time{"h1": now.Add(-time.Hour)}
+			f.heard = map[string]control.Heard{"h1": {At: now.Add(-time.Hour)}}
 		}, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m"},
 		"netmaster's clock": {func(f *facts) {
 			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}

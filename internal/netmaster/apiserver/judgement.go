@@ -20,10 +20,10 @@ type facts struct {
 	// mastersAhead is how far the clocks are of those that told it.
 	mastersAhead map[string]time.Duration
 	unheard      map[string]string
-	heard        map[string]time.Time // when the last status of hosts came here
-	keys         map[string]HostKey   // of hosts' certificates
-	told         *told                // what hosts have told of themselves for this
-	asked        bool                 // whether they were asked
+	heard        map[string]control.Heard // when the last status of hosts came here
+	keys         map[string]HostKey       // of hosts' certificates
+	told         *told                    // what hosts have told of themselves for this
+	asked        bool                     // whether they were asked
 	stores       []api.StoreServer
 	hosts        []api.Host
 	pools        []api.Pool
@@ -104,7 +104,9 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	if said, err := time.Parse(time.RFC3339, h.LastWord); known && err == nil {
 		age = f.now.Sub(said) + ahead // by the host's own clock, which h.Age is not
 	} else if heard, seen := f.heard[h.Name]; seen && err == nil {
-		age, ahead, known = f.now.Sub(heard), said.Sub(heard), true
+		if age = f.now.Sub(heard.At); !heard.Listed {
+			ahead, known = said.Sub(heard.At), true
+		}
 	}
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
 	case err != nil:

@@ -25,7 +25,7 @@ type HostWatch struct {
 	mu         sync.Mutex
 	registered map[string]model.HostName // by the registration's key
 	statuses   map[string]HostStatus     // by the status's key
-	heard      map[string]time.Time      // when the status came, by its key; without those that a list had
+	heard      map[string]Heard          // when the status came, by its key
 	kept       map[string]model.HostName // by netmasters: by the claim's key
 	masters    map[string]bool           // by the registration's key
 	changes    waiting.Changes
@@ -34,7 +34,7 @@ type HostWatch struct {
 // NewHostWatch returns a watch that has seen nothing yet.
 func (c *Controller) NewHostWatch() *HostWatch {
 	return &HostWatch{
-		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]time.Time{},
+		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]Heard{},
 		kept: map[string]model.HostName{}, masters: map[string]bool{},
 	}
 }
@@ -44,17 +44,23 @@ func (w *HostWatch) Run(ctx context.Context) error {
 	err := w.c.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostClaimsScope}, func(b store.Batch) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		was := w.heard
 		if b.Snapshot {
 			clear(w.registered)
 			clear(w.statuses)
-			clear(w.heard)
+			w.heard = map[string]Heard{}
 			clear(w.kept)
 			clear(w.masters)
 		}
 		for _, e := range b.Events {
+			had, known := was[e.KV.Key]
 			w.enter(e)
-			if _, told := w.statuses[e.KV.Key]; told && !b.Listed {
-				w.heard[e.KV.Key] = time.Now()
+			switch st, told := w.statuses[e.KV.Key]; {
+			case !told:
+			case b.Listed && known && had.word == st.Updated:
+				w.heard[e.KV.Key] = had
+			default:
+				w.heard[e.KV.Key] = Heard{At: time.Now(), Listed: b.Listed, word: st.Updated}
 			}
 		}
 		w.changes.Tell()
@@ -113,14 +119,20 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 	return alive, statuses
 }
 
-// Heard returns when the last status of each host came here, which no clock of a host can
-// change. It has no host whose status is older than this watch.
-func (w *HostWatch) Heard() map[string]time.Time {
+// Heard is when a host's last status came here, which no clock of a host can change.
+type Heard struct {
+	At     time.Time
+	Listed bool   // it was there when this watch began, or went on: it is older than At
+	word   string // HostStatus.Updated
+}
+
+// Heard returns that for all hosts.
+func (w *HostWatch) Heard() map[string]Heard {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make(map[string]time.Time, len(w.heard))
-	for key, at := range w.heard {
-		out[string(w.statuses[key].Host)] = at
+	out := make(map[string]Heard, len(w.heard))
+	for key, h := range w.heard {
+		out[string(w.statuses[key].Host)] = h
 	}
 	return out
 }
