@@ -108,14 +108,26 @@ func (w *world) watch(ctx context.Context, all []*probe, l *lies) {
 		for _, p := range all {
 			l.asking.Lock()
 			if p.due() {
-				v := w.ask(ctx, p.hosts)
-				if took, err := p.fails(); took > cutFor && len(v.silent()) > 0 && ctx.Err() == nil {
-					l.add(fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.silent(), ", "), v))
+				if lie := w.lie(ctx, p); lie != "" {
+					l.add(lie)
 				}
 			}
 			l.asking.Unlock()
 		}
 	}
+}
+
+// lie is what is said to be well while a probe fails, also after that was asked; "" = nothing.
+func (w *world) lie(ctx context.Context, p *probe) string {
+	v := w.ask(ctx, p.hosts)
+	if len(v.silent()) == 0 {
+		return ""
+	}
+	took, err := p.failsOn(ctx)
+	if took <= cutFor || ctx.Err() != nil {
+		return ""
+	}
+	return fmt.Sprintf("the probe %s fails for %v (%v), and %s say that all is well\n%s", p.name, took.Round(time.Second), err, strings.Join(v.silent(), ", "), v)
 }
 
 // broken names the probes that fail.

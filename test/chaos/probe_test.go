@@ -33,6 +33,7 @@ type probe struct {
 
 	mu     sync.Mutex
 	failed time.Time // since when no answer has come; zero = the last one came
+	begun  time.Time // the last ask that is done
 	judged time.Time // when the status was compared with it last, while it fails
 	err    error
 }
@@ -52,7 +53,7 @@ func (p *probe) run(ctx context.Context) {
 		case p.failed.IsZero():
 			p.failed = begun
 		}
-		p.err = err
+		p.err, p.begun = err, begun
 		p.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -70,6 +71,20 @@ func (p *probe) fails() (time.Duration, error) {
 		return 0, nil
 	}
 	return time.Since(p.failed), p.err
+}
+
+// failsOn is what fails returns once an ask is done that begins from now on.
+func (p *probe) failsOn(ctx context.Context) (time.Duration, error) {
+	now := time.Now()
+	_ = lab.Until(ctx, "another ask", func(context.Context) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.begun.Before(now) {
+			return errors.New("none is done")
+		}
+		return nil
+	})
+	return p.fails()
 }
 
 // due reports whether the status is to be compared with the probe now.
