@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(func() int {
-		*clocks = *clocks || drivertest.Full() && os.Getenv("CONTIV_TEST_BIN") == ""
+		*clocks = *clocks || conformance.Full() && os.Getenv("CONTIV_TEST_BIN") == ""
 		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
 			return m.Run()
 		}

@@ -76,7 +76,7 @@ func (p *probe) fails() (time.Duration, error) {
 // failsOn is what fails returns once an ask is done that begins from now on.
 func (p *probe) failsOn(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
-	_ = lab.Until(ctx, "another ask", func(context.Context) error {
+	_ = testcluster.Until(ctx, "another ask", func(context.Context) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.begun.Before(now) {

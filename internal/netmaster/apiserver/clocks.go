@@ -6,7 +6,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // clocksMatter is from what difference on a clock that differs is more than a notice: join
