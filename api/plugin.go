@@ -7,6 +7,7 @@ type AllocAddressRequest struct {
 	AddressPool          string `json:"AddressPool"`          // CIDR, or CIDR:tenant when NetworkID is empty
 	PreferredIPv4Address string `json:"PreferredIPv4Address"` // empty = any; an IPv6 address works too
 	Host                 string `json:"Host,omitempty"`       // host that holds the reservation
+	AnyHost              bool   `json:"AnyHost,omitempty"`    // an endpoint of any host may take it, not only of Host
 	Requester            string `json:"Requester,omitempty"`  // who on that host; asking again gives the same address
 }
 

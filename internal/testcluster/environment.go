@@ -17,7 +17,8 @@ import (
 type Environment string
 
 // The environments. What none of them has is the same everywhere: hosts with one address a
-// network, no firewall, an MTU of 1500, and netmaster on their own segment.
+// network, no firewall, an MTU of 1500, netmaster on their own segment, and between them
+// switches that learn.
 const (
 	Plain     Environment = ""
 	Firewalld Environment = "firewalld" // zone public refuses to forward; contivh0 is in zone trusted, which others may reach
@@ -25,6 +26,7 @@ const (
 	RHEL      Environment = "rhel"      // a last rule of FORWARD rejects
 	Jumbo     Environment = "jumbo"     // an MTU of 9000
 	Narrow    Environment = "narrow"    // an MTU of 1400, as behind another tunnel
+	Changing  Environment = "changing"  // an MTU that changes: who runs the lab does it (SetUnderlayMTU)
 	Addresses Environment = "addresses" // several addresses a host, and several default routes
 	Slash32   Environment = "slash32"   // addresses are /32, as in some clouds
 	Routed    Environment = "routed"    // a router between the hosts and netmaster
@@ -32,7 +34,7 @@ const (
 
 // Environments returns all.
 func Environments() []Environment {
-	return []Environment{Plain, Firewalld, Docker, RHEL, Jumbo, Narrow, Addresses, Slash32, Routed}
+	return []Environment{Plain, Firewalld, Docker, RHEL, Jumbo, Narrow, Changing, Addresses, Slash32, Routed}
 }
 
 // Lacks says why hosts with a driver do not work in an environment; "" = they do.

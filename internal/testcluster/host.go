@@ -194,21 +194,26 @@ func (h *Host) LaunchAgent(env ...string) (*Process, error) { return h.LaunchAge
 // and win over them.
 func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
-	argv := []string{
-		filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
+	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
+	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat([]string{filepath.Join(cfg.BinDir, "netplugin")}, h.AgentFlags(), flags)...)
+}
+
+// AgentFlags are the flags with which the lab starts the host's netplugin.
+func (h *Host) AgentFlags() []string {
+	cfg := h.lab.st.Config
+	return slices.Concat([]string{
+		"--host", h.Name,
 		"--ctrl-ip", h.Control.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
 		h.lab.storeFlag(), h.lab.StoreURLs(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
-	}
-	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
-	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat(argv, h.tls(), h.lab.storeToken("host"), cfg.AgentArgs, flags)...)
+	}, h.tls(), h.lab.storeToken("host"), cfg.AgentArgs)
 }
 
 // StartAgent starts the host's netplugin, with extra environment (fault points),
 // and waits until CNI's STATUS says that it can add containers. A host that a secure cluster
 // does not know yet joins.
 func (h *Host) StartAgent(ctx context.Context, env ...string) error {
-	flags, err := h.joinFlags(ctx)
+	flags, err := h.JoinFlags(ctx)
 	if err != nil {
 		return err
 	}

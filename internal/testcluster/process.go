@@ -236,13 +236,17 @@ func (p *Process) ready(ctx context.Context, what string, check func(context.Con
 }
 
 // until asks check again and again, with growing pauses up to 50 ms, until it
-// passes or ctx ends; then the error tells what check said last.
+// passes or ctx ends; then the error tells what check said last, before it was cut short.
 func until(ctx context.Context, what string, check func(context.Context) error) error {
 	again := waiting.NewRetry(waiting.BackoffConfig{Base: time.Millisecond, Max: 50 * time.Millisecond})
-	last := errors.New("never asked")
+	last, asked := errors.New("never asked"), false
 	for ctx.Err() == nil {
-		if last = check(ctx); last == nil {
+		err := check(ctx)
+		if err == nil {
 			return nil
+		}
+		if ctx.Err() == nil || !asked {
+			last, asked = err, true
 		}
 		_ = again.Pause(ctx) // the loop sees the end
 	}

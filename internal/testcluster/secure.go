@@ -23,9 +23,10 @@ const (
 
 // TurnSecure has a plain cluster whose netmasters keep the store themselves run with --secure,
 // by the steps of docs/user/secure.md, during which containers talk. Each host joins by a
-// token of its own; from then on Netctl asks as a cluster administrator, and what is started
+// token of its own, by restart, which ends its netplugin and starts it with JoinFlags, as
+// RestartAgent does; from then on Netctl asks as a cluster administrator, and what is started
 // speaks TLS.
-func (l *Lab) TurnSecure(ctx context.Context) error {
+func (l *Lab) TurnSecure(ctx context.Context, restart func(ctx context.Context, h *Host) error) error {
 	if !l.st.Config.Embedded {
 		return fmt.Errorf("lab %s: --secure is for netmasters that keep the store themselves", l.st.Config.Name)
 	}
@@ -40,10 +41,7 @@ func (l *Lab) TurnSecure(ctx context.Context) error {
 		return err
 	}
 	for _, h := range l.Hosts() {
-		if err := h.Agent().Stop(startTimeout); err != nil {
-			return err
-		}
-		if err := h.StartAgent(ctx); err != nil {
+		if err := restart(ctx, h); err != nil {
 			return err
 		}
 	}
@@ -63,8 +61,8 @@ func (l *Lab) restartMasters(ctx context.Context, flags []string) error {
 	return nil
 }
 
-// joinFlags are the flags by which a host joins a secure cluster that it has no certificate of.
-func (h *Host) joinFlags(ctx context.Context) ([]string, error) {
+// JoinFlags are the flags by which a host joins a secure cluster that it has no certificate of.
+func (h *Host) JoinFlags(ctx context.Context) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(h.StateDir(), "tls")); err == nil || !h.lab.st.Config.Secure {
 		return nil, nil
 	}

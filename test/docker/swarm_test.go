@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,13 +31,14 @@ func TestSwarm(t *testing.T) {
 		MasterArgs: []string{"--mode", "swarm-mode", "--name", managed, "--docker-endpoint", "unix://" + socket},
 	}, dockerlab.Isolated)
 	e := b.e[0]
-	e.makePlugin()
+	e.must(e.CreatePlugin(t.Context(), b.Lab, managed))
+	e.must(e.SetPlugin(t.Context(), b.Lab, managed, nil))
 	b.netctl("net create --subnet 10.31.1.0/24 --gateway 10.31.1.254 web", "net create --subnet 10.31.2.0/24 back",
 		"policy create closed", "policy rule-add --direction in --action deny --protocol tcp --port 80 closed 1", "group create --policy closed web front")
 
 	// Mode docker: the engine's own networks.
 	e.setPlugin("CONTIV_NETPLUGIN_MODE=docker")
-	e.enablePlugin()
+	e.must(e.EnablePlugin(t.Context(), managed))
 	e.until("networks", time.Minute, func() error { return e.has("web", "local") })
 	e.run("m1", "--net web")
 	e.run("m2", "--net web")
@@ -47,9 +47,9 @@ func TestSwarm(t *testing.T) {
 	b.nothingLeft()
 
 	// The mode changes.
-	e.docker("plugin disable -f " + managed)
+	e.must(e.DisablePlugin(t.Context(), managed))
 	e.setPlugin("CONTIV_NETPLUGIN_MODE=swarm-mode")
-	e.enablePlugin()
+	e.must(e.EnablePlugin(t.Context(), managed))
 	for n := range strings.FieldsSeq(e.docker("network ls --filter driver=" + managed + " --format {{.Name}}")) {
 		e.docker("network rm " + n)
 	}
@@ -109,41 +109,6 @@ func TestSwarm(t *testing.T) {
 	})
 	b.nothingLeft()
 	e.docker("swarm leave -f")
-}
-
-// makePlugin makes the managed plugin, as make plugin does, and sets it up for
-// the simulated host.
-func (e *engine) makePlugin() {
-	e.t.Helper()
-	dir := e.t.TempDir()
-	if out, err := exec.CommandContext(e.t.Context(), "../../packaging/docker-plugin/build.sh", bin, dir, managed).CombinedOutput(); err != nil {
-		e.t.Fatalf("build.sh: %v: %s", err, out)
-	}
-	e.docker("plugin create " + managed + " " + dir)
-	var args []string
-	argv := e.host.Agent().Argv[1:]
-	for i, arg := range argv { // as the lab starts netplugin, but with the plugin's own paths
-		switch {
-		case arg == "--state-dir" || arg == "--cni-socket" || i > 0 && (argv[i-1] == "--state-dir" || argv[i-1] == "--cni-socket"):
-		case i > 0 && argv[i-1] == "--ebpf-pin-dir":
-			args = append(args, "/sys/fs/bpf/"+e.host.Name)
-		default:
-			args = append(args, arg)
-		}
-	}
-	e.must(e.host.KillAgent())
-	_, err := e.try("plugin", "set", managed, "args="+strings.Join(args, " "),
-		"state.source="+e.host.StateDir(), "run.source="+e.host.Dir, "bpf.source="+filepath.Dir(e.host.PinDir()),
-		"CONTIV_NETPLUGIN_DOCKER_ENDPOINT=unix:///host/run/docker/docker.sock", "CONTIV_NETPLUGIN_CNI_SOCKET=/host/run/cni.sock")
-	e.must(err)
-}
-
-// enablePlugin enables the plugin. The engine waits 12 s for its socket, which is there
-// before the kernel has checked the data plane's programs: on a busy machine that takes
-// longer.
-func (e *engine) enablePlugin() {
-	e.t.Helper()
-	e.docker("plugin enable " + managed)
 }
 
 func (e *engine) setPlugin(setting string) {

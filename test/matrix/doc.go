@@ -3,6 +3,9 @@
 // kind of policy and environment of its hosts, such that all pairs of them occur, and all
 // triples of runtime, security and data plane.
 //
+// At every step netctl status, doctor, /healthz of the hosts and the alerts of a real
+// Prometheus are compared with what probes see.
+//
 // It guarantees that every row passes, or is named in missing.txt with what is missing, and
 // that a row which passes although it is named there fails.
 //

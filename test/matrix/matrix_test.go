@@ -20,7 +20,10 @@ const consulEnv = "CONTIV_CONSUL"
 
 // config is the lab that a row asks for.
 func (r Row) config(bin string) testcluster.Config {
-	cfg := testcluster.Config{Name: "m" + r.ID(), BinDir: bin, Hosts: 2, Driver: r[dimDriver], Environment: testcluster.Environment(r[dimEnvironment])}
+	cfg := testcluster.Config{
+		Name: "m" + r.ID(), BinDir: bin, Hosts: 2, Driver: r[dimDriver], Environment: testcluster.Environment(r[dimEnvironment]),
+		AgentArgs: []string{"--rest-address", "0.0.0.0:9006"}, // Prometheus scrapes it
+	}
 	if r[dimEnvironment] == plainEnvironment {
 		cfg.Environment = testcluster.Plain
 	}
@@ -57,6 +60,9 @@ func (b *bed) scenario(ctx context.Context) error {
 		{"a service", b.serviceStep},
 		{"a published port and the way out", b.outside},
 		{"restarts", b.restarts},
+		{"a change of labels", b.labelChange},
+		{"a cut cable", b.cutCable},
+		{"a change of the MTU", b.mtuChange},
 		{"a move", b.move},
 		{"a change of policy", b.change},
 		{"detaching", b.detachAll},
@@ -100,7 +106,9 @@ func (b *bed) turn(ctx context.Context) error {
 	if b.row[dimSecurity] != Turned {
 		return nil
 	}
-	return b.traffic(ctx, b.TurnSecure)
+	return b.traffic(ctx, func(ctx context.Context) error {
+		return errors.Join(b.TurnSecure(ctx, b.run.restart), b.StartPrometheus(b.rules))
+	})
 }
 
 func (b *bed) names(ctx context.Context) error {
@@ -177,15 +185,14 @@ func (b *bed) traffic(ctx context.Context, do func(context.Context) error) error
 func (b *bed) restarts(ctx context.Context) error {
 	return b.traffic(ctx, func(ctx context.Context) error {
 		for _, h := range b.Hosts() {
-			var env []string
-			if e, ok := b.run.(*engines); ok {
-				env = e.env(h)
-			}
-			if err := h.RestartAgent(ctx, env...); err != nil {
+			if err := b.run.restart(ctx, h); err != nil {
 				return err
 			}
 		}
 		if err := b.Process("netmaster").Stop(20 * time.Second); err != nil {
+			return err
+		}
+		if err := b.alarmed(ctx, "a netmaster has ended"); err != nil {
 			return err
 		}
 		return b.StartReplica(ctx, 1)
@@ -286,6 +293,9 @@ func runRow(t *testing.T, r Row, bin string) (failed error) {
 		defer func() { failed = errors.Join(failed, k.close()) }()
 		b.kube, cfg.MasterArgs = k, []string{"--kubeconfig", k.Kubeconfig}
 	}
+	if r[dimRuntime] == Swarm {
+		cfg.MasterArgs = swarmFlags(cfg.Name)
+	}
 	l, err := testcluster.Up(t.Context(), cfg)
 	if err != nil {
 		return err
@@ -301,6 +311,13 @@ func runRow(t *testing.T, r Row, bin string) (failed error) {
 		b.tenant = defaultTenant
 	}
 	b.run = newRuntime(b)
+	root, err := testcluster.Root(t.Context(), ".")
+	if b.rules = filepath.Join(root, "packaging", "prometheus", "contiv-alerts.yaml"); err == nil {
+		err = l.StartPrometheus(b.rules)
+	}
+	if err != nil {
+		return errors.Join(err, l.Down())
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	err = b.scenario(ctx)

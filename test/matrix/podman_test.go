@@ -110,11 +110,13 @@ func (p *podmans) attach(ctx context.Context, w *workload) error {
 	if _, err := p.podman(ctx, w.host, append(args, "--rootfs", dirOf(w.host, "rootfs"), "/bin/sleep", "100000")...); err != nil {
 		return err
 	}
-	out, err := p.podman(ctx, w.host, "inspect", "--format", "{{.State.Pid}} {{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}", w.name)
+	out, err := p.podman(ctx, w.host, "inspect", "--format", "{{.Id}} {{.State.Pid}} {{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}", w.name)
 	if err != nil {
 		return err
 	}
+	id, out, _ := strings.Cut(out, " ")
 	pid, addrs, _ := strings.Cut(out, " ")
+	w.id = id
 	if w.ns, err = testcluster.NamespaceAt(filepath.Join("/proc", pid, "ns/net")); err != nil {
 		return err
 	}

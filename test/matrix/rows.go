@@ -34,6 +34,7 @@ const (
 	Process = "process"    // netctl attach
 	Docker  = "docker"     // a Docker Engine
 	Compose = "compose"    // Compose 1.29, on one
+	Swarm   = "swarm"      // services of a swarm, whose engines have the managed plugin
 	Podman  = "podman"     // Podman 4 with its CNI backend
 	Pods    = "kubernetes" // what a kubelet sends, of pods in a Kubernetes that netmaster follows
 )
@@ -86,7 +87,7 @@ func dimensions() []dimension {
 		environments = append(environments, environmentName(e))
 	}
 	return []dimension{
-		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker, Compose, Podman, Pods}},
+		dimRuntime:     {"runtime", []string{CNI, K8s1x, Nomad, Mesos, Mesos1x, Process, Docker, Compose, Swarm, Podman, Pods}},
 		dimSecurity:    {"security", []string{Plain, Secure, OwnPKI, Turned}},
 		dimStore:       {"store", []string{Embedded1, Embedded3, EtcdTLS, ConsulACL, Consul3}},
 		dimDriver:      {"driver", []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}},
@@ -129,6 +130,8 @@ var cannot = []struct{ values, reason string }{
 	{"runtime=docker network=infra", "an engine gets no infra networks (docs/user/docker.md)"},
 	{"runtime=compose family=ipv6", "Docker has no networks without IPv4"},
 	{"runtime=compose network=infra", "an engine gets no infra networks"},
+	{"runtime=swarm family=ipv6", "Docker has no networks without IPv4"},
+	{"runtime=swarm network=infra", "an engine gets no infra networks"},
 	{"environment=slash32 driver=ovs", "Open vSwitch in user space finds no way from an address without a subnet (docs/user/limits.md)"},
 	{"environment=slash32 driver=mixed", "likewise"},
 }

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -35,6 +34,7 @@ type workload struct {
 	host        *testcluster.Host
 	labels      map[string]string
 	port        int    // of the host, published; 0 = none
+	id          string // its container's, as CNI's runtime calls it
 	uid         string // of its pod
 
 	ns    *testcluster.Namespace
@@ -58,6 +58,10 @@ type runtime interface {
 	// attach fills in the workload's namespace and addresses.
 	attach(ctx context.Context, w *workload) error
 	detach(ctx context.Context, w *workload) error
+	// relabel gives an attached workload other labels.
+	relabel(ctx context.Context, w *workload, labels map[string]string) error
+	// restart ends a host's netplugin as a crash does, and starts it.
+	restart(ctx context.Context, h *testcluster.Host) error
 	// publishes tells whether a port of the host can be asked for, named whether others
 	// find workloads by their names.
 	publishes() bool
@@ -69,6 +73,8 @@ func newRuntime(b *bed) runtime {
 	switch r := b.row[dimRuntime]; r {
 	case Docker, Compose:
 		return &engines{bed: b, compose: r == Compose}
+	case Swarm:
+		return &swarms{engines: engines{bed: b}}
 	case Podman:
 		return &podmans{b}
 	case Pods:
@@ -82,6 +88,9 @@ func newRuntime(b *bed) runtime {
 	}
 }
 
+// restart is of runtimes of which netplugin has to know nothing.
+func (*bed) restart(ctx context.Context, h *testcluster.Host) error { return h.RestartAgent(ctx) }
+
 // spaces are runtimes whose workloads are namespaces of the lab.
 type spaces struct{ *bed }
 
@@ -90,6 +99,7 @@ func (spaces) close() error                  { return nil }
 
 // space makes a workload's namespace.
 func (s spaces) space(w *workload) (err error) {
+	w.id = "id-" + w.name
 	w.ns, err = s.AddNamespace(w.name)
 	return err
 }
@@ -113,9 +123,9 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 	switch p.kind {
 	case K8s1x:
 		conf["cniVersion"], conf["name"] = "0.3.1", "contiv-net"
-		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=default", "K8S_POD_NAME=" + w.name, "K8S_POD_INFRA_CONTAINER_ID=id-" + w.name}
+		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=default", "K8S_POD_NAME=" + w.name, "K8S_POD_INFRA_CONTAINER_ID=" + w.id}
 	case Pods:
-		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=" + namespace, "K8S_POD_NAME=" + w.name, "K8S_POD_UID=" + w.uid, "K8S_POD_INFRA_CONTAINER_ID=id-" + w.name}
+		args = []string{"IgnoreUnknown=1", "K8S_POD_NAMESPACE=" + namespace, "K8S_POD_NAME=" + w.name, "K8S_POD_UID=" + w.uid, "K8S_POD_INFRA_CONTAINER_ID=" + w.id}
 	case Nomad:
 		args = []string{"IgnoreUnknown=true", "NOMAD_REGION=global", "NOMAD_JOB_ID=" + w.name, "NOMAD_ALLOC_ID=" + w.name}
 	case Mesos:
@@ -160,7 +170,7 @@ func (p *plugin) call(ctx context.Context, verb string, w *workload) (*current.R
 	}
 	bin := p.Config().BinDir
 	out, err := testcluster.NewNSExec(w.host.NS).ExecPlugin(ctx, filepath.Join(bin, "contivk8s"), data, (&invoke.Args{
-		Command: verb, ContainerID: "id-" + w.name, NetNS: w.ns.Path(), IfName: "eth0", Path: bin, PluginArgsStr: strings.Join(args, ";"),
+		Command: verb, ContainerID: w.id, NetNS: w.ns.Path(), IfName: "eth0", Path: bin, PluginArgsStr: strings.Join(args, ";"),
 	}).AsEnv())
 	if err != nil || verb != "ADD" {
 		return nil, err
@@ -226,7 +236,7 @@ func (m *mesosSocket) call(ctx context.Context, path string, w *workload) ([]byt
 		labels["io.contiv.net-group"] = w.group
 	}
 	maps.Copy(labels, w.labels)
-	body, err := json.Marshal(map[string]any{"cni_ifname": "eth0", "cni_netns": w.ns.Path(), "cni_containerid": w.name, "labels": labels})
+	body, err := json.Marshal(map[string]any{"cni_ifname": "eth0", "cni_netns": w.ns.Path(), "cni_containerid": w.id, "labels": labels})
 	if err != nil {
 		return nil, err
 	}
@@ -289,6 +299,11 @@ func (p *processes) attach(ctx context.Context, w *workload) error {
 	if err := p.space(w); err != nil {
 		return err
 	}
+	return p.attachAs(ctx, w)
+}
+
+// attachAs asks for what the workload is now, anew where it is attached.
+func (p *processes) attachAs(ctx context.Context, w *workload) error {
 	args := []string{"attach", "--tenant", p.tenant, "--network", network, "--name", w.name, "--netns", w.ns.Path(), "--json"}
 	if w.group != "" {
 		args = append(args, "--group", w.group)
@@ -316,142 +331,6 @@ func (p *processes) detach(ctx context.Context, w *workload) error {
 	return p.drop(w, err)
 }
 
-// engines are a Docker Engine on each host.
-type engines struct {
-	*bed
-	of      map[string]*docker.Engine
-	compose bool // each container is a project of Compose's
-}
-
-func (*engines) publishes() bool { return true }
-func (*engines) named() bool     { return true }
-
-func (e *engines) prepare(ctx context.Context) error {
-	e.of = map[string]*docker.Engine{}
-	for _, h := range e.Hosts() {
-		engine, err := docker.New(h)
-		if err != nil {
-			return err
-		}
-		e.of[h.Name] = engine
-		if err := errors.Join(h.RestartAgent(ctx, engine.Env()...), engine.Start(ctx)); err != nil {
-			return err
-		}
-		if err := engine.Import(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *engines) close() (err error) {
-	for _, engine := range e.of {
-		err = errors.Join(err, engine.Close(context.Background()))
-	}
-	return err
-}
-
-// env is what a netplugin is told of its host's engine.
-func (e *engines) env(h *testcluster.Host) []string { return e.of[h.Name].Env() }
-
-func (e *engines) attach(ctx context.Context, w *workload) error {
-	engine := e.of[w.host.Name]
-	name := network
-	if w.group != "" {
-		name = w.group
-	}
-	if e.tenant != defaultTenant {
-		name += "/" + e.tenant
-	}
-	if err := testcluster.Until(ctx, "the engine to have network "+name, func(ctx context.Context) error {
-		out, err := engine.Docker(ctx, "network", "inspect", name)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	start := e.start
-	if e.compose {
-		start = e.up
-	}
-	if err := start(ctx, w, name); err != nil {
-		return err
-	}
-	out, err := engine.Docker(ctx, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}", w.name)
-	if err != nil {
-		return err
-	}
-	if err := w.hasAddrs(out); err != nil {
-		return err
-	}
-	w.ns, err = engine.Space(ctx, w.name)
-	return err
-}
-
-func (e *engines) start(ctx context.Context, w *workload, network string) error {
-	args := []string{"run", "-d", "--name", w.name, "--network", network}
-	for k, v := range w.labels {
-		args = append(args, "--label", k+"="+v)
-	}
-	if w.port != 0 {
-		args = append(args, "-p", fmt.Sprint(w.port, ":80"))
-	}
-	if out, err := e.of[w.host.Name].Docker(ctx, append(args, "bb", "sleep", "100000")...); err != nil {
-		return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
-// up starts a workload's project, of one service on a network that is there.
-func (e *engines) up(ctx context.Context, w *workload, network string) error {
-	service := map[string]any{"image": "bb", "command": "sleep 100000", "container_name": w.name, "networks": []string{"n"}, "labels": w.labels, "stop_grace_period": "0s"}
-	if w.port != 0 {
-		service["ports"] = []string{fmt.Sprint(w.port, ":80")}
-	}
-	file, err := json.Marshal(map[string]any{
-		"version": "3.7", "services": map[string]any{w.name: service},
-		"networks": map[string]any{"n": map[string]any{"external": true, "name": network}},
-	})
-	if err != nil {
-		return err
-	}
-	return e.project(ctx, w, file, "up", "-d")
-}
-
-// project runs Compose for a workload's project, whose file it keeps.
-func (e *engines) project(ctx context.Context, w *workload, file []byte, args ...string) error {
-	engine := e.of[w.host.Name]
-	path := filepath.Join(w.host.Dir, w.name+".json")
-	if file != nil {
-		if err := os.WriteFile(path, file, 0o600); err != nil {
-			return err
-		}
-	}
-	c := exec.CommandContext(ctx, composeCLI, append([]string{"-f", path, "-p", w.name}, args...)...)
-	c.Env = append(os.Environ(), "DOCKER_HOST=unix://"+engine.Socket(), "DOCKER_CONFIG="+filepath.Dir(engine.Socket()))
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("docker-compose %s of %s: %w: %s", strings.Join(args, " "), w.name, err, out)
-	}
-	return nil
-}
-
-// composeCLI is Debian's Compose 1.29.
-const composeCLI = "/usr/bin/docker-compose"
-
-func (e *engines) detach(ctx context.Context, w *workload) error {
-	w.ns.Close()
-	if e.compose {
-		return e.project(ctx, w, nil, "down")
-	}
-	out, err := e.of[w.host.Name].Docker(ctx, "rm", "-f", w.name)
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return err
-}
-
 // need says what the machine lacks for a row.
 func need(r Row) (lacks []string) {
 	switch r[dimRuntime] {
@@ -459,11 +338,16 @@ func need(r Row) (lacks []string) {
 		if os.Getenv(cluster.Program) == "" {
 			lacks = append(lacks, cluster.ErrNotBuilt.Error())
 		}
-	case Docker, Compose:
+	case Docker, Swarm:
+		lacks = docker.Missing()
+	case Compose:
 		lacks = docker.Missing()
 		if _, err := os.Stat(composeCLI); err != nil {
 			lacks = append(lacks, composeCLI+" is missing: apt-get install docker-compose")
 		}
+	}
+	if _, err := os.Stat(testcluster.PrometheusProgram); err != nil {
+		lacks = append(lacks, testcluster.PrometheusProgram+" is missing: apt-get install prometheus")
 	}
 	if _, err := os.Stat(podmanCLI); r[dimRuntime] == Podman && err != nil {
 		lacks = append(lacks, podmanCLI+" is missing: make test-matrix installs it")

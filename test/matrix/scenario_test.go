@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ type bed struct {
 	t      *testing.T
 	row    Row
 	tenant string
+	rules  string // file of alert rules
 	run    runtime
 	kube   *kube // with pods
 	work   map[string]*workload
@@ -74,7 +76,9 @@ func (b *bed) intent(ctx context.Context) error {
 		}
 	}
 	create += map[string]string{VXLAN: " --encap vxlan ", VLAN: " --encap vlan ", Native: " --native ", Infra: " --nw-type infra "}[b.row[dimNetwork]] + network
-	lines = append(lines, create)
+	if lines = append(lines, create); b.kube != nil { // which doctor misses
+		lines = append(lines, "network create --subnet 10.200.0.0/24 default-net")
+	}
 	for _, g := range []string{clients, others} {
 		lines = append(lines, "group create -t "+b.tenant+" "+network+" "+g)
 	}
@@ -257,6 +261,28 @@ func (b *bed) agrees(ctx context.Context, after string) error {
 				return fmt.Errorf("healthz of %s: %w: %s", h.Name, err, text)
 			}
 		}
-		return nil
+		alerts, silent, err := b.Alerts(ctx)
+		alerts = slices.DeleteFunc(alerts, func(a string) bool { return strings.Contains(a, ofBusyMachines) })
+		if err == nil && len(alerts)+len(silent) > 0 {
+			err = fmt.Errorf("alerts %s, and these cannot be scraped: %q", alerts, silent)
+		}
+		return err
+	})
+}
+
+// ofBusyMachines is the alert that tells of slow stores and nothing else: a leader of netmasters
+// with a store of their own steps back when it is not run for 2 s.
+const ofBusyMachines = "ContivLeaderFlaps"
+
+// alarmed waits until an alert is pending or firing, as one has to be while probes fail.
+func (b *bed) alarmed(ctx context.Context, while string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return testcluster.Until(ctx, "an alert while "+while, func(ctx context.Context) error {
+		alerts, _, err := b.Alerts(ctx)
+		if err == nil && len(alerts) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
 	})
 }

@@ -73,6 +73,7 @@ var requestEffects = map[string]optioncoverage.Effect{
 	"AllocAddressRequest.AddressPool":          optioncoverage.By("TestEndpointLife"),
 	"AllocAddressRequest.PreferredIPv4Address": optioncoverage.By("TestReservations"),
 	"AllocAddressRequest.Host":                 optioncoverage.By("TestReservations"),
+	"AllocAddressRequest.AnyHost":              optioncoverage.By("TestReservations"),
 	"AllocAddressRequest.Requester":            optioncoverage.By("TestReservations"),
 
 	"ReleaseAddressRequest.NetworkID":   optioncoverage.By("TestReservations"),

@@ -216,7 +216,7 @@ func addressRequest(v *control.View, req api.AllocAddressRequest) (n model.Netwo
 	if ask.Host, err = apiconv.Optional(req.Host, model.ParseHostName); err != nil {
 		return n, ask, apiconv.Renamed(err, "Host")
 	}
-	ask.Requester = req.Requester
+	ask.AnyHost, ask.Requester = req.AnyHost, req.Requester
 	return n, ask, nil
 }
 

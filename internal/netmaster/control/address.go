@@ -18,6 +18,7 @@ type AddressRequest struct {
 	IPv6      bool            // otherwise IPv4
 	Preferred netip.Addr      // invalid = any
 	Host      model.HostName  // only an endpoint there may take the address; empty = any
+	AnyHost   bool            // an endpoint of any host may take what Host has reserved
 	Requester string          // for people
 }
 
@@ -32,7 +33,7 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
 	}
 	if n, known := c.view.Network(r.Network); known {
-		if err := c.mayReserve(r.Host, n); err != nil {
+		if err := c.mayReserve(r, n); err != nil {
 			return netip.Addr{}, err
 		}
 	}
@@ -59,7 +60,7 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 			AddressKey: tables.AddressKey{Network: n.Key, Addr: got},
 			Group:      r.Group,
 			Reservation: &tables.Reservation{
-				Host: r.Host, Requester: r.Requester,
+				Host: r.Host, AnyHost: r.AnyHost, Requester: r.Requester,
 				Expires: c.opts.Now().Add(c.opts.ReservationTTL).UTC().Round(0),
 			},
 		})
@@ -69,7 +70,8 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 }
 
 // How many addresses of a network one host may have reserved at a time, for endpoints that
-// do not exist yet: an eighth of the network, within these bounds.
+// do not exist yet: an eighth of the network, within these bounds; or half of the network where
+// it reserves for endpoints of any host, as the manager of a swarm does.
 const (
 	minReserved = 16
 	maxReserved = 256
@@ -77,12 +79,16 @@ const (
 
 // mayReserve refuses another address to a host that has reserved its share of a network.
 // It looks at the view, so requests at the same moment may get a few more.
-func (c *Controller) mayReserve(h model.HostName, n model.Network) error {
+func (c *Controller) mayReserve(r AddressRequest, n model.Network) error {
+	h := r.Host
 	if h == "" {
 		return nil
 	}
 	most := maxReserved
-	if bits := n.Subnet.Addr().BitLen() - n.Subnet.Bits(); n.Subnet.IsValid() && bits < 12 {
+	switch bits := n.Subnet.Addr().BitLen() - n.Subnet.Bits(); {
+	case n.Subnet.IsValid() && r.AnyHost:
+		most = max(minReserved, 1<<bits/2)
+	case n.Subnet.IsValid() && bits < 12:
 		most = max(minReserved, 1<<bits/8)
 	}
 	has := read(c.view, func() int {

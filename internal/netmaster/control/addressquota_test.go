@@ -64,4 +64,15 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 		}
 	}
 	refused("again")
+	// A swarm's manager reserves for all hosts.
+	manager := AddressRequest{Network: n, Host: "h3", AnyHost: true}
+	for i := range 128 {
+		if _, err := c.AllocAddress(ctx, manager); err != nil {
+			t.Fatalf("address %d of a manager: %v", i, err)
+		}
+		c.fresh()
+	}
+	if _, err := c.AllocAddress(ctx, manager); !errors.Is(err, model.ErrExhausted) {
+		t.Errorf("a manager has half of the network, and gets more: %v", err)
+	}
 }

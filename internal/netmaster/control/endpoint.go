@@ -234,7 +234,7 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 			return want, tables.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
-		if r == nil || !c.expired(row.Value) && (r.Host != "" && r.Host != host || r.Pod != "" && r.Pod != pod) {
+		if r == nil || !c.expired(row.Value) && (r.Host != "" && r.Host != host && !r.AnyHost || r.Pod != "" && r.Pod != pod) {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
 		return want, tables.Addresses.Put(tx, owner) // the reservation becomes the owner's

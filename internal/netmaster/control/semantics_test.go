@@ -124,6 +124,11 @@ func TestReservations(t *testing.T) {
 	c.ok(c.ReleaseAddress(ctx, k, addr("10.1.0.1")))
 	c.refused(model.ErrNotFound, "not allocated", func() error { return c.ReleaseAddress(ctx, k, addr("10.1.0.1")) })
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c2"}))
+	// A swarm's manager reserves for its workers.
+	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.60"), Host: "host1", AnyHost: true})
+	c.refused(model.ErrConflict, "is of host", func() error { return c.ReleaseAddress(ActFor(ctx, "host9"), k, addr("10.1.0.60")) })
+	c.create(endpoint("n", "c60", withIP("10.1.0.60"), func(e *model.Endpoint) { e.Host = "host9" }))
+	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c60"}))
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
 
 	term := c.leader()

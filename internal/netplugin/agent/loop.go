@@ -80,7 +80,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		a.followBGP(pic, report)
 		a.announceVLAN(step.Want, report)
 		a.announceToNeighbours(step.Want)
-		a.tunnels.Follow(step.Want.Remotes)
+		a.tunnels.Follow(step.Want)
 	}
 	a.reached.Set(o)
 	a.Passed(o)

@@ -386,6 +386,9 @@ func TestLegacySocket(t *testing.T) {
 	if text := b.agent.State().Problems["contivk8s of 1.x"]; !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
 		t.Errorf("the host's problem is %q", text)
 	}
+	if _, body := do(t, http.DefaultClient, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/metrics", ""); !strings.Contains(body, `contiv_netplugin_problems{kind="no effect"} 1`) {
+		t.Error("metrics count no problem of the kind no effect")
+	}
 	if status, got := post("DelPod", pod); status != 200 || got.Result != 0 {
 		t.Errorf("DelPod: %d %+v", status, got)
 	}

@@ -165,9 +165,7 @@ func (x Objects) ReserveAddress(ctx context.Context, r attach.AddressRequest) (n
 	}
 	req := api.AllocAddressRequest{
 		NetworkID: networkID(r.Network, r.Group), AddressPool: r.Pool.String(), Requester: attach.SourceDocker,
-	}
-	if !r.AnyHost {
-		req.Host = string(x.netmasters.host)
+		Host: string(x.netmasters.host), AnyHost: r.AnyHost,
 	}
 	if r.Preferred.IsValid() {
 		req.PreferredIPv4Address = r.Preferred.String()

@@ -335,6 +335,10 @@ var problemKinds = []string{
 	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "Docker networks", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
 }
 
+// noEffectKind labels, in metrics, problems that say that something has no effect. They may
+// last as long as the cluster, so no alert is about them.
+const noEffectKind = "no effect"
+
 // problemKind is the kind of a problem's object, which labels metrics: one of
 // problemKinds, else "other".
 func problemKind(object string) string {

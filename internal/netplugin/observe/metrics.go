@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,10 +95,14 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	seen := m.a.look()
 	gauge(lostDesc, float64(len(seen.lost)))
 	kinds := map[string]int{}
-	for object := range seen.problems {
-		kinds[problemKind(object)]++
+	for object, text := range seen.problems {
+		if strings.HasPrefix(text, model.NoEffectPrefix) {
+			kinds[noEffectKind]++
+		} else {
+			kinds[problemKind(object)]++
+		}
 	}
-	for _, k := range append(slices.Clone(problemKinds), otherSeries) {
+	for _, k := range append(slices.Clone(problemKinds), noEffectKind, otherSeries) {
 		gauge(problemsDesc, float64(kinds[k]), k)
 	}
 	for _, c := range checks {

@@ -67,14 +67,16 @@ type Prober struct {
 	Config
 	follow waiting.Bell
 
-	mu      sync.Mutex
-	used    map[netip.Addr]int // endpoints that are reached by a tunnel endpoint
-	remotes desired.Map[desired.RemoteKey, *desired.Remote]
-	peers   map[netip.Addr]*peer
-	away    map[netip.Addr]*peer // those that are reported once they are back
-	sent    map[uint64]*request
-	queue   []*request // those sent, the oldest first
-	free    time.Time  // when the next packet may be sent
+	mu       sync.Mutex
+	used     map[netip.Addr]int // endpoints that are reached by a tunnel endpoint
+	remotes  desired.Map[desired.RemoteKey, *desired.Remote]
+	vxlans   int // networks that have tunnels
+	networks desired.Map[model.NetworkID, *desired.Network]
+	peers    map[netip.Addr]*peer
+	away     map[netip.Addr]*peer // those that are reported once they are back
+	sent     map[uint64]*request
+	queue    []*request // those sent, the oldest first
+	free     time.Time  // when the next packet may be sent
 }
 
 // state is what probes have found of a host.
@@ -123,9 +125,10 @@ func New(cfg Config) *Prober {
 	return &Prober{Config: cfg, follow: waiting.NewBell(), used: map[netip.Addr]int{}, peers: map[netip.Addr]*peer{}, away: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
 }
 
-// Follow takes the endpoints on other hosts to which packets go, at the cost of what has
-// changed since the last call.
-func (p *Prober) Follow(remotes desired.Map[desired.RemoteKey, *desired.Remote]) {
+// Follow takes the desired state, which has the endpoints on other hosts to which packets go, at
+// the cost of what has changed since the last call. Without a VXLAN network there is no tunnel:
+// hosts may have none, and nobody is tested.
+func (p *Prober) Follow(want desired.Host) {
 	if p == nil {
 		return
 	}
@@ -143,7 +146,19 @@ func (p *Prober) Follow(remotes desired.Map[desired.RemoteKey, *desired.Remote])
 			p.follow.Ring()
 		}
 	}
-	for ch := range remotes.Diff(p.remotes) {
+	was := p.vxlans
+	for ch := range want.Networks.Diff(p.networks) {
+		if ch.Has && ch.New.Encap == model.EncapVXLAN {
+			p.vxlans++
+		}
+		if ch.Had && ch.Old.Encap == model.EncapVXLAN {
+			p.vxlans--
+		}
+	}
+	if (was == 0) != (p.vxlans == 0) {
+		p.follow.Ring()
+	}
+	for ch := range want.Remotes.Diff(p.remotes) {
 		if ch.Has {
 			count(ch.New, 1)
 		}
@@ -151,7 +166,7 @@ func (p *Prober) Follow(remotes desired.Map[desired.RemoteKey, *desired.Remote])
 			count(ch.Old, -1)
 		}
 	}
-	p.remotes = remotes
+	p.remotes, p.networks = want.Remotes, want.Networks
 }
 
 // Run tests until ctx ends.
@@ -245,7 +260,7 @@ func (p *Prober) look() (changed <-chan struct{}) {
 	now := time.Now()
 	there := make(map[netip.Addr]bool, len(list))
 	for _, is := range list {
-		if p.used[is.Addr] == 0 {
+		if p.vxlans == 0 || p.used[is.Addr] == 0 {
 			continue
 		}
 		there[is.Addr] = true

@@ -74,7 +74,7 @@ func within(t *testing.T, n int, do func(w *world)) {
 			Tell: func() { w.mu.Lock(); w.told++; w.mu.Unlock() },
 			Log:  slog.New(slog.NewTextHandler(&w.log, nil)),
 		})
-		w.prober.Follow(remotes)
+		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: remotes})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { w.prober.Run(ctx) })
@@ -135,7 +135,7 @@ func TestSilentHostIsCutOff(t *testing.T) {
 		w.wants("all are silent", "h1 (10.1.0.1), h2 (10.1.0.2), h3 (10.1.0.3)")
 		w.after(time.Second, func() { w.peers = w.peers[2:] })
 		w.wants("the first two are away", "to h3 (10.1.0.3) are not")
-		w.prober.Follow(desired.Map[desired.RemoteKey, *desired.Remote]{})
+		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN)})
 		w.after(time.Second, func() {})
 		w.wants("nobody is sent to")
 	})
@@ -152,7 +152,7 @@ func TestLostPacketsAreNoSilence(t *testing.T) {
 			w.after(2*every, func() { delete(w.passes, addr(1)) })
 		}
 		w.after(newcomer-time.Second, func() { w.peers, w.passes[addr(2)] = []Peer{{"h2", addr(2)}}, 0 })
-		w.prober.Follow(desired.Map[desired.RemoteKey, *desired.Remote]{}.Set(desired.RemoteKey{}, &desired.Remote{VTEP: addr(2)}))
+		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: desired.Map[desired.RemoteKey, *desired.Remote]{}.Set(desired.RemoteKey{}, &desired.Remote{VTEP: addr(2)})})
 		w.after(newcomer, func() {})
 		w.wants("it is new")
 		w.after(every+2*patience, func() {})
@@ -194,6 +194,15 @@ func TestCutOutlastsAbsence(t *testing.T) {
 		w.after(time.Minute, func() {})
 		w.after(15*time.Second, func() { w.passes[addr(2)] = 0 })
 		w.wants("it is cut off", "h2")
+		// Endpoints on joined VLAN networks have tunnel endpoints too, from which they come to VXLAN ones.
+		remotes := w.prober.remotes
+		for encap, parts := range map[model.Encap][]string{model.EncapVLAN: nil, model.EncapVXLAN: {"h2"}} {
+			w.prober.Follow(desired.Host{Networks: networks(encap), Remotes: remotes})
+			w.after(time.Second, func() {})
+			w.wants("its networks are "+string(encap), parts...)
+		}
+		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: remotes})
+		w.after(time.Second, func() {})
 		for _, away := range []time.Duration{time.Second, memory / 2, memory - time.Second} {
 			w.after(away, func() { w.peers = all[:1] })
 			w.wants("it is away")
@@ -202,11 +211,10 @@ func TestCutOutlastsAbsence(t *testing.T) {
 			w.after(time.Minute, func() {})
 			w.wants("it still does not answer", "to h2 (10.1.0.2) are not answered")
 		}
-		remotes := w.prober.remotes
-		w.prober.Follow(desired.Map[desired.RemoteKey, *desired.Remote]{})
+		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN)})
 		w.after(time.Second, func() {})
 		w.wants("nobody is sent to")
-		w.prober.Follow(remotes)
+		w.prober.Follow(desired.Host{Networks: networks(model.EncapVXLAN), Remotes: remotes})
 		w.after(0, func() {})
 		w.wants("somebody is sent to", "to h2 (10.1.0.2) are not answered")
 		w.after(time.Minute, func() { w.peers = all[:1] })
@@ -268,4 +276,8 @@ func TestRateIsBounded(t *testing.T) {
 		}
 		w.wants("all answer")
 	})
+}
+
+func networks(encap model.Encap) desired.Map[model.NetworkID, *desired.Network] {
+	return desired.Map[model.NetworkID, *desired.Network]{}.Set(1, &desired.Network{Encap: encap})
 }

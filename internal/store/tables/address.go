@@ -27,7 +27,8 @@ type Address struct {
 
 // Reservation keeps an address for an endpoint that does not exist yet.
 type Reservation struct {
-	Host      model.HostName `json:"host,omitempty"`      // only an endpoint on it may take the address; empty = any
+	Host      model.HostName `json:"host,omitempty"`      // whose it is; empty = any host's
+	AnyHost   bool           `json:"anyHost,omitempty"`   // an endpoint of any host may take the address, not only of Host
 	Requester string         `json:"requester,omitempty"` // for people
 	// Pod is the only pod of Kubernetes, NAMESPACE/NAME, that may take the address; empty =
 	// not only one.

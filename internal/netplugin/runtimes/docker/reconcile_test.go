@@ -57,6 +57,10 @@ func (d *docker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(400, err.Error())
 			return
 		}
+		if d.scope == "swarm" && strings.Contains(c.Name, "/") {
+			fail(400, "name must be valid as a DNS name component")
+			return
+		}
 		for _, n := range d.nets {
 			if n.Name == c.Name {
 				fail(409, "network with name "+c.Name+" already exists")

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -79,6 +81,10 @@ func (s *Swarm) compare(ctx context.Context, problems map[string]string) error {
 	if err != nil {
 		return err
 	}
+	for key, w := range want { // a manager asks for one address of a task, and for no IPv6 pool
+		w.net.Subnet6, w.net.Gateway6 = netip.Prefix{}, netip.Addr{}
+		want[key] = w
+	}
 	there := map[string]bool{}
 	for _, n := range have {
 		ref, ok := labelled(n)
@@ -114,13 +120,17 @@ func (s *Swarm) compare(ctx context.Context, problems map[string]string) error {
 			continue
 		}
 		r := newCreateRequest(s.name, w)
-		r.Attachable = true
+		r.Name, r.Attachable = swarmName(w.ref), true
 		id, err := s.engine.create(ctx, r)
 		if err != nil {
-			problems[w.ref.Name()] = fmt.Sprintf("it cannot be created: %v", err)
+			problems[r.Name] = fmt.Sprintf("it cannot be created: %v", err)
 			continue
 		}
-		s.log.Info("created a network in the swarm", "name", w.ref.Name(), "of", w.ref.String(), "id", short(id))
+		s.log.Info("created a network in the swarm", "name", r.Name, "of", w.ref.String(), "id", short(id))
 	}
 	return nil
 }
+
+// swarmName is Ref.Name as a swarm takes it, without slashes and dots. Contiv's names have no
+// underscore.
+func swarmName(r Ref) string { return strings.NewReplacer("/", "_", ".", "__").Replace(r.Name()) }

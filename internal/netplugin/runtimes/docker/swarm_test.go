@@ -37,9 +37,17 @@ func TestSwarmNetworks(t *testing.T) {
 		if err := compare(); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"lone/blue", "net1", "web"}, d.names()); diff != "" || d.made != 3 {
+		if diff := cmp.Diff([]string{"lone_blue", "net1", "web"}, d.names()); diff != "" || d.made != 3 {
 			t.Errorf("%d networks made (-want +got):\n%s", d.made, diff)
 		}
+		for _, n := range d.nets {
+			if len(n.IPAM.Config) != 1 {
+				t.Errorf("network %s has subnets %v, want that of IPv4", n.Name, n.IPAM.Config)
+			}
+		}
+	}
+	if got := swarmName(Ref{Network: model.NetworkKey{Tenant: "blue", Name: "a.b"}}); got != "a__b_blue" {
+		t.Errorf("network a.b of tenant blue is %s", got)
 	}
 	delete(c.groups, model.GroupKey{Tenant: "default", Name: "web"})
 	if err := compare(); err != nil || slices.Contains(d.names(), "web") {
