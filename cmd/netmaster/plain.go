@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/refusal"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
@@ -87,7 +88,7 @@ func (m members) ofHosts(ctx context.Context) []string {
 	if err != nil {
 		return []string{"which hosts have certificates is not known: " + err.Error()}
 	}
-	hosts, err := m.ctrl.Hosts(ctx)
+	hosts, err := m.ctrl.Hosts(ctx, control.Admin())
 	if err != nil {
 		return []string{"which hosts have certificates is not known: " + err.Error()}
 	}

@@ -99,11 +99,11 @@ func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any
 			return nil, err
 		}
 		for i, of := range results {
-			changes[i] = s.control.InSet(r.Context(), changes[i], req.Set, model.Owned{Kind: of.Kind, Key: of.Key})
+			changes[i] = s.control.InSet(r.actor, changes[i], req.Set, model.Owned{Kind: of.Kind, Key: of.Key})
 		}
 	}
 	t := applyTime{begin: req.begin, timeout: s.timeout, now: time.Now}
-	outcomes, done, err := s.control.Apply(r.Context(), changes, req.DryRun, t.more)
+	outcomes, done, err := s.control.Apply(r.Context(), r.actor, changes, req.DryRun, t.more)
 	if errors.Is(err, context.DeadlineExceeded) && t.committed.IsZero() {
 		return nil, model.Errorf(model.ErrUnavailable, "nothing is applied: checking %d objects takes more than %v, or the store does not answer: give fewer at a time, or try again", len(changes), applyTimeouts*s.timeout)
 	}
@@ -138,14 +138,14 @@ func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any
 	}
 	answer := api.ApplyResponse{Results: results, Done: done}
 	if req.Set != "" && done == len(changes) {
-		err = s.compareSet(r.Context(), req.Set, &answer)
+		err = s.compareSet(r.Context(), r.actor, req.Set, &answer)
 	}
 	return answer, err
 }
 
 // compareSet says how the objects of a request differ from those that are a set's.
-func (s *server) compareSet(ctx context.Context, set string, answer *api.ApplyResponse) error {
-	members, err := s.control.SetMembers(ctx, set)
+func (s *server) compareSet(ctx context.Context, a control.Actor, set string, answer *api.ApplyResponse) error {
+	members, err := s.control.SetMembers(ctx, a, set)
 	if err != nil {
 		return err
 	}

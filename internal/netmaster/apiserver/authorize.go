@@ -154,22 +154,23 @@ func (s *server) identify(r *http.Request) (access.Identity, error) {
 // known returns a request of a client, which acts for that client alone. Handlers do not
 // see what the client has shown.
 func (s *server) known(hr *http.Request, id access.Identity) *request {
-	ctx := hr.Context()
-	if !id.Has(access.ClusterAdmin) {
-		ctx = control.Limited(ctx, id.Tenants()...)
-	}
-	if scope := id.Scope(); scope != nil {
-		ctx = control.ScopeTo(ctx, scope)
-	}
-	if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
-		// Within their transactions use-cases look again whose a thing is: it may be
-		// another host's since the request was judged.
-		ctx = control.ReportFrom(control.ActFor(ctx, model.HostName(id.Name)), originOf(hr))
-	}
-	r := hr.WithContext(ctx)
+	r := hr.WithContext(hr.Context())
 	r.Header = hr.Header.Clone()
 	r.Header.Del("Authorization")
-	return &request{Request: r, client: id}
+	return &request{Request: r, client: id, actor: actorOf(id, hr)}
+}
+
+// actorOf is the client of a request as use-cases take it.
+func actorOf(id access.Identity, r *http.Request) control.Actor {
+	switch {
+	case id.Has(access.ClusterAdmin):
+		return control.Admin()
+	case len(id.Grants) == 1 && id.Grants[0].Role == access.Host:
+		return control.Agent(model.HostName(id.Name)).From(originOf(r))
+	case id.Scope() != nil:
+		return control.TenantAdmin(id.Tenants()...)
+	}
+	return control.Reader(id.Tenants()...)
 }
 
 // originOf is what a host's connection proves of its addresses.

@@ -3,12 +3,16 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // want is who may what, once more and by hand: v = viewer, t = tenant admin of what is
@@ -366,4 +370,17 @@ func FuzzTenantListChangesItsTenantOnly(f *testing.F) {
 			t.Errorf("%q: %d %s, and %s becomes %s", object, w.Code, w.Body, before, after)
 		}
 	})
+}
+
+// TestActorOfIdentity: use-cases act for clients with just the rights that these have.
+func TestActorOfIdentity(t *testing.T) {
+	from := control.Origin{From: netip.MustParseAddr("192.0.2.1")} // httptest's client
+	for who, want := range map[string]control.Actor{
+		"root": control.Admin(), "viewer": control.Reader(), "master": control.Reader(), "both": control.Reader("green", "blue"),
+		"blue": control.TenantAdmin("blue"), "two": control.TenantAdmin("green", "red"), "h1": control.Agent("h1").From(from),
+	} {
+		if got := actorOf(everybody[who], httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s acts as %+v, want %+v", who, got, want)
+		}
+	}
 }

@@ -46,7 +46,7 @@ func (s *server) cleanup(_ http.ResponseWriter, r *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, _, err = s.control.DeleteEndpoint(r.Context(), e.Key)
+		_, _, err = s.control.DeleteEndpoint(r.Context(), r.actor, e.Key)
 		return cleanupAnswer{1}, err
 	default:
 		return nil, model.InvalidField("category", clip([]byte(what)), "must be net, group or ep")

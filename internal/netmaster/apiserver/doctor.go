@@ -37,7 +37,7 @@ func (s *server) doctor(_ http.ResponseWriter, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.diagnose(ctx, owners, nil)
+	return s.diagnose(ctx, r.actor, owners, nil)
 }
 
 // repair answers POST /api/v1/doctor/repair.
@@ -55,7 +55,7 @@ func (s *server) repair(w http.ResponseWriter, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.diagnose(ctx, owners, done)
+	return s.diagnose(ctx, r.actor, owners, done)
 }
 
 // doctorTime bounds what is done for one request: it reads the whole store, and waits for
@@ -69,13 +69,13 @@ func atLeisure(r *request) (context.Context, context.CancelFunc) {
 }
 
 // diagnose looks at all but the store's contents, which somebody has looked at.
-func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, repaired []control.Repaired) (api.Diagnosis, error) {
+func (s *server) diagnose(ctx context.Context, a control.Actor, owners []control.OwnerFinding, repaired []control.Repaired) (api.Diagnosis, error) {
 	none := api.Diagnosis{}
 	v, err := s.control.View(ctx)
 	if err != nil {
 		return none, err
 	}
-	hosts, err := s.control.Hosts(ctx)
+	hosts, err := s.control.Hosts(ctx, a)
 	if err != nil {
 		return none, err
 	}
@@ -93,7 +93,7 @@ func (s *server) diagnose(ctx context.Context, owners []control.OwnerFinding, re
 			alive++
 		}
 	}
-	if facts.told, err = s.askHosts(ctx, alive); err != nil {
+	if facts.told, err = s.askHosts(ctx, a, alive); err != nil {
 		return none, err
 	}
 	if s.hostKeys != nil { // after the answers: a host may have got another one meanwhile

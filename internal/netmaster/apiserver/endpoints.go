@@ -28,7 +28,7 @@ func (s *server) inspectEndpoint(_ http.ResponseWriter, r *request, found endpoi
 	}
 	o := endpointOper(found.view, e)
 	o.Key = r.PathValue("key")
-	return struct{ Oper any }{shown(r.Context(), o)}, nil
+	return struct{ Oper any }{shown(r.scope(), o)}, nil
 }
 
 // drainRequest is the body of a request that says all by its path.
@@ -57,7 +57,7 @@ func (s *server) drainer(drain bool) func(http.ResponseWriter, *request, endpoin
 		}
 		o := endpointOper(found.view, e)
 		o.Key = e.Key.String()
-		return shown(r.Context(), o), nil
+		return shown(r.scope(), o), nil
 	}
 }
 

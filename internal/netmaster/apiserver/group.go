@@ -11,7 +11,7 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
 	key: model.ParseGroupKey, list: (*control.View).Groups, get: (*control.View).Group,
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
-	change: changeGroup, delete: (*control.Controller).DeleteGroup,
+	change: changeGroup, delete: byAny((*control.Controller).DeleteGroup),
 	oper: api.EndpointGroupOper{}, inspect: func(_ *server, v *control.View, g model.Group) any { return groupOper(v, g) },
 	fields: map[string]field{
 		"owner":            ownerField(),

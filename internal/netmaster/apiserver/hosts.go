@@ -30,23 +30,23 @@ func (s *server) handleHosts() {
 }
 
 func (s *server) hosts(_ http.ResponseWriter, r *request) (any, error) {
-	all, err := s.control.Hosts(r.Context())
+	all, err := s.control.Hosts(r.Context(), r.actor)
 	if err != nil {
 		return nil, err
 	}
 	out, now := make([]api.Host, 0, len(all)), time.Now()
 	for _, h := range all {
-		out = append(out, s.seenHost(r.Context(), h, now))
+		out = append(out, s.seenHost(r.scope(), h, now))
 	}
 	return out, nil
 }
 
 func (s *server) host(_ http.ResponseWriter, r *request) (any, error) {
-	h, err := s.control.OneHost(r.Context(), model.HostName(r.PathValue("name")))
+	h, err := s.control.OneHost(r.Context(), r.actor, model.HostName(r.PathValue("name")))
 	if err != nil {
 		return nil, err
 	}
-	return s.seenHost(r.Context(), h, time.Now()), nil
+	return s.seenHost(r.scope(), h, time.Now()), nil
 }
 
 func (s *server) removeHost(_ http.ResponseWriter, r *request) (any, error) {
@@ -168,9 +168,9 @@ func (s *server) endpoints(_ http.ResponseWriter, r *request, q endpointsQuery) 
 		return nil, notFound("tenant", string(tenant))
 	}
 	_, known := v.Host(host)
-	known = (known || v.NumEndpointsOfHost(host) > 0) && !control.ScopeOf(r.Context()).Limited()
+	known = (known || v.NumEndpointsOfHost(host) > 0) && !r.scope().Limited()
 	if host != "" && !known { // it may have told no more than that it is alive, or have nothing of the scope
-		if _, err := s.control.OneHost(r.Context(), host); err != nil {
+		if _, err := s.control.OneHost(r.Context(), r.actor, host); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +212,7 @@ func (s *server) endpoints(_ http.ResponseWriter, r *request, q endpointsQuery) 
 			}
 			o := endpointOper(v, e)
 			o.Key = e.Key.String()
-			if !yield(shown(r.Context(), o)) {
+			if !yield(shown(r.scope(), o)) {
 				return
 			}
 		}

@@ -31,7 +31,7 @@ func (s *server) keepHost(_ http.ResponseWriter, r *request, req api.HostReport)
 	if req.Leaving {
 		return api.HostKept{}, s.control.LeaveHost(r.Context(), report.Name, report.Installation)
 	}
-	kept, err := s.control.KeepHost(r.Context(), report)
+	kept, err := s.control.KeepHost(r.Context(), r.actor, report)
 	if taken, ok := errors.AsType[control.Taken](err); ok {
 		r.refused = taken.Text
 	} else {

@@ -36,7 +36,7 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	render func(M) A                // without what others link to it
 	linked func(*control.View, M) A // with that; nil = nothing does
 	change func(*control.Controller, model.Valid[M], emptied) control.Change
-	delete func(*control.Controller, context.Context, K) error
+	delete func(*control.Controller, context.Context, control.Actor, K) error
 
 	// oper is a zero wire object of the operational state, and inspect makes one;
 	// nil = the kind has none.
@@ -58,7 +58,7 @@ type kind struct {
 	// list and get return wire objects with links; list those within a scope.
 	list func(v *control.View, scope control.Scope) iter.Seq[any]
 	get  func(v *control.View, key string) (any, error)
-	del  func(ctx context.Context, c *control.Controller, key string) error
+	del  func(ctx context.Context, c *control.Controller, a control.Actor, key string) error
 	// inspect returns the operational state; nil = the kind has none.
 	inspect func(s *server, v *control.View, key string) (any, error)
 	// unset returns what inspect shows of an object that is not there; nil = it is not found.
@@ -203,12 +203,12 @@ func (r rest[A, K, M]) stateUnset(s *server, v *control.View, key string) (confi
 	return r.linked(v, m), r.inspect(s, v, m), true
 }
 
-func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, key string) error {
+func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, a control.Actor, key string) error {
 	k, err := r.key(key)
 	if err != nil {
 		return notFound(r.name, key)
 	}
-	return r.delete(c, ctx, k)
+	return r.delete(c, ctx, a, k)
 }
 
 // read turns a body into a wish: the only way from the wire to what control takes.
@@ -242,6 +242,11 @@ func plain[M model.Validator](change func(*control.Controller, model.Valid[M]) c
 	return func(c *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(c, m) }
 }
 
+// byAny is the delete of a kind that is the same for every client who may ask for it.
+func byAny[K any](del func(*control.Controller, context.Context, K) error) func(*control.Controller, context.Context, control.Actor, K) error {
+	return func(c *control.Controller, ctx context.Context, _ control.Actor, k K) error { return del(c, ctx, k) }
+}
+
 // only, singleton, one and forget are the key, list, get and delete of a kind
 // with one object at most.
 func only(name string) func(string) (struct{}, error) {
@@ -266,8 +271,10 @@ func one[M any](get func(*control.View) (M, bool)) func(*control.View, struct{})
 	return func(v *control.View, _ struct{}) (M, bool) { return get(v) }
 }
 
-func forget(del func(*control.Controller, context.Context) error) func(*control.Controller, context.Context, struct{}) error {
-	return func(c *control.Controller, ctx context.Context, _ struct{}) error { return del(c, ctx) }
+func forget(del func(*control.Controller, context.Context) error) func(*control.Controller, context.Context, control.Actor, struct{}) error {
+	return func(c *control.Controller, ctx context.Context, _ control.Actor, _ struct{}) error {
+		return del(c, ctx)
+	}
 }
 
 // handleOf registers a route of a collection.
@@ -306,7 +313,7 @@ func (s *server) handleKind(k *kind) {
 		if err != nil {
 			return nil, err
 		}
-		return key, k.del(r.Context(), s.control, key)
+		return key, k.del(r.Context(), s.control, r.actor, key)
 	})
 	s.handleOf(k, "GET", inspect+"/{key}", k.access.inspect, func(_ http.ResponseWriter, r *request) (any, error) {
 		v, err := s.control.View(r.Context())
@@ -324,6 +331,6 @@ func (s *server) handleKind(k *kind) {
 			return struct{ Config any }{config}, err
 		}
 		oper, err := k.inspect(s, v, key)
-		return struct{ Config, Oper any }{config, shown(r.Context(), oper)}, err
+		return struct{ Config, Oper any }{config, shown(r.scope(), oper)}, err
 	})
 }

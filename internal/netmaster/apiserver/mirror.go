@@ -41,7 +41,7 @@ func (s *server) relay(w http.ResponseWriter, r *request) {
 	}
 	_ = rc.SetReadDeadline(time.Time{}) // asks come when they come; not every connection has deadlines
 	sw.Header().Set("Content-Type", api.MediaLines)
-	err := s.control.Relay(ctx, r.Body,
+	err := s.control.Relay(ctx, r.actor, r.Body,
 		func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) },
 		func(lines []byte) error {
 			_ = rc.SetWriteDeadline(time.Now().Add(relayWrite))

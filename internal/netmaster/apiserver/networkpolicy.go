@@ -25,8 +25,8 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	key: model.ParsePolicyKey, list: (*control.View).NetworkPolicies, get: (*control.View).NetworkPolicy,
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
 	change: plain((*control.Controller).ReplaceNetworkPolicy),
-	delete: func(c *control.Controller, ctx context.Context, k model.PolicyKey) error {
-		return c.DeleteNetworkPolicy(ctx, k, model.OwnerUser)
+	delete: func(c *control.Controller, ctx context.Context, a control.Actor, k model.PolicyKey) error {
+		return c.DeleteNetworkPolicy(ctx, a, k, model.OwnerUser)
 	},
 	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
 	fields: map[string]field{

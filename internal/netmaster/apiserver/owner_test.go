@@ -25,7 +25,7 @@ func TestOwner(t *testing.T) {
 	}
 	put := func(ch control.Change) {
 		t.Helper()
-		if _, err := f.ctrl.Put(t.Context(), ch); err != nil {
+		if _, err := f.ctrl.Put(t.Context(), control.Admin(), ch); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,11 +41,11 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *request, req api.Creat
 	if err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
+	actor := r.actor
 	if pod != nil {
-		ctx = control.PodAt(ctx, model.HostName(s.pods.Node(pod.Namespace, pod.Name, pod.UID)))
+		actor = actor.OfPodOn(model.HostName(s.pods.Node(pod.Namespace, pod.Name, pod.UID)))
 	}
-	e, rev, err := s.control.CreateEndpoint(ctx, valid)
+	e, rev, err := s.control.CreateEndpoint(r.Context(), actor, valid)
 	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
 		// The endpoint is another at each try of the kubelet, and the trouble the same.
 		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))
@@ -76,7 +76,7 @@ func (s *server) deleteEndpoint(_ http.ResponseWriter, r *request, req api.Delet
 	if err != nil {
 		return nil, err
 	}
-	e, rev, err := s.control.DeleteEndpoint(r.Context(), k)
+	e, rev, err := s.control.DeleteEndpoint(r.Context(), r.actor, k)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *request, req api.Updat
 		return nil, err
 	}
 	if byContainer(req) {
-		return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, s.containerDied(r.Context(), v, req.ContainerID)
+		return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, s.containerDied(r.Context(), r.actor, v, req.ContainerID)
 	}
 	tenant, err := model.ParseTenantName(req.Tenant)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *request, req api.Updat
 	if err != nil {
 		return nil, err
 	}
-	err = s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{
+	err = s.control.UpdateEndpoint(r.Context(), r.actor, control.EndpointUpdate{
 		Unhealthy: ill,
 		Key:       model.EndpointKey{Network: network, ID: id},
 		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Removed: req.RemovedLabels,
@@ -136,7 +136,7 @@ func unhealthy(health string) (*bool, error) {
 }
 
 // containerDied records that a container has stopped, for all its endpoints.
-func (s *server) containerDied(ctx context.Context, v *control.View, id string) error {
+func (s *server) containerDied(ctx context.Context, a control.Actor, v *control.View, id string) error {
 	if id == "" {
 		return model.InvalidField("ContainerID", "", "must not be empty")
 	}
@@ -145,7 +145,7 @@ func (s *server) containerDied(ctx context.Context, v *control.View, id string) 
 	for _, e := range v.FindEndpoints(id) {
 		if e.Container == id {
 			found = true
-			errs = append(errs, s.control.UpdateEndpoint(ctx, control.EndpointUpdate{Key: e.Key, Stopped: true}))
+			errs = append(errs, s.control.UpdateEndpoint(ctx, a, control.EndpointUpdate{Key: e.Key, Stopped: true}))
 		}
 	}
 	if !found {
@@ -328,7 +328,7 @@ func (s *server) releaseAddress(_ http.ResponseWriter, r *request, req api.Relea
 	if err != nil {
 		return nil, err
 	}
-	return "success", s.control.ReleaseAddress(r.Context(), n.Key, a)
+	return "success", s.control.ReleaseAddress(r.Context(), r.actor, n.Key, a)
 }
 
 func releasedAddress(req api.ReleaseAddressRequest) (netip.Addr, error) {

@@ -77,12 +77,12 @@ func (r *reports) remove(id string) {
 }
 
 // ask has hosts report to x until close is called.
-func (s *server) ask(ctx context.Context, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
+func (s *server) ask(ctx context.Context, a control.Actor, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
 	id := rand.Text()
 	if err := s.reports.add(id, x); err != nil {
 		return nil, err
 	}
-	m, err := s.control.OpenMonitor(ctx, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
+	m, err := s.control.OpenMonitor(ctx, a, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
 	if err != nil {
 		s.reports.remove(id)
 		return nil, err
@@ -149,7 +149,7 @@ func (t *told) note(host string, i api.HostInspection, older bool) {
 
 // askHosts asks all hosts to tell of themselves, and waits for those that are alive, but
 // no longer than inspectionAnswer.
-func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
+func (s *server) askHosts(ctx context.Context, a control.Actor, alive int) (*told, error) {
 	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
 		return t, nil
@@ -157,7 +157,7 @@ func (s *server) askHosts(ctx context.Context, alive int) (*told, error) {
 	spread := min(time.Duration(alive)*spreadEach, spreadMost)
 	ctx, cancel := context.WithTimeout(ctx, spread+inspectionAnswer)
 	defer cancel()
-	stop, err := s.ask(ctx, control.ReportInspection, "", spread, &report{
+	stop, err := s.ask(ctx, a, control.ReportInspection, "", spread, &report{
 		ctx: ctx,
 		take: func(host string, body io.Reader) error {
 			var i api.HostInspection
@@ -191,14 +191,14 @@ func (s *server) hostBundle(w http.ResponseWriter, r *request) {
 	defer func() {
 		s.requests.WithLabelValues("/api/v1/hosts/{name}/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
-	if err := s.passBundle(r.Context(), sw, model.HostName(r.PathValue("name"))); err != nil {
+	if err := s.passBundle(r.Context(), r.actor, sw, model.HostName(r.PathValue("name"))); err != nil {
 		s.refuse(sw, r.Request, err)
 	}
 }
 
 // passBundle returns an error while nothing has been sent; later it cuts the connection,
 // so that nobody takes a part for the whole.
-func (s *server) passBundle(ctx context.Context, w http.ResponseWriter, host model.HostName) error {
+func (s *server) passBundle(ctx context.Context, a control.Actor, w http.ResponseWriter, host model.HostName) error {
 	if host == "" {
 		return notFound("host", "")
 	}
@@ -206,7 +206,7 @@ func (s *server) passBundle(ctx context.Context, w http.ResponseWriter, host mod
 	defer cancel()
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	var once sync.Once
-	stop, err := s.ask(ctx, control.ReportBundle, host, 0, &report{
+	stop, err := s.ask(ctx, a, control.ReportBundle, host, 0, &report{
 		ctx: ctx,
 		take: func(from string, body io.Reader) error {
 			first := false

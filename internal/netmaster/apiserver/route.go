@@ -15,6 +15,7 @@ import (
 type request struct {
 	*http.Request
 	client access.Identity
+	actor  control.Actor // the client, for use-cases
 	// changed and refused are for the audit log: what an agent's report changed, or why it
 	// was refused.
 	changed, refused string
@@ -129,4 +130,4 @@ func tenantOf(key string) string {
 }
 
 // scope returns what the client may read.
-func (r *request) scope() control.Scope { return control.ScopeOf(r.Context()) }
+func (r *request) scope() control.Scope { return r.actor.Scope() }

@@ -14,8 +14,7 @@ import (
 )
 
 // seenHost is a host as the one who asks sees it.
-func (s *server) seenHost(ctx context.Context, h control.HostState, now time.Time) api.Host {
-	scope := control.ScopeOf(ctx)
+func (s *server) seenHost(scope control.Scope, h control.HostState, now time.Time) api.Host {
 	if !scope.Limited() {
 		return s.hostToAPI(h, now)
 	}
@@ -26,8 +25,8 @@ func (s *server) seenHost(ctx context.Context, h control.HostState, now time.Tim
 
 // shown is an operational state as the one who asks sees it: hosts' addresses are left out
 // of what is within a scope.
-func shown(ctx context.Context, oper any) any {
-	if !control.ScopeOf(ctx).Limited() {
+func shown(scope control.Scope, oper any) any {
+	if !scope.Limited() {
 		return oper
 	}
 	hide := func(endpoints []api.EndpointOper) { // which are made for each answer
@@ -66,8 +65,9 @@ func shown(ctx context.Context, oper any) any {
 }
 
 // tenantStatus is the status of what some tenants have.
-func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.ClusterStatus, err error) {
-	hosts, err := s.control.Hosts(ctx)
+func (s *server) tenantStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
+	scope := a.Scope()
+	hosts, err := s.control.Hosts(ctx, a)
 	if err != nil {
 		return o, err
 	}
@@ -87,7 +87,7 @@ func (s *server) tenantStatus(ctx context.Context, scope control.Scope) (o api.C
 	}
 	now := time.Now()
 	for _, h := range hosts {
-		seen := s.seenHost(ctx, h, now)
+		seen := s.seenHost(scope, h, now)
 		o.Hosts, o.Endpoints = append(o.Hosts, seen), o.Endpoints+seen.Endpoints
 		switch {
 		case seen.State == api.HostAway:

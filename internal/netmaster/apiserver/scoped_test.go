@@ -15,7 +15,7 @@ import (
 // A tenant admin's monitor shows the packets of its tenant's containers, and of other
 // tenants no more than the address that its own container speaks with.
 func TestMonitorShowsATenantAdminOnlyItsTenant(t *testing.T) {
-	scope := flowScope{control.ScopeOf(control.ScopeTo(t.Context(), []string{"blue"})), func(host string) bool { return host == "h1" }}
+	scope := flowScope{control.TenantAdmin("blue").Scope(), func(host string) bool { return host == "h1" }}
 	at := time.Unix(1, 0)
 	peer := func(tenant, address string) api.FlowPeer {
 		return api.FlowPeer{Endpoint: tenant + ":net:e", Container: tenant + "-c", Group: tenant + ":g", Address: address, Port: 80, MAC: "02:02:0a:01:01:01", Labels: map[string]string{"of": tenant}}

@@ -26,7 +26,7 @@ const (
 
 // status tells what an operator looks at first.
 func (s *server) status(_ http.ResponseWriter, r *request) (any, error) {
-	return s.clusterStatus(r.Context())
+	return s.clusterStatus(r.Context(), r.actor)
 }
 
 var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
@@ -49,7 +49,7 @@ func (f findings) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range condition.All() { // an alert resolves when the series is 0, and not only when it is gone
 		counts[series{string(c.Object()), c.Name(), c.Severity()}] = 0
 	}
-	o, err := f.s.clusterStatus(ctx)
+	o, err := f.s.clusterStatus(ctx, control.Admin())
 	if err != nil {
 		counts[series{string(condition.MasterStore.Object()), condition.MasterStore.Name(), condition.MasterStore.Severity()}] = 1
 	}
@@ -61,9 +61,9 @@ func (f findings) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err error) {
-	if scope := control.ScopeOf(ctx); scope.Limited() {
-		return s.tenantStatus(ctx, scope)
+func (s *server) clusterStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
+	if a.Scope().Limited() {
+		return s.tenantStatus(ctx, a)
 	}
 	// The servers are asked first, within 2 s: reading what is in a store that is
 	// away fails too, but later than people wait.
@@ -71,7 +71,7 @@ func (s *server) clusterStatus(ctx context.Context) (o api.ClusterStatus, err er
 	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
 		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
 	}
-	hosts, err := s.control.Hosts(ctx)
+	hosts, err := s.control.Hosts(ctx, a)
 	if err != nil {
 		return o, err
 	}

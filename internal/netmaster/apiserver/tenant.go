@@ -14,7 +14,7 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	collection: "tenants", name: "tenant", access: ofTenant,
 	key: model.ParseTenantName, list: tenantList, get: (*control.View).Tenant,
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
-	change: changeTenant, delete: (*control.Controller).DeleteTenant,
+	change: changeTenant, delete: byAny((*control.Controller).DeleteTenant),
 	oper: api.TenantOper{}, inspect: func(_ *server, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
 	fields: map[string]field{
 		"owner":          ownerField(),

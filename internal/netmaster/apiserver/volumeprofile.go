@@ -10,7 +10,7 @@ var _ = register(rest[api.VolumeProfile, model.VolumeProfileKey, model.VolumePro
 	collection: "volumeProfiles", name: "volumeProfile", access: ofTenants,
 	key: model.ParseVolumeProfileKey, list: (*control.View).VolumeProfiles, get: (*control.View).VolumeProfile,
 	parse: volumeProfileFromAPI, render: volumeProfileToAPI,
-	change: plain((*control.Controller).ChangeVolumeProfile), delete: (*control.Controller).DeleteVolumeProfile,
+	change: plain((*control.Controller).ChangeVolumeProfile), delete: byAny((*control.Controller).DeleteVolumeProfile),
 	fields: storageFields("volumeProfileName"),
 })
 

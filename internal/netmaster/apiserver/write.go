@@ -127,7 +127,7 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *request) (any, error) 
 	if r, err = s.underIfMatch(r, k.name, want.key); err != nil {
 		return nil, err
 	}
-	done, err := s.control.Put(r.Context(), want.change)
+	done, err := s.control.Put(r.Context(), r.actor, want.change)
 	if err != nil {
 		return nil, err
 	}

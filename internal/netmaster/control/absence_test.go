@@ -65,7 +65,7 @@ func hostsOf(c *harness, n int) (reports []HostReport) {
 	for i := 1; i <= n; i++ {
 		r := reportOf(model.HostName(fmt.Sprint("h", i)), fmt.Sprint("i", i))
 		r.Control, r.VTEP, r.Listening = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), nil
-		_, err := c.KeepHost(c.t.Context(), r)
+		_, err := c.KeepHost(c.t.Context(), Admin(), r)
 		c.ok(err)
 		c.create(endpoint("n", fmt.Sprint("e", i), func(e *model.Endpoint) { e.Host = r.Name }))
 		reports = append(reports, r)
@@ -86,7 +86,7 @@ func TestGraceTime(t *testing.T) {
 		passes := func(d time.Duration) {
 			for ; d > 0; d -= 2 * time.Second {
 				for _, r := range living {
-					_, _ = c.KeepHost(ctx, r)
+					_, _ = c.KeepHost(ctx, Admin(), r)
 				}
 				pass(2 * time.Second)
 			}
@@ -130,7 +130,7 @@ func TestGraceTime(t *testing.T) {
 		}
 		passes(4 * time.Minute)
 		has("after the grace time", 0)
-		if h, err := c.OneHost(ctx, "h1"); err != nil || !h.Known || !h.Absence.Evicted {
+		if h, err := c.OneHost(ctx, Admin(), "h1"); err != nil || !h.Known || !h.Absence.Evicted {
 			t.Errorf("it is not known any more: %+v, %v", h, err)
 		}
 		passes(30 * time.Minute)
@@ -164,7 +164,7 @@ func TestManyAway(t *testing.T) {
 			l := lead(c, w, time.Minute)
 			for range 240 {
 				for _, r := range reports[away:] {
-					_, _ = c.KeepHost(ctx, r)
+					_, _ = c.KeepHost(ctx, Admin(), r)
 				}
 				pass(2 * time.Second)
 			}
@@ -201,7 +201,7 @@ func TestLongAwayOfMany(t *testing.T) {
 		c.ok(err)
 		l := lead(c, w, time.Minute)
 		for range 60 {
-			_, _ = c.KeepHost(ctx, reports[3])
+			_, _ = c.KeepHost(ctx, Admin(), reports[3])
 			pass(2 * time.Second)
 		}
 		for _, r := range reports {
@@ -231,7 +231,7 @@ func TestReplacedLeader(t *testing.T) {
 			go func() { done <- task(short) }()
 			for range 30 {
 				for _, r := range reports {
-					_, _ = c.KeepHost(ctx, r)
+					_, _ = c.KeepHost(ctx, Admin(), r)
 				}
 				pass(2 * time.Second)
 			}
@@ -279,7 +279,7 @@ func TestStoodStill(t *testing.T) {
 		for _, name := range []model.HostName{"h1", "h2"} {
 			r := reportOf(name, string(name))
 			r.VTEP, r.Listening = netip.MustParseAddr("10.1.1."+string(name[1:])), nil
-			if _, err := New(st.Store, Options{}).KeepHost(t.Context(), r); err != nil {
+			if _, err := New(st.Store, Options{}).KeepHost(t.Context(), Admin(), r); err != nil {
 				t.Fatal(err)
 			}
 		}

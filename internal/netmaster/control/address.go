@@ -38,7 +38,7 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 		}
 	}
 	var got netip.Addr
-	cl := c.claim()
+	cl := c.claim(Admin())
 	rev, err := c.update(ctx, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
 		cl.rewind()
 		n, pools, err := networkForAddress(tx, r.Network, r.Group)
@@ -175,7 +175,7 @@ func (c *Controller) expiredLocked(a tables.Address) bool {
 
 // ReleaseAddress gives a reserved address back. An address that nobody has
 // reserved is model.ErrNotFound, that of an endpoint or a service model.ErrInUse.
-func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a netip.Addr) error {
+func (c *Controller) ReleaseAddress(ctx context.Context, by Actor, k model.NetworkKey, a netip.Addr) error {
 	_, err := c.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
 		ak := tables.AddressKey{Network: k, Addr: a}
 		if err := tx.Prefetch(tables.Networks.Key(k), tables.Addresses.Key(ak)); err != nil {
@@ -193,11 +193,41 @@ func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a n
 		case row.Value.Reservation == nil:
 			return model.Errorf(model.ErrInUse, "%s", ownerText(row.Value))
 		}
-		if err := others(ctx, "the reservation", row.Value.Reservation.Host); err != nil {
+		if err := by.others("the reservation", row.Value.Reservation.Host); err != nil {
 			return err
 		}
 		tables.Addresses.Delete(tx, ak)
 		return nil
 	})
 	return err
+}
+
+// AddressHost returns the host for which an address is reserved, or that has its
+// endpoint; "" = it is no host's own. One that nobody has is model.ErrNotFound.
+func (c *Controller) AddressHost(ctx context.Context, k model.NetworkKey, a netip.Addr) (h model.HostName, err error) {
+	v, err := c.View(ctx)
+	if err != nil {
+		return "", err
+	}
+	return read(v, func() model.HostName {
+		var owner tables.Address
+		owner, err = v.ownerOf(tables.AddressKey{Network: k, Addr: a})
+		return v.hostOf(owner)
+	}), err
+}
+
+func (v *View) ownerOf(k tables.AddressKey) (tables.Address, error) {
+	if s := v.spaces[k.Network]; s != nil {
+		if o, there := s.owners[k.Addr]; there {
+			return o.Address, nil
+		}
+	}
+	return tables.Address{}, model.Errorf(model.ErrNotFound, "address %s of network %q is not allocated", k.Addr, k.Network)
+}
+
+func (v *View) hostOf(a tables.Address) model.HostName {
+	if a.Reservation != nil {
+		return a.Reservation.Host
+	}
+	return v.endpoints[model.EndpointKey{Network: a.Network, ID: a.Endpoint}].Host
 }

@@ -49,12 +49,12 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 	}
 	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: n, ID: "c1"}, Host: "h1", IPv4: got[0]})
 	if err == nil {
-		_, _, err = c.CreateEndpoint(ctx, valid)
+		_, _, err = c.CreateEndpoint(ctx, Admin(), valid)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReleaseAddress(ctx, n, got[1]); err != nil {
+	if err := c.ReleaseAddress(ctx, Admin(), n, got[1]); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()

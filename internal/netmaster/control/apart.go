@@ -64,7 +64,7 @@ func (c *Controller) vlans(ctx context.Context, tx store.Tx) (out []model.Networ
 
 // apartOf refuses a new network that has an address in common with another tenant's, of
 // which routers would be told too.
-func (c *Controller) apartOf(ctx context.Context, tx store.Tx, n model.Network) error {
+func (c *Controller) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.Network) error {
 	if n.Encap != model.EncapVLAN {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (c *Controller) apartOf(ctx context.Context, tx store.Tx, n model.Network) 
 	}
 	for _, o := range all {
 		if p, q, common := inCommon(n, o); common {
-			return model.Errorf(model.ErrConflict, "subnet %s: overlaps %s of %s, and hosts tell routers of both tenants' containers by BGP ('netctl bgp ls'), which would lead clients of one to the other's; choose another subnet, or encap vxlan", p, q, ScopeOf(ctx).network(o.Key))
+			return model.Errorf(model.ErrConflict, "subnet %s: overlaps %s of %s, and hosts tell routers of both tenants' containers by BGP ('netctl bgp ls'), which would lead clients of one to the other's; choose another subnet, or encap vxlan", p, q, a.Scope().network(o.Key))
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ type Change struct {
 	author Author
 	// alone is the use-case for an object that is too large for one transaction;
 	// nil = none is. It returns the object and the revision of the last one.
-	alone func(ctx context.Context, fence *store.Fence) (any, store.Revision, error)
+	alone func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error)
 	fence *store.Fence // of a leader whose change it is; nil = anybody's
 	// hold are rows that many changes write: this process makes one such change
 	// after the other, instead of retrying.
@@ -71,7 +71,7 @@ func committing(ctx context.Context) context.Context {
 
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
-func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
+func (c *Controller) Put(ctx context.Context, a Actor, ch Change) (Commit, error) {
 	if ch.bad != nil {
 		return Commit{}, ch.bad
 	}
@@ -86,7 +86,7 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 	changes := []Change{ch}
 	steps := ordered(changes)
 	var out Commit
-	cl := c.claim()
+	cl := c.claim(a)
 	rev, err := c.update(ctx, ch.what, func(tx store.Tx) error {
 		cl.rewind()
 		for _, s := range steps {
@@ -106,7 +106,7 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 		if _, err := c.fitAll(steps); err != nil {
 			return out, err
 		}
-		out.Object, rev, err = ch.alone(ctx, ch.fence)
+		out.Object, rev, err = ch.alone(ctx, a, ch.fence)
 	}
 	out.Revision = rev
 	return out, err
@@ -170,10 +170,10 @@ type step struct {
 // work: done is then less than the number of changes, and applying the same
 // list again goes on from there. So it does after a failure in between, which
 // others' changes or the store can cause. The outcomes are those of the whole list.
-func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
+func (c *Controller) Apply(ctx context.Context, a Actor, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
 	steps := ordered(changes)
 	out = make([]Outcome, len(changes))
-	cl := c.claim()
+	cl := c.claim(a)
 	// The trial of a long list, and a dry run, commit nothing that could prove
 	// memory's reads old: they must not be older than the request.
 	try := c.updateBy
@@ -205,7 +205,7 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 	left := steps
 	for size, going := applyBatch, true; len(left) > 0 && going; {
 		n := min(size, len(left))
-		err := c.applySome(ctx, left[:n])
+		err := c.applySome(ctx, a, left[:n])
 		switch {
 		case err == nil:
 			left, size, going = left[n:], 2*size, more()
@@ -253,15 +253,15 @@ func (c *Controller) fitAll(steps []step) (bad step, err error) {
 }
 
 // applySome commits steps in one transaction, or the only one by its use-case.
-func (c *Controller) applySome(ctx context.Context, steps []step) error {
-	cl := c.claim()
+func (c *Controller) applySome(ctx context.Context, a Actor, steps []step) error {
+	cl := c.claim(a)
 	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()
 		return tryAll(ctx, tx, cl, steps, nil, false)
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
-		if _, _, err := steps[0].alone(ctx, steps[0].fence); err != nil {
+		if _, _, err := steps[0].alone(ctx, a, steps[0].fence); err != nil {
 			return &ChangeError{steps[0].index, err}
 		}
 		return nil

@@ -14,8 +14,8 @@ import (
 
 // InSet makes a change note, where it creates its object, that a set of applied documents
 // has created it.
-func (c *Controller) InSet(ctx context.Context, ch Change, set string, o model.Owned) Change {
-	if isLimited(ctx) {
+func (c *Controller) InSet(a Actor, ch Change, set string, o model.Owned) Change {
+	if !a.admin {
 		tenant, _, _ := strings.Cut(o.Key, ":")
 		set = tenantSet(tenant, set)
 	}
@@ -34,12 +34,12 @@ func (c *Controller) InSet(ctx context.Context, ch Change, set string, o model.O
 	if alone == nil {
 		return ch
 	}
-	ch.alone = func(ctx context.Context, fence *store.Fence) (any, store.Revision, error) {
+	ch.alone = func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error) {
 		was, err := c.store.Get(ctx, ch.key)
 		if err != nil {
 			return nil, 0, err
 		}
-		object, rev, err := alone(ctx, fence)
+		object, rev, err := alone(ctx, a, fence)
 		if err == nil && !was.Exists() {
 			_, err = c.update(ctx, "note a member of a set", func(tx store.Tx) error { return tables.SetMembers.Put(tx, member) })
 		}
@@ -57,14 +57,13 @@ func tenantSet(tenant, set string) string { return tenant + ":" + set }
 
 // SetMembers returns the objects that a set of who asks has created, of those that are
 // there.
-func (c *Controller) SetMembers(ctx context.Context, set string) (map[model.Owned]bool, error) {
-	tenants, ok := ctx.Value(limited{}).([]string)
-	if !ok {
+func (c *Controller) SetMembers(ctx context.Context, a Actor, set string) (map[model.Owned]bool, error) {
+	if a.admin {
 		return c.membersOf(ctx, set)
 	}
 	all := map[model.Owned]bool{}
-	for _, tenant := range tenants {
-		members, err := c.membersOf(ctx, tenantSet(tenant, set))
+	for _, tenant := range a.tenants {
+		members, err := c.membersOf(ctx, tenantSet(string(tenant), set))
 		if err != nil {
 			return nil, err
 		}

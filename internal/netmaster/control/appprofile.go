@@ -52,7 +52,7 @@ func (c *Controller) ChangeAppProfile(valid model.Valid[model.AppProfile]) Chang
 			}
 		}
 	})
-	ch.alone = func(ctx context.Context, _ *store.Fence) (any, store.Revision, error) {
+	ch.alone = func(ctx context.Context, _ Actor, _ *store.Fence) (any, store.Revision, error) {
 		rev, err := c.tieAll(ctx, p)
 		return p, rev, err
 	}

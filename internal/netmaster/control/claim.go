@@ -17,6 +17,7 @@ import (
 // When the transaction runs again it tries the candidates that it has first.
 type claim struct {
 	c       *Controller
+	actor   Actor // of the use-case
 	addrs   held[tables.AddressKey]
 	numbers held[tables.NumberKey]
 	// What this run adds of services.
@@ -52,7 +53,7 @@ type settling struct {
 	claim *claim
 }
 
-func (c *Controller) claim() *claim { return &claim{c: c} }
+func (c *Controller) claim(a Actor) *claim { return &claim{c: c, actor: a} }
 
 // rewind begins a run of the transaction.
 func (cl *claim) rewind() {

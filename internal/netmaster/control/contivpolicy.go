@@ -100,12 +100,12 @@ const maxRefDeletes = 24
 
 // DeletePolicy deletes a Contiv policy and its rules; attached to a group it is
 // model.ErrInUse.
-func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
-	return c.deletePolicy(ctx, Author{}, k, model.KindContiv, model.OwnerUser)
+func (c *Controller) DeletePolicy(ctx context.Context, a Actor, k model.PolicyKey) error {
+	return c.deletePolicy(ctx, a, Author{}, k, model.KindContiv, model.OwnerUser)
 }
 
 // deletePolicy deletes a policy of a kind and owner.
-func (c *Controller) deletePolicy(ctx context.Context, a Author, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) error {
+func (c *Controller) deletePolicy(ctx context.Context, a Actor, by Author, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
 		p, err := tables.Policies.Get(tx, k)
 		if err != nil {
@@ -114,10 +114,10 @@ func (c *Controller) deletePolicy(ctx context.Context, a Author, k model.PolicyK
 		if err := mayChange(p, kind, owner); err != nil {
 			return err
 		}
-		if err := mayWriteTier(ctx, tx, k, 0); err != nil {
+		if err := a.mayWriteTier(tx, k, 0); err != nil {
 			return err
 		}
-		if err := a.mayDelete(tx, ownPolicy(k)); err != nil {
+		if err := by.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetPolicy(k), tables.RulesOf(k), tables.PendingScope); err != nil {

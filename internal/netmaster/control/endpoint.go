@@ -24,7 +24,7 @@ var _ = enter(model.EndpointKey{}, enterEndpoint, kind{
 // is there with the same group, host and addresses it returns that one. The
 // revision is that of the endpoint's last write: a mirror that has reached it
 // has the endpoint.
-func (c *Controller) CreateEndpoint(ctx context.Context, valid model.Valid[model.Endpoint]) (model.Endpoint, store.Revision, error) {
+func (c *Controller) CreateEndpoint(ctx context.Context, a Actor, valid model.Valid[model.Endpoint]) (model.Endpoint, store.Revision, error) {
 	if err := valid.Err(); err != nil {
 		return model.Endpoint{}, 0, err
 	}
@@ -34,7 +34,7 @@ func (c *Controller) CreateEndpoint(ctx context.Context, valid model.Valid[model
 		return model.Endpoint{}, 0, err
 	}
 	var out tables.Row[model.Endpoint]
-	cl := c.claim()
+	cl := c.claim(a)
 	rev, err := c.update(ctx, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
 		cl.rewind()
 		out, err = c.createEndpoint(ctx, tx, cl, want)
@@ -74,7 +74,7 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if row.Exists() {
 		return row, sameEndpoint(row.Value, want)
 	}
-	if err := c.replaceFormer(ctx, tx, want); err != nil {
+	if err := c.replaceFormer(cl.actor, tx, want); err != nil {
 		return none, err
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
@@ -300,13 +300,13 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 // DeleteEndpoint deletes an endpoint, frees its addresses, and returns what it
 // was. One that is not there is model.ErrNotFound, which agents take for
 // success.
-func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
+func (c *Controller) DeleteEndpoint(ctx context.Context, a Actor, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
 	var e model.Endpoint
 	rev, err := c.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
 		if e, err = tables.Endpoints.Get(tx, k); err != nil {
 			return err
 		}
-		if err := others(ctx, "it", e.Host); err != nil {
+		if err := a.others("it", e.Host); err != nil {
 			return err
 		}
 		return c.removeEndpoint(tx, e)
@@ -354,15 +354,15 @@ type EndpointUpdate struct {
 
 // UpdateEndpoint records what a runtime has learnt; the endpoint's identity
 // follows its labels.
-func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error {
-	cl := c.claim()
+func (c *Controller) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpdate) error {
+	cl := c.claim(a)
 	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
 		cl.rewind()
 		old, err := tables.Endpoints.Get(tx, u.Key)
 		if err != nil {
 			return err
 		}
-		if err := others(ctx, "it", old.Host); err != nil {
+		if err := a.others("it", old.Host); err != nil {
 			return err
 		}
 		e := old

@@ -42,7 +42,7 @@ func requests() map[string]func(context.Context, *harness) error {
 		"delete rule":     remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}),
 		"delete endpoint": remove(model.EndpointKey{Network: netKey("v1"), ID: "c1"}),
 		"update endpoint": func(ctx context.Context, c *harness) error {
-			return c.UpdateEndpoint(ctx, EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"})
+			return c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"})
 		},
 		"clean up": func(ctx context.Context, c *harness) error {
 			_, err := c.DeleteEndpointsOfNetwork(ctx, netKey("v2"))
@@ -161,11 +161,11 @@ func TestStartWithoutStore(t *testing.T) {
 	short, stop := context.WithCancel(context.Background())
 	stop()
 	blue := c.ChangeTenant(valid(model.Tenant{Name: "blue"}), false)
-	if _, err := c.Put(short, blue); !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+	if _, err := c.Put(short, Admin(), blue); !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	st.Unavailable(false)
-	if _, err := c.Put(testContext(t), blue); err != nil {
+	if _, err := c.Put(testContext(t), Admin(), blue); err != nil {
 		t.Error(err)
 	}
 	cancel()

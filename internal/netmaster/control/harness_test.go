@@ -192,7 +192,7 @@ func (c *harness) try(o any) error {
 	case model.AciGw:
 		ch = c.ChangeAciGw(valid(x))
 	case model.Endpoint:
-		_, _, err := c.CreateEndpoint(ctx, valid(x))
+		_, _, err := c.CreateEndpoint(ctx, Admin(), valid(x))
 		return err
 	case AddressRequest:
 		_, err := c.AllocAddress(ctx, x)
@@ -200,7 +200,7 @@ func (c *harness) try(o any) error {
 	default:
 		c.t.Fatalf("cannot put a %T", o)
 	}
-	_, err := c.Put(ctx, ch)
+	_, err := c.Put(ctx, Admin(), ch)
 	return err
 }
 
@@ -213,13 +213,13 @@ func (c *harness) remove(key any) error {
 	case model.TenantName:
 		return c.DeleteTenant(ctx, k)
 	case model.NetworkKey:
-		return c.DeleteNetwork(ctx, k)
+		return c.DeleteNetwork(ctx, Admin(), k)
 	case model.GroupKey:
 		return c.DeleteGroup(ctx, k)
 	case model.PolicyKey:
-		return c.DeletePolicy(ctx, k)
+		return c.DeletePolicy(ctx, Admin(), k)
 	case model.RuleKey:
-		return c.DeleteRule(ctx, k)
+		return c.DeleteRule(ctx, Admin(), k)
 	case model.NetProfileKey:
 		return c.DeleteNetProfile(ctx, k)
 	case model.AppProfileKey:
@@ -237,7 +237,7 @@ func (c *harness) remove(key any) error {
 	case tables.AciGwKey:
 		return c.DeleteAciGw(ctx)
 	case model.EndpointKey:
-		_, _, err := c.DeleteEndpoint(ctx, k)
+		_, _, err := c.DeleteEndpoint(ctx, Admin(), k)
 		return err
 	}
 	c.t.Fatalf("cannot remove a %T", key)
@@ -344,7 +344,7 @@ func withIP(ips ...string) func(*model.Endpoint) {
 // create creates an endpoint and returns it.
 func (c *harness) create(e model.Endpoint) model.Endpoint {
 	c.t.Helper()
-	got, _, err := c.CreateEndpoint(testContext(c.t), valid(e))
+	got, _, err := c.CreateEndpoint(testContext(c.t), Admin(), valid(e))
 	c.ok(err)
 	return got
 }

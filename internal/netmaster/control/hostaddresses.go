@@ -30,20 +30,6 @@ const MaxAddedAddresses = 64
 // not use are forgotten.
 const maxEnrolled = 32
 
-// Origin is what the connection proves of the host that sends a report.
-type Origin struct {
-	From      netip.Addr   // the connection's other end
-	Certified []netip.Addr // in the host's certificate
-}
-
-type originKey struct{}
-
-// ReportFrom returns a context for reports of a host that a certificate authenticates:
-// KeepHost then takes only addresses that are enrolled.
-func ReportFrom(ctx context.Context, o Origin) context.Context {
-	return context.WithValue(ctx, originKey{}, o)
-}
-
 // HostAddresses returns the addresses that count as a host's.
 func (v *View) HostAddresses(k model.HostName) tables.HostAddresses {
 	h, _ := hostAddressRows.find(v, tables.HostAddressesKey{Host: k})
@@ -58,11 +44,11 @@ type enrolment struct {
 
 // enrol checks what a host reports as its own addresses, and writes those that it has
 // proved. r loses addresses that may not count. The error is a Taken.
-func (c *Controller) enrol(ctx context.Context, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
-	origin, authenticated := ctx.Value(originKey{}).(Origin)
-	if !authenticated {
+func (c *Controller) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
+	if a.origin == nil {
 		return e, nil
 	}
+	origin := *a.origin
 	row, err := tables.HostAddressRows.Find(tx, tables.HostAddressesKey{Host: r.Name})
 	if err != nil {
 		return e, err
@@ -200,7 +186,7 @@ func (c *Controller) SetHostAddress(ctx context.Context, k model.HostName, a net
 	if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Zone() != "" {
 		return HostState{}, model.InvalidField("address", a, "must be an address of one host, without a zone")
 	}
-	if _, err := c.OneHost(ctx, k); err != nil {
+	if _, err := c.OneHost(ctx, Admin(), k); err != nil {
 		return HostState{}, err
 	}
 	_, err := c.update(ctx, fmt.Sprintf("set an address of host %q", k), func(tx store.Tx) error {
@@ -238,7 +224,7 @@ func (c *Controller) SetHostAddress(ctx context.Context, k model.HostName, a net
 	if err != nil {
 		return HostState{}, err
 	}
-	return c.OneHost(ctx, k)
+	return c.OneHost(ctx, Admin(), k)
 }
 
 // describe says what a report enrolled; empty = nothing.

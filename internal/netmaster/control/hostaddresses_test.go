@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -14,12 +13,12 @@ import (
 )
 
 // from is a report by a host's certificate.
-func from(ctx context.Context, at string, certified ...string) context.Context {
+func from(at string, certified ...string) Actor {
 	o := Origin{From: netip.MustParseAddr(at)}
 	for _, a := range certified {
 		o.Certified = append(o.Certified, netip.MustParseAddr(a))
 	}
-	return ReportFrom(ctx, o)
+	return Agent("").From(o)
 }
 
 // TestHostReportsOnlyItsEnrolledAddresses: with a host's certificate one makes no other
@@ -30,16 +29,16 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	c := newCluster(t)
 	st, ctx := c.st, testContext(t)
 	r := reportOf("h1", "i1")
-	mine := from(ctx, "10.0.0.1", "10.1.0.1", "127.0.0.1")
-	k, err := c.KeepHost(mine, r)
+	mine := from("10.0.0.1", "10.1.0.1", "127.0.0.1")
+	k, err := c.KeepHost(ctx, mine, r)
 	if err != nil || !strings.Contains(k.Enrolled, "10.0.0.1, 10.1.0.1") {
 		t.Fatalf("enrolment: %+v, %v", k, err)
 	}
-	refuses := func(what, says string, ctx context.Context, change func(*HostReport)) {
+	refuses := func(what, says string, by Actor, change func(*HostReport)) {
 		t.Helper()
 		bad := r
 		change(&bad)
-		_, err := c.KeepHost(ctx, bad)
+		_, err := c.KeepHost(ctx, by, bad)
 		if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, says) || strings.Contains(taken.Text, "netctl host address-add h1") == strings.Contains(says, "network") {
 			t.Errorf("%s: %v, want a refusal that says %q", what, err, says)
 		}
@@ -56,11 +55,11 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	stranger := addr("198.51.100.7")
 	refuses("control", "is not enrolled", mine, func(r *HostReport) { r.Control = stranger })
 	refuses("tunnel", "is not enrolled", mine, func(r *HostReport) { r.VTEP = stranger })
-	refuses("certified later", "is not enrolled", from(ctx, "10.0.0.1", "198.51.100.7"), func(r *HostReport) { r.VTEP = stranger })
+	refuses("certified later", "is not enrolled", from("10.0.0.1", "198.51.100.7"), func(r *HostReport) { r.VTEP = stranger })
 
 	r.IPv6 = addr("2001:db8::7")
 	r.Listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:9090"), netip.MustParseAddrPort("198.51.100.7:443"), netip.MustParseAddrPort("10.1.0.1:9090")}
-	if _, err := c.KeepHost(mine, r); err != nil {
+	if _, err := c.KeepHost(ctx, mine, r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.1:9090/10", "contiv.listen@10.1.0.1:9090/10")
@@ -77,7 +76,7 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	c.put(network("default:net", "10.50.0.0/16"))
 	other := reportOf("h2", "i2")
 	other.Control, other.VTEP, other.Listening = addr("10.0.0.2"), addr("10.0.0.2"), nil
-	if _, err := c.KeepHost(from(ctx, "10.0.0.2"), other); err != nil {
+	if _, err := c.KeepHost(ctx, from("10.0.0.2"), other); err != nil {
 		t.Fatal(err)
 	}
 	master := cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.0.0.9", Port: 9999}
@@ -86,11 +85,11 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 	}
 	c.fresh()
 	for at, says := range map[string]string{"10.50.0.5": "lies in network default:net: give the host an address outside of network default:net, or delete the network", "10.0.0.2": "is the address of host h2", "10.0.0.9": "is the address of a netmaster"} {
-		refuses(at, says, from(ctx, at), func(r *HostReport) { r.Control = addr(at) })
+		refuses(at, says, from(at), func(r *HostReport) { r.Control = addr(at) })
 	}
 	moved := r
 	moved.Control = addr("10.0.0.7")
-	if k, err := c.KeepHost(from(ctx, "10.0.0.7"), moved); err != nil || k.Enrolled != "enrolled address 10.0.0.7" {
+	if k, err := c.KeepHost(ctx, from("10.0.0.7"), moved); err != nil || k.Enrolled != "enrolled address 10.0.0.7" {
 		t.Errorf("the address that the connection comes from: %+v, %v", k, err)
 	}
 
@@ -104,14 +103,14 @@ func TestHostReportsOnlyItsEnrolledAddresses(t *testing.T) {
 		t.Fatalf("%+v, %v", h.Addresses, err)
 	}
 	moved.VTEP = stranger
-	if _, err := c.KeepHost(from(ctx, "10.0.0.7"), moved); err != nil {
+	if _, err := c.KeepHost(ctx, from("10.0.0.7"), moved); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.SetHostAddress(ctx, "h1", stranger, false); err != nil {
 		t.Error(err)
 	}
 	moved.Look = true
-	if _, err := c.KeepHost(from(ctx, "10.0.0.7"), moved); !errors.As(err, new(Taken)) {
+	if _, err := c.KeepHost(ctx, from("10.0.0.7"), moved); !errors.As(err, new(Taken)) {
 		t.Errorf("an address that was taken away counts still: %v", err)
 	}
 }
@@ -125,25 +124,25 @@ func TestTenantNetworkKeepsNoHostOut(t *testing.T) {
 	joins := func(host, at string) error {
 		r := reportOf(model.HostName(host), "i-"+host)
 		r.Control, r.VTEP, r.Listening = addr(at), addr(at), nil
-		_, err := c.KeepHost(from(ctx, at), r)
+		_, err := c.KeepHost(ctx, from(at), r)
 		return err
 	}
-	create := func(ctx context.Context, key, subnet string) {
+	create := func(by Actor, key, subnet string) {
 		t.Helper()
 		valid, err := model.Check(network(key, subnet))
 		if err == nil {
-			_, err = c.Put(ctx, c.ChangeNetwork(valid))
+			_, err = c.Put(ctx, by, c.ChangeNetwork(valid))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.fresh()
 	}
-	create(Limited(ctx, "blue"), "blue:t", "10.60.0.0/24")
+	create(TenantAdmin("blue"), "blue:t", "10.60.0.0/24")
 	if err := joins("h1", "10.60.0.5"); err != nil {
 		t.Errorf("a host in a tenant administrator's network: %v", err)
 	}
-	create(ctx, "blue:c", "10.61.0.0/24")
+	create(Admin(), "blue:c", "10.61.0.0/24")
 	if err := joins("h2", "10.61.0.5"); !errors.As(err, new(Taken)) {
 		t.Errorf("a host in a cluster administrator's network: %v", err)
 	}
@@ -154,17 +153,17 @@ func TestTenantNetworkKeepsNoHostOut(t *testing.T) {
 func TestHostNamesDifferByMoreThanCase(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
-	if _, err := c.KeepHost(ctx, reportOf("Node-A", "i1")); err != nil {
+	if _, err := c.KeepHost(ctx, Admin(), reportOf("Node-A", "i1")); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
 	other := reportOf("node-a", "i2")
 	other.Control, other.VTEP = addr("10.0.0.2"), addr("10.1.0.2")
-	_, err := c.KeepHost(ctx, other)
+	_, err := c.KeepHost(ctx, Admin(), other)
 	if taken, ok := errors.AsType[Taken](err); !ok || !strings.Contains(taken.Text, `host "Node-A"`) || !strings.Contains(taken.Text, "--host") {
 		t.Errorf("node-a beside Node-A: %v", err)
 	}
-	if _, err := c.KeepHost(ctx, reportOf("Node-A", "i1")); err != nil {
+	if _, err := c.KeepHost(ctx, Admin(), reportOf("Node-A", "i1")); err != nil {
 		t.Errorf("Node-A itself: %v", err)
 	}
 }

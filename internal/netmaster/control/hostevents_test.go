@@ -44,7 +44,7 @@ func TestHostEvents(t *testing.T) {
 			speak := func(from []HostReport) {
 				for range 60 {
 					for _, r := range from {
-						_, _ = c.KeepHost(ctx, r)
+						_, _ = c.KeepHost(ctx, Admin(), r)
 					}
 					pass(2 * time.Second)
 				}

@@ -39,7 +39,7 @@ func (v *View) Drains(e model.Endpoint) bool { return e.Draining || v.HostDrains
 // that begin there later included, or (not drain) that they do again. It holds until
 // it is taken back or the host is removed, whatever becomes of the host's agent.
 func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool) (HostState, error) {
-	if _, err := c.OneHost(ctx, k); err != nil {
+	if _, err := c.OneHost(ctx, Admin(), k); err != nil {
 		return HostState{}, err
 	}
 	verb, d := "drain", tables.HostDrain{Host: k}
@@ -60,7 +60,7 @@ func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool
 	if err != nil {
 		return HostState{}, err
 	}
-	h, err := c.OneHost(ctx, k)
+	h, err := c.OneHost(ctx, Admin(), k)
 	h.Draining = drain
 	return h, err
 }

@@ -19,7 +19,7 @@ func TestEvict(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	r := reportOf("host2", "i")
-	if _, err := c.KeepHost(ctx, r); err != nil {
+	if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 7 {
@@ -40,7 +40,7 @@ func TestEvict(t *testing.T) {
 	came := errors.New("not back yet")
 	back := func(tx store.Tx) error { // the host is back once the first endpoints are gone
 		if c.fresh().NumEndpointsOfHost("host2") < 7 {
-			if _, err := c.KeepHost(ctx, r); err != nil {
+			if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
 				return err
 			}
 			came = nil
@@ -70,7 +70,7 @@ func TestEvict(t *testing.T) {
 	if n, err := c.EvictHost(ctx, "host2", true); n != 7-batch || err != nil {
 		t.Errorf("released %d, %v", n, err)
 	}
-	h, err := c.OneHost(ctx, "host2")
+	h, err := c.OneHost(ctx, Admin(), "host2")
 	if err != nil || !h.Known || h.Endpoints != 0 || h.Absence != (tables.HostAbsence{Host: "host2", Seconds: 5, Evicted: true}) {
 		t.Errorf("an evicted host: %+v, %v", h, err)
 	}
@@ -84,7 +84,7 @@ func TestEvict(t *testing.T) {
 func TestEvictInfra(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
-	if _, err := c.KeepHost(ctx, reportOf("host2", "i")); err != nil {
+	if _, err := c.KeepHost(ctx, Admin(), reportOf("host2", "i")); err != nil {
 		t.Fatal(err)
 	}
 	c.put(infraNetwork("default:stor", "10.77.0.0/16"))
@@ -95,7 +95,7 @@ func TestEvictInfra(t *testing.T) {
 	c.fresh()
 	evict := func() error { _, err := c.EvictHost(ctx, "host2", false); return err }
 	c.refused(model.ErrInUse, "has 1 endpoint (default:stor:c1)", evict)
-	if _, _, err := c.DeleteEndpoint(ctx, model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
+	if _, _, err := c.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
@@ -150,7 +150,7 @@ func TestDrainHost(t *testing.T) {
 	if n, err := c.deleteEndpoints(ctx, []model.Endpoint{lone}, nil); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	all, err := c.Hosts(ctx)
+	all, err := c.Hosts(ctx, Admin())
 	if i := slices.IndexFunc(all, func(h HostState) bool { return h.Name == "never" }); err != nil || i < 0 || !all[i].Draining {
 		t.Errorf("hosts are %+v, %v", all, err)
 	}

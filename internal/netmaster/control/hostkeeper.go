@@ -90,7 +90,7 @@ type HostKept struct {
 
 // KeepHost keeps a host's claim, record and registrations in the store, and notes
 // that its agent lives. It fails with Taken when the name is another's.
-func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept, err error) {
+func (c *Controller) KeepHost(ctx context.Context, a Actor, r HostReport) (kept HostKept, err error) {
 	if err := c.hearing.isDeaf(); err != nil {
 		return kept, err
 	}
@@ -140,7 +140,7 @@ func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept,
 			return Taken{Former: registered.Installation == "", Text: fmt.Sprintf(
 				"tunnel address %s is that of host %q, which is alive: two hosts cannot have one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
 		}
-		enrolled, err := c.enrol(ctx, tx, &r, row)
+		enrolled, err := c.enrol(a, tx, &r, row)
 		if err != nil {
 			return err
 		}

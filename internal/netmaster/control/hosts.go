@@ -44,7 +44,7 @@ func (h HostState) LastWord() time.Time {
 // a word that they drain names, by name. A host that is away stays until somebody removes it.
 // Within a Scope it returns the hosts that have endpoints of the tenants, and of those the
 // state and that number alone.
-func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
+func (c *Controller) Hosts(ctx context.Context, a Actor) ([]HostState, error) {
 	v, err := c.View(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, Told: true, Status: st}
 	}
 	out := make([]HostState, 0, len(all))
-	scope := ScopeOf(ctx)
+	scope := a.Scope()
 	own := v.EndpointsByHost(scope)
 	for _, h := range all {
 		h.complete(v, registered, silent)
@@ -118,7 +118,7 @@ func (h HostState) within(endpoints map[model.HostName]int) HostState {
 
 // OneHost returns one of Hosts, or ErrNotFound. Of the others it reads the
 // registrations only, which lie by address.
-func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, error) {
+func (c *Controller) OneHost(ctx context.Context, a Actor, k model.HostName) (HostState, error) {
 	v, err := c.View(ctx)
 	if err != nil {
 		return HostState{}, err
@@ -143,9 +143,9 @@ func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, 
 	h.Status, h.Told = status.Value, status.Exists()
 	h.complete(v, registered, silent)
 	if k == "" || !h.Known && !h.Told && !h.Registered && !h.Draining && h.Endpoints == 0 {
-		return HostState{}, ScopeOf(ctx).noHost(k)
+		return HostState{}, a.Scope().noHost(k)
 	}
-	if scope := ScopeOf(ctx); scope.Limited() {
+	if scope := a.Scope(); scope.Limited() {
 		if h = h.within(v.EndpointsByHost(scope)); h.Endpoints == 0 {
 			return HostState{}, scope.noHost(k)
 		}
@@ -196,7 +196,7 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 // givenUp returns the endpoints of a host that is to be given up. It refuses one that is
 // alive, and, unless force is set, one that has endpoints; verb is netctl's.
 func (c *Controller) givenUp(ctx context.Context, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
-	h, err := c.OneHost(ctx, k)
+	h, err := c.OneHost(ctx, Admin(), k)
 	if err != nil {
 		return nil, err
 	}

@@ -43,13 +43,13 @@ func TestRemoveHost(t *testing.T) {
 	remove := func(force bool) func() error {
 		return func() error { _, err := c.RemoveHost(ctx, "host2", force); return err }
 	}
-	if h, err := c.OneHost(ctx, "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
+	if h, err := c.OneHost(ctx, Admin(), "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
 		t.Errorf("an alive host: %+v, %v", h, err)
 	}
 	c.refused(model.ErrInUse, "is alive", remove(false))
 	c.refused(model.ErrInUse, "is alive", remove(true))
 	c.ok(reg.Close())
-	if h, err := c.OneHost(ctx, "host2"); err != nil || h.Alive || h.Endpoints != 7 {
+	if h, err := c.OneHost(ctx, Admin(), "host2"); err != nil || h.Alive || h.Endpoints != 7 {
 		t.Errorf("a host that is away: %+v, %v", h, err)
 	}
 	c.refused(model.ErrInUse, "7 endpoints (default:v1:x1, ", remove(false))
@@ -66,7 +66,7 @@ func TestRemoveHost(t *testing.T) {
 		}
 	}
 	reg = agentOf(c, "host2", "10.0.0.2")
-	if h, err := c.OneHost(ctx, "host2"); err != nil || !h.Alive {
+	if h, err := c.OneHost(ctx, Admin(), "host2"); err != nil || !h.Alive {
 		t.Errorf("back again: %+v, %v", h, err)
 	}
 	c.ok(reg.Close())

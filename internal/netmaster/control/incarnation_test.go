@@ -202,8 +202,8 @@ func TestReplacedBeforeSeen(t *testing.T) {
 	mem.Replace(began, 0)
 	for what, ask := range map[string]func(ctx context.Context) error{
 		"a view":    func(ctx context.Context) error { _, err := c.View(ctx); return err },
-		"a dry run": func(ctx context.Context) error { _, _, err := c.Apply(ctx, changes, true, nil); return err },
-		"a change":  func(ctx context.Context) error { _, _, err := c.Apply(ctx, changes, false, nil); return err },
+		"a dry run": func(ctx context.Context) error { _, _, err := c.Apply(ctx, Admin(), changes, true, nil); return err },
+		"a change":  func(ctx context.Context) error { _, _, err := c.Apply(ctx, Admin(), changes, false, nil); return err },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		if err := ask(ctx); err == nil {
@@ -212,7 +212,7 @@ func TestReplacedBeforeSeen(t *testing.T) {
 		cancel()
 	}
 	st.held.Unlock()
-	out, _, err := c.Apply(testContext(t), changes, false, nil)
+	out, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 	c.ok(err)
 	if out[0].Unchanged() {
 		t.Error("a tenant that is not there is unchanged")

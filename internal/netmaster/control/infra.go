@@ -87,23 +87,23 @@ const deleteTries = 3
 
 // deleteInfra deletes an infra network that nobody but hosts themselves is on: they let
 // go of it first.
-func (c *Controller) deleteInfra(ctx context.Context, a Author, k model.NetworkKey) error {
+func (c *Controller) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
 	own := func() (eps []model.Endpoint, only bool) {
 		all := c.view.EndpointsOfNetwork(k)
 		eps = slices.DeleteFunc(slices.Clone(all), func(e model.Endpoint) bool { return !e.OfHost() })
 		return eps, len(eps) == len(all)
 	}
 	if _, only := own(); !only {
-		return c.dropNetwork(ctx, a, k) // which says who is on it
+		return c.dropNetwork(ctx, by, k) // which says who is on it
 	}
-	if err := mayChangeHosts(ctx, "networkName", string(k.Name), "deleting an infra network"); err != nil {
+	if err := a.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
 		return err
 	}
 	rev, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return err
 		}
-		if err := a.mayDelete(tx, ownNetwork(k)); err != nil {
+		if err := by.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetNetwork(k)); err != nil {
@@ -122,7 +122,7 @@ func (c *Controller) deleteInfra(ctx context.Context, a Author, k model.NetworkK
 		if _, err = c.deleteEndpoints(ctx, eps, nil); err != nil {
 			break
 		}
-		if err = c.dropNetwork(ctx, a, k); !errors.Is(err, model.ErrInUse) {
+		if err = c.dropNetwork(ctx, by, k); !errors.Is(err, model.ErrInUse) {
 			break
 		}
 	}

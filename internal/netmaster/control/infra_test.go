@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -44,7 +43,7 @@ func TestInfraIndex(t *testing.T) {
 		t.Helper()
 		valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: k, ID: model.EndpointID(id)}, Host: "h1"})
 		if err == nil {
-			_, _, err = c.CreateEndpoint(ctx, valid)
+			_, _, err = c.CreateEndpoint(ctx, Admin(), valid)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -53,18 +52,18 @@ func TestInfraIndex(t *testing.T) {
 	create("h1-native-intf")
 	create("c1")
 	c.fresh()
-	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return c.DeleteNetwork(ctx, k) })
+	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return c.DeleteNetwork(ctx, Admin(), k) })
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"a", "b"}) {
 		t.Fatalf("after a deletion that was refused, indexed are %v", got)
 	}
 	if eps := c.fresh().EndpointsOfNetwork(k); len(eps) != 2 {
 		t.Fatalf("after a deletion that was refused, its endpoints are %v", eps)
 	}
-	if _, _, err := c.DeleteEndpoint(ctx, model.EndpointKey{Network: k, ID: "c1"}); err != nil {
+	if _, _, err := c.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: k, ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
-	if err := c.DeleteNetwork(ctx, k); err != nil {
+	if err := c.DeleteNetwork(ctx, Admin(), k); err != nil {
 		t.Fatal(err)
 	}
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"b"}) {
@@ -86,18 +85,18 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 		}
 	})
 	ctx := testContext(t)
-	tenantAdmin := Limited(ctx)
-	try := func(ctx context.Context, n model.Network) (model.Network, error) {
+	tenantAdmin, admin := TenantAdmin("blue"), Admin()
+	try := func(by Actor, n model.Network) (model.Network, error) {
 		valid, err := model.Check(n)
 		if err == nil {
-			_, err = c.Put(ctx, c.ChangeNetwork(valid))
+			_, err = c.Put(ctx, by, c.ChangeNetwork(valid))
 		}
 		got, _ := c.fresh().Network(n.Key)
 		return got, err
 	}
-	refused := func(ctx context.Context, n model.Network, kind error, says string) {
+	refused := func(by Actor, n model.Network, kind error, says string) {
 		t.Helper()
-		if _, err := try(ctx, n); !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
+		if _, err := try(by, n); !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want a refusal that says %q", n.Key, err, says)
 		}
 	}
@@ -119,12 +118,12 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	for subnet, says := range map[string]string{
 		"10.30.0.0/24": `host "h1"`, "10.31.0.0/16": `host "h1"`, "10.32.0.0/24": "a netmaster", "10.33.0.0/24": "the store",
 	} {
-		refused(ctx, network("blue:d", subnet), model.ErrConflict, says)
-		refused(ctx, infraNetwork("blue:i", subnet), model.ErrConflict, says)
+		refused(admin, network("blue:d", subnet), model.ErrConflict, says)
+		refused(admin, infraNetwork("blue:i", subnet), model.ErrConflict, says)
 	}
 	for subnet, says := range map[string]string{"10.40.0.0/16": "the gateway", "10.41.0.0/24": "a name server", "10.42.0.0/16": "speaks BGP"} {
-		refused(ctx, infraNetwork("blue:i", subnet), model.ErrConflict, says)
-		refused(ctx, nativeNetwork("n", subnet), model.ErrConflict, says)
+		refused(admin, infraNetwork("blue:i", subnet), model.ErrConflict, says)
+		refused(admin, nativeNetwork("n", subnet), model.ErrConflict, says)
 	}
 	for _, name := range []string{"docker0", "eth0", "br-1a2b3c", "cali1a2b3c4d5e6"} {
 		if _, err := model.Check(infraNetwork("blue:"+name, "10.50.0.0/16")); !errors.Is(err, model.ErrInvalid) {
@@ -135,7 +134,7 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	if n, err := try(tenantAdmin, network("blue:t", "8.8.8.0/24")); err != nil || n.OnHosts() {
 		t.Errorf("a tenant admin's network: %+v, %v", n, err)
 	}
-	if n, err := try(ctx, network("blue:c", "8.8.4.0/24")); err != nil || !n.OnHosts() {
+	if n, err := try(admin, network("blue:c", "8.8.4.0/24")); err != nil || !n.OnHosts() {
 		t.Errorf("a cluster admin's network: %+v, %v", n, err)
 	}
 	c.put(model.Global{TenantPrefixes: model.Prefixes{netip.MustParsePrefix("10.60.0.0/16")}})
@@ -146,12 +145,12 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	c.put(infraNetwork("blue:i", "10.50.0.0/16"))
 	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "i"}, ID: "h1-native-intf"}, Host: "h1"})
 	if err == nil {
-		_, _, err = c.CreateEndpoint(ctx, valid)
+		_, _, err = c.CreateEndpoint(ctx, Admin(), valid)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteNetwork(tenantAdmin, model.NetworkKey{Tenant: "blue", Name: "i"}); !errors.Is(err, model.ErrForbidden) {
+	if err := c.DeleteNetwork(ctx, tenantAdmin, model.NetworkKey{Tenant: "blue", Name: "i"}); !errors.Is(err, model.ErrForbidden) {
 		t.Errorf("a tenant admin takes interfaces from hosts: %v", err)
 	}
 }
@@ -168,7 +167,7 @@ func TestHostPutsNoEndpointBackOnInfraNetworkThatGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func() error {
-		_, _, err := c.CreateEndpoint(ctx, valid)
+		_, _, err := c.CreateEndpoint(ctx, Admin(), valid)
 		return err
 	}
 	if _, err := c.update(ctx, "begin to delete", func(tx store.Tx) error { return indexInfra(tx, k, false) }); err != nil {

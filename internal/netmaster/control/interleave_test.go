@@ -259,7 +259,7 @@ func TestClaims(t *testing.T) {
 	n, _ := c.fresh().Network(netKey("n"))
 	ranges, cursor := allowed(n, false, nil, "")
 	take := func() (*claim, bool) {
-		cl := c.claim()
+		cl := c.claim(Admin())
 		_, ok := cl.addr(n, false, cursor, ranges)
 		_, ok2 := cl.number(tables.NumberVLAN, 7, 8)
 		if ok != ok2 {

@@ -242,7 +242,7 @@ func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
 
 // reidentify gives an endpoint the identity that the label filter means.
 func (c *Controller) reidentify(ctx context.Context, fence store.Fence, k model.EndpointKey) error {
-	cl := c.claim()
+	cl := c.claim(Admin())
 	rev, err := c.update(ctx, fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
 		cl.rewind()
 		fence.Require(tx)

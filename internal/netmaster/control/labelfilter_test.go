@@ -24,7 +24,7 @@ func generated(t *testing.T, c *Controller, entries ...string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Put(testContext(t), c.ChangeGlobal(valid(model.Global{GeneratedLabels: f})))
+	_, err = c.Put(testContext(t), Admin(), c.ChangeGlobal(valid(model.Global{GeneratedLabels: f})))
 	return err
 }
 
@@ -145,7 +145,7 @@ func TestLabelFilter(t *testing.T) {
 	}
 	c.put(byLabel("ref", "vcs-ref"))
 	c.refused(model.ErrInUse, `label "vcs-ref"`, func() error { return generated(t, c.Controller, "default") })
-	c.ok(c.DeleteNetworkPolicy(ctx, policyKey("ref"), model.OwnerUser))
+	c.ok(c.DeleteNetworkPolicy(ctx, Admin(), policyKey("ref"), model.OwnerUser))
 
 	// In, and again out and in before anybody followed.
 	for _, f := range []string{"default", "build", "default"} {
@@ -221,7 +221,7 @@ func races(t *testing.T, stores ...store.Store) {
 		}
 	}
 	put := func(c *Controller, ch Change) error {
-		_, err := c.Put(running, ch)
+		_, err := c.Put(running, Admin(), ch)
 		return err
 	}
 	if err := put(cs[0], cs[0].ChangeNetwork(valid(network("n", "10.1.0.0/16")))); err != nil {
@@ -263,10 +263,10 @@ func races(t *testing.T, stores ...store.Store) {
 		})
 		work.Go(func() {
 			e := built("n", fmt.Sprint("c", round), "1")
-			if _, _, err := cs[0].CreateEndpoint(running, valid(e)); err != nil {
+			if _, _, err := cs[0].CreateEndpoint(running, Admin(), valid(e)); err != nil {
 				t.Error(err)
 			}
-			if err := cs[1].UpdateEndpoint(running, EndpointUpdate{Key: e.Key, Labels: map[string]string{"build": "2"}}); err != nil {
+			if err := cs[1].UpdateEndpoint(running, Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"build": "2"}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -292,7 +292,7 @@ func races(t *testing.T, stores ...store.Store) {
 		if wrong, n := wrongly(t, stores[0]); wrong != "" || n != 1 {
 			t.Fatalf("with %d policies: %s", n, wrong)
 		}
-		if err := cs[0].DeleteNetworkPolicy(running, policyKey("p"), model.OwnerUser); err != nil {
+		if err := cs[0].DeleteNetworkPolicy(running, Admin(), policyKey("p"), model.OwnerUser); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,7 +333,7 @@ func TestLabelFilterStaged(t *testing.T) {
 			other.ok(generated(t, other.Controller, "default"))
 			other.ok(other.followOnce(testContext(t), other.leader()))
 		case policy == nil && errors.Is(filter, model.ErrInUse):
-			c.ok(c.DeleteNetworkPolicy(testContext(t), large.Policy.Key, model.OwnerUser))
+			c.ok(c.DeleteNetworkPolicy(testContext(t), Admin(), large.Policy.Key, model.OwnerUser))
 		default:
 			t.Fatalf("after commit %d: policy: %v; filter: %v", at+1, policy, filter)
 		}

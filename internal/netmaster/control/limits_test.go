@@ -103,7 +103,7 @@ func TestWithinConsul(t *testing.T) {
 	}
 	put("network policy with all rules", full("x"))
 	put("network policy with all rules changed", full("y"))
-	step("delete network policy", func() error { return c.DeleteNetworkPolicy(ctx, policyKey("blue:full"), model.OwnerUser) })
+	step("delete network policy", func() error { return c.DeleteNetworkPolicy(ctx, Admin(), policyKey("blue:full"), model.OwnerUser) })
 	for _, set := range []string{"x", "y"} {
 		c.ok(c.remove(groupKey("blue:g" + set)))
 		for i := range MaxRuleRefs {
@@ -146,7 +146,7 @@ func TestWithinConsul(t *testing.T) {
 	}
 	put("reservation", AddressRequest{Network: netKey("blue:net"), Preferred: addr("10.1.3.1"), Host: "host1"})
 	step("update endpoint", func() error {
-		return c.UpdateEndpoint(ctx, EndpointUpdate{Key: endpoint("blue:net", "c0").Key, Name: "other", Labels: map[string]string{"m": "1"}})
+		return c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: endpoint("blue:net", "c0").Key, Name: "other", Labels: map[string]string{"m": "1"}})
 	})
 	remove("endpoint", endpoint("blue:net", "c0").Key)
 	c.fresh()
@@ -176,7 +176,7 @@ func TestWithinConsul(t *testing.T) {
 			c.ChangeGroup(valid(group("blue:group-of-"+n, n, second.Policies...)), false))
 	}
 	step("apply a long list", func() error {
-		_, done, err := c.Apply(ctx, list, false, func() bool { return true })
+		_, done, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
 		if err == nil && done != len(list) {
 			err = fmt.Errorf("%d of %d are done", done, len(list))
 		}

@@ -38,13 +38,13 @@ func (m *Monitor) Close() error { return m.session.Close() }
 
 // OpenMonitor checks a request and enters it, for the agents to find. Events may
 // come in before it returns.
-func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monitor, error) {
+func (c *Controller) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*Monitor, error) {
 	v, err := c.View(ctx)
 	if err != nil {
 		return nil, err
 	}
 	q := cluster.MonitorRequest{ID: r.ID, Address: r.Address, Connections: r.Connections, Host: r.Host}
-	scope := ScopeOf(ctx)
+	scope := a.Scope()
 	if q.FromTenant, q.From, err = groupNamed(v, scope, "from", r.From); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (c *Controller) MakePodNetwork(ctx context.Context, subnets []netip.Prefix)
 	}
 	valid, err := model.Check(n)
 	if err == nil {
-		_, err = c.Put(ctx, c.ChangeNetwork(valid))
+		_, err = c.Put(ctx, Admin(), c.ChangeNetwork(valid))
 	}
 	if err != nil {
 		return fmt.Errorf("make network %q: %w", n.Key, err)

@@ -105,7 +105,7 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if err := c.roomOnHosts(tx, n); err != nil {
 		return err
 	}
-	if err := c.limit(ctx, tx, &n); err != nil {
+	if err := c.limit(cl.actor, tx, &n); err != nil {
 		return err
 	}
 	if n.Native {
@@ -113,7 +113,7 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return err
 		}
 	}
-	if err := c.apartOf(ctx, tx, n); err != nil {
+	if err := c.apartOf(ctx, cl.actor, tx, n); err != nil {
 		return err
 	}
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
@@ -163,12 +163,12 @@ func sameNetwork(old, n model.Network) (err error) {
 }
 
 // limit notes whether a network may change hosts' routes, or refuses it.
-func (c *Controller) limit(ctx context.Context, tx store.Tx, n *model.Network) error {
-	if n.ByTenant, n.Allowed = isLimited(ctx), false; !n.ByTenant {
+func (c *Controller) limit(a Actor, tx store.Tx, n *model.Network) error {
+	if n.ByTenant, n.Allowed = !a.admin, false; !n.ByTenant {
 		return nil
 	}
 	if n.Type == model.NetworkInfra {
-		return mayChangeHosts(ctx, "nwType", string(n.Type), "an infra network")
+		return a.mayChangeHosts("nwType", string(n.Type), "an infra network")
 	}
 	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *Controller) limit(ctx context.Context, tx store.Tx, n *model.Network) e
 		n.Allowed = n.Allowed && g.TenantPrefixes.Contains(p)
 	}
 	if n.Native && !n.Allowed {
-		return mayChangeHosts(ctx, "native", "true", "a native network outside of the cluster's tenantPrefixes")
+		return a.mayChangeHosts("native", "true", "a native network outside of the cluster's tenantPrefixes")
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 		return 0, err
 	}
 	if row.Exists() {
-		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, ScopeOf(ctx).tagOwner(row.Value))
+		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by %s", n.ReqTag, cl.actor.Scope().tagOwner(row.Value))
 	}
 	return n.ReqTag, tables.Numbers.Create(tx, tables.Number{NumberKey: k, Owner: n.Key.String()})
 }
@@ -233,19 +233,19 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 // DeleteNetwork deletes a network that no group, rule, service, endpoint or
 // reserved address uses: otherwise model.ErrInUse. A tenant's default network stops
 // being that.
-func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
-	return c.deleteNetwork(ctx, Author{}, k)
+func (c *Controller) DeleteNetwork(ctx context.Context, a Actor, k model.NetworkKey) error {
+	return c.deleteNetwork(ctx, a, Author{}, k)
 }
 
-func (c *Controller) deleteNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
+func (c *Controller) deleteNetwork(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
 	v, err := c.View(ctx)
 	if err != nil {
 		return err
 	}
 	if n, _ := v.Network(k); n.Type == model.NetworkInfra {
-		return c.deleteInfra(ctx, a, k)
+		return c.deleteInfra(ctx, a, by, k)
 	}
-	return c.dropNetwork(ctx, a, k)
+	return c.dropNetwork(ctx, by, k)
 }
 
 func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkKey) error {

@@ -34,8 +34,8 @@ func policyTargets(p model.Policy) (out []policyTarget) {
 // tenant, and what belongs to Kubernetes, only it changes.
 func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
 	p := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
-		if err := mayWriteTier(ctx, tx, p.Key, p.Tier); err != nil {
+	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		if err := cl.actor.mayWriteTier(tx, p.Key, p.Tier); err != nil {
 			return err
 		}
 		return c.putPolicy(tx, p)
@@ -51,8 +51,8 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 // model.ErrExhausted. In a list it comes after its policy.
 func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
-	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
-		if err := mayWriteTier(ctx, tx, r.Key.PolicyKey(), 0); err != nil {
+	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		if err := cl.actor.mayWriteTier(tx, r.Key.PolicyKey(), 0); err != nil {
 			return err
 		}
 		if n := c.view.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
@@ -95,25 +95,25 @@ func tooManyNames(r model.PolicyRule) error {
 }
 
 // DeleteNetworkPolicy deletes a network policy of an owner and its rules.
-func (c *Controller) DeleteNetworkPolicy(ctx context.Context, k model.PolicyKey, owner model.PolicyOwner) error {
-	return c.deletePolicy(ctx, Author{}, k, model.KindNetwork, owner)
+func (c *Controller) DeleteNetworkPolicy(ctx context.Context, a Actor, k model.PolicyKey, owner model.PolicyOwner) error {
+	return c.deletePolicy(ctx, a, Author{}, k, model.KindNetwork, owner)
 }
 
 // DropNetworkPolicy is DeleteNetworkPolicy of a policy of Kubernetes by the leader who
 // has the fence.
 func (c *Controller) DropNetworkPolicy(ctx context.Context, fence store.Fence, k model.PolicyKey) error {
-	return c.deletePolicy(ctx, Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
+	return c.deletePolicy(ctx, Admin(), Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
 }
 
 // DeleteNetworkRule deletes a rule of a network policy of an owner. The last rule of a policy
 // without defaults is model.ErrConflict.
-func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, owner model.PolicyOwner) error {
+func (c *Controller) DeleteNetworkRule(ctx context.Context, a Actor, k model.RuleKey, owner model.PolicyOwner) error {
 	unlock, err := c.turns.Take(ctx, tables.Policies.Key(k.PolicyKey()))
 	if err != nil {
 		return fmt.Errorf("delete rule %q: %w", k, err)
 	}
 	defer unlock()
-	return c.deleteRule(ctx, k, model.KindNetwork, owner)
+	return c.deleteRule(ctx, a, k, model.KindNetwork, owner)
 }
 
 // ruleBeside returns another rule of the policy of a rule, or that rule if it knows none.
@@ -173,8 +173,8 @@ func (v *View) Fits(n model.NetworkPolicy) error {
 // many they are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
 func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
-		if err := mayWriteTier(ctx, tx, n.Policy.Key, n.Policy.Tier); err != nil {
+	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		if err := cl.actor.mayWriteTier(tx, n.Policy.Key, n.Policy.Tier); err != nil {
 			return err
 		}
 		return c.replacePolicy(ctx, tx, n)
@@ -196,8 +196,8 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 		return model.NetworkPolicy{Policy: p, Rules: rules}, p.Kind == model.KindNetwork, err
 	}
 	ch.rules, ch.replaces = n.Rules, &n.Policy.Key
-	ch.alone = func(ctx context.Context, fence *store.Fence) (any, store.Revision, error) {
-		rev, err := c.replaceStaged(ctx, fence, n)
+	ch.alone = func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error) {
+		rev, err := c.replaceStaged(ctx, a, fence, n)
 		sorted := model.NetworkPolicy{Policy: n.Policy, Rules: slices.Clone(n.Rules)}
 		model.SortRules(sorted.Rules)
 		return sorted, rev, err

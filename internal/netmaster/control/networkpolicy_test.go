@@ -39,7 +39,7 @@ func bySelector(change func(*model.Selector)) model.Peer {
 func (c *harness) putNetworkPolicy(p model.Policy) error {
 	valid, err := model.Check(p)
 	if err == nil {
-		_, err = c.Put(testContext(c.t), c.ChangeNetworkPolicy(valid))
+		_, err = c.Put(testContext(c.t), Admin(), c.ChangeNetworkPolicy(valid))
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (c *harness) putNetworkPolicy(p model.Policy) error {
 func (c *harness) putNetworkRule(r model.PolicyRule, owner model.PolicyOwner) error {
 	valid, err := model.Check(r)
 	if err == nil {
-		_, err = c.Put(testContext(c.t), c.ChangeNetworkRule(valid, owner))
+		_, err = c.Put(testContext(c.t), Admin(), c.ChangeNetworkRule(valid, owner))
 	}
 	return err
 }
@@ -88,9 +88,9 @@ func TestNetworkPolicies(t *testing.T) {
 		"a name kept for Kubernetes":         {put(networkPolicy("kubernetes.a.d")), model.ErrInvalid, "kept for policies of Kubernetes"},
 		"so of a Contiv policy":              {c.try(policy("kubernetes-long.d")), model.ErrInvalid, "kept for policies of Kubernetes"},
 		"a NetworkPolicy by hand":            {put(networkPolicy("kubernetes.a.b.c")), model.ErrConflict, "change NetworkPolicy a/b.c there"},
-		"a ClusterNetworkPolicy by hand":     {c.DeleteNetworkPolicy(ctx, policyKey("kubernetes-cluster.x"), model.OwnerUser), model.ErrConflict, "change ClusterNetworkPolicy x there"},
-		"deleting Kubernetes' by hand":       {c.DeleteNetworkPolicy(ctx, kube.Key, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
-		"deleting its rule by hand":          {c.DeleteNetworkRule(ctx, ofKube, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
+		"a ClusterNetworkPolicy by hand":     {c.DeleteNetworkPolicy(ctx, Admin(), policyKey("kubernetes-cluster.x"), model.OwnerUser), model.ErrConflict, "change ClusterNetworkPolicy x there"},
+		"deleting Kubernetes' by hand":       {c.DeleteNetworkPolicy(ctx, Admin(), kube.Key, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
+		"deleting its rule by hand":          {c.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
 		"deleting it in 1.x's words":         {c.remove(byDB.Key), model.ErrConflict, "is a network policy"},
 		"a group that names it":              {c.try(group("web", "v1", "n1")), model.ErrInvalid, "says itself whom it applies to"},
 		"an unknown tier":                    {put(networkPolicy("n2", func(p *model.Policy) { p.Tier = 77 })), model.ErrInvalid, "must be one of admin"},
@@ -131,11 +131,11 @@ func TestNetworkPolicies(t *testing.T) {
 	if err := c.remove(groupKey("pool")); !errors.Is(err, model.ErrInUse) || !strings.Contains(err.Error(), "default:n1") {
 		t.Errorf("deleting the group of a policy: %v", err)
 	}
-	c.ok(c.DeleteNetworkPolicy(ctx, byDB.Key, model.OwnerUser))
+	c.ok(c.DeleteNetworkPolicy(ctx, Admin(), byDB.Key, model.OwnerUser))
 	c.ok(c.remove(groupKey("pool")))
-	c.ok(c.DeleteNetworkRule(ctx, ofKube, model.OwnerKubernetes))
+	c.ok(c.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerKubernetes))
 	for _, name := range []string{"ofkube", "kubernetes.a.b.c", "kubernetes-cluster.x"} {
-		c.ok(c.DeleteNetworkPolicy(ctx, policyKey(name), model.OwnerKubernetes))
+		c.ok(c.DeleteNetworkPolicy(ctx, Admin(), policyKey(name), model.OwnerKubernetes))
 	}
 	v = c.fresh()
 	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 2 {
@@ -180,7 +180,7 @@ func TestPolicyIsFenced(t *testing.T) {
 	put := func(fence store.Fence, n int) error {
 		p := manyRules(n, 1)
 		p.Policy.Owner = model.OwnerKubernetes
-		_, err := c.Put(testContext(t), c.ReplaceNetworkPolicy(valid(p)).Under(fence))
+		_, err := c.Put(testContext(t), Admin(), c.ReplaceNetworkPolicy(valid(p)).Under(fence))
 		return err
 	}
 	key := manyRules(1, 1).Policy.Key
@@ -211,7 +211,7 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 		return c.ReplaceNetworkPolicy(valid)
 	}
 	for _, p := range []Change{whole("corp", toAdmin), whole("mine")} {
-		if _, err := c.Put(ctx, p); err != nil {
+		if _, err := c.Put(ctx, Admin(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,17 +224,22 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, do := range map[string]func() error{
-		"creates a policy":  func() error { _, err := c.Put(Limited(ctx), whole("new", toAdmin)); return err },
-		"moves its own":     func() error { _, err := c.Put(Limited(ctx), whole("mine", toAdmin)); return err },
-		"replaces a policy": func() error { _, err := c.Put(Limited(ctx), whole("corp")); return err },
-		"changes a policy":  func() error { _, err := c.Put(Limited(ctx), c.ChangeNetworkPolicy(header)); return err },
-		"adds a rule":       func() error { _, err := c.Put(Limited(ctx), c.ChangeNetworkRule(one, model.OwnerUser)); return err },
-		"deletes a rule": func() error {
-			return c.DeleteNetworkRule(Limited(ctx), networkRule("corp", "r").Key, model.OwnerUser)
+		"creates a policy":  func() error { _, err := c.Put(ctx, TenantAdmin("blue"), whole("new", toAdmin)); return err },
+		"moves its own":     func() error { _, err := c.Put(ctx, TenantAdmin("blue"), whole("mine", toAdmin)); return err },
+		"replaces a policy": func() error { _, err := c.Put(ctx, TenantAdmin("blue"), whole("corp")); return err },
+		"changes a policy":  func() error { _, err := c.Put(ctx, TenantAdmin("blue"), c.ChangeNetworkPolicy(header)); return err },
+		"adds a rule": func() error {
+			_, err := c.Put(ctx, TenantAdmin("blue"), c.ChangeNetworkRule(one, model.OwnerUser))
+			return err
 		},
-		"deletes a policy": func() error { return c.DeleteNetworkPolicy(Limited(ctx), policyKey("corp"), model.OwnerUser) },
+		"deletes a rule": func() error {
+			return c.DeleteNetworkRule(ctx, TenantAdmin("blue"), networkRule("corp", "r").Key, model.OwnerUser)
+		},
+		"deletes a policy": func() error {
+			return c.DeleteNetworkPolicy(ctx, TenantAdmin("blue"), policyKey("corp"), model.OwnerUser)
+		},
 		"deletes it as Contiv's": func() error {
-			if err := c.DeletePolicy(Limited(ctx), policyKey("corp")); err == nil {
+			if err := c.DeletePolicy(ctx, TenantAdmin("blue"), policyKey("corp")); err == nil {
 				return errors.New("it is gone")
 			}
 			return model.ErrForbidden // by its kind
@@ -248,7 +253,7 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 	if !ok || p.Policy.Tier != model.TierAdmin || len(p.Rules) != 1 {
 		t.Errorf("policy corp is %v %+v", ok, p)
 	}
-	if _, err := c.Put(Limited(ctx), whole("mine")); err != nil {
+	if _, err := c.Put(ctx, TenantAdmin("blue"), whole("mine")); err != nil {
 		t.Errorf("its own policy: %v", err)
 	}
 }

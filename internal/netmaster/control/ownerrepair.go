@@ -111,7 +111,7 @@ func putLess[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K,
 
 // allocateAgain gives an owner what it has.
 func (c *Controller) allocateAgain(ctx context.Context, f OwnerFinding) (done bool, err error) {
-	cl := c.claim()
+	cl := c.claim(Admin())
 	rev, err := c.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
 		done = false
 		cl.rewind()

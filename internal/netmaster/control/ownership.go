@@ -228,15 +228,15 @@ func (c *Controller) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)
 	ch.rules, ch.replaces = n.Rules, &k
-	ch.alone = func(ctx context.Context, fence *store.Fence) (any, store.Revision, error) {
+	ch.alone = func(ctx context.Context, actor Actor, fence *store.Fence) (any, store.Revision, error) {
 		header, err := model.Check(valid.Value().Policy)
 		if err != nil {
 			return nil, 0, err
 		}
-		if _, err := c.Put(ctx, c.ChangePolicy(header).By(a)); err != nil {
+		if _, err := c.Put(ctx, actor, c.ChangePolicy(header).By(a)); err != nil {
 			return nil, 0, err
 		}
-		rev, err := c.replaceStaged(ctx, fence, n)
+		rev, err := c.replaceStaged(ctx, actor, fence, n)
 		return valid.Value().Policy, rev, err
 	}
 	return ch.of(ownPolicy(k)).By(a)
@@ -253,12 +253,14 @@ func (c *Controller) DeleteOwned(ctx context.Context, a Author, o model.Owned) e
 		}
 		err = c.deleteTenant(ctx, a, model.TenantName(o.Key))
 	case "network":
-		err = deleteParsed(ctx, a, o.Key, model.ParseNetworkKey, c.deleteNetwork)
+		err = deleteParsed(ctx, a, o.Key, model.ParseNetworkKey, func(ctx context.Context, a Author, k model.NetworkKey) error {
+			return c.deleteNetwork(ctx, Admin(), a, k)
+		})
 	case "endpointGroup":
 		err = deleteParsed(ctx, a, o.Key, model.ParseGroupKey, c.deleteGroup)
 	case "policy":
 		err = deleteParsed(ctx, a, o.Key, model.ParsePolicyKey, func(ctx context.Context, a Author, k model.PolicyKey) error {
-			return c.deletePolicy(ctx, a, k, model.KindContiv, model.OwnerUser)
+			return c.deletePolicy(ctx, Admin(), a, k, model.KindContiv, model.OwnerUser)
 		})
 	case "netprofile":
 		err = deleteParsed(ctx, a, o.Key, model.ParseNetProfileKey, c.deleteNetProfile)

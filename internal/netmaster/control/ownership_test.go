@@ -23,7 +23,7 @@ func TestAuthors(t *testing.T) {
 	c := newCluster(t)
 	term := c.leader()
 	by := func(object string, adopt bool) Author { return Of(term, object, adopt) }
-	put := func(ch Change) error { _, err := c.Put(testContext(t), ch); return err }
+	put := func(ch Change) error { _, err := c.Put(testContext(t), Admin(), ch); return err }
 	tenant := func(a Author) error { return put(c.ChangeTenant(mustBe(c, model.Tenant{Name: "t"}), false).By(a)) }
 	has := func(object string) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestAuthors(t *testing.T) {
 func TestDefaultTenantOwned(t *testing.T) {
 	c := newCluster(t)
 	a := Of(c.leader(), "default", true)
-	_, err := c.Put(testContext(t), c.ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true).By(a))
+	_, err := c.Put(testContext(t), Admin(), c.ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true).By(a))
 	c.ok(err)
 	if all := c.fresh().Ownerships(); len(all) != 1 || all[0].Resource() != "tenants.contiv.io/default" {
 		t.Errorf("%v", all)
@@ -86,7 +86,7 @@ func TestReplaceContivPolicy(t *testing.T) {
 		return p
 	}
 	put := func(p model.RuledPolicy) error {
-		_, err := c.Put(testContext(t), c.ReplaceContivPolicy(mustBe(c, p), a))
+		_, err := c.Put(testContext(t), Admin(), c.ReplaceContivPolicy(mustBe(c, p), a))
 		return err
 	}
 	none := func(*model.Rule) {}

@@ -38,7 +38,7 @@ type Waiting struct {
 // (new ones, too), and existing groups and networks can be tried. Its errors are those of
 // Apply; model.ErrConflict too when something of it waits already, and when a host
 // does not know how to go back.
-func (c *Controller) Try(ctx context.Context, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, error) {
+func (c *Controller) Try(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, error) {
 	if within < MinConfirm || within > MaxConfirm {
 		return Waiting{}, model.InvalidField("within", within, fmt.Sprintf("must be between %v and %v", MinConfirm, MaxConfirm))
 	}
@@ -50,7 +50,7 @@ func (c *Controller) Try(ctx context.Context, changes []Change, objects []json.R
 		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that would not go back by itself: upgrade them, or remove those that are gone (netctl host rm)", strings.Join(old, ", "))
 	}
 	for tries := 0; ; tries++ {
-		p, err := c.tryOnce(ctx, changes, objects, within)
+		p, err := c.tryOnce(ctx, a, changes, objects, within)
 		if errors.Is(err, errMoved) && tries < maxSettled {
 			continue
 		}
@@ -68,9 +68,9 @@ func (c *Controller) Try(ctx context.Context, changes []Change, objects []json.R
 // errMoved: something was written between the trial and what became of it.
 var errMoved = model.Errorf(model.ErrConflict, "somebody else changes the same objects; try again")
 
-func (c *Controller) tryOnce(ctx context.Context, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
+func (c *Controller) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
 	steps := ordered(changes)
-	cl := c.claim()
+	cl := c.claim(a)
 	var wrote map[string]*write
 	_, err := c.updateBy(ctx, "try", c.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
@@ -340,13 +340,13 @@ func notOnTrial(tx store.Tx, k model.TenantName) error {
 // transaction. It is model.ErrNotFound when it does not wait any more, and
 // model.ErrConflict when its time has gone by this process' clock; errors of the change
 // itself leave it waiting.
-func (c *Controller) Confirm(ctx context.Context, id string, read func([]json.RawMessage) ([]Change, error)) error {
+func (c *Controller) Confirm(ctx context.Context, a Actor, id string, read func([]json.RawMessage) ([]Change, error)) error {
 	v, err := c.View(ctx)
 	if err != nil {
 		return err
 	}
 	what := fmt.Sprintf("confirm change %q", id)
-	cl := c.claim()
+	cl := c.claim(a)
 	rev, err := c.updateBy(context.WithValue(ctx, ownPending{}, id), what, c.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		p, err := takePending(tx, id)

@@ -33,12 +33,12 @@ func (c *harness) confirmingHost(name model.HostName, knows bool) {
 
 // onTrial tries changes for a minute.
 func (c *harness) onTrial(changes ...Change) (Waiting, error) {
-	return c.Try(testContext(c.t), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
+	return c.Try(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
 }
 
 // confirm confirms a change as the given ones.
 func (c *harness) confirm(id string, changes ...Change) error {
-	return c.Confirm(testContext(c.t), id, func([]json.RawMessage) ([]Change, error) { return changes, nil })
+	return c.Confirm(testContext(c.t), Admin(), id, func([]json.RawMessage) ([]Change, error) { return changes, nil })
 }
 
 func routed() model.Global { return model.Global{FwdMode: model.FwdRouting} }
@@ -234,7 +234,7 @@ func TestRefusedTries(t *testing.T) {
 	n, p := c.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.ChangePolicy(valid(policy("q")))
 	filter := model.Global{GeneratedLabels: model.LabelFilter{"run"}}
 	try := func(within time.Duration, changes ...Change) func() error {
-		return func() error { _, err := c.Try(testContext(t), changes, nil, within); return err }
+		return func() error { _, err := c.Try(testContext(t), Admin(), changes, nil, within); return err }
 	}
 	mode := c.ChangeGlobal(valid(routed()))
 	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(9*time.Second, mode))
@@ -260,7 +260,7 @@ func TestConfirmRefused(t *testing.T) {
 	c.ok(c.remove(groupKey("g2")))
 	c.refused(model.ErrNotFound, "g2", func() error { return c.confirm(w.ID, ch) })
 	bad := errors.New("unreadable")
-	err = c.Confirm(testContext(t), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad })
+	err = c.Confirm(testContext(t), Admin(), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad })
 	if !errors.Is(err, bad) || !strings.Contains(err.Error(), w.ID) {
 		t.Errorf("unreadable objects: %v", err)
 	}

@@ -90,7 +90,7 @@ func TestOthersMeetTry(t *testing.T) {
 				w, err = b.onTrial(test.tried(b))
 				b.ok(err)
 			})
-			if _, err := a.Put(testContext(t), test.written(a)); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), w.ID) {
+			if _, err := a.Put(testContext(t), Admin(), test.written(a)); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), w.ID) {
 				t.Errorf("written under a trial: %v", err)
 			}
 			b.ok(b.confirm(w.ID, test.tried(b)))
@@ -140,7 +140,7 @@ func TestTryOfSeveral(t *testing.T) {
 func TestTimeToConfirm(t *testing.T) {
 	c := confirming(t)
 	ch := c.ChangeGlobal(valid(routed()))
-	w, err := c.Try(testContext(t), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
+	w, err := c.Try(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
 	c.ok(err)
 	old := c.leader()
 	c.leader()

@@ -124,7 +124,7 @@ func (c *Controller) PodsCame() <-chan struct{} { return c.view.podsCame.Next() 
 // model.ErrNotFound, one on another network, or whose pool does not have the
 // endpoint's address, model.ErrConflict or model.ErrInvalid.
 func (c *Controller) FollowPod(ctx context.Context, fence store.Fence, want model.Endpoint) error {
-	cl := c.claim()
+	cl := c.claim(Admin())
 	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
 		cl.rewind()
 		fence.Require(tx)

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 
@@ -31,8 +30,8 @@ func (c *Controller) keptForPod(k tables.AddressKey, pod string) tables.Address 
 // former's host may never release it.
 //
 // An agent has another host's removed where the API server says that the pod is on the
-// agent's host (PodAt), and not because it says so itself.
-func (c *Controller) replaceFormer(ctx context.Context, tx store.Tx, want model.Endpoint) error {
+// agent's host (Actor.OfPodOn), and not because it says so itself.
+func (c *Controller) replaceFormer(actor Actor, tx store.Tx, want model.Endpoint) error {
 	for _, a := range []struct {
 		netip.Addr
 		asked bool
@@ -52,8 +51,8 @@ func (c *Controller) replaceFormer(ctx context.Context, tx store.Tx, want model.
 			return err
 		}
 		if f := former.Value; former.Exists() && f.Pod.UID != want.Pod.UID && podName(f) == podName(want) {
-			if at, _ := ctx.Value(podAt{}).(model.HostName); at != want.Host {
-				if err := others(ctx, fmt.Sprintf("the address %s of pod %s", a.Addr, podName(want)), f.Host); err != nil {
+			if actor.podOn != want.Host {
+				if err := actor.others(fmt.Sprintf("the address %s of pod %s", a.Addr, podName(want)), f.Host); err != nil {
 					return fmt.Errorf("%w; the API server does not say that the pod is on %q", err, want.Host)
 				}
 			}
@@ -63,12 +62,4 @@ func (c *Controller) replaceFormer(ctx context.Context, tx store.Tx, want model.
 		}
 	}
 	return nil
-}
-
-type podAt struct{}
-
-// PodAt returns a context for CreateEndpoint of a pod that the API server says to be on a
-// host.
-func PodAt(ctx context.Context, h model.HostName) context.Context {
-	return context.WithValue(ctx, podAt{}, h)
 }

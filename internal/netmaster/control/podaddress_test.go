@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -27,7 +26,7 @@ func TestPodAddressKept(t *testing.T) {
 		}
 	}
 	create := func(e model.Endpoint) (model.Endpoint, error) {
-		e, _, err := c.CreateEndpoint(testContext(t), valid(e))
+		e, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(e))
 		return e, err
 	}
 	refused := func(what string, e model.Endpoint, why string) {
@@ -38,7 +37,7 @@ func TestPodAddressKept(t *testing.T) {
 	}
 	remove := func(id string) {
 		t.Helper()
-		_, _, err := c.DeleteEndpoint(testContext(t), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
+		_, _, err := c.DeleteEndpoint(testContext(t), Admin(), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
 		c.ok(err)
 	}
 	is := func(e model.Endpoint) {
@@ -84,18 +83,18 @@ func TestPodAddressOfAnotherHost(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("net", "10.0.0.0/29"))
 	four := netip.MustParseAddr("10.0.0.3")
-	create := func(ctx context.Context, id, uid, host string) error {
-		_, _, err := c.CreateEndpoint(ctx, valid(model.Endpoint{
+	ctx := testContext(t)
+	create := func(by Actor, id, uid, host string) error {
+		_, _, err := c.CreateEndpoint(ctx, by, valid(model.Endpoint{
 			Key: model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)}, Host: model.HostName(host), Namespace: "shop", IPv4: four,
 			Pod: model.Pod{Name: "db-0", UID: uid, KeepIPv4: true},
 		}))
 		return err
 	}
-	ctx := testContext(t)
-	as := func(host string) context.Context { return ActFor(ctx, model.HostName(host)) }
+	as := func(host string) Actor { return Agent(model.HostName(host)) }
 	c.ok(create(as("h1"), "a", "u1", "h1"))
-	for what, ctx := range map[string]context.Context{"says so": as("h2"), "the pod is elsewhere": PodAt(as("h2"), "h1"), "nobody knows where it is": PodAt(as("h2"), "")} {
-		if err := create(ctx, "b", "u2", "h2"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), `is of host "h1"`) {
+	for what, by := range map[string]Actor{"says so": as("h2"), "the pod is elsewhere": as("h2").OfPodOn("h1"), "nobody knows where it is": as("h2").OfPodOn("")} {
+		if err := create(by, "b", "u2", "h2"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), `is of host "h1"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -103,8 +102,8 @@ func TestPodAddressOfAnotherHost(t *testing.T) {
 		t.Errorf("%d endpoints, want that of h1", len(eps))
 	}
 	c.ok(create(as("h1"), "a2", "u2", "h1"))
-	c.ok(create(PodAt(as("h2"), "h2"), "b", "u3", "h2"))
-	c.ok(create(ctx, "c", "u4", "h3"))
+	c.ok(create(as("h2").OfPodOn("h2"), "b", "u3", "h2"))
+	c.ok(create(Admin(), "c", "u4", "h3"))
 }
 
 // TestClocksDiffer: with the clocks of two netmasters hours apart an address is kept all
@@ -125,12 +124,12 @@ func TestClocksDiffer(t *testing.T) {
 			}
 			create := func(c *harness, e model.Endpoint) error {
 				c.fresh()
-				_, _, err := c.CreateEndpoint(testContext(t), valid(e))
+				_, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(e))
 				return err
 			}
 			remove := func(c *harness, id string) {
 				t.Helper()
-				_, _, err := c.DeleteEndpoint(testContext(t), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
+				_, _, err := c.DeleteEndpoint(testContext(t), Admin(), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
 				c.ok(err)
 			}
 			a.ok(create(a, pod("1", "db-0")))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/relay"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -13,10 +12,9 @@ import (
 var relayed = tables.Relayed()
 
 // Relay answers one agent that mirrors the cluster's state from this netmaster, as
-// relay.Hub's Serve says; who it is, is ActFor's.
-func (c *Controller) Relay(ctx context.Context, asks io.Reader, stop func(), send func([]byte) error) error {
-	h, _ := ctx.Value(actsFor{}).(model.HostName)
-	return c.relay.Serve(ctx, string(h), asks, stop, send)
+// relay.Hub's Serve says; the actor is that agent.
+func (c *Controller) Relay(ctx context.Context, a Actor, asks io.Reader, stop func(), send func([]byte) error) error {
+	return c.relay.Serve(ctx, string(a.host), asks, stop, send)
 }
 
 // Relayed tells for how many agents this netmaster relays.

@@ -103,7 +103,7 @@ func readStaged(tx store.Tx, p model.PolicyKey) ([]tables.StagedRule, error) {
 
 // replaceStaged makes a network policy and its rules what they are in n, and
 // returns the revision of the switch; a leader gives its fence.
-func (c *Controller) replaceStaged(ctx context.Context, fence *store.Fence, n model.NetworkPolicy) (rev store.Revision, err error) {
+func (c *Controller) replaceStaged(ctx context.Context, a Actor, fence *store.Fence, n model.NetworkPolicy) (rev store.Revision, err error) {
 	k, id, what := n.Policy.Key, rand.Text(), fmt.Sprintf("replace the rules of policy %q", n.Policy.Key)
 	var peers []namedSelector
 	for i, r := range n.Rules {
@@ -128,7 +128,7 @@ func (c *Controller) replaceStaged(ctx context.Context, fence *store.Fence, n mo
 				return err
 			}
 		}
-		if err := mayWriteTier(ctx, tx, k, n.Policy.Tier); err != nil {
+		if err := a.mayWriteTier(tx, k, n.Policy.Tier); err != nil {
 			return err
 		}
 		if err := settled(tx, k); err != nil {

@@ -56,7 +56,7 @@ func (c *Controller) GiveRouters(ctx context.Context, fence store.Fence) error {
 func (c *Controller) giveRouters(ctx context.Context, fence store.Fence) error {
 	var last store.Revision
 	for _, name := range c.view.withoutRouter() {
-		cl := c.claim()
+		cl := c.claim(Admin())
 		rev, err := c.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
 			cl.rewind()
 			fence.Require(tx)

@@ -171,11 +171,11 @@ func sameRule(was, want model.PolicyRule) (err error) {
 }
 
 // DeleteRule deletes a rule of a Contiv policy.
-func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
-	return c.deleteRule(ctx, k, model.KindContiv, model.OwnerUser)
+func (c *Controller) DeleteRule(ctx context.Context, a Actor, k model.RuleKey) error {
+	return c.deleteRule(ctx, a, k, model.KindContiv, model.OwnerUser)
 }
 
-func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
+func (c *Controller) deleteRule(ctx context.Context, a Actor, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k), tables.Replacements.Key(tables.ReplacementKey(k.PolicyKey()))); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 				return err
 			}
 		}
-		if err := mayWriteTier(ctx, tx, k.PolicyKey(), 0); err != nil {
+		if err := a.mayWriteTier(tx, k.PolicyKey(), 0); err != nil {
 			return err
 		}
 		if kind == model.KindContiv {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,24 +14,6 @@ import (
 type Scope struct {
 	limited bool
 	tenants []model.TenantName
-}
-
-type scopeKey struct{}
-
-// ScopeTo returns a context for use-cases of somebody who may read what tenants have, and
-// nothing else.
-func ScopeTo(ctx context.Context, tenants []string) context.Context {
-	s := Scope{limited: true}
-	for _, t := range tenants {
-		s.tenants = append(s.tenants, model.TenantName(t))
-	}
-	return context.WithValue(ctx, scopeKey{}, s)
-}
-
-// ScopeOf returns a context's scope.
-func ScopeOf(ctx context.Context) Scope {
-	s, _ := ctx.Value(scopeKey{}).(Scope)
-	return s
 }
 
 // Limited reports whether the scope limits anything.

@@ -120,13 +120,13 @@ func TestReservations(t *testing.T) {
 	})
 	c.create(endpoint("n", "c2", withIP("10.1.0.2")))
 	c.create(endpoint("n", "c100", withIP("10.1.0.100"), inGroup("web")))
-	c.refused(model.ErrInUse, "endpoint", func() error { return c.ReleaseAddress(ctx, k, addr("10.1.0.2")) })
-	c.ok(c.ReleaseAddress(ctx, k, addr("10.1.0.1")))
-	c.refused(model.ErrNotFound, "not allocated", func() error { return c.ReleaseAddress(ctx, k, addr("10.1.0.1")) })
+	c.refused(model.ErrInUse, "endpoint", func() error { return c.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.2")) })
+	c.ok(c.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.1")))
+	c.refused(model.ErrNotFound, "not allocated", func() error { return c.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.1")) })
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c2"}))
 	// A swarm's manager reserves for its workers.
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.60"), Host: "host1", AnyHost: true})
-	c.refused(model.ErrConflict, "is of host", func() error { return c.ReleaseAddress(ActFor(ctx, "host9"), k, addr("10.1.0.60")) })
+	c.refused(model.ErrConflict, "is of host", func() error { return c.ReleaseAddress(ctx, Agent("host9"), k, addr("10.1.0.60")) })
 	c.create(endpoint("n", "c60", withIP("10.1.0.60"), func(e *model.Endpoint) { e.Host = "host9" }))
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c60"}))
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
@@ -289,7 +289,7 @@ func TestIdentities(t *testing.T) {
 	if got := count(); got != 4 {
 		t.Errorf("%d identities after the first round, want 4", got)
 	}
-	c.ok(c.UpdateEndpoint(ctx, EndpointUpdate{Key: inWeb.Key, Labels: map[string]string{"app": "a"}, Container: "cont1"}))
+	c.ok(c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Labels: map[string]string{"app": "a"}, Container: "cont1"}))
 	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != a1.Identity || e.Container != "cont1" {
 		t.Errorf("endpoint is %+v, want identity %d again", e, a1.Identity)
 	}
@@ -298,7 +298,7 @@ func TestIdentities(t *testing.T) {
 	if got := count(); got != 3 {
 		t.Errorf("%d identities at last, want those of network, group and app=a", got)
 	}
-	c.ok(c.UpdateEndpoint(ctx, EndpointUpdate{Key: inWeb.Key, Stopped: true}))
+	c.ok(c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Stopped: true}))
 	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != g.ID || e.Labels != nil || e.Container != "cont1" {
 		t.Errorf("stopped endpoint is %+v", e)
 	}
@@ -436,7 +436,7 @@ func TestHashedMACs(t *testing.T) {
 	}
 	c.put(n)
 	one := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "one"}, IPv6: netip.MustParseAddr("2001:db8:4::1")}
-	created, _, err := c.CreateEndpoint(testContext(t), valid(one))
+	created, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(one))
 	c.ok(err)
 	// What the hash would collide with: the row of another endpoint's MAC.
 	two := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "two"}, IPv6: netip.MustParseAddr("2001:db8:4::2")}
@@ -445,13 +445,13 @@ func TestHashedMACs(t *testing.T) {
 		return tables.ChosenMACs.Create(tx, tables.MACOwner{MACKey: tables.MACKey{Network: n.Key, MAC: taken}, Endpoint: "other"})
 	})
 	c.ok(err)
-	got, _, err := c.CreateEndpoint(testContext(t), valid(two))
+	got, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(two))
 	if err != nil || got.MAC == taken || got.MAC == created.MAC || !got.MAC.Derived() {
 		t.Errorf("MAC %s (others %s, %s), %v", got.MAC, taken, created.MAC, err)
 	}
-	_, _, err = c.DeleteEndpoint(testContext(t), one.Key)
+	_, _, err = c.DeleteEndpoint(testContext(t), Admin(), one.Key)
 	c.ok(err)
-	again, _, err := c.CreateEndpoint(testContext(t), valid(one))
+	again, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(one))
 	if err != nil || again.MAC != created.MAC {
 		t.Errorf("made again: %s, before %s, %v", again.MAC, created.MAC, err)
 	}
@@ -461,7 +461,7 @@ func TestHashedMACs(t *testing.T) {
 // of it, does not exist either.
 func TestUnknownGroupIsNamed(t *testing.T) {
 	c := newCluster(t)
-	_, _, err := c.CreateEndpoint(testContext(t), valid(model.Endpoint{
+	_, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-net"}, ID: "e"}, Group: "nosuch",
 	}))
 	if !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), `"default:nosuch"`) {
@@ -484,7 +484,7 @@ func TestCleared(t *testing.T) {
 		t.Errorf("left out: %+v, %+v", blue, had)
 	}
 	for _, ch := range []Change{c.ChangeTenant(valid(model.Tenant{Name: "blue"}), true), c.ChangeGroup(valid(g), true)} {
-		if _, err := c.Put(testContext(t), ch); err != nil {
+		if _, err := c.Put(testContext(t), Admin(), ch); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -75,7 +75,7 @@ func TestProviders(t *testing.T) {
 	want(c, "all", "e1", "e2")
 	update := func(id model.EndpointID, u EndpointUpdate) {
 		u.Key = model.EndpointKey{Network: netKey("n"), ID: id}
-		c.ok(c.UpdateEndpoint(testContext(t), u))
+		c.ok(c.UpdateEndpoint(testContext(t), Admin(), u))
 	}
 	update("e3", EndpointUpdate{Container: "c3", Labels: map[string]string{"app": "web", "tier": "front"}})
 	want(c, "web", "e1", "e3")
@@ -123,12 +123,12 @@ func TestDrain(t *testing.T) {
 	if diff := cmp.Diff(before, c.dump()); diff != "" {
 		t.Errorf("said again, and something has changed: %s", diff)
 	}
-	c.ok(c.UpdateEndpoint(testContext(t), EndpointUpdate{Key: e.Key, Labels: map[string]string{"tier": "x"}}))
+	c.ok(c.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"tier": "x"}}))
 	drains(true)
 	drain(false)
 	drains(false)
 	drain(true)
-	c.ok(c.UpdateEndpoint(testContext(t), EndpointUpdate{Key: e.Key, Stopped: true}))
+	c.ok(c.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Stopped: true}))
 	drains(false)
 	gone := model.EndpointKey{Network: netKey("n"), ID: "gone"}
 	c.refused(model.ErrNotFound, "gone", func() error {

@@ -27,7 +27,7 @@ func (c *Controller) completeServices(ctx context.Context, fence store.Fence, v 
 		if !v.lacksFamily(s) {
 			continue
 		}
-		cl := c.claim()
+		cl := c.claim(Admin())
 		rev, err := c.update(ctx, fmt.Sprintf("complete load-balanced service %q", s.Key), func(tx store.Tx) error {
 			cl.rewind()
 			fence.Require(tx)

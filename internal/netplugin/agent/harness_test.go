@@ -120,7 +120,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 				return api.HostKept{}, err
 			}
 			around(false)
-			return apiserver.HostKept(m.keep.KeepHost(ctx, report))
+			return apiserver.HostKept(m.keep.KeepHost(ctx, control.Admin(), report))
 		})
 	})
 	mux.HandleFunc("POST /plugin/hostStatus", func(w http.ResponseWriter, r *http.Request) {

@@ -81,7 +81,7 @@ func put[V model.Validator](c *cluster, change func(model.Valid[V]) control.Chan
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	_, err = c.Put(c.t.Context(), change(valid))
+	_, err = c.Put(c.t.Context(), control.Admin(), change(valid))
 	return err
 }
 
@@ -205,7 +205,7 @@ func (c *cluster) step(r *rand.Rand) {
 		}
 		_ = put(c, c.ChangeRule, x) // its group may not exist
 	case 4:
-		_ = c.DeleteRule(ctx, rule)
+		_ = c.DeleteRule(ctx, control.Admin(), rule)
 	case 5, 6:
 		x := model.Group{Key: groupKey(g), Network: model.NetworkName(fmt.Sprint("net", r.IntN(3))), Policies: []model.PolicyName{model.PolicyName(p)}}
 		if old, there := c.Current().Group(x.Key); there {
@@ -389,7 +389,7 @@ func TestGateway(t *testing.T) {
 	c.until("one without groups", has("blue:empty"))
 	c.must(c.DeleteGroup(ctx, groupKey("web")))
 	for i := range 3 {
-		c.must(c.DeleteNetwork(ctx, model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("net", i))}))
+		c.must(c.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("net", i))}))
 	}
 	c.must(put(c, c.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	c.until("type default leaves nothing", has())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
 // TestLeftOver: what is in a fabric that is not wanted any more since nobody led is taken
@@ -33,7 +34,7 @@ func TestLeftOver(t *testing.T) {
 		c.must(c.DeleteGroup(ctx, groupKey(string(name))))
 	}
 	for _, name := range []model.NetworkName{"net0", "net1", "net2", "tunnels"} {
-		c.must(c.DeleteNetwork(ctx, model.NetworkKey{Tenant: "blue", Name: name}))
+		c.must(c.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: name}))
 	}
 	c.must(put(c, c.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	ours := func() (n int) {

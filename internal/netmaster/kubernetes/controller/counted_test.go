@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
@@ -32,7 +33,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 		}
 		g, err := model.Check(change)
 		if err == nil {
-			_, err = l.ctrl.Put(context.Background(), l.ctrl.ChangeGlobal(g))
+			_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeGlobal(g))
 		}
 		return err
 	})

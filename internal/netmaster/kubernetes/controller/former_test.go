@@ -7,6 +7,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
@@ -39,7 +40,7 @@ func moves(t *testing.T, linger time.Duration) (l *lab, leave, come, end func())
 	}
 	end = func() {
 		l.make(func() error {
-			_, _, err := l.ctrl.DeleteEndpoint(context.Background(), want.Key)
+			_, _, err := l.ctrl.DeleteEndpoint(context.Background(), control.Admin(), want.Key)
 			return err
 		})
 	}

@@ -168,7 +168,7 @@ func (l *lab) tenant(name model.TenantName) {
 	l.t.Helper()
 	valid, err := model.Check(model.Tenant{Name: name})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), l.ctrl.ChangeTenant(valid, false))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeTenant(valid, false))
 	}
 	if err != nil {
 		l.t.Fatal(err)

@@ -76,7 +76,7 @@ func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing 
 		return w.missing, w.err
 	}
 	author := control.Of(p.fence, now.GetName(), objects.Adopts(now))
-	done, err := p.s.config.Control.Put(ctx, w.change(author).By(author))
+	done, err := p.s.config.Control.Put(ctx, control.Admin(), w.change(author).By(author))
 	if err == nil {
 		p.last = max(p.last, done.Revision)
 	}

@@ -280,7 +280,7 @@ func TestObjectsAdoptOther(t *testing.T) {
 	l.tenant("users")
 	valid, err := model.Check(model.Network{Key: model.NetworkKey{Tenant: "users", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), l.ctrl.ChangeNetwork(valid))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeNetwork(valid))
 	}
 	if err != nil {
 		t.Fatal(err)

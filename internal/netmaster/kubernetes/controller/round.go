@@ -276,7 +276,7 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 	}
 	valid, err := model.Check(*want)
 	if err == nil {
-		_, err = p.k.config.Control.Put(ctx, p.k.config.Control.ReplaceNetworkPolicy(valid).Under(p.fence))
+		_, err = p.k.config.Control.Put(ctx, control.Admin(), p.k.config.Control.ReplaceNetworkPolicy(valid).Under(p.fence))
 	}
 	return unfit, err
 }

@@ -129,7 +129,7 @@ func (l *servicesLab) network(key, subnet string) {
 	}
 	valid, err := model.Check(model.Network{Key: k, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix(subnet)})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), l.ctrl.ChangeNetwork(valid))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeNetwork(valid))
 	}
 	if err != nil {
 		l.t.Fatal(err)

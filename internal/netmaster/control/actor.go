@@ -1,0 +1,79 @@
+package control
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Actor is the client for whom a use-case acts. It limits what the use-case may change and
+// show. The zero Actor is a client without any rights: an administrator of no tenant.
+type Actor struct {
+	admin   bool
+	reads   bool               // all tenants' objects
+	tenants []model.TenantName // of which it is an administrator
+	host    model.HostName     // whose agent it is; empty = it is none
+	origin  *Origin            // of an agent's connection; nil = not authenticated
+	podOn   model.HostName     // see OfPodOn
+}
+
+// Admin returns the actor whom nothing limits: a cluster administrator, or the program
+// itself.
+func Admin() Actor { return Actor{admin: true, reads: true} }
+
+// Reader returns a client that may show all tenants' objects, and is an administrator of
+// some.
+func Reader(tenants ...string) Actor {
+	a := TenantAdmin(tenants...)
+	a.reads = true
+	return a
+}
+
+// TenantAdmin returns an administrator of tenants, who may show what these have.
+func TenantAdmin(tenants ...string) Actor {
+	a := Actor{}
+	for _, t := range tenants {
+		a.tenants = append(a.tenants, model.TenantName(t))
+	}
+	return a
+}
+
+// Agent returns a host's agent. Within their transactions use-cases refuse it what another
+// host has then (model.ErrConflict), whoever had it when the request was authorised.
+func Agent(h model.HostName) Actor { return Actor{reads: true, host: h} }
+
+// From returns the agent with what its connection proves of its host: KeepHost then takes
+// only addresses that are enrolled.
+func (a Actor) From(o Origin) Actor {
+	a.origin = &o
+	return a
+}
+
+// OfPodOn returns the actor for CreateEndpoint of a pod that the API server says to be on a
+// host.
+func (a Actor) OfPodOn(h model.HostName) Actor {
+	a.podOn = h
+	return a
+}
+
+// Scope returns what the actor may read.
+func (a Actor) Scope() Scope {
+	if a.admin || a.reads {
+		return Scope{}
+	}
+	return Scope{limited: true, tenants: a.tenants}
+}
+
+// others refuses an agent what another host has. An empty host is nobody.
+func (a Actor) others(what string, has model.HostName) error {
+	if a.host != "" && a.host != has {
+		return model.Errorf(model.ErrConflict, "%s is of host %q now, and an agent may change what its own host has", what, has)
+	}
+	return nil
+}
+
+// Origin is what the connection proves of the host that sends a report.
+type Origin struct {
+	From      netip.Addr   // the connection's other end
+	Certified []netip.Addr // in the host's certificate
+}
