@@ -182,7 +182,7 @@ func (s *server) ownBundle(w http.ResponseWriter, r *request) {
 		"status.json": "/api/v1/status", "hosts.json": "/api/v1/hosts", "store.json": "/api/v1/store", "doctor.json": "/api/v1/doctor", "ready.txt": "/readyz",
 		"metrics.txt": "/metrics", "info.json": "/info", "version.json": "/version", "settings.json": "/api/v1/globals",
 	} {
-		parts = append(parts, supportbundle.Served(name, s, path))
+		parts = append(parts, supportbundle.Served(name, s.serveFor(r.client, path), path))
 	}
 	slices.SortFunc(parts, func(a, b supportbundle.Part) int { return cmp.Compare(a.Name, b.Name) })
 	sw.Header().Set("Content-Type", "application/x-tar")

@@ -1,0 +1,40 @@
+package apiserver
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestBundleIsPackedForItsClient: what a netmaster packs of itself it reads for the client
+// that asks, whom the server knows already.
+func TestBundleIsPackedForItsClient(t *testing.T) {
+	f := startAsking(t, nil)
+	f.must(403, "viewer", "GET", "/api/v1/bundle", "")
+	packed := tar.NewReader(strings.NewReader(f.must(200, "root", "GET", "/api/v1/bundle", "")))
+	names := map[string]bool{}
+	for {
+		h, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[h.Name[strings.LastIndex(h.Name, "/")+1:]] = true
+		if strings.Contains(string(text), "who asks is not known") || strings.Contains(string(text), "answered 40") {
+			t.Errorf("%s: %s", h.Name, text)
+		}
+	}
+	for _, name := range []string{"status.json", "hosts.json", "store.json", "doctor.json", "ready.txt", "metrics.txt", "info.json", "version.json", "settings.json", "manifest.json"} {
+		if !names[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
