@@ -34,7 +34,7 @@ func policyTargets(p model.Policy) (out []policyTarget) {
 // tenant, and what belongs to Kubernetes, only it changes.
 func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
 	p := valid.Value()
-	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
 		if err := cl.actor.mayWriteTier(tx, p.Key, p.Tier); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 // model.ErrExhausted. In a list it comes after its policy.
 func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
-	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
 		if err := cl.actor.mayWriteTier(tx, r.Key.PolicyKey(), 0); err != nil {
 			return err
 		}
