@@ -156,6 +156,9 @@ func (t *Table[K, V]) Decode(kv store.KV) (Row[V], error) {
 	if err != nil {
 		return Row[V]{}, fmt.Errorf("read %s at %s: %w", t.spec.Noun, kv.Key, err)
 	}
+	if own := t.Key(t.spec.KeyOf(v)); own != kv.Key { // who is told of its end would look for it there
+		return Row[V]{}, fmt.Errorf("read %s at %s: it has the record of %s", t.spec.Noun, kv.Key, own)
+	}
 	return Row[V]{Value: v, Version: version, Create: kv.Create, Mod: kv.Mod}, nil
 }
 

@@ -118,3 +118,17 @@ func TestTableNewerRecord(t *testing.T) {
 		t.Errorf("the record became %s", kv.Value)
 	}
 }
+
+// TestRowOfAnotherKeyIsUnreadable: a record that somebody has put at another one's key is
+// taken for neither: when it goes, its end would be told of the key alone.
+func TestRowOfAnotherKeyIsUnreadable(t *testing.T) {
+	value, err := store.EncodeRecord(2, fruit{"elm", "a", 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, ok := range map[string]bool{fruits("elm") + "a": true, fruits("oak") + "a": false} {
+		if _, err := fruitTable.Decode(store.KV{Key: key, Value: value, Create: 1, Mod: 1}); (err == nil) != ok {
+			t.Errorf("at %s: %v", key, err)
+		}
+	}
+}
