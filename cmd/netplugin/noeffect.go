@@ -51,7 +51,7 @@ func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
 // warnLacking says which of the flags given do nothing with a driver that can
 // do no more than this.
 func (o options) warnLacking(fs *daemon.FlagSet, can driver.Capabilities, log *slog.Logger) {
-	if !can.WayOut {
+	if !can.Egress {
 		for _, flag := range []string{"ip-forward", "containers-reach-control-plane", "dns-upstream"} {
 			o.warn(fs, log, flag, "a driver with a way out")
 		}

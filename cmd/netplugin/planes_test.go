@@ -61,7 +61,7 @@ func TestThirdDriver(t *testing.T) {
 	if strings.Contains(out.String(), "--flow-log") {
 		t.Errorf("a driver that tells of logged connections is warned of: %s", out.String())
 	}
-	o.warnLacking(fs, driver.Capabilities{WayOut: true}, log)
+	o.warnLacking(fs, driver.Capabilities{Egress: true}, log)
 	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-pin-dir") || !strings.Contains(got, "flag=--flow-log why=") ||
 		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with a way out"`) {
 		t.Errorf("warnings: %s", got)

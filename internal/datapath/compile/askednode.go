@@ -36,7 +36,7 @@ func (c *Compiler) askedAtNodes(s *clusterService, all []*serviceSlice, pics []d
 	for i := range now {
 		others := c.askedApart(&now[i], on)
 		for _, o := range others {
-			want += len(o.Faces)
+			want += len(o.Frontends)
 		}
 		more = append(more, others...)
 	}
@@ -74,9 +74,9 @@ func (c *Compiler) askedApart(pic *desired.Service, on map[model.EndpointKey]mod
 			return &desired.Service{Key: desired.KeyAtNode(pic.Key, node), Network: pic.Network, Affinity: pic.Affinity}
 		})
 	}
-	var faces []desired.Face
+	var faces []desired.Frontend
 	pools := pic.Pools()
-	for _, f := range pic.Faces {
+	for _, f := range pic.Frontends {
 		v6 := f.Addr.Is6()
 		if !f.Addr.IsUnspecified() || !slices.ContainsFunc(own, func(a netip.Addr) bool { return a.Is6() == v6 }) {
 			faces = append(faces, f)
@@ -89,29 +89,29 @@ func (c *Compiler) askedApart(pic *desired.Service, on map[model.EndpointKey]mod
 				faces = append(faces, here)
 			}
 		}
-		there := desired.Face{Addr: f.Addr, Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}
+		there := desired.Frontend{Addr: f.Addr, Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}
 		for node := range nodesWith(pic, on, v6) {
 			for _, a := range c.cluster.nodes[node].Addrs {
 				if node != self && a.Is6() == v6 && c.cluster.nodeOf[a] == node {
 					there.Addr = a
-					apart(node).Faces = append(apart(node).Faces, there)
+					apart(node).Frontends = append(apart(node).Frontends, there)
 				}
 			}
 		}
 		if there.Addr = f.Addr; pools.Anybody(v6) { // else who asks is refused
 			there.Sources = nobody
 		}
-		apart("").Faces = append(apart("").Faces, there)
+		apart("").Frontends = append(apart("").Frontends, there)
 	}
-	slices.SortFunc(faces, desired.CompareFaces)
-	pic.Faces = faces
+	slices.SortFunc(faces, desired.CompareFrontends)
+	pic.Frontends = faces
 	for key, b := range pic.Backends.All() {
 		if s := at[on[key]]; s != nil && on[key] != "" {
 			s.Backends = s.Backends.Set(key, b)
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(at)) {
-		slices.SortFunc(at[node].Faces, desired.CompareFaces)
+		slices.SortFunc(at[node].Frontends, desired.CompareFrontends)
 		out = append(out, *at[node])
 	}
 	return out

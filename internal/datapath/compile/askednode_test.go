@@ -153,7 +153,7 @@ func TestAskedNodesBound(t *testing.T) {
 		got, problems := clusterPics(c)
 		var have []string
 		for name, pic := range got {
-			if at, ok := strings.CutSuffix(name, "@h2"); ok && len(pic.Faces) == len(many.Addrs) {
+			if at, ok := strings.CutSuffix(name, "@h2"); ok && len(pic.Frontends) == len(many.Addrs) {
 				have = append(have, at)
 			}
 		}

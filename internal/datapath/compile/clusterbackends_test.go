@@ -36,7 +36,7 @@ func TestForeignBackends(t *testing.T) {
 				t.Errorf("able %v, %s: problems %q, backends (-want +got):\n%s", able, when, problems, diff)
 			}
 			for k, b := range got["shop/web"].Backends.All() {
-				if b.Foreign() != strings.HasPrefix(string(k.ID), "@") || b.Foreign() != (b.Identity == 0) {
+				if b.External() != strings.HasPrefix(string(k.ID), "@") || b.External() != (b.Identity == 0) {
 					t.Errorf("able %v, %s: backend %s is %+v", able, when, k, b)
 				}
 			}

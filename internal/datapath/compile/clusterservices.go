@@ -340,8 +340,8 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 		x := desired.Service{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, Exposed: true}
 		x.IPv4, x.IPv6 = addrsOf(s.rec)
 		// At port 0 nobody asks: all ports of the addresses are refused.
-		x.Faces = c.facesOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
-		slices.SortFunc(x.Faces, desired.CompareFaces)
+		x.Frontends = c.facesOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
+		slices.SortFunc(x.Frontends, desired.CompareFrontends)
 		return []desired.Service{x}, ""
 	}
 	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
@@ -359,15 +359,15 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 	for _, p := range s.rec.Ports {
 		port, alike := commonPort(all, p)
 		if alike {
-			main.Faces = append(main.Faces, c.facesOf(s.rec, p, port)...)
+			main.Frontends = append(main.Frontends, c.facesOf(s.rec, p, port)...)
 			continue
 		}
 		of := main
-		of.Key, of.Faces = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), c.facesOf(s.rec, p, p.Port)
+		of.Key, of.Frontends = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), c.facesOf(s.rec, p, p.Port)
 		of.Backends = c.clusterBackends(s, all, &p)
 		others = append(others, of)
 	}
-	if main.Backends = c.clusterBackends(s, all, nil); len(main.Faces) > 0 {
+	if main.Backends = c.clusterBackends(s, all, nil); len(main.Frontends) > 0 {
 		out = append(out, main)
 	}
 	out = append(out, others...)
@@ -377,7 +377,7 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 	var texts []string
 	for i := range out {
 		out[i].HealthPort = s.rec.HealthPort
-		slices.SortFunc(out[i].Faces, desired.CompareFaces)
+		slices.SortFunc(out[i].Frontends, desired.CompareFrontends)
 		if n := out[i].Backends.Len(); n > desired.MaxBackends {
 			out[i].Backends = firstBackends(out[i].Backends)
 			texts = append(texts, fmt.Sprintf("has %d backends: connections go to the first %d of them by name", n, desired.MaxBackends))
@@ -415,20 +415,20 @@ func portIn(x *model.ServiceSlice, p model.ClusterPort) uint16 {
 }
 
 // facesOf are the faces of a service's port.
-func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Face) {
+func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Frontend) {
 	all := desired.TrafficCluster
 	if s.Near != model.NearAnywhere {
 		all = desired.TrafficNear
 	}
 	inside, outside := all, all
 	if s.InsideLocal {
-		inside = desired.TrafficSilent
+		inside = desired.TrafficLocalDrop
 	}
 	if s.OutsideLocal {
-		outside = desired.TrafficSilent
+		outside = desired.TrafficLocalDrop
 	}
 	face := func(a netip.Addr, port uint16, inside, outside desired.TrafficPolicy, sources ...netip.Prefix) {
-		out = append(out, desired.Face{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, Inside: inside, Outside: outside, Sources: sources})
+		out = append(out, desired.Frontend{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, InternalPolicy: inside, ExternalPolicy: outside, Sources: sources})
 	}
 	for _, a := range s.Addrs {
 		face(a, p.Port, inside, inside)

@@ -77,8 +77,8 @@ func faceTexts(s *desired.Service) (out []string) {
 	if s == nil {
 		return nil
 	}
-	for _, f := range s.Faces {
-		text := fmt.Sprintf("%s %s %d>%d in %d out %d", f.Addr, f.Protocol, f.Port, f.Backend, f.Inside, f.Outside)
+	for _, f := range s.Frontends {
+		text := fmt.Sprintf("%s %s %d>%d in %d out %d", f.Addr, f.Protocol, f.Port, f.Backend, f.InternalPolicy, f.ExternalPolicy)
 		if len(f.Sources) > 0 {
 			text += fmt.Sprint(" of ", f.Sources)
 		}
@@ -171,18 +171,18 @@ func TestClosedClusterService(t *testing.T) {
 	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
 		t.Fatalf("closed: %v, pictures %v, problems %q", left, maps.Keys(got), problems)
 	}
-	balanced := []desired.Face{{Addr: s.Balanced[1], Protocol: model.ProtoTCP}, {Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
-	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Faces, balanced, desired.Face.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
+	balanced := []desired.Frontend{{Addr: s.Balanced[1], Protocol: model.ProtoTCP}, {Addr: s.Balanced[0], Protocol: model.ProtoTCP}}
+	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Frontends, balanced, desired.Frontend.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
 		t.Errorf("closed: %+v, %v", pic, err)
 	}
 	c.ReopenClusterService(s.Key, s.Balanced[0])
-	if got, _ = clusterPics(c); !slices.EqualFunc(got["shop/web"].Faces, balanced[:1], desired.Face.Equal) || got["shop/web"].IPv4 != s.Addrs[0] {
+	if got, _ = clusterPics(c); !slices.EqualFunc(got["shop/web"].Frontends, balanced[:1], desired.Frontend.Equal) || got["shop/web"].IPv4 != s.Addrs[0] {
 		t.Errorf("with another owner of an address: %+v", got["shop/web"])
 	}
 	c.SetClusterService(s)
 	c.ReopenClusterService(s.Key, s.Balanced[0])                                                    // it is open
 	c.ReopenClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}, s.Balanced[0]) // it is none
-	if got, _ = clusterPics(c); len(got["shop/web"].Faces) == 0 || got["shop/web"].IPv4.IsValid() || !slices.Equal(got["shop/web"].Balanced, s.Balanced) {
+	if got, _ = clusterPics(c); len(got["shop/web"].Frontends) == 0 || got["shop/web"].IPv4.IsValid() || !slices.Equal(got["shop/web"].Balanced, s.Balanced) {
 		t.Errorf("there again: %+v", got["shop/web"])
 	}
 	other := s
@@ -220,7 +220,7 @@ func TestClusterServicePolicies(t *testing.T) {
 	c.SetClusterService(s)
 	expect("near, one is a node's, nobody may", "0.0.0.0 tcp 30080>80 in 3 out 3", "10.96.0.10 tcp 80>80 in 3 out 3", "203.0.113.1 tcp 80>80 in 3 out 3 of [0.0.0.0/32]")
 	c.DeleteClusterNode("h2")
-	if got, _ := clusterPics(c); len(got["shop/web"].Faces) != 4 || c.out.NodeAddrs.Len() != 0 {
+	if got, _ := clusterPics(c); len(got["shop/web"].Frontends) != 4 || c.out.NodeAddrs.Len() != 0 {
 		t.Errorf("a node's no more: %q", faceTexts(got["shop/web"]))
 	}
 }

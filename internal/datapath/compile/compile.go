@@ -152,7 +152,7 @@ func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem s
 	pic := &desired.Network{
 		ID: n.id, Key: n.key, Group: n.group, Encap: r.Encap, Tag: r.Tag,
 		Subnet: r.Subnet, Subnet6: r.Subnet6, Gateway: r.Gateway, Gateway6: r.Gateway6,
-		Native: r.Native && r.Encap == model.EncapVXLAN, ByTenant: r.ByTenant,
+		Routed: r.Native && r.Encap == model.EncapVXLAN, ByTenant: r.ByTenant,
 	}
 	if n.base == nil { // a segment's router is the fabric's
 		pic.Joined = c.joins(n.tenant)

@@ -75,7 +75,7 @@ func serviceText(s *desired.Service) string {
 	for k, b := range s.Backends.All() {
 		backends[k.String()] = *b
 	}
-	return fmt.Sprint(s.Network, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.Outside, s.Exposed, backends)
+	return fmt.Sprint(s.Network, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.ExternalPolicy, s.Exposed, backends)
 }
 
 var byValue = []cmp.Option{

@@ -124,9 +124,9 @@ func (c *Compiler) compileTunnels() {
 func (c *Compiler) leadOutside(s *service, pic *desired.Service) (problem string) {
 	pic.Exposed, problem = c.exposed(s)
 	if s.net.rec.Encap == model.EncapVLAN {
-		pic.Outside = desired.TrafficLocal
+		pic.ExternalPolicy = desired.TrafficLocal
 	} else if pic.Exposed && c.speaksBGP {
-		pic.Outside = desired.TrafficNear
+		pic.ExternalPolicy = desired.TrafficNear
 	}
 	return problem
 }

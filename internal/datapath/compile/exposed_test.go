@@ -54,7 +54,7 @@ func TestExposed(t *testing.T) {
 		if there != x.exposed || pic.Networks.Len() != pic.Services.Len() || pic.Remotes.Len() != pic.Services.Len() {
 			t.Fatalf("%s %s: %d services, %d networks, %d remotes", x.tenant, x.encap, pic.Services.Len(), pic.Networks.Len(), pic.Remotes.Len())
 		}
-		if there && (!got.Exposed || got.Outside != x.among || got.Inside != desired.TrafficCluster || got.Backends.Len() != 1) {
+		if there && (!got.Exposed || got.ExternalPolicy != x.among || got.InternalPolicy != desired.TrafficCluster || got.Backends.Len() != 1) {
 			t.Errorf("%s %s: %+v, problems %v", x.tenant, x.encap, got, problems)
 		}
 		c.DeleteService(s.Key)

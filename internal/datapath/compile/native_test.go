@@ -32,7 +32,7 @@ func TestNative(t *testing.T) {
 				t.Helper()
 				pic, problems := c.Compile(1)
 				n, there := pic.Networks.Get(native.ID)
-				if len(problems) > 0 || there != (is || host == "h1") || there && n.Native != is {
+				if len(problems) > 0 || there != (is || host == "h1") || there && n.Routed != is {
 					t.Errorf("%s, %s: there %v, %+v, problems %v", host, when, there, n, problems)
 				}
 				if far, _ := pic.Remotes.Get(desired.RemoteKey{Network: native.ID, MAC: e.MAC}); (far != nil) != (is && host == "h3") {
@@ -55,7 +55,7 @@ func TestNative(t *testing.T) {
 	}
 	c := conformance.NewCompiler(top, "h1")
 	c.SetNetwork(vlan)
-	if n, _ := first(c.Compile(1)).Networks.Get(vlan.ID); n.Native {
+	if n, _ := first(c.Compile(1)).Networks.Get(vlan.ID); n.Routed {
 		t.Error("a VLAN network is native")
 	}
 }

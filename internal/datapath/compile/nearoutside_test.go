@@ -25,7 +25,7 @@ func TestNearOutside(t *testing.T) {
 		for _, among := range []struct {
 			policy desired.TrafficPolicy
 			want   []model.EndpointID
-		}{{got.Outside, outside}, {got.Inside, []model.EndpointID{"e1", "e2"}}} {
+		}{{got.ExternalPolicy, outside}, {got.InternalPolicy, []model.EndpointID{"e1", "e2"}}} {
 			pool := map[model.EndpointID]bool{}
 			for k := range got.Pool(false, among.policy) {
 				pool[k.ID] = true
@@ -54,7 +54,7 @@ func TestNearOutside(t *testing.T) {
 	pic, _ := c.Compile(1)
 	got, _ := pic.Services.Get(s.Key)
 	n := 0
-	for k := range got.Pool(false, got.Outside) {
+	for k := range got.Pool(false, got.ExternalPolicy) {
 		if n++; k.ID != "e1" {
 			t.Errorf("%s is chosen of a host that drains", k.ID)
 		}

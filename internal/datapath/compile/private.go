@@ -39,7 +39,7 @@ func (c *Compiler) SetPrivateAddress(k model.EndpointKey, a netip.Addr) {
 // the way out has moved to another subnet; one for each family that the endpoint has.
 func (c *Compiler) privateOf(e *endpoint) (v4, v6 netip.Addr) {
 	a := c.privates[e.Key]
-	if !c.out.Private.Holds(a) || !c.lacksNative && e.net.rec != nil && e.net.rec.Native {
+	if !c.out.Private.Contains(a) || !c.lacksNative && e.net.rec != nil && e.net.rec.Native {
 		return
 	}
 	if e.IPv4.IsValid() {

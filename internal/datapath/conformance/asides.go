@@ -160,7 +160,7 @@ func (b *bench) livingWayOut(t *testing.T, top Topology) {
 		t.Fatalf("Monitor() = %v", err)
 	}
 	least := 0
-	if b.drv.Capabilities().Living {
+	if b.drv.Capabilities().AuditEstablished {
 		least = 4
 	}
 	compareEvents(t, want, got, least)
@@ -176,8 +176,8 @@ func (b *bench) living(t *testing.T, want <-chan driver.FlowEvent, some bool) {
 	if got := len(want) > 0; got != some {
 		t.Errorf("connections that live are told of: %v, want %v", got, some)
 	}
-	for !b.drv.Capabilities().Living && len(want) > 0 {
-		if e := <-want; !e.Living {
+	for !b.drv.Capabilities().AuditEstablished && len(want) > 0 {
+		if e := <-want; !e.Established {
 			t.Errorf("not of a connection that lives: %+v", e)
 		}
 	}

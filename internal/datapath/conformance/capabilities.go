@@ -32,9 +32,9 @@ func testCapabilities(t *testing.T, h Harness) {
 		}
 	}
 	b.apply(t, pic)
-	b.hasInterface(t, desired.HostInterface, can.WayOut)
-	if can.WayOut && h.WayOut && can.WayOut6 != h.WayOut6 {
-		t.Errorf("it says of the way out by IPv6 %v, the harness %v", can.WayOut6, h.WayOut6)
+	b.hasInterface(t, desired.HostInterface, can.Egress)
+	if can.Egress && h.WayOut && can.Egress6 != h.WayOut6 {
+		t.Errorf("it says of the way out by IPv6 %v, the harness %v", can.Egress6, h.WayOut6)
 	}
 	b.tablesAnswer(t, can)
 	pic = withParts(pic, can)

@@ -31,7 +31,7 @@ func testNative(t *testing.T, h Harness) {
 		t.Skip("the harness has no WayOut for both families")
 	}
 	b := open(t, h)
-	if !b.drv.Capabilities().Native {
+	if !b.drv.Capabilities().RoutedNetworks {
 		t.Skip("the driver knows no native networks")
 	}
 	apart := RoutedTopology()

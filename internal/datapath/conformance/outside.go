@@ -26,7 +26,7 @@ type outsideCase struct {
 // testServicesOutside: clients on the host and beyond it reach exposed services.
 func testServicesOutside(t *testing.T, h Harness) {
 	t.Helper()
-	tryOutside(t, h, func(c driver.Capabilities) bool { return c.ServicesOutside }, []outsideCase{
+	tryOutside(t, h, func(c driver.Capabilities) bool { return c.ExternalServices }, []outsideCase{
 		{"Translated", (*outside).translated},
 		{"NoProvider", (*outside).noProvider},
 		{"Who", (*outside).who},
@@ -87,7 +87,7 @@ func clientOutside(v6 bool) netip.Addr {
 func (s *outside) open(ids ...model.EndpointID) desired.Service {
 	out := s.shop(ids...)
 	if out.Exposed = true; s.top.Network(s.key).Encap == model.EncapVLAN {
-		out.Outside = desired.TrafficLocal
+		out.ExternalPolicy = desired.TrafficLocal
 	}
 	return out
 }
@@ -194,7 +194,7 @@ func (s *outside) noProvider() {
 		}
 	}
 	local := s.open("db2")
-	local.Outside = desired.TrafficLocal
+	local.ExternalPolicy = desired.TrafficLocal
 	for what, have := range map[string]desired.Service{
 		"nobody": s.open(), "unhealthy": s.inState(s.open("db1"), "db1", desired.BackendUnhealthy), "none is here": local,
 	} {

@@ -32,7 +32,7 @@ func testRandomAsides(t *testing.T, h Harness) {
 	t.Helper()
 	top := Labelled(StandardTopology())
 	b, w := sending(t, h, top, Case{})
-	if c := b.drv.Capabilities(); !c.Log || !c.Audit || !c.Living {
+	if c := b.drv.Capabilities(); !c.Log || !c.Audit || !c.AuditEstablished {
 		t.Skip("the driver tells less")
 	}
 	n := 16

@@ -415,7 +415,7 @@ func (x *randomServices) judge(what string, c *served, p reference.Packet, v ref
 // takes tells whether a backend takes new connections of a client inside.
 func (x *randomServices) takes(s *desired.Service, k model.EndpointKey, p reference.Packet) bool {
 	b, ok := s.Backends.Get(k)
-	return ok && s.Pools().Of(p.Src.Is6(), s.Inside).Has(b)
+	return ok && s.Pools().Of(p.Src.Is6(), s.InternalPolicy).Has(b)
 }
 
 // forget finds out whether a connection is still bound after a change: what ends a

@@ -41,7 +41,7 @@ func testRandomFaces(t *testing.T, h Harness) {
 		t.Skip("the harness has no WayOut")
 	}
 	b := open(t, h)
-	if can := b.drv.Capabilities(); !can.Faces || !can.ServicesOutside {
+	if can := b.drv.Capabilities(); !can.Frontends || !can.ExternalServices {
 		t.Skip("the driver makes no faces, or knows no clients outside")
 	}
 	top := Labelled(StandardTopology())
@@ -98,17 +98,17 @@ func (x *randomFaces) furnish(i int) {
 	r, s := x.r, &x.services[i]
 	*s = desired.Service{Key: s.Key, Network: s.Network, Exposed: r.IntN(4) > 0, Affinity: one(r, 0, 0, 0, time.Hour)}
 	among := func() desired.TrafficPolicy {
-		return one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficSilent)
+		return one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop)
 	}
 	if r.IntN(2) == 0 {
 		s.IPv4, s.IPv6 = host4(x.network, byte(200+i)), host6(x.network, byte(200+i))
 		s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, {Protocol: model.ProtoUDP, Port: 53, Backend: 5353}}
-		s.Inside, s.Outside = among(), among()
+		s.InternalPolicy, s.ExternalPolicy = among(), among()
 	}
 	for range 1 + r.IntN(8) {
-		f := desired.Face{
+		f := desired.Frontend{
 			Addr: one(r, spots()...), Protocol: one(r, model.ProtoTCP, model.ProtoUDP), Port: one(r, uint16(53), 80), Backend: one(r, uint16(5353), 8080),
-			Inside: among(), Outside: among(),
+			InternalPolicy: among(), ExternalPolicy: among(),
 		}
 		if r.IntN(4) == 0 {
 			for _, a := range []netip.Addr{one(r, x.clientsOf(f.Addr.Is6())...), addrOf(x.top.Endpoints[0], f.Addr.Is6())} {
@@ -116,10 +116,10 @@ func (x *randomFaces) furnish(i int) {
 			}
 			slices.SortFunc(f.Sources, netip.Prefix.Compare)
 		}
-		s.Faces = append(s.Faces, f)
+		s.Frontends = append(s.Frontends, f)
 	}
-	slices.SortStableFunc(s.Faces, desired.CompareFaces)
-	s.Faces = slices.CompactFunc(s.Faces, func(a, b desired.Face) bool { return desired.CompareFaces(a, b) == 0 })
+	slices.SortStableFunc(s.Frontends, desired.CompareFrontends)
+	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b desired.Frontend) bool { return desired.CompareFrontends(a, b) == 0 })
 	for _, e := range append(slices.Clone(x.top.Endpoints), x.foreign...) {
 		if e.Key.Network != x.network.Key || r.IntN(3) > 0 || r.IntN(12) == 0 {
 			continue
@@ -133,7 +133,7 @@ func (x *randomFaces) furnish(i int) {
 		}
 		s.Backends = s.Backends.Set(e.Key, b)
 	}
-	x.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.Inside, s.Outside, s.Faces)
+	x.note("%s: exposed %v affinity %s at %s %s inside %d outside %d, faces %+v", s.Key, s.Exposed, s.Affinity, s.IPv4, s.IPv6, s.InternalPolicy, s.ExternalPolicy, s.Frontends)
 	for k, b := range s.Backends.All() {
 		x.note("     %s %s %s state %d local %v port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Port)
 	}
@@ -232,11 +232,11 @@ func (x *randomFaces) fronts() []netip.Addr {
 	return out
 }
 
-func (x *randomFaces) owner(at frontAt) (has *desired.Service, face desired.Face) {
+func (x *randomFaces) owner(at frontAt) (has *desired.Service, face desired.Frontend) {
 	isNode := at.addr == node(at.addr.Is6()) || at.addr == node(at.addr.Is6()).Next()
 	for i := range x.services {
 		s := &x.services[i]
-		if f, ok := s.FaceAt(at.addr, isNode, at.proto, at.port); ok && (has == nil || f.Before(s.Key, face, has.Key)) {
+		if f, ok := s.FrontendAt(at.addr, isNode, at.proto, at.port); ok && (has == nil || f.Before(s.Key, face, has.Key)) {
 			has, face = s, f
 		}
 	}

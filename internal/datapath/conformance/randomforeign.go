@@ -15,7 +15,7 @@ import (
 // service there without being an endpoint; nobody where a driver leads to none.
 func (b *bench) withForeign(t testing.TB, h Harness, w *World) []model.Endpoint {
 	t.Helper()
-	if !h.WayOut || !b.drv.Capabilities().ForeignBackends {
+	if !h.WayOut || !b.drv.Capabilities().ExternalBackends {
 		return nil
 	}
 	if err := w.Change(func(c *compile.Compiler) { WithWayOut(w.Topology, c, h.WayOut6) }); err != nil {

@@ -180,7 +180,7 @@ func (x *randomServices) fail() {
 	x.t.Helper()
 	for _, key := range x.shops {
 		s := x.desired(key, x.w.Pictures["h1"])
-		x.history = append(x.history, fmt.Sprintf("now: %s closed %v %s %s ports %v affinity %s inside %d", s.Key, key.closed, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.Inside))
+		x.history = append(x.history, fmt.Sprintf("now: %s closed %v %s %s ports %v affinity %s inside %d", s.Key, key.closed, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.InternalPolicy))
 		for k, b := range s.Backends.All() {
 			x.history = append(x.history, fmt.Sprintf("     %s %s %s state %d local %v near %d port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Near, b.Port))
 		}
@@ -222,7 +222,7 @@ func (x *randomServices) furnish(s *randomShop, n model.Network, i int) {
 	}
 	x.renumber(s)
 	s.of.Affinity = one(r, 0, 0, time.Hour)
-	s.of.Inside = one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficSilent, desired.TrafficNear)
+	s.of.InternalPolicy = one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficLocalDrop, desired.TrafficNear)
 	s.providers = nil
 	for _, e := range x.top.Endpoints {
 		if e.Key.Network.Tenant != n.Key.Tenant || r.IntN(2) == 0 || e.Key.Network != n.Key && r.IntN(3) > 0 {

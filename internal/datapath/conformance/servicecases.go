@@ -115,13 +115,13 @@ func (s *services) noProvider() {
 func (s *services) local() {
 	client := s.at("web1")
 	local := s.shop("db1", "db2")
-	local.Inside = desired.TrafficLocal
+	local.InternalPolicy = desired.TrafficLocal
 	s.have(local)
 	for range 16 {
 		s.reached("one is here", s.ask(client, model.ProtoTCP, false), "db1")
 	}
 	local = s.shop("db2")
-	local.Inside = desired.TrafficLocal
+	local.InternalPolicy = desired.TrafficLocal
 	s.have(local)
 	if v := s.Send(s.t, s.ask(client, model.ProtoTCP, false)); !nowhere(v) || v.Answer == nil {
 		s.t.Errorf("none is here: %s, want a reset", v)

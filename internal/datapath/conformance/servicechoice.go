@@ -54,7 +54,7 @@ func (s *services) leaving() {
 		s.have(leaves(leaves(both, "db1"), "db2"))
 		s.spreadOver("both leave", client, v6, "db1", "db2")
 		local := leaves(both, "db1")
-		local.Inside = desired.TrafficLocal
+		local.InternalPolicy = desired.TrafficLocal
 		s.have(local)
 		s.spreadOver("the only one here leaves", client, v6, "db1")
 		s.have(s.inState(leaves(both, "db1"), "db2", desired.BackendDraining))
@@ -84,7 +84,7 @@ func (s *services) near() {
 	client := s.at("web1")
 	at := func(near map[model.EndpointID]desired.Nearness) desired.Service {
 		of := s.shop("db1", "db2", "web2")
-		of.Inside = desired.TrafficNear
+		of.InternalPolicy = desired.TrafficNear
 		for id, n := range near {
 			of = s.with(of, id, func(b *desired.Backend) { b.Near = n })
 		}
@@ -119,7 +119,7 @@ func (s *services) near() {
 func (s *services) silent() {
 	client := s.at("web1")
 	of := s.shop("db2")
-	of.Inside = desired.TrafficSilent
+	of.InternalPolicy = desired.TrafficLocalDrop
 	for _, v6 := range ipv4and6 {
 		for _, x := range []struct {
 			what    string
@@ -140,7 +140,7 @@ func (s *services) silent() {
 			}
 		}
 		here := s.shop("db1", "db2")
-		here.Inside = desired.TrafficSilent
+		here.InternalPolicy = desired.TrafficLocalDrop
 		s.have(here)
 		s.spreadOver("somebody here", client, v6, "db1")
 		p := s.ask(client, model.ProtoTCP, v6)

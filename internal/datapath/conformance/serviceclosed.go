@@ -13,9 +13,9 @@ import (
 func (s *faces) closed() {
 	client := s.at("web1")
 	left := s.faced(both(1))
-	left.Faces = slices.DeleteFunc(left.Faces, func(f desired.Face) bool { return f.Protocol != model.ProtoTCP })
-	for i := range left.Faces {
-		left.Faces[i].Port, left.Faces[i].Backend = 0, 0
+	left.Frontends = slices.DeleteFunc(left.Frontends, func(f desired.Frontend) bool { return f.Protocol != model.ProtoTCP })
+	for i := range left.Frontends {
+		left.Frontends[i].Port, left.Frontends[i].Backend = 0, 0
 	}
 	for _, v6 := range ipv4and6 {
 		s.have(s.faced(both(1), "db1"))

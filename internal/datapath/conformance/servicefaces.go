@@ -53,7 +53,7 @@ func testFaces(t *testing.T, h Harness) {
 	} {
 		cases = append(cases, outsideCase{sub.name, func(s *outside) { sub.run(&faces{s}) }})
 	}
-	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Faces }, cases)
+	tryOutside(t, h, func(c driver.Capabilities) bool { return c.Frontends }, cases)
 }
 
 // faced makes a service that has faces only: TCP at port 80, UDP at port 53 of some
@@ -62,9 +62,9 @@ func (s *faces) faced(at []netip.Addr, ids ...model.EndpointID) desired.Service 
 	out := s.shop(ids...)
 	out.IPv4, out.IPv6, out.Ports, out.Exposed = netip.Addr{}, netip.Addr{}, nil, true
 	for _, a := range at {
-		out.Faces = append(out.Faces, desired.Face{Addr: a, Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, desired.Face{Addr: a, Protocol: model.ProtoUDP, Port: 53, Backend: 5353})
+		out.Frontends = append(out.Frontends, desired.Frontend{Addr: a, Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, desired.Frontend{Addr: a, Protocol: model.ProtoUDP, Port: 53, Backend: 5353})
 	}
-	slices.SortFunc(out.Faces, desired.CompareFaces)
+	slices.SortFunc(out.Frontends, desired.CompareFrontends)
 	return out
 }
 
@@ -217,8 +217,8 @@ func (s *faces) shared() {
 	client := s.at("web1")
 	one, two := s.faced(both(1), "db1"), s.faced(both(1), "web2")
 	two.Key.Name = "zoo"
-	for i := range two.Faces {
-		two.Faces[i].Port++
+	for i := range two.Frontends {
+		two.Frontends[i].Port++
 	}
 	for _, v6 := range ipv4and6 {
 		s.have(one, two)
@@ -257,9 +257,9 @@ func (s *faces) sources() {
 		}
 		of := s.faced(both(1), "db1")
 		ranges := func(of desired.Service, p ...netip.Prefix) desired.Service {
-			of.Faces = slices.Clone(of.Faces)
-			for i := range of.Faces {
-				of.Faces[i].Sources = p
+			of.Frontends = slices.Clone(of.Frontends)
+			for i := range of.Frontends {
+				of.Frontends[i].Sources = p
 			}
 			return of
 		}
@@ -295,9 +295,9 @@ func (s *faces) sources() {
 func (s *faces) policies() {
 	client := s.at("web1")
 	of := s.faced(append(both(1), both(2)...), "db1", "db2")
-	for i := range of.Faces {
-		if f := &of.Faces[i]; f.Addr == front(2, f.Addr.Is6()) {
-			f.Inside = desired.TrafficLocal
+	for i := range of.Frontends {
+		if f := &of.Frontends[i]; f.Addr == front(2, f.Addr.Is6()) {
+			f.InternalPolicy = desired.TrafficLocal
 		}
 	}
 	s.have(of)
@@ -353,9 +353,9 @@ func (s *faces) ends() {
 			}
 			tcp, udp := living()
 			moved := of
-			moved.Faces = slices.Clone(of.Faces)
-			for i := range moved.Faces {
-				moved.Faces[i].Backend++
+			moved.Frontends = slices.Clone(of.Frontends)
+			for i := range moved.Frontends {
+				moved.Frontends[i].Backend++
 			}
 			s.have(moved)
 			s.reached("TCP, its face leads to another port", tcp, "db1")
@@ -364,7 +364,7 @@ func (s *faces) ends() {
 			}
 			tcp, _ = living()
 			less := of
-			less.Faces = slices.DeleteFunc(slices.Clone(of.Faces), func(f desired.Face) bool { return f.Protocol == model.ProtoTCP })
+			less.Frontends = slices.DeleteFunc(slices.Clone(of.Frontends), func(f desired.Frontend) bool { return f.Protocol == model.ProtoTCP })
 			s.have(less)
 			elsewhere := s.faced(at, "db2")
 			s.have(elsewhere)
@@ -410,9 +410,9 @@ func (s *faces) restarted() {
 	client := s.at("web1")
 	one, two := s.faced(append(both(1), nodes...), "db1"), s.faced(both(1), "web2")
 	two.Key.Name = "zoo"
-	for i := range two.Faces {
-		two.Faces[i].Port++
-		two.Faces[i].Sources = []netip.Prefix{netip.PrefixFrom(client.IPv4, 32), netip.PrefixFrom(client.IPv6, 128)}
+	for i := range two.Frontends {
+		two.Frontends[i].Port++
+		two.Frontends[i].Sources = []netip.Prefix{netip.PrefixFrom(client.IPv4, 32), netip.PrefixFrom(client.IPv6, 128)}
 	}
 	late := s.faced(both(1), "web2") // wants what one has
 	late.Key.Name = "zzz"

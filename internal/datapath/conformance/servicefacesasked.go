@@ -61,10 +61,10 @@ func (s *faces) asked() {
 		goesOn("another node's, still", there, "db1")
 
 		shut := all
-		shut.Faces = nil
-		for _, f := range all.Faces {
+		shut.Frontends = nil
+		for _, f := range all.Frontends {
 			f.Sources = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
-			shut.Faces = append(shut.Faces, f)
+			shut.Frontends = append(shut.Frontends, f)
 		}
 		s.have(shut, own)
 		begin("all others are shut", a, "web2")
@@ -110,7 +110,7 @@ func (s *faces) asked() {
 		s.have(all)
 		goesOn("the same service, at all nodes'", at, "db1")
 	}
-	if !s.drv.Capabilities().ServicesOutside {
+	if !s.drv.Capabilities().ExternalServices {
 		return
 	}
 	for _, v6 := range s.six() { // who is not exposed has no ports for them

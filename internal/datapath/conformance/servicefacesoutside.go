@@ -10,14 +10,14 @@ import (
 
 // clients: who is outside asks at exposed faces, nodes' among them.
 func (s *faces) clients() {
-	if !s.drv.Capabilities().ServicesOutside {
+	if !s.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver serves nobody outside")
 	}
 	of := s.faced(append(both(1), nodes...), "db1", "db2")
-	for i := range of.Faces {
-		of.Faces[i].Outside = desired.TrafficSilent
-		if of.Faces[i].Addr == front(1, of.Faces[i].Addr.Is6()) {
-			of.Faces[i].Sources = []netip.Prefix{netip.PrefixFrom(Outside, 24), netip.PrefixFrom(Outside6, 64)}
+	for i := range of.Frontends {
+		of.Frontends[i].ExternalPolicy = desired.TrafficLocalDrop
+		if of.Frontends[i].Addr == front(1, of.Frontends[i].Addr.Is6()) {
+			of.Frontends[i].Sources = []netip.Prefix{netip.PrefixFrom(Outside, 24), netip.PrefixFrom(Outside6, 64)}
 		}
 	}
 	for _, v6 := range s.six() {
@@ -59,14 +59,14 @@ func (s *faces) clients() {
 // hidden: a service that is not exposed has no faces for clients outside, though one
 // that is has the address too.
 func (s *faces) hidden() {
-	if !s.drv.Capabilities().ServicesOutside {
+	if !s.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver serves nobody outside")
 	}
 	of, open := s.faced(append(both(1), nodes...), "db1"), s.faced(append(both(1), nodes...), "web2")
 	of.Exposed = false
 	open.Key.Name = "zoo"
-	for i := range open.Faces {
-		open.Faces[i].Port++
+	for i := range open.Frontends {
+		open.Frontends[i].Port++
 	}
 	s.have(of, open)
 	for _, v6 := range s.six() {

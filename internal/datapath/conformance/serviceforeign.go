@@ -35,7 +35,7 @@ func testForeignBackends(t *testing.T, h Harness) {
 	}
 	b := open(t, h)
 	can := b.drv.Capabilities()
-	if !can.ForeignBackends {
+	if !can.ExternalBackends {
 		t.Skip("the driver knows endpoints as backends only")
 	}
 	apart := RoutedTopology()
@@ -51,13 +51,13 @@ func testForeignBackends(t *testing.T, h Harness) {
 	b.interfaces(t, private.Pictures["h1"], bridge.Pictures["h1"], routing.Pictures["h1"])
 	t.Run("Private", func(t *testing.T) { tryForeign(t, b, private, h.WayOut6) })
 	t.Run("Native", func(t *testing.T) {
-		if !can.Native {
+		if !can.RoutedNetworks {
 			t.Skip("the driver knows no native networks")
 		}
 		tryForeign(t, b, bridge, h.WayOut6)
 	})
 	t.Run("Routing", func(t *testing.T) {
-		if !can.Native || !can.Routes {
+		if !can.RoutedNetworks || !can.Routes {
 			t.Skip("the driver does not route, or knows no native networks")
 		}
 		tryForeign(t, b, routing, h.WayOut6)
@@ -102,7 +102,7 @@ func (s *foreign) families() []bool {
 // isNative tells whether the client has no private address.
 func (s *foreign) isNative() bool {
 	n, _ := s.w.Pictures["h1"].Networks.Get(s.top.Network(s.key).ID)
-	return n.Native
+	return n.Routed
 }
 
 // own is the client as the world beyond its networks sees it.

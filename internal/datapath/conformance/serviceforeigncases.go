@@ -62,7 +62,7 @@ func (s *foreign) mixed() {
 // faces: a service as kubernetes.default is: one address, and a port that leads to a
 // machine's.
 func (s *foreign) faces() {
-	if !s.drv.Capabilities().Faces {
+	if !s.drv.Capabilities().Frontends {
 		s.t.Skip("the driver makes no faces")
 	}
 	f := &faces{&outside{s.services}}
@@ -83,7 +83,7 @@ func (s *foreign) faces() {
 func (s *foreign) local() {
 	all := s.places()
 	of := s.with(s.shop(), all...)
-	of.Inside = desired.TrafficLocal
+	of.InternalPolicy = desired.TrafficLocal
 	s.have(of)
 	for range 8 {
 		p := s.ask(s.client, model.ProtoTCP, false)
@@ -93,7 +93,7 @@ func (s *foreign) local() {
 			s.t.Errorf("none is here: %s, want a reset", v)
 		}
 	}
-	of.Inside = desired.TrafficCluster
+	of.InternalPolicy = desired.TrafficCluster
 	for _, state := range []desired.BackendState{desired.BackendUnhealthy, desired.BackendLeaving} {
 		x := s.with(s.shop(), all[0])
 		b, _ := x.Backends.Get(all[0].key())
@@ -209,7 +209,7 @@ func (s *foreign) nowhere() {
 // outsiders: clients outside do not get to such backends, whose answers would not come
 // by this host.
 func (s *foreign) outsiders() {
-	if !s.drv.Capabilities().ServicesOutside {
+	if !s.drv.Capabilities().ExternalServices {
 		s.t.Skip("the driver knows no clients outside")
 	}
 	o := &outside{s.services}

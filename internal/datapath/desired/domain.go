@@ -23,8 +23,8 @@ func (n *Network) Domain() Domain {
 	return Domain(n.ID)
 }
 
-// Holds tells whether an address is of the network's subnets.
-func (n *Network) Holds(a netip.Addr) bool {
+// Contains tells whether an address is of the network's subnets.
+func (n *Network) Contains(a netip.Addr) bool {
 	return a.Is4() && n.Subnet.IsValid() && n.Subnet.Contains(a) || a.Is6() && n.Subnet6.IsValid() && n.Subnet6.Contains(a)
 }
 

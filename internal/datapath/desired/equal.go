@@ -8,7 +8,7 @@ func (n *Network) Equal(o *Network) bool {
 		return true
 	}
 	return n.ID == o.ID && n.Key == o.Key && n.Group == o.Group && n.Encap == o.Encap && n.Tag == o.Tag &&
-		n.Subnet == o.Subnet && n.Subnet6 == o.Subnet6 && n.Gateway == o.Gateway && n.Gateway6 == o.Gateway6 && n.Joined == o.Joined && n.Native == o.Native && n.ByTenant == o.ByTenant &&
+		n.Subnet == o.Subnet && n.Subnet6 == o.Subnet6 && n.Gateway == o.Gateway && n.Gateway6 == o.Gateway6 && n.Joined == o.Joined && n.Routed == o.Routed && n.ByTenant == o.ByTenant &&
 		slices.Equal(n.VTEPs, o.VTEPs)
 }
 

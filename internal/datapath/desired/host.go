@@ -41,7 +41,7 @@ type Host struct {
 	Groups    Map[GroupKey, *Group]
 
 	// NodeAddrs are the addresses of nodes, this one's among them, at which services
-	// may have faces (Face.Addr); who else is asked there is not the services' affair.
+	// may have faces (Frontend.Addr); who else is asked there is not the services' affair.
 	NodeAddrs Map[netip.Addr, struct{}]
 
 	// ServiceRanges are the prefixes that addresses of an orchestrator's services come
@@ -64,7 +64,7 @@ type Network struct {
 	Gateway  netip.Addr
 	Gateway6 netip.Addr
 	VTEPs    []netip.Addr   // VXLAN: other hosts with endpoints on the network, sorted; where flooding goes
-	Native   bool           // VXLAN: hosts' stacks know its endpoints by their own addresses (docs/design/native.md)
+	Routed   bool           // VXLAN: hosts' stacks know its endpoints by their own addresses (docs/design/native.md)
 	ByTenant bool           // no cluster administrator created it: see model.Network
 	Joined   model.RouterID // whose networks reach each other: its tenant's router; 0 = it is routed to none
 }

@@ -38,7 +38,7 @@ func IdentitiesOf(ids ...model.Identity) Identities {
 	return s
 }
 
-func idPlace(id model.Identity) (table, leaf, word int, bit uint64) {
+func identityIndex(id model.Identity) (table, leaf, word int, bit uint64) {
 	at := int(id % idLeaf)
 	return int(id / idLeaf / idFan), int(id / idLeaf % idFan), at / 64, 1 << (at % 64)
 }
@@ -51,7 +51,7 @@ func (s Identities) Has(id model.Identity) bool {
 	if s.root == nil || id > model.IdentityLast {
 		return false
 	}
-	t, l, w, bit := idPlace(id)
+	t, l, w, bit := identityIndex(id)
 	leaf := s.root[t].leaf(l)
 	return leaf != nil && leaf[w]&bit != 0
 }
@@ -77,7 +77,7 @@ func (s Identities) flip(id model.Identity, by int) Identities {
 	if s.n+by == 0 {
 		return Identities{}
 	}
-	t, l, w, bit := idPlace(id)
+	t, l, w, bit := identityIndex(id)
 	root, table, leaf := new([idFan]*idTable), new(idTable), new(idBits)
 	if s.root != nil {
 		*root = *s.root

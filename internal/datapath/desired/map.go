@@ -29,7 +29,7 @@ type part[K comparable, V comparable] struct{ entries []entry[K, V] }
 type entry[K comparable, V comparable] struct {
 	key   K
 	value V
-	place uint8 // of the key's hash; several keys may have the same
+	hash  uint8 // of the key's hash; several keys may have the same
 }
 
 func (p *part[K, V]) get() []entry[K, V] {
@@ -42,8 +42,8 @@ func (p *part[K, V]) get() []entry[K, V] {
 // find returns where in a part an entry is, or is to be put.
 func (p *part[K, V]) find(k K, place uint8) (int, bool) {
 	list := p.get()
-	i, _ := slices.BinarySearchFunc(list, place, func(e entry[K, V], place uint8) int { return int(e.place) - int(place) })
-	for ; i < len(list) && list[i].place == place; i++ {
+	i, _ := slices.BinarySearchFunc(list, place, func(e entry[K, V], place uint8) int { return int(e.hash) - int(place) })
+	for ; i < len(list) && list[i].hash == place; i++ {
 		if list[i].key == k {
 			return i, true
 		}
@@ -189,7 +189,7 @@ func (d *middle[K, V]) part(j int) *part[K, V] {
 func diffPart[K comparable, V comparable](a, b *part[K, V], yield func(Change[K, V]) bool) bool {
 	for _, e := range a.get() {
 		c := Change[K, V]{Key: e.key, Old: e.value, Had: true}
-		if at, ok := b.find(e.key, e.place); ok {
+		if at, ok := b.find(e.key, e.hash); ok {
 			c.New, c.Has = b.entries[at].value, true
 		}
 		if (!c.Has || c.New != c.Old) && !yield(c) {
@@ -197,7 +197,7 @@ func diffPart[K comparable, V comparable](a, b *part[K, V], yield func(Change[K,
 		}
 	}
 	for _, e := range b.get() {
-		if _, ok := a.find(e.key, e.place); !ok && !yield(Change[K, V]{Key: e.key, New: e.value, Has: true}) {
+		if _, ok := a.find(e.key, e.hash); !ok && !yield(Change[K, V]{Key: e.key, New: e.value, Has: true}) {
 			return false
 		}
 	}

@@ -67,7 +67,7 @@ func (p Pools) Of(v6 bool, among TrafficPolicy) Pool {
 	out := Pool{v6: v6, state: f.all.best()}
 	switch among {
 	case TrafficCluster:
-	case TrafficLocal, TrafficSilent:
+	case TrafficLocal, TrafficLocalDrop:
 		out.local, out.state = true, f.here.best()
 	case TrafficNear:
 		if f.all.active && !f.unknown && f.near > NearFar {

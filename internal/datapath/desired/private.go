@@ -85,9 +85,9 @@ func (p *Private) Private6(a netip.Addr) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Holds tells whether an address may be an endpoint's private one: of the
+// Contains tells whether an address may be an endpoint's private one: of the
 // subnet, and neither its first, its last, nor the host's.
-func (p *Private) Holds(a netip.Addr) bool {
+func (p *Private) Contains(a netip.Addr) bool {
 	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr)
 }
 
@@ -96,7 +96,7 @@ func (p *Private) Holds(a netip.Addr) bool {
 // addresses and Nowhere.
 func (p *Private) Leads(n *Network, to netip.Addr) bool {
 	switch {
-	case n.Holds(to) || to.Is6() && !p.Subnet6.IsValid():
+	case n.Contains(to) || to.Is6() && !p.Subnet6.IsValid():
 		return false
 	case to == p.Addr || to == p.Addr6:
 		return true
@@ -144,10 +144,10 @@ func (p *Port) PrivateNumber() netip.Addr {
 // endpoint's, the port has an own address of that family, and both have one number.
 func (p *Private) Check(o *Port) error {
 	n := o.PrivateNumber()
-	if o.Private.IsValid() && (o.Private != n || !p.Holds(n) || !o.IPv4.IsValid()) {
+	if o.Private.IsValid() && (o.Private != n || !p.Contains(n) || !o.IPv4.IsValid()) {
 		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private, p.Subnet)
 	}
-	if o.Private6.IsValid() && (o.Private6 != p.Private6(n) || !p.Holds(n) || !o.IPv6.IsValid()) {
+	if o.Private6.IsValid() && (o.Private6 != p.Private6(n) || !p.Contains(n) || !o.IPv6.IsValid()) {
 		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private6, p.Subnet6)
 	}
 	return nil

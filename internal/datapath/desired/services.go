@@ -18,16 +18,16 @@ type Service struct {
 	IPv6    netip.Addr
 	// Ports are sorted by protocol and port, each once.
 	Ports []ServicePort
-	// Faces are sorted by address, protocol and port, each once. They are made true if
-	// the driver's Capabilities().Faces says so.
-	Faces    []Face
-	Backends Map[model.EndpointKey, *Backend]
+	// Frontends are sorted by address, protocol and port, each once. They are made true if
+	// the driver's Capabilities().Frontends says so.
+	Frontends []Frontend
+	Backends  Map[model.EndpointKey, *Backend]
 	// Affinity is how long a client stays with its backend after its last new
 	// connection, at most MaxAffinity; 0 = each connection is chosen for by itself.
 	Affinity time.Duration
-	// Inside and Outside say which backends connections from endpoints, and from
+	// InternalPolicy and ExternalPolicy say which backends connections from endpoints, and from
 	// elsewhere, may go to.
-	Inside, Outside TrafficPolicy
+	InternalPolicy, ExternalPolicy TrafficPolicy
 	// Exposed: this host's own processes reach the service, and whoever the host
 	// forwards for, by Host.Private's interface. Exposed services have no address in
 	// common.
@@ -35,7 +35,7 @@ type Service struct {
 	// HealthPort is the port at which this host tells by HTTP how many of the backends are
 	// here, for the host's agent; drivers ignore it. 0 = at none.
 	HealthPort uint16
-	// Balanced are its load balancers' addresses, which are among its Faces', for the
+	// Balanced are its load balancers' addresses, which are among its Frontends', for the
 	// host's agent; drivers ignore them.
 	Balanced []netip.Addr
 }
@@ -58,14 +58,14 @@ type TrafficPolicy uint8
 
 // The traffic policies.
 const (
-	TrafficCluster TrafficPolicy = iota // all
-	TrafficLocal                        // those of the host that chooses, or nobody
-	TrafficSilent                       // as TrafficLocal; while there is somebody on other hosts only, nobody is told
-	TrafficNear                         // the nearest ones, while it is known of all active ones how near they are
+	TrafficCluster   TrafficPolicy = iota // all
+	TrafficLocal                          // those of the host that chooses, or nobody
+	TrafficLocalDrop                      // as TrafficLocal; while there is somebody on other hosts only, nobody is told
+	TrafficNear                           // the nearest ones, while it is known of all active ones how near they are
 )
 
 // Backend is an endpoint behind a service, on any host, or an address that is no
-// endpoint's (Foreign). Policy judges connections by its identity and the port that it is
+// endpoint's (External). Policy judges connections by its identity and the port that it is
 // asked at. It serves a family in which it has an address.
 type Backend struct {
 	Network  model.NetworkID // its own, of the service's domain; 0 = it is no endpoint
@@ -137,9 +137,9 @@ func (b *Backend) Addr(v6 bool) netip.Addr {
 	return b.IPv4
 }
 
-// Foreign tells whether the backend is no endpoint: a machine of the cluster, or anybody
+// External tells whether the backend is no endpoint: a machine of the cluster, or anybody
 // outside. It is made true if the driver's Capabilities().ForeignBackends says so.
-func (b *Backend) Foreign() bool { return b.Network == 0 }
+func (b *Backend) External() bool { return b.Network == 0 }
 
 // PortFor returns the port at which the backend is asked where its service's port
 // leads to another one.
@@ -158,10 +158,10 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 		return model.Errorf(model.ErrInvalid, "it calls itself %s", s.Key)
 	case !hasNetwork:
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", s.Network)
-	case !s.IPv4.IsValid() && !s.IPv6.IsValid() && len(s.Faces) == 0, s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
+	case !s.IPv4.IsValid() && !s.IPv6.IsValid() && len(s.Frontends) == 0, s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
 		return model.Errorf(model.ErrInvalid, "%q and %q are no address of either family", s.IPv4, s.IPv6)
 	}
-	if err := s.checkFaces(); err != nil {
+	if err := s.checkFrontends(); err != nil {
 		return err
 	}
 	for i, port := range s.Ports {
@@ -177,8 +177,8 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 
 // Equal compares two services by what they say.
 func (s *Service) Equal(o *Service) bool {
-	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Faces, o.Faces, Face.Equal) &&
-		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.HealthPort == o.HealthPort && slices.Equal(s.Balanced, o.Balanced) && s.sameBackends(o)
+	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Frontends, o.Frontends, Frontend.Equal) &&
+		s.Affinity == o.Affinity && s.InternalPolicy == o.InternalPolicy && s.ExternalPolicy == o.ExternalPolicy && s.Exposed == o.Exposed && s.HealthPort == o.HealthPort && slices.Equal(s.Balanced, o.Balanced) && s.sameBackends(o)
 }
 
 func (s *Service) sameBackends(o *Service) bool {

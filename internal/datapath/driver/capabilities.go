@@ -10,22 +10,22 @@ import (
 // data plane that not every driver has asks here, and says where it has none:
 // what is accepted is not left without effect silently.
 type Capabilities struct {
-	WayOut          bool `json:"wayOut"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
-	WayOut6         bool `json:"wayOut6"`         // ... by IPv6 too (desired.Private.Subnet6)
-	Services        bool `json:"services"`        // makes desired.Host.Services true
-	ServicesOutside bool `json:"servicesOutside"` // ... for clients on the host and beyond it too (desired.Service.Exposed)
-	ClientsByTunnel bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host
-	Native          bool `json:"native"`          // leads between the host's stack and endpoints of native networks (desired.Network.Native)
-	Faces           bool `json:"faces"`           // makes desired.Service.Faces true
-	ForeignBackends bool `json:"foreignBackends"` // leads clients on networks to backends of services that are no endpoints (desired.Backend.Foreign)
-	ServiceStats    bool `json:"serviceStats"`    // counts connections to services (Stats.Services)
-	Routes          bool `json:"routes"`          // routes between networks that are joined
-	Bandwidth       bool `json:"bandwidth"`       // makes desired.Host.Bandwidth true
-	Multicast       bool `json:"multicast"`       // makes desired.Host.Groups true, and hands memberships over where Memberships is not nil
-	Log             bool `json:"log"`             // tells who monitors of connections that meet a rule with Log
-	Audit           bool `json:"audit"`           // tells who monitors how audited sets would judge new connections
-	Living          bool `json:"living"`          // ... and once, when such a set comes or changes, connections that live already
-	TakesUplinks    bool `json:"takesUplinks"`    // the host's stack does not see what comes by uplinks, but by desired.Host.Router, which it makes
+	Egress           bool `json:"wayOut"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
+	Egress6          bool `json:"wayOut6"`         // ... by IPv6 too (desired.Private.Subnet6)
+	Services         bool `json:"services"`        // makes desired.Host.Services true
+	ExternalServices bool `json:"servicesOutside"` // ... for clients on the host and beyond it too (desired.Service.Exposed)
+	ClientsByTunnel  bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host
+	RoutedNetworks   bool `json:"native"`          // leads between the host's stack and endpoints of native networks (desired.Network.RoutedNetworks)
+	Frontends        bool `json:"faces"`           // makes desired.Service.Frontends true
+	ExternalBackends bool `json:"foreignBackends"` // leads clients on networks to backends of services that are no endpoints (desired.Backend.External)
+	ServiceStats     bool `json:"serviceStats"`    // counts connections to services (Stats.Services)
+	Routes           bool `json:"routes"`          // routes between networks that are joined
+	Bandwidth        bool `json:"bandwidth"`       // makes desired.Host.Bandwidth true
+	Multicast        bool `json:"multicast"`       // makes desired.Host.Groups true, and hands memberships over where Memberships is not nil
+	Log              bool `json:"log"`             // tells who monitors of connections that meet a rule with Log
+	Audit            bool `json:"audit"`           // tells who monitors how audited sets would judge new connections
+	AuditEstablished bool `json:"living"`          // ... and once, when such a set comes or changes, connections that live already
+	TakesUplinks     bool `json:"takesUplinks"`    // the host's stack does not see what comes by uplinks, but by desired.Host.Router, which it makes
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to
 	// complete checksums themselves, since no network card will; and the host's
 	// sides of their interfaces are promiscuous.

@@ -42,8 +42,8 @@ type repair struct {
 }
 
 const (
-	driftKept = 64 // repairs that are remembered by name
-	driftTold = 10 // names that are told at once
+	driftRemembered = 64 // repairs that are remembered by name
+	driftReported   = 10 // names that are told at once
 )
 
 // Repaired records that n objects of a kind were put back.
@@ -57,7 +57,7 @@ func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
 	}
 	d.n[what] += uint64(n)
 	d.last = append(d.last, repair{time.Now(), what + " " + object})
-	d.last = d.last[max(0, len(d.last)-driftKept):]
+	d.last = d.last[max(0, len(d.last)-driftRemembered):]
 	d.mu.Unlock()
 	log.Warn("put back what somebody else had changed", "what", what, "object", object, "count", n)
 }
@@ -76,7 +76,7 @@ func (d *Drift) DriftLately(since time.Time) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range slices.Backward(d.last) {
-		if r.at.Before(since) || len(names) == driftTold {
+		if r.at.Before(since) || len(names) == driftReported {
 			break
 		}
 		if !slices.Contains(names, r.name) {

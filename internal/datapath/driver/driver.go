@@ -98,9 +98,9 @@ type Stats struct {
 	Services map[ServiceOf]ServiceStats
 	// Uncounted says which services are not counted, and why.
 	Uncounted map[model.ServiceKey]string
-	// NoLiving says why ServiceStats.Connections is not known of any service now; empty
+	// ConnectionsUnknown says why ServiceStats.Connections is not known of any service now; empty
 	// = it is known.
-	NoLiving string
+	ConnectionsUnknown string
 }
 
 // TableStats tell how full a table is, as of some seconds ago.

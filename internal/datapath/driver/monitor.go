@@ -51,8 +51,8 @@ type FlowEvent struct {
 	// Of a would-be verdict: the one that the audited set has for its end.
 	Decisions []Decision
 
-	Policy string // of a would-be verdict: the audited policy (desired.PolicySet.Audited)
-	Living bool   // of a would-be verdict: of connections that lived when the policy's audit began or changed; no MACs are known
+	Policy      string // of a would-be verdict: the audited policy (desired.PolicySet.Audited)
+	Established bool   // of a would-be verdict: of connections that lived when the policy's audit began or changed; no MACs are known
 }
 
 // Decision is the verdict of one end's policy.

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// pass is one Apply under way.
-type pass struct {
+// applyRun is one Apply under way.
+type applyRun struct {
 	*Driver
 	want      desired.Host
 	rep       *driver.Report
@@ -49,7 +49,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	}
 	d.w.changes, d.w.global = 0, 0
 	before := d.last.PolicySets
-	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}, rewritten: map[desired.PolicySetID]bool{}}
+	p := &applyRun{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}, rewritten: map[desired.PolicySetID]bool{}}
 	p.scratch = !d.known || d.networkMoved(want)
 	if p.scratch {
 		d.last = desired.Host{}
@@ -61,15 +61,15 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 		err = d.restoreTables()
 	}
 	rep.Changes = d.w.changes
-	if err = errors.Join(err, d.turn()); d.w.global > 0 || err != nil || !d.begun {
+	if err = errors.Join(err, d.bumpGeneration()); d.w.global > 0 || err != nil || !d.begun {
 		epoch := d.newEpoch()
 		d.begun = epoch == nil
 		err = errors.Join(err, epoch)
 	}
 	d.purgeDoomed(time.Now().Add(-doomedGrace)) // after what is written, which else would take its memory at once
 	d.last = want
-	d.untold.Note(before, want.PolicySets)
-	err = errors.Join(err, d.tellLiving())
+	d.pendingAudits.Note(before, want.PolicySets)
+	err = errors.Join(err, d.reportEstablished())
 	d.known = err == nil && len(rep.Problems) == 0
 	if err != nil {
 		return rep, fmt.Errorf("ebpf driver: %w", err)
@@ -77,19 +77,19 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	return rep, nil
 }
 
-func (p *pass) problem(object string, err error) {
+func (p *applyRun) problem(object string, err error) {
 	p.rep.Problems = append(p.rep.Problems, driver.Problem{Object: object, Err: err})
 }
 
 // run writes what others refer to first and removes it last.
-func (p *pass) run() error {
+func (p *applyRun) run() error {
 	p.stations.begin()
 	p.hosts.begin()
 	p.ports.begin()
 	p.members.begin()
 	p.tags.begin()
 	p.subnets.begin()
-	p.natives.begin()
+	p.routedNetworks.begin()
 	p.privates.begin()
 	p.queues.begin()
 	p.beginServices()
@@ -100,7 +100,7 @@ func (p *pass) run() error {
 		}
 	}
 	for _, step := range []func() error{
-		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers, p.moveNetworks, p.putGroups,
+		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putRoutedNetworks, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers, p.moveNetworks, p.putGroups,
 		p.putServices, p.removePorts, p.removeQueues, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
@@ -110,7 +110,7 @@ func (p *pass) run() error {
 	return nil
 }
 
-func (p *pass) count(done ...bool) {
+func (p *applyRun) count(done ...bool) {
 	for _, d := range done {
 		if d {
 			p.w.changes++
@@ -118,7 +118,7 @@ func (p *pass) count(done ...bool) {
 	}
 }
 
-func (p *pass) putRemotes() error {
+func (p *applyRun) putRemotes() error {
 	for c := range p.want.Remotes.Diff(p.last.Remotes) {
 		if c.Had {
 			p.oldMACs = append(p.oldMACs, stationKey{Net: uint32(c.Key.Network), MAC: c.Key.MAC})
@@ -147,13 +147,13 @@ func (p *pass) putRemotes() error {
 	return nil
 }
 
-func (p *pass) putRemote(r *desired.Remote) error {
+func (p *applyRun) putRemote(r *desired.Remote) error {
 	n := p.networks[r.Network]
 	hosts, at := addresses(n, r.MAC, r.IPv4, r.IPv6), stationKey{Net: uint32(r.Network), MAC: r.MAC}
 	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at)); err != nil {
 		return err
 	}
-	defer p.turnIf(hosts, p.w.changes)
+	defer p.bumpGenerations(hosts, p.w.changes)
 	var s station
 	s.setVTEP(r.VTEP)
 	if err := p.stations.put(at, s); err != nil {
@@ -169,7 +169,7 @@ func (p *pass) putRemote(r *desired.Remote) error {
 
 // putPorts programs the ports. One that cannot be keeps the programs on its
 // interface, which drop everything.
-func (p *pass) putPorts() error {
+func (p *applyRun) putPorts() error {
 	all := p.verifyAll()
 	if all {
 		p.putPins()
@@ -209,7 +209,7 @@ func (p *pass) putPorts() error {
 
 // closePort puts the programs on a port's interface, where they are not known
 // to be.
-func (p *pass) closePort(name string, o *desired.Port, ask indexer, verify bool) (int, error) {
+func (p *applyRun) closePort(name string, o *desired.Port, ask indexer, verify bool) (int, error) {
 	index, err := ask.index(name)
 	if err == nil && index == 0 {
 		err = model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
@@ -225,7 +225,7 @@ func (p *pass) closePort(name string, o *desired.Port, ask indexer, verify bool)
 	return index, err
 }
 
-func (p *pass) attachPort(name string, index int) error {
+func (p *applyRun) attachPort(name string, index int) error {
 	known := p.indexes[name] == index
 	in, err := p.att.attachPort(name, index, true, p.obj.FromContainer)
 	p.attachedAgain(known && in, name)
@@ -239,7 +239,7 @@ func (p *pass) attachPort(name string, index int) error {
 	return err
 }
 
-func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) error {
+func (p *applyRun) putPort(name string, index uint32, o *desired.Port, verify bool) error {
 	n := p.networks[o.Network]
 	if old, ok := p.last.Ports.Get(name); ok && *old != *o {
 		p.forgetPort(old)
@@ -261,9 +261,9 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) 
 		return err
 	}
 	if p.rewritten[o.Policies] {
-		p.turns.add(hosts...)
+		p.generations.add(hosts...)
 	}
-	defer p.turnIf(hosts, p.w.changes)
+	defer p.bumpGenerations(hosts, p.w.changes)
 	if err := p.putStation(index, o, hosts); err != nil {
 		return err
 	}
@@ -272,17 +272,17 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) 
 		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot, RouterIP: word(n.Router()), RouterIP6: toAddr(n.Router6()),
 		Subnet: word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet), Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
 	}
-	if n.Native && p.want.Private != nil {
+	if n.Routed && p.want.Private != nil {
 		entry.Native = 1
 	}
-	if err := p.putWayOut(index, o, n, &entry); err != nil {
+	if err := p.putEgress(index, o, n, &entry); err != nil {
 		return err
 	}
 	return p.putRated(name, index, entry, o.OnHost, verify)
 }
 
 // putStation has a port's addresses found.
-func (p *pass) putStation(index uint32, o *desired.Port, hosts []hostKey) error {
+func (p *applyRun) putStation(index uint32, o *desired.Port, hosts []hostKey) error {
 	n := p.networks[o.Network]
 	for _, k := range hosts {
 		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: stray(n, k)}); err != nil {
@@ -292,7 +292,7 @@ func (p *pass) putStation(index uint32, o *desired.Port, hosts []hostKey) error 
 	return p.stations.put(stationKey{Net: uint32(o.Network), MAC: o.MAC}, station{Ifindex: index, Set: uint32(o.Policies)})
 }
 
-func (p *pass) forgetPort(o *desired.Port) {
+func (p *applyRun) forgetPort(o *desired.Port) {
 	p.oldMACs = append(p.oldMACs, stationKey{Net: uint32(o.Network), MAC: o.MAC})
 	p.oldHosts = append(p.oldHosts, p.oldAddresses(o.Network, o.MAC, o.IPv4, o.IPv6)...)
 	if at := p.netPorts[uint32(o.Network)]; at != nil {
@@ -304,7 +304,7 @@ func (p *pass) forgetPort(o *desired.Port) {
 }
 
 // putMembers writes who gets what is flooded, in a fixed order.
-func (p *pass) putMembers() error {
+func (p *applyRun) putMembers() error {
 	for id := range p.last.Ports.All() { // ports that are not there any more
 		if old, ok := p.last.Ports.Get(id); ok && (!p.attached[id] || p.rep.Ports.Err(id) != nil) {
 			p.forgetPort(old)
@@ -324,7 +324,7 @@ func (p *pass) putMembers() error {
 	return nil
 }
 
-func (p *pass) putMembersOf(id uint32) error {
+func (p *applyRun) putMembersOf(id uint32) error {
 	n := p.networks[model.NetworkID(id)]
 	old := p.Driver.networks.have[id]
 	v := network{Encap: old.Encap, Tag: old.Tag}
@@ -363,7 +363,7 @@ func (p *pass) putMembersOf(id uint32) error {
 }
 
 // removePorts closes the ports that are not wanted, then takes the programs off.
-func (p *pass) removePorts() error {
+func (p *applyRun) removePorts() error {
 	names := map[int]string{}
 	for name, index := range p.indexes {
 		names[index] = name
@@ -401,7 +401,7 @@ func (p *pass) removePorts() error {
 	return nil
 }
 
-func (p *pass) removeStations() error {
+func (p *applyRun) removeStations() error {
 	if p.scratch {
 		for k := range p.hosts.have {
 			if !p.hosts.wanted[k] {

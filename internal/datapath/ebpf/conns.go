@@ -90,7 +90,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 	if there := int64(left[0].Open) + int64(len(dead[c.obj.Conns])); c.given != nil && held > there {
 		c.open.evicted += uint64(held - there)
 	}
-	if out := crowd(open, int(c.open.most)*3/4); len(out) > 0 {
+	if out := connectionsToEvict(open, int(c.open.most)*3/4); len(out) > 0 {
 		for _, o := range out {
 			dead[c.obj.Conns] = append(dead[c.obj.Conns], o.key)
 			left[0].Open--
@@ -181,9 +181,9 @@ func (c *connections) give(left []share) error {
 	return c.obj.Swept.Put(uint32(0), clock)
 }
 
-// crowd picks those that go so that room remain: of owners that have more than
+// connectionsToEvict picks those that go so that room remain: of owners that have more than
 // a level that all keep, the longest idle.
-func crowd(open []owned, room int) (out []owned) {
+func connectionsToEvict(open []owned, room int) (out []owned) {
 	if len(open) <= room {
 		return nil
 	}

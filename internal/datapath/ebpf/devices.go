@@ -15,7 +15,7 @@ import (
 
 // putDevices makes sure of the tunnel device and the uplink, where networks need
 // them. What cannot be looked at just now stays as it was.
-func (p *pass) putDevices() error {
+func (p *applyRun) putDevices() error {
 	old := p.settings.have[0]
 	s := old
 	s.Flood, s.VXLAN, s.Uplink, s.Underlay, s.MTU, s.UplinkMTU = 0, 0, 0, 0, 0, 0
@@ -58,7 +58,7 @@ func (p *pass) putDevices() error {
 		}
 	}
 	p.putHostSide(&s)
-	if s.Natives = 0; len(p.nativeNetworks()) > 0 {
+	if s.Natives = 0; len(p.listRoutedNetworks()) > 0 {
 		s.Natives = 1
 	}
 	return p.settings.put(0, s)
@@ -67,7 +67,7 @@ func (p *pass) putDevices() error {
 // stays tells whether a device that was in use, and could not be made sure of,
 // is still there: then it stays in use, with its program. What the kernel does
 // not tell is taken to be there.
-func (p *pass) stays(name string, index uint32) bool {
+func (p *applyRun) stays(name string, index uint32) bool {
 	if index == 0 {
 		return false
 	}
@@ -79,7 +79,7 @@ func (p *pass) stays(name string, index uint32) bool {
 }
 
 // putTunnel makes sure of the tunnel device, its program, and the short ways.
-func (p *pass) putTunnel(s *settings, old settings) error {
+func (p *applyRun) putTunnel(s *settings, old settings) error {
 	if err := p.askDevices(); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (p *pass) putTunnel(s *settings, old settings) error {
 }
 
 // putUplink makes sure of the program on the uplink.
-func (p *pass) putUplink(s *settings, old settings, name string) error {
+func (p *applyRun) putUplink(s *settings, old settings, name string) error {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
@@ -127,14 +127,14 @@ func (p *pass) putUplink(s *settings, old settings, name string) error {
 }
 
 // attachedAgain tells of a program that had been taken off an interface.
-func (p *pass) attachedAgain(was bool, name string) {
+func (p *applyRun) attachedAgain(was bool, name string) {
 	if was {
 		p.drift.Repaired(p.cfg.Log, driver.DriftProgram, name, 1)
 	}
 }
 
 // deviceAgain tells of a device of ours, or its program, that had been removed.
-func (p *pass) deviceAgain(name string, old, index uint32, attached bool) {
+func (p *applyRun) deviceAgain(name string, old, index uint32, attached bool) {
 	switch {
 	case old == 0:
 	case old != index:

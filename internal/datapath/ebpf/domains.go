@@ -26,7 +26,7 @@ func addresses(n *desired.Network, mac model.MAC, ips ...netip.Addr) []hostKey {
 
 // stray is 1 of an address that is in none of its network's subnets.
 func stray(n *desired.Network, k hostKey) uint8 {
-	if n.Holds(k.IP.netip()) {
+	if n.Contains(k.IP.netip()) {
 		return 0
 	}
 	return 1
@@ -52,7 +52,7 @@ func (d *Driver) keyOf(space uint32, a addr) hostKey {
 // under the new one, before anything asks for them there, and so their open
 // connections, which are judged anew then. The former entries go when nothing asks
 // for them any more.
-func (p *pass) rejoin() error {
+func (p *applyRun) rejoin() error {
 	moved := map[uint32]uint32{} // domains, by network
 	for _, s := range p.tags.have {
 		if n := p.networks[model.NetworkID(s.Net)]; n != nil && uint32(n.Domain()) != s.Domain {
@@ -106,7 +106,7 @@ func (p *pass) rejoin() error {
 // virtual address of another domain is another one, and the connections behind them.
 // What is behind a client that is its own backend has the key of its network, not its
 // domain, and would be met again by IPv6.
-func (p *pass) partTranslations(moved map[uint32]uint32) error {
+func (p *applyRun) partTranslations(moved map[uint32]uint32) error {
 	p.parted = map[connKey]bool{}
 	return eachEntry("translations", p.obj.Translations, 1, func(_ connKey, t translation) {
 		for _, a := range []addr{t.Front.Lo, t.Backend} {
@@ -119,7 +119,7 @@ func (p *pass) partTranslations(moved map[uint32]uint32) error {
 
 // removeConns removes the former entries of connections that rejoin has copied, and
 // the translations that partTranslations has found.
-func (p *pass) removeConns() error {
+func (p *applyRun) removeConns() error {
 	if len(p.parted) > 0 {
 		if err := p.endTranslations(func(t translation) bool { return p.parted[t.Front] }); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (p *pass) removeConns() error {
 }
 
 // putSubnets writes which addresses are of a joined network.
-func (p *pass) putSubnets(n *desired.Network) error {
+func (p *applyRun) putSubnets(n *desired.Network) error {
 	if n.Joined == 0 {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (p *pass) putSubnets(n *desired.Network) error {
 }
 
 // oldAddresses are the keys that the picture before had for an endpoint.
-func (p *pass) oldAddresses(id model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
+func (p *applyRun) oldAddresses(id model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
 	n, ok := p.last.Networks.Get(id)
 	if !ok {
 		return nil

@@ -69,29 +69,29 @@ type Driver struct {
 	monitoring chan struct{} // closed when the monitor has ended; nil = none was begun
 	monitor    *monitor      // that is under way and does not end yet; nil = none
 
-	settings   *table[uint32, settings]
-	source     *table[uint32, tunnelSource]
-	tunnels    *table[tunnelSource, uint32]
-	ends       *table[uint32, tunnelSource] // the reverse
-	lastTunnel uint32                       // number given out
-	ports      *table[uint32, port]
-	tags       *table[tagKey, segment]
-	networks   *table[uint32, network]
-	subnets    *table[subnetKey, uint32] // networks, of joined ones
-	natives    *table[subnetKey, segment]
-	nodes      *table[addr, uint32] // by number in tunnels
-	stations   *table[stationKey, station]
-	hosts      *table[hostKey, hostEntry]
-	members    *table[memberKey, station]
-	joined     *table[joinedKey, uint32]
-	joinedAt   map[string]int // interface index of ports in it
-	reports    chan driver.MembershipReport
-	probed     chan uint64
-	vtep       atomic.Pointer[netip.Addr]
-	sets       *table[uint32, policySet]
-	rules      *ruleTable
-	privates   *table[uint32, uint32] // interface index by private address
-	queues     *table[uint32, queue]
+	settings       *table[uint32, settings]
+	source         *table[uint32, tunnelSource]
+	tunnels        *table[tunnelSource, uint32]
+	ends           *table[uint32, tunnelSource] // the reverse
+	lastTunnel     uint32                       // number given out
+	ports          *table[uint32, port]
+	tags           *table[tagKey, segment]
+	networks       *table[uint32, network]
+	subnets        *table[subnetKey, uint32] // networks, of joined ones
+	routedNetworks *table[subnetKey, segment]
+	nodes          *table[addr, uint32] // by number in tunnels
+	stations       *table[stationKey, station]
+	hosts          *table[hostKey, hostEntry]
+	members        *table[memberKey, station]
+	joined         *table[joinedKey, uint32]
+	joinedAt       map[string]int // interface index of ports in it
+	reports        chan driver.MembershipReport
+	probed         chan uint64
+	vtep           atomic.Pointer[netip.Addr]
+	sets           *table[uint32, policySet]
+	rules          *ruleTable
+	privates       *table[uint32, uint32] // interface index by private address
+	queues         *table[uint32, queue]
 
 	vips         *table[hostKey, uint32] // service by virtual address
 	exposed      *table[addr, exposedEntry]
@@ -106,20 +106,20 @@ type Driver struct {
 	restored     time.Time     // when restoreTables last looked
 	restoreTook  time.Duration // what that took
 
-	last     desired.Host // what the maps hold, when known
-	known    bool
-	indexes  map[string]int                     // interface index of each programmed port
-	queued   map[string]queued                  // what was made for ports with a rate
-	down     map[int]bool                       // indexes of those that somebody has set down
-	refused  map[desired.PolicySetID]refusal    // sets that do not fit
-	index    map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
-	withered map[*ruleIndex]bool                // those of them with entries that are to be taken out
-	cleaned  map[desired.PolicySetID]time.Time  // when something of a set was last taken out or replaced that turned nothing; forgotten after doomedGrace
-	begun    bool                               // an epoch, in this process: the one before may have died between a change and its epoch or turns
-	instance uint32                             // last one used
-	doomed   []doomedInstance                   // that no set refers to any more
-	ruleIDs  map[uint64]string                  // by number
-	untold   driver.Untold                      // that came or changed while nobody monitored
+	last          desired.Host // what the maps hold, when known
+	known         bool
+	indexes       map[string]int                     // interface index of each programmed port
+	queued        map[string]queued                  // what was made for ports with a rate
+	down          map[int]bool                       // indexes of those that somebody has set down
+	refused       map[desired.PolicySetID]refusal    // sets that do not fit
+	index         map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
+	withered      map[*ruleIndex]bool                // those of them with entries that are to be taken out
+	cleaned       map[desired.PolicySetID]time.Time  // when something of a set was last taken out or replaced that turned nothing; forgotten after doomedGrace
+	begun         bool                               // an epoch, in this process: the one before may have died between a change and its epoch or turns
+	instance      uint32                             // last one used
+	doomed        []doomedInstance                   // that no set refers to any more
+	ruleIDs       map[uint64]string                  // by number
+	pendingAudits driver.PendingAudits               // that came or changed while nobody monitored
 	// rulesKept is how many rules the last clean-up of ruleIDs has left.
 	rulesKept int
 	endpoint  map[string]model.EndpointKey // by port
@@ -130,7 +130,7 @@ type Driver struct {
 	affines      *lru
 	translations translations
 	counts       servedCounts
-	turns        turns
+	generations  generations
 	hand         uint32                            // last one given, of struct host
 	gone         map[hostKey]bool                  // addresses that changed hands, whose connections are to be taken out
 	dirty        map[uint32]bool                   // networks whose members change
@@ -234,7 +234,7 @@ func (d *Driver) takeOver() error {
 	d.tags = newTable[tagKey, segment]("tags", o.Tags, w)
 	d.networks = newTable[uint32, network]("networks", o.Networks, w)
 	d.subnets = newTable[subnetKey, uint32]("subnets", o.Subnets, w)
-	d.natives = newTable[subnetKey, segment]("natives", o.Natives, w)
+	d.routedNetworks = newTable[subnetKey, segment]("natives", o.Natives, w)
 	d.nodes = newTable[addr, uint32]("nodes", o.Nodes, w)
 	d.stations = newTable[stationKey, station]("stations", o.Stations, w)
 	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)
@@ -252,12 +252,12 @@ func (d *Driver) takeOver() error {
 	d.sources = newTable[subnetKey, uint32]("sources", o.Sources, w)
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
-		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.natives, d.nodes,
+		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.routedNetworks, d.nodes,
 		d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends, &d.translations, &d.counts,
 	}
 	d.slots = newSlotTables(d)
 	d.restorables = []restorable{
-		d.settings, d.source, d.tunnels, d.ends, d.ports, d.tags, d.networks, d.subnets, d.natives, d.nodes, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules,
+		d.settings, d.source, d.tunnels, d.ends, d.ports, d.tags, d.networks, d.subnets, d.routedNetworks, d.nodes, d.stations, d.hosts, d.members, d.joined, d.sets, d.rules,
 		d.privates, d.queues, d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends,
 		d.slots, // which follow from the backends
 	}
@@ -265,7 +265,7 @@ func (d *Driver) takeOver() error {
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
 	}
-	d.turns = turns{m: o.Turns, at: map[uint32]bool{}}
+	d.generations = generations{m: o.Turns, at: map[uint32]bool{}}
 	d.conns = newConnections(d)
 	d.translations.most.Store(uint64(o.Translations.MaxEntries()))
 	d.counts.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is nobody's
@@ -274,7 +274,7 @@ func (d *Driver) takeOver() error {
 	d.affines = newLRU("affines", o.Affines, madeAffine, false)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
-		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
+		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.routedNetworks.load, d.nodes.load, d.stations.load,
 		d.hosts.load, d.members.load, d.joined.load, d.sets.load, d.rules.load, d.privates.load, d.queues.load,
 		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.sources.load, d.backends.load,
 	} {
@@ -288,7 +288,7 @@ func (d *Driver) takeOver() error {
 	}
 	d.queued = map[string]queued{}
 	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]refusal{}
-	d.ruleIDs, d.endpoint, d.untold = map[uint64]string{}, map[string]model.EndpointKey{}, driver.Untold{}
+	d.ruleIDs, d.endpoint, d.pendingAudits = map[uint64]string{}, map[string]model.EndpointKey{}, driver.PendingAudits{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
 	for _, h := range d.hosts.have {
 		d.hand = max(d.hand, h.Hand)
@@ -360,7 +360,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d, Memberships: d, TunnelProber: d}
+	return driver.Capabilities{Egress: true, Egress6: true, Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d, Drifting: d, Memberships: d, TunnelProber: d}
 }
 
 // DriftRepairs implements driver.Drifting.

@@ -33,26 +33,26 @@ func ipsOf(vips []hostKey) (out []addr) {
 }
 
 // expose moves a service's claims to addresses that clients outside ask for.
-func (p *pass) expose(after *servicePass, key model.ServiceKey, old, now []hostKey) {
+func (p *applyRun) expose(after *serviceRun, key model.ServiceKey, old, now []hostKey) {
 	if slices.Equal(old, now) {
 		return
 	}
 	for _, a := range old {
 		p.serving.exposed[a.IP] = slices.DeleteFunc(p.serving.exposed[a.IP], func(k model.ServiceKey) bool { return k == key })
 		after.exposed[a.IP] = true
-		p.turns.add(a)
+		p.generations.add(a)
 	}
 	for _, a := range now {
 		p.serving.exposed[a.IP] = append(p.serving.exposed[a.IP], key)
 		slices.SortFunc(p.serving.exposed[a.IP], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
 		after.exposed[a.IP] = true
-		p.turns.add(a)
+		p.generations.add(a)
 	}
 }
 
 // putExposed lets addresses lead clients outside where they now do: to the first
 // service that is exposed there, and has the address in its own domain.
-func (p *pass) putExposed(after *servicePass) error {
+func (p *applyRun) putExposed(after *serviceRun) error {
 	for a := range after.moved {
 		after.exposed[a.IP] = true
 	}

@@ -24,7 +24,7 @@ type joinedKey struct {
 
 // putGroups writes which port hears which group. What a packet does is looked up for each
 // packet, so that no verdict is stale.
-func (p *pass) putGroups() error {
+func (p *applyRun) putGroups() error {
 	changed := p.scratch
 	for range p.want.Groups.Diff(p.last.Groups) {
 		changed = true

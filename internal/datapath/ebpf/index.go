@@ -413,7 +413,7 @@ func (x *ruleIndex) clean() error {
 func (e *edit) header(s *desired.PolicySet) policySet {
 	h := policySet{Generation: e.head.Generation + 1, Instance: e.head.Instance}
 	if e.logs > 0 || len(s.Audits) > 0 {
-		h.Asides = 1
+		h.Audits = 1
 	}
 	for dir, tiers := range [][]desired.Tier{dirIn: s.In, dirOut: s.Out} {
 		h.Tiers[dir] = uint8(len(tiers))

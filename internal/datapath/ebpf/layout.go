@@ -204,7 +204,7 @@ type policySet struct {
 	Generation uint64 // of its rules
 	Instance   uint32 // what its rules are found under
 	Tiers      [2]uint8
-	Asides     uint8 // it has rules with Log or audited sets
+	Audits     uint8 // it has rules with Log or audited sets
 	Pad        byte
 	Stages     [2][maxTiers]stage
 }

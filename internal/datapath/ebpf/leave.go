@@ -87,7 +87,7 @@ func (l *leftovers) Release(context.Context) error {
 	}
 	names, err := l.pins()
 	if err == nil {
-		err = standAside(l.linkDir(), names)
+		err = installNoOpPrograms(l.linkDir(), names)
 	}
 	return errors.Join(err, l.unfilter())
 }

@@ -254,7 +254,7 @@ func scaleOf(sizes map[string]uint32) (s scale, err error) {
 	if s.CPUs, err = ebpf.PossibleCPU(); err != nil {
 		return s, fmt.Errorf("ebpf driver: count the processors: %w", err)
 	}
-	s.Places = shortPlaces(memory, s.CPUs)
+	s.Places = fastPathSizes(memory, s.CPUs)
 	s.Ticks, err = fastTicks()
 	return s, err
 }

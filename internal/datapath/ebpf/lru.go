@@ -169,7 +169,7 @@ func (d *Driver) fills() []*fill {
 
 // countTables takes out of the maps that evict what is dead, and counts the rest.
 func (d *Driver) countTables(now uint64) error {
-	left := d.strangers()
+	left := d.movedAddresses()
 	translated, counts, err := d.readTranslations() // before: whose connections are not there afterwards, have ended
 	living := map[connKey]bool{}
 	if err == nil {
@@ -184,7 +184,7 @@ func (d *Driver) countTables(now uint64) error {
 	if err != nil {
 		d.ask(left)
 	} else {
-		err = errors.Join(d.sweepTranslations(translated, living), d.sweepPlaces(counts))
+		err = errors.Join(d.sweepTranslations(translated, living), d.sweepCounterSlots(counts))
 	}
 	return errors.Join(err, d.sweepAffines(now),
 		sweepMap(d, d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),

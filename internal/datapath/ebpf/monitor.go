@@ -56,7 +56,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	}
 	done := make(chan struct{})
 	d.monitoring, d.monitor = done, m
-	if err := d.tellLiving(); err != nil {
+	if err := d.reportEstablished(); err != nil {
 		d.cfg.Log.Warn("the monitor misses connections that live", "error", err)
 	}
 	d.wg.Go(func() {
@@ -94,15 +94,15 @@ type slotKey struct{ cpu, slot uint32 }
 
 // monitor drains the ring buffer.
 type monitor struct {
-	d      *Driver
-	ring   *ringbuf.Reader
-	queue  *driver.FlowQueue
-	begun  uint64            // monotonic; what is older was meant for another reader
-	lost   uint64            // as counted by the programs, told already
-	told   map[slotKey]event // last event of each slot that may hold packets back
-	perCPU []eventSlot
-	asking driver.Asking
-	living driver.LivingQueue
+	d           *Driver
+	ring        *ringbuf.Reader
+	queue       *driver.FlowQueue
+	begun       uint64            // monotonic; what is older was meant for another reader
+	lost        uint64            // as counted by the programs, told already
+	told        map[slotKey]event // last event of each slot that may hold packets back
+	perCPU      []eventSlot
+	asking      driver.Asking
+	established driver.EstablishedQueue
 }
 
 // reset makes the programs forget what they told an earlier reader.
@@ -156,7 +156,7 @@ func (m *monitor) run(ctx context.Context) {
 			next = now.Add(time.Second)
 			m.ring.SetDeadline(next)
 		}
-		m.living.Tell(m.queue, &m.asking)
+		m.established.Tell(m.queue, &m.asking)
 	}
 	m.end()
 }
@@ -235,7 +235,7 @@ func (m *monitor) tell(e event, at time.Time) {
 		}
 	}
 	asides := m.d.name(&f, e)
-	m.asides(f, asides)
+	m.auditEvents(f, asides)
 	if e.Plain != 0 {
 		m.queue.Send(f)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func (p *pass) checkNetworks() error {
+func (p *applyRun) checkNetworks() error {
 	tags := map[tagKey]model.NetworkID{}
 	all := maps.Collect(p.want.Networks.All())
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -40,7 +40,7 @@ func (p *pass) checkNetworks() error {
 	return nil
 }
 
-func (p *pass) putNetworks() error {
+func (p *applyRun) putNetworks() error {
 	for id, n := range p.networks {
 		old, had := p.Driver.networks.have[uint32(id)]
 		v := network{Encap: toEncap(n.Encap), Tag: n.Tag, Ports: old.Ports, VTEPs: old.VTEPs}
@@ -69,7 +69,7 @@ func (p *pass) putNetworks() error {
 }
 
 // lead has a network's tag and its subnets lead to it.
-func (p *pass) lead(n *desired.Network) error {
+func (p *applyRun) lead(n *desired.Network) error {
 	if err := p.tags.put(tagKey{toEncap(n.Encap), n.Tag}, segment{uint32(n.ID), uint32(n.Domain())}); err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func (p *pass) lead(n *desired.Network) error {
 
 // leadsElsewhere tells whether a network's tag is another one's, as when networks get the
 // numbers of another store.
-func (p *pass) leadsElsewhere(n *desired.Network) bool {
+func (p *applyRun) leadsElsewhere(n *desired.Network) bool {
 	s, ok := p.tags.have[tagKey{toEncap(n.Encap), n.Tag}]
 	return ok && s.Net != uint32(n.ID)
 }
 
 // putMovedStations has ports of networks with other numbers found under these before the
 // first of them sends there. What does not fit is told with the port.
-func (p *pass) putMovedStations(ask indexer) error {
+func (p *applyRun) putMovedStations(ask indexer) error {
 	if len(p.moved) == 0 {
 		return nil
 	}
@@ -99,14 +99,14 @@ func (p *pass) putMovedStations(ask indexer) error {
 		if err := p.putStation(uint32(index), o, hosts); fatal(err) {
 			return err
 		}
-		p.turnIf(hosts, before)
+		p.bumpGenerations(hosts, before)
 	}
 	return nil
 }
 
 // moveNetworks has the tags and subnets of networks with other numbers lead there, now that
 // all is there that is asked for under these.
-func (p *pass) moveNetworks() error {
+func (p *applyRun) moveNetworks() error {
 	for _, n := range p.moved {
 		if err := p.lead(n); fatal(err) {
 			return err
@@ -117,8 +117,8 @@ func (p *pass) moveNetworks() error {
 	return nil
 }
 
-func (p *pass) removeNetworks() error {
-	if err := errors.Join(p.tags.sweep(), p.subnets.sweep(), p.natives.sweep()); err != nil {
+func (p *applyRun) removeNetworks() error {
+	if err := errors.Join(p.tags.sweep(), p.subnets.sweep(), p.routedNetworks.sweep()); err != nil {
 		return err
 	}
 	for id := range p.Driver.networks.have {

@@ -68,7 +68,7 @@ const whatToDo = "start netplugin with that directory again, or, when none that 
 // directory holds: the tunnel's device is that directory's, which is there. Ports
 // that this process has not served yet then keep its programs, with which they
 // go on; ours know no tunnel.
-func (p *pass) served() error {
+func (p *applyRun) served() error {
 	var other otherDirError
 	if !errors.As(p.tunnelErr, &other) {
 		return nil
@@ -93,7 +93,7 @@ func (otherDirError) Unwrap() error { return model.ErrConflict }
 
 // checkOthers tells, for each port and device, whether programs of another pin
 // directory stand before ours.
-func (p *pass) checkOthers() error {
+func (p *applyRun) checkOthers() error {
 	if p.att.way != attachTCX {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (p *pass) checkOthers() error {
 
 // tellUnserved makes those ports fail, programmed as they are, that cannot work:
 // a container must not start without a network and nobody saying so.
-func (p *pass) tellUnserved() {
+func (p *applyRun) tellUnserved() {
 	if err := p.overlaid[""]; err != nil {
 		p.problem("programs", err)
 	}

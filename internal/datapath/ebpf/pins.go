@@ -153,7 +153,7 @@ func (d *Driver) lostPins() map[string]pinned {
 }
 
 // putPins puts lost pins back.
-func (p *pass) putPins() {
+func (p *applyRun) putPins() {
 	lost := p.lostPins()
 	if len(lost) == 0 {
 		return

@@ -18,7 +18,7 @@ import (
 const verifyEvery = 10 * time.Second
 
 // verifyAll tells whether this Apply looks at the programs of every port.
-func (p *pass) verifyAll() bool {
+func (p *applyRun) verifyAll() bool {
 	if !p.scratch && time.Since(p.verified) < verifyEvery {
 		return false
 	}
@@ -26,7 +26,7 @@ func (p *pass) verifyAll() bool {
 	return true
 }
 
-func (p *pass) checkPort(name string, o *desired.Port) error {
+func (p *applyRun) checkPort(name string, o *desired.Port) error {
 	switch {
 	case name == "" || len(name) > 15 || strings.ContainsAny(name, "/:\t\n ") || name != o.IfName:
 		return model.Errorf(model.ErrInvalid, "interface name %q must be 1-15 bytes without slash, colon or space", o.IfName)
@@ -47,7 +47,7 @@ func (p *pass) checkPort(name string, o *desired.Port) error {
 
 // slotOf returns the place of a port's counters. A new port gets a free one,
 // with nothing in it.
-func (p *pass) slotOf(index uint32) (uint32, error) {
+func (p *applyRun) slotOf(index uint32) (uint32, error) {
 	if have, ok := p.ports.have[index]; ok {
 		return have.Slot, nil
 	}

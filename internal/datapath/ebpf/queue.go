@@ -32,7 +32,7 @@ type queued struct {
 var queues = shaping.New(nil, 0xc017)
 
 // setQueue makes sure of an interface's queue.
-func (p *pass) setQueue(index int, l desired.Limit, mtu int) (changed bool, err error) {
+func (p *applyRun) setQueue(index int, l desired.Limit, mtu int) (changed bool, err error) {
 	if p.qdiscs == nil {
 		if p.qdiscs, err = queues.Have(); err != nil {
 			return false, err
@@ -52,7 +52,7 @@ func queueDevices(port string) (near, far string) {
 // putQueues makes what a port's rate asks for and returns what of it the port's entry
 // has. A rate that cannot be held is a problem of its own: the port works without. On a
 // kernel that has no queues at all nothing is made that would be of no use, and marks stay.
-func (p *pass) putQueues(name string, index int, verify bool) (receives bool, tos uint8, err error) {
+func (p *applyRun) putQueues(name string, index int, verify bool) (receives bool, tos uint8, err error) {
 	r, ok := p.want.Bandwidth.Get(name)
 	if !ok {
 		delete(p.queued, name)
@@ -98,7 +98,7 @@ func (p *pass) putQueues(name string, index int, verify bool) (receives bool, to
 }
 
 // makeQueues makes the queues, devices and programs of a port; again = they were there.
-func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) error {
+func (p *applyRun) makeQueues(name string, q *queued, r desired.Rate, again bool) error {
 	var changed bool
 	mtu := 0
 	if r.Receive.Bits > 0 || r.Send.Bits > 0 {
@@ -164,7 +164,7 @@ func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) er
 // putRated writes a port's entry, with what its rate asks for. The host's own interface
 // (onHost) is reached by the queue in any case, though that has no limit: the short way
 // (bpf_redirect_peer) leads into other namespaces only.
-func (p *pass) putRated(name string, index uint32, entry port, onHost, verify bool) error {
+func (p *applyRun) putRated(name string, index uint32, entry port, onHost, verify bool) error {
 	queued, tos, err := p.putQueues(name, int(index), verify)
 	if fatal(err) {
 		return err
@@ -179,7 +179,7 @@ func (p *pass) putRated(name string, index uint32, entry port, onHost, verify bo
 }
 
 // dropQueue takes the queue of a port that goes away.
-func (p *pass) dropQueue(index uint32, o port) {
+func (p *applyRun) dropQueue(index uint32, o port) {
 	if o.Queued == 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (p *pass) dropQueue(index uint32, o port) {
 
 // dropReceive takes a port's queue away, when its entry does not say any more that
 // there is one.
-func (p *pass) dropReceive(index uint32, had bool) error {
+func (p *applyRun) dropReceive(index uint32, had bool) error {
 	if !had || p.ports.have[index].Queued != 0 {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (p *pass) dropReceive(index uint32, had bool) error {
 
 // removeQueues removes what no rate asks for: programs first, so that nothing is sent
 // to a device that goes.
-func (p *pass) removeQueues() error {
+func (p *applyRun) removeQueues() error {
 	var devices []netlink.Link
 	for index := range p.queues.have {
 		if p.queues.wanted[index] {

@@ -28,7 +28,7 @@ func TestRuleIDsBounded(t *testing.T) {
 	for i := range 5 * maxRuleIDs {
 		comes := set(2, fmt.Sprintf("rule %d", i))
 		learn(comes)
-		p := &pass{Driver: d}
+		p := &applyRun{Driver: d}
 		p.want.PolicySets = p.want.PolicySets.Set(1, stays).Set(2, comes)
 		p.forgetRules()
 	}

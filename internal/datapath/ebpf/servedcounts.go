@@ -55,8 +55,8 @@ func (s *servedCounts) fill() (string, driver.TableStats) {
 	return "counted", driver.TableStats{Entries: s.held.Load(), Capacity: s.most.Load()}
 }
 
-// places calls fn for every place that is taken.
-func (d *Driver) places(fn func(at uint32, c counted)) error {
+// counterSlots calls fn for every place that is taken.
+func (d *Driver) counterSlots(fn func(at uint32, c counted)) error {
 	return eachEntry("counted", d.obj.Counted, 1, func(at uint32, c counted) {
 		if c.ID != 0 && c.whole() {
 			fn(at, c)
@@ -64,8 +64,8 @@ func (d *Driver) places(fn func(at uint32, c counted)) error {
 	})
 }
 
-// livingServed tells how many connections to services live, by where they are counted.
-func (d *Driver) livingServed() (map[counted]uint64, error) {
+// establishedServices tells how many connections to services live, by where they are counted.
+func (d *Driver) establishedServices() (map[counted]uint64, error) {
 	living := map[counted]uint64{}
 	return living, eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
 		if k.Pad == asClient || k.Pad == asClientOutside {
@@ -87,7 +87,7 @@ func (d *Driver) serviceStats(living map[counted]uint64) (map[driver.ServiceOf]d
 		services[x.seed] = key
 	}
 	at := map[uint32]counted{}
-	if err := d.places(func(place uint32, c counted) { at[place] = c }); err != nil {
+	if err := d.counterSlots(func(place uint32, c counted) { at[place] = c }); err != nil {
 		return out, err
 	}
 	d.nameBackends(services, slices.Concat(slices.Collect(maps.Values(at)), slices.Collect(maps.Keys(living))))
@@ -144,12 +144,12 @@ func (d *Driver) nameBackends(services map[uint64]model.ServiceKey, at []counted
 	}
 }
 
-// freePlaces gives back the places that unused says, and counts the others.
-func (d *Driver) freePlaces(unused func(counted) bool) error {
+// freeCounterSlots gives back the places that unused says, and counts the others.
+func (d *Driver) freeCounterSlots(unused func(counted) bool) error {
 	var free []uint32
 	names := map[uint64]bool{}
 	held := uint64(0)
-	err := d.places(func(at uint32, c counted) {
+	err := d.counterSlots(func(at uint32, c counted) {
 		if unused(c) {
 			free = append(free, at)
 			return
@@ -178,9 +178,9 @@ func (d *Driver) freePlaces(unused func(counted) bool) error {
 	return nil
 }
 
-// sweepPlaces gives back the places of services that are gone, and of backends that
+// sweepCounterSlots gives back the places of services that are gone, and of backends that
 // have left and have no connections any more.
-func (d *Driver) sweepPlaces(living map[counted]bool) error {
+func (d *Driver) sweepCounterSlots(living map[counted]bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || !d.known { // it is not known yet whose they are
@@ -190,7 +190,7 @@ func (d *Driver) sweepPlaces(living map[counted]bool) error {
 	for _, x := range d.serving.of {
 		services[x.seed] = x
 	}
-	return d.freePlaces(func(c counted) bool {
+	return d.freeCounterSlots(func(c counted) bool {
 		x := services[c.Seed]
 		if x == nil {
 			return true

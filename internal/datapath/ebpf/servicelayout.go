@@ -5,18 +5,18 @@ import "github.com/contiv/netplugin/v2/internal/datapath/desired"
 // The layouts of bpf/services.h, and of translations of bpf/maps.h.
 
 const (
-	scanned     = 32 // so many backends are compared; of more there is a table
-	ownersInRow = 64
-	rows        = desired.ServiceSlots / ownersInRow
-	choices     = 6 // whom is chosen among: all, those here, the near ones; of each for IPv4 and IPv6
+	scanned       = 32 // so many backends are compared; of more there is a table
+	ownersInRow   = 64
+	rows          = desired.ServiceSlots / ownersInRow
+	backendTables = 6 // whom is chosen among: all, those here, the near ones; of each for IPv4 and IPv6
 )
 
 type service struct {
 	Generation, Seed uint64
-	Affinity         uint64          // ns; 0 = none
-	Pools            uint64          // which of the choices are kept, a bit each
-	Among            [choices]uint32 // which of IDs are chosen among, a bit each
-	Table            [choices]uint32 // where the owners of slots are; 0 = IDs are compared
+	Affinity         uint64                // ns; 0 = none
+	Pools            uint64                // which of the choices are kept, a bit each
+	Among            [backendTables]uint32 // which of IDs are chosen among, a bit each
+	Table            [backendTables]uint32 // where the owners of slots are; 0 = IDs are compared
 	IDs              [scanned]uint64
 	At               [scanned]uint16 // their places in backends
 }

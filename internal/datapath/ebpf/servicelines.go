@@ -34,12 +34,12 @@ func (d *Driver) serviceLines() (lines []string) {
 		}
 	}
 	for k, claims := range d.serving.spots.claims {
-		f := d.serving.of[claims[0]].faces[k]
+		f := d.serving.of[claims[0]].frontends[k]
 		sources := "all"
 		if f.sources != nil {
 			sources = f.sources.name()
 		}
-		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.spot(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
+		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.vip(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
 	}
 	for a, x := range d.exposed.have {
 		add("address %s leads clients outside to domain %d", text(a), x.Domain)
@@ -49,7 +49,7 @@ func (d *Driver) serviceLines() (lines []string) {
 	}
 	for n, h := range d.services.have {
 		way := "compared"
-		if h.Table != [choices]uint32{} {
+		if h.Table != [backendTables]uint32{} {
 			way = "in a table"
 		}
 		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)

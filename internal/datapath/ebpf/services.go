@@ -21,7 +21,7 @@ type serving struct {
 	former     map[uint64]*servedService      // by seed, that the maps hold and no picture has named yet
 	claims     map[hostKey][]model.ServiceKey // by virtual address, sorted: the first has it
 	exposed    map[addr][]model.ServiceKey    // by address, sorted: those that clients outside may ask for
-	spots      spots
+	spots      sharedVIPs
 	networks   map[model.NetworkID]desired.Domain // as of the last picture
 	number     uint32                             // last one given
 	generation uint64
@@ -29,17 +29,17 @@ type serving struct {
 
 // servedService is one of them as the maps hold it.
 type servedService struct {
-	number    uint32
-	seed      uint64
-	vips      []hostKey
-	open      []hostKey // to clients outside
-	exposed   bool      // to them, or perhaps
-	pools     uint64    // which of the choices it keeps, a bit each
-	faces     map[faceKey]face
-	openSpots []addr // spots at which clients outside ask
-	ports     map[frontKey]frontEntry
-	index     map[uint64]uint32 // of backends, by their numbers
-	own       map[uint64]uint16 // their own ports, likewise
+	number      uint32
+	seed        uint64
+	vips        []hostKey
+	open        []hostKey // to clients outside
+	exposed     bool      // to them, or perhaps
+	pools       uint64    // which of the choices it keeps, a bit each
+	frontends   map[frontendKey]frontend
+	exposedVIPs []addr // spots at which clients outside ask
+	ports       map[frontKey]frontEntry
+	index       map[uint64]uint32 // of backends, by their numbers
+	own         map[uint64]uint16 // their own ports, likewise
 }
 
 // begin takes over what the maps hold.
@@ -71,10 +71,10 @@ func (s *serving) begin(d *Driver) {
 			x.vips = append(x.vips, a)
 		}
 	}
-	s.beginSpots(d, of)
+	s.loadSharedVIPs(d, of)
 }
 
-func (p *pass) beginServices() {
+func (p *applyRun) beginServices() {
 	if p.scratch {
 		p.serving.begin(p.Driver)
 		p.vips.begin()
@@ -86,8 +86,8 @@ func (p *pass) beginServices() {
 	}
 }
 
-// servicePass is what an Apply has to do once all services are written.
-type servicePass struct {
+// serviceRun is what an Apply has to do once all services are written.
+type serviceRun struct {
 	moved    map[hostKey]bool // virtual addresses whose owner may be another one
 	exposed  map[addr]bool    // addresses that may lead clients outside elsewhere
 	left     []backendKey     // that nothing refers to any more
@@ -96,22 +96,22 @@ type servicePass struct {
 	clients  map[uint64]bool           // seeds of services that are gone
 	narrowed map[uint64]*servedService // by seed, that have lost addresses or ports
 
-	faces     map[faceKey]bool // that may lead elsewhere
-	spots     map[hostKey]bool // with such faces
-	openSpots map[addr]bool
-	fronts    []frontKey // that nothing leads to any more
-	sources   map[*sourceSet]bool
+	frontends   map[frontendKey]bool // that may lead elsewhere
+	spots       map[hostKey]bool     // with such faces
+	exposedVIPs map[addr]bool
+	fronts      []frontKey // that nothing leads to any more
+	sources     map[*sourceSet]bool
 }
 
-func newServicePass() *servicePass {
-	return &servicePass{
+func newServicePass() *serviceRun {
+	return &serviceRun{
 		moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
-		faces: map[faceKey]bool{}, spots: map[hostKey]bool{}, openSpots: map[addr]bool{}, sources: map[*sourceSet]bool{},
+		frontends: map[frontendKey]bool{}, spots: map[hostKey]bool{}, exposedVIPs: map[addr]bool{}, sources: map[*sourceSet]bool{},
 	}
 }
 
 // putServices writes the services that differ, and those of networks that do.
-func (p *pass) putServices() error {
+func (p *applyRun) putServices() error {
 	todo := map[model.ServiceKey]bool{}
 	for c := range p.want.Services.Diff(p.last.Services) {
 		todo[c.Key] = true
@@ -149,7 +149,7 @@ func (p *pass) putServices() error {
 }
 
 // movedNetworks are those that came, went, or are of another domain.
-func (p *pass) movedNetworks() map[model.NetworkID]bool {
+func (p *applyRun) movedNetworks() map[model.NetworkID]bool {
 	moved := map[model.NetworkID]bool{}
 	for id, n := range p.networks {
 		if was, ok := p.serving.networks[id]; !ok || was != n.Domain() {
@@ -170,14 +170,14 @@ func (p *pass) movedNetworks() map[model.NetworkID]bool {
 func portsOf(number uint32, s *desired.Service) map[frontKey]frontEntry {
 	out := map[frontKey]frontEntry{}
 	for _, o := range s.Ports {
-		out[frontKey{VIP: number, Port: o.Port, Proto: uint8(o.Protocol)}] = frontEntry{Service: number, Port: o.Backend, Inside: uint8(s.Inside), Outside: uint8(s.Outside), Exposed: 1}
+		out[frontKey{VIP: number, Port: o.Port, Proto: uint8(o.Protocol)}] = frontEntry{Service: number, Port: o.Backend, Inside: uint8(s.InternalPolicy), Outside: uint8(s.ExternalPolicy), Exposed: 1}
 	}
 	return out
 }
 
 // numbered is a service under the number that it has, or under a new one when its
 // ports are others, and as it was; nil = it is new.
-func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
+func (p *applyRun) numbered(s *desired.Service) (x, was *servedService) {
 	if was = p.serving.of[s.Key]; was == nil {
 		was = p.serving.former[s.Seed()]
 		delete(p.serving.former, s.Seed())
@@ -216,11 +216,11 @@ func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
 }
 
 // has tells whether a translation that the service had is its still.
-func (x *servedService) has(p *pass, t translation) bool {
+func (x *servedService) has(p *applyRun, t translation) bool {
 	if t.Front.Pad == asClientOutside && !x.exposed {
 		return false
 	}
-	to, ok := x.faceOf(p, t)
+	to, ok := x.frontendOf(p, t)
 	if slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi}) {
 		to, ok = x.ports[frontKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
 	}
@@ -232,7 +232,7 @@ func (x *servedService) has(p *pass, t translation) bool {
 
 // putService writes what differs of a service. Until its virtual addresses lead there
 // nothing of a new number is in force.
-func (p *pass) putService(after *servicePass, s *desired.Service) error {
+func (p *applyRun) putService(after *serviceRun, s *desired.Service) error {
 	n := p.networks[s.Network]
 	var vips []hostKey
 	if s.IPv4.IsValid() {
@@ -247,9 +247,9 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	}
 	x, was := p.numbered(s)
 	old := p.serving.of[s.Key]
-	faces, err := p.facesOf(after, x.number, s, n.Domain())
+	faces, err := p.frontendsOf(after, x.number, s, n.Domain())
 	if err == nil {
-		err = errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number), p.roomForFaces(faces))
+		err = errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number), p.checkFrontendRoom(faces))
 	}
 	if err != nil {
 		p.dropService(after, s.Key)
@@ -280,27 +280,27 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	var wasOpen []hostKey
 	if old != nil {
 		wasOpen = old.open
-		x.faces, x.openSpots = old.faces, old.openSpots
+		x.frontends, x.exposedVIPs = old.frontends, old.exposedVIPs
 	}
 	p.expose(after, s.Key, wasOpen, open)
-	if was != nil && (narrower(was, x, vips, s.Exposed) || lostFaces(x.faces, faces)) { // was may be x
+	if was != nil && (narrower(was, x, vips, s.Exposed) || lostFrontends(x.frontends, faces)) { // was may be x
 		after.narrowed[x.seed] = x
 	}
-	p.putFace(after, s.Key, x, faces)
-	p.openFaces(after, s.Key, x, openSpots(s))
+	p.putFrontend(after, s.Key, x, faces)
+	p.exposeFrontends(after, s.Key, x, exposedVIPs(s))
 	x.vips, x.open, x.exposed = vips, open, s.Exposed
 	p.serving.of[s.Key] = x
 	if p.w.changes != before {
-		p.turns.add(vips...)
-		for at := range spotsOf(faces) {
-			p.turns.add(p.addrsOf(at)...)
+		p.generations.add(vips...)
+		for at := range vipsOf(faces) {
+			p.generations.add(p.addrsOf(at)...)
 		}
 	}
 	return nil
 }
 
 // undone takes back what there was no room for.
-func (p *pass) undone(after *servicePass, key model.ServiceKey, x *servedService, ports map[frontKey]frontEntry, err error) error {
+func (p *applyRun) undone(after *serviceRun, key model.ServiceKey, x *servedService, ports map[frontKey]frontEntry, err error) error {
 	x.ports = ports
 	after.numbers[x.number] = x
 	p.dropService(after, key)
@@ -308,32 +308,32 @@ func (p *pass) undone(after *servicePass, key model.ServiceKey, x *servedService
 }
 
 // claim moves a service's claims to other virtual addresses.
-func (p *pass) claim(after *servicePass, key model.ServiceKey, old *servedService, vips []hostKey) {
+func (p *applyRun) claim(after *serviceRun, key model.ServiceKey, old *servedService, vips []hostKey) {
 	if old != nil {
 		for _, a := range old.vips {
 			p.serving.claims[a] = slices.DeleteFunc(p.serving.claims[a], func(k model.ServiceKey) bool { return k == key })
 			after.moved[a] = true
-			p.turns.add(a)
+			p.generations.add(a)
 		}
 	}
 	for _, a := range vips {
 		p.serving.claims[a] = append(p.serving.claims[a], key)
 		slices.SortFunc(p.serving.claims[a], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
 		after.moved[a] = true
-		p.turns.add(a)
+		p.generations.add(a)
 	}
 }
 
 // dropService has a service taken out.
-func (p *pass) dropService(after *servicePass, key model.ServiceKey) {
+func (p *applyRun) dropService(after *serviceRun, key model.ServiceKey) {
 	x := p.serving.of[key]
 	if x == nil {
 		return
 	}
 	p.claim(after, key, x, nil)
 	p.expose(after, key, x.open, nil)
-	p.putFace(after, key, x, nil)
-	p.openFaces(after, key, x, nil)
+	p.putFrontend(after, key, x, nil)
+	p.exposeFrontends(after, key, x, nil)
 	after.numbers[x.number] = x
 	after.clients[x.seed] = true
 	delete(p.serving.of, key)
@@ -341,7 +341,7 @@ func (p *pass) dropService(after *servicePass, key model.ServiceKey) {
 
 // finishServices lets virtual addresses lead where they now do, and then takes out
 // what nothing leads to.
-func (p *pass) finishServices(after *servicePass) error {
+func (p *applyRun) finishServices(after *serviceRun) error {
 	if p.scratch {
 		for a := range p.vips.have {
 			if n := p.vips.have[a]; n != 0 && a.Domain&allNodes == 0 {
@@ -350,7 +350,7 @@ func (p *pass) finishServices(after *servicePass) error {
 		}
 	}
 	p.moveNodes(after)
-	if err := p.putFaces(after); err != nil {
+	if err := p.putFrontends(after); err != nil {
 		return err
 	}
 	for a := range after.moved {
@@ -365,7 +365,7 @@ func (p *pass) finishServices(after *servicePass) error {
 		if to != 0 {
 			err = p.vips.put(a, to)
 		} else {
-			p.turns.add(a)
+			p.generations.add(a)
 			err = p.vips.del(a)
 		}
 		if err != nil {
@@ -387,7 +387,7 @@ func (p *pass) finishServices(after *servicePass) error {
 
 // putServiceAddrs lets the link-local service addresses lead to who asks itself, in
 // the domains that have services.
-func (p *pass) putServiceAddrs() error {
+func (p *applyRun) putServiceAddrs() error {
 	wanted := map[hostKey]bool{}
 	for a := range p.serving.claims {
 		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr)}] = true
@@ -415,7 +415,7 @@ func (p *pass) putServiceAddrs() error {
 }
 
 // tellServices tells the programs whether there are any.
-func (p *pass) tellServices() error {
+func (p *applyRun) tellServices() error {
 	s := p.settings.have[0]
 	if s.Services = 0; len(p.vips.have) > 0 {
 		s.Services = servicesAny
@@ -427,13 +427,13 @@ func (p *pass) tellServices() error {
 }
 
 // removeServices takes out what no packet is led to any more.
-func (p *pass) removeServices(after *servicePass) error {
+func (p *applyRun) removeServices(after *serviceRun) error {
 	if len(after.numbers)+len(after.tables)+len(after.narrowed)+len(after.fronts) > 0 {
 		grace() // a packet under way would find nobody where it is led to
 	}
 	for n, x := range after.numbers {
 		if len(x.vips)+len(x.index) > 0 { // in force until now
-			for choice := range choices {
+			for choice := range backendTables {
 				after.tables[tableKey(n, choice)] = true
 			}
 		}
@@ -449,7 +449,7 @@ func (p *pass) removeServices(after *servicePass) error {
 			after.left = append(after.left, backendKey{n, i})
 		}
 	}
-	if err := p.removeFaces(after); err != nil {
+	if err := p.removeFrontends(after); err != nil {
 		return err
 	}
 	for _, k := range after.left {

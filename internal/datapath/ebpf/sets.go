@@ -15,7 +15,7 @@ import (
 // last header referred to it.
 const doomedGrace = 100 * time.Millisecond
 
-func (p *pass) putSets() error {
+func (p *applyRun) putSets() error {
 	defer p.forgetRules()
 	for c := range p.want.PolicySets.Diff(p.last.PolicySets) {
 		was := p.refused[c.Key]
@@ -56,7 +56,7 @@ func (e noRoom) Unwrap() error { return e.error }
 // again tells at once that a set that did not fit does not fit: to work out all of its
 // entries to see that takes seconds, for which every other change would wait as long as
 // somebody leaves it so.
-func (p *pass) again(was refusal, s *desired.PolicySet) error {
+func (p *applyRun) again(was refusal, s *desired.PolicySet) error {
 	var full noRoom
 	if was.set != s || !errors.As(was.err, &full) {
 		return nil
@@ -73,7 +73,7 @@ func (d *Driver) learn(r *desired.Rule) { d.ruleIDs[ruleNumber(r.ID)] = r.ID }
 
 // forgetRules leaves only the rules that are wanted when twice as many, and more
 // than maxRuleIDs, have gathered.
-func (p *pass) forgetRules() {
+func (p *applyRun) forgetRules() {
 	if len(p.ruleIDs) <= max(maxRuleIDs, 2*p.rulesKept) {
 		return
 	}
@@ -90,7 +90,7 @@ func (p *pass) forgetRules() {
 
 // putSet writes what differs of a set and puts it in force by one write, so that
 // every packet meets either the old rules or the new ones.
-func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
+func (p *applyRun) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 	if id == 0 || s.ID != id {
 		return model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID)
 	}
@@ -128,7 +128,7 @@ func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 }
 
 // turnOver makes a set of what its index holds.
-func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
+func (p *applyRun) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
 	e := x.edit(p.learn)
 	if err := e.to(s); err != nil {
 		return fmt.Errorf("policy set %d: %w", id, err)
@@ -143,7 +143,7 @@ func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicyS
 	}
 	head := e.header(s)
 	if same := x.head; had && len(writes) == 0 {
-		if same.Generation, same.Asides = same.Generation+1, head.Asides; same == head {
+		if same.Generation, same.Audits = same.Generation+1, head.Audits; same == head {
 			e.wither()
 			same.Generation--
 			if same != x.head {
@@ -175,7 +175,7 @@ func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicyS
 // reuse has the connections of sets judged anew of which something was taken out
 // or replaced a moment ago: what is written takes its memory, and a packet that
 // had just found it may have read the new for it.
-func (p *pass) reuse() {
+func (p *applyRun) reuse() {
 	for id, at := range p.cleaned {
 		if time.Since(at) < doomedGrace {
 			p.rewritten[id] = true
@@ -186,7 +186,7 @@ func (p *pass) reuse() {
 }
 
 // room refuses what does not fit before anything is written.
-func (p *pass) room(fresh int) error {
+func (p *applyRun) room(fresh int) error {
 	if p.rules.room(fresh) == nil {
 		return nil
 	}
@@ -240,7 +240,7 @@ func (d *Driver) purgeDoomed(before time.Time) {
 	}
 }
 
-func (p *pass) removeSets() error {
+func (p *applyRun) removeSets() error {
 	for id, s := range p.sets.have {
 		if s, ok := p.want.PolicySets.Get(desired.PolicySetID(id)); ok && s.Audited == "" {
 			continue

@@ -227,7 +227,7 @@ func TestCrowd(t *testing.T) {
 		{[]int{3, 3, 3}, []int{2, 2, 2}, 5},
 	} {
 		got := make(x.sizes...)
-		out := crowd(slices.Clone(got), x.room)
+		out := connectionsToEvict(slices.Clone(got), x.room)
 		gone := []int{0, 0, 0}[:len(x.sizes)]
 		for _, o := range out {
 			gone[o.owner]++

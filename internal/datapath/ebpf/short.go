@@ -15,7 +15,7 @@ func underPin(ifname string) string { return ifname + ":" + underDir }
 // them (no TCX, an IPv6 address, no Ethernet, IPsec policies, which they would
 // bypass) packets take the way through the host's stack, as the first ones of
 // every connection do.
-func (p *pass) openShortWays(s *settings) error {
+func (p *applyRun) openShortWays(s *settings) error {
 	name := p.under.name
 	if p.att.way != attachTCX || !p.want.VTEP.Is4() || name == "" {
 		return nil

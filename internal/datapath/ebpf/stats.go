@@ -101,7 +101,7 @@ func (d *Driver) readMuch(ctx context.Context) (hits map[uint64]counter, living 
 	if hits, err = d.ruleCounters(); err != nil || !serves {
 		return hits, nil, err
 	}
-	living, err = d.livingServed()
+	living, err = d.establishedServices()
 	return hits, living, err
 }
 

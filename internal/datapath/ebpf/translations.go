@@ -153,7 +153,7 @@ func (d *Driver) sweepAffines(now uint64) error {
 
 // forgetClients takes out who stays with which backend of services that are gone, and
 // what is counted of them. No packet is led there any more.
-func (p *pass) forgetClients(gone map[uint64]bool) error {
+func (p *applyRun) forgetClients(gone map[uint64]bool) error {
 	if len(gone) == 0 {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (p *pass) forgetClients(gone map[uint64]bool) error {
 	if err := deleteAll("affines", p.obj.Affines, left); err != nil {
 		return writeError{err}
 	}
-	if err := p.freePlaces(func(c counted) bool { return gone[c.Seed] }); err != nil {
+	if err := p.freeCounterSlots(func(c counted) bool { return gone[c.Seed] }); err != nil {
 		return writeError{err}
 	}
 	for seed := range gone {

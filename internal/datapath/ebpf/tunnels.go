@@ -8,7 +8,7 @@ import (
 
 // putTunnels gives every other host's tunnel endpoint a number, which it keeps while
 // it is in the picture: connections remember it. No other one gets that number soon.
-func (p *pass) putTunnels() error {
+func (p *applyRun) putTunnels() error {
 	if !p.scratch && !differs(p.want.Tunnels, p.last.Tunnels) {
 		return nil
 	}

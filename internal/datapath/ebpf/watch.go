@@ -189,7 +189,7 @@ func (d *Driver) follow(ctx context.Context) {
 		case <-d.heard.wake:
 		}
 		links, filters, lost := d.heard.take()
-		for _, reason := range d.concerns(links, filters, lost) {
+		for _, reason := range d.relevantChanges(links, filters, lost) {
 			d.notify(reason)
 		}
 	}
@@ -226,9 +226,9 @@ func (d *Driver) watchLinks(ctx context.Context) {
 	}
 }
 
-// concerns says why the data plane may not be any more what was applied, and
+// relevantChanges says why the data plane may not be any more what was applied, and
 // sees to it that the next Apply looks there.
-func (d *Driver) concerns(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
+func (d *Driver) relevantChanges(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if lost {

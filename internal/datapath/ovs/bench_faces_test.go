@@ -26,7 +26,7 @@ func BenchmarkFaces(b *testing.B) {
 			for i := range n {
 				s := &desired.Service{
 					Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("s", i)}, Network: l.net.ID, Exposed: true,
-					Faces: []desired.Face{
+					Frontends: []desired.Frontend{
 						{Addr: netip.IPv4Unspecified(), Protocol: model.ProtoTCP, Port: uint16(30000 + i), Backend: 8080},
 						{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i / 256), byte(i)}), Protocol: model.ProtoTCP, Port: 80, Backend: 8080},
 					},

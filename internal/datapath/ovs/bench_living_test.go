@@ -34,7 +34,7 @@ func BenchmarkLiving(b *testing.B) {
 				rounds++
 				l.apply(b, l.without)
 				for n > 0 {
-					if e := <-events; e.Living {
+					if e := <-events; e.Established {
 						told = e.Count
 						break
 					}

@@ -68,7 +68,7 @@ func anyNode(at place) place { return place{at.domain, desired.AnyNode(at.addr)}
 // facesOf are the faces that flows can serve of a service in a domain, sorted, and the
 // addresses where it is exposed.
 func facesOf(x *desired.Service, d desired.Domain) (faces []facePort, open []netip.Addr) {
-	for _, f := range x.Faces {
+	for _, f := range x.Frontends {
 		if f.Protocol == model.ProtoTCP || f.Protocol == model.ProtoUDP {
 			faces = append(faces, facePort{place{d, f.Addr}, f.Protocol, f.Port})
 			if x.Exposed && !slices.Contains(open, f.Addr) {
@@ -421,14 +421,14 @@ func (s *services) spotNumber(at place) uint32 {
 
 // facesHad are the faces that a service has.
 func (ch *servicesChange) facesHad(x *desired.Service, d desired.Domain) (out []pipeline.Face) {
-	for _, f := range x.Faces {
+	for _, f := range x.Frontends {
 		p := facePort{place{d, f.Addr}, f.Protocol, f.Port}
 		if c := ch.faces.claims[p]; len(c) > 0 && c[0] == x.Key {
 			at, node := p.at, ch.want.IsNode(f.Addr)
 			if node {
 				at = anyNode(at)
 			}
-			out = append(out, pipeline.Face{Face: f, Spot: ch.spotNumber(at), Node: node})
+			out = append(out, pipeline.Face{Frontend: f, Spot: ch.spotNumber(at), Node: node})
 		}
 	}
 	return out
@@ -459,7 +459,7 @@ func (s *services) frontAt(h desired.Host, where place, proto model.Protocol, po
 	if x == nil {
 		return nil, 0
 	}
-	face, ok := x.FaceAt(where.addr, node, proto, port)
+	face, ok := x.FrontendAt(where.addr, node, proto, port)
 	if !ok {
 		return nil, 0
 	}
@@ -468,9 +468,9 @@ func (s *services) frontAt(h desired.Host, where place, proto model.Protocol, po
 
 // facesEnd tells whether translations by faces may end when a service changes.
 func facesEnd(was, now *desired.Service) (ends, udp bool) {
-	for _, f := range was.Faces {
-		i, ok := slices.BinarySearchFunc(now.Faces, f, desired.CompareFaces)
-		if !ok || f.Protocol == model.ProtoUDP && now.Faces[i].Backend != f.Backend {
+	for _, f := range was.Frontends {
+		i, ok := slices.BinarySearchFunc(now.Frontends, f, desired.CompareFrontends)
+		if !ok || f.Protocol == model.ProtoUDP && now.Frontends[i].Backend != f.Backend {
 			return true, false
 		}
 		udp = udp || f.Protocol == model.ProtoUDP

@@ -21,11 +21,11 @@ var shared = []netip.Addr{netip.MustParseAddr("198.51.100.9"), netip.MustParseAd
 func faced(s *desired.Service, at ...netip.Addr) *desired.Service {
 	s.IPv4, s.IPv6, s.Ports = netip.Addr{}, netip.Addr{}, nil
 	for _, a := range at {
-		s.Faces = append(s.Faces,
-			desired.Face{Addr: a, Protocol: model.ProtoTCP, Port: 80, Backend: 8080},
-			desired.Face{Addr: a, Protocol: model.ProtoUDP, Port: 8053, Backend: 8053})
+		s.Frontends = append(s.Frontends,
+			desired.Frontend{Addr: a, Protocol: model.ProtoTCP, Port: 80, Backend: 8080},
+			desired.Frontend{Addr: a, Protocol: model.ProtoUDP, Port: 8053, Backend: 8053})
 	}
-	slices.SortFunc(s.Faces, desired.CompareFaces)
+	slices.SortFunc(s.Frontends, desired.CompareFrontends)
 	return s
 }
 

@@ -53,7 +53,7 @@ func refuse(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) []byte
 	default:
 		return nil
 	}
-	if !n.Holds(src) || !oneMachine(dst) || !router.IsValid() && !r.TooBig || isError(proto, carried) {
+	if !n.Contains(src) || !oneMachine(dst) || !router.IsValid() && !r.TooBig || isError(proto, carried) {
 		return nil
 	}
 	if h, whole := headersOf(f); whole && !sound(f, h) || !whole && proto.HasPorts() {

@@ -33,7 +33,7 @@ func (d *Driver) tellLiving(ctx context.Context) {
 		missed(err)
 		return
 	}
-	living := driver.Living{}
+	living := driver.Established{}
 	here := newResidents(d.pic.have)
 	if full.Entries > d.listable {
 		w.queue.Lose(full.Entries)
@@ -52,7 +52,7 @@ func (d *Driver) tellLiving(ctx context.Context) {
 		}
 	}
 	w.living.Add(living, d.untold, func(a driver.Alike) []driver.End { return d.endsOf(here, a) })
-	d.untold = driver.Untold{}
+	d.untold = driver.PendingAudits{}
 	select {
 	case w.more <- struct{}{}:
 	default:
@@ -130,7 +130,7 @@ func (r *residents) domains(sets map[desired.PolicySetID]bool) map[desired.Domai
 }
 
 // count adds a connection if one of its ends is a port here.
-func (r *residents) count(living driver.Living, domain desired.Domain, c tracked) {
+func (r *residents) count(living driver.Established, domain desired.Domain, c tracked) {
 	from, to := r.at[place{domain, c.src}], r.at[place{domain, c.dst}]
 	if from.port == "" && to.port == "" {
 		return

@@ -99,7 +99,7 @@ func TestLivingTooMany(t *testing.T) {
 		a.drv.mu.Unlock()
 		a.apply(t, a.with)
 		e := <-events
-		if e.Count != 3 || e.Living != (listable == 3) || (e.Kind == driver.FlowLost) != (listable == 2) {
+		if e.Count != 3 || e.Established != (listable == 3) || (e.Kind == driver.FlowLost) != (listable == 2) {
 			t.Errorf("with room for %d: %+v", listable, e)
 		}
 		a.apply(t, a.without)

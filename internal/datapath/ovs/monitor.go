@@ -37,7 +37,7 @@ type watch struct {
 	lost    uint64         // packets cut, or lost on the way to conn, as told already
 	held    map[alike]*heldEvent
 	asking  driver.Asking
-	living  driver.LivingQueue
+	living  driver.EstablishedQueue
 	more    chan struct{} // there is more in living
 	ended   chan struct{} // closed when the flows are as before
 }

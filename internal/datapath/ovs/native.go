@@ -10,7 +10,7 @@ import (
 // hasNative tells whether a picture has a native network.
 func hasNative(want desired.Host) bool {
 	for _, n := range want.Networks.All() {
-		if n.Native {
+		if n.Routed {
 			return true
 		}
 	}

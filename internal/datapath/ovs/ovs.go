@@ -117,14 +117,14 @@ type Driver struct {
 	fills     fills
 	verified  time.Time
 	dumpTook  time.Duration
-	strange   strangeFlows   // as of verified
-	patience  time.Duration  // switchPatience, but in tests
-	listable  uint64         // maxLiving, but in tests
-	listed    time.Time      // when connections were listed last for a packet from outside; of answerOn
-	watching  *watch         // who monitors; nil = nobody
-	shared    *openflow.Conn // to the switch that has the meters of shares
-	untold    driver.Untold  // audits that came or changed while nobody monitored
-	fault     func() error   // tests only: asked before every write
+	strange   strangeFlows         // as of verified
+	patience  time.Duration        // switchPatience, but in tests
+	listable  uint64               // maxLiving, but in tests
+	listed    time.Time            // when connections were listed last for a packet from outside; of answerOn
+	watching  *watch               // who monitors; nil = nobody
+	shared    *openflow.Conn       // to the switch that has the meters of shares
+	untold    driver.PendingAudits // audits that came or changed while nobody monitored
+	fault     func() error         // tests only: asked before every write
 	drift     driver.Drift
 	missed    bool                     // what the switch misses of the tunnel is taken
 	asked     map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
@@ -157,7 +157,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), flushSoon: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), flushSoon: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.PendingAudits{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}

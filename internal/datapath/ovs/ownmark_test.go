@@ -39,7 +39,7 @@ func TestOwnFilter(t *testing.T) {
 	want := desired.Host{Private: desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))}
 	want.Private.Interface = "own0"
 	native := want
-	native.Networks = native.Networks.Set(model.NetworkID(1), &desired.Network{Native: true})
+	native.Networks = native.Networks.Set(model.NetworkID(1), &desired.Network{Routed: true})
 	command("ip", "-n", ns, "link", "add", "own0", "type", "veth", "peer", "name", "own1")
 	show := func(want desired.Host) {
 		t.Helper()

@@ -49,7 +49,7 @@ func remoteOwner(k desired.RemoteKey) owner {
 
 // sameSegment tells whether all flows but a network's own stay the same.
 func sameSegment(a, b *desired.Network) bool {
-	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Native == b.Native && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
+	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Routed == b.Routed && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
 }
 
 // update makes the ledger want what the picture says, given the configuration

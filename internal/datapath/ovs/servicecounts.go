@@ -148,7 +148,7 @@ func (d *Driver) serviceStats(ctx context.Context, out *driver.Stats) error {
 			return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 		}
 	}
-	out.NoLiving = d.livingServed(ctx, func(domain desired.Domain, c connection) {
+	out.ConnectionsUnknown = d.livingServed(ctx, func(domain desired.Domain, c connection) {
 		x := s.at(d.pic.have, place{domain, c.orig.dst})
 		if x == nil || s.counts.has[x.Key] == 0 {
 			return

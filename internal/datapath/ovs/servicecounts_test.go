@@ -230,8 +230,8 @@ func TestCountersAreBounded(t *testing.T) {
 		return all
 	}
 	all := stats()
-	if len(all.Uncounted) != 1 || all.NoLiving != "" {
-		t.Errorf("uncounted: %v, %q", all.Uncounted, all.NoLiving)
+	if len(all.Uncounted) != 1 || all.ConnectionsUnknown != "" {
+		t.Errorf("uncounted: %v, %q", all.Uncounted, all.ConnectionsUnknown)
 	}
 	for k := range all.Uncounted { // one of the two; the other goes
 		gone := first.Key
@@ -251,7 +251,7 @@ func TestCountersAreBounded(t *testing.T) {
 		defer conn.Close()
 	}
 	l.drv.listable = 1
-	if why := stats().NoLiving; !strings.Contains(why, "more than 1") {
+	if why := stats().ConnectionsUnknown; !strings.Contains(why, "more than 1") {
 		t.Errorf("with more connections than are listed: %q", why)
 	}
 }

@@ -286,7 +286,7 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 			for _, a := range []netip.Addr{b.IPv4, b.IPv6} {
 				if a.IsValid() && now.domain != 0 {
 					now.backs = append(now.backs, a)
-					if b.Foreign() {
+					if b.External() {
 						now.led = append(now.led, a)
 					}
 				}
@@ -468,7 +468,7 @@ func (s *services) number(k model.ServiceKey) uint32 {
 func refusedPorts(x *desired.Service) []driver.Problem {
 	var out []driver.Problem
 	ports := slices.Clone(x.Ports)
-	for _, f := range x.Faces {
+	for _, f := range x.Frontends {
 		if _, there := x.PortOf(f.Protocol, f.Port); !there && f.Protocol == model.ProtoSCTP {
 			ports = append(ports, desired.ServicePort{Protocol: f.Protocol, Port: f.Port})
 		}

@@ -196,7 +196,7 @@ func (k keeper) keeps(c connection) bool {
 // endpoint beyond them.
 func (k keeper) isOutside(a netip.Addr) bool {
 	for _, n := range k.host.Networks.All() {
-		if n.Domain() == k.domain && n.Holds(a) {
+		if n.Domain() == k.domain && n.Contains(a) {
 			return false
 		}
 	}

@@ -153,7 +153,7 @@ func (f *Fabric) next(at model.HostName, from desired.Port, dst netip.Addr) neti
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
 	n := d.k.tables.networks[from.Network]
-	if n == nil || n.Holds(dst) {
+	if n == nil || n.Contains(dst) {
 		return dst
 	}
 	router, gateway := n.Router(), n.Gateway

@@ -28,7 +28,7 @@ type Driver struct {
 	stopMonitor func() // nil until the first Monitor
 
 	audited desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last picture
-	untold  driver.Untold
+	untold  driver.PendingAudits
 }
 
 // kernel is what outlives a driver process: objects, connections, counters.
@@ -143,7 +143,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, WayOut6: true, Routes: true, Multicast: true, Log: true, Audit: true, Living: true, Tabled: d}
+	return driver.Capabilities{Services: true, ExternalServices: true, ClientsByTunnel: true, RoutedNetworks: true, Frontends: true, ExternalBackends: true, ServiceStats: true, Egress6: true, Routes: true, Multicast: true, Log: true, Audit: true, AuditEstablished: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: the reference's tables never evict.

@@ -13,7 +13,7 @@ import (
 
 // facesOf are the addresses at which a service has faces, each once.
 func facesOf(s *desired.Service) (out []netip.Addr) {
-	for _, f := range s.Faces {
+	for _, f := range s.Frontends {
 		if !slices.Contains(out, f.Addr) {
 			out = append(out, f.Addr)
 		}
@@ -62,15 +62,15 @@ func (t *tables) withFaces(n *desired.Network, a netip.Addr) (out []*desired.Ser
 // faceAt finds who is asked at a port of an address in a network's domain; nil when it
 // is nobody. Who has the address altogether comes first, then a node's by itself before all
 // nodes', then the smallest key.
-func (t *tables) faceAt(n *desired.Network, a netip.Addr, proto model.Protocol, port uint16) (has *desired.Service, at desired.Face) {
+func (t *tables) faceAt(n *desired.Network, a netip.Addr, proto model.Protocol, port uint16) (has *desired.Service, at desired.Frontend) {
 	if s := t.serviceAt(n, a); s != nil {
-		if at, ok := s.FaceAt(a, false, proto, port); ok {
+		if at, ok := s.FrontendAt(a, false, proto, port); ok {
 			return s, at
 		}
 		return nil, at
 	}
 	for _, s := range t.withFaces(n, a) {
-		if f, ok := s.FaceAt(a, t.isNode(a), proto, port); ok && (has == nil || f.Before(s.Key, at, has.Key)) {
+		if f, ok := s.FrontendAt(a, t.isNode(a), proto, port); ok && (has == nil || f.Before(s.Key, at, has.Key)) {
 			has, at = s, f
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // noteAudits notes the audits that have come or changed with a picture.
 func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.PolicySet]) {
 	if d.untold == nil {
-		d.untold = driver.Untold{}
+		d.untold = driver.PendingAudits{}
 	}
 	d.untold.Note(d.audited, sets)
 	d.audited = sets
@@ -23,7 +23,7 @@ func (d *Driver) tellLiving() {
 	if m == nil || len(d.untold) == 0 {
 		return
 	}
-	living := driver.Living{}
+	living := driver.Established{}
 	for f, as := range d.k.conns.conns {
 		if t.networks[as.network] == nil {
 			continue
@@ -34,7 +34,7 @@ func (d *Driver) tellLiving() {
 		}
 		living.Add(a, f.srcPort)
 	}
-	var all driver.LivingQueue
+	var all driver.EstablishedQueue
 	all.Add(living, d.untold, func(a driver.Alike) []driver.End {
 		return a.Ends(func(name string) *desired.PolicySet {
 			if port := t.ports[name]; port != nil {

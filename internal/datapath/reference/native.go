@@ -19,7 +19,7 @@ func (t *tables) nativeAt(a netip.Addr) (found *desired.Network) {
 		if a.Is6() {
 			bits = n.Subnet6.Bits()
 		}
-		if n.Holds(a) && (bits > longest || bits == longest && n.ID < found.ID) {
+		if n.Contains(a) && (bits > longest || bits == longest && n.ID < found.ID) {
 			found, longest = n, bits
 		}
 	}
@@ -100,7 +100,7 @@ func (k *kernel) backToStack(from origin, p *Packet) Verdict {
 // that this host's stack has begun, or whoever it led here: the stack gets it, which
 // may have translated what it sent.
 func (k *kernel) answersStack(from origin, p *Packet) bool {
-	if from.port == nil || !from.net.Native || p.DstMAC != desired.RouterMAC {
+	if from.port == nil || !from.net.Routed || p.DstMAC != desired.RouterMAC {
 		return false
 	}
 	orig, ok := k.conns.classify(from.net, p, true)
@@ -116,7 +116,7 @@ func toStack(p *Packet) *Verdict {
 }
 
 func nativeText(n *desired.Network) string {
-	if n.Native {
+	if n.Routed {
 		return " native"
 	}
 	return ""

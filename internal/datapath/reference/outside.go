@@ -49,11 +49,11 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 // isOutside tells whether an address can be that of a client outside of a network's
 // domain: a single machine's, and in nothing that is the cluster's.
 func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
-	if n.Holds(a) || t.elsewhere(n, a) || t.stationAt(n, a).known() || !oneStation(a) ||
+	if n.Contains(a) || t.elsewhere(n, a) || t.stationAt(n, a).known() || !oneStation(a) ||
 		slices.ContainsFunc(desired.Nowhere, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return false
 	}
-	if n.Native && t.nativeAt(a) != nil {
+	if n.Routed && t.nativeAt(a) != nil {
 		return false
 	}
 	if t.private != nil && (t.private.Subnet.Contains(a) || t.private.Subnet6.Contains(a)) {
@@ -93,7 +93,7 @@ func (k *kernel) fromRouter(from origin, p *Packet, vtep netip.Addr) Verdict {
 	if p.DstMAC == desired.RouterMAC {
 		return k.backToHost(from, p, vtep)
 	}
-	if !t.isOutside(from.net, p.Src) || from.net.Native && !t.byItsNode(p.Src, vtep) {
+	if !t.isOutside(from.net, p.Src) || from.net.Routed && !t.byItsNode(p.Src, vtep) {
 		return dropped(driver.DropSpoof)
 	}
 	to := t.onNetwork(from.net, p.Dst)
@@ -114,7 +114,7 @@ func (k *kernel) backToHost(from origin, p *Packet, vtep netip.Addr) Verdict {
 		return dropped(driver.DropUnknownSource)
 	}
 	tr := k.translationBack(from.net, p)
-	if from.net.Native && tr == nil {
+	if from.net.Routed && tr == nil {
 		return k.backToStack(from, p)
 	}
 	switch {

@@ -17,7 +17,7 @@ func (t *tables) routerAnswers(from origin, p *Packet) bool {
 	if from.port == nil || !asks(p) {
 		return false
 	}
-	joined := from.net.Joined != 0 || t.private != nil && from.net.Native
+	joined := from.net.Joined != 0 || t.private != nil && from.net.Routed
 	if p.ARP != nil {
 		router := from.net.Router()
 		return (joined || t.private != nil && from.port.Private.IsValid()) && router.IsValid() && p.ARP.TargetIP == router
@@ -63,7 +63,7 @@ func ways(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
 // name of the endpoint's private address.
 func (t *tables) out(from origin, p *Packet) Verdict {
 	own, private := ways(from.port, p.Dst)
-	if from.net.Native {
+	if from.net.Routed {
 		return t.outNative(from, p, own)
 	}
 	if t.private == nil || !private.IsValid() || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
@@ -92,7 +92,7 @@ func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 		return origin{}, nil, driver.DropUnknownDest
 	}
 	from := origin{net: t.networks[port.Network], host: true}
-	if from.net.Holds(p.Src) || t.elsewhere(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
+	if from.net.Contains(p.Src) || t.elsewhere(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
 		return from, nil, driver.DropSpoof // nobody of the domain comes this way
 	}
 	own, _ := ways(port, p.Dst)

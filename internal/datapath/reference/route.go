@@ -27,11 +27,11 @@ var (
 // elsewhere tells whether an address is of another network of a network's domain:
 // its own subnets come first.
 func (t *tables) elsewhere(n *desired.Network, a netip.Addr) bool {
-	if n.Joined == 0 || n.Holds(a) {
+	if n.Joined == 0 || n.Contains(a) {
 		return false
 	}
 	for o := range t.joined[n.Domain()] {
-		if o.Holds(a) {
+		if o.Contains(a) {
 			return true
 		}
 	}
@@ -71,7 +71,7 @@ func (t *tables) byRouter(from origin, p *Packet) (v Verdict, outside bool) {
 	if t.elsewhere(from.net, p.Dst) {
 		return t.route(from, p), false
 	}
-	if v = t.out(from, p); v.Passed() || from.net.Joined == 0 || from.net.Holds(p.Dst) {
+	if v = t.out(from, p); v.Passed() || from.net.Joined == 0 || from.net.Contains(p.Dst) {
 		return v, true
 	}
 	return t.refuse(from, p, noRoute), false
@@ -80,7 +80,7 @@ func (t *tables) byRouter(from origin, p *Packet) (v Verdict, outside bool) {
 // route sends a packet to another network of the domain, to the endpoint that has
 // the address there; that endpoint's host does not route it again.
 func (t *tables) route(from origin, p *Packet) Verdict {
-	if from.port.Identity == model.IdentityUnknown || !from.net.Holds(p.Src) {
+	if from.port.Identity == model.IdentityUnknown || !from.net.Contains(p.Src) {
 		return dropped(driver.DropUnknownSource) // nobody there could know, or answer, it
 	}
 	if p.Hops() == 1 {
@@ -88,7 +88,7 @@ func (t *tables) route(from origin, p *Packet) Verdict {
 	}
 	to := t.byAddr(from.net, p.Dst)
 	net := t.networks[to.network()]
-	if net == nil || !net.Holds(p.Dst) {
+	if net == nil || !net.Contains(p.Dst) {
 		return t.refuse(from, p, nobody)
 	}
 	sent := *p
@@ -112,7 +112,7 @@ func (t *tables) refuse(from origin, p *Packet, r refusal) Verdict {
 	if p.Src.Is6() {
 		router, proto, what = from.net.Router6(), model.ProtoICMPv6, r.v6
 	}
-	if !from.net.Holds(p.Src) || !oneStation(p.Dst) || p.isError() || p.Frag != nil && p.Frag.Offset != 0 {
+	if !from.net.Contains(p.Src) || !oneStation(p.Dst) || p.isError() || p.Frag != nil && p.Frag.Offset != 0 {
 		return v
 	}
 	about := *p

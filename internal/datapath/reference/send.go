@@ -424,7 +424,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Pe
 	end := driver.EndOf(driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}, set, t.set)
 	said := end.Judge(set)
 	t.decisions = append(t.decisions, driver.DecisionOf(dir, said))
-	t.asides = append(t.asides, end.Asides(said)...)
+	t.asides = append(t.asides, end.AuditEvents(said)...)
 	return said.Pass, said.RuleID()
 }
 

@@ -145,7 +145,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	if p.DstMAC != desired.RouterMAC {
 		return dropped(driver.DropUnknownDest)
 	}
-	if from.port != nil && (!from.net.Holds(p.Src) || from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN) {
+	if from.port != nil && (!from.net.Contains(p.Src) || from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN) {
 		return dropped(driver.DropUnknownSource)
 	}
 	var tr *translation
@@ -193,7 +193,7 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 			return dropped(driver.DropUnknownDest)
 		}
 		v = k.forward(from, q)
-	case from.net.Holds(tr.behind.dst):
+	case from.net.Contains(tr.behind.dst):
 		q.DstMAC = backend.mac()
 		v = k.forward(from, q)
 	default: // routed, as it came
@@ -243,9 +243,9 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		return nil, dropped(driver.DropNoProvider)
 	}
 	v6 := p.Src.Is6()
-	among := face.Inside
+	among := face.InternalPolicy
 	if from.host {
-		if among = face.Outside; k.tables.isHost(p.Src) {
+		if among = face.ExternalPolicy; k.tables.isHost(p.Src) {
 			among = desired.TrafficLocal
 		}
 	}
@@ -254,7 +254,7 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	if b, there := s.Backends.Get(key); !stays || !there || !pools.Of(v6, among).Has(b) {
 		slot := desired.Slot(s.Seed(), s.Affinity > 0 && !k.nat.room(s, p.Src), p.Src, p.Proto, p.SrcPort, p.DstPort)
 		if key, there = s.Choose(slot, v6, among); !there {
-			if among == desired.TrafficSilent && pools.Anybody(v6) {
+			if among == desired.TrafficLocalDrop && pools.Anybody(v6) {
 				return nil, dropped(driver.DropNoProvider)
 			}
 			return nil, refused(p)
@@ -264,11 +264,11 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		}
 	}
 	b, _ := s.Backends.Get(key)
-	if b.Foreign() && from.host {
+	if b.External() && from.host {
 		return nil, dropped(driver.DropNoProvider) // its answer would not come by here
 	}
 	tr := &translation{
-		front: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.Foreign(),
+		front: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.External(),
 		backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
 		counted:    driver.ServiceOf{Service: s.Key, Protocol: p.Proto, Port: p.DstPort, IPv6: v6, Backend: key},
 	}
@@ -372,7 +372,7 @@ func (p *pictures) judgeServices(old desired.Host, t *touched, flipped map[model
 	}
 	if differs(p.want.NodeAddrs, old.NodeAddrs) {
 		for key, s := range p.want.Services.All() {
-			if len(s.Faces) > 0 {
+			if len(s.Frontends) > 0 {
 				again[key] = struct{}{}
 			}
 		}
@@ -401,8 +401,8 @@ func serviceLines(name string, s *desired.Service) []string {
 	for _, p := range s.Ports {
 		lines = append(lines, fmt.Sprintf("%s port proto %d %d to %d", name, p.Protocol, p.Port, p.Backend))
 	}
-	for _, f := range s.Faces {
-		lines = append(lines, fmt.Sprintf("%s face %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.Inside, f.Outside, f.Sources))
+	for _, f := range s.Frontends {
+		lines = append(lines, fmt.Sprintf("%s face %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.InternalPolicy, f.ExternalPolicy, f.Sources))
 	}
 	for k, b := range s.Backends.All() {
 		lines = append(lines, fmt.Sprintf("%s backend %s %s %s network %d identity %d state %d near %d port %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Network, b.Identity, b.State, b.Near, b.Port))

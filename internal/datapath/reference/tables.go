@@ -190,7 +190,7 @@ func (t *tables) setNetwork(old, now *desired.Network) {
 	if now != nil && now.Joined != 0 {
 		t.joined.add(now.Domain(), now)
 	}
-	if now != nil && now.Native {
+	if now != nil && now.Routed {
 		t.natives[now] = struct{}{}
 	}
 	if now != nil && now.Encap == model.EncapVLAN {

@@ -213,7 +213,7 @@ func (t *tables) keeps(tr *translation, s *desired.Service) bool {
 	if s == nil || tr.outside() && !s.Exposed {
 		return false
 	}
-	face, ok := s.FaceAt(tr.front.dst, t.isNode(tr.front.dst), tr.front.proto, tr.front.dstPort)
+	face, ok := s.FrontendAt(tr.front.dst, t.isNode(tr.front.dst), tr.front.proto, tr.front.dstPort)
 	if !ok {
 		return false
 	}

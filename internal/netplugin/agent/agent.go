@@ -45,15 +45,15 @@ type Agent struct {
 	can     driver.Capabilities // of cfg.Driver
 	log     *slog.Logger
 	lock    *os.File // held while the agent lives
-	cluster *statemirror.Cluster
-	way     *statemirror.WayOut
+	cluster *statemirror.State
+	way     *statemirror.Egress
 	control *statemirror.ControlPlane
 	masters *masterclient.Client
 	masterclient.Objects
 	*attachment.Service
 	*observe.Observer
 	underlay   statemirror.Underlay
-	lacking    *statemirror.Lacking
+	lacking    *statemirror.Unsupported
 	names      *nameServer
 	answers    *l2announce.Answerer
 	announcer  *l2announce.Announcer
@@ -65,7 +65,7 @@ type Agent struct {
 	relay      *relay.Reader       // nil = netmasters are not mirrored from
 	listener   *multicast.Listener // nil = the driver cannot say who hears what
 	legacyPods atomic.Int64        // attached by 1.x's contivk8s since the start
-	reached    statemirror.Reached
+	reached    statemirror.SyncTracker
 	pace       *statemirror.Pace
 	again      *time.Timer // kicks when a step of pace is due
 	runner     *reconcile.Runner[driver.Event]
@@ -92,7 +92,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
-		reannounce: waiting.NewBell(), pace: statemirror.NewPace(), lacking: statemirror.NewLacking(cfg.DriverName, cfg.Driver.Capabilities()),
+		reannounce: waiting.NewBell(), pace: statemirror.NewPace(), lacking: statemirror.NewUnsupported(cfg.DriverName, cfg.Driver.Capabilities()),
 		since:    time.Now().UTC().Format(time.RFC3339),
 		adapters: map[string]http.Handler{},
 	}
@@ -125,7 +125,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		OnOwnHost: a.reannounce.Ring,
 		OnLost:    func() { a.PutBack() },
 		OnInfra:   func() { a.FollowInfra() },
-		OnHold: func(why string) {
+		OnFreeze: func(why string) {
 			a.SetStanding(observe.AboutStore, why)
 			a.PutBack()
 			a.ReleaseOrphans()
@@ -145,8 +145,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.fabric = a.newFabric()
 	a.prober, a.tunnels = a.newProber(), a.newTunnelProber()
 	a.listener = a.newListener()
-	a.way = statemirror.NewWayOut(a.cluster, a.control, statemirror.WayOutConfig{
-		Able: a.can.WayOut, Able6: a.can.WayOut6 && statemirror.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
+	a.way = statemirror.NewEgress(a.cluster, a.control, statemirror.EgressConfig{
+		Able: a.can.Egress, Able6: a.can.Egress6 && statemirror.HasIPv6(), Services: a.can.Egress && a.can.ExternalServices, Frontends: a.can.Frontends, RoutedNetworks: a.can.RoutedNetworks, ExternalBackends: a.can.ExternalBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
 			return transport.Listen(ctx, addr, nil, cfg.Log)

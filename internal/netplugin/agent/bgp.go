@@ -36,7 +36,7 @@ func (a *Agent) routerInterface(want desired.Host) string {
 }
 
 // followBGP tells the physical network what the data plane now holds.
-func (a *Agent) followBGP(pic statemirror.Picture, report driver.Report) {
+func (a *Agent) followBGP(pic statemirror.Compilation, report driver.Report) {
 	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
 	if in.Settings, in.Rivals = a.cluster.Bgp(); in.Settings != nil {
 		in.Machines = append(a.cluster.NodeAddresses(), a.control.Targets()...)

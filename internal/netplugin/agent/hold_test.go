@@ -137,7 +137,7 @@ func TestStoreReplaced(t *testing.T) {
 			b.picturesAre(2, 1)
 			b.eventually("the store is written down", func() error {
 				m, err := statemirror.Recall(b.cfg.StateDir, b.cfg.Log)
-				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.Remembered().Revision) {
+				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.Position().Revision) {
 					err = fmt.Errorf("%+v", m)
 				}
 				return err
@@ -284,7 +284,7 @@ func TestStoreAdopted(t *testing.T) {
 	b.st.Replace(other.Data(), 0)
 	b.holds("it is store b", "lacks 1 of 1")
 	b.eventually("the host's record tells which store it follows", func() error {
-		if r := b.hostRecord(); r.Store != statemirror.HeldMark+storeA.Mark() {
+		if r := b.hostRecord(); r.Store != statemirror.FrozenMark+storeA.Mark() {
 			return fmt.Errorf("%q", r.Store)
 		}
 		return nil

@@ -67,7 +67,7 @@ func (r learnedRoutes) Suspend(made time.Time) error { r.of.SuspendRoutes(made);
 func (r learnedRoutes) Resume(made time.Time) error  { r.of.ResumeRoutes(made); return nil }
 
 // forwardingMode is the mode of the cluster as this host follows it.
-type forwardingMode struct{ of *statemirror.Cluster }
+type forwardingMode struct{ of *statemirror.State }
 
 func (m forwardingMode) Newest(since time.Time) (time.Time, string) {
 	return m.of.NewestMode(since), "forwarding mode"

@@ -54,7 +54,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if in, more := a.pace.Again(time.Now()); more {
 		a.again.Reset(in)
 	}
-	o := statemirror.Outcome{
+	o := statemirror.SyncStatus{
 		At: time.Now(), Took: time.Since(start),
 		Revs: pic.Revs, Report: report, Problems: pic.Problems, Networks: pic.Want.Networks, Services: pic.Want.Services, Err: err,
 	}
@@ -105,7 +105,7 @@ const startGrace = 5 * time.Second
 func (a *Agent) awaitFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startGrace)
 	defer cancel()
-	if a.reached.Until(ctx, func(o statemirror.Outcome) (bool, error) { return !o.At.IsZero(), nil }) != nil {
+	if a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) { return !o.At.IsZero(), nil }) != nil {
 		return // its end
 	}
 	a.awaitName(ctx)

@@ -29,7 +29,7 @@ func (a *Agent) newProber() *peerhealth.Prober {
 		return out, many, changed
 	}
 	return peerhealth.New(peerhealth.Config{
-		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.SetSilent, Log: a.log,
+		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.SetUnreachable, Log: a.log,
 		Answered: a.recallPeers(), Remember: a.rememberPeers,
 	})
 }

@@ -46,11 +46,11 @@ func TestTrialTold(t *testing.T) {
 	b.says(http.StatusOK)
 
 	b.stop()
-	file, err := json.Marshal(map[string]any{"version": 1, "back": []statemirror.WentBack{{ID: "k7q2", At: time.Now(), Heard: time.Now(), Alone: true}}})
+	file, err := json.Marshal(map[string]any{"version": 1, "back": []statemirror.Rollback{{ID: "k7q2", At: time.Now(), Heard: time.Now(), Alone: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, statemirror.TrialsFile), file, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, statemirror.UnconfirmedFile), file, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.fake = b.fake.Restart()

@@ -27,7 +27,7 @@ type outletOracle struct{ *reference.Driver }
 
 func (o outletOracle) Capabilities() driver.Capabilities {
 	can := o.Driver.Capabilities()
-	can.WayOut = true
+	can.Egress = true
 	return can
 }
 

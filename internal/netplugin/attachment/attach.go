@@ -304,7 +304,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if led6 && !network.Gateway6.IsValid() {
 		res.Router6 = desired.RouterMAC.LinkLocal()
 	}
-	if way := a.way.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Holds(e.Private) {
+	if way := a.way.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Contains(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
 		if !ep.IPv4.IsValid() {
 			res.NameServer = way.Addr6

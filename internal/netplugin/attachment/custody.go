@@ -82,7 +82,7 @@ func (a *Service) learnOne(ctx context.Context, e Entry) bool {
 
 // putBack tries once, and tells whether there is nothing more to do.
 func (a *Service) putBack(ctx context.Context) bool {
-	lost := a.cluster.Lost()
+	lost := a.cluster.LostAttachments()
 	if len(lost) == 0 {
 		a.cfg.Tell("")
 		return true
@@ -160,7 +160,7 @@ func (a *Service) putBackOne(ctx context.Context, o statemirror.Owned) error {
 	default:
 		return model.Errorf(model.ErrNotFound, "its addresses are not known, since its journal entry was lost")
 	}
-	if a.cluster.Former(o) {
+	if a.cluster.HasStaleEndpoint(o) {
 		if err := a.masters.Delete(ctx, e.Endpoint, e.Group); err != nil {
 			return err
 		}

@@ -243,12 +243,12 @@ func (a *Service) repairInfra(ctx context.Context, k attach.Key) error {
 func (a *Service) awaitNoPort(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	return a.reached.Until(ctx, func(o statemirror.Outcome) (bool, error) {
+	return a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) {
 		return !hasPort(o, name) && !o.At.IsZero(), nil
 	})
 }
 
-func hasPort(o statemirror.Outcome, name string) bool {
+func hasPort(o statemirror.SyncStatus, name string) bool {
 	_, has := o.Report.Ports.Get(name)
 	return has
 }

@@ -30,7 +30,7 @@ func (a *Service) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf 
 		o, changed := a.reached.Get()
 		why := a.missing(o, ep, hostIf, at, time.Since(started) >= fallback)
 		if why == nil {
-			return upTo(at, o.Revs[statemirror.RestOf(ep.Key.Network.Tenant)]), nil
+			return upTo(at, o.Revs[statemirror.TenantScope(ep.Key.Network.Tenant)]), nil
 		}
 		select {
 		case <-changed:
@@ -42,7 +42,7 @@ func (a *Service) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf 
 }
 
 // missing says why a port does not count as programmed yet.
-func (a *Service) missing(o statemirror.Outcome, ep model.Endpoint, hostIf string, at masterclient.Committed, late bool) error {
+func (a *Service) missing(o statemirror.SyncStatus, ep model.Endpoint, hostIf string, at masterclient.Committed, late bool) error {
 	if o.Err != nil {
 		return o.Err
 	}
@@ -51,11 +51,11 @@ func (a *Service) missing(o statemirror.Outcome, ep model.Endpoint, hostIf strin
 	if !ok || seen < at.Revision && (!late || !a.cluster.Knows(ep)) {
 		return fmt.Errorf("the picture has reached revision %d of the endpoints of network %s, not %d", seen, n, at.Revision)
 	}
-	rest, ok := o.Revs[statemirror.RestOf(n.Tenant)]
+	rest, ok := o.Revs[statemirror.TenantScope(n.Tenant)]
 	if !ok || rest < at.Written || rest < at.Deleted && !late {
 		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", rest, n.Tenant, max(at.Written, at.Deleted))
 	}
-	if global := o.Revs[statemirror.Part{}]; global < at.Global {
+	if global := o.Revs[statemirror.Scope{}]; global < at.Global {
 		return fmt.Errorf("the picture has reached revision %d of namespaces and settings, not %d", global, at.Global)
 	}
 	st, ok := o.Report.Ports.Get(hostIf)

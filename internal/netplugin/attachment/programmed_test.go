@@ -27,7 +27,7 @@ func TestMissing(t *testing.T) {
 	}
 	a := &Service{cluster: cluster}
 	at := masterclient.Committed{Revision: 10, Global: 4, Written: 7, Deleted: 8}
-	var all statemirror.Part
+	var all statemirror.Scope
 	all.Tenant, all.All = "blue", true
 	for _, test := range []struct {
 		name                    string
@@ -45,17 +45,17 @@ func TestMissing(t *testing.T) {
 		{name: "namespaces are not", endpoints: 10, rest: 8, global: 3},
 		{name: "the tenant is not", endpoints: 10, global: 4},
 	} {
-		var o statemirror.Outcome
+		var o statemirror.SyncStatus
 		o.Report.Ports.Set("if", driver.PortStatus{})
 		o.Revs = statemirror.Revs{{}: test.global}
 		if test.rest != 0 {
-			o.Revs[statemirror.RestOf("blue")] = test.rest
+			o.Revs[statemirror.TenantScope("blue")] = test.rest
 		}
 		switch {
 		case test.all:
 			o.Revs[all] = test.endpoints
 		case test.endpoints != 0:
-			o.Revs[statemirror.EndpointsOf(network)] = test.endpoints
+			o.Revs[statemirror.EndpointsScope(network)] = test.endpoints
 		}
 		for _, late := range []bool{false, true} {
 			want := test.early
@@ -78,9 +78,9 @@ func TestMissing(t *testing.T) {
 // TestVethAnew: the pair of an attachment whose interface's name the data plane still has,
 // of one that ended a moment ago, is made only after a pass without that port.
 func TestVethAnew(t *testing.T) {
-	var reached statemirror.Reached
+	var reached statemirror.SyncTracker
 	pass := func(names ...string) {
-		o := statemirror.Outcome{At: time.Now()}
+		o := statemirror.SyncStatus{At: time.Now()}
 		for _, n := range names {
 			o.Report.Ports.Set(n, driver.PortStatus{})
 		}

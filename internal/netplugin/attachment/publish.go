@@ -210,7 +210,7 @@ func (a *Service) publish(ctx context.Context, r attach.PublishRequest) (attach.
 	switch {
 	case !ok || e.State != StateDone:
 		return res, model.Errorf(model.ErrNotFound, "there is no such attachment on this host")
-	case len(r.Ports) > 0 && !a.can.WayOut:
+	case len(r.Ports) > 0 && !a.can.Egress:
 		return res, model.Errorf(model.ErrUnavailable, "this host's data plane, %s, has no way out, by which the host would reach the container", a.cfg.DriverName)
 	case len(r.Ports) > 0 && !e.Private.IsValid():
 		return res, model.Errorf(model.ErrUnavailable, "the container has no private address on this host, so nothing reaches it there; the host's status says why")
@@ -305,7 +305,7 @@ func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBindi
 // waitPublished waits until the host's stack holds a change of published ports.
 func (a *Service) waitPublished(ctx context.Context, change uint64) error {
 	a.kick("published ports")
-	err := a.reached.Until(ctx, func(o statemirror.Outcome) (bool, error) {
+	err := a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) {
 		if o.Err != nil || o.Ports < change {
 			return false, nil //nolint:nilerr // another pass may bring it
 		}

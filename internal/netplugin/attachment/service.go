@@ -32,11 +32,11 @@ type Config struct {
 	VXLANPort  int
 	Names      bool // this host has a name server
 
-	Cluster    *statemirror.Cluster
-	WayOut     *statemirror.WayOut
+	Cluster    *statemirror.State
+	WayOut     *statemirror.Egress
 	Control    *statemirror.ControlPlane
 	Underlay   *statemirror.Underlay
-	Reached    *statemirror.Reached
+	Reached    *statemirror.SyncTracker
 	Netmasters *masterclient.Client
 
 	Timeout    time.Duration // of one Attach
@@ -60,11 +60,11 @@ type Service struct {
 	cfg     Config
 	log     *slog.Logger
 	can     driver.Capabilities
-	cluster *statemirror.Cluster
-	way     *statemirror.WayOut
+	cluster *statemirror.State
+	way     *statemirror.Egress
 	control *statemirror.ControlPlane
 	masters *masterclient.Client
-	reached *statemirror.Reached
+	reached *statemirror.SyncTracker
 	kick    func(reason string)
 
 	bootID     string

@@ -101,7 +101,7 @@ func (n *names) update(h desired.Host) {
 // asksFrom are the addresses by which the host's stack knows a port: its private ones,
 // or on a native network its own.
 func asksFrom(nets desired.Map[model.NetworkID, *desired.Network], p *desired.Port) []netip.Addr {
-	if n, ok := nets.Get(p.Network); ok && n.Native && !p.PrivateNumber().IsValid() {
+	if n, ok := nets.Get(p.Network); ok && n.Routed && !p.PrivateNumber().IsValid() {
 		return []netip.Addr{p.IPv4, p.IPv6}
 	}
 	return []netip.Addr{p.Private, p.Private6}

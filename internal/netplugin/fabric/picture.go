@@ -180,7 +180,7 @@ func (h *having) protect(in Input) {
 	for _, s := range pic.Services.All() {
 		one(s.IPv4)
 		one(s.IPv6)
-		for _, f := range s.Faces {
+		for _, f := range s.Frontends {
 			if !f.Addr.IsUnspecified() {
 				one(f.Addr)
 			}

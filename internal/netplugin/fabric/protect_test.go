@@ -24,7 +24,7 @@ func TestProtected(t *testing.T) {
 	port(&pic, 5, network(1, "blue", model.EncapVXLAN))
 	s := &desired.Service{
 		Key: model.ServiceKey{Tenant: "blue", Name: "shop"}, IPv4: addr("10.1.1.100"), IPv6: addr("fd01::100"),
-		Faces: []desired.Face{{Addr: addr("10.96.0.1")}, {Addr: addr("0.0.0.0")}},
+		Frontends: []desired.Frontend{{Addr: addr("10.96.0.1")}, {Addr: addr("0.0.0.0")}},
 	}
 	pic.Services = pic.Services.Set(s.Key, s)
 	pic.ServiceRanges = []netip.Prefix{prefix("10.96.0.0/12")}

@@ -57,7 +57,7 @@ func (a *Observer) counts(ctx context.Context, service string) (out []api.FlowEv
 		}
 		sums[of.Backend].Add(api.Served(n))
 	}
-	last.Text = s.NoLiving
+	last.Text = s.ConnectionsUnknown
 	for k, why := range s.Uncounted {
 		if k.String() == service {
 			last.Text = why

@@ -34,7 +34,7 @@ func TestUncounted(t *testing.T) {
 	}{
 		{driver.Stats{}, "", "", "service_connections service_connections_total", nil},
 		{driver.Stats{Uncounted: map[model.ServiceKey]string{far: "no room"}}, "", "no room", "service_connections service_connections_total", map[string]string{"t:far": "no room"}},
-		{driver.Stats{NoLiving: "too many"}, "too many", "too many", "service_connections_total", map[string]string{"connections": "too many"}},
+		{driver.Stats{ConnectionsUnknown: "too many"}, "too many", "too many", "service_connections_total", map[string]string{"connections": "too many"}},
 	} {
 		x.stats.Services = map[driver.ServiceOf]driver.ServiceStats{of: {Total: 3, Connections: 2}}
 		a := &Observer{cfg: Config{Driver: countingDriver{stats: x.stats}, Can: driver.Capabilities{ServiceStats: true}}}
@@ -56,7 +56,7 @@ func TestUncounted(t *testing.T) {
 				}
 			}
 		}
-		m.collect(x.stats.NoLiving == "", func(d *prometheus.Desc, _ float64, _ ...string) { note(d) }, func(d *prometheus.Desc, _ uint64, _ ...string) { note(d) })
+		m.collect(x.stats.ConnectionsUnknown == "", func(d *prometheus.Desc, _ float64, _ ...string) { note(d) }, func(d *prometheus.Desc, _ uint64, _ ...string) { note(d) })
 		if fields := strings.Fields(told); len(fields) != len(strings.Fields(x.metrics)) {
 			t.Errorf("%+v: metrics %q, want %q", x.stats, told, x.metrics)
 		}

@@ -63,7 +63,7 @@ func (drifts) DriftLately(time.Time) []string { return nil }
 func TestDriftedByPass(t *testing.T) {
 	a := &Observer{applyTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"}), cfg: Config{Can: driver.Capabilities{Drifting: drifts{"flow": 7}}}}
 	a.status = newStatus(a)
-	a.Passed(statemirror.Outcome{Err: errors.New("no switch")})
+	a.Passed(statemirror.SyncStatus{Err: errors.New("no switch")})
 	if text := a.drifted.sentence(time.Now()); !strings.Contains(text, "flow 7") {
 		t.Errorf("after a pass: %q", text)
 	}

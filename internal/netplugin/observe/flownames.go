@@ -24,7 +24,7 @@ const (
 // flowNames gives the data plane's numbers and addresses their names, from what
 // the host mirrors of the cluster. It is used by one goroutine.
 type flowNames struct {
-	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision // statemirror.Cluster's
+	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision // statemirror.State's
 	host string
 
 	made     time.Time // zero = not yet
@@ -106,9 +106,9 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 			out.Verdict = string(d.Action)
 		}
 	case e.Kind == driver.FlowWouldDeny:
-		out.Event, out.Verdict, out.Audited, out.Living = api.FlowWouldDeny, "allow", e.Policy, e.Living
+		out.Event, out.Verdict, out.Audited, out.Living = api.FlowWouldDeny, "allow", e.Policy, e.Established
 	case e.Kind == driver.FlowWouldAllow:
-		out.Event, out.Verdict, out.Audited, out.Living = api.FlowWouldAllow, "deny", e.Policy, e.Living
+		out.Event, out.Verdict, out.Audited, out.Living = api.FlowWouldAllow, "deny", e.Policy, e.Established
 	case e.Reason == driver.DropPolicy:
 		out.Event, out.Verdict, out.Reason = api.FlowDrop, "deny", e.Reason
 	default:
@@ -117,7 +117,7 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 	out.From, out.To = n.peer(e.Network, e.Src, e.SrcPort, e.SrcMAC), n.peer(e.Network, e.Dst, e.DstPort, e.DstMAC)
 	if out.Protocol = protocolName(e.Proto); e.ARP {
 		out.Protocol = "arp"
-	} else if strings.HasPrefix(out.Protocol, "icmp") && !e.Living {
+	} else if strings.HasPrefix(out.Protocol, "icmp") && !e.Established {
 		t := int(e.ICMPType)
 		out.ICMPType = &t
 	}

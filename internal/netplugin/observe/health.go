@@ -66,7 +66,7 @@ func Conditions() int { return len(checks) }
 
 // observation is what conditions judge, taken once for all of them.
 type observation struct {
-	statemirror.Outcome
+	statemirror.SyncStatus
 	problems map[string]string  // by object
 	finished []attachment.Entry // attachments
 	lost     map[model.EndpointKey]bool
@@ -74,7 +74,7 @@ type observation struct {
 
 func (a *Observer) look() *observation {
 	o, _ := a.cfg.Reached.Get()
-	s := &observation{Outcome: o, problems: a.problemTexts(o)}
+	s := &observation{SyncStatus: o, problems: a.problemTexts(o)}
 	for _, e := range a.cfg.Attachments.Entries() {
 		if e.State == attachment.StateDone {
 			s.finished = append(s.finished, e)
@@ -84,7 +84,7 @@ func (a *Observer) look() *observation {
 	for i, e := range s.finished {
 		keys[i] = e.Endpoint
 	}
-	s.lost = a.cfg.Cluster.Lacks(keys)
+	s.lost = a.cfg.Cluster.MissingEndpoints(keys)
 	return s
 }
 
@@ -111,7 +111,7 @@ func (a *Observer) Ready(ctx context.Context) error {
 	o, _ := a.cfg.Reached.Get()
 	for _, c := range checks {
 		if c.needed {
-			if err := c.holds(ctx, a, &observation{Outcome: o}); err != nil {
+			if err := c.holds(ctx, a, &observation{SyncStatus: o}); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (a *Observer) Ready(ctx context.Context) error {
 // Able is Ready without asking anybody.
 func (a *Observer) Able() error {
 	o, _ := a.cfg.Reached.Get()
-	seen := &observation{Outcome: o}
+	seen := &observation{SyncStatus: o}
 	if err := storeFollowed(context.Background(), a, seen); err != nil {
 		return err
 	}

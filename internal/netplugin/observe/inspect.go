@@ -86,8 +86,8 @@ func uncounted(s driver.Stats) map[string]string {
 	for k, why := range s.Uncounted {
 		out[desired.WholeKey(k).String()] = why
 	}
-	if s.NoLiving != "" {
-		out["connections"] = s.NoLiving
+	if s.ConnectionsUnknown != "" {
+		out["connections"] = s.ConnectionsUnknown
 	}
 	return out
 }

@@ -134,7 +134,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	if m.rest != nil {
 		tell(otherSeries, m.rest)
 	}
-	m.services.collect(m.stats.NoLiving == "", gauge, count)
+	m.services.collect(m.stats.ConnectionsUnknown == "", gauge, count)
 	for g, p := range m.sums {
 		count(groupPacketsDesc, p.TxPackets, g.network, g.group, "out")
 		count(groupBytesDesc, p.TxBytes, g.network, g.group, "out")

@@ -102,7 +102,7 @@ func TestFlowNames(t *testing.T) {
 		},
 		{
 			driver.FlowEvent{
-				Time: at, Kind: driver.FlowWouldAllow, Count: 1, Proto: model.ProtoICMP, Policy: "blue:q", Living: true,
+				Time: at, Kind: driver.FlowWouldAllow, Count: 1, Proto: model.ProtoICMP, Policy: "blue:q", Established: true,
 				Decisions: []driver.Decision{{Direction: model.In}},
 			},
 			api.FlowEvent{

@@ -37,10 +37,10 @@ type Config struct {
 	Support    *supportbundle.Support // what people who search for a fault get; nil = little
 	FlowLog    FlowSink               // where the flow log goes; nil = there is none
 
-	Cluster     *statemirror.Cluster
-	WayOut      *statemirror.WayOut
+	Cluster     *statemirror.State
+	WayOut      *statemirror.Egress
 	Underlay    *statemirror.Underlay
-	Reached     *statemirror.Reached
+	Reached     *statemirror.SyncTracker
 	Netmasters  *masterclient.Client
 	Attachments *attachment.Service
 
@@ -99,7 +99,7 @@ func (a *Observer) Observe(ctx, inner context.Context) {
 }
 
 // Passed takes the outcome of a pass, from the runner's goroutine.
-func (a *Observer) Passed(o statemirror.Outcome) {
+func (a *Observer) Passed(o statemirror.SyncStatus) {
 	a.applyTime.Observe(o.Took.Seconds())
 	if d := a.cfg.Can.Drifting; d != nil {
 		a.drifted.note(time.Now(), d.DriftRepairs())

@@ -18,7 +18,7 @@ import (
 func TestProblemsGrouped(t *testing.T) {
 	var out bytes.Buffer
 	l := problemLog{log: slog.New(slog.NewTextHandler(&out, nil))}
-	var o statemirror.Outcome
+	var o statemirror.SyncStatus
 	for i := range 1000 {
 		o.Problems = append(o.Problems, compile.Problem{Object: fmt.Sprintf("remote 1/%03d", i), Text: "network 1 does not exist"})
 	}

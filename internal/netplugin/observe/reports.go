@@ -186,7 +186,7 @@ func (a *Observer) pass(ctx context.Context) error {
 	defer cancel()
 	before, _, _ := a.cfg.Reached.Totals()
 	a.cfg.Kick("the doctor asks")
-	err := a.cfg.Reached.Until(ctx, func(statemirror.Outcome) (bool, error) {
+	err := a.cfg.Reached.Until(ctx, func(statemirror.SyncStatus) (bool, error) {
 		now, _, _ := a.cfg.Reached.Totals()
 		return now > before, nil
 	})

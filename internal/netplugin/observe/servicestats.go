@@ -185,7 +185,7 @@ func clientsOf(s driver.Stats, services desired.Map[model.ServiceKey, *desired.S
 			counted.ProvStats[backend] = prov
 		}
 		prov.add(n)
-		if s.NoLiving == "" {
+		if s.ConnectionsUnknown == "" {
 			if prov.Connections == nil {
 				prov.Connections = new(uint64)
 			}

@@ -55,7 +55,7 @@ func (c *standing) all() map[string]string {
 }
 
 // problemTexts returns all that is not as wanted: object -> sentence.
-func (a *Observer) problemTexts(o statemirror.Outcome) map[string]string {
+func (a *Observer) problemTexts(o statemirror.SyncStatus) map[string]string {
 	texts := o.ProblemTexts()
 	maps.Copy(texts, a.standing.all())
 	return texts

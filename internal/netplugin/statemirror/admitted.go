@@ -12,7 +12,7 @@ import (
 // group is on that network. The mirror must have been waited for; what it lacks is waited
 // for until patience ends. The error is then what netmaster would refuse it with: of kind
 // model.ErrNotFound or model.ErrConflict.
-func (c *Cluster) AwaitAdmitted(ctx context.Context, patience time.Duration, g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
+func (c *State) AwaitAdmitted(ctx context.Context, patience time.Duration, g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var why error
@@ -26,9 +26,9 @@ func (c *Cluster) AwaitAdmitted(ctx context.Context, patience time.Duration, g m
 	return n, err
 }
 
-func (c *Cluster) admittedLocked(g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
+func (c *State) admittedLocked(g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
 	name, n, known := c.resolveLocked(g, asked)
-	if m := c.mirrors[RestOf(g.Tenant)]; g.Name != "" && m != nil {
+	if m := c.mirrors[TenantScope(g.Tenant)]; g.Name != "" && m != nil {
 		switch group, there := m.groups[g]; {
 		case !there:
 			return n, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", g)

@@ -20,7 +20,7 @@ type Peer struct {
 // so many hosts are away that nothing may be concluded; changed is closed when that
 // is another answer. A host whose endpoints are given up is none of them while it is
 // away: nothing leads there any more.
-func (c *Cluster) Peers() (peers []Peer, many bool, changed <-chan struct{}) {
+func (c *State) Peers() (peers []Peer, many bool, changed <-chan struct{}) {
 	changed = c.hostsChanged.Next()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,9 +50,9 @@ func askedAt(h model.Host) netip.Addr {
 	return h.Control
 }
 
-// SetSilent has services send the providers on a host no new connections, since
+// SetUnreachable has services send the providers on a host no new connections, since
 // nothing is heard of it, or (not yes) do so again. It has a pass made.
-func (c *Cluster) SetSilent(name model.HostName, yes bool) {
+func (c *State) SetUnreachable(name model.HostName, yes bool) {
 	c.mu.Lock()
 	c.comp.SilentHost(name, yes)
 	c.mu.Unlock()

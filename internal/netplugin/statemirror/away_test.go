@@ -15,7 +15,7 @@ import (
 func TestPeers(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
-	m := c.startLocked(Part{})
+	m := c.startLocked(Scope{})
 	c.mu.Unlock()
 	enter := func(k, v any) {
 		c.mu.Lock()

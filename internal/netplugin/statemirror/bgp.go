@@ -11,7 +11,7 @@ import (
 
 // Bgp returns this host's BGP settings, nil = none, and the hosts before it by name whose
 // settings have the same router address.
-func (c *Cluster) Bgp() (own *model.Bgp, rivals []model.HostName) {
+func (c *State) Bgp() (own *model.Bgp, rivals []model.HostName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, b := range c.bgps {
@@ -33,8 +33,8 @@ func (c *Cluster) Bgp() (own *model.Bgp, rivals []model.HostName) {
 
 // spokenOfLocked are the tenants that a host which speaks BGP follows, whether it has
 // anything of them or not: all, since no route of a router may lead their networks away.
-func (c *Cluster) spokenOfLocked() (out []model.TenantName) {
-	global := c.mirrors[Part{}]
+func (c *State) spokenOfLocked() (out []model.TenantName) {
+	global := c.mirrors[Scope{}]
 	if global == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (c *Cluster) spokenOfLocked() (out []model.TenantName) {
 
 // Subnets are those of all networks that this host knows of: of the cluster's, where it
 // has BGP settings.
-func (c *Cluster) Subnets() (out []netip.Prefix) {
+func (c *State) Subnets() (out []netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.subnetsLocked()
@@ -60,7 +60,7 @@ func (c *Cluster) Subnets() (out []netip.Prefix) {
 
 // VLANs are the networks of encap vlan that this host knows of, in order: of the
 // cluster's, where it has BGP settings.
-func (c *Cluster) VLANs() (out []model.Network) {
+func (c *State) VLANs() (out []model.Network) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.mirrors {
@@ -74,7 +74,7 @@ func (c *Cluster) VLANs() (out []model.Network) {
 	return out
 }
 
-func (c *Cluster) subnetsLocked() (out []netip.Prefix) {
+func (c *State) subnetsLocked() (out []netip.Prefix) {
 	for _, m := range c.mirrors {
 		for _, n := range m.networks {
 			for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
@@ -89,7 +89,7 @@ func (c *Cluster) subnetsLocked() (out []netip.Prefix) {
 
 // NodeAddresses are the addresses of the cluster's machines: of hosts, and where the
 // control plane answers.
-func (c *Cluster) NodeAddresses() (out []netip.Addr) {
+func (c *State) NodeAddresses() (out []netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, h := range c.hosts {
@@ -113,7 +113,7 @@ func (p *ControlPlane) Targets() (out []netip.Addr) {
 }
 
 // TenantPrefixes are the prefixes that cluster administrators allow to tenants.
-func (c *Cluster) TenantPrefixes() model.Prefixes {
+func (c *State) TenantPrefixes() model.Prefixes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.global == nil {

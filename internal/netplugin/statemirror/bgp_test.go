@@ -18,7 +18,7 @@ import (
 // A host goes by its own settings, and gives way to hosts before it by name that have the
 // same router address.
 func TestBgpOfHost(t *testing.T) {
-	c := &Cluster{Config: Config{Host: "h2"}, bgps: map[tables.BgpKey]model.Bgp{}}
+	c := &State{Config: Config{Host: "h2"}, bgps: map[tables.BgpKey]model.Bgp{}}
 	put := func(h model.HostName, ip string) {
 		c.bgps[tables.BgpKey{Host: h}] = model.Bgp{Host: h, RouterIP: netip.MustParsePrefix(ip)}
 	}
@@ -57,7 +57,7 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 	c := newCluster(t, st)
 	put(t, st, func(tx store.Tx) error { return tables.Bgps.Put(tx, settings) })
 	follow(t, c)
-	known := func(c *Cluster, what string, want ...string) {
+	known := func(c *State, what string, want ...string) {
 		t.Helper()
 		until(t, c, what, func() error {
 			var got []string
@@ -132,10 +132,10 @@ func TestSpeakerLeadsNear(t *testing.T) {
 			}
 			pic, _ := c.comp.Compile(int64(c.rev))
 			for _, s := range pic.Services.All() {
-				if s.Outside == want {
+				if s.ExternalPolicy == want {
 					return nil
 				}
-				return fmt.Errorf("leads to %d, want %d", s.Outside, want)
+				return fmt.Errorf("leads to %d, want %d", s.ExternalPolicy, want)
 			}
 			return errors.New("no service")
 		})

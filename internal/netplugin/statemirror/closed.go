@@ -18,13 +18,13 @@ type closedService struct {
 	since time.Time
 }
 
-func (c *Cluster) setClusterServiceLocked(s model.ClusterService) {
+func (c *State) setClusterServiceLocked(s model.ClusterService) {
 	delete(c.closed, s.Key)
 	c.reopenLocked(slices.Concat(s.Addrs, s.Balanced, s.External)...)
 	c.comp.SetClusterService(s)
 }
 
-func (c *Cluster) setServiceLocked(s model.Service) {
+func (c *State) setServiceLocked(s model.Service) {
 	delete(c.closed, s.Key)
 	v4, v6 := s.Addrs()
 	c.reopenLocked(v4, v6)
@@ -33,7 +33,7 @@ func (c *Cluster) setServiceLocked(s model.Service) {
 
 // closeServiceLocked takes a service out of the picture: at once, unless its deletion
 // has come just now.
-func (c *Cluster) closeServiceLocked(k any) {
+func (c *State) closeServiceLocked(k any) {
 	if c.live {
 		var addrs []netip.Addr
 		switch k := k.(type) {
@@ -52,7 +52,7 @@ func (c *Cluster) closeServiceLocked(k any) {
 	c.forgetServiceLocked(k)
 }
 
-func (c *Cluster) forgetServiceLocked(k any) {
+func (c *State) forgetServiceLocked(k any) {
 	delete(c.closed, k)
 	switch k := k.(type) {
 	case model.ServiceKey:
@@ -63,7 +63,7 @@ func (c *Cluster) forgetServiceLocked(k any) {
 }
 
 // reopenLocked gives addresses of closed services to whoever has them now.
-func (c *Cluster) reopenLocked(addrs ...netip.Addr) {
+func (c *State) reopenLocked(addrs ...netip.Addr) {
 	for k, s := range c.closed {
 		for _, a := range addrs {
 			if !a.IsValid() || !slices.Contains(s.addrs, a) {
@@ -82,7 +82,7 @@ func (c *Cluster) reopenLocked(addrs ...netip.Addr) {
 }
 
 // forgetClosedLocked ends what has been closed for so long.
-func (c *Cluster) forgetClosedLocked(grace time.Duration) {
+func (c *State) forgetClosedLocked(grace time.Duration) {
 	for k, s := range c.closed {
 		if time.Since(s.since) >= grace {
 			c.forgetServiceLocked(k)

@@ -81,7 +81,7 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
 	x.comp.Follow(key, true)
 	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})
-	global := x.startLocked(Part{})
+	global := x.startLocked(Scope{})
 	global.ready = true
 	service := func(name string) model.ClusterService {
 		return model.ClusterService{
@@ -107,7 +107,7 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 		}
 		for name, open := range want {
 			s, there := pic.Services.Get(compile.PictureKey(service(name).Key, ""))
-			if ports := slices.IndexFunc(s.Faces, func(f desired.Face) bool { return f.Port != 0 }) >= 0; !there || ports != open || s.IPv4.IsValid() == open || len(s.Faces) == 0 {
+			if ports := slices.IndexFunc(s.Frontends, func(f desired.Frontend) bool { return f.Port != 0 }) >= 0; !there || ports != open || s.IPv4.IsValid() == open || len(s.Frontends) == 0 {
 				t.Errorf("%s: %s is there: %v, %+v; want it open: %v", when, name, there, s, open)
 			}
 		}

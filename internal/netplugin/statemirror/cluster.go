@@ -18,10 +18,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Cluster is what this host mirrors of the store (the global part, and of tenants
+// State is what this host mirrors of the store (the global part, and of tenants
 // what concerns it), fed into a Compiler. Each mirror is a goroutine; what
 // they deliver is entered under one lock.
-type Cluster struct {
+type State struct {
 	Config
 
 	mu       sync.Mutex
@@ -35,9 +35,9 @@ type Cluster struct {
 	hosts    map[model.HostName]model.Host
 	absences map[tables.HostAbsenceKey]tables.HostAbsence
 	bgps     map[tables.BgpKey]model.Bgp
-	mirrors  map[Part]*mirror
-	uses     map[Part]int                    // by attachments: of rests, and of networks' endpoints
-	required map[Part]bool                   // to be complete before the first compile
+	mirrors  map[Scope]*mirror
+	uses     map[Scope]int                   // by attachments: of rests, and of networks' endpoints
+	required map[Scope]bool                  // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
 	pending  map[model.EndpointKey]pendingEndpoint
 	closed   map[any]closedService // by the service's key
@@ -47,30 +47,30 @@ type Cluster struct {
 
 	newIdentity bool // identities have come since releaseEndpointsLocked
 
-	concerned  map[Part]bool // what concernsLocked has said last
-	reconsider bool          // another look may find something else
+	subscribed map[Scope]bool // what interestsLocked has said last
+	reconsider bool           // another look may find something else
 
 	unrecorded   bool            // the store has no record of this host
 	hostsVersion uint64          // counts changes of hosts' addresses
 	hostsChanged waiting.Changes // of hosts and absences
 
-	memory  Memory
-	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
-	entered bool  // there is a picture
-	refused map[model.EndpointKey]bool
-	former  []model.HostName // other hosts of the last picture of a former run
+	position      StorePosition
+	frozen        *freeze // not nil while the picture stands still, as it does until the first snapshots are in
+	entered       bool    // there is a picture
+	refused       map[model.EndpointKey]bool
+	previousHosts []model.HostName // other hosts of the last picture of a former run
 
-	live       bool // what is entered comes as it is committed, not with a list
-	trials     map[tables.TrialKey]*trial
-	trialNotes map[string]trialNote
-	back       []WentBack // oldest first; see judgeBackLocked
-	alone      int
-	keep       keeping
-	recalled   bool          // the picture is from KeptFile: the store was not reached since
-	control    *ControlPlane // nil = nobody knows of it
+	live             bool // what is entered comes as it is committed, not with a list
+	unconfirmed      map[tables.TrialKey]*unconfirmedChange
+	unconfirmedNotes map[string]unconfirmedNote
+	rollbacks        []Rollback // oldest first; see findLoneRollbacksLocked
+	alone            int
+	checkpoint       checkpointState
+	recalled         bool          // the picture is from CheckpointFile: the store was not reached since
+	control          *ControlPlane // nil = nobody knows of it
 }
 
-// Config is what a Cluster needs; all of it, unless it says otherwise.
+// Config is what a State needs; all of it, unless it says otherwise.
 type Config struct {
 	Host     model.HostName
 	Control  netip.Addr // with VTEP, what the record of this host is to say; optional
@@ -82,22 +82,22 @@ type Config struct {
 
 	SinceBoot func() time.Duration // nil = the kernel's
 	Boot      string               // which run of the kernel that counts from; empty = the present one
-	Patience  time.Duration        // how long the store may take to be read before KeptFile has to do; 0 = RecallAfter
+	Patience  time.Duration        // how long the store may take to be read before CheckpointFile has to do; 0 = RecallAfter
 
 	Kick func(reason string) // has a pass made
 	Soon func(reason string) // likewise, for what is not urgent
 	Own  func() []Owned      // the attachments that stand
 
-	// Called with the Cluster locked: they must not ask it anything.
+	// Called with the State locked: they must not ask it anything.
 	OnOwnHost func()           // the record of this host has changed
 	OnInfra   func()           // a tenant's infra networks are others; nil = nobody wants to know
 	OnLost    func()           // an endpoint of this host has been deleted
-	OnHold    func(why string) // the picture stands still; "" = the store is followed
+	OnFreeze  func(why string) // the picture stands still; "" = the store is followed
 }
 
 // mirror is one watched prefix.
 type mirror struct {
-	part      Part
+	part      Scope
 	cancel    context.CancelFunc // nil = it does not run yet
 	ready     bool               // the snapshot is in
 	err       error              // why it does not follow now; nil = it follows
@@ -122,9 +122,9 @@ type mirror struct {
 	unreadable
 }
 
-// New returns a Cluster that follows nothing until Run. It fails when what it
+// New returns a State that follows nothing until Run. It fails when what it
 // remembers of the store cannot be read at all.
-func New(cfg Config) (*Cluster, error) {
+func New(cfg Config) (*State, error) {
 	memory, err := Recall(cfg.StateDir, cfg.Log)
 	if err != nil {
 		return nil, err
@@ -143,32 +143,32 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	comp := compile.New(cfg.Host)
 	comp.ByNetwork()
-	c := &Cluster{
-		Config: cfg, memory: memory,
-		trials: map[tables.TrialKey]*trial{}, trialNotes: map[string]trialNote{},
-		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{},
+	c := &State{
+		Config: cfg, position: memory,
+		unconfirmed: map[tables.TrialKey]*unconfirmedChange{}, unconfirmedNotes: map[string]unconfirmedNote{},
+		frozen: &freeze{since: time.Now()}, refused: map[model.EndpointKey]bool{},
 		comp:     comp,
 		tenants:  map[model.TenantName]model.Tenant{},
 		hosts:    map[model.HostName]model.Host{},
 		absences: map[tables.HostAbsenceKey]tables.HostAbsence{},
 		bgps:     map[tables.BgpKey]model.Bgp{},
-		mirrors:  map[Part]*mirror{},
-		uses:     map[Part]int{},
-		required: map[Part]bool{{}: true},
+		mirrors:  map[Scope]*mirror{},
+		uses:     map[Scope]int{},
+		required: map[Scope]bool{{}: true},
 		hidden:   map[model.EndpointKey]time.Time{},
 		pending:  map[model.EndpointKey]pendingEndpoint{},
 		closed:   map[any]closedService{},
 	}
 	c.knowOwn()
-	c.recallTrials()
-	c.recallKept()
-	c.recallHosts()
+	c.loadUnconfirmed()
+	c.loadCheckpoint()
+	c.loadHosts()
 	return c, nil
 }
 
 // knowOwn has the picture go by what the record of this host is to say until the store has
 // one: without an end of its own a data plane would take its tunnels away.
-func (c *Cluster) knowOwn() {
+func (c *State) knowOwn() {
 	if c.VTEP.IsValid() {
 		own := model.Host{Name: c.Host, Control: c.Control, VTEP: c.VTEP}
 		c.hosts[c.Host], c.unrecorded = own, true
@@ -178,9 +178,9 @@ func (c *Cluster) knowOwn() {
 
 // Run follows the global part and what was acquired so far and is later, until
 // ctx ends; it returns when no mirror runs any more.
-func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
+func (c *State) Run(ctx context.Context, linger time.Duration) {
 	c.mu.Lock()
-	c.startLocked(Part{})
+	c.startLocked(Scope{})
 	c.ctx = ctx
 	for _, m := range c.mirrors {
 		c.followLocked(m)
@@ -196,12 +196,12 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 			c.mu.Lock()
 			c.judgeLocked()
 			c.listAgainLocked()
-			c.recallPictureLocked()
-			c.endTrialsLocked()
+			c.restoreCheckpointLocked()
+			c.rollBackExpiredLocked()
 			c.giveUpIdentitiesLocked(identityGrace)
 			c.forgetClosedLocked(closedFor)
-			c.judgeBackLocked()
-			c.keepPictureLocked()
+			c.findLoneRollbacksLocked()
+			c.updateCheckpointLocked()
 			c.mu.Unlock()
 		case now := <-tick.C:
 			c.dropUnused(now, linger)
@@ -213,8 +213,8 @@ func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 	}
 }
 
-// startLocked begins to mirror a Part unless it is mirrored already.
-func (c *Cluster) startLocked(p Part) *mirror {
+// startLocked begins to mirror a Scope unless it is mirrored already.
+func (c *State) startLocked(p Scope) *mirror {
 	if m := c.mirrors[p]; m != nil {
 		return m
 	}
@@ -228,7 +228,7 @@ func (c *Cluster) startLocked(p Part) *mirror {
 		groups:     map[model.GroupKey]model.Group{},
 		unreadable: unreadable{},
 	}
-	if c.held != nil {
+	if c.frozen != nil {
 		m.seen = map[any]any{}
 	}
 	c.mirrors[p] = m
@@ -246,9 +246,9 @@ func (m *mirror) end() {
 	}
 }
 
-func (c *Cluster) followLocked(m *mirror) {
+func (c *State) followLocked(m *mirror) {
 	ctx, cancel := context.WithCancel(c.ctx)
-	m.cancel, m.floor = cancel, c.memory.Revision
+	m.cancel, m.floor = cancel, c.position.Revision
 	prefixes := m.part.prefixes()
 	c.running.Go(func() {
 		defer cancel()
@@ -265,14 +265,14 @@ func (c *Cluster) followLocked(m *mirror) {
 
 // onState notes whether the mirror that runs by ctx follows the store. What one says
 // that was ended is of no more interest: another one may follow in its place.
-func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
+func (c *State) onState(ctx context.Context, m *mirror, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		m.floor = c.memory.Revision
+		m.floor = c.position.Revision
 	}
 	if errors.Is(err, store.ErrMoves) {
 		return // it goes on within seconds, or says what keeps it from that
@@ -296,7 +296,7 @@ func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
 const warnsAfter = 10 * time.Second
 
 // warnStale logs that a mirror still does not follow the store.
-func (c *Cluster) warnStale(ctx context.Context, m *mirror) {
+func (c *State) warnStale(ctx context.Context, m *mirror) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() == nil && m.err != nil {
@@ -305,7 +305,7 @@ func (c *Cluster) warnStale(ctx context.Context, m *mirror) {
 }
 
 // deliver enters one batch.
-func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
+func (c *State) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if err := c.waitUnpaused(ctx); err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	enter := func(ch tables.Change) {
 		switch {
-		case c.held != nil:
+		case c.frozen != nil:
 			stage(m.seen, ch)
 		case m.staged:
 			stage(m.values, ch)
@@ -337,7 +337,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 			matters = max(matters, c.enterLocked(m, ch))
 		}
 	}
-	c.live = m.ready && !b.Snapshot && !b.Listed && c.held == nil
+	c.live = m.ready && !b.Snapshot && !b.Listed && c.frozen == nil
 	defer func() { c.live = false }()
 	for _, e := range b.Events {
 		ch, err := m.rules.Decode(e)
@@ -365,7 +365,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	m.err = nil
 	c.changes.Tell()
-	if c.held != nil {
+	if c.frozen != nil {
 		c.judgeLocked()
 		return nil
 	}
@@ -373,14 +373,14 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		c.followsLocked(m, true)
 	}
 	if first || c.reconsider || m.staged {
-		c.followConcernsLocked()
+		c.subscribeLocked()
 	}
 	c.rev = max(c.rev, b.Revision)
 	c.keepTakenLocked()
-	if b.Revision > c.memory.Revision {
-		c.memory.Revision = b.Revision
+	if b.Revision > c.position.Revision {
+		c.position.Revision = b.Revision
 		if b.Place != "" { // what an older netmaster relays has none
-			c.memory.Place = b.Place
+			c.position.Place = b.Place
 		}
 	}
 	switch matters {
@@ -395,29 +395,29 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	return nil
 }
 
-// Picture is one compilation.
-type Picture struct {
+// Compilation is one compilation.
+type Compilation struct {
 	Want     desired.Host
 	Problems []compile.Problem
 	Revs     Revs
 }
 
 // Compile makes a picture, unless the first complete snapshot is still missing.
-func (c *Cluster) Compile() (Picture, bool) {
+func (c *State) Compile() (Compilation, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.entered {
-		return Picture{}, false
+		return Compilation{}, false
 	}
 	for p := range c.required {
 		if m := c.mirrors[p]; !c.recalled && (m == nil || !m.ready) {
-			return Picture{}, false
+			return Compilation{}, false
 		}
 	}
 	if len(c.required) > 1 && !c.recalled { // complete once: what comes later has no ports here
-		c.required = map[Part]bool{{}: true}
+		c.required = map[Scope]bool{{}: true}
 	}
-	p := Picture{Revs: make(Revs, len(c.mirrors))}
+	p := Compilation{Revs: make(Revs, len(c.mirrors))}
 	for part, m := range c.mirrors {
 		if m.ready && !m.staged {
 			p.Revs[part] = m.rev
@@ -427,7 +427,7 @@ func (c *Cluster) Compile() (Picture, bool) {
 	p.Want, problems = c.comp.Compile(int64(c.rev))
 	p.Problems = slices.Clone(problems)
 	p.Problems = append(append(p.Problems, c.ownProblemsLocked()...), c.modeProblemsLocked()...)
-	p.Problems = append(p.Problems, c.trialProblemsLocked()...)
+	p.Problems = append(p.Problems, c.unconfirmedProblemsLocked()...)
 	for _, m := range c.mirrors {
 		p.Problems = slices.AppendSeq(p.Problems, maps.Values(m.unreadable))
 	}
@@ -435,7 +435,7 @@ func (c *Cluster) Compile() (Picture, bool) {
 }
 
 // wait blocks until ok, called under the lock, reports true or fails, or ctx ends.
-func (c *Cluster) wait(ctx context.Context, ok func() (bool, error)) error {
+func (c *State) wait(ctx context.Context, ok func() (bool, error)) error {
 	return c.changes.Until(ctx, func() (bool, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -445,7 +445,7 @@ func (c *Cluster) wait(ctx context.Context, ok func() (bool, error)) error {
 
 // Pause stops the mirrors from delivering until Resume: what the host knows stands
 // still. For tests of what ignorance opens.
-func (c *Cluster) Pause() {
+func (c *State) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused == nil {
@@ -454,7 +454,7 @@ func (c *Cluster) Pause() {
 }
 
 // Resume ends a Pause.
-func (c *Cluster) Resume() {
+func (c *State) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused != nil {
@@ -463,7 +463,7 @@ func (c *Cluster) Resume() {
 	}
 }
 
-func (c *Cluster) waitUnpaused(ctx context.Context) error {
+func (c *State) waitUnpaused(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		paused := c.paused
@@ -481,7 +481,7 @@ func (c *Cluster) waitUnpaused(ctx context.Context) error {
 
 // OwnRecord returns this host's record as it was last; before the first it has nothing but
 // what is known without.
-func (c *Cluster) OwnRecord() model.Host {
+func (c *State) OwnRecord() model.Host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hosts[c.Host]
@@ -489,7 +489,7 @@ func (c *Cluster) OwnRecord() model.Host {
 
 // ownProblemsLocked tells when the store has no record of this host: it is
 // written, and until then the picture goes by the last one, or by Config.
-func (c *Cluster) ownProblemsLocked() []compile.Problem {
+func (c *State) ownProblemsLocked() []compile.Problem {
 	if !c.unrecorded {
 		return nil
 	}

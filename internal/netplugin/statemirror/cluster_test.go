@@ -15,13 +15,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// newCluster is a Cluster of host h1, whose directory is the test's.
-func newCluster(t *testing.T, st store.Store, own ...Owned) *Cluster {
+// newCluster is a State of host h1, whose directory is the test's.
+func newCluster(t *testing.T, st store.Store, own ...Owned) *State {
 	t.Helper()
 	c, err := New(Config{
 		Host: "h1", Store: st, Log: slog.New(slog.DiscardHandler), StateDir: t.TempDir(),
 		Kick: func(string) {}, Soon: func(string) {}, Own: func() []Owned { return own },
-		OnOwnHost: func() {}, OnLost: func() {}, OnHold: func(string) {},
+		OnOwnHost: func() {}, OnLost: func() {}, OnFreeze: func(string) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -29,8 +29,8 @@ func newCluster(t *testing.T, st store.Store, own ...Owned) *Cluster {
 	return c
 }
 
-// follow has a Cluster follow its store until the test ends.
-func follow(t *testing.T, c *Cluster) {
+// follow has a State follow its store until the test ends.
+func follow(t *testing.T, c *State) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -38,8 +38,8 @@ func follow(t *testing.T, c *Cluster) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// until waits for a condition of the Cluster, which is locked meanwhile.
-func until(t *testing.T, c *Cluster, what string, ok func() error) {
+// until waits for a condition of the State, which is locked meanwhile.
+func until(t *testing.T, c *State, what string, ok func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -77,21 +77,21 @@ func TestIdentityBetweenLists(t *testing.T) {
 	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
 	c.Require(testEndpoint.Key.Network)
 	follow(t, c)
-	followed := func() error { return c.heldLocked() }
+	followed := func() error { return c.frozenLocked() }
 	until(t, c, "the first store is followed", followed)
 	right := st.Data()
 	other := memory.New()
 	put(t, other, identified("b"))
 	st.Replace(other.Data(), 0)
 	holds := func() error {
-		if err := c.heldLocked(); err == nil || !strings.Contains(err.Error(), "it is store b") {
+		if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "it is store b") {
 			return fmt.Errorf("held by %w", err)
 		}
 		return nil
 	}
 	until(t, c, "the other is not followed", holds)
 	c.mu.Lock()
-	c.mirrors[EndpointsOf(testEndpoint.Key.Network)].of, c.held.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
+	c.mirrors[EndpointsScope(testEndpoint.Key.Network)].of, c.frozen.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
 	c.mu.Unlock()
 	until(t, c, "nor once it has been listed again", holds)
 	st.Replace(right, 0)
@@ -107,7 +107,7 @@ func TestTenantWithoutRows(t *testing.T) {
 	c.RequireTenant("default")
 	follow(t, c)
 	until(t, c, "the empty store is listed", func() error {
-		if !c.mirrors[RestOf("default")].ready {
+		if !c.mirrors[TenantScope("default")].ready {
 			return errors.New("not yet")
 		}
 		return nil
@@ -116,8 +116,8 @@ func TestTenantWithoutRows(t *testing.T) {
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
 	c.Require(testEndpoint.Key.Network)
 	followed := func() error {
-		if err := c.heldLocked(); err != nil || c.memory.ID != "a" {
-			return fmt.Errorf("it follows %q, held by %w", c.memory.ID, err)
+		if err := c.frozenLocked(); err != nil || c.position.ID != "a" {
+			return fmt.Errorf("it follows %q, held by %w", c.position.ID, err)
 		}
 		return nil
 	}
@@ -125,7 +125,7 @@ func TestTenantWithoutRows(t *testing.T) {
 	right := st.Data()
 	st.Replace(memory.New().Data(), 0)
 	until(t, c, "the empty one is not followed", func() error {
-		if err := c.heldLocked(); err == nil || !strings.Contains(err.Error(), "the store is empty") {
+		if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "the store is empty") {
 			return fmt.Errorf("held by %w", err)
 		}
 		return nil
@@ -142,12 +142,12 @@ func TestForgotten(t *testing.T) {
 	c := newCluster(t, st.Client())
 	c.Acquire(testEndpoint.Key.Network)
 	follow(t, c)
-	until(t, c, "the store is followed", func() error { return c.heldLocked() })
+	until(t, c, "the store is followed", func() error { return c.frozenLocked() })
 	k := testEndpoint.Key
 	c.Hide(k)
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
 	there := func() error {
-		if _, ok := c.mirrors[EndpointsOf(testEndpoint.Key.Network)].endpoints[k]; !ok {
+		if _, ok := c.mirrors[EndpointsScope(testEndpoint.Key.Network)].endpoints[k]; !ok {
 			return errors.New("it is not in the mirror")
 		}
 		return nil
@@ -156,7 +156,7 @@ func TestForgotten(t *testing.T) {
 	c.Forget(k)
 	later := time.Now().Add(time.Hour)
 	c.dropForgotten(later, time.Minute)
-	if late := c.Late(later, LateGrace); len(late) != 1 || late[0].Key != k {
+	if late := c.Orphans(later, LateGrace); len(late) != 1 || late[0].Key != k {
 		t.Errorf("late endpoints: %v", late)
 	}
 	put(t, st, func(tx store.Tx) error { tables.Endpoints.Delete(tx, k); return nil })
@@ -177,8 +177,8 @@ func TestForgotten(t *testing.T) {
 func TestListBesideOthers(t *testing.T) {
 	c := newCluster(t, memory.New())
 	c.mu.Lock()
-	c.held, c.entered = nil, true
-	one, other := c.startLocked(RestOf("blue")), c.startLocked(RestOf("green"))
+	c.frozen, c.entered = nil, true
+	one, other := c.startLocked(TenantScope("blue")), c.startLocked(TenantScope("green"))
 	c.mu.Unlock()
 	deliver := func(m *mirror, rev store.Revision, listed bool) {
 		t.Helper()
@@ -189,12 +189,12 @@ func TestListBesideOthers(t *testing.T) {
 	deliver(one, 5, true)
 	deliver(one, 8, false)
 	deliver(other, 6, true)
-	if err := c.heldLocked(); err != nil {
+	if err := c.frozenLocked(); err != nil {
 		t.Errorf("held by a list beside another mirror: %v", err)
 	}
 	c.onState(t.Context(), other, errors.New("the connection ended"))
 	deliver(other, 7, true)
-	if c.heldLocked() == nil {
+	if c.frozenLocked() == nil {
 		t.Error("an older state of the store is followed")
 	}
 }

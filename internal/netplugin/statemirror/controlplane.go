@@ -37,7 +37,7 @@ const (
 // registry, the store by its members and the flags, netplugins by the hosts' records.
 type ControlPlane struct {
 	ControlConfig
-	cluster *Cluster
+	cluster *State
 	ready   chan struct{} // closed once all sources have been heard
 
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ type ControlConfig struct {
 }
 
 // NewControlPlane returns a ControlPlane that has heard of nothing until Run.
-func NewControlPlane(c *Cluster, cfg ControlConfig) *ControlPlane {
+func NewControlPlane(c *State, cfg ControlConfig) *ControlPlane {
 	p := &ControlPlane{
 		ControlConfig: cfg, cluster: c, ready: make(chan struct{}),
 		sources: map[string][]netip.AddrPort{}, left: map[netip.AddrPort]time.Time{},
@@ -409,7 +409,7 @@ func (p *ControlPlane) Refresh(look bool) {
 }
 
 // setControl tells the compiler what containers must not reach past their host.
-func (c *Cluster) setControl(targets []netip.AddrPort) {
+func (c *State) setControl(targets []netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.SetControl(targets)
@@ -417,7 +417,7 @@ func (c *Cluster) setControl(targets []netip.AddrPort) {
 
 // knownHosts returns the hosts' addresses, for control and for tunnels, and their
 // version, which is never 0; no addresses if that is the version that is known.
-func (c *Cluster) knownHosts(version uint64) ([][2]netip.Addr, uint64) {
+func (c *State) knownHosts(version uint64) ([][2]netip.Addr, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hostsVersion+1 == version {

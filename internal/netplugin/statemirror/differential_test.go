@@ -115,9 +115,9 @@ func (x *randomCluster) change(tx store.Tx) error {
 // byTenants is the picture of a host that follows all of some tenants.
 func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desired.Host, []compile.Problem) {
 	t.Helper()
-	c := &Cluster{
+	c := &State{
 		Config: Config{Host: "h1", OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, comp: compile.New("h1"),
-		pending: map[model.EndpointKey]pendingEndpoint{}, closed: map[any]closedService{}, tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Part]*mirror{},
+		pending: map[model.EndpointKey]pendingEndpoint{}, closed: map[any]closedService{}, tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Scope]*mirror{},
 	}
 	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]model.Endpoint{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
 	prefixes := []string{tables.GlobalPrefix}
@@ -161,7 +161,7 @@ func same[V any](a, b V) bool { return reflect.DeepEqual(a, b) }
 // samePicture compares a picture with that by tenants: they are equal but for names of
 // endpoints on networks that do not concern the host, and for what is said of identities
 // that only such endpoints have.
-func (c *Cluster) samePicture(want desired.Host, problems []compile.Problem) error {
+func (c *State) samePicture(want desired.Host, problems []compile.Problem) error {
 	got, saw := c.comp.Compile(1)
 	err := errors.Join(
 		differ("network", want.Networks, got.Networks, (*desired.Network).Equal),
@@ -245,7 +245,7 @@ func TestByNetworks(t *testing.T) {
 				put(t, st, x.change)
 			}
 			until(t, c, fmt.Sprintf("seed %d, step %d", seed, step), func() error {
-				if c.held != nil {
+				if c.frozen != nil {
 					return errors.New("no picture yet")
 				}
 				of := map[model.TenantName]bool{}
@@ -261,7 +261,7 @@ func TestByNetworks(t *testing.T) {
 				c.giveUpIdentitiesLocked(0)
 				c.forgetClosedLocked(0)
 				for k := range x.used { // which have ports here
-					if c.uses[EndpointsOf(k)] > 0 && c.endpointsLocked(k) == nil {
+					if c.uses[EndpointsScope(k)] > 0 && c.endpointsLocked(k) == nil {
 						return fmt.Errorf("network %s is not followed", k)
 					}
 				}
@@ -308,8 +308,8 @@ func TestManyNetworks(t *testing.T) {
 		follow(t, c)
 		followed := func(want int) func() error {
 			return func() error {
-				if _, is := c.mirrors[allOf("blue")]; c.held != nil || len(c.mirrors) != want || is != (want == 3) {
-					return fmt.Errorf("held %v, %d mirrors", c.held != nil, len(c.mirrors))
+				if _, is := c.mirrors[allEndpointsScope("blue")]; c.frozen != nil || len(c.mirrors) != want || is != (want == 3) {
+					return fmt.Errorf("held %v, %d mirrors", c.frozen != nil, len(c.mirrors))
 				}
 				for p, m := range c.mirrors {
 					if !m.ready || m.staged {

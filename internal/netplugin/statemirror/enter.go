@@ -17,7 +17,7 @@ const (
 )
 
 // enterLocked records one change and hands it to the Compiler.
-func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
+func (c *State) enterLocked(m *mirror, ch tables.Change) urgency {
 	switch ch.Key.(type) {
 	case nil, tables.ReplacementKey, tables.StagedKey: // mirror.rules has them
 		return irrelevant
@@ -28,16 +28,16 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		m.values[ch.Key] = ch.Value
 	}
 	if k, ok := ch.Key.(tables.TrialKey); ok {
-		return c.trialLocked(m, k, ch)
+		return c.unconfirmedLocked(m, k, ch)
 	}
-	if c.onTrialLocked(ch.Key) {
+	if c.isUnconfirmedLocked(ch.Key) {
 		return irrelevant
 	}
-	return c.pictureLocked(m, ch)
+	return c.compileInputLocked(m, ch)
 }
 
-// pictureLocked hands one change to the Compiler.
-func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
+// compileInputLocked hands one change to the Compiler.
+func (c *State) compileInputLocked(m *mirror, ch tables.Change) urgency {
 	switch ch.Key.(type) {
 	case model.NetworkKey, model.TenantName, tables.GlobalKey, tables.BgpKey, model.ServiceKey, model.ClusterServiceKey:
 		c.reconsider = true
@@ -100,7 +100,7 @@ func (c *Cluster) pictureLocked(m *mirror, ch tables.Change) urgency {
 		if c.OnInfra != nil && !slices.Equal(now.Infra, was.Infra) {
 			c.OnInfra()
 		}
-		if c.mirrors[RestOf(k)] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
+		if c.mirrors[TenantScope(k)] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
 			return irrelevant
 		}
 	case tables.GlobalKey:
@@ -124,7 +124,7 @@ func enter[K comparable, V any](ch tables.Change, to map[K]V, k K, set func(V), 
 	set(v)
 }
 
-func (c *Cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.Change) urgency {
+func (c *State) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.Change) urgency {
 	_, hidden := c.hidden[k]
 	_, own := m.endpoints[k]
 	if ch.Value == nil {

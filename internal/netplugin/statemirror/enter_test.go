@@ -20,9 +20,9 @@ func TestUrgency(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.startLocked(RestOf("blue"))
-	m := c.startLocked(EndpointsOf(network))
-	c.hidden[key("hidden")] = c.held.since
+	c.startLocked(TenantScope("blue"))
+	m := c.startLocked(EndpointsScope(network))
+	c.hidden[key("hidden")] = c.frozen.since
 	for _, test := range []struct {
 		name   string
 		change tables.Change
@@ -54,7 +54,7 @@ func TestHostDrains(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.startLocked(RestOf("blue"))
+	m := c.startLocked(TenantScope("blue"))
 	c.comp.Follow(model.NetworkKey{Tenant: "blue", Name: "n"}, true)
 	network := model.Network{Key: model.NetworkKey{Tenant: "blue", Name: "n"}, ID: 7, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	service := model.Service{
@@ -98,7 +98,7 @@ func TestHostDrains(t *testing.T) {
 	c.Kick = func(string) { kicked++ }
 	for silent, want := range map[bool]desired.BackendState{true: desired.BackendDraining, false: desired.BackendActive} {
 		c.mu.Unlock()
-		c.SetSilent("h2", silent)
+		c.SetUnreachable("h2", silent)
 		c.mu.Lock()
 		if got := state(tables.Change{Key: service.Key, Value: service}); got != want {
 			t.Errorf("its host is silent: %v, and it is %v", silent, got)

@@ -30,7 +30,7 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 			out = append(out, a)
 		}
 	}
-	for _, f := range s.Faces {
+	for _, f := range s.Frontends {
 		if _, node := x.nodes.Get(f.Addr); x.faces && !node && !f.Addr.IsUnspecified() {
 			out = append(out, f.Addr)
 		}

@@ -38,8 +38,8 @@ func TestExposedAddresses(t *testing.T) {
 	expect("two", "[{default:a 10.0.0.1} {default:b 10.0.0.2} {default:a fd00::1}]", true, true)
 	all = all.Set(key("a"), &desired.Service{Exposed: false, IPv4: addr("10.0.0.1"), IPv6: addr("fd00::1")}).Delete(key("b"))
 	expect("none any more", "[]", false, true)
-	shared := []desired.Face{{Addr: netip.IPv4Unspecified(), Port: 30080}, {Addr: addr("10.0.0.3"), Port: 80}, {Addr: addr("10.0.0.3"), Port: 81}}
-	all = all.Set(key("c"), &desired.Service{Exposed: true, Faces: shared}).Set(key("d"), &desired.Service{Exposed: true, Faces: shared[1:]})
+	shared := []desired.Frontend{{Addr: netip.IPv4Unspecified(), Port: 30080}, {Addr: addr("10.0.0.3"), Port: 80}, {Addr: addr("10.0.0.3"), Port: 81}}
+	all = all.Set(key("c"), &desired.Service{Exposed: true, Frontends: shared}).Set(key("d"), &desired.Service{Exposed: true, Frontends: shared[1:]})
 	expect("faces that are not led to the data plane", "[]", false, false)
 	faces = true
 	expect("faces", "[{default:c 10.0.0.3}]", false, true)

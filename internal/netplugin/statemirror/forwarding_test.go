@@ -13,7 +13,7 @@ import (
 func TestForwardingModeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
-	m := c.startLocked(Part{})
+	m := c.startLocked(Scope{})
 	set := func(mode model.FwdMode) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -22,12 +22,12 @@ func TestFrontsToControl(t *testing.T) {
 	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
 	var pic desired.Host
 	pic.VTEP = addr("192.168.0.1")
-	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Native: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	for a, vtep := range map[string]string{"192.168.0.1": "192.168.0.1", "192.168.0.2": "192.168.0.2", "10.9.0.2": "192.168.0.2"} {
 		pic.Nodes = pic.Nodes.Set(addr(a), addr(vtep))
 	}
 	serve := func(proto model.Protocol, to ...string) {
-		s := &desired.Service{Key: key, Network: 1, Exposed: true, Faces: []desired.Face{{Addr: addr("0.0.0.0"), Protocol: proto, Port: 30080, Backend: 1, Inside: desired.TrafficCluster, Outside: desired.TrafficSilent}}}
+		s := &desired.Service{Key: key, Network: 1, Exposed: true, Frontends: []desired.Frontend{{Addr: addr("0.0.0.0"), Protocol: proto, Port: 30080, Backend: 1, InternalPolicy: desired.TrafficCluster, ExternalPolicy: desired.TrafficLocalDrop}}}
 		for _, x := range to {
 			at := netip.MustParseAddrPort(x)
 			s.Backends = s.Backends.Set(model.EndpointKey{ID: model.EndpointID(x)}, &desired.Backend{IPv4: at.Addr(), Port: at.Port(), Local: true})
@@ -35,8 +35,8 @@ func TestFrontsToControl(t *testing.T) {
 		pic.Services = pic.Services.Set(key, s)
 	}
 	var control *hoststack.Control
-	f := newFronts(slog.New(slog.DiscardHandler), 4789)
-	var n natives
+	f := newFrontends(slog.New(slog.DiscardHandler), 4789)
+	var n routedNetworks
 	is := func(when string, open, shut []string) {
 		t.Helper()
 		n.follow(pic.Networks)
@@ -44,7 +44,7 @@ func TestFrontsToControl(t *testing.T) {
 			t.Fatalf("%s: nothing is served", when)
 		}
 		s, _ := pic.Services.Get(key)
-		front := f.out.At(hoststack.FrontAt{Addr: addr("0.0.0.0"), Proto: s.Faces[0].Protocol, Port: 30080})
+		front := f.out.At(hoststack.FrontAt{Addr: addr("0.0.0.0"), Proto: s.Frontends[0].Protocol, Port: 30080})
 		text := func(c hoststack.Choice) (out []string) {
 			for _, x := range c.Targets {
 				out = append(out, x.String())
@@ -97,17 +97,17 @@ func TestFrontsAtControl(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
 	var pic desired.Host
-	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Native: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	pic.ServiceRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
 	s := &desired.Service{Key: key, Network: 1, Exposed: true}
 	at := []string{"10.96.0.9", "192.168.0.1", "172.16.0.9", "172.16.0.8"}
 	for _, a := range at {
-		s.Faces = append(s.Faces, desired.Face{Addr: addr(a), Protocol: model.ProtoTCP, Port: 2379, Backend: 1})
+		s.Frontends = append(s.Frontends, desired.Frontend{Addr: addr(a), Protocol: model.ProtoTCP, Port: 2379, Backend: 1})
 	}
 	pic.Services = pic.Services.Set(key, s)
-	f := newFronts(slog.New(slog.DiscardHandler), 4789)
-	var n natives
+	f := newFrontends(slog.New(slog.DiscardHandler), 4789)
+	var n routedNetworks
 	n.follow(pic.Networks)
 	is := func(planes, want string) {
 		t.Helper()

@@ -27,7 +27,7 @@ func FuzzRecall(f *testing.F) {
 		where := path
 		if m.Version != 1 {
 			where += ".bad"
-			if !reflect.DeepEqual(m, Memory{}) {
+			if !reflect.DeepEqual(m, StorePosition{}) {
 				t.Errorf("%q is read as %+v", data, m)
 			}
 		}

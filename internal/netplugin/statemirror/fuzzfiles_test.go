@@ -27,7 +27,7 @@ func FuzzFiles(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		for _, name := range []string{HostsFile, TrialsFile, KeptFile} {
+		for _, name := range []string{HostsFile, UnconfirmedFile, CheckpointFile} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -38,28 +38,28 @@ func FuzzFiles(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var hosts hostsKept
+		var hosts hostsRecord
 		if json.Unmarshal(data, &hosts) != nil || hosts.Version != 1 {
 			hosts.Hosts = nil
 		}
-		if !slices.Equal(c.former, hosts.Hosts) {
-			t.Errorf("%q has the hosts %v", data, c.former)
+		if !slices.Equal(c.previousHosts, hosts.Hosts) {
+			t.Errorf("%q has the hosts %v", data, c.previousHosts)
 		}
-		var trials trialNotes
+		var trials unconfirmedNotes
 		if json.Unmarshal(data, &trials) != nil || trials.Version != 1 {
-			trials = trialNotes{}
+			trials = unconfirmedNotes{}
 		}
-		want := map[string]trialNote{}
+		want := map[string]unconfirmedNote{}
 		for _, n := range trials.Notes {
 			want[n.ID] = n
 		}
-		if !reflect.DeepEqual(c.trialNotes, want) || !reflect.DeepEqual(c.back, trials.Back) {
-			t.Errorf("%q has the changes %v, and went back from %v", data, c.trialNotes, c.back)
+		if !reflect.DeepEqual(c.unconfirmedNotes, want) || !reflect.DeepEqual(c.rollbacks, trials.Back) {
+			t.Errorf("%q has the changes %v, and went back from %v", data, c.unconfirmedNotes, c.rollbacks)
 		}
-		var picture kept
+		var picture checkpoint
 		good := json.Unmarshal(data, &picture) == nil && picture.Version == 1 && picture.Boot == "b1"
-		if !c.keep.there || (c.keep.found != nil) != good || good && !reflect.DeepEqual(*c.keep.found, picture) {
-			t.Errorf("%q has the picture %+v", data, c.keep)
+		if !c.checkpoint.there || (c.checkpoint.found != nil) != good || good && !reflect.DeepEqual(*c.checkpoint.found, picture) {
+			t.Errorf("%q has the picture %+v", data, c.checkpoint)
 		}
 	})
 }

@@ -231,7 +231,7 @@ func (h *healthPorts) close() {
 
 // HealthPortOf returns the service of which this host answers the health check at a port;
 // empty = of none.
-func (w *WayOut) HealthPortOf(port uint16) string { return w.health.serviceOf(port) }
+func (w *Egress) HealthPortOf(port uint16) string { return w.health.serviceOf(port) }
 
 func (h *healthPorts) serviceOf(port uint16) string {
 	h.mu.Lock()

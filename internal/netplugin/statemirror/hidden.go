@@ -12,7 +12,7 @@ const LateGrace = 20 * time.Second
 
 // Hide keeps a local endpoint out of the picture: it is not plumbed yet, or not any
 // more, whatever the store says. Reveal undoes it.
-func (c *Cluster) Hide(k model.EndpointKey) {
+func (c *State) Hide(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hidden[k] = time.Time{}
@@ -24,7 +24,7 @@ func (c *Cluster) Hide(k model.EndpointKey) {
 }
 
 // Reveal ends a Hide: the endpoint is in the picture again as the store has it.
-func (c *Cluster) Reveal(k model.EndpointKey) {
+func (c *State) Reveal(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.hidden, k)
@@ -37,7 +37,7 @@ func (c *Cluster) Reveal(k model.EndpointKey) {
 
 // Forget says that no attachment needs a hidden endpoint any more. It stays
 // hidden for a while, and for as long as it is in the mirror.
-func (c *Cluster) Forget(k model.EndpointKey) {
+func (c *State) Forget(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, hidden := c.hidden[k]; hidden {
@@ -47,7 +47,7 @@ func (c *Cluster) Forget(k model.EndpointKey) {
 
 // dropForgotten drops the endpoints that were forgotten a while ago and are not in
 // the mirror.
-func (c *Cluster) dropForgotten(now time.Time, linger time.Duration) {
+func (c *State) dropForgotten(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, since := range c.hidden {
@@ -62,9 +62,9 @@ func (c *Cluster) dropForgotten(now time.Time, linger time.Duration) {
 	}
 }
 
-// Late returns the endpoints that were forgotten a while ago and are still in the
+// Orphans returns the endpoints that were forgotten a while ago and are still in the
 // mirror.
-func (c *Cluster) Late(now time.Time, grace time.Duration) []model.Endpoint {
+func (c *State) Orphans(now time.Time, grace time.Duration) []model.Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []model.Endpoint

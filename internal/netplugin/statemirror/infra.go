@@ -5,10 +5,10 @@ import "github.com/contiv/netplugin/v2/internal/model"
 // Infra returns the infra networks that there are, on which each host has an endpoint of
 // its own; known is false while the picture stands still, and then nothing may be
 // concluded of what is missing.
-func (c *Cluster) Infra() (wanted map[model.NetworkKey]bool, known bool) {
+func (c *State) Infra() (wanted map[model.NetworkKey]bool, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held != nil || !c.entered {
+	if c.frozen != nil || !c.entered {
 		return nil, false
 	}
 	wanted = map[model.NetworkKey]bool{}
@@ -21,7 +21,7 @@ func (c *Cluster) Infra() (wanted map[model.NetworkKey]bool, known bool) {
 }
 
 // Refused tells whether an attachment cannot be put back, as Refuse has said.
-func (c *Cluster) Refused(k model.EndpointKey) bool {
+func (c *State) Refused(k model.EndpointKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refused[k]

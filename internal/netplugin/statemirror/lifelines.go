@@ -11,10 +11,10 @@ import (
 // Endangers says which way of this host a route to a network would lead away: to another
 // machine of the cluster, a gateway or a name server; empty = none. Netmasters refuse such
 // networks too, but each knows its own surroundings alone.
-func (c *Cluster) Endangers(k model.NetworkKey) string {
+func (c *State) Endangers(k model.NetworkKey) string {
 	var subnets []netip.Prefix
 	c.mu.Lock()
-	if m := c.mirrors[RestOf(k.Tenant)]; m != nil {
+	if m := c.mirrors[TenantScope(k.Tenant)]; m != nil {
 		n := m.networks[k]
 		subnets = append(subnets, n.Subnet, n.Subnet6)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Knows tells whether the mirrors hold the endpoint as given.
-func (c *Cluster) Knows(ep model.Endpoint) bool {
+func (c *State) Knows(ep model.Endpoint) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.endpointsLocked(ep.Key.Network)
@@ -22,10 +22,10 @@ func (c *Cluster) Knows(ep model.Endpoint) bool {
 
 // HasGroup tells whether the mirror holds a group; it holds none of a tenant that
 // is not mirrored.
-func (c *Cluster) HasGroup(k model.GroupKey) bool {
+func (c *State) HasGroup(k model.GroupKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.mirrors[RestOf(k.Tenant)]
+	m := c.mirrors[TenantScope(k.Tenant)]
 	if m == nil {
 		return false
 	}
@@ -35,17 +35,17 @@ func (c *Cluster) HasGroup(k model.GroupKey) bool {
 
 // AsksForLabels tells whether a policy of a tenant selects by labels; no policy is
 // known of a tenant that is not mirrored.
-func (c *Cluster) AsksForLabels(t model.TenantName) bool {
+func (c *State) AsksForLabels(t model.TenantName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.comp.AsksForLabels(t)
 }
 
 // AwaitTenant waits for the snapshot of a tenant's rest, which must have been acquired.
-func (c *Cluster) AwaitTenant(ctx context.Context, t model.TenantName) error {
+func (c *State) AwaitTenant(ctx context.Context, t model.TenantName) error {
 	var why error
 	err := c.wait(ctx, func() (bool, error) {
-		m := c.mirrors[RestOf(t)]
+		m := c.mirrors[TenantScope(t)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
 		}
@@ -60,9 +60,9 @@ func (c *Cluster) AwaitTenant(ctx context.Context, t model.TenantName) error {
 
 // AwaitSettings waits for the cluster's settings. first, optional, bounds the
 // wait for the store itself; its end is first's error.
-func (c *Cluster) AwaitSettings(ctx, first context.Context) (model.Global, error) {
+func (c *State) AwaitSettings(ctx, first context.Context) (model.Global, error) {
 	err := c.wait(first, func() (bool, error) {
-		m := c.mirrors[Part{}]
+		m := c.mirrors[Scope{}]
 		return m != nil && m.ready, nil
 	})
 	if err != nil {
@@ -78,9 +78,9 @@ func (c *Cluster) AwaitSettings(ctx, first context.Context) (model.Global, error
 	return g, err
 }
 
-// AwaitRevision waits until the mirror of a Part, or of all endpoints of its tenant, has
+// AwaitRevision waits until the mirror of a Scope, or of all endpoints of its tenant, has
 // reached a revision.
-func (c *Cluster) AwaitRevision(ctx context.Context, p Part, rev store.Revision) error {
+func (c *State) AwaitRevision(ctx context.Context, p Scope, rev store.Revision) error {
 	return c.wait(ctx, func() (bool, error) {
 		m := c.mirrors[p]
 		if p.Network != "" {
@@ -93,7 +93,7 @@ func (c *Cluster) AwaitRevision(ctx context.Context, p Part, rev store.Revision)
 // AwaitEndpoints waits until all endpoints are known that concern this host for the sake
 // of a network, which must have been acquired: its own, and of its tenant those that it
 // is joined to.
-func (c *Cluster) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
+func (c *State) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 	var why error
 	err := c.wait(ctx, func() (bool, error) {
 		own := c.endpointsLocked(k)
@@ -104,7 +104,7 @@ func (c *Cluster) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error 
 			}
 			return false, nil
 		}
-		for p := range c.concerned {
+		for p := range c.subscribed {
 			if p.Tenant != k.Tenant || p.isRest() {
 				continue
 			}
@@ -128,14 +128,14 @@ func (c *Cluster) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error 
 // Resolve returns the network that an attachment is to be on: the one asked for,
 // else the group's, else the tenant's default, else attach.DefaultNetwork; and
 // its record, when the mirror has it.
-func (c *Cluster) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
+func (c *State) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resolveLocked(g, asked)
 }
 
-func (c *Cluster) resolveLocked(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
-	m := c.mirrors[RestOf(g.Tenant)]
+func (c *State) resolveLocked(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
+	m := c.mirrors[TenantScope(g.Tenant)]
 	if asked == "" && g.Name != "" && m != nil {
 		asked = m.groups[g].Network
 	}
@@ -153,9 +153,9 @@ func (c *Cluster) resolveLocked(g model.GroupKey, asked model.NetworkName) (name
 }
 
 // AwaitNetwork waits for the record of a network that netmaster knows already.
-func (c *Cluster) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.Network, err error) {
+func (c *State) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.Network, err error) {
 	err = c.wait(ctx, func() (known bool, err error) {
-		m := c.mirrors[RestOf(k.Tenant)]
+		m := c.mirrors[TenantScope(k.Tenant)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", k.Tenant)
 		}
@@ -168,9 +168,9 @@ func (c *Cluster) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model
 	return n, nil
 }
 
-// Lacks returns those of this host's endpoints that the store, as far as it is
+// MissingEndpoints returns those of this host's endpoints that the store, as far as it is
 // known, does not have.
-func (c *Cluster) Lacks(all []model.EndpointKey) map[model.EndpointKey]bool {
+func (c *State) MissingEndpoints(all []model.EndpointKey) map[model.EndpointKey]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lost := map[model.EndpointKey]bool{}
@@ -186,7 +186,7 @@ func (c *Cluster) Lacks(all []model.EndpointKey) map[model.EndpointKey]bool {
 
 // Groups returns the group of each of this host's endpoints; "" for an endpoint
 // that is not known.
-func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
+func (c *State) Groups(of []model.EndpointKey) []model.GroupName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]model.GroupName, len(of))
@@ -200,7 +200,7 @@ func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
 
 // Endpoints returns endpoints by their keys, those that are not known without
 // addresses.
-func (c *Cluster) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.Endpoint {
+func (c *State) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make(map[model.EndpointKey]model.Endpoint, len(of))
@@ -214,8 +214,8 @@ func (c *Cluster) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.
 
 // Each calls network, endpoint, policy and group with all that is mirrored, networks
 // first, and returns the revision that the mirrors have reached; when that is
-// unless, it calls nothing. The Cluster is locked meanwhile.
-func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
+// unless, it calls nothing. The State is locked meanwhile.
+func (c *State) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rev == unless {
@@ -254,7 +254,7 @@ type Progress struct {
 }
 
 // Progress returns how far the mirrors are now.
-func (c *Cluster) Progress() Progress {
+func (c *State) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := Progress{Revision: c.rev, Dirty: c.dirty, Paused: c.paused != nil, Tenants: map[model.TenantName]store.Revision{}, Parts: map[string]store.Revision{}}

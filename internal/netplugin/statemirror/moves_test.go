@@ -17,8 +17,8 @@ func TestMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
-	m := c.startLocked(Part{})
-	m.ready, m.err, c.memory.Revision = true, nil, 9
+	m := c.startLocked(Scope{})
+	m.ready, m.err, c.position.Revision = true, nil, 9
 	c.mu.Unlock()
 	c.onState(t.Context(), m, store.ErrMoves)
 	if m.err != nil || m.floor != 9 {

@@ -26,7 +26,7 @@ func TestOlderBeyond(t *testing.T) {
 	own := Owned{Endpoint: testEndpoint.Key}
 	c := newCluster(t, st.Client(), own)
 	c.Require(testEndpoint.Key.Network)
-	remember := func(c *Cluster) (stop func()) {
+	remember := func(c *State) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { c.Remember(ctx); close(done) }()
@@ -34,17 +34,17 @@ func TestOlderBeyond(t *testing.T) {
 	}
 	stop := remember(c)
 	follow(t, c)
-	followed := func(c *Cluster) func() error {
+	followed := func(c *State) func() error {
 		return func() error {
-			if _, there := c.mirrors[EndpointsOf(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
+			if _, there := c.mirrors[EndpointsScope(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
 				return errors.New("its endpoint is not there")
 			}
-			return c.heldLocked()
+			return c.frozenLocked()
 		}
 	}
-	holds := func(c *Cluster) func() error {
+	holds := func(c *State) func() error {
 		return func() error {
-			if err := c.heldLocked(); err == nil || !strings.Contains(err.Error(), "older state") || !strings.Contains(err.Error(), "goes on from there") {
+			if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "older state") || !strings.Contains(err.Error(), "goes on from there") {
 				return fmt.Errorf("held by %w", err)
 			}
 			return nil
@@ -57,8 +57,8 @@ func TestOlderBeyond(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, c, "it is seen whole", func() error {
-		if c.memory.Revision < rev {
-			return fmt.Errorf("up to %d of %d", c.memory.Revision, rev)
+		if c.position.Revision < rev {
+			return fmt.Errorf("up to %d of %d", c.position.Revision, rev)
 		}
 		return nil
 	})
@@ -66,14 +66,14 @@ func TestOlderBeyond(t *testing.T) {
 	st.Replace(older, 1000)
 	put(t, st, func(tx store.Tx) error { return tables.Tenants.Put(tx, model.Tenant{Name: "then"}) })
 	until(t, c, "the older state is not followed", holds(c))
-	if _, there := c.mirrors[EndpointsOf(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
+	if _, there := c.mirrors[EndpointsScope(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
 		t.Error("the endpoint of this host is gone")
 	}
 	stop()
 	c2, err := New(Config{
 		Host: "h1", Store: st.Client(), Log: slog.New(slog.DiscardHandler), StateDir: c.StateDir, Grace: time.Hour,
 		Kick: func(string) {}, Soon: func(string) {}, Own: func() []Owned { return []Owned{own} },
-		OnOwnHost: func() {}, OnLost: func() {}, OnHold: func(string) {},
+		OnOwnHost: func() {}, OnLost: func() {}, OnFreeze: func(string) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +92,8 @@ func TestOlderOneByOne(t *testing.T) {
 	a := store.Incarnation{ID: "a", Epoch: 1}
 	c := newCluster(t, memory.New(), Owned{Endpoint: testEndpoint.Key})
 	c.mu.Lock()
-	c.held, c.entered = nil, true
-	global, single := c.startLocked(Part{}), c.startLocked(EndpointsOf(testEndpoint.Key.Network))
+	c.frozen, c.entered = nil, true
+	global, single := c.startLocked(Scope{}), c.startLocked(EndpointsScope(testEndpoint.Key.Network))
 	c.mu.Unlock()
 	deliver := func(m *mirror, b store.Batch) {
 		t.Helper()
@@ -105,29 +105,29 @@ func TestOlderOneByOne(t *testing.T) {
 	}
 	deliver(global, store.Batch{Revision: 5, Place: "was 5", Snapshot: true})
 	deliver(single, store.Batch{Revision: 5, Place: "was 5", Snapshot: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5)}})
-	if err := c.heldLocked(); err != nil {
+	if err := c.frozenLocked(); err != nil {
 		t.Fatalf("held by what was first: %v", err)
 	}
 	deliver(global, store.Batch{Revision: 9, Place: "is 9"})
-	if c.heldLocked() == nil {
+	if c.frozenLocked() == nil {
 		t.Error("the older state is followed before all of it is there")
 	}
 	late := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.held == nil {
+		if c.frozen == nil {
 			t.Fatal("it is not held")
 		}
-		c.held.since = time.Now().Add(-2 * relistFor)
+		c.frozen.since = time.Now().Add(-2 * relistFor)
 		c.judgeLocked()
 	}
 	late()
-	if err := c.heldLocked(); err != nil {
+	if err := c.frozenLocked(); err != nil {
 		t.Errorf("a mirror that does not list is waited for for ever: %v", err)
 	}
 	deliver(single, store.Batch{Revision: 11, Place: "is 11", Events: []store.Event{gone(testEndpoint, 11)}})
 	late()
-	if err := c.heldLocked(); err == nil || !strings.Contains(err.Error(), "lacks 1 of 1 attachments") {
+	if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "lacks 1 of 1 attachments") {
 		t.Errorf("held by %v", err)
 	}
 	if _, there := single.endpoints[testEndpoint.Key]; !there {

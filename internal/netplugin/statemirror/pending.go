@@ -20,7 +20,7 @@ type pendingEndpoint struct {
 }
 
 // setEndpointLocked hands an endpoint to the Compiler, now or when its identity is known.
-func (c *Cluster) setEndpointLocked(e model.Endpoint) {
+func (c *State) setEndpointLocked(e model.Endpoint) {
 	c.reopenLocked(e.IPv4, e.IPv6)
 	if c.hasIdentityLocked(e) {
 		delete(c.pending, e.Key)
@@ -30,17 +30,17 @@ func (c *Cluster) setEndpointLocked(e model.Endpoint) {
 	c.pending[e.Key] = pendingEndpoint{e, time.Now()}
 }
 
-func (c *Cluster) hasIdentityLocked(e model.Endpoint) bool {
+func (c *State) hasIdentityLocked(e model.Endpoint) bool {
 	return e.Identity < model.IdentityFirst || e.Identity > model.IdentityLast || c.comp.KnowsIdentity(e.Key.Network.Tenant, e.Identity)
 }
 
-func (c *Cluster) removeEndpointLocked(k model.EndpointKey) {
+func (c *State) removeEndpointLocked(k model.EndpointKey) {
 	delete(c.pending, k)
 	c.comp.DeleteEndpoint(k)
 }
 
 // releaseEndpointsLocked hands over the endpoints whose identities have become known.
-func (c *Cluster) releaseEndpointsLocked() {
+func (c *State) releaseEndpointsLocked() {
 	if !c.newIdentity {
 		return
 	}
@@ -53,7 +53,7 @@ func (c *Cluster) releaseEndpointsLocked() {
 }
 
 // giveUpIdentitiesLocked hands over the endpoints that have waited for so long.
-func (c *Cluster) giveUpIdentitiesLocked(grace time.Duration) {
+func (c *State) giveUpIdentitiesLocked(grace time.Duration) {
 	for k, p := range c.pending {
 		if time.Since(p.since) >= grace {
 			delete(c.pending, k)

@@ -16,7 +16,7 @@ func TestEndpointWaitsForItsIdentity(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	nk := testEndpoint.Key.Network
-	rest, eps := c.startLocked(RestOf(nk.Tenant)), c.startLocked(EndpointsOf(nk))
+	rest, eps := c.startLocked(TenantScope(nk.Tenant)), c.startLocked(EndpointsScope(nk))
 	identity := func(id model.Identity) {
 		c.enterLocked(rest, tables.Change{Key: tables.IdentityKey{Tenant: nk.Tenant, ID: id}, Value: model.IdentityRecord{ID: id, Network: nk}})
 		c.releaseEndpointsLocked()

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// byHand is a Cluster whose mirrors deliver what a test says, for network net1 of blue, of
+// byHand is a State whose mirrors deliver what a test says, for network net1 of blue, of
 // number 7, with an endpoint here.
 type byHand struct {
-	*Cluster
+	*State
 	t            *testing.T
 	rest, single *mirror
 	other, late  model.Endpoint // on another host
@@ -23,11 +23,11 @@ type byHand struct {
 
 func newByHand(t *testing.T) *byHand {
 	t.Helper()
-	x := &byHand{Cluster: newCluster(t, memory.New()), t: t, other: testEndpoint}
+	x := &byHand{State: newCluster(t, memory.New()), t: t, other: testEndpoint}
 	x.other.Key.ID, x.other.Host, x.other.MAC = "e2", "h2", model.MAC{2, 2, 10, 1, 1, 2}
 	x.late = x.other
 	x.late.Key.ID, x.late.MAC = "e3", model.MAC{2, 2, 10, 1, 1, 3}
-	x.held, x.entered = nil, true
+	x.frozen, x.entered = nil, true
 	x.Acquire(testEndpoint.Key.Network)
 	x.begin(3)
 	x.deliver(x.single, store.Batch{Revision: 5, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.other, 5)}})
@@ -37,7 +37,7 @@ func newByHand(t *testing.T) *byHand {
 // begin finds the mirrors, and delivers the rest of the tenant.
 func (x *byHand) begin(rev store.Revision) {
 	x.t.Helper()
-	x.rest, x.single = x.mirrors[RestOf("blue")], x.mirrors[EndpointsOf(testEndpoint.Key.Network)]
+	x.rest, x.single = x.mirrors[TenantScope("blue")], x.mirrors[EndpointsScope(testEndpoint.Key.Network)]
 	x.deliver(x.rest, store.Batch{Revision: rev, Snapshot: true, Listed: true, Events: []store.Event{
 		row(x.t, tables.Networks, model.Network{Key: testEndpoint.Key.Network, ID: 7, Encap: model.EncapVXLAN, Tag: 7, Native: true}, rev),
 		row(x.t, tables.Identities, model.IdentityRecord{ID: testEndpoint.Identity, Network: testEndpoint.Key.Network}, rev),
@@ -63,7 +63,7 @@ func gone(e model.Endpoint, at store.Revision) store.Event {
 
 func (x *byHand) deliver(m *mirror, b store.Batch) {
 	x.t.Helper()
-	if err := x.Cluster.deliver(x.t.Context(), m, b); err != nil {
+	if err := x.State.deliver(x.t.Context(), m, b); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -85,7 +85,7 @@ func (x *byHand) remotes(what string, want ...model.Endpoint) {
 func (x *byHand) startAll() *mirror {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.startLocked(allOf("blue"))
+	return x.startLocked(allEndpointsScope("blue"))
 }
 
 // TestTakeOver: the mirror of all endpoints of a tenant takes the place of those of
@@ -98,18 +98,18 @@ func TestTakeOver(t *testing.T) {
 	x.deliver(x.single, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.late, 8)}})
 	x.deliver(all, store.Batch{Revision: 6, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.other, 5)}})
 	x.remotes("with one of all that is behind", x.late)
-	if x.mirrors[EndpointsOf(network)] != x.single || x.endpointsLocked(network) != x.single {
+	if x.mirrors[EndpointsScope(network)] != x.single || x.endpointsLocked(network) != x.single {
 		t.Error("it has taken over though it is behind")
 	}
 	x.deliver(all, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.late, 8)}})
 	x.remotes("taken over", x.late)
-	if x.mirrors[EndpointsOf(network)] != nil || x.endpointsLocked(network) != all || len(all.endpoints) != 1 {
+	if x.mirrors[EndpointsScope(network)] != nil || x.endpointsLocked(network) != all || len(all.endpoints) != 1 {
 		t.Errorf("it has not taken over: %v", all.endpoints)
 	}
 	x.deliver(all, store.Batch{Revision: 9, Events: []store.Event{gone(x.late, 9)}})
 	x.remotes("later")
 	x.Acquire(model.NetworkKey{Tenant: "blue", Name: "net2"})
-	if x.mirrors[EndpointsOf(model.NetworkKey{Tenant: "blue", Name: "net2"})] != nil {
+	if x.mirrors[EndpointsScope(model.NetworkKey{Tenant: "blue", Name: "net2"})] != nil {
 		t.Error("a network is followed by itself beside all")
 	}
 }

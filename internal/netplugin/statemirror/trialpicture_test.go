@@ -34,8 +34,8 @@ func rowsOf(t *testing.T, st store.Store) map[string][]byte {
 	return out
 }
 
-// pretend is a store as it would be with rows of Trials in place of its own, and without
-// what says that there are Trials.
+// pretend is a store as it would be with rows of Unconfirmed in place of its own, and without
+// what says that there are Unconfirmed.
 func pretend(t *testing.T, st *memory.Store, trials ...tables.Trial) *memory.Store {
 	t.Helper()
 	out := memory.New()
@@ -62,7 +62,7 @@ func pretend(t *testing.T, st *memory.Store, trials ...tables.Trial) *memory.Sto
 	return out
 }
 
-// trialOf are the Trials that a change makes, one for each tenant; none when it writes
+// trialOf are the Unconfirmed that a change makes, one for each tenant; none when it writes
 // what cannot be tried, or nothing.
 func trialOf(t *testing.T, st *memory.Store, id string, change func(store.Tx) error) map[model.TenantName]tables.Trial {
 	t.Helper()
@@ -117,7 +117,7 @@ func trialOf(t *testing.T, st *memory.Store, id string, change func(store.Tx) er
 // store; it has what h has written down.
 func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	t.Helper()
-	until(t, h.Cluster, "all is heard of", func() error {
+	until(t, h.State, "all is heard of", func() error {
 		for p, m := range h.mirrors {
 			rows := 0
 			for _, prefix := range p.prefixes() {
@@ -142,10 +142,10 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 		return nil
 	})
 	h.mu.Lock()
-	h.keep.after = time.Time{}
-	h.keepPictureLocked()
+	h.checkpoint.after = time.Time{}
+	h.updateCheckpointLocked()
 	dir := t.TempDir()
-	for _, name := range []string{TrialsFile, KeptFile, MemoryFile} {
+	for _, name := range []string{UnconfirmedFile, CheckpointFile, MemoryFile} {
 		data, err := os.ReadFile(filepath.Join(h.StateDir, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
@@ -161,7 +161,7 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	x.Patience = -1
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.recallPictureLocked()
+	x.restoreCheckpointLocked()
 	return x
 }
 
@@ -194,10 +194,10 @@ func TestTrialPictures(t *testing.T) {
 		}
 		h := newTrialHost(t, st.Client(), t.TempDir(), "b1", 0)
 		h.Require(first)
-		follow(t, h.Cluster)
+		follow(t, h.State)
 		same := func(what string, waits map[model.TenantName]tables.Trial, on bool) {
 			t.Helper()
-			until(t, h.Cluster, fmt.Sprintf("seed %d, %s", seed, what), func() error {
+			until(t, h.State, fmt.Sprintf("seed %d, %s", seed, what), func() error {
 				of := map[model.TenantName]bool{}
 				for p, m := range h.mirrors {
 					if !m.ready || m.staged {
@@ -207,7 +207,7 @@ func TestTrialPictures(t *testing.T) {
 						of[p.Tenant] = true
 					}
 				}
-				if h.held != nil {
+				if h.frozen != nil {
 					return errors.New("no picture yet")
 				}
 				var taken []tables.Trial
@@ -217,7 +217,7 @@ func TestTrialPictures(t *testing.T) {
 						continue
 					}
 					known++
-					switch at := h.trials[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; {
+					switch at := h.unconfirmed[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; {
 					case at == nil:
 						return fmt.Errorf("what is on trial of tenant %q is not heard of", tenant)
 					case at.on && !on, tenant == "" && !at.on && on:
@@ -226,8 +226,8 @@ func TestTrialPictures(t *testing.T) {
 						taken = append(taken, tr)
 					}
 				}
-				if len(h.trials) != known {
-					return fmt.Errorf("%d changes wait, want %d", len(h.trials), known)
+				if len(h.unconfirmed) != known {
+					return fmt.Errorf("%d changes wait, want %d", len(h.unconfirmed), known)
 				}
 				var want desired.Host
 				var problems []compile.Problem
@@ -277,7 +277,7 @@ func TestTrialPictures(t *testing.T) {
 			}
 			delete(of, "")
 			for tenant, tr := range waits {
-				if at := cut.trials[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; at != nil && at.on {
+				if at := cut.unconfirmed[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; at != nil && at.on {
 					taken = append(taken, tr)
 				}
 			}
@@ -293,7 +293,7 @@ func TestTrialPictures(t *testing.T) {
 				is("on trial", taken...)
 				cut.pass(time.Minute)
 				known := true // what came meanwhile, and concerns it by the old alone, it cannot know
-				for p := range cut.concernsLocked() {
+				for p := range cut.interestsLocked() {
 					m := cut.mirrors[p]
 					known = known && m != nil && !m.staged && (p.isRest() || len(m.values) > 0)
 				}

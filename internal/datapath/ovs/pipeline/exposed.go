@@ -87,7 +87,7 @@ func (s Service) fromOutside(l *list, c Config, vip netip.Addr) {
 // endpoint on any network of the domain; no hop is counted.
 func fromStackTo(l *list, c Config, n *desired.Network, mac model.MAC, there []of.Action, own ...netip.Addr) {
 	for _, a := range own {
-		if c.servicesOutside() && n.Holds(a) && there != nil {
+		if c.servicesOutside() && n.Contains(a) && there != nil {
 			to := []of.Action{of.Set(regNetwork, n.ID), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}}
 			l.add(Backend, 105, toAddr(a, domain(n), origin(fromStack)), append(to, there...)...)
 		}
@@ -135,7 +135,7 @@ func (s Service) askers(c Config, choose *chooser, self []of.Term, inside, outsi
 			if some := choose.among(among); !slices.Equal(some, all) {
 				x.all, x.among = some, among
 			}
-			x.silent = among == desired.TrafficSilent && choose.pools.Anybody(v6)
+			x.silent = among == desired.TrafficLocalDrop && choose.pools.Anybody(v6)
 		}
 		return x
 	}

@@ -50,7 +50,7 @@ func NextSpot(n uint32) uint32 { return (n + 1) | spotBits }
 
 // Face is a face that a service has, and the number of its spot.
 type Face struct {
-	desired.Face
+	desired.Frontend
 	Spot uint32
 	Node bool // it is at a node's address by itself, and the spot is all nodes'
 }
@@ -200,7 +200,7 @@ func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.
 		}
 		s.clientsOf(l, f, src, append(slices.Clone(who), proto...), above)
 		port := front{desired.ServicePort{Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}, true, s.alone(f)}
-		for _, x := range s.askers(c, choose, who, f.Inside, f.Outside) {
+		for _, x := range s.askers(c, choose, who, f.InternalPolicy, f.ExternalPolicy) {
 			own := x.above > 0
 			x.above += above
 			switch {
@@ -245,7 +245,7 @@ func (s Service) fronts(v6 bool) []Face {
 	}
 	for _, p := range countable(s.Service) {
 		if vip.IsValid() {
-			out = append(out, Face{Face: desired.Face{Addr: vip, Protocol: p.Protocol, Port: p.Port, Backend: p.Backend, Inside: s.Inside, Outside: s.Outside}})
+			out = append(out, Face{Frontend: desired.Frontend{Addr: vip, Protocol: p.Protocol, Port: p.Port, Backend: p.Backend, InternalPolicy: s.InternalPolicy, ExternalPolicy: s.ExternalPolicy}})
 		}
 	}
 	for _, f := range s.Faces {

@@ -25,9 +25,9 @@ func TestFacesGolden(t *testing.T) {
 			name, at, node, s.Affinity = "faces-v6-affine", netip.MustParseAddr("2001:db8:9::9"), netip.MustParseAddr("2001:db8:7::7"), time.Hour
 		}
 		faces := []Face{
-			{Face: desired.Face{Addr: desired.AnyNode(at), Protocol: model.ProtoTCP, Port: 30080, Backend: 8080, Outside: desired.TrafficSilent}, Spot: 0xfff00001},
-			{Face: desired.Face{Addr: at, Protocol: model.ProtoTCP, Port: 80, Backend: 8080, Sources: sources}, Spot: 0xfff00002},
-			{Face: desired.Face{Addr: at, Protocol: model.ProtoUDP, Port: 53, Backend: 5353}, Spot: 0xfff00002},
+			{Frontend: desired.Frontend{Addr: desired.AnyNode(at), Protocol: model.ProtoTCP, Port: 30080, Backend: 8080, ExternalPolicy: desired.TrafficLocalDrop}, Spot: 0xfff00001},
+			{Frontend: desired.Frontend{Addr: at, Protocol: model.ProtoTCP, Port: 80, Backend: 8080, Sources: sources}, Spot: 0xfff00002},
+			{Frontend: desired.Frontend{Addr: at, Protocol: model.ProtoUDP, Port: 53, Backend: 5353}, Spot: 0xfff00002},
 		}
 		nodes := Spot{Number: 0xfff00001, Domain: 7, Zone: 65528, Addr: desired.AnyNode(at), Open: 7}
 		flows, groups := made(c, s, faces...)

@@ -150,7 +150,7 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 			} {
 				l.add(Destination, 200, match(append(m, network(n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
 			}
-		case n.Native: // nobody there has a private address
+		case n.Routed: // nobody there has a private address
 			nativeRouter(l, c, n, router)
 		case x.six():
 			routerAdvertises(l, c, router, network(n.ID), origin(fromPort), x.open())

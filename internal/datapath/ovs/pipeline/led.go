@@ -20,7 +20,7 @@ func ledBase(l *list) {
 // is another backend.
 func (s Service) led(l *list, v6 bool) {
 	for _, b := range s.Backends.All() {
-		if a := b.Addr(v6); b.Foreign() && a.IsValid() && s.Taken != nil && s.Taken(a) {
+		if a := b.Addr(v6); b.External() && a.IsValid() && s.Taken != nil && s.Taken(a) {
 			l.drop(Backend, 120, toAddr(a, of.Eq(regService, s.Number)), driver.DropUnknownDest)
 		}
 	}

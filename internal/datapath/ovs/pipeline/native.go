@@ -44,7 +44,7 @@ var (
 func (c Config) natives() bool { return c.Native && c.Host != 0 }
 
 // leads tells whether they are for this network.
-func (c Config) leads(n *desired.Network) bool { return c.natives() && n.Native }
+func (c Config) leads(n *desired.Network) bool { return c.natives() && n.Routed }
 
 // nativeBase adds what native networks need whatever networks and machines there are.
 func nativeBase(l *list, c Config) {
@@ -191,7 +191,7 @@ func nativeTo(l *list, c Config, n *desired.Network, mac model.MAC, there []of.A
 		return
 	}
 	for _, a := range own {
-		if n.Holds(a) {
+		if n.Contains(a) {
 			l.add(NativeTo, 100, toAddr(a, append(who, network(n.ID))...), append([]of.Action{of.SetField{Field: of.EthDst, Value: of.MAC(mac)}}, there...)...)
 		}
 	}

@@ -41,7 +41,7 @@ func TestNative(t *testing.T) {
 			have[f.String()] = true
 		}
 		is := *n
-		is.Native, c.Native = true, true
+		is.Routed, c.Native = true, true
 		golden(t, name, text(slices.DeleteFunc(nativeFlows(c, &is), func(f of.Flow) bool { return have[f.String()] })))
 		c.Marks = true
 		seen := slices.ContainsFunc(Base(c), func(f of.Flow) bool { return slices.Contains(f.Match, of.Eq(of.PktMark, desired.OwnMark)) })

@@ -163,7 +163,7 @@ func outsideNetwork(l *list, c Config, n *desired.Network) {
 // client's outside.
 func notOutside(l *list, c Config, n *desired.Network, own ...netip.Addr) {
 	for _, a := range own {
-		if (c.clientsByTunnel() || c.servicesOutside()) && a.IsValid() && !n.Holds(a) {
+		if (c.clientsByTunnel() || c.servicesOutside()) && a.IsValid() && !n.Contains(a) {
 			l.drop(Outside, 100, fromAddr(a, domain(n)), driver.DropSpoof)
 		}
 	}

@@ -204,7 +204,7 @@ func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
 func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
 	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, n.ID)}
 	for _, a := range []netip.Addr{v4, v6} {
-		if n.Holds(a) {
+		if n.Contains(a) {
 			l.add(Next, 100, toAddr(a, domain(n)), append(hop, acts...)...)
 		}
 	}
@@ -222,7 +222,7 @@ func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
 		if a.Is6() && a.IsLinkLocalUnicast() {
 			continue
 		}
-		if !n.Holds(a) { // Border does not know the address by a subnet
+		if !n.Contains(a) { // Border does not know the address by a subnet
 			l.add(Border, 170, fromAddr(a, network(n.ID)), goTo(enterOf(n)))
 			l.add(Border, 160, fromAddr(a, domain(n)), goTo(Across))
 		}

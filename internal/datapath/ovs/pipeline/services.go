@@ -250,7 +250,7 @@ func serviceNetwork(l *list, n *desired.Network) {
 // sender's network; to another one they are routed.
 func backend(l *list, n *desired.Network, mac model.MAC, own ...netip.Addr) {
 	for _, a := range own {
-		if n.Holds(a) {
+		if n.Contains(a) {
 			l.add(Backend, 100, toAddr(a, network(n.ID)), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
 		}
 	}
@@ -261,7 +261,7 @@ func backend(l *list, n *desired.Network, mac model.MAC, own ...netip.Addr) {
 // nothing else goes from an address to itself.
 func hairpin(l *list, n *desired.Network, p LocalPort) {
 	for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
-		if n.Holds(a) {
+		if n.Contains(a) {
 			seen := desired.ServiceAddr
 			if a.Is6() {
 				seen = desired.ServiceAddr6
@@ -334,7 +334,7 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 		return s.faces(l, c, choose, self)
 	}
 	var groups []of.Group
-	for _, x := range s.askers(c, choose, self, s.Inside, s.Outside) {
+	for _, x := range s.askers(c, choose, self, s.InternalPolicy, s.ExternalPolicy) {
 		for _, b := range x.all {
 			l.add(Again, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
 		}

@@ -93,7 +93,7 @@ func TestChoice(t *testing.T) {
 	s := sampleService()
 	ids := func() []uint32 {
 		var out []uint32
-		for _, b := range newChooser(s, false).among(s.Inside) {
+		for _, b := range newChooser(s, false).among(s.InternalPolicy) {
 			out = append(out, b.id)
 		}
 		return out
@@ -116,7 +116,7 @@ func TestChoice(t *testing.T) {
 	if !seen[two[0]] || !seen[two[1]] || len(all) != 102 {
 		t.Errorf("%d and %d have other numbers among %d", two[0], two[1], len(all))
 	}
-	s.Inside = desired.TrafficLocal
+	s.InternalPolicy = desired.TrafficLocal
 	if n := len(ids()); n != 0 {
 		t.Errorf("%d are chosen among, and none is here", n)
 	}

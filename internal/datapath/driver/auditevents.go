@@ -1,0 +1,95 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Asked is a connection as the policy of one of its ends is asked about it.
+type Asked struct {
+	Direction model.Direction // Out: of the source's policy, In: of the destination's
+	Peer      desired.Peer
+	Proto     model.Protocol
+	Port      uint16 // of the destination; with ports
+}
+
+// Judge is what a set says of it.
+func (a Asked) Judge(s *desired.PolicySet) desired.Ruling {
+	return s.Judge(a.Direction, a.Peer, a.Proto, a.Port)
+}
+
+// End is one end of a connection that has a policy.
+type End struct {
+	Asked
+	Set    *desired.PolicySet
+	Audits []*desired.PolicySet // beside it, as far as they are in
+}
+
+// EndOf is the end of a connection whose policy is set; get finds the sets that
+// are in, nil = none.
+func EndOf(asked Asked, set *desired.PolicySet, get func(desired.PolicySetID) *desired.PolicySet) End {
+	e := End{Asked: asked, Set: set}
+	for _, id := range set.Audits {
+		if s := get(id); s != nil {
+			e.Audits = append(e.Audits, s)
+		}
+	}
+	return e
+}
+
+// AuditEvents are what is told of a new connection beside what the set in force said:
+// the rules with Log that it met, and which audited sets would decide otherwise.
+func (e End) AuditEvents(said desired.Ruling) (out []FlowEvent) {
+	for _, r := range said.Logged {
+		out = append(out, FlowEvent{Kind: FlowLogged, Decisions: []Decision{{Direction: e.Direction, Rule: r.ID, Action: r.Action}}})
+	}
+	for _, s := range e.Audits {
+		if would, differs := e.would(said, s); differs {
+			out = append(out, would)
+		}
+	}
+	return out
+}
+
+// would is how an audited set would decide otherwise than the one that is in
+// force said, if it would.
+func (e End) would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, bool) {
+	would := e.Judge(audited)
+	out := FlowEvent{
+		Kind: FlowWouldAllow, Policy: audited.Audited,
+		Decisions: []Decision{DecisionOf(e.Direction, would)},
+	}
+	if said.Pass {
+		out.Kind = FlowWouldDeny
+	}
+	return out, would.Pass != said.Pass
+}
+
+// About is an aside of what e tells of.
+func (e FlowEvent) About(aside FlowEvent) FlowEvent {
+	e.Reason = ""
+	e.Kind, e.Decisions, e.Policy = aside.Kind, aside.Decisions, aside.Policy
+	return e
+}
+
+// askShare is how much of a second goes into asking policies at most.
+const askShare = time.Second / 4
+
+// Asking bounds the time that a monitor spends on asking policies; nil = nothing
+// does.
+type Asking struct{ spent time.Duration }
+
+// Left tells whether there is time in this second.
+func (a *Asking) Left() bool { return a == nil || a.spent < askShare }
+
+// Spent counts the time since began.
+func (a *Asking) Spent(began time.Time) {
+	if a != nil {
+		a.spent += time.Since(began)
+	}
+}
+
+// Tick begins another second.
+func (a *Asking) Tick() { a.spent = 0 }

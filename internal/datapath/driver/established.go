@@ -1,0 +1,160 @@
+package driver
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// PendingAudits are audits of whose living connections nobody has been told yet.
+type PendingAudits map[desired.Audit]bool
+
+// Note adds the audits that have come or changed from one picture to the next, and
+// forgets audits that have gone.
+func (u PendingAudits) Note(before, now desired.Map[desired.PolicySetID, *desired.PolicySet]) {
+	for _, a := range desired.NewAudits(before, now) {
+		u[a] = true
+	}
+	maps.DeleteFunc(u, func(a desired.Audit, _ bool) bool {
+		_, ok := now.Get(a.Audited)
+		return !ok
+	})
+}
+
+// Sets are those beside which the audits are.
+func (u PendingAudits) Sets() map[desired.PolicySetID]bool {
+	out := map[desired.PolicySetID]bool{}
+	for a := range u {
+		out[a.Set] = true
+	}
+	return out
+}
+
+// Alike are connections that live and differ in their source ports at most.
+type Alike struct {
+	Network  model.NetworkID
+	Src, Dst netip.Addr
+	Proto    model.Protocol
+	DstPort  uint16 // with ports
+	Routed   bool   // they go by the host
+	From, To string // local ports at their ends; "" = elsewhere
+}
+
+// Count is how many are alike, and the lowest of their source ports.
+type Count struct {
+	N       uint64
+	SrcPort uint16
+}
+
+// Established are connections that live.
+type Established map[Alike]Count
+
+// Add counts one. Broadcasts are none.
+func (l Established) Add(a Alike, srcPort uint16) {
+	if a.Dst.IsMulticast() || a.Dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return
+	}
+	if !a.Proto.HasPorts() {
+		a.DstPort, srcPort = 0, 0
+	}
+	c, ok := l[a]
+	if c.N++; !ok || srcPort < c.SrcPort {
+		c.SrcPort = srcPort
+	}
+	l[a] = c
+}
+
+// Ends are the ends here that have a policy, the source's first. set is a port's,
+// peer who an address is, get as EndOf has it; nil = none, or its rules are not in.
+func (a Alike) Ends(
+	set func(port string) *desired.PolicySet, peer func(netip.Addr) desired.Peer, get func(desired.PolicySetID) *desired.PolicySet,
+) (out []End) {
+	for _, x := range []struct {
+		dir  model.Direction
+		port string
+		peer netip.Addr
+	}{{model.Out, a.From, a.Dst}, {model.In, a.To, a.Src}} {
+		s := set(x.port)
+		if s == nil {
+			continue
+		}
+		asked := Asked{Direction: x.dir, Peer: peer(x.peer), Proto: a.Proto, Port: a.DstPort}
+		if a.Routed {
+			asked.Peer.Identity = model.IdentityExternal
+		}
+		out = append(out, EndOf(asked, s, get))
+	}
+	return out
+}
+
+// event is what is told of them, but for what an aside says.
+func (a Alike) event(c Count) FlowEvent {
+	return FlowEvent{
+		Time: time.Now(), Count: c.N, Established: true, Network: a.Network, Port: a.From,
+		Src: a.Src, Dst: a.Dst, Proto: a.Proto, SrcPort: c.SrcPort, DstPort: a.DstPort,
+	}
+}
+
+// EstablishedQueue holds the living connections that a monitor has still to tell of.
+// Its methods may be called from several goroutines.
+type EstablishedQueue struct {
+	mu   sync.Mutex
+	list []census
+}
+
+// census are the connections that lived when audits came or changed.
+type census struct {
+	conns  Established
+	audits PendingAudits
+	ends   func(Alike) []End
+}
+
+// Add puts connections in; ends finds what Alike.Ends returns.
+func (l *EstablishedQueue) Add(conns Established, audits PendingAudits, ends func(Alike) []End) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, census{conns, audits, ends})
+}
+
+// Tell tells how the audits would judge them, for as long as there is time.
+func (l *EstablishedQueue) Tell(q *FlowQueue, t *Asking) {
+	for t.Left() {
+		a, n, of, ok := l.next()
+		if !ok {
+			return
+		}
+		began := time.Now()
+		for _, end := range of.ends(a) {
+			said := end.Judge(end.Set)
+			for _, s := range end.Audits {
+				if !of.audits[desired.Audit{Set: end.Set.ID, Audited: s.ID}] {
+					continue
+				}
+				if e, differs := end.would(said, s); differs {
+					q.Send(a.event(n).About(e))
+				}
+			}
+			if !said.Pass {
+				break
+			}
+		}
+		t.Spent(began)
+	}
+}
+
+// next takes connections that are alike.
+func (l *EstablishedQueue) next() (Alike, Count, census, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; len(l.list) > 0; l.list = l.list[1:] {
+		for a, n := range l.list[0].conns {
+			delete(l.list[0].conns, a)
+			return a, n, l.list[0], true
+		}
+	}
+	return Alike{}, Count{}, census{}, false
+}

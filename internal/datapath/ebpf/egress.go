@@ -1,0 +1,188 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// farSide is the other end of the host's side. Nothing ever gets there, as a
+// program takes every frame before: a pair is what every kernel with containers
+// has, a device with one end (dummy) is not.
+const farSide = "contivh1"
+
+// raiseFarSide brings it up, silent.
+func raiseFarSide() error {
+	l, err := netlink.LinkByName(farSide)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", farSide, err)
+	}
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+farSide+"/disable_ipv6", []byte("1"), 0)
+	if errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
+		err = nil
+	}
+	return errors.Join(err, netlink.LinkSetUp(l))
+}
+
+// hostMTU is the MTU of the host's side: whatever a container may send fits,
+// and the route to containers says what fits into them.
+const hostMTU = 65535
+
+// word is an IPv4 address as the programs compare it: in network order; 0 = none.
+func word(a netip.Addr) uint32 {
+	if !a.Is4() {
+		return 0
+	}
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+func maskWord(p netip.Prefix) uint32 {
+	if !p.IsValid() || !p.Addr().Is4() {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(net.CIDRMask(p.Bits(), 32))
+}
+
+// putHostSide makes sure of the host's own side of the way out: a device of
+// which nothing but the program on it ever takes a frame.
+func (p *applyRun) putHostSide(s *settings) {
+	old := *s
+	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6, s.Router = 0, 0, 0, 0, addr{}, desired.RouterMAC
+	w := p.want.Private
+	if w == nil {
+		return
+	}
+	index, made, attached, err := 0, false, false, p.askDevices()
+	if err == nil {
+		index, made, err = ensureHostSide(w, tunnelAlias(p.cfg.PinDir))
+	}
+	if err == nil {
+		attached, err = p.att.attach(w.Interface, index, false, p.obj.FromHost)
+		p.count(made, attached)
+	}
+	if err != nil {
+		p.problem("interface "+w.Interface, err)
+		if p.stays(w.Interface, old.Host) {
+			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6 = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask, old.Private6
+		}
+		return
+	}
+	p.deviceAgain(w.Interface, old.Host, uint32(index), attached)
+	p.attached[w.Interface] = true
+	s.Host, s.HostIP = uint32(index), word(w.Addr)
+	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
+	s.Private6 = toAddr(w.Subnet6.Addr())
+}
+
+// checkPrivate refuses a port whose private address cannot be, or is another's.
+func (p *applyRun) checkPrivate(o *desired.Port) error {
+	number := o.PrivateNumber()
+	if p.want.Private == nil || !number.IsValid() {
+		return nil
+	}
+	if err := p.want.Private.Check(o); err != nil {
+		return err
+	}
+	if other := p.private[number]; other != "" && other != o.IfName {
+		return model.Errorf(model.ErrExists, "private address %s is port %s's", number, other)
+	}
+	p.private[number] = o.IfName
+	return nil
+}
+
+// putEgress writes a port's part of the way out into its entry, and who has its
+// private address.
+func (p *applyRun) putEgress(index uint32, o *desired.Port, n *desired.Network, entry *port) error {
+	number := o.PrivateNumber()
+	if p.want.Private == nil || !number.IsValid() {
+		return nil
+	}
+	if o.Private.IsValid() {
+		entry.PrivateIP = word(o.Private)
+		if !n.Router().IsValid() {
+			entry.Diverts = 1
+		}
+	}
+	if o.Private6.IsValid() {
+		entry.Private6 = toAddr(o.Private6)
+		if !n.Router6().IsValid() {
+			entry.Diverts6 = 1
+		}
+	}
+	return p.privates.put(word(number), index)
+}
+
+// ensureHostSide makes the device; it is ours by its alias.
+func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err error) {
+	name := w.Interface
+	l, err := netlink.LinkByName(name)
+	switch {
+	case errors.As(err, &netlink.LinkNotFoundError{}):
+		made = true
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU, attrs.HardwareAddr = name, hostMTU, net.HardwareAddr(w.RouterMAC[:])
+		if err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: farSide, PeerMTU: hostMTU}); err != nil {
+			return 0, false, fmt.Errorf("interface %s: create: %w", name, err)
+		}
+		if l, err = netlink.LinkByName(name); err == nil {
+			err = errors.Join(netlink.LinkSetAlias(l, alias), raiseFarSide())
+		}
+	case err == nil && (l.Type() != "veth" || l.Attrs().Alias != alias):
+		return 0, false, taken(l, alias)
+	case err == nil && l.Attrs().HardwareAddr.String() != w.RouterMAC.String():
+		made = true
+		err = netlink.LinkSetHardwareAddr(l, w.RouterMAC[:])
+	}
+	if err == nil && l.Attrs().Flags&net.FlagUp == 0 {
+		made = true
+		err = errors.Join(netlink.LinkSetARPOff(l), netlink.LinkSetUp(l))
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("interface %s: %w", name, err)
+	}
+	return l.Attrs().Index, made, nil
+}
+
+// removeHostSide removes the device when there is no way out any more.
+func (p *applyRun) removeHostSide() error {
+	if err := p.privates.sweep(); err != nil {
+		return err
+	}
+	if p.want.Private != nil {
+		return nil
+	}
+	l, err := ourDevice(desired.HostInterface, tunnelAlias(p.cfg.PinDir))
+	if err == nil && l != nil {
+		err = netlink.LinkDel(l)
+		p.count(true)
+	}
+	if err != nil {
+		p.problem("interface "+desired.HostInterface, err)
+	}
+	return nil
+}
+
+// ourDevice finds a device by its name and alias; nil when it does not exist or
+// is not ours.
+func ourDevice(name, alias string) (netlink.Link, error) {
+	l, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	if l.Attrs().Alias != alias {
+		return nil, nil
+	}
+	return l, nil
+}

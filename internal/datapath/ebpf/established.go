@@ -1,0 +1,76 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// reportEstablished has the monitor under way, if there is one, tell how the audits
+// that nobody has been told of would judge the connections that live. It reads
+// the tables of connections, but only then.
+func (d *Driver) reportEstablished() error {
+	m := d.monitor
+	if m == nil || len(d.pendingAudits) == 0 {
+		return nil
+	}
+	concerned := d.pendingAudits.Sets()
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	names := map[uint32]string{}
+	for name, i := range d.indexes {
+		names[uint32(i)] = name
+	}
+	living := driver.Established{}
+	take := func(k connKey, c conn) {
+		src, dst, sport, dport := k.Lo, k.Hi, k.LoPort, k.HiPort
+		if c.Flipped != 0 {
+			src, dst, sport, dport = dst, src, dport, sport
+		}
+		from := d.hosts.have[d.keyOf(k.Domain, src)]
+		to, local := d.ports.have[c.InIfindex]
+		ours := from.Ifindex != 0 && concerned[desired.PolicySetID(from.Set)] || local && concerned[desired.PolicySetID(to.Set)]
+		if !ours || expired(k, c, now) || !d.sameEnds(k, c) {
+			return
+		}
+		net := from.Net
+		if net == 0 {
+			net = to.Net
+		}
+		living.Add(driver.Alike{
+			Network: model.NetworkID(net), Src: src.netip(), Dst: dst.netip(), Proto: model.Protocol(k.Proto), DstPort: dport,
+			Routed: c.State&connWay != 0, From: names[from.Ifindex], To: names[c.InIfindex],
+		}, sport)
+	}
+	if err := errors.Join(eachEntry("conns", d.obj.Conns, 1, take), eachEntry("halfopen", d.obj.Halfopen, 1, take)); err != nil {
+		return fmt.Errorf("tell of living connections: %w", err)
+	}
+	m.established.Add(living, d.pendingAudits, d.endsOf)
+	d.pendingAudits = driver.PendingAudits{}
+	_ = m.ring.Flush() // fails when it is closed, and then nobody listens
+	return nil
+}
+
+// sameEnds is same_ends of bpf/conntrack.h.
+func (d *Driver) sameEnds(k connKey, c conn) bool {
+	same := func(ip addr, hand uint32) bool { return hand == 0 || hand == d.hosts.have[d.keyOf(k.Domain, ip)].Hand }
+	return same(k.Lo, c.LoHand) && same(k.Hi, c.HiHand)
+}
+
+// endsOf are the ends here of connections that live.
+func (d *Driver) endsOf(a driver.Alike) []driver.End {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return a.Ends(func(name string) *desired.PolicySet {
+		if o, local := d.last.Ports.Get(name); local {
+			return d.setIn(o.Policies)
+		}
+		return nil
+	}, func(ip netip.Addr) desired.Peer { return d.peerAt(uint32(a.Network), toAddr(ip), a.Routed) }, d.audited)
+}

@@ -1,0 +1,61 @@
+package ebpf
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What short ways need stands in sets of places, of which each processor has its own:
+// a part of the machine's memory, so that a big machine's many flows find room and a
+// small one's memory is not theirs. As powers of two of sets of four connections.
+const (
+	leastPasses, mostPasses = 11, 16
+	passesPart              = 576 // of memory: with half as many sets of the other kinds that is a 256th
+	setBytes                = 256 // of four connections, and of two lanes; of two translated ones half as much again
+)
+
+// fastPathSizes returns how many sets of each kind a processor has, as powers of two, on
+// a machine of some bytes of memory and some processors.
+func fastPathSizes(memory uint64, cpus int) map[string]uint32 {
+	sets := memory / passesPart / uint64(max(1, cpus)) / setBytes           //nolint:gosec // not negative
+	passes := uint32(min(max(leastPasses, bits.Len64(sets)-1), mostPasses)) //nolint:gosec // between the two
+	return map[string]uint32{"lanes": passes - 1, "passes": passes, "served": passes - 1}
+}
+
+// The open connections that a host keeps: as many as a part of the machine's memory
+// holds, since the kernel takes it at once, of some bytes each with the kernel's own.
+const (
+	leastConns, mostConns = 1 << 17, 1 << 20
+	connsPart, connBytes  = 512, 176
+)
+
+// connsRoom returns how many open connections a host keeps that has some bytes of
+// memory: a power of two.
+func connsRoom(memory uint64) uint32 {
+	n := min(max(leastConns, memory/connsPart/connBytes), mostConns)
+	return 1 << (bits.Len64(n) - 1)
+}
+
+// fastFor is how long what was decided about a connection's packets counts on a short way.
+const fastFor = 10 * time.Second
+
+// fastTicks returns that in the kernel's ticks, which are what its coarse clocks advance by.
+func fastTicks() (uint32, error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, fmt.Errorf("ebpf driver: ask for the kernel's tick: %w", err)
+	}
+	return uint32(fastFor.Nanoseconds() / max(tick.Nano(), int64(time.Millisecond))), nil //nolint:gosec // 10,000 at most
+}
+
+// machineMemory returns the machine's memory in bytes.
+func machineMemory() (uint64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("ebpf driver: ask for the machine's memory: %w", err)
+	}
+	return info.Totalram * uint64(info.Unit), nil
+}

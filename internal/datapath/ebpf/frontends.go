@@ -1,0 +1,434 @@
+package ebpf
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Faces are ports of addresses that services share. Such an address, a spot, leads to a
+// number of its own, under which each port leads to its service; all nodes' addresses of
+// a family and domain are one spot. A node's address that has faces by itself is a spot
+// too, and rests on that one for all other ports.
+
+// frontendKey is a port of a spot, whose address is unspecified where it is all nodes'.
+type frontendKey struct {
+	at    hostKey
+	port  uint16
+	proto uint8
+}
+
+// sharedVIPs are what the driver knows of faces beside what the maps hold.
+type sharedVIPs struct {
+	claims  map[frontendKey][]model.ServiceKey // sorted: the first has it
+	number  map[hostKey]uint32                 // of spots; also of those that the maps hold and no picture has named yet
+	count   map[hostKey]int                    // of claims at a spot
+	open    map[addr][]model.ServiceKey        // by a spot's address, sorted: the exposed services there
+	sources map[string]*sourceSet
+	nodes   desired.Map[netip.Addr, struct{}] // as of the last picture
+}
+
+// sourceSet are prefixes of clients, which fronts name by a number.
+type sourceSet struct {
+	number uint32
+	keys   []subnetKey
+	users  int
+}
+
+func newSharedVIPs() sharedVIPs {
+	return sharedVIPs{claims: map[frontendKey][]model.ServiceKey{}, number: map[hostKey]uint32{}, count: map[hostKey]int{}, open: map[addr][]model.ServiceKey{}, sources: map[string]*sourceSet{}}
+}
+
+// loadSharedVIPs takes over what the maps hold; of are the services there.
+func (s *serving) loadSharedVIPs(d *Driver, of map[uint32]*servedService) {
+	s.spots = newSharedVIPs()
+	for a, n := range d.vips.have {
+		number := n &^ (vipShared | vipOwn)
+		if number == 0 || of[n] != nil {
+			continue
+		}
+		at := a
+		if at.Domain &^= allNodes; n&vipShared != 0 && n&vipOwn == 0 {
+			at.IP = toAddr(desired.AnyNode(a.IP.vip()))
+		}
+		s.spots.number[at] = number
+		s.number = max(s.number, number)
+	}
+	sets := map[uint32]*sourceSet{}
+	for k := range d.sources.have {
+		n := k.Domain &^ sources6
+		if sets[n] == nil {
+			sets[n] = &sourceSet{number: n}
+		}
+		sets[n].keys = append(sets[n].keys, k)
+		s.number = max(s.number, n)
+	}
+	for _, set := range sets {
+		s.spots.sources[set.name()] = set
+	}
+}
+
+// name is what a set has in it, whichever its number.
+func (x *sourceSet) name() string {
+	var all []string
+	for _, k := range x.keys {
+		all = append(all, fmt.Sprintf("%d %d %x", k.Domain>>31, k.Bits-domainBits, k.IP))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// sourcesOf is the set of some prefixes, written; nil = of none.
+func (p *applyRun) sourcesOf(after *serviceRun, prefixes []netip.Prefix) (*sourceSet, error) {
+	if len(prefixes) == 0 {
+		return nil, nil
+	}
+	set := &sourceSet{number: p.serving.number + 1}
+	for _, x := range prefixes {
+		bits := domainBits + 128 - x.Addr().BitLen() + x.Bits()
+		k := subnetKey{Bits: uint32(bits), Domain: set.number, IP: toAddr(x.Masked().Addr())}
+		if x.Addr().Is6() {
+			k.Domain |= sources6
+		}
+		if !slices.Contains(set.keys, k) {
+			set.keys = append(set.keys, k)
+		}
+	}
+	name := set.name()
+	if had := p.serving.spots.sources[name]; had != nil {
+		for _, k := range had.keys { // it is wanted
+			if err := p.sources.put(k, 1); err != nil {
+				return nil, err
+			}
+		}
+		return had, nil
+	}
+	if err := p.sources.room(set.keys...); err != nil {
+		return nil, err
+	}
+	p.serving.number++
+	p.serving.spots.sources[name] = set
+	after.sources[set] = true // until a face names it
+	for _, k := range set.keys {
+		if err := p.sources.put(k, 1); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// vip is the address that has faces, be it unspecified.
+func (a addr) vip() netip.Addr { return netip.AddrFrom16(a).Unmap() }
+
+// forAll is where all nodes' number is found, for addresses that have one of their own;
+// ok tells whether a spot is theirs.
+func (at hostKey) forAll() (k hostKey, ok bool) {
+	return hostKey{at.Domain | allNodes, at.IP}, at.IP.vip().IsUnspecified()
+}
+
+// addrsOf are the addresses of a spot.
+func (p *applyRun) addrsOf(at hostKey) (out []hostKey) {
+	a := at.IP.vip()
+	if !a.IsUnspecified() {
+		return []hostKey{at}
+	}
+	for n := range p.want.NodeAddrs.All() {
+		if n.Is6() == a.Is6() {
+			out = append(out, hostKey{at.Domain, toAddr(n)})
+		}
+	}
+	return out
+}
+
+// frontend is a front of a service's, and the clients that it takes.
+type frontend struct {
+	frontEntry
+	sources *sourceSet
+}
+
+// frontendsOf are the faces of a service in a domain, under a number. The prefixes of their
+// clients are written.
+func (p *applyRun) frontendsOf(after *serviceRun, number uint32, s *desired.Service, domain desired.Domain) (map[frontendKey]frontend, error) {
+	out := make(map[frontendKey]frontend, len(s.Frontends))
+	for _, f := range s.Frontends {
+		set, err := p.sourcesOf(after, f.Sources)
+		if err != nil {
+			return out, err
+		}
+		v := frontend{frontEntry{Service: number, Port: f.Backend, Inside: uint8(f.InternalPolicy), Outside: uint8(f.ExternalPolicy)}, set}
+		if set != nil {
+			v.Sources = set.number
+		}
+		if s.Exposed {
+			v.Exposed = 1
+		}
+		out[frontendKey{hostKey{uint32(domain), toAddr(f.Addr)}, f.Port, uint8(f.Protocol)}] = v
+	}
+	return out, nil
+}
+
+// vipsOf are the spots of faces.
+func vipsOf(faces map[frontendKey]frontend) map[hostKey]bool {
+	out := map[hostKey]bool{}
+	for k := range faces {
+		out[k.at] = true
+	}
+	return out
+}
+
+// checkFrontendRoom tells whether there is room for faces, before anything leads to them.
+func (p *applyRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
+	var fronts []frontKey
+	var vips []hostKey
+	for k := range faces {
+		fronts = append(fronts, frontKey{VIP: p.serving.spots.number[k.at], Port: k.port, Proto: k.proto})
+	}
+	for at := range vipsOf(faces) {
+		vips = append(vips, p.addrsOf(at)...)
+		if k, all := at.forAll(); all {
+			vips = append(vips, k)
+		}
+	}
+	if err := p.servicePorts.room(fronts...); err != nil {
+		return err
+	}
+	return p.vips.room(vips...)
+}
+
+// putFrontend moves a service's claims from its former faces to others, which may be none.
+func (p *applyRun) putFrontend(after *serviceRun, key model.ServiceKey, x *servedService, faces map[frontendKey]frontend) {
+	spots := &p.serving.spots
+	turn := map[hostKey]bool{}
+	for k, v := range x.frontends {
+		if now, stays := faces[k]; stays && now == v {
+			continue
+		} else if !stays {
+			spots.claims[k] = slices.DeleteFunc(spots.claims[k], func(o model.ServiceKey) bool { return o == key })
+			spots.count[k.at]--
+		}
+		if v.sources != nil {
+			v.sources.users--
+			after.sources[v.sources] = true
+		}
+		after.frontends[k], turn[k.at] = true, true
+	}
+	for k, v := range faces {
+		was, had := x.frontends[k]
+		if had && was == v {
+			if p.scratch {
+				after.frontends[k] = true
+			}
+			continue
+		}
+		if !had {
+			spots.claims[k] = append(spots.claims[k], key)
+			slices.SortFunc(spots.claims[k], compareServices)
+			spots.count[k.at]++
+		}
+		if v.sources != nil {
+			v.sources.users++
+		}
+		after.frontends[k], turn[k.at] = true, true
+	}
+	for at := range turn {
+		after.spots[at] = true
+	}
+	x.frontends = faces
+}
+
+func compareServices(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) }
+
+// exposedVIPs are the addresses of the spots at which a service is exposed.
+func exposedVIPs(s *desired.Service) (out []addr) {
+	if s == nil || !s.Exposed {
+		return nil
+	}
+	for _, f := range s.Frontends {
+		if a := toAddr(f.Addr); !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// exposeFrontends moves a service's claims to spots that clients outside ask at.
+func (p *applyRun) exposeFrontends(after *serviceRun, key model.ServiceKey, x *servedService, now []addr) {
+	for _, a := range x.exposedVIPs {
+		if !slices.Contains(now, a) {
+			p.serving.spots.open[a] = slices.DeleteFunc(p.serving.spots.open[a], func(k model.ServiceKey) bool { return k == key })
+			after.exposedVIPs[a] = true
+		}
+	}
+	for _, a := range now {
+		if !slices.Contains(x.exposedVIPs, a) {
+			p.serving.spots.open[a] = append(p.serving.spots.open[a], key)
+			slices.SortFunc(p.serving.spots.open[a], compareServices)
+			after.exposedVIPs[a] = true
+		}
+	}
+	x.exposedVIPs = now
+}
+
+// moveNodes notes what becomes of addresses that are nodes' now, or are no more.
+func (p *applyRun) moveNodes(after *serviceRun) {
+	spots := &p.serving.spots
+	if !differs(p.want.NodeAddrs, spots.nodes) {
+		return
+	}
+	for c := range p.want.NodeAddrs.Diff(spots.nodes) {
+		if c.Had == c.Has {
+			continue
+		}
+		a := toAddr(c.Key)
+		for at := range spots.number {
+			if at.IP == a || at.IP == toAddr(desired.AnyNode(c.Key)) {
+				k := hostKey{at.Domain, a}
+				after.moved[k] = true
+				p.generations.add(k)
+			}
+		}
+		after.exposed[a] = true
+	}
+	spots.nodes = p.want.NodeAddrs
+}
+
+// putFrontends lets ports of spots lead where they now do, and numbers spots that are new.
+// It comes before addresses lead to these.
+func (p *applyRun) putFrontends(after *serviceRun) error {
+	spots := &p.serving.spots
+	for k := range after.frontends {
+		if len(spots.claims[k]) > 0 && spots.number[k.at] == 0 {
+			p.serving.number++
+			spots.number[k.at] = p.serving.number
+		}
+		front := frontKey{VIP: spots.number[k.at], Port: k.port, Proto: k.proto}
+		claims := spots.claims[k]
+		if len(claims) == 0 {
+			delete(spots.claims, k)
+			after.fronts = append(after.fronts, front)
+			continue
+		}
+		if err := p.servicePorts.put(front, p.serving.of[claims[0]].frontends[k].frontEntry); err != nil {
+			return err
+		}
+	}
+	for at := range after.spots {
+		addrs := p.addrsOf(at)
+		p.generations.add(addrs...)
+		for _, a := range addrs {
+			after.moved[a] = true
+		}
+		if k, all := at.forAll(); all && spots.count[at] > 0 { // before nodes' addresses rest on it
+			if err := p.vips.put(k, spots.number[at]|vipShared); err != nil {
+				return err
+			}
+		}
+	}
+	for a := range after.exposedVIPs {
+		for _, k := range p.addrsOf(hostKey{IP: a}) {
+			after.exposed[k.IP] = true
+		}
+	}
+	return nil
+}
+
+// leadsTo is where an address leads that no service has to itself; 0 = nowhere.
+func (p *applyRun) leadsTo(a hostKey) uint32 {
+	spots, ip := &p.serving.spots, a.IP.vip()
+	switch own := spots.count[a] > 0; {
+	case !p.want.IsNode(ip) && !own:
+		return 0
+	case !p.want.IsNode(ip):
+		return spots.number[a]
+	case own:
+		return spots.number[a] | vipShared | vipOwn
+	}
+	at := hostKey{a.Domain, toAddr(desired.AnyNode(ip))}
+	if spots.count[at] == 0 {
+		return 0
+	}
+	return spots.number[at] | vipShared
+}
+
+// openAt is the network in which clients outside ask at an address that no service has
+// to itself; nil = in none.
+func (p *applyRun) openAt(a addr) *desired.Network {
+	keys := p.serving.spots.open[a]
+	if ip := a.vip(); p.want.IsNode(ip) {
+		keys = slices.Concat(keys, p.serving.spots.open[toAddr(desired.AnyNode(ip))])
+		slices.SortFunc(keys, compareServices)
+	}
+	for _, key := range keys {
+		s, _ := p.want.Services.Get(key)
+		n := p.networks[s.Network]
+		if len(p.serving.claims[hostKey{uint32(n.Domain()), a}]) == 0 {
+			return n
+		}
+	}
+	return nil
+}
+
+// removeFrontends takes out what no packet is led to any more: fronts, spots without any, and
+// prefixes that no face names.
+func (p *applyRun) removeFrontends(after *serviceRun) error {
+	spots := &p.serving.spots
+	for _, k := range after.fronts {
+		if err := p.servicePorts.del(k); err != nil {
+			return err
+		}
+	}
+	if p.scratch { // what no picture names any more
+		for at := range spots.number {
+			after.spots[at] = true
+		}
+		for _, set := range spots.sources {
+			after.sources[set] = true
+		}
+	}
+	for at := range after.spots {
+		if spots.count[at] == 0 {
+			delete(spots.count, at)
+			delete(spots.number, at)
+		}
+	}
+	for set := range after.sources {
+		if set.users > 0 {
+			continue
+		}
+		for _, k := range set.keys {
+			if err := p.sources.del(k); err != nil {
+				return err
+			}
+		}
+		delete(spots.sources, set.name())
+	}
+	if p.scratch {
+		return p.sources.sweep()
+	}
+	return nil
+}
+
+// lostFrontends tells whether translations by faces that a service had may be none of its
+// any more.
+func lostFrontends(was, now map[frontendKey]frontend) bool {
+	for k, v := range was {
+		if f, ok := now[k]; !ok || k.proto == uint8(model.ProtoUDP) && f.Port != v.Port {
+			return true
+		}
+	}
+	return false
+}
+
+// frontendOf is the front by which a translation came, if it is a face.
+func (x *servedService) frontendOf(p *applyRun, t translation) (frontEntry, bool) {
+	f, ok := x.frontends[frontendKey{hostKey{t.Front.Domain, t.Front.Hi}, t.Front.HiPort, t.Front.Proto}]
+	if a := t.Front.Hi.vip(); !ok && p.want.IsNode(a) {
+		f, ok = x.frontends[frontendKey{hostKey{t.Front.Domain, toAddr(desired.AnyNode(a))}, t.Front.HiPort, t.Front.Proto}]
+	}
+	return f.frontEntry, ok
+}

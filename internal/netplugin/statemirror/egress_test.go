@@ -1,0 +1,64 @@
+package statemirror
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+)
+
+// TestPrivateAddresses: every address of the subnet that may be an endpoint's is
+// handed out once; then the error says what is full.
+func TestPrivateAddresses(t *testing.T) {
+	c := &State{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
+	w := &Egress{cluster: c, EgressConfig: EgressConfig{Able: true}, taken: map[netip.Addr]attach.Key{}}
+	take := func(i int) (netip.Addr, error) {
+		return w.Take(attach.Key{Container: "c" + strconv.Itoa(i)}, model.EndpointKey{})
+	}
+	seen := map[netip.Addr]bool{}
+	for i := range 5 { // .1 to .5; .6 is the host's
+		x, err := take(i)
+		if err != nil || seen[x] || !w.Settled().Contains(x) {
+			t.Fatalf("address %d = %s, %v (taken: %v)", i, x, err, seen)
+		}
+		seen[x] = true
+	}
+	if _, err := take(5); !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), "172.19.0.0/29") {
+		t.Errorf("the sixth: %v", err)
+	}
+	gone := netip.MustParseAddr("172.19.0.4")
+	w.Release(attach.Key{Container: "c3"}, model.EndpointKey{}, gone)
+	if x, err := take(6); err != nil || x != gone {
+		t.Errorf("after a release: %s, %v", x, err)
+	}
+	w.Able = false
+	if x, err := take(7); err != nil || x.IsValid() {
+		t.Errorf("without a way out: %s, %v", x, err)
+	}
+}
+
+// TestWayOutUnknown: until the cluster's settings are known, Refresh says so, and the
+// agent applies no picture: one without the way out would have the data plane remove
+// the host's interface, with all flows that name it, that an earlier netplugin made.
+func TestWayOutUnknown(t *testing.T) {
+	c := &State{comp: compile.New("h1")}
+	w := &Egress{cluster: c, EgressConfig: EgressConfig{Able: true}}
+	for _, look := range []bool{false, true} {
+		if w.Refresh(look) {
+			t.Errorf("look %t: known before the settings are", look)
+		}
+	}
+	c.global = &model.Global{} // known, and there is no private subnet
+	if !w.Refresh(false) {
+		t.Error("unknown with settings")
+	}
+	w.Able, c.global = false, nil
+	if !w.Refresh(false) {
+		t.Error("a driver without a way out waits for it")
+	}
+}

@@ -1,0 +1,143 @@
+package statemirror
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
+)
+
+// TestFronts: whom the host's stack leads to is computed from the picture: by policy for
+// the host's own and for others, in the present state of backends, near ones first; the
+// first of several services has a place; and nothing while pods are on no native network.
+func TestFronts(t *testing.T) {
+	addr := netip.MustParseAddr
+	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "default", Name: name} }
+	backend := func(a string, change func(*desired.Backend)) *desired.Backend {
+		b := &desired.Backend{Network: 1, IPv4: addr(a)}
+		if change != nil {
+			change(b)
+		}
+		return b
+	}
+	serve := func(name string, faces []desired.Frontend, backends ...*desired.Backend) *desired.Service {
+		s := &desired.Service{Key: key(name), Network: 1, Exposed: true, Frontends: faces, Affinity: time.Hour}
+		for _, b := range backends {
+			s.Backends = s.Backends.Set(model.EndpointKey{ID: model.EndpointID(b.IPv4.String())}, b)
+		}
+		return s
+	}
+	face := func(a string, port uint16, inside, outside desired.TrafficPolicy) desired.Frontend {
+		return desired.Frontend{Addr: addr(a), Protocol: model.ProtoTCP, Port: port, Backend: 8080, InternalPolicy: inside, ExternalPolicy: outside}
+	}
+	var pic desired.Host
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Routed: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")}).
+		Set(2, &desired.Network{ID: 2, Subnet: netip.MustParsePrefix("10.2.0.0/16")})
+	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
+	f := newFrontends(slog.New(slog.DiscardHandler), 4789)
+	var n routedNetworks
+	var control *hoststack.Control
+	follow := func() bool {
+		n.follow(pic.Networks)
+		return f.follow(pic, n, control, nil)
+	}
+	text := func(c hoststack.Choice) string {
+		var out []string
+		for _, x := range c.Targets {
+			s := x.String()
+			s += [...]string{hoststack.Here: "+", hoststack.Elsewhere: "", hoststack.Beyond: "!"}[x.Where]
+			out = append(out, s)
+		}
+		if c.Silent {
+			out = append(out, "silent")
+		}
+		return strings.Join(out, " ")
+	}
+	at := func(a string, port uint16) hoststack.FrontAt {
+		return hoststack.FrontAt{Addr: addr(a), Proto: model.ProtoTCP, Port: port}
+	}
+	holds := func(when, a string, port uint16, own, outside string) {
+		t.Helper()
+		front := f.out.At(at(a, port))
+		if front == nil || text(front.Own) != own || text(front.Outside) != outside {
+			t.Errorf("%s: at %s:%d %+v, want %s and %s", when, a, port, front, own, outside)
+		}
+	}
+	if follow() {
+		t.Error("without services something is served")
+	}
+	here := func(b *desired.Backend) { b.Local = true }
+	pic.Services = pic.Services.Set(key("a"), serve("a", []desired.Frontend{face("0.0.0.0", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficCluster, desired.TrafficCluster)},
+		backend("10.1.0.5", here), backend("10.1.0.6", nil), backend("10.1.0.7", func(b *desired.Backend) { b.State = desired.BackendLeaving; b.Port = 99 }),
+		backend("192.168.9.9", func(b *desired.Backend) { b.Network = 0 })))
+	if !follow() {
+		t.Error("nothing is served")
+	}
+	all := "10.1.0.5:8080+ 10.1.0.6:8080 192.168.9.9:8080!"
+	holds("by policy", "0.0.0.0", 30080, all, "10.1.0.5:8080+")
+	holds("by policy", "10.96.0.1", 80, all, all)
+	if front := f.out.At(at("10.96.0.1", 80)); fmt.Sprint(front.Keep) != "[10.1.0.5:8080 10.1.0.6:8080 10.1.0.7:99 192.168.9.9:8080]" || front.Affinity != time.Hour {
+		t.Errorf("keeps %v, affinity %s", front.Keep, front.Affinity)
+	}
+	pic.Services = pic.Services.Set(key("a"), serve("a", []desired.Frontend{face("0.0.0.0", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNear, desired.TrafficNear)},
+		backend("10.1.0.6", func(b *desired.Backend) { b.Near = desired.NearZone }), backend("10.1.0.7", func(b *desired.Backend) { b.Near = desired.NearFar })))
+	follow()
+	holds("none here", "0.0.0.0", 30080, "10.1.0.6:8080 10.1.0.7:8080", "silent")
+	holds("near", "10.96.0.1", 80, "10.1.0.6:8080", "10.1.0.6:8080")
+
+	// Its node port at this node's own address, and another node's as a part of its own.
+	part := serve("a@h2", []desired.Frontend{face("0.0.0.0", 30080, 0, 0)}, backend("10.1.0.7", nil))
+	part.Exposed = false
+	before, _ := pic.Services.Get(key("a"))
+	pic.Services = pic.Services.Set(part.Key, part).Set(key("a"), serve("a", []desired.Frontend{face("192.168.0.1", 30080, desired.TrafficCluster, desired.TrafficLocalDrop), face("10.96.0.1", 80, desired.TrafficNear, desired.TrafficNear)},
+		backend("10.1.0.6", func(b *desired.Backend) { b.Near = desired.NearZone }), backend("10.1.0.5", here)))
+	follow()
+	holds("at its own address", "0.0.0.0", 30080, "10.1.0.5:8080+ 10.1.0.6:8080", "10.1.0.5:8080+")
+	if f.out.At(at("192.168.0.1", 30080)) != nil {
+		t.Error("a node's address has a front by itself")
+	}
+	pic.Services = pic.Services.Delete(part.Key).Set(key("a"), before)
+	follow()
+	holds("at all nodes' again", "0.0.0.0", 30080, "10.1.0.6:8080 10.1.0.7:8080", "silent")
+
+	// Another one that wants the same place, and has backends elsewhere.
+	pic.Services = pic.Services.Set(key("b"), serve("b", []desired.Frontend{face("10.96.0.1", 80, 0, 0)}, backend("10.2.0.5", func(b *desired.Backend) { b.Network = 2 }), backend("10.1.0.9", nil)))
+	follow()
+	holds("two", "10.96.0.1", 80, "10.1.0.6:8080", "10.1.0.6:8080")
+	pic.Services = pic.Services.Delete(key("a"))
+	follow()
+	holds("the second alone", "10.96.0.1", 80, "10.1.0.9:8080", "10.1.0.9:8080")
+	if f.out.At(at("0.0.0.0", 30080)) != nil || f.out.Len() != 1 {
+		t.Error("fronts of a service that is gone are there")
+	}
+	said := func() (out []string) {
+		for _, p := range f.apply(context.Background(), hoststack.Place{}, false) {
+			out = append(out, p.Text)
+		}
+		return out
+	}
+	if s := said(); len(s) != 1 || !strings.Contains(s[0], "1 services such as default:b") || !strings.HasPrefix(s[0], model.NoEffectPrefix) {
+		t.Errorf("problems %q", s)
+	}
+	pic.Networks = pic.Networks.Set(2, &desired.Network{ID: 2, Routed: true, Subnet: netip.MustParsePrefix("10.2.0.0/16")})
+	follow()
+	holds("all are native", "10.96.0.1", 80, "10.1.0.9:8080 10.2.0.5:8080", "10.1.0.9:8080 10.2.0.5:8080")
+	if s := said(); len(s) != 0 {
+		t.Errorf("problems %q", s)
+	}
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	if follow() || f.out.Len() != 0 {
+		t.Error("something is served while pods are on no native network")
+	}
+	if s := said(); !slices.ContainsFunc(s, func(x string) bool { return strings.Contains(x, "is not native") }) {
+		t.Errorf("problems %q", s)
+	}
+}

@@ -1,0 +1,100 @@
+package statemirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/base/durable"
+)
+
+const (
+	// MemoryFile, in the state directory, says which store is followed.
+	MemoryFile = "store.json"
+	// rememberEvery is how often the highest revision is written down.
+	rememberEvery = 5 * time.Second
+)
+
+// Recall reads which store the host has followed; none when it has followed
+// none yet. A damaged file is set aside: then the store is judged by whether it
+// has what runs here.
+func Recall(dir string, log *slog.Logger) (StorePosition, error) {
+	path := filepath.Join(dir, MemoryFile)
+	var m StorePosition
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("read which store this host follows: %w", err)
+	}
+	if err = json.Unmarshal(data, &m); err == nil && m.Version != 1 {
+		err = errors.New("it is not of version 1")
+	}
+	if err != nil {
+		log.Error("which store this host has followed cannot be read", "file", path, "error", err)
+		if err := os.Rename(path, path+".bad"); err != nil {
+			return m, fmt.Errorf("set %s aside: %w", path, err)
+		}
+		return StorePosition{}, nil
+	}
+	return m, nil
+}
+
+// same tells whether only the revision may differ.
+func (m StorePosition) same(o StorePosition) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
+
+// Remember writes down which store the host follows, durably when it is
+// another one, and how far it has seen it, until ctx ends.
+func (c *State) Remember(ctx context.Context) {
+	path := filepath.Join(c.StateDir, MemoryFile)
+	last := c.Position()
+	tick := time.NewTicker(rememberEvery)
+	defer tick.Stop()
+	for ended := false; !ended; {
+		changed := c.changes.Next()
+		now := c.Position()
+		now.Version = 1
+		if now.same(last) {
+			select {
+			case <-changed:
+				if c.Position().same(last) {
+					continue
+				}
+			case <-tick.C:
+			case <-ctx.Done():
+				ended = true
+			}
+			now = c.Position()
+			now.Version = 1
+		}
+		if now.same(last) && now.Revision == last.Revision {
+			continue
+		}
+		var err error
+		if !now.same(last) {
+			err = durable.WriteJSON(path, now)
+		} else {
+			var data []byte
+			if data, err = json.Marshal(now); err == nil {
+				err = durable.Replace(path, append(data, '\n'))
+			}
+		}
+		if err != nil {
+			c.Log.Debug("which store this host follows is not written down yet", "error", err)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		last = now
+	}
+}
