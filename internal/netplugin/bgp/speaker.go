@@ -21,6 +21,9 @@ var errClosed = model.Errorf(model.ErrUnavailable, "the BGP speaker is closed")
 // in detection times: a neighbor without BFD must get its session too.
 const bfdWait = 8
 
+// goodbyeWait is how long a speaker that ends waits for its notifications to be sent.
+const goodbyeWait = 2 * time.Second
+
 // Options are what a speaker needs besides its configuration.
 type Options struct {
 	Log *slog.Logger
@@ -269,8 +272,38 @@ func (s *Speaker) Close(ctx context.Context, restart bool) error {
 	return s.end(ctx, restart)
 }
 
+// sayGoodbye has all sessions end by a notification, and waits until they have, or for
+// goodbyeWait. StopBgp alone closes connections that neighbors began while their
+// notifications are still to be sent, so that neighbors would keep the routes (gobgp v4.8).
+func (s *Speaker) sayGoodbye(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, goodbyeWait)
+	defer cancel()
+	for _, n := range s.cfg.Neighbors {
+		_ = s.bgp.DisablePeer(ctx, &api.DisablePeerRequest{Address: n.Address.String()}) // one that was not added has no session
+	}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		established := false
+		err := s.bgp.ListPeer(ctx, &api.ListPeerRequest{}, func(p *api.Peer) {
+			established = established || p.GetState().GetSessionState() == api.PeerState_SESSION_STATE_ESTABLISHED
+		})
+		if err != nil || !established {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // end stops the library's server and what follows it.
 func (s *Speaker) end(ctx context.Context, restart bool) error {
+	if !restart {
+		s.sayGoodbye(ctx)
+	}
 	done := make(chan error, 1)
 	srv := s.bgp
 	go func() {
