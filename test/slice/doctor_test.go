@@ -173,7 +173,7 @@ func doctor(t *testing.T, driver string) {
 		"a network's number":        {"network 778", "nobody has it", "--repair"},
 		"a device":                  {"host h2", strayDevice, "contiv:stray", "no attachment has it", "ip link del"},
 		"a full disk":               {"host h2", small, "flow log", "is full", "make room"},
-		"a container that has gone": {"host h2", "1 container of", c.Config().Name + "-gone/eth0", "without an interface any more", "reclaimEndpoint"},
+		"a container that has gone": {"host h2", "1 container of", c.Config().Name + "-gone/eth0", "the interface is gone", "reclaimEndpoint"},
 	}
 	damage, mend := c.damageMaps, func() {}
 	if driver == testcluster.DriverOVS {
