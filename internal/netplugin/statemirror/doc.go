@@ -1,12 +1,12 @@
-// Package statemirror is what a host should look like: it mirrors what concerns the
-// host of the cluster's store, compiles it, and knows the host's own part, the
-// way out and where the control plane is; and SyncStatus is what came of it.
+// Package statemirror mirrors the part of the cluster's store that a host needs (State),
+// compiles it to the host's desired state, and knows the host's own part of it: egress
+// (Egress) and the addresses of the control plane (ControlPlane). SyncStatus says what the
+// data plane made of it.
 //
-// It guarantees: there is no picture before the first complete snapshot; with
-// the store away, empty, older or another one, the last picture stays and
-// everybody who asks is told why; a record that cannot be read stops nothing but
-// what it described.
+// It guarantees: there is no desired state before the first complete snapshot. While the
+// store is away, empty, older or another one, the last desired state stays (freeze), and
+// errors and conditions say why. A record that cannot be read affects its own object only.
 //
-// It must not write to the store, ask a netmaster, or know how containers are
-// attached: what it needs of attachments it is given.
+// It must not write to the store, ask a netmaster, or know how containers are attached:
+// its caller gives it what it needs of attachments.
 package statemirror

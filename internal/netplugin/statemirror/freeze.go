@@ -16,13 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// An empty store, another one, or an older state of one is no intent: what it says
-// is kept aside (mirror.seen), the picture stands still, and everybody who asks is
-// told. The host follows again when the store is as it was; or when the store has
-// all that runs here and nothing of other hosts would be lost; or when it succeeds
-// the one that was followed, by a restore or by an operator's word: then the agent
-// puts back its own missing endpoints first, and waits for other hosts to do the
-// same.
+// An empty store, another store, or an older state of the same store is not taken for
+// intent. Its records are staged (mirror.seen), the desired state is frozen, and errors and
+// conditions say why. The host follows again in one of three cases. The store is as it was.
+// Or it has all that runs here, and nothing of other hosts would be lost. Or it succeeds the
+// store that was followed, by a restore or by an operator's command: then the agent first
+// restores its own missing endpoints, and waits for other hosts to do the same.
 
 // StoreGrace is how long a host waits for others to put their attachments back
 // after its own are there.
@@ -40,7 +39,7 @@ type StorePosition struct {
 	Older bool `json:"older,omitempty"`
 }
 
-// freeze is why the picture stands still.
+// freeze is why the desired state is frozen.
 type freeze struct {
 	text string
 	// restored: the store succeeds the one that was followed, and what it lacks of
@@ -64,7 +63,7 @@ func (o Owned) is(ep model.Endpoint) bool {
 	return o.MAC == (model.MAC{}) || ep.MAC == o.MAC && ep.IPv4 == o.IPv4
 }
 
-// FrozenMark begins the mark in the record of a host whose picture stands still.
+// FrozenMark begins the mark in the record of a host whose desired state is frozen.
 const FrozenMark = "held:"
 
 // markLocked is what the host's record says of the store.
@@ -108,7 +107,7 @@ func (c *State) MayWrite() error {
 	return model.Errorf(model.ErrUnavailable, "%s", c.frozen.text)
 }
 
-// listedLocked notes which store a list of a mirror came from, and begins to hold
+// listedLocked notes which store a list of a mirror came from. It freezes the desired state
 // when that is not the store that is followed, or is an older state of it: other mirrors
 // may have gone on since the list was read, but not since before it began.
 func (c *State) listedLocked(m *mirror, b store.Batch) {
@@ -178,14 +177,14 @@ func (c *State) identityLocked(from *mirror, now store.Incarnation) {
 	}
 }
 
-// stage enters a change into what is kept aside.
-func stage(aside map[any]any, ch tables.Change) {
+// stage enters a change into the staged records of a mirror.
+func stage(staged map[any]any, ch tables.Change) {
 	switch {
 	case ch.Key == nil:
 	case ch.Value == nil:
-		delete(aside, ch.Key)
+		delete(staged, ch.Key)
 	default:
-		aside[ch.Key] = ch.Value
+		staged[ch.Key] = ch.Value
 	}
 }
 
@@ -372,7 +371,7 @@ func (c *State) awaitedLocked(of store.Incarnation, older bool) []string {
 	return waiting
 }
 
-// takeLocked enters what was kept aside and follows from now on.
+// takeLocked enters the staged records and follows from now on.
 func (c *State) takeLocked(of store.Incarnation) {
 	told := c.frozen.text != ""
 	c.frozen, c.entered, c.recalled = nil, true, false
@@ -419,7 +418,7 @@ func (c *State) takeLocked(of store.Incarnation) {
 	c.Kick("store")
 }
 
-// frozenLocked tells why the picture stands still; nil = it does not.
+// frozenLocked returns why the desired state is frozen; nil = it is not.
 func (c *State) frozenLocked() error {
 	switch {
 	case c.frozen == nil:
