@@ -53,3 +53,35 @@ func TestInterfaceIsUpWhenTheKernelSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// An interface that a report calls down, and that is up by then, is an event although the
+// switch's database does not change any more.
+func TestInterfaceSetUpDuringAReportIsAnEvent(t *testing.T) {
+	r := newRig(t)
+	small, _ := conformance.Pictures(t)
+	name := ""
+	for n, p := range small.Ports.All() {
+		r.addWire(t, n, p.MAC)
+		name = n
+	}
+	drv := r.open(t)
+	defer drv.Close()
+	if _, err := drv.Apply(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	r.PauseSwitch() // its database stays as it is
+	defer r.ResumeSwitch()
+	drv.mu.Lock()
+	drv.devices[name] = deviceDown // as if the report had come before the interface was set up
+	drv.mu.Unlock()
+	for timeout := time.After(10 * time.Second); ; {
+		select {
+		case e := <-drv.Events():
+			if strings.Contains(e.Reason, "interface "+name+" ") {
+				return
+			}
+		case <-timeout:
+			t.Fatal("no event reports that the interface is up")
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 		ch := db.changes.Next()
 		d.mu.Lock()
 		stale, moved := d.db == db && d.portsMoved(), d.db == db && d.devicesMoved()
-		led, again := d.db == db && d.tunnelMoved(), d.lookAgain()
+		led := d.db == db && d.tunnelMoved()
 		d.mu.Unlock()
 		switch {
 		case stale:
@@ -53,7 +53,6 @@ func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 		case <-ctx.Done():
 			return
 		case <-ch:
-		case <-again:
 		case <-db.lost:
 			d.cfg.Log.Warn("connection to the switch's database is lost", "database", d.cfg.OVSDB)
 			db.close()

@@ -181,7 +181,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	d.wg.Add(6)
 	go d.watchMTU(run)
 	go d.keepAnswering(run)
-	go d.watchShaped(run)
+	go d.watchInterfaces(run)
 	go d.flushLater(run)
 	go d.keepDatabase(run, d.db)
 	go d.keepSwitch(run, d.sw)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
@@ -336,19 +335,20 @@ func (d *Driver) devicesMoved() bool {
 	return d.isCut() != d.cut
 }
 
-// downEvery is how often the kernel is asked whether interfaces that were down are up: the
-// switch may not tell.
-const downEvery = time.Second
-
-// lookAgain returns when devicesMoved is to be asked although the switch has told nothing;
-// nil = never.
-func (d *Driver) lookAgain() <-chan time.Time {
-	for _, what := range d.devices {
-		if what == deviceDown {
-			return time.After(downEvery)
+// deviceUp returns a wanted port whose interface was down at the last report and is up now;
+// "" = none. The kernel is asked: the switch may not tell.
+func (d *Driver) deviceUp() string {
+	if d.db == nil {
+		return ""
+	}
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	for name, what := range d.devices {
+		if what == deviceDown && d.deviceNow(name) == "" {
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
 // awaitNumbers waits until the switch has numbered every wanted port or said

@@ -188,15 +188,16 @@ func (d *Driver) deviceOf(name string) string {
 	return d.db.port(name).device()
 }
 
-// shapedLook is how often interfaces and queues of ports with a limit are looked at: the
-// switch, which has other devices for these, tells nothing of them.
-const shapedLook = time.Second
+// interfacePoll is how often the kernel is asked for interfaces and queues of ports with a
+// limit, and for interfaces that are down. The switch has other devices for the former, and
+// may not report that one of the latter was set up.
+const interfacePoll = time.Second
 
-// watchShaped tells the owner when an interface of a port with a limit has come, gone,
-// or been set up or down, and when somebody has taken a queue away.
-func (d *Driver) watchShaped(ctx context.Context) {
+// watchInterfaces notifies when an interface of a port with a limit has come, gone, or been
+// set up or down, when one of its queues is gone, and when an interface that was down is up.
+func (d *Driver) watchInterfaces(ctx context.Context) {
 	defer d.wg.Done()
-	tick := time.NewTicker(shapedLook)
+	tick := time.NewTicker(interfacePoll)
 	defer tick.Stop()
 	for {
 		select {
@@ -205,7 +206,7 @@ func (d *Driver) watchShaped(ctx context.Context) {
 		case <-tick.C:
 		}
 		d.mu.Lock()
-		moved, taken := "", ""
+		moved, taken := d.deviceUp(), ""
 		have := map[int]shaping.Queue{}
 		if len(d.shaped) > 0 {
 			var err error

@@ -110,7 +110,8 @@ func TestRates(t *testing.T) {
 			n, took, classes := l.burst(t, a, b, to)
 			sent := int(took.Seconds() * float64(small.Bits) / 8 / 1000) // while the burst was on its way
 			if n == 0 || limited && n > burstOf/3+sent || !limited && n < burstOf*3/4 || !slices.Equal(classes, []int{class}) {
-				t.Errorf("%s: %d of %d datagrams to %s passed, classes %v, sent in %v, want them limited: %v, and class %d", when, n, burstOf, to, classes, took, limited, class)
+				t.Errorf("%s: %d of %d datagrams to %s passed, classes %v, sent in %v, want them limited: %v, and class %d; the switch counts:\n%s\n%s", when, n, burstOf, to, classes, took, limited, class,
+					l.Appctl("coverage/show"), l.Run("tc", "-n", l.NS, "-s", "qdisc", "show"))
 			}
 		}
 		if err := roundTrip(conn, time.Minute); err != nil {

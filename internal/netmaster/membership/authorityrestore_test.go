@@ -80,7 +80,7 @@ func renews(t *testing.T, m *Member, shown *x509.Certificate) error {
 // theirs is still refused. All files belong to the directory's owner.
 func TestRestoreKeepsAuthorities(t *testing.T) {
 	t.Parallel()
-	cfg := secured(t, 113, "a")
+	cfg := secured(t, 137, "a")
 	m := start(t, cfg)
 	members, clients := fingerprint(m.peers.auth.Load()), fingerprint(m.clients.Load())
 	put := func(name string, key []byte, given time.Time) {

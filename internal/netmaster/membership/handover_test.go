@@ -6,12 +6,12 @@ import "testing"
 // does not lead, or is alone, changes nothing.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
-	a := start(t, config(t, 95, "a"))
+	a := start(t, config(t, 132, "a"))
 	a.HandOver(t.Context())
 	if e := a.Etcd(); e.Leader() != e.MemberID() {
 		t.Fatal("a member that is alone does not lead")
 	}
-	cfg := config(t, 96, "b")
+	cfg := config(t, 133, "b")
 	cfg.Token, _ = tokenOf(t, a)
 	b := start(t, cfg)
 	want := b.Etcd().MemberID()

@@ -25,9 +25,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// config is a member in this process.
+// numbers maps numbers of members in this process to the tests that use them: tests run at
+// the same time, and each number is an address.
+var numbers sync.Map
+
+// config is a member in this process. No other test may use its number n.
 func config(t *testing.T, n int, name string) Config {
 	t.Helper()
+	if other, taken := numbers.LoadOrStore(n, t.Name()); taken && other != t.Name() {
+		t.Fatalf("%v has number %d: take another one", other, n)
+	}
 	return Config{
 		Dir: filepath.Join(t.TempDir(), name), Name: name, Logger: slog.New(slog.DiscardHandler),
 		Client: address(n, 23791), Peer: address(n, 23801), Door: address(n, 23781),
@@ -195,7 +202,7 @@ func TestOneToken(t *testing.T) {
 // founds its cluster again; by that log etcd would wait for ever.
 func TestFoundAgain(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, 94, "a")
+	cfg := config(t, 131, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.step = func(s string) {
 		if s == "authority" {

@@ -9,11 +9,11 @@ import (
 // TestRecoverBesideMajority: no cluster of one is made of a member while the others
 // write, since these would end; once they do not, it is.
 func TestRecoverBesideMajority(t *testing.T) {
-	a := start(t, config(t, 97, "a"))
-	bCfg := config(t, 98, "b")
+	a := start(t, config(t, 134, "a"))
+	bCfg := config(t, 135, "b")
 	bCfg.Token, _ = tokenOf(t, a)
 	b := start(t, bCfg)
-	cfg := config(t, 99, "c")
+	cfg := config(t, 136, "c")
 	cfg.Token, _ = tokenOf(t, a)
 	c := start(t, cfg)
 	closed(t, c)
