@@ -25,7 +25,7 @@ import (
 // accessOptions say who is let in to the REST interface, and what is kept of it.
 type accessOptions struct {
 	tokens   bool   // those of the store let in
-	oidcFile string // whose ID tokens let in; empty = nobody's
+	oidcFile string // issuer of accepted ID tokens; empty = none are accepted
 	auditDir string // empty = no record
 	rate     int    // requests a second of one address
 

@@ -237,9 +237,9 @@ func TestStolenCertificate(t *testing.T) {
 	s.must(200, thief, "POST", "/plugin/releaseAddress", `{"NetworkID":"net.blue","IPv4Address":"10.1.1.201"}`, "")
 }
 
-// TestWhoIsLetIn: with tokens a client needs no certificate, one that it shows must be
-// good, nobody is let in who shows nothing, and the record says who did what, from
-// which revision to which.
+// TestWhoIsLetIn: with tokens a client needs no certificate, but one that it shows must be
+// valid. Clients without credentials are refused. The record names the user, the request,
+// and the revisions before and after.
 func TestWhoIsLetIn(t *testing.T) {
 	s := startSecured(t, "--tokens")
 	admin, nobody := s.as("root", pki.ClusterAdmin), s.as("", "")
@@ -344,8 +344,8 @@ func TestTenantAdminSeesOnlyItsTenant(t *testing.T) {
 	}
 }
 
-// TestIssuerIsAsked: what looks like an ID token is judged by the issuer of --oidc-file;
-// while that is away, nobody is let in by one.
+// TestIssuerIsAsked: the issuer of --oidc-file judges ID tokens; while it is away, they are
+// refused.
 func TestIssuerIsAsked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "oidc")
 	if err := os.WriteFile(file, []byte(`{"issuer":"https://127.0.0.1:1","clientId":"contiv","groups":{"ops":{"role":"cluster-admin"}}}`), 0o600); err != nil {
@@ -357,8 +357,8 @@ func TestIssuerIsAsked(t *testing.T) {
 	}
 }
 
-// TestCertificateIsRequired: without tokens nobody gets as far as a request who shows
-// no certificate.
+// TestCertificateIsRequired: without tokens, clients without a certificate cannot send a
+// request.
 func TestCertificateIsRequired(t *testing.T) {
 	s := startSecured(t)
 	if code, answer, err := s.ask(s.as("", ""), "GET", "/healthz", "", ""); err == nil {
@@ -400,7 +400,7 @@ func TestAccessFlags(t *testing.T) {
 	}
 }
 
-// TestClientRate: who asks too often is told so, in a kind that clients know.
+// TestClientRate: a client with too many requests gets an error of a kind that it knows.
 func TestClientRate(t *testing.T) {
 	o, err := parse(t, nil, "--internal-address", "127.0.0.1:9999", "--client-rate", "1")
 	if err != nil {

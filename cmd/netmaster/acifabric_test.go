@@ -122,8 +122,8 @@ func TestFabricOfAProcess(t *testing.T) {
 	becomes("changes a rule, killed and started", []string{entry + "tcp-81", entry + "udp-54"}, []string{"- uni/tn-blue/" + entry + "udp-53", "+ uni/tn-blue/" + entry + "udp-54"})
 }
 
-// differences are the objects that one tree has and the other one has not, or not as they
-// were: an object that was made anew is not.
+// differences are the objects that are in one tree only, or differ. A recreated object with
+// the same content does not.
 func differences(before, now acitest.Tree) (out []string) {
 	for dn, o := range before {
 		if n, is := now[dn]; !is || !reflect.DeepEqual(o, n) {

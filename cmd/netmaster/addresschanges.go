@@ -7,8 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// addressChanges returns what tells when an address of this machine comes or goes, until
-// ctx ends: agents keep containers from netmaster's addresses. It is closed by nobody.
+// addressChanges signals when an address of this machine comes or goes, until ctx ends:
+// agents keep containers from netmaster's addresses. The channel is never closed.
 func addressChanges(ctx context.Context, log *slog.Logger) <-chan struct{} {
 	updates, changed := make(chan netlink.AddrUpdate), make(chan struct{}, 1)
 	err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), netlink.AddrSubscribeOptions{

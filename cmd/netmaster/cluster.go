@@ -43,12 +43,13 @@ func recoverCluster(ctx context.Context, o options, log *slog.Logger) error {
 	return nil
 }
 
-// waitAfter is how long the store may take to start before who asks is told.
+// waitAfter is how long the store may take to start before clients get an answer that says
+// so.
 const waitAfter = time.Second
 
-// whileWaiting serves listeners while the store starts, which may take until others
-// are there: the process lives and is not ready. end closes the listeners, and tells
-// whether they were served; before waitAfter nobody is.
+// whileWaiting serves listeners while the store starts, which may take until others are
+// there: the process lives and is not ready. end closes the listeners, and reports whether
+// they were served; before waitAfter they are not.
 func whileWaiting(ctx context.Context, listeners []net.Listener, log *slog.Logger) (end func() (served bool)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan bool, 1)

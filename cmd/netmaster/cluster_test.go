@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestJoinFlags: the flags of the embedded store's cluster reach the member, each by
-// itself, and what is not given follows from the address of --internal-address; nobody
-// is in the way of a netmaster that is alone.
+// TestJoinFlags: each flag of the embedded store's cluster reaches the member by itself,
+// and defaults follow from the address of --internal-address. A netmaster that is alone
+// opens no port that other processes could miss.
 func TestJoinFlags(t *testing.T) {
 	def := membership.Config{
 		Dir: "/var/lib/contiv/etcd", Client: "127.0.0.1:2379", Backup: membership.Schedule{Dir: "/var/lib/contiv/etcd/snapshots", Every: membership.DefaultEvery, Keep: membership.DefaultKeep},
@@ -117,7 +117,7 @@ func (p *process) names() string {
 	return strings.Join(out, ", ")
 }
 
-// writer creates tenants by whichever netmaster answers, until it is told to end.
+// writer creates tenants through any netmaster that answers, until it is stopped.
 type writer struct {
 	mu      sync.Mutex
 	masters []*process

@@ -84,8 +84,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDirectoryLost: a data directory that somebody removes under a running
-// netmaster is told, with what to do.
+// TestDirectoryLost: the removal of the data directory of a running netmaster is reported,
+// with a remedy.
 func TestDirectoryLost(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "etcd")

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// FuzzKubeconfig: a file of 1.x is told from a kubeconfig, and is taken or refused as
-// invalid; the ranges that it names, and the subnets of --pod-cidr, are networks, which are
-// the same when they are written and read again.
+// FuzzKubeconfig: a file of 1.x is distinguished from a kubeconfig, and is accepted or
+// refused as invalid. Its ranges, and the subnets of --pod-cidr, are networks that are the
+// same after they are written and read again.
 func FuzzKubeconfig(f *testing.F) {
 	for _, s := range []string{
 		`{"K8S_API_SERVER":"https://10.0.0.1:6443","K8S_TOKEN":"t","SVC_SUBNET":"10.254.0.0/16"}`,

@@ -71,8 +71,8 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 	return h
 }
 
-// alarmTimeout bounds what /readyz waits for the store's servers: each knows the
-// alarms of all, so those that answer at once will do.
+// alarmTimeout bounds how long /readyz waits for the store's servers: each knows the alarms
+// of all, so the fast ones are enough.
 const alarmTimeout = 500 * time.Millisecond
 
 // takesWrites tells whether the store has raised an alarm, as when its space is

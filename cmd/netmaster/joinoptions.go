@@ -27,7 +27,7 @@ type joining struct {
 	every      string
 	keep       int
 	recover    bool
-	spare      bool // nobody has asked for the ports
+	spare      bool // no flag has asked for the ports
 	schedule   membership.Schedule
 }
 
@@ -94,7 +94,7 @@ func (j *joining) register(fs *daemon.FlagSet) {
 // noSnapshots is the --snapshot-dir of who wants none.
 const noSnapshots = "none"
 
-// joinFlags are those that only the embedded store has.
+// joinFlags are the flags that only the embedded store has.
 var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover"}
 
 // finish fills in the addresses: own is this host's, by which others reach it.

@@ -129,8 +129,8 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks str
 	return nil
 }
 
-// unknown says that nobody knows the pod CIDR; slices of it that nodes have are no more
-// than a hint.
+// unknown says that the pod CIDR is not known; the slices of it that nodes have are a hint
+// only.
 func (k *kubeadm) unknown(ctx context.Context, lacks string) (why, err error) {
 	var nodes corev1.NodeList
 	if err := k.client.Get().Resource("nodes").Param("limit", "1").Do(ctx).Into(&nodes); err != nil && !apierrors.IsForbidden(err) {

@@ -44,9 +44,9 @@ func (s apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestKubeadm: the network for pods is made of kubeadm's pod CIDR where no flag says it
-// and it is not there; where nobody knows it, the notice names the flag, and the slice
-// that a node has as no more than a hint.
+// TestKubeadm: the network for pods is made of kubeadm's pod CIDR where no flag names a
+// network and none exists. Where the CIDR is not known, the message names the flag, and a
+// node's slice as a hint only.
 func TestKubeadm(t *testing.T) {
 	const networking = "networking:\n  podSubnet: 10.244.0.0/16,fd00:10:244::/56\n  serviceSubnet: 10.96.0.0/12\n"
 	for _, x := range []struct {

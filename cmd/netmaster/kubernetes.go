@@ -68,8 +68,8 @@ func withIntents(all map[string]named) map[string]named {
 	return all
 }
 
-// kubeConfig is where --kubeconfig leads. A file of 1.x also says where services have
-// their addresses, which o is told unless a flag says it.
+// kubeConfig reads the file of --kubeconfig. A file of 1.x also has the addresses of
+// services, which o takes unless a flag gives them.
 func kubeConfig(o *options) (*rest.Config, error) {
 	config, ranges, err := readKubeconfig(o.kubeconfig)
 	if err != nil {
@@ -102,7 +102,7 @@ func readKubeconfig(file string) (config *rest.Config, ranges []netip.Prefix, er
 	return config, ranges, err
 }
 
-// newKubernetes returns nil where o names no API server. Nobody is asked yet.
+// newKubernetes returns nil if o names no API server. It sends no request yet.
 func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kubernetes, error) {
 	if o.kubeconfig == "" {
 		return nil, nil
@@ -212,8 +212,8 @@ func (k *kubernetes) hostEvent(e control.HostEvent) {
 	}
 }
 
-// first fails when the API server, if it answers now, is of another cluster than the
-// store follows. Later that is told, and holds up nobody else.
+// first fails when the API server, if it answers now, belongs to another cluster than the
+// store follows. Later this is only logged, and the rest of netmaster goes on.
 func (k *kubernetes) first(ctx context.Context) error {
 	if k == nil {
 		return nil

@@ -41,8 +41,8 @@ current-context: c
 	p.stop()
 }
 
-// TestPodGroups: --pod-groups says what pods may choose: any group, those that are
-// listed, or none. What comes of it is tried in internal/netmaster/kubernetes/controller and test/kube.
+// TestPodGroups: --pod-groups limits the groups that pods may choose: any group, the listed
+// ones, or none. internal/netmaster/kubernetes/controller and test/kube try its effects.
 func TestPodGroups(t *testing.T) {
 	for _, tc := range []struct {
 		args    []string

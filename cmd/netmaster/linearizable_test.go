@@ -25,11 +25,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestLinearizable: what clients see of single objects, through any replica,
-// while all of them write, read and delete the same few, is as if each request
-// had happened at one moment between its beginning and its answer; what a write
-// answers is what it committed, and its revision is later than that of all
-// that it follows.
+// TestLinearizable: clients see single objects through any replica, while all clients
+// write, read and delete the same few. Each request looks as if it had happened at one
+// moment between its beginning and its answer. A write answers with what it committed, and
+// its revision is later than every revision that it follows.
 func TestLinearizable(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		mem := memory.New()

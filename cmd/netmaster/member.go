@@ -62,8 +62,8 @@ type agents interface {
 	SetDeaf(why error)
 }
 
-// tellEach is how often the leader is told which agents were heard of: they say so
-// every three seconds, and count as away after cluster.ServiceTTL.
+// tellEach is how often the leader learns which agents have reported: they report every
+// three seconds, and count as away after cluster.ServiceTTL.
 const tellEach = time.Second
 
 // deafAfter is for how long the leader may not be reached before agents are sent
@@ -87,7 +87,7 @@ func (m *member) tellLeader(ctx context.Context) {
 		}
 		leader, err := cluster.Leader(ctx, m.store, cluster.LeaderKey)
 		switch {
-		case err != nil: // nobody leads, or the store is away: nobody counts
+		case err != nil: // no leader, or no store: none is counted
 		case leader == m.address: // it leads in a moment
 		default:
 			if err = m.tellHeard(ctx, leader, names); err == nil {

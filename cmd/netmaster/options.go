@@ -72,7 +72,7 @@ type options struct {
 	acceptPlain bool
 	plainStore  string // ip:port where the embedded store does
 	givenInfra  bool
-	loopback    error // why --internal-address is loopback, which nobody asked for
+	loopback    error // why --internal-address is loopback by default
 }
 
 const (
@@ -390,7 +390,7 @@ func (o *options) checkCertificates(fs *daemon.FlagSet) error {
 	return nil
 }
 
-// hostsOf are the hosts of addresses, without those that stand for all.
+// hostsOf are the hosts of addresses, without unspecified addresses.
 func hostsOf(addresses ...string) []string {
 	var hosts []string
 	for _, s := range addresses {

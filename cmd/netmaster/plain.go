@@ -40,9 +40,9 @@ func (o *options) scheme() string {
 	return transport.Scheme(o.tls.APIServer)
 }
 
-// plainToo also lets plain requests in, but for those that make tokens: they would cross the
-// network, and outlive the time in which everybody is let in. asked: plain clients have to
-// show who they are, too.
+// plainToo also accepts requests without TLS, except requests for tokens: they would cross
+// the network in clear text, and outlive the time in which both are accepted. asked:
+// clients without TLS need credentials, too.
 func plainToo(identify func(*http.Request) (access.Identity, error), asked bool) func(*http.Request) (access.Identity, error) {
 	return func(r *http.Request) (access.Identity, error) {
 		switch {

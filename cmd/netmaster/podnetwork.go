@@ -42,8 +42,8 @@ func parsePodSubnets(list []string) (out []netip.Prefix, none bool, err error) {
 // podNetworkRetry is how soon making the network for pods is tried again.
 const podNetworkRetry = 10 * time.Second
 
-// makePodNetwork makes the network that --pod-cidr asks for, in each replica, as any
-// client could. What stands in its way is told, and asked again: somebody may mend it.
+// makePodNetwork makes the network that --pod-cidr asks for, in each replica, as any client
+// could. It logs errors and tries again, since an operator may remove the cause.
 func (o *options) makePodNetwork(ctx context.Context, ctrl *control.Controller, log *slog.Logger) error {
 	for told := ""; len(o.podSubnets) > 0; {
 		err := ctrl.MakePodNetwork(ctx, o.podSubnets)

@@ -19,9 +19,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestHostCertificateAddsNoAddressOfOthers: with a host's certificate nobody makes other
-// hosts refuse, or send tunnels to, an address that is not that host's; the audit log has
-// what a report changed, and each refusal once.
+// TestHostCertificateAddsNoAddressOfOthers: a host's certificate cannot make other hosts
+// refuse, or send tunnels to, an address that is not that host's. The audit log has the
+// changes of a report, and each refusal once.
 func TestHostCertificateAddsNoAddressOfOthers(t *testing.T) {
 	s := startSecured(t)
 	admin, thief := s.as("root", pki.ClusterAdmin), s.as("h1", pki.Host)
@@ -89,8 +89,8 @@ func TestHostCertificateAddsNoAddressOfOthers(t *testing.T) {
 	}
 }
 
-// TestPlainChangesAreRecorded: what is changed by connections without TLS is in the audit
-// log, and lets in whoever was let in before.
+// TestPlainChangesAreRecorded: changes by connections without TLS are in the audit log, and
+// clients that were accepted before still are.
 func TestPlainChangesAreRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	o, err := parse(t, nil, "--internal-address", "127.0.0.1:9999", "--audit-dir", dir)

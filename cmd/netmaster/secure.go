@@ -73,7 +73,7 @@ func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
 	return nil
 }
 
-// secureNames are those that its certificate is to be good for; nil without --secure.
+// secureNames are the names for its certificate; nil without --secure.
 func (o *options) secureNames() []string {
 	if !o.secure {
 		return nil
@@ -104,7 +104,7 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 		}
 		return lns, st, closeStore, server, nil
 	}
-	// Listeners first: a taken address is told at once.
+	// Listeners first: an address in use is an error at once.
 	if lns, err = listen(ctx, *o, log); err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -126,7 +126,7 @@ func openAll(ctx context.Context, o *options, log *slog.Logger) (lns []net.Liste
 }
 
 // beSecure takes the certificate that the store's member has got, and writes the first
-// administrator's token where nobody has one yet.
+// administrator's token unless one exists.
 func (o *options) beSecure(ctx context.Context, st store.Store, server *membership.Member, log *slog.Logger) error {
 	dir := membership.ClientsDir(o.dataDir)
 	if err := o.certs.Use(dir); err != nil {

@@ -24,12 +24,12 @@ func (o *options) support(log *supportbundle.Ring, server *membership.Member) *s
 	return s
 }
 
-// ownAndMade are the certificates that this netmaster was given, and those that it made
-// for itself, which it has with a store of its own.
+// ownAndMade are the certificates given to this netmaster, and the ones it made for itself,
+// which it has with a store of its own.
 func (o *options) ownAndMade(given func() []api.Certificate, server *membership.Member) func() []api.Certificate {
 	made := supportbundle.Renewal{Certificate: membership.RenewOwn, Authority: membership.RenewAuthority, Former: membership.EndFormer, Itself: true}
 	return func() (out []api.Certificate) {
-		if !o.secure { // else those that were given are among those that it made
+		if !o.secure { // else the given ones are among the ones it made
 			out = given()
 		}
 		for _, e := range server.Ends() {

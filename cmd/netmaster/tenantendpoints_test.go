@@ -80,8 +80,8 @@ func TestNameIsOfOwnTenant(t *testing.T) {
 	s.must(409, admin, "GET", "/api/v1/inspect/endpoints/e1", "", "")
 }
 
-// TestTenantAdminIsShownNoAddressOfHosts: what has endpoints names their hosts to a tenant
-// admin, and a viewer is told the hosts' addresses too.
+// TestTenantAdminIsShownNoAddressOfHosts: endpoints name their hosts to a tenant
+// administrator; a viewer sees the hosts' addresses too.
 func TestTenantAdminIsShownNoAddressOfHosts(t *testing.T) {
 	s := startSecured(t, "--tokens")
 	admin, nobody, viewer := s.as("root", pki.ClusterAdmin), s.as("", ""), s.as("watcher", pki.Client)

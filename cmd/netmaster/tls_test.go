@@ -69,9 +69,9 @@ func (ca *authority) of(name string, role pki.Role) transport.Config {
 	return c
 }
 
-// TestTLSPath: a netmaster with an embedded store, a second one on that store, an
-// agent and a client speak TLS with each other at every port, find each other by
-// the registry, and nobody gets in without a certificate.
+// TestTLSPath: a netmaster with an embedded store, a second one on that store, an agent and
+// a client speak TLS with each other at every port, find each other by the registry, and
+// refuse clients without a certificate.
 func TestTLSPath(t *testing.T) {
 	netnstest.Need(t)
 	ca := newAuthority(t)
@@ -183,8 +183,8 @@ func TestTLSPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A plain request is told that it is one, and at a host's inspection who has no
-			// certificate that he needs one.
+			// A request without TLS gets an answer that says so. A client without a
+			// certificate that inspects a host gets an answer that it needs one.
 			if resp, err := c.Do(req); err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode != http.StatusBadRequest && (resp.StatusCode != http.StatusUnauthorized || what != "inspection") {

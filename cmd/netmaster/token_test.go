@@ -26,8 +26,8 @@ func TestTokenToLeader(t *testing.T) {
 	}
 }
 
-// TestTokenFlag: a file that holds no token is refused at start; one that does is
-// why nobody is warned of an API without authentication, on whatever address.
+// TestTokenFlag: a file without a token is refused at start. With a token there is no
+// warning about an API without authentication, on any address.
 func TestTokenFlag(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if _, err := parse(t, nil, "--token-file", path); err == nil || !strings.Contains(err.Error(), "--token-file: tokens of "+path) {

@@ -47,10 +47,10 @@ func startSecure(t *testing.T, shown string, m embeddedMember, more ...string) *
 	return p
 }
 
-// TestTurnSecureMembers: two netmasters that keep the store by themselves are turned
-// secure one after the other, in both steps, and serve whoever may be served at each;
-// one more joins with --secure alone, and none joins without. Each records what is changed
-// there, for its user only.
+// TestTurnSecureMembers: two netmasters that keep the store by themselves become secure one
+// after the other, in both steps, and serve the permitted clients at each. One more joins
+// with --secure alone, and none joins without. Each records the changes made there,
+// readable by its user only.
 func TestTurnSecureMembers(t *testing.T) {
 	t.Parallel()
 	ma, mb := newEmbeddedMember(t, "a"), newEmbeddedMember(t, "b")

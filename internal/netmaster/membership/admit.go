@@ -71,7 +71,7 @@ func (m *Member) admit(ctx context.Context, q request) (answer, error) {
 	return answer{Wait: "others who change the cluster's members"}, nil
 }
 
-// removed is what a member is told that asks again after it was taken away.
+// removed is the error that a removed member gets when it asks to join again.
 func removed(name string) error {
 	return model.Errorf(model.ErrConflict, "the member %s was removed from the cluster: join with an empty directory and a new token", name)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// TestAlone: a member that is alone listens for nobody and makes no token; it gets
-// peers by a start with addresses, and is alone again while another process has them
-// that nobody asked for; and a member of several is never started alone.
+// TestAlone: a member that is alone opens no peer port and makes no token. A start with
+// addresses gives it peers. It is alone again when another process has ports that no flag
+// asked for. A member of several is never started alone.
 func TestAlone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()

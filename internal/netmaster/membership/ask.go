@@ -25,8 +25,8 @@ const (
 	silentTries = 3
 )
 
-// ask shows the token at its addresses until one of them admits the directory. It
-// waits for its turn as long as ctx lasts, and gives up when nobody answers.
+// ask shows the token at its addresses until one of them admits the directory. It waits for
+// its turn as long as ctx lasts, and gives up when no address answers.
 func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error) {
 	addresses := slices.Clone(cfg.Addresses)
 	for _, a := range t.Addresses {
@@ -74,7 +74,7 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 	}
 }
 
-// errSilent: nobody answered who could decide.
+// errSilent: no member that could decide has answered.
 var errSilent = errors.New("no member answers")
 
 // askAll asks one address after the other for a decision. Where one of the first named, which

@@ -21,8 +21,8 @@ const (
 	authorityDir  = "authority"
 )
 
-// peers is the authority of members, of which each has all: whoever admits a member
-// hands it over, so that no loss of a host ends it, and each makes and renews its own
+// peers is the authority of members. Every member has all of it: the admitting member hands
+// it over, so that losing a host does not end it. Each member makes and renews its own
 // certificate.
 type peers struct {
 	dir  string
@@ -121,8 +121,8 @@ func certify(a *pki.Authority, name string, role pki.Role, want []string) (pki.C
 	return a.Issue(pki.Request{Name: name, Role: role, Addresses: want})
 }
 
-// renew makes the certificate anew when it ends soon; who uses it reads it at each
-// connection.
+// renew makes a new certificate when the present one ends soon. Users of the certificate
+// read it at each connection.
 func (p *peers) renew() error {
 	auth := p.auth.Load()
 	if !p.cert.Due(time.Now()) && p.by == fingerprint(auth) {

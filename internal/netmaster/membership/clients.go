@@ -21,9 +21,10 @@ import (
 
 const (
 	clientsDir = "clients"
-	// ownName is that of a netmaster's certificate for clients, at every member.
+	// ownName is the subject of a netmaster's certificate for clients, at every member.
 	ownName = "netmaster"
-	// adminName is that of who administers a member where its data directory is.
+	// adminName is the subject of the administrator's certificate in a member's data
+	// directory.
 	adminName = "local-admin"
 	// clientsPath is asked by members.
 	clientsPath = "/join/v1/clients"
@@ -50,8 +51,8 @@ func MembersBundle(data string) string {
 	return filepath.Join(data, "join", authorityDir, pki.BundleFile)
 }
 
-// openClients opens the authority of clients, or makes it where nobody else could have
-// one, and what clients are served with.
+// openClients opens the authority of clients and this member's certificate for clients. It
+// makes the authority where no other member can have one.
 func (m *Member) openClients(i initial) error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
@@ -114,9 +115,9 @@ func (m *Member) renewOwn() error {
 	return m.certifyOwn(m.clients.Load())
 }
 
-// certifyOwn has this member's certificates for clients: the one it serves them with, and
-// the one of who administers it. Whoever can read that could make one of the authority
-// beside it.
+// certifyOwn makes this member's certificates for clients: the server's, and the local
+// administrator's. The latter adds no risk: anyone who can read it can read the authority's
+// key beside it.
 func (m *Member) certifyOwn(a *pki.Authority) error {
 	if _, err := certify(a, ownName, pki.Netmaster, m.cfg.Secure); err != nil {
 		return err
@@ -173,7 +174,7 @@ func (m *Member) shareOnce(ctx context.Context) (bool, error) {
 	if mine == nil && is.rev != 0 {
 		return m.fetch(ctx, is.value)
 	}
-	// Nobody has one yet, or this is the only member. A new one counts once it is known.
+	// No member has one yet, or this is the only member. A new one counts once it is known.
 	const made = clientsDir + ".made"
 	if mine == nil {
 		if mine, err = putAuthority(m.dir, made, initAuthority); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Tests that start processes run before those that run beside each other: between fork
-// and exec a child holds the listeners of this process too.
+// Tests that start processes run before tests that run in parallel: between fork and exec a
+// child holds the listeners of this process too.
 
-// TestCluster is a cluster's life: it grows, members are lost and replaced, in the end
-// all but one, while whoever is at work is killed at each step.
+// TestCluster is a cluster's life: it grows, and members are lost and replaced, in the end
+// all but one. The member at work is killed at each step.
 func TestCluster(t *testing.T) {
 	a, b, c, d := grow(t)
 	e, acked := replace(t, a, b, c, d)
@@ -54,7 +54,7 @@ func grow(t *testing.T) (a, b, c, d *node) {
 	c.start().ready()
 	writes(t, c, a, b)
 
-	// Who admits is killed at each step; the token leads to nobody else.
+	// The admitting member is killed at each step; the token leads to no other.
 	full := c.token()
 	token, err := ParseToken(full)
 	if err != nil {
@@ -185,8 +185,8 @@ func recoverOne(t *testing.T, a, e *node, acked []string) {
 	writes(t, a)
 }
 
-// writer writes one key after the other by way of the nodes, until stop, which returns
-// those that were acknowledged.
+// writer writes one key after the other through the nodes. stop ends it and returns the
+// acknowledged keys.
 func writer(t *testing.T, nodes ...*node) (stop func() []string) {
 	t.Helper()
 	c := client(t, nodes...)

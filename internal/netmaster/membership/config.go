@@ -26,7 +26,7 @@ type Config struct {
 	TLS    *transport.Files // what clients are served with; nil = plain
 
 	PeerListen, DoorListen string // IP:port to listen on; "" = Peer, Door
-	// Spare: nobody has asked for the two, and a member that is alone does without where
+	// Spare: no flag has asked for the two, and a member that is alone does without where
 	// another process has them.
 	Spare bool
 
@@ -47,7 +47,7 @@ type Config struct {
 	Addresses []string
 	Token     string
 
-	alone bool         // it listens for nobody
+	alone bool         // it opens no peer port
 	why   error        // of alone: what has its ports
 	step  func(string) // of tests: what was just done
 }
@@ -126,7 +126,7 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 	return c, c.Backup.check()
 }
 
-// checkListen refuses an address that nobody can listen on.
+// checkListen refuses an address that no process can listen on.
 func checkListen(field, a string) error {
 	host, port, err := net.SplitHostPort(a)
 	if err != nil || net.ParseIP(host) == nil || port == "" || port == "0" {

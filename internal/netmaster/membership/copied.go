@@ -14,10 +14,10 @@ import (
 // copiedTime is how long a former address may take to show who is there.
 const copiedTime = 3 * time.Second
 
-// notCopied refuses a directory whose member lives at the address that the directory had
-// before: this one is a copy, such as of a cloned machine, and two that vote as one
-// member break the cluster. Nobody at that address, or somebody else, is a member that
-// has moved.
+// notCopied refuses a directory whose member answers at the address that the directory had
+// before. This directory is then a copy, such as a cloned machine's, and two processes that
+// vote as one member break the cluster. If no member or another member answers there, this
+// member has moved.
 func (m *Member) notCopied(ctx context.Context) error {
 	was := m.dir.Peer
 	if was == "" || m.cfg.Peer == "" || was == m.cfg.Peer {
@@ -32,7 +32,7 @@ func (m *Member) notCopied(ctx context.Context) error {
 	d := tls.Dialer{NetDialer: new(net.Dialer), Config: own.Client(pki.Netmaster)}
 	c, err := d.DialContext(ctx, "tcp", was)
 	if err != nil {
-		return nil // nobody of this cluster is there
+		return nil // no member of this cluster is there
 	}
 	defer func() { _ = c.Close() }() // of which nothing was asked
 	if name := c.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName; name != m.dir.Name {

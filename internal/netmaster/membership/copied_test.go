@@ -51,8 +51,8 @@ func TestCopied(t *testing.T) {
 	start(t, copied)
 }
 
-// TestPlainAfterSecure: a member that let in nobody plainly does not start without
-// --secure, but after a run in which it let in both.
+// TestPlainAfterSecure: a member that required TLS does not start without --secure. A
+// member that accepted both does.
 func TestPlainAfterSecure(t *testing.T) {
 	cfg := config(t, 1, "a")
 	cfg.Client, cfg.Peer, cfg.Door = storetest.FreePort(t), storetest.FreePort(t), storetest.FreePort(t)

@@ -24,8 +24,9 @@ const (
 	relievePath = "/join/v1/relieve"
 
 	maxBody = 16 << 10 // bytes of a request
-	// atOnce is how many requests of a kind are looked at at a time; more are told to come
-	// again. Of accounts, whose tokens another server is asked about, one address has so many.
+	// atOnce is how many requests of a kind are handled at a time; others get a retry
+	// answer. Accounts, whose tokens another server checks, have that many for each
+	// address.
 	atOnce      = 16
 	accountsOne = atOnce / 4
 	// doorTime is how long a request may take.
@@ -110,7 +111,7 @@ func (m *Member) open(ln net.Listener) *door {
 }
 
 func (d *door) close() {
-	_ = d.http.Close() // of connections that nobody waits for
+	_ = d.http.Close() // connections that are still open; no caller waits for them
 	d.done.Wait()
 }
 

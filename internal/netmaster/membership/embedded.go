@@ -59,7 +59,7 @@ func (m *Member) lost() bool {
 	return errors.Is(err, os.ErrNotExist) || !os.SameFile(held, there)
 }
 
-// Collectors are gauges of this member. They ask nobody.
+// Collectors are gauges of this member. They send no requests.
 func (m *Member) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, of func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, of)
@@ -90,7 +90,7 @@ func (m *Member) Collectors() []prometheus.Collector {
 
 var badInName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// hostName is what a member is called that nobody has named.
+// hostName is the default name of a member.
 func hostName() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {

@@ -54,8 +54,8 @@ const (
 	EndFormer      = "it was renewed: restart netmasters and netplugins that run since before that, before its end"
 )
 
-// authoritySoon is how long before its end an authority is told of: it signs nothing
-// that ends later than itself.
+// authoritySoon is how long before its end an authority is reported: it signs nothing that
+// ends later than itself.
 const authoritySoon = 180 * 24 * time.Hour
 
 // tellFrom is when people are to hear of it: of what renews itself when that is late.

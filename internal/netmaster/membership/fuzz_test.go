@@ -27,10 +27,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// FuzzDoor: whatever comes to the door, from who shows nothing or from the host h by its
-// certificate, there is either a certificate of h for who has its token or renews its own,
-// or a refusal of a known kind, which tells no secret and has changed nothing. Nobody joins
-// without a secret.
+// FuzzDoor: any request to the enrolment server, without credentials or with host h's
+// certificate, gets one of two answers. A client that has h's token, or renews h's
+// certificate, gets a certificate of h. All others get a refusal of a known kind, which
+// contains no secret and changes nothing. No host joins without a secret.
 func FuzzDoor(f *testing.F) {
 	client := address(98, 23791)
 	host, _, err := net.SplitHostPort(client)

@@ -37,8 +37,9 @@ type hostRow struct {
 	End  time.Time `json:"end"`
 }
 
-// handleHosts has the door answer hosts. Whoever fills the turns of accounts, which last as
-// long as another server takes, takes none from hosts that show something of the cluster's.
+// handleHosts serves hosts. Accounts have their own limit, since another server checks
+// their tokens and may be slow: they take no slot from hosts with the cluster's
+// credentials.
 func (m *Member) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 	accounts, known := quota.New(atOnce, accountsOne), quota.New(atOnce, atOnce)
 	handle := func(path string, do func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error)) {
@@ -133,7 +134,7 @@ func (m *Member) isMember(r *http.Request) bool {
 	})
 }
 
-// knows tells whether an authority is, or was before its renewals, that of a fingerprint.
+// knows reports whether an authority has the fingerprint, or had it before a renewal.
 func knows(a *pki.Authority, f Fingerprint) bool {
 	return slices.ContainsFunc(a.Bundle(), func(c *x509.Certificate) bool { return sum(c) == f })
 }
@@ -225,8 +226,8 @@ func (m *Member) admitHost(ctx context.Context, q jointoken.HostRequest) (jointo
 	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
 }
 
-// renewHost signs a host's next key for who shows the certificate of its newest one.
-// The next certificate has the addresses of the one before, and that of the connection.
+// renewHost signs a host's next key if the request shows the host's newest certificate. The
+// next certificate has the addresses of the one before, and the connection's.
 func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q jointoken.HostRequest, from string) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	role, err := pki.RoleOf(shown)
@@ -279,7 +280,7 @@ func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q joint
 	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
 }
 
-// rowIsOlder tells whether the row of a host's certificate is that of a backup, and the
+// rowIsOlder reports whether the row of a host's certificate comes from a backup and the
 // certificate is newer: the host got it before the store was restored.
 func (m *Member) rowIsOlder(ctx context.Context, had row[hostRow], shown *x509.Certificate) (bool, error) {
 	restored, err := get[time.Time](ctx, m.server.client, restoredRow)

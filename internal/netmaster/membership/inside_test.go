@@ -84,9 +84,9 @@ func is(t *testing.T, what string, err, kind error, words ...string) {
 	}
 }
 
-// TestPlantedTokens: tokens that somebody wrote to the store, that no netmaster makes, are
-// deleted and told of before they are good; those that one made stay, also one whose clock is
-// ahead of this one's.
+// TestPlantedTokens: tokens in the store that no netmaster made are deleted and reported
+// before they become valid. Tokens that a netmaster made stay, also if that netmaster's
+// clock is ahead of this one's.
 func TestPlantedTokens(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 113, "a")
@@ -369,7 +369,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 	is(t, "another address", err, model.ErrConflict, "repeat the former command line")
 }
 
-// TestRenewal: a certificate that ends soon is made anew while it is used.
+// TestRenewal: a certificate that ends soon is renewed while it is in use.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	a := start(t, config(t, 91, "a"))

@@ -65,8 +65,8 @@ func whoListens(ctx context.Context, addr string) string {
 	return "an etcd " + v.Server
 }
 
-// doWithout makes a member that is alone listen for nobody, because its ports are
-// taken and nobody asked for them.
+// doWithout closes the peer ports of a member that is alone, because other processes have
+// them and no flag asked for them.
 func (m *Member) doWithout(why error) error {
 	if err := m.mayBeAlone(); err != nil {
 		return errors.Join(err, why)
@@ -77,7 +77,7 @@ func (m *Member) doWithout(why error) error {
 	return nil
 }
 
-// apart is the configuration of a member that listens for nobody.
+// apart is the configuration of a member without peer ports.
 func (c Config) apart() Config {
 	c.alone = true
 	c.Peer, c.Door, c.PeerListen, c.DoorListen = nowhere, "", "", ""

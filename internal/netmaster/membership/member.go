@@ -144,9 +144,9 @@ func (m *Member) found(ctx context.Context) error {
 	return nil
 }
 
-// clear deletes what etcd left that was killed in the first moment of a cluster: a log
-// in which no member has a vote, so nobody can have written anything, and by which
-// etcd would wait for ever.
+// clear deletes the log of an etcd that was killed in the first moment of a cluster. In
+// that log no member has a vote, so nothing can have been written, and etcd would wait
+// forever.
 func (m *Member) clear() error {
 	if m.dir.empty() {
 		return nil

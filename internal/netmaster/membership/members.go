@@ -126,7 +126,7 @@ func (m *Member) asker(timeout time.Duration) (*http.Client, error) {
 // majority is how many of n voters have to live for writes.
 func majority(n int) int { return n/2 + 1 }
 
-// voters counts the voters, and those that live.
+// voters counts the voters and the live voters.
 func voters(all []Info) (n, live int, silent []string) {
 	for _, i := range all {
 		if i.Role != Voter {
@@ -274,8 +274,8 @@ func (m *Member) forget(ctx context.Context, i Info) error {
 	}
 }
 
-// lockRemoval waits until no other removal is under way: each is judged by who lives
-// after the others. Whoever is killed with the lock holds it for some seconds more.
+// lockRemoval waits until no other removal is under way: each is judged by the members that
+// live after the others. A process killed with the lock holds it for some seconds more.
 func (m *Member) lockRemoval(ctx context.Context) (unlock func(), err error) {
 	c := m.server.client
 	tick := time.NewTicker(lockEvery)

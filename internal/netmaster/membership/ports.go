@@ -37,7 +37,7 @@ const peerTime = 5 * time.Minute
 // process has no descriptor left. These serve what embed's do, but for its expvars,
 // elections and locks, which nothing of Contiv asks for.
 type ports struct {
-	peer    net.Listener // nil = nobody is to reach it
+	peer    net.Listener // nil = no peer port
 	clients []*clientPort
 
 	// what they are served with
@@ -52,8 +52,8 @@ type ports struct {
 	failed chan error     // why one of them does not serve any more
 }
 
-// clientPort is one address for clients: of those with TLS, of those without, or of both,
-// who are told apart by their first bytes.
+// clientPort is one address for clients with TLS, without TLS, or both, which their first
+// bytes tell apart.
 type clientPort struct {
 	net.Listener
 	secure, plain bool
@@ -102,7 +102,7 @@ func openPorts(ctx context.Context, cfg Config, c *embed.Config) (_ *ports, err 
 // shut gives the addresses back.
 func (p *ports) shut() {
 	if p.peer != nil {
-		_ = p.peer.Close() // nobody waits for it
+		_ = p.peer.Close() // no caller waits for it
 	}
 	for _, l := range p.clients {
 		_ = l.Close()
@@ -201,7 +201,7 @@ func (p *ports) serveClients(l *clientPort, s *etcdserver.EtcdServer, lg *zap.Lo
 	return nil
 }
 
-// options are those that embed gives its gRPC servers beside those of v3rpc.
+// options are the gRPC server options of embed, without v3rpc's.
 func (p *ports) options() []grpc.ServerOption {
 	c := p.config
 	return append([]grpc.ServerOption{

@@ -60,8 +60,8 @@ func flood(t *testing.T, from, to string, n int) (closed, tried *atomic.Int64) {
 	return closed, tried
 }
 
-// TestFlood: one address that holds all the connections that it may have to each port of
-// a member keeps nobody else from it: it writes, and hosts join and are replaced.
+// TestFlood: one address that holds all its connections to each port of a member keeps no
+// other client out. The member writes, and hosts join and are replaced.
 func TestFlood(t *testing.T) {
 	const files = 640
 	a := newNode(t, 61, "a").run(order{Files: files}).ready()
@@ -106,7 +106,7 @@ func TestClientPort(t *testing.T) {
 				if status, text := webGet(t, pool, "https://"+cfg.Client+"/version"); status == http.StatusOK {
 					t.Errorf("a stranger is answered %q", text)
 				}
-				if cfg.Plain == nil { // an HTTP server's word that it speaks TLS is the answer, whoever else listens there
+				if cfg.Plain == nil { // an HTTP server's answer that it speaks TLS is enough, whichever server listens there
 					if status, text := webGet(t, pool, "http://"+cfg.Client+"/version"); status != http.StatusBadRequest || strings.Contains(text, "etcd") {
 						t.Errorf("who comes plainly is answered %d %q", status, text)
 					}

@@ -25,7 +25,7 @@ import (
 // patient is how long anything may take on a machine that is very busy.
 const patient = 3 * time.Minute
 
-// order is what a member's process is told to be, as JSON in its environment.
+// order is the configuration of a member's process, as JSON in its environment.
 type order struct {
 	Config  Config
 	Kill    string // the step at which it kills itself
@@ -97,7 +97,7 @@ func child(text string) int {
 		for in.Scan() {
 			lines <- in.Text()
 		}
-		cancel() // whoever started it has gone
+		cancel() // the parent process has gone
 		close(lines)
 	}()
 	m, err := Start(ctx, o.Config)

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// The rows, which nobody but members reads: none is below what agents follow.
+// The rows, which only members read: none is below the keys that agents watch.
 const (
 	joinRows   = store.Root + "join/"
 	tokenRows  = joinRows + "token/"
@@ -51,7 +51,7 @@ type tokenRow struct {
 // clocksDiffer is by how much the clocks of netmasters may differ until tokens are refused.
 const clocksDiffer = 5 * time.Minute
 
-// over says why a token that nobody has used is good no more; "" = it is good.
+// over says why an unused token is no longer valid; "" = it is valid.
 func (t tokenRow) over(now time.Time) string {
 	if !now.Before(t.Expires) {
 		return "the token ended on " + date(t.Expires)
@@ -73,9 +73,9 @@ func (t tokenRow) odd(now time.Time) string {
 	return ""
 }
 
-// sweepTokens deletes tokens that no netmaster makes, which would be good one day, and says
-// so; and those that have been over for long. This one's clock may be days behind those of
-// others, whose tokens it refuses and leaves.
+// sweepTokens deletes and reports tokens that no netmaster made and that would become valid
+// later. It also deletes tokens that ended long ago. This member's clock may be days behind
+// the others', whose tokens it refuses but does not delete.
 func (m *Member) sweepTokens(ctx context.Context) error {
 	c, now := m.server.client, time.Now()
 	for _, rows := range []string{tokenRows, hostTokenRows} {

@@ -35,11 +35,11 @@ type Recovered struct {
 	Lost              []string // members that are in the cluster no more
 }
 
-// Recover makes a cluster of one member of the directory of a member whose cluster has
-// lost its majority for good. Members that were lost are strangers to it: one that
-// comes back ends, and says that it was removed. The store gets a new epoch, since what
-// the majority has committed last may be missing. Nobody is served meanwhile; Start
-// goes on with the directory, and again lets others join. It may be repeated.
+// Recover founds a cluster of one member from the directory of a member whose cluster has
+// lost its majority for good. It does not know the lost members: one that comes back exits
+// and says that it was removed. The store gets a new epoch, since the last commits of the
+// majority may be missing. No client is served meanwhile; Start goes on with the directory
+// and lets others join again. Recover may be repeated.
 func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if cfg, err = cfg.checked(ctx); err != nil {
 		return r, err
@@ -72,7 +72,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if err := m.othersLost(ctx); err != nil {
 		return r, err
 	}
-	cfg.TLS, cfg.Secure = nil, nil // nobody but this process is to connect
+	cfg.TLS, cfg.Secure = nil, nil // only this process is to connect
 	if cfg.Client, err = clientAddress(ctx, "127.0.0.1:0"); err != nil {
 		return r, err
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// asHost is a host that got its certificate now, and trusts what it is told now.
+// asHost is a host that gets its certificate and its trusted authorities now.
 func asHost(t *testing.T, m *Member) *tls.Config { t.Helper(); return as(t, m, pki.Host) }
 
 // as is a client of a role.
@@ -97,9 +97,9 @@ func pair(t *testing.T, aCfg Config, bCfg *Config) (a, b *Member) {
 	return a, b
 }
 
-// TestRenewAuthorities: one command renews both authorities; members take them, one that
-// was away too, and hosts of before and after it are let in by members that run since
-// before, and by those that were started anew; nobody stops writing.
+// TestRenewAuthorities: one command renews both authorities. All members take them, also
+// one that was away. Hosts with certificates from before and after connect to members that
+// run since before and to restarted ones. Writes never stop.
 func TestRenewAuthorities(t *testing.T) {
 	t.Parallel()
 	aCfg, bCfg := secured(t, 93, "a"), secured(t, 94, "b")

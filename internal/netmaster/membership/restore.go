@@ -38,8 +38,8 @@ type RestoreConfig struct {
 	// KeepTokens keeps the tokens that the backup has. Otherwise they end: one that was
 	// revoked after the backup would let in again.
 	KeepTokens bool
-	// NewAuthorities has the cluster make new authorities. Otherwise it keeps those that
-	// DataDir has, by which hosts and people know it.
+	// NewAuthorities has the cluster make new authorities. Otherwise it keeps DataDir's, by
+	// which hosts and people know it.
 	NewAuthorities bool
 }
 
@@ -49,7 +49,7 @@ type Restored struct {
 	Revision store.Revision
 	Kept     string // where what the directory held is now; "" = it was empty
 	Tokens   int    // of clients of the API, that the backup had and that have ended
-	// Authorities: the cluster has those that the directory had.
+	// Authorities: the cluster has the directory's authorities.
 	Authorities bool
 }
 
@@ -59,13 +59,12 @@ func IsEmpty(dataDir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Restore makes a cluster of one member from a backup: with the store's
-// identity in a new epoch, and a revision beyond all that anybody can have seen,
-// so that nobody takes it for what was before. What lives by a lease (the
-// registry, claims, locks) is left out, and the members. The authorities that the directory
-// has stay, so that hosts come back by themselves; without them the cluster makes new ones.
-// What else the directory holds is kept aside in it; on an error nothing has changed.
-// Everything belongs to the directory's owner.
+// Restore founds a cluster of one member from a backup. The store's identity gets a new
+// epoch and a revision above any that a client can have seen, so that no client takes it
+// for the former store. Members and rows with a lease (the registry, claims, locks) are
+// left out. The authorities in the directory stay, so that hosts come back by themselves;
+// without them the cluster makes new ones. Other contents of the directory are kept aside
+// in it. An error leaves everything unchanged. All files belong to the directory's owner.
 func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	fail := func(err error) (Restored, error) {
 		return r, fmt.Errorf("restore %s into %s: %w", cfg.File, cfg.DataDir, err)
@@ -218,8 +217,8 @@ func unpack(cfg RestoreConfig, dir string) (err error) {
 	})
 }
 
-// renew gives restored data their new epoch, by a server that nobody else can
-// know of, and which asks none of the members that the data name.
+// renew gives restored data their new epoch, through a server that no other process can
+// know of. It sends no request to the members that the data name.
 func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (err error) {
 	own, err := Config{Dir: dir, Client: "127.0.0.1:0", Logger: cfg.Logger}.checked(ctx)
 	if err != nil {

@@ -122,8 +122,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreOfSeveral: who restores a backup of several members, whose authorities were
-// renewed, asks none of them for an authority, and is told of none.
+// TestRestoreOfSeveral: restoring a backup of several members whose authorities were
+// renewed sends no request to them, and reports none of their authorities.
 func TestRestoreOfSeveral(t *testing.T) {
 	t.Parallel()
 	bCfg := secured(t, 112, "b")
@@ -143,7 +143,7 @@ func TestRestoreOfSeveral(t *testing.T) {
 	}
 }
 
-// A backup that is not there is said to be missing, whoever uses the directory.
+// The error names a missing backup, even if another process uses the directory.
 func TestMissingBackupIsNamedFirst(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := lockDir(dir)

@@ -118,7 +118,7 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 		c.ListenClientUrls = append(c.ListenClientUrls, url.URL{Scheme: transport.HTTP, Host: p})
 	}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.Peer}}
-	if !cfg.alone && !i.force { // nobody is to be let in before a recovery is done
+	if !cfg.alone && !i.force { // no client may connect before a recovery is done
 		c.ListenPeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.PeerListen}}
 	} else {
 		c.ListenPeerUrls = nil
@@ -131,8 +131,8 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	f := files.Files()
 	c.PeerTLSInfo = etcdtransport.TLSInfo{
 		CertFile: f.Cert, KeyFile: f.Key, TrustedCAFile: f.ClientCA, ClientCertAuth: true,
-		// Whoever has a certificate of this authority is a member; a host may have
-		// more addresses than others know it by.
+		// Every holder of a certificate of this authority is a member. A host may have more
+		// addresses than the others know.
 		SkipClientSANVerify: true,
 	}
 	c.TlsMinVersion = "TLS1.3" // of what it asks others

@@ -66,8 +66,8 @@ func (s Schedule) filled() Schedule {
 	return s
 }
 
-// backups makes snapshots on the schedule: the next one is due from the newest there
-// is, whoever made it, so that restarts make neither more nor fewer.
+// backups makes snapshots on the schedule. The next one is due a period after the newest
+// existing one, so that restarts make neither more nor fewer.
 func (m *Member) backups(ctx context.Context) {
 	s := m.cfg.Backup.filled()
 	for {
@@ -117,8 +117,8 @@ func (s Schedule) last() (time.Time, error) {
 	return last, nil
 }
 
-// age is that of the newest snapshot at a time; where there is none, how long there could
-// have been one.
+// age is the age of the newest snapshot at a time. Without snapshots it is how long there
+// could have been one.
 func (s Schedule) age(now, began time.Time) time.Duration {
 	last, err := s.last()
 	if err != nil || last.IsZero() {
@@ -156,9 +156,9 @@ func (s Schedule) files() ([]string, error) {
 	return all, nil
 }
 
-// Snapshot makes a snapshot now, in the schedule's directory, and deletes the oldest
-// beyond those that are kept. The file is a whole one or none, for its owner only,
-// and what 'netmaster --restore' takes.
+// Snapshot makes a snapshot now, in the schedule's directory, and deletes the oldest ones
+// beyond the number to keep. The file is complete or missing, readable by its owner only,
+// and can be given to 'netmaster --restore'.
 func (m *Member) Snapshot(ctx context.Context) (path string, err error) {
 	s := m.cfg.Backup.filled()
 	if s.Dir == "" {

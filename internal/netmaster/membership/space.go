@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// nearly is of how much of its quota a database is told of.
+	// nearly is the share of its quota above which a database is reported.
 	nearly = 0.8
-	// lowSpace is how many free bytes of a disk are told of: etcd makes its log in
-	// pieces of 64 MB.
+	// lowSpace is how many free bytes of a disk are reported as too few: etcd writes its
+	// log in segments of 64 MB.
 	lowSpace = 256 << 20
-	// lookEvery is how often a member looks at itself, othersEvery at which of these looks
-	// at the others, and remindEvery how often a trouble that lasts is told again.
+	// lookEvery is how often a member checks itself; at each othersEvery-th check it checks
+	// the others too. remindEvery is how often a lasting problem is logged again.
 	lookEvery   = 3 * time.Second
 	othersEvery = 10
 	remindEvery = 10 * time.Minute
@@ -33,7 +33,7 @@ const (
 // Status is how a member is, as it says itself.
 type Status struct {
 	Version string `json:"version"` // etcd's
-	Leader  uint64 `json:"leader"`  // whom it takes for the leader; 0 = nobody
+	Leader  uint64 `json:"leader"`  // the leader as it knows it; 0 = none
 	Leads   bool   `json:"leads"`
 	Learner bool   `json:"learner,omitempty"`
 	Size    int64  `json:"size"`           // bytes of the database's file
@@ -49,7 +49,7 @@ type Status struct {
 	Renews bool `json:"renews,omitempty"`
 }
 
-// Status looks at this member; it asks nobody.
+// Status checks this member; it sends no request.
 func (m *Member) Status() Status {
 	e := m.server.etcd.Server
 	s := Status{
@@ -110,9 +110,8 @@ func (m *Member) Relieve(ctx context.Context) error {
 	return nil
 }
 
-// RelieveAll is Relieve of each member, one after the other, so that a majority answers
-// all the time where there are three. Who does not answer is told after the others are
-// done.
+// RelieveAll relieves each member, one after the other, so that with three members a
+// majority always answers. Members that do not answer are reported at the end.
 func (m *Member) RelieveAll(ctx context.Context) error {
 	all, err := m.List(ctx)
 	if err != nil {

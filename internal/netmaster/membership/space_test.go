@@ -18,7 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestSpace: what a full store will be is told before, and ended by relieving it.
+// TestSpace: a store that is getting full is reported before it is full, and Relieve ends
+// it.
 func TestSpace(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 51, "a")
@@ -64,7 +65,7 @@ func TestSpace(t *testing.T) {
 	tokenOf(t, a)
 }
 
-// TestNoSnapshot: that none is made is told until one is.
+// TestNoSnapshot: a missing snapshot is reported until one is made.
 func TestNoSnapshot(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 67, "a")

@@ -46,7 +46,7 @@ type state struct {
 	Step      step   `json:"step"`
 	Authority string `json:"authority,omitempty"` // fingerprint of the one that it asks, or has
 	Token     string `json:"token,omitempty"`     // id of the one that it joins by
-	Secure    bool   `json:"secure,omitempty"`    // it let in nobody plainly when it ran last
+	Secure    bool   `json:"secure,omitempty"`    // it required TLS when it ran last
 }
 
 // directory is a data directory that this process has for itself.

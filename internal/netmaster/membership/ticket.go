@@ -10,7 +10,7 @@ type (
 	Fingerprint = jointoken.Fingerprint
 )
 
-// TokenLife is that of a token when nothing else is asked for.
+// TokenLife is the default lifetime of a token.
 const TokenLife = jointoken.TokenLife
 
 // ParseToken reads a token.

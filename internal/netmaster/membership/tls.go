@@ -23,7 +23,7 @@ func (p *peers) doorTLS(clients func() *pki.Authority) *tls.Config {
 			roots := p.auth.Load().Bundle()
 			cert.Certificate = slices.Clone(cert.Certificate)
 			known := x509.NewCertPool()
-			for _, root := range roots { // whoever knows one of them knows this cluster
+			for _, root := range roots { // one known root is enough to know this cluster
 				cert.Certificate = append(cert.Certificate, root.Raw)
 				known.AddCert(root)
 			}

@@ -48,8 +48,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenIsOver: a token is good from when it was made until its end, which is never
-// later than tokens may end, whoever wrote it.
+// TestTokenIsOver: a token is valid from its creation to its end, and never longer than
+// tokens may last, also if it was written by other means.
 func TestTokenIsOver(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {

@@ -34,11 +34,10 @@ func (a Announcement) check() string {
 	return ""
 }
 
-// Announce makes what neighbors are told of exactly the wanted set: only the
-// difference goes out. What cannot be announced is left out and is in
-// State.Refused with the reason: a malformed one, and of equal prefixes of two
-// tenants the one that is not announced yet, or has the later name. The error
-// is of kind model.ErrUnavailable.
+// Announce makes the announced prefixes exactly the wanted set: only the difference is
+// sent. Prefixes that cannot be announced are left out and listed in State.Refused with the
+// reason: malformed ones, and of equal prefixes of two tenants the one that is not
+// announced yet, or has the later name. The error is of kind model.ErrUnavailable.
 func (s *Speaker) Announce(ctx context.Context, wanted []Announcement) error {
 	if err := s.mu.lock(ctx); err != nil {
 		return err

@@ -35,8 +35,8 @@ func visitor(t *testing.T, do func(net.Conn)) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
-// What is wrong with a neighbor that never gets a session is told, and another
-// one's session does not suffer.
+// A neighbor that never gets a session is reported with the reason, and another neighbor's
+// session does not suffer.
 func TestBadNeighbors(t *testing.T) {
 	hello := func(as uint32, hold uint16) []byte {
 		m := (&router{t: t, as: as, addr: netip.MustParseAddr("127.0.0.9")}).hello()

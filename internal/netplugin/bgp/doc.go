@@ -1,15 +1,16 @@
-// Package bgp is a host's BGP speaker: it tells neighbors, the routers of the
-// physical network, which prefixes the host has, and learns the network's routes
-// from them, over the library github.com/osrg/gobgp.
+// Package bgp is a host's BGP speaker. It announces the host's prefixes to neighbors, the
+// routers of the physical network, and learns the network's routes from them, over the
+// library github.com/osrg/gobgp.
 //
-// It guarantees that only what differs is changed: a neighbor that changes
-// touches no session of another, and of what is announced only the difference
-// goes out; that nothing learned is passed on to another neighbor; that a learned
-// route never overlaps what is protected, nor is the default route unless asked
-// for; that a neighbor beyond its limit, with the wrong number, that is silent or
-// speaks nonsense is told of in a sentence and harms nobody else; and that its
-// goroutines end with it.
+// It guarantees:
+//   - Only differences are changed: a change of one neighbor touches no other session, and
+//     only the difference of announcements is sent.
+//   - A learned route is never announced to another neighbor. It never overlaps a protected
+//     prefix, and is never the default route unless configured.
+//   - A neighbor beyond its limit, with the wrong AS number, without answers or with
+//     malformed messages is reported in a sentence and harms no other.
+//   - Its goroutines end with it.
 //
-// It must not read the store, know what a prefix is for, or touch the kernel's
-// routes: who makes a speaker gives it what it wants and looks at its picture.
+// It must not read the store, know what a prefix is for, or touch the kernel's routes. Its
+// owner gives it the desired state and reads its State.
 package bgp

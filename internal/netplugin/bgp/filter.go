@@ -46,7 +46,7 @@ func (f *filter) refuses(p netip.Prefix) string {
 	return ""
 }
 
-// prefixes are asked for those that overlap another.
+// prefixes finds the prefixes that overlap another one.
 type prefixes struct {
 	exact  map[netip.Prefix]bool
 	sorted []netip.Addr // their first addresses

@@ -148,7 +148,7 @@ func (l *learner) configure(cfg Config) {
 	l.bell.Ring()
 }
 
-// changed is told by the library which prefixes to look at.
+// changed receives the paths that the library has changed.
 func (l *learner) changed(paths []*apiutil.Path, _ time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *learner) changed(paths []*apiutil.Path, _ time.Time) {
 	l.bell.Ring()
 }
 
-// ended is told that a neighbor has told all of a family.
+// ended receives a neighbor's End-of-RIB for a family (RFC 4724, section 2).
 func (l *learner) ended(p *apiutil.Path, _ time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,9 +172,9 @@ func (l *learner) ended(p *apiutil.Path, _ time.Time) {
 	l.bell.Ring()
 }
 
-// session is told that a session began or ended. A neighbor that will not say
-// when it has told all is not waited for. What one beyond its limit said does
-// not count: the library takes the end of its session for a restart.
+// session receives the beginning or end of a session. A neighbor that sends no End-of-RIB
+// is not waited for. The routes of a neighbor beyond its limit do not count: the library
+// takes the end of its session for a restart.
 func (l *learner) session(neighbor netip.Addr, up, saysEnd, beyond bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -73,7 +73,7 @@ func TestPaced(t *testing.T) {
 	})
 }
 
-// TestEndsDoNotWait: the end of a session is told as that, and its beginning is not.
+// TestEndsDoNotWait: the end of a session is reported at once, its beginning is not.
 func TestEndsDoNotWait(t *testing.T) {
 	l := newLearner()
 	for _, up := range []bool{true, false} {

@@ -26,7 +26,7 @@ func graceful(t *testing.T, open *bgp.BGPOpen) *bgp.CapGracefulRestart {
 	return nil
 }
 
-// A speaker that restarts says so before and after, and nobody is told of an end.
+// A restarting speaker says so before and after, and sends no notification of an end.
 func TestRestart(t *testing.T) {
 	h := start(t, 1, func(c *Config) { c.RestartTime = 777 * time.Second }, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
@@ -75,7 +75,7 @@ func TestRestart(t *testing.T) {
 	r.send(bgp.NewEndOfRib(bgp.RF_IPv6_UC))
 	h.complete()
 
-	// An end for good is told.
+	// A final end is notified.
 	h.close(false)
 	r.until("a good-bye", func() bool { return r.notified != nil && r.notified.ErrorCode == bgp.BGP_ERROR_CEASE })
 }
@@ -92,7 +92,7 @@ func (h *host) complete() {
 	}
 }
 
-// A picture is complete after the restart time, whoever is missing.
+// A State is complete after the restart time, even if neighbors are missing.
 func TestCompleteWithoutNeighbor(t *testing.T) {
 	h := start(t, 2, func(c *Config) { c.RestartTime = time.Second }, Options{Restarting: true})
 	if h.Routes().Complete {
@@ -101,7 +101,7 @@ func TestCompleteWithoutNeighbor(t *testing.T) {
 	h.complete()
 }
 
-// A neighbor that restarts keeps its routes, marked, until it has told all anew.
+// A restarting neighbor keeps its routes, marked stale, until it has sent all again.
 func TestNeighborRestarts(t *testing.T) {
 	marksStale(t)
 	h := start(t, 1, nil, Options{})

@@ -27,8 +27,8 @@ const deadline = 90 * time.Second
 // makes TCP drop the speaker's last words.
 const keepalive = 15 * time.Second
 
-// router is a hand-written neighbor: it dials the speaker, opens, and keeps what
-// it is told. It shares the messages' codec with the speaker and nothing else.
+// router is a hand-written neighbor: it dials the speaker, opens, and keeps what it
+// receives. It shares the messages' codec with the speaker and nothing else.
 type router struct {
 	t     testing.TB
 	addr  netip.Addr
@@ -330,7 +330,7 @@ func (r *router) hangUp() {
 	r.done.Wait()
 }
 
-// freePort finds a port of the loopback address that nobody listens on.
+// freePort finds a port of the loopback address that no process listens on.
 func freePort(t testing.TB) uint16 {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

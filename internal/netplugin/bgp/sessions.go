@@ -32,8 +32,8 @@ type session struct {
 	failed  string    // what BFD said, of the end that follows
 }
 
-// sessions are told by the library's events how sessions fare, and by its log
-// what its events keep to themselves: why a connection comes to nothing.
+// sessions learns the state of sessions from the library's events, and from its log what
+// events do not say: why a connection fails.
 type sessions struct {
 	mu sync.Mutex
 	of map[netip.Addr]*session

@@ -27,8 +27,8 @@ const goodbyeWait = 2 * time.Second
 // Options are what a speaker needs besides its configuration.
 type Options struct {
 	Log *slog.Logger
-	// Restarting says that the host's data plane still has what an earlier speaker
-	// learned and announced: neighbors are told to keep its routes (RFC 4724).
+	// Restarting says that the host's data plane still has what an earlier speaker learned
+	// and announced: neighbors are asked to keep its routes (RFC 4724).
 	Restarting bool
 }
 
@@ -175,11 +175,11 @@ func (s *Speaker) release(ctx context.Context, srv *server.BgpServer, n Neighbor
 	_ = srv.EnablePeer(ctx, &api.EnablePeerRequest{Address: n.Address.String()})
 }
 
-// Configure makes the speaker what cfg says. Only what differs is changed: other
-// neighbors' sessions are left alone, and limits, hold time and BFD change
-// without a new session. The host's own numbers and the addresses that it
-// listens on cannot be changed in a session: all of them begin anew then. Errors
-// are of the kinds of Start; a speaker that could not be started again is closed.
+// Configure makes the speaker what cfg says. Only differences are changed: other neighbors'
+// sessions are left alone, and limits, hold time and BFD change without a new session. The
+// host's own AS number and the addresses that it listens on cannot be changed in a session:
+// all sessions restart then. Errors are of the kinds of Start; a speaker that could not be
+// started again is closed.
 func (s *Speaker) Configure(ctx context.Context, cfg Config) error {
 	cfg, err := cfg.complete()
 	if err != nil {

@@ -203,7 +203,7 @@ func TestLearn(t *testing.T) {
 	if d := cmp.Diff(Reasons{ReasonDefault: 1, ReasonProtected: 4, ReasonOwn: 1, ReasonNextHop: 1, ReasonLoop: 1, ReasonSpecial: 1}, st.Why); d != "" {
 		t.Error(d)
 	}
-	// Nobody is told of what another told.
+	// Routes of one neighbor are not announced to another.
 	two.has(map[string]string{"10.7.0.1/32": "10.9.0.1"})
 
 	one.takeBack("10.2.0.0/16")

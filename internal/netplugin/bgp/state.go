@@ -51,8 +51,8 @@ type Reasons map[string]int
 // ReasonLoop is why the library drops a route.
 const ReasonLoop = "loop"
 
-// Established is the state of a session that works; Limit that of one closed
-// for the neighbor's limit of prefixes.
+// Established is the state of a working session; Limit is the state of one closed for the
+// neighbor's limit of prefixes.
 const (
 	Established = "established"
 	Limit       = "limit"

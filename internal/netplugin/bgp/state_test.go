@@ -117,7 +117,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// Which of two paths is better, each attribute by itself and before those that come after it.
+// Each attribute decides by itself which of two paths is better, before all later ones.
 func TestRank(t *testing.T) {
 	path := func(as uint32, attrs ...bgp.PathAttributeInterface) rank {
 		_, r := attributes(&apiutil.Path{PeerASN: as, Attrs: attrs}, hostAS)
@@ -179,7 +179,7 @@ func TestNeighborsDiffer(t *testing.T) {
 	}
 }
 
-// TestPeer: what the library is told of a neighbor.
+// TestPeer: the configuration of a neighbor for the library.
 func TestPeer(t *testing.T) {
 	n, err := Neighbor{Address: netip.MustParseAddr("10.9.0.2"), AS: 7, Multihop: 3, BFD: &BFD{Interval: 300 * time.Millisecond, Multiple: 5}}.complete()
 	if err != nil {

@@ -78,9 +78,9 @@ func forgetSuperseded(log *slog.Logger, last *Want, want Want) {
 	}
 }
 
-// forgetGone makes the host forget connections to published ports that have gone, so
-// that the connections end and nobody inherits them. last is the former wish, nil
-// when it is not known.
+// forgetGone deletes the host's connection tracking entries of published ports that are
+// gone, so that the connections end and no later port inherits them. last is the previous
+// desired state, nil when it is not known.
 func forgetGone(log *slog.Logger, last *Want, want Want) {
 	if last == nil {
 		return

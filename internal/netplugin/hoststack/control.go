@@ -26,13 +26,12 @@ const (
 	setTargets6 = "targets6"
 )
 
-// ensureControl refuses packets from containers to the control plane, by two
-// chains. One stands behind every address translation of the host (published
-// ports, foreign rules, the router's address) and sees where a packet really
-// goes. The other stands before all of them, since a translation may lead to an
-// address that the cluster does not know, such as that of a Docker container with
-// a netmaster in it. Established connections are refused too. The answer is a
-// TCP reset, so that nobody waits.
+// ensureControl refuses packets from containers to the control plane, by two chains. One
+// stands behind every address translation of the host (published ports, rules of others,
+// the router's address) and sees the real destination. The other stands before all of them,
+// since a translation may lead to an address that the cluster does not know, such as a
+// Docker container with a netmaster in it. Established connections are refused too. The
+// answer is a TCP reset, so that clients do not wait.
 func (s *Stack) ensureControl(want Want) error {
 	if want.Private == nil || want.Control == nil {
 		s.refused.remember()
@@ -86,8 +85,8 @@ func controlChains(device string) []chain {
 	return []chain{meant, input, forward}
 }
 
-// refused counts packets that containers sent to the control plane in vain. The
-// kernel's counters begin anew with every table; this one does not.
+// refused counts the refused packets of containers to the control plane. The kernel's
+// counters begin at zero with every new table; this one does not.
 type refused struct {
 	mu     sync.Mutex
 	former uint64 // of tables that are gone

@@ -86,7 +86,7 @@ func (f *Fabric) Apply(ctx context.Context, want FabricWant, look bool) error {
 	return f.ensureRoutes(ctx, want)
 }
 
-// prefixes are those that packets are led to: the wanted ones and those that stay.
+// prefixes are the destinations that get routes: the wanted ones and the ones that stay.
 func (f *Fabric) prefixes(want FabricWant) []netip.Prefix {
 	all := maps.Clone(want.Routes)
 	if want.Keep {
@@ -250,7 +250,7 @@ func changeElements(c *nftables.Conn, s *nftables.Set, del, add []nftables.SetEl
 	return nil
 }
 
-// intact tells whether, as far as numbers tell, nobody has changed the table.
+// intact reports whether the table is unchanged, as far as counts can show.
 func (t *fabricTable) intact(c *nftables.Conn, table *nftables.Table) bool {
 	for _, ch := range fabricChains(FabricWant{Device: t.device, Private: t.private}, table.Family == nftables.TableFamilyIPv6) {
 		rules, err := c.GetRules(table, &nftables.Chain{Name: ch.name, Table: table})

@@ -60,8 +60,7 @@ func BenchmarkForgetStale(b *testing.B) {
 	}
 }
 
-// TestFrontsStayLonger: a client's time with its backend begins anew with each of its
-// connections.
+// TestFrontsStayLonger: each connection of a client restarts its affinity timeout.
 func TestFrontsStayLonger(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()

@@ -84,7 +84,7 @@ func targetKey(t Target) string {
 	return string(slices.Concat(t.Addr().AsSlice(), port(t.Port()), []byte{0, 0}))
 }
 
-// frontSets are those that have what is wanted; beside them are maps of clients.
+// frontSets are the sets with the desired state; beside them are maps of clients.
 var frontSets = func() (all []string) {
 	for _, at := range sidesAndKinds {
 		all = append(all, at+suffixDrop, at+suffixStay)
@@ -130,7 +130,7 @@ func (t *frontTable) addrType() nftables.SetDatatype {
 	return nftables.TypeIPAddr
 }
 
-// targetType is that of address . port.
+// targetType is the type of address . port.
 func (t *frontTable) targetType() nftables.SetDatatype {
 	return nftables.MustConcatSetType(t.addrType(), nftables.TypeInetService)
 }
@@ -227,9 +227,9 @@ func (t *frontTable) translate() []expr.Any {
 	return []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: reg32Target, RegProtoMin: t.behind(reg32Target), Specified: true}}
 }
 
-// choosers are the chains that choose, of each side; they return where nobody is. All
-// that tells services apart is in sets without verdicts, so that no change has the kernel
-// check where chains lead.
+// choosers are the chains of each side that choose a backend. They return where there is no
+// backend. All differences between services are in sets without verdicts, so that the
+// kernel does not check where chains lead at each change.
 func (t *frontTable) choosers() (all []chain) {
 	for _, kind := range []string{"", ofPorts} {
 		key, next := t.key(kind)

@@ -98,7 +98,8 @@ func (t *frontTable) read() (changed bool, err error) {
 	return changed, nil
 }
 
-// led are the places of which the kernel's table says where they lead, whoever made it.
+// led are the frontends for which the kernel's table names backends, also if others wrote
+// it.
 func (t *frontTable) led() (all map[FrontAt]bool, err error) {
 	c, err := nftables.New()
 	if err != nil {

@@ -37,14 +37,15 @@ type Front struct {
 	// Affinity is how long a client stays with its backend after its last new connection;
 	// 0 = each connection is chosen for by itself.
 	Affinity time.Duration
-	// Keep are all whose UDP connections go on, sorted: whoever may be chosen, and more.
+	// Keep are the backends whose UDP connections go on, sorted: the eligible ones, and
+	// more.
 	Keep []netip.AddrPort
 }
 
 // Choice is among whom a backend is chosen.
 type Choice struct {
 	Targets []Target // sorted, each once
-	// Silent: while there are no Targets nobody is told; else the client is refused.
+	// Silent: packets are dropped while there are no Targets; otherwise they are refused.
 	Silent bool
 }
 
@@ -218,7 +219,7 @@ func digest(s string) string {
 	return hex.EncodeToString(h[:16])
 }
 
-// disjoint are the prefixes, sorted, without those that another one holds.
+// disjoint are the prefixes, sorted, without the ones that another one contains.
 func disjoint(all []netip.Prefix, v6 bool) (out []netip.Prefix) {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b netip.Prefix) int {

@@ -82,9 +82,9 @@ func frontOf(targets ...Target) *Front {
 	return f
 }
 
-// TestFronts: this host's processes and clients outside reach backends by addresses of
-// services and by the host's ports, with their own address; each by its own choice;
-// where there is nobody they are refused, or dropped.
+// TestFronts: this host's processes and external clients reach backends by addresses of
+// services and by the host's ports, with their own address. Each client has its own choice
+// of backend. Without backends it is refused, or its packets are dropped.
 func TestFronts(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
@@ -346,7 +346,7 @@ func TestFrontsChoice(t *testing.T) {
 	})
 }
 
-// clients are those that are remembered, by the maps that they are in.
+// clients are the remembered clients, by their maps.
 func (s *served) clients() map[string][]nftables.SetElement {
 	s.t.Helper()
 	out := map[string][]nftables.SetElement{}
@@ -375,8 +375,9 @@ func (s *served) elements(name string) (all []nftables.SetElement) {
 	return all
 }
 
-// TestFrontsEnd: a client of UDP goes on with a backend that is kept, though nobody new
-// is led there, and to another one as soon as it is not; TCP goes on; what is gone ends.
+// TestFrontsEnd: a client of UDP stays with a backend that is kept, although new clients do
+// not get it, and moves to another one as soon as it is not kept. TCP goes on; connections
+// to a frontend that is gone end.
 func TestFrontsEnd(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
@@ -423,7 +424,7 @@ func TestFrontsEnd(t *testing.T) {
 		s.fronts.Set(at, frontOf(s.pod(0)))
 		s.lead()
 		arrives("back", a)
-		// It goes while nobody is there to see it, with others or alone.
+		// The frontend goes while no stack runs that could see it, with others or alone.
 		for _, others := range []bool{true, false} {
 			s.fronts = NewFronts(slog.New(slog.DiscardHandler))
 			if others {

@@ -133,7 +133,7 @@ func (t *frontTable) sentKey(at string, p model.Protocol) (key []expr.Any, next 
 	return append(key, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: register + 1}), register + 2
 }
 
-// keep remembers a client whose time begins, or begins anew.
+// keep remembers a client and starts or restarts its affinity timeout.
 func (t *frontTable) keep(at, time string, d time.Duration, shard int, p model.Protocol) []expr.Any {
 	key, next := t.sentKey(at, p)
 	which := &expr.Ct{Key: expr.CtKeyDST, Register: 1}

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontsTimes: clients of services are remembered for the time of each, whoever they
-// are and wherever the backend is; times come and go, and what of them is there is not
-// written again.
+// TestFrontsTimes: every client of a service is remembered for the service's affinity
+// timeout, wherever the backend is. Timeouts come and go, and existing ones are not written
+// again.
 func TestFrontsTimes(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()

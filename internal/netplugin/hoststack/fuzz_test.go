@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzAttributes: what the kernel says of its rules, routes and connections is taken
-// apart without a panic, whatever it is; an attribute is found where the library that
-// reads whole lists finds it; and a table, an interface is told of only where it is named.
+// FuzzAttributes: any message of the kernel about rules, routes and connections is decoded
+// without a panic. An attribute is found where the library that reads whole lists finds it.
+// A table or an interface is reported only where the message names it.
 func FuzzAttributes(f *testing.F) {
 	list := func(kind uint16, value string) []byte {
 		b := binary.NativeEndian.AppendUint16(nil, uint16(unix.NLA_HDRLEN+len(value)))

@@ -72,7 +72,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	if !s.answers(old, long) || !s.answers(s.dialUDP(other, 7), long) || guarded() {
 		t.Fatal("the way out does not work, or is guarded, with room")
 	}
-	for i := range uint16(150) { // where nobody listens
+	for i := range uint16(150) { // where no process listens
 		c := s.dialUDP(web, 20000+i)
 		if _, err := fmt.Fprint(c, "?"); err != nil && i == 0 {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	if guarded() {
 		t.Error("a new guard leaves an old one's table")
 	}
-	// What somebody deletes is put back when it is told.
+	// Deleted rules are restored after an event.
 	g.most = 1
 	if !s.answers(s.dialUDP(web, 7), long) {
 		t.Error("nobody answers before the guard looks")

@@ -30,10 +30,10 @@ func (p HostPort) String() string {
 	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(p.Addr, p.Port), p.Proto)
 }
 
-// Holder reserves ports of the host for containers by bound sockets, as a process
-// that serves there would: a port that a process has cannot be held, and a process
-// that binds a held port is told that it is in use. The sockets receive no packets but
-// those to ::1, which Holder passes on to the container. Any goroutine may use it.
+// Holder reserves ports of the host for containers by bound sockets, as a serving process
+// would. A port that a process has cannot be reserved, and a process that binds a reserved
+// port gets "address in use". The sockets receive only packets to ::1, which Holder relays
+// to the container. Any goroutine may use it.
 type Holder struct {
 	mu   sync.Mutex
 	held map[HostPort]socket

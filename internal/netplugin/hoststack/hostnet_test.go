@@ -242,12 +242,12 @@ func (s *site) askFor(wait time.Duration, ns, network, from, to string) (seen st
 // unanswered is how long a question has no answer that has none.
 const unanswered = time.Second
 
-// question is one that is asked in a namespace, and as whom the server has to see who
-// asks; "" = nobody may answer.
+// question is a request from a namespace, with the client address that the server has to
+// see; "" = no server may answer.
 type question struct{ name, ns, network, from, to, seen string }
 
-// asks asks questions, one after another but for those that nobody may answer: of these
-// each would be waited for.
+// asks sends requests one after another. Requests that must stay without an answer are sent
+// in parallel, since each would be waited for.
 func (s *site) asks(all ...question) {
 	s.t.Helper()
 	var none sync.WaitGroup
@@ -267,7 +267,7 @@ func (s *site) asks(all ...question) {
 	}
 }
 
-// restartsAsItWas starts the stack anew, which must not write again what is there.
+// restartsAsItWas restarts the stack, which must not write again what is there.
 func (s *site) restartsAsItWas() {
 	s.t.Helper()
 	made := s.handles()
@@ -279,8 +279,8 @@ func (s *site) restartsAsItWas() {
 	}
 }
 
-// handles are the numbers of all rules in the host: a rule that is written anew
-// has another one.
+// handles are the handles of all rules in the host: a rule that is written again has
+// another one.
 func (s *site) handles() (all []string) {
 	s.t.Helper()
 	err := in(s.t, s.host, func() error {
@@ -354,7 +354,7 @@ func TestStack(t *testing.T) {
 		{"not published", s.beyond, "tcp", "", web.String() + ":80", ""},
 	}...)
 	s.destinations(netip.AddrPortFrom(s.want.Private.Addr, 5353))
-	// A tunnel is nobody's but hosts'. Only one port, and only what leads to hosts.
+	// Only hosts use tunnels. Only one port, and only packets to hosts.
 	s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: other, Ports: []attach.PortBinding{{Proto: model.ProtoUDP, HostPort: 5000, ContainerPort: 4789}}})
 	s.good()
 	for _, at := range []string{near.String(), s.want.Private.Addr.String()} {
@@ -379,7 +379,7 @@ func TestStack(t *testing.T) {
 	}
 
 	s.restartsAsItWas()
-	// An interface that is made anew is noticed without looking at everything.
+	// A recreated interface is noticed without checking everything.
 	remake := func() {
 		run(t, "ip", "-n", s.host, "link", "del", desired.HostInterface)
 		mac := desired.RouterMAC.String()
@@ -466,7 +466,7 @@ func TestForwardingOff(t *testing.T) {
 	s.good()
 }
 
-// TestStrangeFirewall: a chain that nobody may write into is named.
+// TestStrangeFirewall: the error names a chain that cannot be written to.
 func TestStrangeFirewall(t *testing.T) {
 	s := newSite(t)
 	drop := nftables.ChainPolicyDrop
@@ -488,7 +488,7 @@ func TestStrangeFirewall(t *testing.T) {
 	}
 }
 
-// TestNoInterface: it is told that the data plane has not made the interface.
+// TestNoInterface: the error says that the data plane has not made the interface.
 func TestNoInterface(t *testing.T) {
 	s := newSite(t)
 	run(t, "ip", "-n", s.host, "link", "del", desired.HostInterface)

@@ -40,8 +40,8 @@ type relay struct {
 	conns map[io.Closer]bool // all that are open
 }
 
-// relayed tells whether a port's socket is one of those that ::1 leads to and netplugin
-// passes on. SCTP is not: it may have several addresses.
+// relayed reports whether connections to ::1 reach a port's socket and netplugin relays
+// them. It does not relay SCTP, which may have several addresses.
 func relayed(p HostPort) bool {
 	return p.Proto != model.ProtoSCTP && (p.Addr == netip.IPv6Unspecified() || p.Addr == netip.IPv6Loopback())
 }

@@ -78,7 +78,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("%d of %d bytes came back, %v", len(back), len(want), err)
 	}
 
-	// Nobody is there: it is refused, and not for ever.
+	// No backend listens: the connection is refused, and later ones work again.
 	if err := sink.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -80,8 +80,8 @@ func Outwards6() netip.Addr {
 	return outwards6(h)
 }
 
-// outwards6 is the IPv6 address that this host has towards the outside; zero when it
-// has none. RFC 3849's prefix, which is nobody's, stands for the outside.
+// outwards6 is this host's source address for external IPv6 destinations; zero when it has
+// none. RFC 3849's documentation prefix stands for them.
 func outwards6(h *netlink.Handle) netip.Addr {
 	routes, err := h.RouteGet(net.ParseIP("2001:db8:ffff:ffff::1"))
 	if err != nil || len(routes) == 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServices: virtual addresses are led to the data plane, asked by addresses that
-// other hosts can tell apart, and gone with their services; not those that the
-// host reaches by another way.
+// TestServices: virtual addresses get routes to the data plane and source addresses that
+// other hosts can tell apart. The routes go with their services. Addresses that the host
+// reaches by another route get none.
 func TestServices(t *testing.T) {
 	s := newSite6(t)
 	iptables := func(args ...string) {
@@ -122,7 +122,7 @@ func TestPrivateFromBeyond(t *testing.T) {
 			t.Helper()
 			socket := s.listenUDP(s.conts, at)
 			defer socket.Close()
-			for _, src := range []netip.Addr{from, far} { // in this order: nobody has to wait for what does not come
+			for _, src := range []netip.Addr{from, far} { // in this order, so that the test waits for no missing packet
 				if err := in(t, s.beyond, func() error {
 					c, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0)), net.UDPAddrFromAddrPort(to))
 					if err == nil {

@@ -175,7 +175,7 @@ func (s *Stack) ensureLink(want Want) error {
 	}
 	conf6 := "net/ipv6/conf/" + p.Interface
 	for _, set := range [][2]string{
-		// Nobody is reached by this interface but at private addresses.
+		// This interface leads to host-local NAT addresses only.
 		{conf6 + "/addr_gen_mode", "1"},
 		{conf6 + "/accept_ra", "0"},
 		{conf6 + "/disable_ipv6", six},

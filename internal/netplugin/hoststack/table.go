@@ -358,7 +358,7 @@ func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 		}
 		post.add(oif(p.Interface), srcIn(n), source)
 		post.add(notOif(p.Interface), srcIn(n), masquerade())
-		fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(n), drop()) // nobody of the network comes from beyond
+		fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(n), drop()) // no address of the network is a source beyond the interface
 		fwd.add(iif(p.Interface), srcIn(n), invalid(), drop())
 		fwd.add(iif(p.Interface), oif(p.Interface), srcIn(w.subnet), dstIn(n), wasDNAT(false),
 			[]expr.Any{dstOf(n.Addr()).load(), &expr.Lookup{SourceRegister: 1, SetName: setExposed, Invert: true}}, drop())

@@ -156,7 +156,7 @@ func TestPublishedPortLeadsWhoWasSendingBefore(t *testing.T) {
 			}
 		}
 		early()
-		// A container's own to the same port elsewhere is nobody's business.
+		// A container's own connection to the same port elsewhere is left alone.
 		out := s.dialUDP(web, 9000)
 		if _, err := out.Write([]byte("out")); err != nil {
 			t.Fatal(err)

@@ -28,11 +28,11 @@ type Watching struct {
 	// Firewall is called when somebody else's rules may let other packets through than
 	// before, of which Apply then takes care without look.
 	Firewall func()
-	// Table is called when somebody else has taken something from FabricTable or
-	// GuardTable; nil = nobody is told.
+	// Table is called when another process has changed FabricTable or GuardTable; nil = no
+	// call.
 	Table func(name string)
-	// Route is called when a route to a prefix has gone that a Fabric made, even if the
-	// Fabric itself removed it; nil = nobody is told.
+	// Route is called when a route that a Fabric made has gone, even if the Fabric itself
+	// removed it; nil = no call.
 	Route func(netip.Prefix)
 }
 

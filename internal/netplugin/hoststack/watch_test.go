@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestWatch: what somebody takes from the host's stack is told, and the look
-// that follows puts it back.
+// TestWatch: a change of the host's stack by others is reported, and the next sync repairs
+// it.
 func TestWatch(t *testing.T) {
 	s := newSite(t)
 	s.want.Control = &Control{Ports: []uint16{9999}, Targets: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:2379")}}

@@ -19,12 +19,12 @@ import (
 
 // Account is how a pod joins: netmasters ask Kubernetes of which node it is.
 type Account struct {
-	TokenFile string // has the token of its service account, and is read anew each time
-	Authority string // file in PEM: what members' doors have to show before they are told the token
+	TokenFile string // has the token of its service account, and is read each time
+	Authority string // file in PEM: the authority of members' enrolment servers, checked before the token is sent
 }
 
-// joinByAccount gets a certificate, unless the directory has one of this host and of this
-// cluster that is good. It asks until ctx ends while nobody answers.
+// joinByAccount gets a certificate, unless the directory has a valid one of this host and
+// this cluster. While no server answers it tries again, until ctx ends.
 func joinByAccount(ctx context.Context, cfg Config) error {
 	known, err := authoritiesOf(cfg.Account.Authority)
 	if err != nil {
@@ -67,7 +67,7 @@ func askByAccount(ctx context.Context, cfg Config) error {
 		return err
 	}
 	doors := slices.Clone(cfg.Doors)
-	if had, err := read(cfg.Dir); err == nil { // those that were learnt
+	if had, err := read(cfg.Dir); err == nil { // the learnt ones
 		for _, d := range had.Doors {
 			if !slices.Contains(doors, d) {
 				doors = append(doors, d)

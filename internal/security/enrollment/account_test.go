@@ -56,10 +56,10 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestAccount: a service account's token gets the certificate of its node's host, and of
-// no other, from members of the authority alone; it is read anew while nobody can tell
-// whose it is; a certificate that is good is kept, and one that is renewed no more, or
-// is of another cluster, is replaced without anybody's doing.
+// TestAccount: a service account's token gets the certificate of its node's host only, and
+// only from members of the authority. The token is read again while no member can check it.
+// A valid certificate is kept. One that can no longer be renewed, or belongs to another
+// cluster, is replaced without an operator.
 func TestAccount(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -149,8 +149,9 @@ func TestAccount(t *testing.T) {
 	if err := Join(ctx, cfg); err != nil || Renew(ctx, cfg.Dir, nil) != nil {
 		t.Errorf("one that has ended is kept: %v", err)
 	}
-	// The cluster was made anew: one that starts is of the new one, and one that runs gets
-	// its certificate and ends. Another one by the same cluster is no reason to end.
+	// The cluster was founded again: a starting host belongs to the new one, and a running
+	// one gets its certificate and exits. Another pod of the same cluster is no reason to
+	// exit.
 	anew, at := vouching(t, func(context.Context, string) (host, by string, err error) { return "host1", "pod y", nil })
 	former := copyDir(t, cfg.Dir)
 	runs := cfg

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
-// TestLearn: a host that joined when there was one netmaster hears of the next one,
-// once, and keeps it; who shows no certificate is told nothing.
+// TestLearn: a host that joined when there was one netmaster learns of the next one, once,
+// and keeps it. Clients without a certificate learn nothing.
 func TestLearn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

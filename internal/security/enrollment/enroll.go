@@ -31,14 +31,14 @@ import (
 
 const (
 	stateFile = "joined.json"
-	// nextFile is the key that is asked for; it becomes that of the certificate.
+	// nextFile is the key of the requested certificate, which becomes the certificate's.
 	nextFile = "next.key"
 
 	dialTime = 5 * time.Second
 	askTime  = 40 * time.Second
-	// againAfter is between two questions while nobody answers.
+	// againAfter is the pause between two requests while no server answers.
 	againAfter = time.Second
-	// tellEvery is between two times that it is told why.
+	// tellEvery is the pause between two calls of Waits.
 	tellEvery = time.Minute
 )
 
@@ -59,8 +59,8 @@ type Config struct {
 	Token     string   // "" = the directory is to have a certificate
 	Account   Account  // in place of Token
 
-	// Waits is told at once, and then once a minute, why Join with an Account asks again;
-	// nil = nobody is.
+	// Waits is called at once, and then once a minute, with the reason why Join with an
+	// Account tries again; nil = no call.
 	Waits func(why error)
 }
 
@@ -92,9 +92,9 @@ func Forget(dir string) (was bool, err error) {
 	return true, errors.Join(errs...)
 }
 
-// Join gets a host's certificate, unless the directory has that of the token. It asks
-// until ctx ends while nobody answers. Errors are of model's kinds: ErrInvalid and
-// ErrConflict will stay.
+// Join gets a host's certificate, unless the directory has the token's. While no server
+// answers it tries again, until ctx ends. Errors are of model's kinds: ErrInvalid and
+// ErrConflict are permanent.
 func Join(ctx context.Context, cfg Config) error {
 	if cfg.Account != (Account{}) {
 		return joinByAccount(ctx, cfg)
@@ -260,8 +260,8 @@ func keep(dir string, key []byte, s state, a jointoken.HostAnswer) error {
 	return nil
 }
 
-// ask asks one door after the other. Who is of another cluster is told nothing; where that
-// is one of the first named, which a person has named, the others are not asked.
+// ask sends the request to one server after the other. A server of another cluster gets
+// nothing. If it is one of the servers that the user named, the rest is not asked.
 func ask(ctx context.Context, with *tls.Config, doors []string, named int, path string, q jointoken.HostRequest) (a jointoken.HostAnswer, err error) {
 	pool := transport.Pool(with, 1, dialTime)
 	defer pool.CloseIdleConnections()

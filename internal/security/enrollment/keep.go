@@ -46,7 +46,7 @@ func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog
 	return k.run(ctx)
 }
 
-// ErrAnew: the cluster was made anew, and the process has to start again to be of it.
+// ErrAnew: the cluster was founded again, and the process has to restart to join it.
 var ErrAnew = errors.New("the netmasters' cluster was made anew, and this host has a certificate of it: start again to follow it")
 
 type keeper struct {
@@ -59,9 +59,9 @@ type keeper struct {
 	moved     func(doors []string)
 	learnt    time.Time
 	asked     time.Time // whether the authorities were renewed
-	// anew gets a certificate without the former one; nil = only a person can.
+	// anew gets a certificate without the previous one; nil = only a person can.
 	anew      func(ctx context.Context) error
-	authority string // file of members' authorities, of anew
+	authority string // file of members' authorities, for getting a certificate without the previous one
 	replaced  bool   // what the directory has is of another cluster than before
 }
 
@@ -113,8 +113,8 @@ func (k *keeper) look(ctx context.Context) {
 	}
 }
 
-// foreign is what is wrong with a certificate of another cluster than the one whose
-// authority this host is told to trust; nil = nothing is, or nobody tells it.
+// foreign is an error if the certificate belongs to another cluster than the authority that
+// this host trusts; nil = it does not, or no such authority is set.
 func (k *keeper) foreign() error {
 	if k.authority == "" {
 		return nil
@@ -142,7 +142,7 @@ func (k *keeper) learn(ctx context.Context) {
 	}
 	k.learnt = k.now()
 	doors, moved, err := Learn(ctx, k.dir)
-	if err != nil { // those that are known serve on, and who cannot reach the store says so
+	if err != nil { // the known ones serve on, and clients that cannot reach the store log it
 		k.log.Debug("where netmasters are is not learnt", "error", err)
 	}
 	if moved {
