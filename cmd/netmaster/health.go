@@ -52,7 +52,7 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
 	condition.MasterSettings.Add(&h, err)
-	if text := c.ctrl.StoreTrouble(); text != "" {
+	if text := c.ctrl.Store.Trouble(); text != "" {
 		condition.MasterSameStore.Add(&h, errors.New(text)) // it serves what there is
 	}
 	if f := v.AciFabric(); f.Kept {

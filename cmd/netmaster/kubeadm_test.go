@@ -81,7 +81,7 @@ func TestKubeadm(t *testing.T) {
 			if x.there != "" {
 				n, err := model.Check(model.Network{Key: control.PodNetwork, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix(x.there)})
 				if err == nil {
-					_, err = ctrl.Put(ctx, control.Admin(), ctrl.ChangeNetwork(n))
+					_, err = ctrl.Put(ctx, control.Admin(), ctrl.Networks.ChangeNetwork(n))
 				}
 				if err != nil {
 					t.Fatal(err)

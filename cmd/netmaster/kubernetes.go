@@ -129,7 +129,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	}
 	if u, err := url.Parse(config.Host); err == nil {
 		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-			ctrl.Reserve(map[netip.Addr]string{a.Unmap(): "is the address of the API server"})
+			ctrl.Kubernetes.Reserve(map[netip.Addr]string{a.Unmap(): "is the address of the API server"})
 		}
 	}
 	k := &kubernetes{ours: controller.NewOurs(controller.OursConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}

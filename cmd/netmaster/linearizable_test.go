@@ -85,7 +85,7 @@ func replica(t *testing.T, st store.Store, mutant func(http.Handler) http.Handle
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- ctrl.Run(ctx) }()
-	h, err := apiserver.New(apiserver.Config{Control: ctrl, Watch: ctrl.NewHostWatch(), Mode: modeTest, Log: slog.New(slog.DiscardHandler)})
+	h, err := apiserver.New(apiserver.Config{Control: ctrl, Watch: ctrl.Hosts.NewHostWatch(), Mode: modeTest, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

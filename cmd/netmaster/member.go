@@ -57,8 +57,8 @@ type member struct {
 
 // agents are those whom this netmaster hears of.
 type agents interface {
-	UntoldHosts() []model.HostName
-	RetellHosts([]model.HostName)
+	Untold() []model.HostName
+	Retell([]model.HostName)
 	SetDeaf(why error)
 }
 
@@ -76,7 +76,7 @@ func (m *member) tellLeader(ctx context.Context) {
 	fails := m.trouble("telling the leader which hosts are alive")
 	var since time.Time // when it was not reached for the first time
 	for waiting.Pause(ctx, tellEach) == nil {
-		names := m.agents.UntoldHosts()
+		names := m.agents.Untold()
 		if m.leading.Load() { // this one hears for itself
 			since = time.Time{}
 			m.agents.SetDeaf(nil)
@@ -103,7 +103,7 @@ func (m *member) tellLeader(ctx context.Context) {
 				m.agents.SetDeaf(err)
 			}
 		}
-		m.agents.RetellHosts(names)
+		m.agents.Retell(names)
 	}
 }
 

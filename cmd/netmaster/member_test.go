@@ -53,13 +53,13 @@ type heardOf struct {
 	deaf   error
 }
 
-func (h *heardOf) UntoldHosts() []model.HostName {
+func (h *heardOf) Untold() []model.HostName {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.untold)
 }
 
-func (h *heardOf) RetellHosts([]model.HostName) {}
+func (h *heardOf) Retell([]model.HostName) {}
 
 func (h *heardOf) SetDeaf(why error) {
 	h.mu.Lock()

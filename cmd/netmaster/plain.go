@@ -88,7 +88,7 @@ func (m members) ofHosts(ctx context.Context) []string {
 	if err != nil {
 		return []string{"which hosts have certificates is not known: " + err.Error()}
 	}
-	hosts, err := m.ctrl.Hosts(ctx, control.Admin())
+	hosts, err := m.ctrl.Hosts.List(ctx, control.Admin())
 	if err != nil {
 		return []string{"which hosts have certificates is not known: " + err.Error()}
 	}

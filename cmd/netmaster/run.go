@@ -263,7 +263,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		return err
 	}
 	ctrl := control.New(st, control.Options{Log: log, Initial: initial, Surroundings: hoststack.Lifelines})
-	ctrl.Reserve(o.machines())
+	ctrl.Kubernetes.Reserve(o.machines())
 	var swarm *docker.Swarm
 	if o.engine != "" {
 		var err error
@@ -275,11 +275,11 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 	if err != nil {
 		return err
 	}
-	watch, fabric := ctrl.NewHostWatch(), o.aci.keeper(ctrl, log)
+	watch, fabric := ctrl.Hosts.NewHostWatch(), o.aci.keeper(ctrl, log)
 	watch.OnEvent = k8s.hostEvent
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: o.scheme(), both: o.acceptPlain, listen: o.listening(),
-		agents: ctrl, client: o.tls.APIClient, token: o.token.Source(), log: log,
+		agents: ctrl.Heartbeats, client: o.tls.APIClient, token: o.token.Source(), log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
 			if swarm != nil {
 				var running sync.WaitGroup
@@ -292,34 +292,34 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			defer end()
 			telling.Go(func() { watch.Tell(ctx) })
 			telling.Go(func() {
-				if err := ctrl.CountOut(ctx, term); err != nil {
+				if err := ctrl.HostLeases.CountOut(ctx, term); err != nil {
 					log.Debug("hosts are counted by another netmaster", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.CountAbsence(ctx, term, watch, o.graceTime()); err != nil {
+				if err := ctrl.Hosts.CountAbsence(ctx, term, watch, o.graceTime()); err != nil {
 					log.Debug("how long hosts are away is counted by another netmaster", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.FollowLabelFilter(ctx, term); err != nil {
+				if err := ctrl.LabelFilter.FollowLabelFilter(ctx, term); err != nil {
 					log.Debug("endpoints' identities follow the label filter by another netmaster", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.GiveRouters(ctx, term); err != nil {
+				if err := ctrl.Tenants.GiveRouters(ctx, term); err != nil {
 					log.Debug("tenants get their routers by another netmaster", "error", err)
 				}
 			})
 			telling.Go(func() {
-				if err := ctrl.EndPending(ctx, term, time.Second); err != nil {
+				if err := ctrl.Pending.EndPending(ctx, term, time.Second); err != nil {
 					log.Debug("what is not confirmed is taken back by another netmaster", "error", err)
 				}
 			})
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })
-			telling.Go(func() { ctrl.IndexInfra(ctx, term) })
+			telling.Go(func() { ctrl.Networks.IndexInfra(ctx, term) })
 			telling.Go(func() { k8s.lead(ctx, term, log) })
-			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
+			if err := ctrl.Repair.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}
 			return nil // another leads already; stand again

@@ -52,7 +52,7 @@ func startMaster(t *testing.T, st store.Store, listen string, mutant func(http.H
 	streams, closeStreams := context.WithCancel(ctx)
 	m := &master{t: t, listens: ln.Addr().String(), st: st, close: closeStreams, end: end}
 	m.ctrl = control.New(st, control.Options{Log: log, RelayBeat: relayBeat})
-	watch := m.ctrl.NewHostWatch()
+	watch := m.ctrl.Hosts.NewHostWatch()
 	h, err := apiserver.New(apiserver.Config{Control: m.ctrl, Cluster: m, Watch: watch, Mode: "test", Log: log, Stopping: streams.Done()})
 	if err != nil {
 		t.Fatal(err)
@@ -91,10 +91,10 @@ func (m *master) lead(ctx context.Context, term store.Fence) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer end()
-	for _, do := range []func(context.Context, store.Fence) error{m.ctrl.CountOut, m.ctrl.FollowLabelFilter, m.ctrl.GiveRouters} {
+	for _, do := range []func(context.Context, store.Fence) error{m.ctrl.HostLeases.CountOut, m.ctrl.LabelFilter.FollowLabelFilter, m.ctrl.Tenants.GiveRouters} {
 		all.Go(func() { _ = do(ctx, term) }) // another leads, or the store is away: the next term does it
 	}
-	if err := m.ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
+	if err := m.ctrl.Repair.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 		return err
 	}
 	return nil
@@ -103,12 +103,12 @@ func (m *master) lead(ctx context.Context, term store.Fence) error {
 // tellLeader tells the netmaster that leads of the agents that this one hears of.
 func (m *master) tellLeader(ctx context.Context) error {
 	for waiting.Pause(ctx, tellEach) == nil {
-		names := m.ctrl.UntoldHosts()
+		names := m.ctrl.Heartbeats.Untold()
 		if m.leading.Load() || len(names) == 0 {
 			continue
 		}
 		if err := m.tell(ctx, names); err != nil {
-			m.ctrl.RetellHosts(names)
+			m.ctrl.Heartbeats.Retell(names)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
 	collection: "aciGws", name: "aciGw", access: ofCluster,
 	key: only(aciGwName), list: singleton((*control.View).AciGw), get: one((*control.View).AciGw),
 	parse: aciGwFromAPI, render: aciGwToAPI,
-	change: plain((*control.Controller).ChangeAciGw), delete: forget((*control.Controller).DeleteAciGw),
+	change: ofValue(control.ChangeAciGw), delete: forget(inSettings, (*control.Settings).DeleteAciGw),
 	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
 	fields: map[string]field{
 		"name":                {text: "aciGw", enum: []string{"aciGw"}, required: true},

@@ -99,7 +99,7 @@ func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any
 			return nil, err
 		}
 		for i, of := range results {
-			changes[i] = s.control.InSet(r.actor, changes[i], req.Set, model.Owned{Kind: of.Kind, Key: of.Key})
+			changes[i] = s.control.Ownership.InSet(r.actor, changes[i], req.Set, model.Owned{Kind: of.Kind, Key: of.Key})
 		}
 	}
 	t := applyTime{begin: req.begin, timeout: s.timeout, now: time.Now}
@@ -145,7 +145,7 @@ func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any
 
 // compareSet says how the objects of a request differ from those that are a set's.
 func (s *server) compareSet(ctx context.Context, a control.Actor, set string, answer *api.ApplyResponse) error {
-	members, err := s.control.SetMembers(ctx, a, set)
+	members, err := s.control.Ownership.SetMembers(ctx, a, set)
 	if err != nil {
 		return err
 	}

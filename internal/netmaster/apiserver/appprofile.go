@@ -10,7 +10,7 @@ var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
 	collection: "appProfiles", name: "appProfile", access: ofTenants,
 	key: model.ParseAppProfileKey, list: (*control.View).AppProfiles, get: (*control.View).AppProfile,
 	parse: appProfileFromAPI, render: appProfileToAPI,
-	change: plain((*control.Controller).ChangeAppProfile), delete: byAny((*control.Controller).DeleteAppProfile),
+	change: plain(inTenants, (*control.Tenants).ChangeAppProfile), delete: byAny(inTenants, (*control.Tenants).DeleteAppProfile),
 	oper: api.AppProfileOper{}, inspect: appProfileOper,
 	fields: map[string]field{
 		"tenantName":     tenantField(),

@@ -18,7 +18,7 @@ var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
 	collection: "Bgps", name: "Bgp", access: ofCluster,
 	key: model.ParseHostName, list: func(v *control.View, _ model.TenantName) []model.Bgp { return v.Bgps() }, get: (*control.View).Bgp,
 	parse: bgpFromAPI, render: bgpToAPI,
-	change: plain((*control.Controller).ChangeBgp), delete: byAny((*control.Controller).DeleteBgp),
+	change: plain(inSettings, (*control.Settings).ChangeBgp), delete: byAny(inSettings, (*control.Settings).DeleteBgp),
 	oper: api.BgpOper{}, inspect: bgpOper,
 	fields: map[string]field{
 		"hostname":     {text: "a host that exists: " + longText, required: true},
@@ -88,7 +88,7 @@ func bgpToAPI(b model.Bgp) api.Bgp {
 func bgpOper(s *server, _ *control.View, b model.Bgp) any {
 	ctx, cancel := context.WithTimeout(context.Background(), bgpOperTime)
 	defer cancel()
-	h, err := s.control.OneHost(ctx, control.Admin(), b.Host)
+	h, err := s.control.Hosts.Get(ctx, control.Admin(), b.Host)
 	if err != nil || h.Status.BGP == nil {
 		return api.BgpOper{}
 	}

@@ -25,11 +25,11 @@ func (s *server) cleanup(_ http.ResponseWriter, r *request) (any, error) {
 	switch what := r.PathValue("what"); what {
 	case "net":
 		k := model.NetworkKey{Tenant: tenant, Name: model.NetworkName(id)}
-		n, err := s.control.DeleteEndpointsOfNetwork(r.Context(), k)
+		n, err := s.control.Endpoints.DeleteEndpointsOfNetwork(r.Context(), k)
 		return cleanupAnswer{n}, err
 	case "group":
 		k := model.GroupKey{Tenant: tenant, Name: model.GroupName(id)}
-		n, err := s.control.DeleteEndpointsOfGroup(r.Context(), k)
+		n, err := s.control.Endpoints.DeleteEndpointsOfGroup(r.Context(), k)
 		return cleanupAnswer{n}, err
 	case "ep":
 		v, err := s.control.View(r.Context())
@@ -46,7 +46,7 @@ func (s *server) cleanup(_ http.ResponseWriter, r *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, _, err = s.control.DeleteEndpoint(r.Context(), r.actor, e.Key)
+		_, _, err = s.control.Endpoints.DeleteEndpoint(r.Context(), r.actor, e.Key)
 		return cleanupAnswer{1}, err
 	default:
 		return nil, model.InvalidField("category", clip([]byte(what)), "must be net, group or ep")

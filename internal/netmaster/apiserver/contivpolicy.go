@@ -11,7 +11,7 @@ var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	collection: "policys", name: "policy", access: ofTenants,
 	key: model.ParsePolicyKey, list: (*control.View).Policies, get: (*control.View).Policy,
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
-	change: plain((*control.Controller).ChangePolicy), delete: (*control.Controller).DeletePolicy,
+	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: by(inPolicies, (*control.Policies).DeletePolicy),
 	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
 	fields: map[string]field{
 		"owner":      ownerField(),

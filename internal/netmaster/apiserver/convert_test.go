@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
@@ -19,7 +20,7 @@ func (k *kind) roundTrip(t *testing.T, data []byte) {
 		if err := strictjson.Decode(body, new(json.RawMessage)); err != nil {
 			return wish{}, err
 		}
-		return k.read(nil, body)
+		return k.read(new(control.Controller), body)
 	}
 	want, err := read(data)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
@@ -117,7 +118,7 @@ func TestConvertRoundTrip(t *testing.T) {
 func TestConvertRefuses(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	refusal := func(kind string, o any) error {
-		_, err := registry[kind].read(nil, []byte(mustJSON(o)))
+		_, err := registry[kind].read(new(control.Controller), []byte(mustJSON(o)))
 		return err
 	}
 	network := func(change func(*api.Network)) error {

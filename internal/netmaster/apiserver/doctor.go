@@ -33,7 +33,7 @@ func (s *server) handleDoctor() {
 func (s *server) doctor(_ http.ResponseWriter, r *request) (any, error) {
 	ctx, cancel := atLeisure(r)
 	defer cancel()
-	owners, err := s.control.Owners(ctx)
+	owners, err := s.control.Repair.Owners(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +47,11 @@ func (s *server) repair(w http.ResponseWriter, r *request) (any, error) {
 	}
 	ctx, cancel := atLeisure(r)
 	defer cancel()
-	done, err := s.control.RepairOwners(ctx)
+	done, err := s.control.Repair.RepairOwners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	owners, err := s.control.Owners(ctx)
+	owners, err := s.control.Repair.Owners(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *server) diagnose(ctx context.Context, a control.Actor, owners []control
 	if err != nil {
 		return none, err
 	}
-	hosts, err := s.control.Hosts(ctx, a)
+	hosts, err := s.control.Hosts.List(ctx, a)
 	if err != nil {
 		return none, err
 	}

@@ -14,7 +14,7 @@ import (
 var _ = register(rest[endpointRequest, model.EndpointKey, model.Endpoint]{
 	name:  "endpoint",
 	parse: func(r endpointRequest) (model.Endpoint, error) { return endpointFromAPI(r.CreateEndpointRequest) }, render: endpointToRequest,
-	change: plain((*control.Controller).ChangeEndpoint),
+	change: plain(inEndpoints, (*control.Endpoints).ChangeEndpoint),
 })
 
 // endpointRequest is an endpoint of a list.

@@ -52,7 +52,7 @@ func (s *server) drainer(drain bool) func(http.ResponseWriter, *request, endpoin
 		if err != nil {
 			return nil, err
 		}
-		if e, err = s.control.DrainEndpoint(r.Context(), e.Key, drain); err != nil {
+		if e, err = s.control.Endpoints.DrainEndpoint(r.Context(), e.Key, drain); err != nil {
 			return nil, err
 		}
 		o := endpointOper(found.view, e)

@@ -10,7 +10,7 @@ var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtCon
 	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
 	key: model.ParseExtContractsKey, list: (*control.View).ExtContracts, get: (*control.View).ExtContractsGroup,
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
-	change: plain((*control.Controller).ChangeExtContracts), delete: byAny((*control.Controller).DeleteExtContracts),
+	change: ofValue(control.ChangeExtContracts), delete: byAny(inTenants, (*control.Tenants).DeleteExtContracts),
 	fields: map[string]field{
 		"tenantName":         tenantField(),
 		"contractsGroupName": {text: nameText, required: true},

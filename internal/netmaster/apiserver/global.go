@@ -16,7 +16,7 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 	collection: "globals", name: "global", access: ofCluster,
 	key: only(globalName), list: singleton((*control.View).Global), get: one((*control.View).Global),
 	parse: globalFromAPI, render: globalToAPI,
-	change: plain((*control.Controller).ChangeGlobal), delete: forget((*control.Controller).DeleteGlobal),
+	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: forget(inSettings, (*control.Settings).DeleteGlobal),
 	oper: api.GlobalOper{}, inspect: func(s *server, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
 	fields: map[string]field{
 		"name":             {text: "global", enum: []string{"global"}, required: true},

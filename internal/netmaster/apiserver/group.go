@@ -11,7 +11,7 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
 	key: model.ParseGroupKey, list: (*control.View).Groups, get: (*control.View).Group,
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
-	change: changeGroup, delete: byAny((*control.Controller).DeleteGroup),
+	change: changeGroup, delete: byAny(inTenants, (*control.Tenants).DeleteGroup),
 	oper: api.EndpointGroupOper{}, inspect: func(_ *server, v *control.View, g model.Group) any { return groupOper(v, g) },
 	fields: map[string]field{
 		"owner":            ownerField(),
@@ -27,7 +27,7 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 })
 
 func changeGroup(c *control.Controller, g model.Valid[model.Group], empty emptied) control.Change {
-	return c.ChangeGroup(g, empty("cfgdTag"))
+	return c.Tenants.ChangeGroup(g, empty("cfgdTag"))
 }
 
 func groupToAPI(g model.Group) api.EndpointGroup {

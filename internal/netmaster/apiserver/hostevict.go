@@ -17,7 +17,7 @@ func (s *server) evictHost(w http.ResponseWriter, r *request) (any, error) {
 		return nil, err
 	}
 	name := model.HostName(r.PathValue("name"))
-	n, err := s.control.EvictHost(r.Context(), name, force)
+	n, err := s.control.Hosts.EvictHost(r.Context(), name, force)
 	if n > 0 || err == nil {
 		s.log.Info("a host was evicted, as somebody asked", "host", string(name), "endpointsReleased", n, "error", err)
 	}
@@ -35,7 +35,7 @@ func (s *server) hostDrainer(drain bool) handler {
 				return nil, err
 			}
 		}
-		h, err := s.control.DrainHost(r.Context(), model.HostName(r.PathValue("name")), drain)
+		h, err := s.control.Hosts.DrainHost(r.Context(), model.HostName(r.PathValue("name")), drain)
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func (s *server) handleHosts() {
 }
 
 func (s *server) hosts(_ http.ResponseWriter, r *request) (any, error) {
-	all, err := s.control.Hosts(r.Context(), r.actor)
+	all, err := s.control.Hosts.List(r.Context(), r.actor)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *server) hosts(_ http.ResponseWriter, r *request) (any, error) {
 }
 
 func (s *server) host(_ http.ResponseWriter, r *request) (any, error) {
-	h, err := s.control.OneHost(r.Context(), r.actor, model.HostName(r.PathValue("name")))
+	h, err := s.control.Hosts.Get(r.Context(), r.actor, model.HostName(r.PathValue("name")))
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *server) removeHost(_ http.ResponseWriter, r *request) (any, error) {
 		return nil, err
 	}
 	name := model.HostName(r.PathValue("name"))
-	n, err := s.control.RemoveHost(r.Context(), name, force)
+	n, err := s.control.Hosts.RemoveHost(r.Context(), name, force)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *server) hostAddress(add bool) handler {
 		if err != nil {
 			return nil, model.InvalidField("address", clip([]byte(r.PathValue("address"))), "must be an address")
 		}
-		h, err := s.control.SetHostAddress(r.Context(), model.HostName(r.PathValue("name")), a, add)
+		h, err := s.control.HostLeases.SetHostAddress(r.Context(), model.HostName(r.PathValue("name")), a, add)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (s *server) endpoints(_ http.ResponseWriter, r *request, q endpointsQuery) 
 	_, known := v.Host(host)
 	known = (known || v.NumEndpointsOfHost(host) > 0) && !r.scope().Limited()
 	if host != "" && !known { // it may have told no more than that it is alive, or have nothing of the scope
-		if _, err := s.control.OneHost(r.Context(), r.actor, host); err != nil {
+		if _, err := s.control.Hosts.Get(r.Context(), r.actor, host); err != nil {
 			return nil, err
 		}
 	}

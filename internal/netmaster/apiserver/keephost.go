@@ -29,9 +29,9 @@ func (s *server) keepHost(_ http.ResponseWriter, r *request, req api.HostReport)
 		return nil, err
 	}
 	if req.Leaving {
-		return api.HostKept{}, s.control.LeaveHost(r.Context(), report.Name, report.Installation)
+		return api.HostKept{}, s.control.HostLeases.LeaveHost(r.Context(), report.Name, report.Installation)
 	}
-	kept, err := s.control.KeepHost(r.Context(), r.actor, report)
+	kept, err := s.control.HostLeases.KeepHost(r.Context(), r.actor, report)
 	if taken, ok := errors.AsType[control.Taken](err); ok {
 		r.refused = taken.Text
 	} else {
@@ -96,7 +96,7 @@ func (s *server) hostStatus(_ http.ResponseWriter, r *request, req api.HostStatu
 	if err != nil {
 		return nil, err
 	}
-	r.changed, err = s.control.TellHostStatus(r.Context(), req.Installation, status)
+	r.changed, err = s.control.HostLeases.TellHostStatus(r.Context(), req.Installation, status)
 	return "ok", err
 }
 
@@ -139,7 +139,7 @@ func (s *server) hostsHeard(w http.ResponseWriter, r *request) (any, error) {
 		}
 		names = append(names, name)
 	}
-	s.control.HeardHosts(names)
+	s.control.Heartbeats.Heard(names)
 	return "ok", nil
 }
 
@@ -151,7 +151,7 @@ func (s *server) answerNeighbours(_ http.ResponseWriter, r *request, req api.Ans
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.control.Answer(r.Context(), report)
+	held, err := s.control.Answers.Answer(r.Context(), report)
 	out := api.Answers{Held: addrTexts(held)}
 	if out.Held == nil {
 		out.Held = []string{}

@@ -237,14 +237,36 @@ func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err err
 	return w, nil
 }
 
+// The use-cases of a controller, by subject.
+func inEndpoints(c *control.Controller) *control.Endpoints { return c.Endpoints }
+func inNetworks(c *control.Controller) *control.Networks   { return c.Networks }
+func inPolicies(c *control.Controller) *control.Policies   { return c.Policies }
+func inServices(c *control.Controller) *control.Services   { return c.Services }
+func inSettings(c *control.Controller) *control.Settings   { return c.Settings }
+func inTenants(c *control.Controller) *control.Tenants     { return c.Tenants }
+
 // plain is the change of a kind whose empty fields mean nothing special.
-func plain[M model.Validator](change func(*control.Controller, model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
-	return func(c *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(c, m) }
+func plain[S any, M model.Validator](in func(*control.Controller) S, change func(S, model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
+	return func(c *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(in(c), m) }
+}
+
+// ofValue likewise is the change of a kind that needs nothing but the object.
+func ofValue[M model.Validator](change func(model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
+	return func(_ *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(m) }
+}
+
+// by is the delete of a kind that depends on the client.
+func by[S, K any](in func(*control.Controller) S, del func(S, context.Context, control.Actor, K) error) func(*control.Controller, context.Context, control.Actor, K) error {
+	return func(c *control.Controller, ctx context.Context, a control.Actor, k K) error {
+		return del(in(c), ctx, a, k)
+	}
 }
 
 // byAny is the delete of a kind that is the same for every client who may ask for it.
-func byAny[K any](del func(*control.Controller, context.Context, K) error) func(*control.Controller, context.Context, control.Actor, K) error {
-	return func(c *control.Controller, ctx context.Context, _ control.Actor, k K) error { return del(c, ctx, k) }
+func byAny[S, K any](in func(*control.Controller) S, del func(S, context.Context, K) error) func(*control.Controller, context.Context, control.Actor, K) error {
+	return func(c *control.Controller, ctx context.Context, _ control.Actor, k K) error {
+		return del(in(c), ctx, k)
+	}
 }
 
 // only, singleton, one and forget are the key, list, get and delete of a kind
@@ -271,9 +293,9 @@ func one[M any](get func(*control.View) (M, bool)) func(*control.View, struct{})
 	return func(v *control.View, _ struct{}) (M, bool) { return get(v) }
 }
 
-func forget(del func(*control.Controller, context.Context) error) func(*control.Controller, context.Context, control.Actor, struct{}) error {
+func forget[S any](in func(*control.Controller) S, del func(S, context.Context) error) func(*control.Controller, context.Context, control.Actor, struct{}) error {
 	return func(c *control.Controller, ctx context.Context, _ control.Actor, _ struct{}) error {
-		return del(c, ctx)
+		return del(in(c), ctx)
 	}
 }
 

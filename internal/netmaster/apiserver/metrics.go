@@ -65,7 +65,7 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	ch <- prometheus.MustNewConstMetric(overQuota, prometheus.CounterValue, float64(m.control.OverQuota()))
+	ch <- prometheus.MustNewConstMetric(overQuota, prometheus.CounterValue, float64(m.control.Addresses.OverQuota()))
 	v := m.control.Current()
 	if m.watch != nil {
 		m.collectHosts(v, gauge)

@@ -51,7 +51,7 @@ func TestMetricsArePage(t *testing.T) {
 	st := memory.New()
 	ctrl := control.New(st, control.Options{})
 	registry := prometheus.NewRegistry()
-	if _, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Watch: ctrl.NewHostWatch(), Registry: registry}); err != nil {
+	if _, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Watch: ctrl.Hosts.NewHostWatch(), Registry: registry}); err != nil {
 		t.Fatal(err)
 	}
 	descs := make(chan *prometheus.Desc, 100)

@@ -152,7 +152,7 @@ func (s *server) watch(w http.ResponseWriter, r *request) {
 	defer s.monitors.remove(id)
 	req.ID, req.Address = id, s.address
 	octx, ocancel := context.WithTimeout(ctx, s.timeout)
-	m, err := s.control.OpenMonitor(octx, r.actor, req)
+	m, err := s.control.Hosts.OpenMonitor(octx, r.actor, req)
 	ocancel()
 	if err != nil {
 		s.refuse(sw, r.Request, err)

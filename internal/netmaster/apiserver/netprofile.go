@@ -13,7 +13,7 @@ var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	collection: "netprofiles", name: "netprofile", access: ofTenants,
 	key: model.ParseNetProfileKey, list: (*control.View).NetProfiles, get: (*control.View).NetProfile,
 	parse: apiconv.NetProfile, render: netProfileToAPI, linked: netProfileView,
-	change: plain((*control.Controller).ChangeNetProfile), delete: byAny((*control.Controller).DeleteNetProfile),
+	change: ofValue(control.ChangeNetProfile), delete: byAny(inTenants, (*control.Tenants).DeleteNetProfile),
 	fields: map[string]field{
 		"owner":       ownerField(),
 		"tenantName":  tenantField(),

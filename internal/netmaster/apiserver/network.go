@@ -11,7 +11,7 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 	collection: "networks", name: "network", access: ofTenantsForDocker,
 	key: model.ParseNetworkKey, list: (*control.View).Networks, get: (*control.View).Network,
 	parse: apiconv.Network, render: networkToAPI, linked: networkView,
-	change: plain((*control.Controller).ChangeNetwork), delete: (*control.Controller).DeleteNetwork,
+	change: plain(inNetworks, (*control.Networks).ChangeNetwork), delete: by(inNetworks, (*control.Networks).DeleteNetwork),
 	oper: api.NetworkOper{}, inspect: func(_ *server, v *control.View, n model.Network) any { return networkOper(v, n) },
 	fields: map[string]field{
 		"owner":       ownerField(),

@@ -24,9 +24,9 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	collection: "networkPolicys", name: "networkPolicy", access: ofTenants, strict: strictPolicy, body: MaxApplyBody,
 	key: model.ParsePolicyKey, list: (*control.View).NetworkPolicies, get: (*control.View).NetworkPolicy,
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
-	change: plain((*control.Controller).ReplaceNetworkPolicy),
+	change: plain(inPolicies, (*control.Policies).ReplaceNetworkPolicy),
 	delete: func(c *control.Controller, ctx context.Context, a control.Actor, k model.PolicyKey) error {
-		return c.DeleteNetworkPolicy(ctx, a, k, model.OwnerUser)
+		return c.Policies.DeleteNetworkPolicy(ctx, a, k, model.OwnerUser)
 	},
 	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
 	fields: map[string]field{

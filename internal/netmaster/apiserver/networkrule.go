@@ -86,7 +86,7 @@ func (s *server) putNetworkRule(w http.ResponseWriter, r *request) (any, error) 
 	if r, err = s.underIfMatch(r, "rule", k.String()); err != nil {
 		return nil, err
 	}
-	done, err := s.control.Put(r.Context(), r.actor, s.control.ChangeNetworkRule(valid, model.OwnerUser))
+	done, err := s.control.Put(r.Context(), r.actor, s.control.Policies.ChangeNetworkRule(valid, model.OwnerUser))
 	if err != nil {
 		return nil, err
 	}
@@ -103,5 +103,5 @@ func (s *server) deleteNetworkRule(_ http.ResponseWriter, r *request) (any, erro
 	if r, err = s.underIfMatch(r, "rule", k.String()); err != nil {
 		return nil, err
 	}
-	return k.String(), s.control.DeleteNetworkRule(r.Context(), r.actor, k, model.OwnerUser)
+	return k.String(), s.control.Policies.DeleteNetworkRule(r.Context(), r.actor, k, model.OwnerUser)
 }

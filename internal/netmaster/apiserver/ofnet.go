@@ -24,7 +24,7 @@ func (s *server) ofnet(_ http.ResponseWriter, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.control.Hosts(r.Context(), r.actor)
+	list, err := s.control.Hosts.List(r.Context(), r.actor)
 	if err != nil {
 		return nil, err
 	}

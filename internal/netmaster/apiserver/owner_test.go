@@ -29,17 +29,17 @@ func TestOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(f.ctrl.ChangeTenant(valid(t, model.Tenant{Name: "kube"}), false).By(by("kube")))
+	put(control.ChangeTenant(valid(t, model.Tenant{Name: "kube"}), false).By(by("kube")))
 	network := model.Network{Key: model.NetworkKey{Tenant: "kube", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN}
 	network.Subnet, network.Range, _ = model.ParseSubnet4("subnet", "10.77.0.0/24")
-	put(f.ctrl.ChangeNetwork(valid(t, network)).By(by("kube-n")))
+	put(f.ctrl.Networks.ChangeNetwork(valid(t, network)).By(by("kube-n")))
 	rules := model.RuledPolicy{
 		Policy: model.ContivPolicy{Key: model.PolicyKey{Tenant: "kube", Name: "p"}},
 		Rules:  []model.Rule{{Key: model.RuleKey{Tenant: "kube", Policy: "p", Rule: "1"}, Direction: model.In, Priority: 1, Action: model.Deny, Protocol: model.AnyProtocol}},
 	}
-	put(f.ctrl.ReplaceContivPolicy(valid(t, rules), by("kube-p")))
-	put(f.ctrl.ChangeGroup(valid(t, model.Group{Key: model.GroupKey{Tenant: "kube", Name: "g"}, Network: "n"}), true).By(by("kube-g")))
-	put(f.ctrl.ChangeNetProfile(valid(t, model.NetProfile{Key: model.NetProfileKey{Tenant: "kube", Name: "np"}, DSCP: 3})).By(by("kube-np")))
+	put(f.ctrl.Policies.ReplaceContivPolicy(valid(t, rules), by("kube-p")))
+	put(f.ctrl.Tenants.ChangeGroup(valid(t, model.Group{Key: model.GroupKey{Tenant: "kube", Name: "g"}, Network: "n"}), true).By(by("kube-g")))
+	put(control.ChangeNetProfile(valid(t, model.NetProfile{Key: model.NetProfileKey{Tenant: "kube", Name: "np"}, DSCP: 3})).By(by("kube-np")))
 
 	collections := map[string]struct{ kind, key, resource, same, other string }{
 		"tenants":        {"tenant", "kube", "tenants.contiv.io/kube", `{"tenantName":"kube"}`, `{"tenantName":"kube","defaultNetwork":"n"}`},

@@ -78,7 +78,7 @@ func ofTrial(r *request, t trial) (access.Resource, error) { return ofList(r, t.
 
 // try puts a list of objects on trial.
 func (s *server) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
-	waits, err := s.control.Try(r.Context(), r.actor, t.changes, t.objects, t.within)
+	waits, err := s.control.Pending.Try(r.Context(), r.actor, t.changes, t.objects, t.within)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *server) confirm(w http.ResponseWriter, r *request) (any, error) {
 		return nil, err
 	}
 	id := r.PathValue("id")
-	return api.PendingAnswer{ID: id}, s.control.Confirm(r.Context(), r.actor, id, func(objects []json.RawMessage) ([]control.Change, error) {
+	return api.PendingAnswer{ID: id}, s.control.Pending.Confirm(r.Context(), r.actor, id, func(objects []json.RawMessage) ([]control.Change, error) {
 		all, err := s.changesOf(objects)
 		return all.changes, err
 	})
@@ -98,5 +98,5 @@ func (s *server) confirm(w http.ResponseWriter, r *request) (any, error) {
 
 func (s *server) revert(_ http.ResponseWriter, r *request) (any, error) {
 	id := r.PathValue("id")
-	return api.PendingAnswer{ID: id}, s.control.Revert(r.Context(), id)
+	return api.PendingAnswer{ID: id}, s.control.Pending.Revert(r.Context(), id)
 }

@@ -45,7 +45,7 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *request, req api.Creat
 	if pod != nil {
 		actor = actor.OfPodOn(model.HostName(s.pods.Node(pod.Namespace, pod.Name, pod.UID)))
 	}
-	e, rev, err := s.control.CreateEndpoint(r.Context(), actor, valid)
+	e, rev, err := s.control.Endpoints.CreateEndpoint(r.Context(), actor, valid)
 	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
 		// The endpoint is another at each try of the kubelet, and the trouble the same.
 		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))
@@ -76,7 +76,7 @@ func (s *server) deleteEndpoint(_ http.ResponseWriter, r *request, req api.Delet
 	if err != nil {
 		return nil, err
 	}
-	e, rev, err := s.control.DeleteEndpoint(r.Context(), r.actor, k)
+	e, rev, err := s.control.Endpoints.DeleteEndpoint(r.Context(), r.actor, k)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *request, req api.Updat
 	if err != nil {
 		return nil, err
 	}
-	err = s.control.UpdateEndpoint(r.Context(), r.actor, control.EndpointUpdate{
+	err = s.control.Endpoints.UpdateEndpoint(r.Context(), r.actor, control.EndpointUpdate{
 		Unhealthy: ill,
 		Key:       model.EndpointKey{Network: network, ID: id},
 		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Removed: req.RemovedLabels,
@@ -145,7 +145,7 @@ func (s *server) containerDied(ctx context.Context, a control.Actor, v *control.
 	for _, e := range v.FindEndpoints(id) {
 		if e.Container == id {
 			found = true
-			errs = append(errs, s.control.UpdateEndpoint(ctx, a, control.EndpointUpdate{Key: e.Key, Stopped: true}))
+			errs = append(errs, s.control.Endpoints.UpdateEndpoint(ctx, a, control.EndpointUpdate{Key: e.Key, Stopped: true}))
 		}
 	}
 	if !found {
@@ -175,7 +175,7 @@ func (s *server) allocAddress(_ http.ResponseWriter, r *request, req api.AllocAd
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.control.AllocAddress(r.Context(), ask)
+	a, err := s.control.Addresses.AllocAddress(r.Context(), ask)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +328,7 @@ func (s *server) releaseAddress(_ http.ResponseWriter, r *request, req api.Relea
 	if err != nil {
 		return nil, err
 	}
-	return "success", s.control.ReleaseAddress(r.Context(), r.actor, n.Key, a)
+	return "success", s.control.Addresses.ReleaseAddress(r.Context(), r.actor, n.Key, a)
 }
 
 func releasedAddress(req api.ReleaseAddressRequest) (netip.Addr, error) {

@@ -13,7 +13,7 @@ import (
 
 // release gives to users what belongs to an object of Kubernetes.
 func (s *server) release(_ http.ResponseWriter, r *request, ask api.Release) (any, error) {
-	return ask, s.control.Release(r.Context(), control.Author{}, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
+	return ask, s.control.Ownership.Release(r.Context(), control.Author{}, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
 }
 
 func ofRelease(_ *request, ask api.Release) (access.Resource, error) {

@@ -82,7 +82,7 @@ func (s *server) ask(ctx context.Context, a control.Actor, what string, host mod
 	if err := s.reports.add(id, x); err != nil {
 		return nil, err
 	}
-	m, err := s.control.OpenMonitor(ctx, a, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
+	m, err := s.control.Hosts.OpenMonitor(ctx, a, control.MonitorRequest{ID: id, Address: s.address, Host: host, Report: what, Spread: spread})
 	if err != nil {
 		s.reports.remove(id)
 		return nil, err

@@ -98,7 +98,7 @@ func (s *server) ofReleaseAddress(r *request, in api.ReleaseAddressRequest) (acc
 	if err != nil {
 		return res, nil //nolint:nilerr // the handler refuses it
 	}
-	host, err := s.control.AddressHost(r.Context(), n.Key, a)
+	host, err := s.control.Addresses.AddressHost(r.Context(), n.Key, a)
 	if errors.Is(err, model.ErrNotFound) {
 		return res, nil
 	}

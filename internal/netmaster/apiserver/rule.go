@@ -11,7 +11,7 @@ var _ = register(rest[api.Rule, model.RuleKey, model.Rule]{
 	collection: "rules", name: "rule", access: ofTenants,
 	key: model.ParseRuleKey, list: (*control.View).Rules, get: (*control.View).Rule,
 	parse: apiconv.Rule, render: ruleToAPI,
-	change: plain((*control.Controller).ChangeRule), delete: (*control.Controller).DeleteRule,
+	change: plain(inPolicies, (*control.Policies).ChangeRule), delete: by(inPolicies, (*control.Policies).DeleteRule),
 	fields: map[string]field{
 		"tenantName":        tenantField(),
 		"policyName":        {text: "a policy of the tenant that exists", required: true},

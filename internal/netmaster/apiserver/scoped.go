@@ -67,7 +67,7 @@ func shown(scope control.Scope, oper any) any {
 // tenantStatus is the status of what some tenants have.
 func (s *server) tenantStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
 	scope := a.Scope()
-	hosts, err := s.control.Hosts(ctx, a)
+	hosts, err := s.control.Hosts.List(ctx, a)
 	if err != nil {
 		return o, err
 	}

@@ -74,7 +74,7 @@ func serveWith(t *testing.T, change func(*Config)) *fixture {
 	ctrl := control.New(f.mem, control.Options{})
 	f.ctrl = ctrl
 	ctx, cancel := context.WithCancel(t.Context())
-	watch := ctrl.NewHostWatch()
+	watch := ctrl.Hosts.NewHostWatch()
 	done := make(chan error, 1)
 	go func() {
 		watched := make(chan error, 1)

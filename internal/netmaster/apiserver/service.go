@@ -13,7 +13,7 @@ var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 	collection: "serviceLBs", name: "serviceLB", access: ofTenants,
 	key: model.ParseServiceKey, list: (*control.View).Services, get: (*control.View).Service,
 	parse: serviceFromAPI, render: serviceToAPI,
-	change: plain((*control.Controller).ChangeService), delete: byAny((*control.Controller).DeleteService),
+	change: plain(inServices, (*control.Services).ChangeService), delete: byAny(inServices, (*control.Services).DeleteService),
 	oper: api.ServiceLBOper{}, inspect: func(_ *server, v *control.View, s model.Service) any { return serviceOper(v, s) },
 	fields: map[string]field{
 		"tenantName":  tenantField(),

@@ -45,7 +45,7 @@ func (s *server) serviceCounts(_ http.ResponseWriter, r *request) (any, error) {
 		return nil, err
 	}
 	defer s.monitors.remove(id)
-	m, err := s.control.OpenMonitor(ctx, r.actor, control.MonitorRequest{ID: id, Address: s.address, Counts: key})
+	m, err := s.control.Hosts.OpenMonitor(ctx, r.actor, control.MonitorRequest{ID: id, Address: s.address, Counts: key})
 	if err != nil {
 		return nil, err
 	}

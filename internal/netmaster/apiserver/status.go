@@ -71,7 +71,7 @@ func (s *server) clusterStatus(ctx context.Context, a control.Actor) (o api.Clus
 	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
 		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
 	}
-	hosts, err := s.control.Hosts(ctx, a)
+	hosts, err := s.control.Hosts.List(ctx, a)
 	if err != nil {
 		return o, err
 	}
@@ -122,7 +122,7 @@ func (s *server) judgeView(v *control.View, hosts []control.HostState) (out []ap
 	if text := manyAway(v, hosts); text != "" {
 		out = append(out, condition.HostsAway.Finding("cluster", text))
 	}
-	if text := s.control.StoreTrouble(); text != "" {
+	if text := s.control.Store.Trouble(); text != "" {
 		out = append(out, condition.MasterSameStore.Finding("cluster", text))
 	}
 	return out

@@ -27,7 +27,7 @@ func storeInfo(i control.Incarnation, rev int64) api.StoreInfo {
 }
 
 func (s *server) storeInfo(_ http.ResponseWriter, r *request) (any, error) {
-	i, rev, err := s.control.StoreIdentity(r.Context())
+	i, rev, err := s.control.Store.Identity(r.Context())
 	return storeInfo(i, int64(rev)), err
 }
 
@@ -39,7 +39,7 @@ func (s *server) adoptStore(w http.ResponseWriter, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, ended, rev, err := s.control.AdoptStore(r.Context(), keep)
+	i, ended, rev, err := s.control.Store.Adopt(r.Context(), keep)
 	info := storeInfo(i, int64(rev))
 	info.TokensEnded = ended
 	return info, err
@@ -57,7 +57,7 @@ func (s *server) backup(w http.ResponseWriter, r *request) {
 	defer func() {
 		s.requests.WithLabelValues("/api/v1/backup", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
-	snap, err := s.control.Backup(r.Context())
+	snap, err := s.control.Store.Backup(r.Context())
 	if err != nil {
 		s.refuse(sw, r.Request, err)
 		return

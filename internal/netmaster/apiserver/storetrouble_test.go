@@ -17,7 +17,7 @@ func TestStoreTrouble(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// It waits: a backup from before the cluster has written its identity is another store's.
-	if _, _, err := f.ctrl.StoreIdentity(ctx); err != nil {
+	if _, _, err := f.ctrl.Store.Identity(ctx); err != nil {
 		t.Fatal(err)
 	}
 	backup := f.mem.Data()

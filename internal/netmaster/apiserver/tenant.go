@@ -14,7 +14,7 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	collection: "tenants", name: "tenant", access: ofTenant,
 	key: model.ParseTenantName, list: tenantList, get: (*control.View).Tenant,
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
-	change: changeTenant, delete: byAny((*control.Controller).DeleteTenant),
+	change: changeTenant, delete: byAny(inTenants, (*control.Tenants).DeleteTenant),
 	oper: api.TenantOper{}, inspect: func(_ *server, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
 	fields: map[string]field{
 		"owner":          ownerField(),
@@ -40,7 +40,7 @@ func tenantList(v *control.View, name model.TenantName) []model.Tenant {
 }
 
 func changeTenant(c *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
-	return c.ChangeTenant(t, empty("defaultNetwork"))
+	return control.ChangeTenant(t, empty("defaultNetwork"))
 }
 
 func tenantToAPI(t model.Tenant) api.Tenant {

@@ -10,7 +10,7 @@ var _ = register(rest[api.Volume, model.VolumeKey, model.Volume]{
 	collection: "volumes", name: "volume", access: ofTenants,
 	key: model.ParseVolumeKey, list: (*control.View).Volumes, get: (*control.View).Volume,
 	parse: volumeFromAPI, render: volumeToAPI,
-	change: plain((*control.Controller).ChangeVolume), delete: byAny((*control.Controller).DeleteVolume),
+	change: ofValue(control.ChangeVolume), delete: byAny(inTenants, (*control.Tenants).DeleteVolume),
 	fields: storageFields("volumeName"),
 })
 

@@ -10,7 +10,7 @@ var _ = register(rest[api.VolumeProfile, model.VolumeProfileKey, model.VolumePro
 	collection: "volumeProfiles", name: "volumeProfile", access: ofTenants,
 	key: model.ParseVolumeProfileKey, list: (*control.View).VolumeProfiles, get: (*control.View).VolumeProfile,
 	parse: volumeProfileFromAPI, render: volumeProfileToAPI,
-	change: plain((*control.Controller).ChangeVolumeProfile), delete: byAny((*control.Controller).DeleteVolumeProfile),
+	change: ofValue(control.ChangeVolumeProfile), delete: byAny(inTenants, (*control.Tenants).DeleteVolumeProfile),
 	fields: storageFields("volumeProfileName"),
 })
 

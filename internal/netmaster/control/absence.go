@@ -31,8 +31,8 @@ const (
 // ends or another leads; then it returns store.ErrFenced. It begins after twice
 // cluster.ServiceTTL, when all agents could have been heard. While more than half of
 // the hosts are away no time is counted and nothing is given up.
-func (c *Controller) CountAbsence(ctx context.Context, fence store.Fence, w *HostWatch, grace time.Duration) error {
-	a := absence{c: c, fence: fence, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
+func (hs *Hosts) CountAbsence(ctx context.Context, fence store.Fence, w *HostWatch, grace time.Duration) error {
+	a := absence{hosts: hs, fence: fence, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
 	tick := time.NewTicker(absenceTick)
 	defer tick.Stop()
 	began := time.Now()
@@ -60,14 +60,14 @@ func (c *Controller) CountAbsence(ctx context.Context, fence store.Fence, w *Hos
 			return err
 		case err != nil:
 			clear(a.waited) // the store was away, and so were agents that had to be kept there
-			c.log.Debug("how long hosts are away is not counted now", "error", err)
+			hs.commits.log.Debug("how long hosts are away is not counted now", "error", err)
 		}
 	}
 }
 
 // absence is what a leader knows of hosts that are away.
 type absence struct {
-	c      *Controller
+	hosts  *Hosts
 	fence  store.Fence
 	w      *HostWatch
 	grace  time.Duration
@@ -79,8 +79,8 @@ type absence struct {
 func (a *absence) look(ctx context.Context, gap time.Duration) error {
 	alive, _ := a.w.Seen()
 	away, known := map[model.HostName]tables.HostAbsence{}, 0
-	for _, h := range a.c.view.Hosts() {
-		row, _ := a.c.view.HostAbsence(h.Name)
+	for _, h := range a.hosts.commits.view.Hosts() {
+		row, _ := a.hosts.commits.view.HostAbsence(h.Name)
 		switch {
 		case alive[h.Name]:
 			known++
@@ -97,7 +97,7 @@ func (a *absence) look(ctx context.Context, gap time.Duration) error {
 	}
 	many := tables.TooManyAway(len(away), known)
 	if many && !a.many {
-		a.c.log.Warn("more than half of the hosts are away: that says more of the network or of netmasters than of hosts; no time is counted, and nothing is given up", "away", len(away), "known", known)
+		a.hosts.commits.log.Warn("more than half of the hosts are away: that says more of the network or of netmasters than of hosts; no time is counted, and nothing is given up", "away", len(away), "known", known)
 	}
 	a.many = many
 	for name := range a.waited {
@@ -139,7 +139,7 @@ func (a *absence) still(name model.HostName) func(store.Tx) error {
 
 // add notes that a host was away for longer; none when it has come back.
 func (a *absence) add(ctx context.Context, name model.HostName, more time.Duration) (row tables.HostAbsence, err error) {
-	_, err = a.c.update(ctx, fmt.Sprintf("note that host %q is away", name), func(tx store.Tx) error {
+	_, err = a.hosts.commits.update(ctx, fmt.Sprintf("note that host %q is away", name), func(tx store.Tx) error {
 		if err := a.still(name)(tx); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (a *absence) add(ctx context.Context, name model.HostName, more time.Durati
 
 // back forgets that a host was away.
 func (a *absence) back(ctx context.Context, name model.HostName) error {
-	_, err := a.c.update(ctx, fmt.Sprintf("note that host %q is back", name), func(tx store.Tx) error {
+	_, err := a.hosts.commits.update(ctx, fmt.Sprintf("note that host %q is back", name), func(tx store.Tx) error {
 		a.fence.Require(tx)
 		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: name})
 		return nil
@@ -171,9 +171,9 @@ func (a *absence) back(ctx context.Context, name model.HostName) error {
 
 // end gives up what is on a host whose grace time is over.
 func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostAbsence) error {
-	n, err := a.c.evict(ctx, name, a.c.view.EndpointsOfHost(name), a.still(name))
+	n, err := a.hosts.evict(ctx, name, a.hosts.commits.view.EndpointsOfHost(name), a.still(name))
 	if n > 0 || err == nil {
-		a.c.log.Warn("a host was away for the whole grace time: its endpoints are given up", "host", string(name), "endpointsReleased", n,
+		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are given up", "host", string(name), "endpointsReleased", n,
 			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)
 		a.w.event(HostEvent{name, "EndpointsGivenUp", fmt.Sprintf("Contiv's netplugin was not heard of since %s, for the whole grace time of %s: %d endpoints there are given up, and their addresses are free.", row.Since, a.grace, n), true})
 	}

@@ -29,7 +29,7 @@ type leading struct {
 // watchHosts runs a HostWatch; stop ends it and the cluster.
 func watchHosts(c *harness) (ctx context.Context, w *HostWatch, stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
-	w = c.NewHostWatch()
+	w = c.Hosts.NewHostWatch()
 	var running sync.WaitGroup
 	running.Go(func() { c.ok(w.Run(ctx)) })
 	return ctx, w, func() {
@@ -52,8 +52,8 @@ func lead(c *harness, w *HostWatch, grace time.Duration) *leading {
 	rev, err := c.st.Update(ctx, func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })
 	c.ok(err)
 	fence := store.Fence{Key: cluster.LeaderKey, Create: rev}
-	l.parts.Go(func() { c.ok(c.CountOut(ctx, fence)) })
-	l.parts.Go(func() { c.ok(c.CountAbsence(ctx, fence, w, grace)) })
+	l.parts.Go(func() { c.ok(c.HostLeases.CountOut(ctx, fence)) })
+	l.parts.Go(func() { c.ok(c.Hosts.CountAbsence(ctx, fence, w, grace)) })
 	return l
 }
 
@@ -65,7 +65,7 @@ func hostsOf(c *harness, n int) (reports []HostReport) {
 	for i := 1; i <= n; i++ {
 		r := reportOf(model.HostName(fmt.Sprint("h", i)), fmt.Sprint("i", i))
 		r.Control, r.VTEP, r.Listening = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), nil
-		_, err := c.KeepHost(c.t.Context(), Admin(), r)
+		_, err := c.HostLeases.KeepHost(c.t.Context(), Admin(), r)
 		c.ok(err)
 		c.create(endpoint("n", fmt.Sprint("e", i), func(e *model.Endpoint) { e.Host = r.Name }))
 		reports = append(reports, r)
@@ -86,7 +86,7 @@ func TestGraceTime(t *testing.T) {
 		passes := func(d time.Duration) {
 			for ; d > 0; d -= 2 * time.Second {
 				for _, r := range living {
-					_, _ = c.KeepHost(ctx, Admin(), r)
+					_, _ = c.HostLeases.KeepHost(ctx, Admin(), r)
 				}
 				pass(2 * time.Second)
 			}
@@ -130,7 +130,7 @@ func TestGraceTime(t *testing.T) {
 		}
 		passes(4 * time.Minute)
 		has("after the grace time", 0)
-		if h, err := c.OneHost(ctx, Admin(), "h1"); err != nil || !h.Known || !h.Absence.Evicted {
+		if h, err := c.Hosts.Get(ctx, Admin(), "h1"); err != nil || !h.Known || !h.Absence.Evicted {
 			t.Errorf("it is not known any more: %+v, %v", h, err)
 		}
 		passes(30 * time.Minute)
@@ -164,7 +164,7 @@ func TestManyAway(t *testing.T) {
 			l := lead(c, w, time.Minute)
 			for range 240 {
 				for _, r := range reports[away:] {
-					_, _ = c.KeepHost(ctx, Admin(), r)
+					_, _ = c.HostLeases.KeepHost(ctx, Admin(), r)
 				}
 				pass(2 * time.Second)
 			}
@@ -201,7 +201,7 @@ func TestLongAwayOfMany(t *testing.T) {
 		c.ok(err)
 		l := lead(c, w, time.Minute)
 		for range 60 {
-			_, _ = c.KeepHost(ctx, Admin(), reports[3])
+			_, _ = c.HostLeases.KeepHost(ctx, Admin(), reports[3])
 			pass(2 * time.Second)
 		}
 		for _, r := range reports {
@@ -231,7 +231,7 @@ func TestReplacedLeader(t *testing.T) {
 			go func() { done <- task(short) }()
 			for range 30 {
 				for _, r := range reports {
-					_, _ = c.KeepHost(ctx, Admin(), r)
+					_, _ = c.HostLeases.KeepHost(ctx, Admin(), r)
 				}
 				pass(2 * time.Second)
 			}
@@ -239,7 +239,7 @@ func TestReplacedLeader(t *testing.T) {
 				t.Errorf("%s: %v, want %v", what, err, store.ErrFenced)
 			}
 		}
-		absences := func(ctx context.Context) error { return c.CountAbsence(ctx, old, w, time.Minute) }
+		absences := func(ctx context.Context) error { return c.Hosts.CountAbsence(ctx, old, w, time.Minute) }
 		_, err := c.st.Update(ctx, func(tx store.Tx) error {
 			return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "h2", Seconds: 5})
 		})
@@ -248,7 +248,7 @@ func TestReplacedLeader(t *testing.T) {
 		if _, there := c.fresh().HostAbsence("h2"); !there {
 			t.Error("it forgot that a host was away")
 		}
-		c.ok(c.LeaveHost(ctx, "h1", "i1"))
+		c.ok(c.HostLeases.LeaveHost(ctx, "h1", "i1"))
 		reports = reports[1:]
 		_, err = c.st.Update(ctx, func(tx store.Tx) error {
 			tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: "h2"})
@@ -260,7 +260,7 @@ func TestReplacedLeader(t *testing.T) {
 			t.Errorf("it counted or gave up: %+v", a)
 		}
 		reports = nil
-		fenced("hosts that are silent", func(ctx context.Context) error { return c.CountOut(ctx, old) })
+		fenced("hosts that are silent", func(ctx context.Context) error { return c.HostLeases.CountOut(ctx, old) })
 		for _, name := range []model.HostName{"h2", "h3"} {
 			if got := kept(t, c.st, name); !strings.Contains(got, "claim") {
 				t.Errorf("it counted %s out, of which is left: %q", name, got)
@@ -279,7 +279,7 @@ func TestStoodStill(t *testing.T) {
 		for _, name := range []model.HostName{"h1", "h2"} {
 			r := reportOf(name, string(name))
 			r.VTEP, r.Listening = netip.MustParseAddr("10.1.1."+string(name[1:])), nil
-			if _, err := New(st.Store, Options{}).KeepHost(t.Context(), Admin(), r); err != nil {
+			if _, err := New(st.Store, Options{}).HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -291,11 +291,11 @@ func TestStoodStill(t *testing.T) {
 		fence.Create = rev
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- c.CountOut(ctx, fence) }()
+		go func() { done <- c.HostLeases.CountOut(ctx, fence) }()
 		stand := func() { <-time.After(3 * cluster.ServiceTTL) }
 		st.hook.Store(&stand) // within the transaction that counts h1 out
 		for range cluster.ServiceTTL / countEvery {
-			c.HeardHosts([]model.HostName{"h2"})
+			c.Heartbeats.Heard([]model.HostName{"h2"})
 			pass(countEvery)
 		}
 		pass(3*cluster.ServiceTTL + 2*countEvery)

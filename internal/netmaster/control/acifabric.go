@@ -31,8 +31,8 @@ func (v *View) AciFabric() AciFabric {
 // NoteAciFabric changes, for the leader, what is noted of how the fabric is kept. That
 // nothing differs is checked against the fence too: it is how a leader finds out that it
 // leads no longer.
-func (c *Controller) NoteAciFabric(ctx context.Context, fence store.Fence, change func(*tables.AciFabric)) error {
-	rev, err := c.update(ctx, "note how the ACI fabric is kept", func(tx store.Tx) error {
+func (st *Settings) NoteAciFabric(ctx context.Context, fence store.Fence, change func(*tables.AciFabric)) error {
+	rev, err := st.commits.update(ctx, "note how the ACI fabric is kept", func(tx store.Tx) error {
 		fence.Require(tx)
 		row, err := tables.AciFabrics.Find(tx, tables.AciFabricKey{})
 		if err != nil {
@@ -48,7 +48,7 @@ func (c *Controller) NoteAciFabric(ctx context.Context, fence store.Fence, chang
 	if err != nil {
 		return err
 	}
-	return c.follow.WaitFor(ctx, rev)
+	return st.commits.follow.WaitFor(ctx, rev)
 }
 
 // FabricObjects is what an ACI fabric is made from.

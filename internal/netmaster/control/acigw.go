@@ -16,7 +16,7 @@ var (
 )
 
 // ChangeAciGw sets the settings of the ACI fabric.
-func (c *Controller) ChangeAciGw(valid model.Valid[model.AciGw]) Change {
+func ChangeAciGw(valid model.Valid[model.AciGw]) Change {
 	g := valid.Value()
 	ch := changeOf(rankBeside, tables.AciGws, tables.AciGwKey{}, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putAciGw(tx, g)
@@ -33,8 +33,8 @@ func putAciGw(tx store.Tx, g model.AciGw) error {
 }
 
 // DeleteAciGw deletes the settings of the ACI fabric.
-func (c *Controller) DeleteAciGw(ctx context.Context) error {
-	_, err := c.update(ctx, "delete aciGw", func(tx store.Tx) error {
+func (st *Settings) DeleteAciGw(ctx context.Context) error {
+	_, err := st.commits.update(ctx, "delete aciGw", func(tx store.Tx) error {
 		if _, err := tables.AciGws.Get(tx, tables.AciGwKey{}); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 	c.put(model.Tenant{Name: "blue"}, network("blue:net", "10.1.1.0/24"))
 	var got []netip.Addr
 	reserve := func(h model.HostName, preferred netip.Addr) error {
-		a, err := c.AllocAddress(ctx, AddressRequest{Network: n, Host: h, Preferred: preferred})
+		a, err := c.Addresses.AllocAddress(ctx, AddressRequest{Network: n, Host: h, Preferred: preferred})
 		if err == nil {
 			got = append(got, a)
 		}
@@ -41,20 +41,20 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 		}
 	}
 	refused("its share is reserved")
-	if c.OverQuota() != 2 {
-		t.Errorf("%d refusals are counted", c.OverQuota())
+	if c.Addresses.OverQuota() != 2 {
+		t.Errorf("%d refusals are counted", c.Addresses.OverQuota())
 	}
 	if err := reserve("h2", netip.Addr{}); err != nil {
 		t.Errorf("another host: %v", err)
 	}
 	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: n, ID: "c1"}, Host: "h1", IPv4: got[0]})
 	if err == nil {
-		_, _, err = c.CreateEndpoint(ctx, Admin(), valid)
+		_, _, err = c.Endpoints.CreateEndpoint(ctx, Admin(), valid)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReleaseAddress(ctx, Admin(), n, got[1]); err != nil {
+	if err := c.Addresses.ReleaseAddress(ctx, Admin(), n, got[1]); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
@@ -67,12 +67,12 @@ func TestHostReservesOnlyItsShare(t *testing.T) {
 	// A swarm's manager reserves for all hosts.
 	manager := AddressRequest{Network: n, Host: "h3", AnyHost: true}
 	for i := range 128 {
-		if _, err := c.AllocAddress(ctx, manager); err != nil {
+		if _, err := c.Addresses.AllocAddress(ctx, manager); err != nil {
 			t.Fatalf("address %d of a manager: %v", i, err)
 		}
 		c.fresh()
 	}
-	if _, err := c.AllocAddress(ctx, manager); !errors.Is(err, model.ErrExhausted) {
+	if _, err := c.Addresses.AllocAddress(ctx, manager); !errors.Is(err, model.ErrExhausted) {
 		t.Errorf("a manager has half of the network, and gets more: %v", err)
 	}
 }

@@ -47,14 +47,14 @@ func routes(tx store.Tx) (bool, error) {
 }
 
 // vlans are the networks of encap vlan. The commit fails when there are others by then.
-func (c *Controller) vlans(ctx context.Context, tx store.Tx) (out []model.Network, err error) {
+func (ns *Networks) vlans(ctx context.Context, tx store.Tx) (out []model.Network, err error) {
 	if err := tx.Observe(tables.NumbersOf(tables.NumberNetwork)); err != nil {
 		return nil, err
 	}
-	if _, err := c.follow.Fresh(ctx); err != nil {
+	if _, err := ns.commits.follow.Fresh(ctx); err != nil {
 		return nil, err
 	}
-	for _, n := range c.view.Networks("") {
+	for _, n := range ns.commits.view.Networks("") {
 		if n.Encap == model.EncapVLAN {
 			out = append(out, n)
 		}
@@ -64,7 +64,7 @@ func (c *Controller) vlans(ctx context.Context, tx store.Tx) (out []model.Networ
 
 // apartOf refuses a new network that has an address in common with another tenant's, of
 // which routers would be told too.
-func (c *Controller) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.Network) error {
+func (ns *Networks) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.Network) error {
 	if n.Encap != model.EncapVLAN {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (c *Controller) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.
 	if told, err := tells(tx); err != nil || !told {
 		return err
 	}
-	all, err := c.vlans(ctx, tx)
+	all, err := ns.vlans(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (c *Controller) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.
 
 // allApart refuses that hosts begin to tell of networks of two tenants that have an
 // address in common.
-func (c *Controller) allApart(ctx context.Context, tx store.Tx) error {
-	all, err := c.vlans(ctx, tx)
+func (ns *Networks) allApart(ctx context.Context, tx store.Tx) error {
+	all, err := ns.vlans(ctx, tx)
 	if err != nil {
 		return err
 	}

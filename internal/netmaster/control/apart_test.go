@@ -62,21 +62,21 @@ func TestApartOnTrial(t *testing.T) {
 		c.refused(model.ErrConflict, what, func() error { return c.try(o) })
 	}
 
-	w, err := c.onTrial(c.ChangeGlobal(valid(routed())))
+	w, err := c.onTrial(c.Settings.ChangeGlobal(valid(routed())))
 	c.ok(err)
 	refused(`overlaps 10.70.1.0/24 of network "red:v"`, vlan("green:v"))
-	c.ok(c.confirm(w.ID, c.ChangeGlobal(valid(routed()))))
+	c.ok(c.confirm(w.ID, c.Settings.ChangeGlobal(valid(routed()))))
 
-	w, err = c.onTrial(c.ChangeGlobal(valid(bridge)))
+	w, err = c.onTrial(c.Settings.ChangeGlobal(valid(bridge)))
 	c.ok(err)
 	refused(`overlaps 10.70.1.0/24 of network "red:v"`, vlan("green:v"))
-	c.ok(c.Revert(testContext(t), w.ID))
+	c.ok(c.Pending.Revert(testContext(t), w.ID))
 
 	c.put(bridge, vlan("green:v"))
 	c.ok(c.remove(tables.BgpKey{Host: "h1"}))
-	w, err = c.onTrial(c.ChangeGlobal(valid(routed())))
+	w, err = c.onTrial(c.Settings.ChangeGlobal(valid(routed())))
 	c.ok(err)
 	refused(`networks "green:v" (10.70.1.0/24) and "red:v" (10.70.1.0/24)`, bgp)
-	c.ok(c.Revert(testContext(t), w.ID))
+	c.ok(c.Pending.Revert(testContext(t), w.ID))
 	c.put(bgp)
 }

@@ -71,7 +71,7 @@ func committing(ctx context.Context) context.Context {
 
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
-func (c *Controller) Put(ctx context.Context, a Actor, ch Change) (Commit, error) {
+func (c *Committer) Put(ctx context.Context, a Actor, ch Change) (Commit, error) {
 	if ch.bad != nil {
 		return Commit{}, ch.bad
 	}
@@ -170,7 +170,7 @@ type step struct {
 // work: done is then less than the number of changes, and applying the same
 // list again goes on from there. So it does after a failure in between, which
 // others' changes or the store can cause. The outcomes are those of the whole list.
-func (c *Controller) Apply(ctx context.Context, a Actor, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
+func (c *Committer) Apply(ctx context.Context, a Actor, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
 	steps := ordered(changes)
 	out = make([]Outcome, len(changes))
 	cl := c.claim(a)
@@ -228,7 +228,7 @@ func (c *Controller) Apply(ctx context.Context, a Actor, changes []Change, dryRu
 
 // fitAll checks that the policies fit hosts when all steps are done, and returns
 // the step with which they do not.
-func (c *Controller) fitAll(steps []step) (bad step, err error) {
+func (c *Committer) fitAll(steps []step) (bad step, err error) {
 	var rules []model.PolicyRule
 	var replaced []model.PolicyKey
 	var groups []model.Group
@@ -253,7 +253,7 @@ func (c *Controller) fitAll(steps []step) (bad step, err error) {
 }
 
 // applySome commits steps in one transaction, or the only one by its use-case.
-func (c *Controller) applySome(ctx context.Context, a Actor, steps []step) error {
+func (c *Committer) applySome(ctx context.Context, a Actor, steps []step) error {
 	cl := c.claim(a)
 	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()

@@ -16,11 +16,11 @@ import (
 // small is a list that fits one transaction, in an order that does not.
 func small(c *harness) []Change {
 	return []Change{
-		c.ChangeTenant(valid(model.Tenant{Name: "blue", DefaultNetwork: "n"}), false),
-		c.ChangeRule(valid(rule("blue:p", "1"))),
-		c.ChangeGroup(valid(group("blue:g", "n", "p")), false),
-		c.ChangePolicy(valid(policy("blue:p"))),
-		c.ChangeNetwork(valid(network("blue:n", "10.1.0.0/24"))),
+		ChangeTenant(valid(model.Tenant{Name: "blue", DefaultNetwork: "n"}), false),
+		c.Policies.ChangeRule(valid(rule("blue:p", "1"))),
+		c.Tenants.ChangeGroup(valid(group("blue:g", "n", "p")), false),
+		c.Policies.ChangePolicy(valid(policy("blue:p"))),
+		c.Networks.ChangeNetwork(valid(network("blue:n", "10.1.0.0/24"))),
 	}
 }
 
@@ -81,16 +81,16 @@ func TestApplyAllOrNothing(t *testing.T) {
 		bad  Change
 		kind error
 	}{
-		"invalid":   {c.ChangeRule(valid(rule("blue:p", "bad", func(r *model.Rule) { r.Priority = 101 }))), model.ErrInvalid},
-		"unknown":   {c.ChangeGroup(valid(group("blue:bad", "nosuch")), false), model.ErrNotFound},
-		"conflict":  {c.ChangeNetwork(valid(network("bad", "10.9.0.0/25"))), model.ErrConflict},
-		"immutable": {c.ChangeNetwork(valid(network("taken", "10.8.0.0/24"))), model.ErrConflict},
-		"late":      {c.ChangeTenant(valid(model.Tenant{Name: "red", DefaultNetwork: "nosuch"}), false), model.ErrNotFound},
+		"invalid":   {c.Policies.ChangeRule(valid(rule("blue:p", "bad", func(r *model.Rule) { r.Priority = 101 }))), model.ErrInvalid},
+		"unknown":   {c.Tenants.ChangeGroup(valid(group("blue:bad", "nosuch")), false), model.ErrNotFound},
+		"conflict":  {c.Networks.ChangeNetwork(valid(network("bad", "10.9.0.0/25"))), model.ErrConflict},
+		"immutable": {c.Networks.ChangeNetwork(valid(network("taken", "10.8.0.0/24"))), model.ErrConflict},
+		"late":      {ChangeTenant(valid(model.Tenant{Name: "red", DefaultNetwork: "nosuch"}), false), model.ErrNotFound},
 	} {
 		for _, rules := range []int{0, 50} {
 			list := append(small(c), tc.bad)
 			for i := range rules {
-				list = append(list, c.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", i)))))
+				list = append(list, c.Policies.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", i)))))
 			}
 			c.refused(tc.kind, "", func() error {
 				_, done, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
@@ -109,15 +109,15 @@ func TestApplyLongList(t *testing.T) {
 	c := newCluster(t)
 	list := small(c)
 	for i := range 200 {
-		list = append(list, c.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", i)))))
+		list = append(list, c.Policies.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", i)))))
 	}
 	app := model.AppProfile{Key: model.AppProfileKey{Tenant: "blue", Name: "app"}}
 	for i := range 30 { // more than one transaction ties
 		name := model.GroupName(fmt.Sprintf("g%02d", i))
 		app.Groups = append(app.Groups, name)
-		list = append(list, c.ChangeGroup(valid(group("blue:"+string(name), "n")), false))
+		list = append(list, c.Tenants.ChangeGroup(valid(group("blue:"+string(name), "n")), false))
 	}
-	list = append(list, c.ChangeAppProfile(valid(app)))
+	list = append(list, c.Tenants.ChangeAppProfile(valid(app)))
 	slices.Reverse(list)
 	turns := 0
 	for done := 0; done < len(list); turns++ {
@@ -146,11 +146,11 @@ func TestApplyLongList(t *testing.T) {
 func TestApplyEndpoints(t *testing.T) {
 	c := newCluster(t)
 	list := []Change{
-		c.ChangeEndpoint(valid(endpoint("n", "a", withIP("10.1.0.9")))),
-		c.ChangeEndpoint(valid(endpoint("n", "b"))),
-		c.ChangeEndpoint(valid(endpoint("n", "c"))),
-		c.ChangeNetwork(valid(network("n", "10.1.0.0/24"))),
-		c.ChangeNetwork(valid(network("m", "10.2.0.0/24"))),
+		c.Endpoints.ChangeEndpoint(valid(endpoint("n", "a", withIP("10.1.0.9")))),
+		c.Endpoints.ChangeEndpoint(valid(endpoint("n", "b"))),
+		c.Endpoints.ChangeEndpoint(valid(endpoint("n", "c"))),
+		c.Networks.ChangeNetwork(valid(network("n", "10.1.0.0/24"))),
+		c.Networks.ChangeNetwork(valid(network("m", "10.2.0.0/24"))),
 	}
 	out, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
 	c.ok(err)
@@ -172,11 +172,11 @@ func TestApplyFailsInBetween(t *testing.T) {
 	var list []Change
 	for _, p := range []string{"blue:p", "blue:q"} {
 		for i := range 90 {
-			list = append(list, c.ChangeRule(valid(rule(p, fmt.Sprintf("r%d", i)))))
+			list = append(list, c.Policies.ChangeRule(valid(rule(p, fmt.Sprintf("r%d", i)))))
 		}
 	}
 	_, _, err := c.Apply(testContext(t), Admin(), list, false, func() bool {
-		c.ok(ignoreNotFound(c.DeletePolicy(testContext(t), Admin(), policyKey("blue:q"))))
+		c.ok(ignoreNotFound(c.Policies.DeletePolicy(testContext(t), Admin(), policyKey("blue:q"))))
 		return true
 	})
 	e, ok := errors.AsType[*ChangeError](err)
@@ -205,7 +205,7 @@ func TestApplyAfterDryRun(t *testing.T) {
 	c := newCluster(t)
 	c.put(model.Global{VXLANs: model.TagRange{Lo: 7, Hi: 7}}) // one for both
 	list := func(subnet string) []Change {
-		return []Change{c.ChangeEndpoint(valid(endpoint("n", "a"))), c.ChangeNetwork(valid(network("n", subnet)))}
+		return []Change{c.Endpoints.ChangeEndpoint(valid(endpoint("n", "a"))), c.Networks.ChangeNetwork(valid(network("n", subnet)))}
 	}
 	yes := func() bool { return true }
 	dry, _, err := c.Apply(testContext(t), Admin(), list("10.1.0.0/24"), true, yes)
@@ -230,7 +230,7 @@ func TestApplyInParallel(t *testing.T) {
 		sides.Go(func() error {
 			list := small(c)
 			for r := range 60 {
-				list = append(list, c.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", r)))))
+				list = append(list, c.Policies.ChangeRule(valid(rule("blue:p", fmt.Sprintf("r%d", r)))))
 			}
 			_, done, err := c.Apply(testContext(t), Admin(), list, false, func() bool { return true })
 			if err == nil && done != len(list) {
@@ -253,7 +253,7 @@ func TestApplyManyEndpoints(t *testing.T) {
 	c.put(network("n", "10.1.0.0/16"), group("g", "n"))
 	var list []Change
 	for i := range 300 {
-		list = append(list, c.ChangeEndpoint(valid(endpoint("n", fmt.Sprintf("e%d", i), inGroup("g")))))
+		list = append(list, c.Endpoints.ChangeEndpoint(valid(endpoint("n", fmt.Sprintf("e%d", i), inGroup("g")))))
 	}
 	for _, dryRun := range []bool{true, false} {
 		c.st.Conflict(3)

@@ -14,7 +14,7 @@ import (
 
 // InSet makes a change note, where it creates its object, that a set of applied documents
 // has created it.
-func (c *Controller) InSet(a Actor, ch Change, set string, o model.Owned) Change {
+func (os *Ownership) InSet(a Actor, ch Change, set string, o model.Owned) Change {
 	if !a.admin {
 		tenant, _, _ := strings.Cut(o.Key, ":")
 		set = tenantSet(tenant, set)
@@ -35,13 +35,13 @@ func (c *Controller) InSet(a Actor, ch Change, set string, o model.Owned) Change
 		return ch
 	}
 	ch.alone = func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error) {
-		was, err := c.store.Get(ctx, ch.key)
+		was, err := os.commits.store.Get(ctx, ch.key)
 		if err != nil {
 			return nil, 0, err
 		}
 		object, rev, err := alone(ctx, a, fence)
 		if err == nil && !was.Exists() {
-			_, err = c.update(ctx, "note a member of a set", func(tx store.Tx) error { return tables.SetMembers.Put(tx, member) })
+			_, err = os.commits.update(ctx, "note a member of a set", func(tx store.Tx) error { return tables.SetMembers.Put(tx, member) })
 		}
 		return object, rev, err
 	}
@@ -57,13 +57,13 @@ func tenantSet(tenant, set string) string { return tenant + ":" + set }
 
 // SetMembers returns the objects that a set of who asks has created, of those that are
 // there.
-func (c *Controller) SetMembers(ctx context.Context, a Actor, set string) (map[model.Owned]bool, error) {
+func (os *Ownership) SetMembers(ctx context.Context, a Actor, set string) (map[model.Owned]bool, error) {
 	if a.admin {
-		return c.membersOf(ctx, set)
+		return os.membersOf(ctx, set)
 	}
 	all := map[model.Owned]bool{}
 	for _, tenant := range a.tenants {
-		members, err := c.membersOf(ctx, tenantSet(string(tenant), set))
+		members, err := os.membersOf(ctx, tenantSet(string(tenant), set))
 		if err != nil {
 			return nil, err
 		}
@@ -74,14 +74,14 @@ func (c *Controller) SetMembers(ctx context.Context, a Actor, set string) (map[m
 
 // membersOf returns the objects that a set has created, of those that are there. It forgets the others: objects that were deleted, and those that
 // somebody else created again.
-func (c *Controller) membersOf(ctx context.Context, set string) (map[model.Owned]bool, error) {
-	kvs, _, err := c.store.Range(ctx, tables.SetMembersOf(set))
+func (os *Ownership) membersOf(ctx context.Context, set string) (map[model.Owned]bool, error) {
+	kvs, _, err := os.commits.store.Range(ctx, tables.SetMembersOf(set))
 	if err != nil {
 		return nil, fmt.Errorf("read the set %q: %w", set, err)
 	}
 	members := map[model.Owned]bool{}
 	var gone []store.KV
-	_, err = c.update(ctx, "read the set "+set, func(tx store.Tx) error {
+	_, err = os.commits.update(ctx, "read the set "+set, func(tx store.Tx) error {
 		clear(members)
 		gone, err = notThere(tx, kvs, store.Tx.Peek, func(m tables.SetMember) { members[model.Owned{Kind: m.Kind, Key: m.Key}] = true })
 		return err
@@ -90,7 +90,7 @@ func (c *Controller) membersOf(ctx context.Context, set string) (map[model.Owned
 		if err != nil {
 			break
 		}
-		_, err = c.update(ctx, "forget members of the set "+set, func(tx store.Tx) error {
+		_, err = os.commits.update(ctx, "forget members of the set "+set, func(tx store.Tx) error {
 			gone, err := notThere(tx, some, store.Tx.Get, func(tables.SetMember) {})
 			for _, kv := range gone {
 				tx.Delete(kv.Key)

@@ -21,7 +21,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 	c.fresh()
 	names := func(set string) []string {
 		t.Helper()
-		members, err := c.SetMembers(ctx, Admin(), set)
+		members, err := c.Ownership.SetMembers(ctx, Admin(), set)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 			if n == "before" {
 				subnet = "10.9.0.0/24"
 			}
-			list = append(list, c.InSet(Admin(), c.ChangeNetwork(valid(network("blue:"+n, subnet))), set, model.Owned{Kind: "network", Key: "blue:" + n}))
+			list = append(list, c.Ownership.InSet(Admin(), c.Networks.ChangeNetwork(valid(network("blue:"+n, subnet))), set, model.Owned{Kind: "network", Key: "blue:" + n}))
 		}
 		if _, _, err := c.Apply(ctx, Admin(), list, dryRun, func() bool { return true }); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 	check("after another set was applied", "web", `network "blue:a"`, `network "blue:b"`)
 	check("of what another set created", "other")
 	for _, n := range []string{"a", "b"} {
-		if err := c.DeleteNetwork(ctx, Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(n)}); err != nil {
+		if err := c.Networks.DeleteNetwork(ctx, Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(n)}); err != nil {
 			t.Fatal(err)
 		}
 		c.fresh()
@@ -74,7 +74,7 @@ func TestSetHasWhatItCreated(t *testing.T) {
 		t.Errorf("rows of members that are none: %v, %v", kvs, err)
 	}
 	apply("web", false, "before", "c")
-	if found, err := c.Owners(ctx); err != nil || len(found) > 0 {
+	if found, err := c.Repair.Owners(ctx); err != nil || len(found) > 0 {
 		t.Errorf("the doctor finds %v, %v", found, err)
 	}
 }
@@ -87,12 +87,12 @@ func TestLongListIsNoted(t *testing.T) {
 	c.put(model.Tenant{Name: "blue"})
 	c.fresh()
 	of := func(ch Change, kind, key string) Change {
-		return c.InSet(Admin(), ch, "big", model.Owned{Kind: kind, Key: key})
+		return c.Ownership.InSet(Admin(), ch, "big", model.Owned{Kind: kind, Key: key})
 	}
-	list := []Change{of(c.ChangePolicy(valid(model.ContivPolicy{Key: policyKey("blue:p")})), "policy", "blue:p")}
+	list := []Change{of(c.Policies.ChangePolicy(valid(model.ContivPolicy{Key: policyKey("blue:p")})), "policy", "blue:p")}
 	for i := range 200 {
 		key := fmt.Sprintf("r%d", i)
-		list = append(list, of(c.ChangeRule(valid(rule("blue:p", key))), "rule", "blue:p:"+key))
+		list = append(list, of(c.Policies.ChangeRule(valid(rule("blue:p", key))), "rule", "blue:p:"+key))
 	}
 	for done := 0; done < len(list); {
 		_, n, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
@@ -101,7 +101,7 @@ func TestLongListIsNoted(t *testing.T) {
 		}
 		done = n
 	}
-	if members, err := c.SetMembers(ctx, Admin(), "big"); err != nil || len(members) != len(list) {
+	if members, err := c.Ownership.SetMembers(ctx, Admin(), "big"); err != nil || len(members) != len(list) {
 		t.Errorf("%d members, error %v", len(members), err)
 	}
 }

@@ -43,7 +43,7 @@ func enterAppProfile(v *View, k model.AppProfileKey, old, now *model.AppProfile,
 // leaves the profile with exactly the groups that are tied; when one of them
 // fails, for a group that somebody deleted meanwhile, changing the profile again
 // goes on from there.
-func (c *Controller) ChangeAppProfile(valid model.Valid[model.AppProfile]) Change {
+func (ts *Tenants) ChangeAppProfile(valid model.Valid[model.AppProfile]) Change {
 	p := valid.Value()
 	ch := changeOf(rankMember, tables.AppProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
 		for {
@@ -53,7 +53,7 @@ func (c *Controller) ChangeAppProfile(valid model.Valid[model.AppProfile]) Chang
 		}
 	})
 	ch.alone = func(ctx context.Context, _ Actor, _ *store.Fence) (any, store.Revision, error) {
-		rev, err := c.tieAll(ctx, p)
+		rev, err := ts.tieAll(ctx, p)
 		return p, rev, err
 	}
 	return ch
@@ -64,10 +64,10 @@ func (c *Controller) ChangeAppProfile(valid model.Valid[model.AppProfile]) Chang
 const appBatch = 12
 
 // tieAll is ChangeAppProfile in as many transactions as it takes.
-func (c *Controller) tieAll(ctx context.Context, p model.AppProfile) (rev store.Revision, err error) {
+func (ts *Tenants) tieAll(ctx context.Context, p model.AppProfile) (rev store.Revision, err error) {
 	what := fmt.Sprintf("put app profile %q", p.Key)
 	for done := false; !done && err == nil; {
-		rev, err = c.update(ctx, what, func(tx store.Tx) (err error) {
+		rev, err = ts.commits.update(ctx, what, func(tx store.Tx) (err error) {
 			done, err = tieGroups(tx, p)
 			return err
 		})
@@ -138,10 +138,10 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 }
 
 // DeleteAppProfile deletes an app profile and frees its groups, which stay.
-func (c *Controller) DeleteAppProfile(ctx context.Context, k model.AppProfileKey) error {
+func (ts *Tenants) DeleteAppProfile(ctx context.Context, k model.AppProfileKey) error {
 	what := fmt.Sprintf("delete app profile %q", k)
 	for done := false; !done; {
-		_, err := c.update(ctx, what, func(tx store.Tx) error {
+		_, err := ts.commits.update(ctx, what, func(tx store.Tx) error {
 			p, err := tables.AppProfiles.Get(tx, k)
 			if err != nil {
 				return err

@@ -79,15 +79,15 @@ const maxPoolSearch = 1 << 16
 // the leader, who has the fence. What it has it keeps while that is the pool's,
 // nobody else's, and what it asks for. An address that cannot be given is
 // model.ErrConflict or ErrExhausted; the others are given all the same.
-func (c *Controller) Balance(ctx context.Context, fence store.Fence, w PoolWish) ([]netip.Addr, error) {
+func (ks *Kubernetes) Balance(ctx context.Context, fence store.Fence, w PoolWish) ([]netip.Addr, error) {
 	var out []netip.Addr
 	var refused error
-	_, err := c.update(ctx, fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
+	_, err := ks.commits.update(ctx, fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
 		fence.Require(tx)
 		out, refused = nil, nil
-		had := c.view.BalancedAddrs(w.Service)
+		had := ks.commits.view.BalancedAddrs(w.Service)
 		for _, v6 := range []bool{false, true} {
-			addr, err := c.balance(tx, w, v6, had)
+			addr, err := ks.balance(tx, w, v6, had)
 			switch {
 			case errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrExhausted):
 				refused = errors.Join(refused, err)
@@ -111,43 +111,43 @@ func (c *Controller) Balance(ctx context.Context, fence store.Fence, w PoolWish)
 }
 
 // balance returns the address of a family that a service is to have; zero = none.
-func (c *Controller) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr) (netip.Addr, error) {
+func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr) (netip.Addr, error) {
 	wished := w.Addr.IsValid() && w.Addr.Is6() == v6
 	if v6 && !w.V6 || !v6 && !w.V4 || !wished && !w.Pool.Has(v6) {
 		return netip.Addr{}, nil
 	}
 	if wished {
-		return w.Addr, c.takeBalanced(tx, w, w.Addr)
+		return w.Addr, ks.takeBalanced(tx, w, w.Addr)
 	}
 	for _, a := range had {
 		if a.Is6() != v6 {
 			continue
 		}
-		err := c.takeBalanced(tx, w, a)
+		err := ks.takeBalanced(tx, w, a)
 		if err == nil || !errors.Is(err, model.ErrConflict) {
 			return a, err
 		}
 	}
-	c.view.mu.RLock()
+	ks.commits.view.mu.RLock()
 	family := 0
 	if v6 {
 		family = 1
 	}
-	last := balancedAddrs.in(c.view).last[family]
-	c.view.mu.RUnlock()
+	last := balancedAddrs.in(ks.commits.view).last[family]
+	ks.commits.view.mu.RUnlock()
 	looked := 0
 	for a := range w.Pool.From(last, v6) {
 		if looked++; looked > maxPoolSearch {
 			break
 		}
-		c.view.mu.Lock()
-		_, taken := balancedAddrs.in(c.view).by[a]
-		balancedAddrs.in(c.view).last[family] = a
-		c.view.mu.Unlock()
+		ks.commits.view.mu.Lock()
+		_, taken := balancedAddrs.in(ks.commits.view).by[a]
+		balancedAddrs.in(ks.commits.view).last[family] = a
+		ks.commits.view.mu.Unlock()
 		if taken {
 			continue
 		}
-		err := c.takeBalanced(tx, w, a)
+		err := ks.takeBalanced(tx, w, a)
 		if err == nil || !errors.Is(err, model.ErrConflict) {
 			return a, err
 		}
@@ -173,11 +173,11 @@ func (v *View) fronted(a netip.Addr, k model.ClusterServiceKey) string {
 
 // takeBalanced gives a service an address, unless it has it; model.ErrConflict where
 // it cannot have it.
-func (c *Controller) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error {
+func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error {
 	if !w.Pool.Contains(a) {
 		return model.Errorf(model.ErrConflict, "%s is not in the load balancers' pool", a)
 	}
-	for _, whose := range []string{c.view.WhoseAddress(a), c.view.WhoseServiceAddress(a), c.view.fronted(a, w.Service)} {
+	for _, whose := range []string{ks.commits.view.WhoseAddress(a), ks.commits.view.WhoseServiceAddress(a), ks.commits.view.fronted(a, w.Service)} {
 		if whose != "" {
 			return model.Errorf(model.ErrConflict, "%s %s", a, whose)
 		}

@@ -25,7 +25,7 @@ func BenchmarkCreateEndpoint(b *testing.B) {
 				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						if _, _, err := c.CreateEndpoint(ctx, Admin(), valid(endpoint("n", fmt.Sprintf("c%d", n.Add(1)), inGroup(g)))); err != nil {
+						if _, _, err := c.Endpoints.CreateEndpoint(ctx, Admin(), valid(endpoint("n", fmt.Sprintf("c%d", n.Add(1)), inGroup(g)))); err != nil {
 							b.Error(err)
 						}
 					}

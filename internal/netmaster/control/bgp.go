@@ -17,15 +17,15 @@ var (
 
 // ChangeBgp creates a host's BGP settings or replaces them. The host must be one
 // that an agent has told of (known fault 26): otherwise model.ErrNotFound.
-func (c *Controller) ChangeBgp(valid model.Valid[model.Bgp]) Change {
+func (st *Settings) ChangeBgp(valid model.Valid[model.Bgp]) Change {
 	b := valid.Value()
 	ch := changeOf(rankBeside, tables.Bgps, tables.BgpKey{Host: b.Host}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
-		return c.putBgp(ctx, tx, b)
+		return st.putBgp(ctx, tx, b)
 	})
 	return ch
 }
 
-func (c *Controller) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error {
+func (st *Settings) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error {
 	k := tables.BgpKey{Host: b.Host}
 	if err := tx.Prefetch(tables.Bgps.Key(k), tables.Hosts.Key(b.Host)); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (c *Controller) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error
 			if others, err := tells(tx); err != nil {
 				return err
 			} else if !others { // the first one
-				if err := c.allApart(ctx, tx); err != nil {
+				if err := st.networks.allApart(ctx, tx); err != nil {
 					return err
 				}
 			}
@@ -66,8 +66,8 @@ func (c *Controller) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error
 }
 
 // DeleteBgp deletes a host's BGP settings.
-func (c *Controller) DeleteBgp(ctx context.Context, h model.HostName) error {
-	return deleteRow(ctx, c, tables.Bgps, tables.BgpKey{Host: h}, nil)
+func (st *Settings) DeleteBgp(ctx context.Context, h model.HostName) error {
+	return deleteRow(ctx, st.commits, tables.Bgps, tables.BgpKey{Host: h}, nil)
 }
 
 // Bgps returns the BGP settings of all hosts.

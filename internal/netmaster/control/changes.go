@@ -78,7 +78,7 @@ func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *tables.
 
 // deleteRow deletes an object, if nothing refers to it and checks allow it; target may
 // be nil.
-func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *tables.Table[K, V], k K, target *tables.Target, checks ...func(store.Tx) error) error {
+func deleteRow[K comparable, V any](ctx context.Context, c *Committer, table *tables.Table[K, V], k K, target *tables.Target, checks ...func(store.Tx) error) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
 		if _, err := table.Get(tx, k); err != nil {
 			return err

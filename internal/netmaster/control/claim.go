@@ -16,7 +16,7 @@ import (
 // have chosen the same: then the row exists, and the next candidate is tried.
 // When the transaction runs again it tries the candidates that it has first.
 type claim struct {
-	c       *Controller
+	c       *Committer
 	actor   Actor // of the use-case
 	addrs   held[tables.AddressKey]
 	numbers held[tables.NumberKey]
@@ -53,7 +53,7 @@ type settling struct {
 	claim *claim
 }
 
-func (c *Controller) claim(a Actor) *claim { return &claim{c: c, actor: a} }
+func (c *Committer) claim(a Actor) *claim { return &claim{c: c, actor: a} }
 
 // rewind begins a run of the transaction.
 func (cl *claim) rewind() {

@@ -112,13 +112,13 @@ func (v *View) ServiceRanges() model.ServiceRanges {
 
 // Reserve has WhoseAddress say of addresses whose they are, which no row of the store
 // tells, as "is the address of ...".
-func (c *Controller) Reserve(at map[netip.Addr]string) {
-	c.view.mu.Lock()
-	defer c.view.mu.Unlock()
-	if c.view.reserved == nil {
-		c.view.reserved = map[netip.Addr]string{}
+func (ks *Kubernetes) Reserve(at map[netip.Addr]string) {
+	ks.commits.view.mu.Lock()
+	defer ks.commits.view.mu.Unlock()
+	if ks.commits.view.reserved == nil {
+		ks.commits.view.reserved = map[netip.Addr]string{}
 	}
-	maps.Copy(c.view.reserved, at)
+	maps.Copy(ks.commits.view.reserved, at)
 }
 
 // reservedAddresses are those of Reserve.
@@ -197,7 +197,7 @@ func (v *View) CountServices() (services, fronts int) {
 }
 
 // NetworksChanged returns what is closed when the next network comes or goes.
-func (c *Controller) NetworksChanged() <-chan struct{} { return c.view.networksCame.Next() }
+func (ns *Networks) NetworksChanged() <-chan struct{} { return ns.commits.view.networksCame.Next() }
 
 // outsideServices refuses a subnet that overlaps a range of the orchestrator's services.
 func outsideServices(tx store.Tx, field string, p netip.Prefix) error {
@@ -224,8 +224,8 @@ type ClusterRows struct {
 
 // PutClusterRows writes and deletes rows of an orchestrator's services in one commit,
 // for the leader, who has the fence. What is there as it is to be is not written.
-func (c *Controller) PutClusterRows(ctx context.Context, fence store.Fence, rows ClusterRows) error {
-	_, err := c.update(ctx, "record services of Kubernetes", func(tx store.Tx) error {
+func (ks *Kubernetes) PutClusterRows(ctx context.Context, fence store.Fence, rows ClusterRows) error {
+	_, err := ks.commits.update(ctx, "record services of Kubernetes", func(tx store.Tx) error {
 		fence.Require(tx)
 		if err := tx.Prefetch(rows.keys()...); err != nil {
 			return err
@@ -286,8 +286,8 @@ func putUnless[K comparable, V model.Validator](tx store.Tx, t *tables.Table[K, 
 
 // PutServiceRanges records the ranges of the orchestrator's services' addresses, for
 // the leader, who has the fence. Networks that overlap one stay.
-func (c *Controller) PutServiceRanges(ctx context.Context, fence store.Fence, valid model.Valid[model.ServiceRanges]) error {
-	_, err := c.update(ctx, "record the ranges of services' addresses", func(tx store.Tx) error {
+func (ks *Kubernetes) PutServiceRanges(ctx context.Context, fence store.Fence, valid model.Valid[model.ServiceRanges]) error {
+	_, err := ks.commits.update(ctx, "record the ranges of services' addresses", func(tx store.Tx) error {
 		fence.Require(tx)
 		return putUnless(tx, tables.ServiceRanges, valid, func(a, b model.ServiceRanges) bool { return slices.Equal(a.Ranges, b.Ranges) })
 	})

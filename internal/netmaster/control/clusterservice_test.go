@@ -42,7 +42,7 @@ func TestClusterRows(t *testing.T) {
 	}
 	put := func(rows ClusterRows) store.Revision {
 		t.Helper()
-		c.ok(c.PutClusterRows(ctx, fence, rows))
+		c.ok(c.Kubernetes.PutClusterRows(ctx, fence, rows))
 		return c.fresh().Revision()
 	}
 	if first := put(rows); put(rows) != first {
@@ -67,7 +67,7 @@ func TestClusterRows(t *testing.T) {
 		t.Error(got)
 	}
 	checkMirror(t, c)
-	c.Reserve(map[netip.Addr]string{addr("192.168.7.3"): "is the address of the store", addr("10.96.0.9"): "is the address of a netmaster"})
+	c.Kubernetes.Reserve(map[netip.Addr]string{addr("192.168.7.3"): "is the address of the store", addr("10.96.0.9"): "is the address of a netmaster"})
 	for at, whose := range map[string]string{
 		"192.168.7.1": "is an address of node n1", "192.168.7.2": "", "192.168.7.3": "is the address of the store", "10.96.0.9": "is the address of a netmaster",
 	} {
@@ -90,10 +90,10 @@ func TestClusterRows(t *testing.T) {
 		t.Error("what is gone is found")
 	}
 	checkMirror(t, c)
-	if err := c.PutClusterRows(ctx, store.Fence{Key: "/test/other", Create: 1}, rows); !errors.Is(err, store.ErrFenced) {
+	if err := c.Kubernetes.PutClusterRows(ctx, store.Fence{Key: "/test/other", Create: 1}, rows); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("who does not lead writes: %v", err)
 	}
-	if err := c.PutClusterRows(ctx, fence, ClusterRows{Services: make([]model.Valid[model.ClusterService], 1)}); !errors.Is(err, model.ErrInvalid) {
+	if err := c.Kubernetes.PutClusterRows(ctx, fence, ClusterRows{Services: make([]model.Valid[model.ClusterService], 1)}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("what nobody has validated: %v", err)
 	}
 }
@@ -111,8 +111,8 @@ func TestServiceRanges(t *testing.T) {
 		return r
 	}
 	c.fresh()
-	changed := c.NetworksChanged()
-	c.ok(c.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
+	changed := c.Networks.NetworksChanged()
+	c.ok(c.Kubernetes.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
 	c.refused(model.ErrConflict, `subnet "10.96.7.0/24": overlaps 10.96.0.0/15, from which Kubernetes gives addresses to services`, func() error { return c.try(network("n", "10.96.7.0/24")) })
 	c.refused(model.ErrConflict, `ipv6Subnet "fd00:96::/64": overlaps fd00:96::/112`, func() error { return c.try(network("n", "10.5.0.0/24", "fd00:96::/64")) })
 	c.put(network("old", "10.97.0.0/16")) // as it is
@@ -135,11 +135,11 @@ func TestServiceRanges(t *testing.T) {
 		t.Error("a network has come, and nobody is told")
 	}
 	rev := c.fresh().Revision()
-	c.ok(c.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
+	c.ok(c.Kubernetes.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
 	if c.fresh().Revision() != rev {
 		t.Error("what is there is written again")
 	}
-	c.ok(c.PutServiceRanges(testContext(t), fence, valid(prefixes())))
+	c.ok(c.Kubernetes.PutServiceRanges(testContext(t), fence, valid(prefixes())))
 	c.put(network("n2", "10.96.7.0/24"))
 	checkMirror(t, c)
 }
@@ -185,7 +185,7 @@ func TestBalance(t *testing.T) {
 		{PoolWish{Service: k("a"), Pool: pool(t, "198.51.100.0/30"), V4: true, V6: true}, "[198.51.100.1]", ""}, // another pool
 		{PoolWish{Service: k("a")}, "[]", ""},
 	} {
-		got, err := c.Balance(testContext(t), fence, step.wish)
+		got, err := c.Kubernetes.Balance(testContext(t), fence, step.wish)
 		text := fmt.Sprint(got)
 		if got == nil {
 			text = "[]"
@@ -201,7 +201,7 @@ func TestBalance(t *testing.T) {
 		t.Errorf("%d services have addresses, want 3", got)
 	}
 	checkMirror(t, c)
-	if _, err := c.Balance(testContext(t), store.Fence{Key: "/test/other", Create: 1}, PoolWish{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
+	if _, err := c.Kubernetes.Balance(testContext(t), store.Fence{Key: "/test/other", Create: 1}, PoolWish{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("who does not lead gives addresses: %v", err)
 	}
 }
@@ -219,7 +219,7 @@ func TestBalanceMany(t *testing.T) {
 	for i := range 100 {
 		g.Go(func() {
 			c := []*harness{a, b}[i%2]
-			got, err := c.Balance(testContext(t), fence, PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: fmt.Sprint("s", i)}, Pool: p, V4: true})
+			got, err := c.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: fmt.Sprint("s", i)}, Pool: p, V4: true})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || len(got) != 1 {
@@ -235,12 +235,12 @@ func TestBalanceMany(t *testing.T) {
 	g.Wait()
 	k := model.ClusterServiceKey{Namespace: "ns", Name: "s0"}
 	former := a.fresh().BalancedAddrs(k)
-	if _, err := a.Balance(testContext(t), fence, PoolWish{Service: k}); err != nil {
+	if _, err := a.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: k}); err != nil {
 		t.Fatal(err)
 	}
 	a.fresh()
 	k.Name = "next"
-	got, err := a.Balance(testContext(t), fence, PoolWish{Service: k, Pool: p, V4: true})
+	got, err := a.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: k, Pool: p, V4: true})
 	if err != nil || slices.Equal(got, former) {
 		t.Errorf("%v %v, and %v was freed a moment ago", got, err, former)
 	}
@@ -260,7 +260,7 @@ func TestClusterServicesCount(t *testing.T) {
 			s.Ports = append(s.Ports, model.ClusterPort{Protocol: model.ProtoTCP, Port: uint16(p + 1)})
 		}
 		if full.Services = append(full.Services, valid(s)); len(full.Services) == 16 {
-			c.ok(c.PutClusterRows(testContext(t), fence, full))
+			c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, full))
 			full.Services = nil
 		}
 	}
@@ -269,7 +269,7 @@ func TestClusterServicesCount(t *testing.T) {
 	}
 	c.refused(model.ErrExhausted, "ports: with 1 at its addresses there would be 65537 at those of all services", func() error { return c.try(service("web", "n", "", "a=b")) })
 	one := clusterService("s0", "10.96.0.0")
-	c.ok(c.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.ClusterService]{valid(one)}}))
+	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.ClusterService]{valid(one)}}))
 	c.fresh()
 	c.put(service("web", "n", "", "a=b"))
 	if services, fronts := c.fresh().CountServices(); services != 257 || fronts != model.MaxFronts-model.MaxClusterPorts+1 {

@@ -11,13 +11,13 @@ import (
 
 // DrainEndpoint says that services send an endpoint no new connections, or (not
 // drain) that they do again. It holds until the container ends.
-func (c *Controller) DrainEndpoint(ctx context.Context, k model.EndpointKey, drain bool) (model.Endpoint, error) {
+func (es *Endpoints) DrainEndpoint(ctx context.Context, k model.EndpointKey, drain bool) (model.Endpoint, error) {
 	verb := "drain"
 	if !drain {
 		verb = "undrain"
 	}
 	var e model.Endpoint
-	_, err := c.update(ctx, fmt.Sprintf("%s endpoint %q", verb, k), func(tx store.Tx) (err error) {
+	_, err := es.commits.update(ctx, fmt.Sprintf("%s endpoint %q", verb, k), func(tx store.Tx) (err error) {
 		if e, err = tables.Endpoints.Get(tx, k); err != nil || e.Draining == drain {
 			return err
 		}

@@ -13,6 +13,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Endpoints creates, changes and deletes endpoints, those of pods too. It has no state of
+// its own.
+type Endpoints struct {
+	commits   *Committer
+	addresses *Addresses
+}
+
 var _ = enter(model.EndpointKey{}, enterEndpoint, kind{
 	name: "endpoint", reference: "endpoint", usedBy: "it has active endpoints",
 })
@@ -24,20 +31,20 @@ var _ = enter(model.EndpointKey{}, enterEndpoint, kind{
 // is there with the same group, host and addresses it returns that one. The
 // revision is that of the endpoint's last write: a mirror that has reached it
 // has the endpoint.
-func (c *Controller) CreateEndpoint(ctx context.Context, a Actor, valid model.Valid[model.Endpoint]) (model.Endpoint, store.Revision, error) {
+func (es *Endpoints) CreateEndpoint(ctx context.Context, a Actor, valid model.Valid[model.Endpoint]) (model.Endpoint, store.Revision, error) {
 	if err := valid.Err(); err != nil {
 		return model.Endpoint{}, 0, err
 	}
 	want := valid.Value()
 	want.Identity = 0
-	if err := c.await(ctx); err != nil {
+	if err := es.commits.await(ctx); err != nil {
 		return model.Endpoint{}, 0, err
 	}
 	var out tables.Row[model.Endpoint]
-	cl := c.claim(a)
-	rev, err := c.update(ctx, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
+	cl := es.commits.claim(a)
+	rev, err := es.commits.update(ctx, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
 		cl.rewind()
-		out, err = c.createEndpoint(ctx, tx, cl, want)
+		out, err = es.createEndpoint(ctx, tx, cl, want)
 		return err
 	})
 	cl.done(rev)
@@ -52,19 +59,19 @@ func (c *Controller) CreateEndpoint(ctx context.Context, a Actor, valid model.Va
 
 // ChangeEndpoint is CreateEndpoint in a list: one that is there must be as
 // wanted.
-func (c *Controller) ChangeEndpoint(valid model.Valid[model.Endpoint]) Change {
+func (es *Endpoints) ChangeEndpoint(valid model.Valid[model.Endpoint]) Change {
 	e := valid.Value()
 	e.Identity = 0
 	ch := changeOf(rankEndpoint, tables.Endpoints, e.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		_, err := c.createEndpoint(ctx, tx, cl, e)
+		_, err := es.createEndpoint(ctx, tx, cl, e)
 		return err
 	})
 	return ch
 }
 
 // createEndpoint returns a row without revisions for a new endpoint.
-func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim, want model.Endpoint) (none tables.Row[model.Endpoint], err error) {
-	if err := tx.Prefetch(c.endpointKeys(cl, want)...); err != nil {
+func (es *Endpoints) createEndpoint(ctx context.Context, tx store.Tx, cl *claim, want model.Endpoint) (none tables.Row[model.Endpoint], err error) {
+	if err := tx.Prefetch(es.endpointKeys(cl, want)...); err != nil {
 		return none, err
 	}
 	row, err := tables.Endpoints.Find(tx, want.Key)
@@ -74,7 +81,7 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if row.Exists() {
 		return row, sameEndpoint(row.Value, want)
 	}
-	if err := c.replaceFormer(cl.actor, tx, want); err != nil {
+	if err := es.replaceFormer(cl.actor, tx, want); err != nil {
 		return none, err
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
@@ -90,14 +97,14 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 		return none, err
 	}
 	e := want
-	if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
+	if e.Identity, err = identify(ctx, tx, cl, n, e); err != nil {
 		return none, err
 	}
 	owner := tables.Address{Endpoint: e.Key.ID, Group: e.Group}
-	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, podName(e), "IPAddress", n.Subnet, want.IPv4, false); err != nil {
+	if e.IPv4, err = cl.takeAddr(ctx, tx, n, pools, owner, e.Host, podName(e), "IPAddress", n.Subnet, want.IPv4, false); err != nil {
 		return none, err
 	}
-	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, podName(e), "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
+	if e.IPv6, err = cl.takeAddr(ctx, tx, n, pools, owner, e.Host, podName(e), "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
 		return none, err
 	}
 	if e.MAC, err = takeMAC(tx, e); err != nil {
@@ -116,7 +123,7 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 // endpointKeys returns all keys that creating an endpoint usually reads, so
 // that it costs one round trip beside the commit. What the view does not know
 // yet is read one by one.
-func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
+func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 	k := want.Key.Network
 	keys := []string{
 		tables.Endpoints.Key(want.Key), tables.Networks.Key(k), tables.GroupPools.Key(tables.PoolsKey{Network: k}),
@@ -126,15 +133,15 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 		from := tables.RefKey{Target: tables.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
 		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
-	settings, _ := c.view.Global()
+	settings, _ := es.commits.view.Global()
 	if of, own := interned(want, settings.Filter().Identifying(want.Labels)); own {
 		keys = append(keys, tables.Globals.Key(tables.GlobalKey{}))
 		if ik, err := internKey(of); err == nil {
 			keys = append(keys, tables.InternedIdentities.Key(ik))
 		}
 	}
-	n, known := c.view.Network(k)
-	if _, there := c.view.Endpoint(want.Key); there {
+	n, known := es.commits.view.Network(k)
+	if _, there := es.commits.view.Endpoint(want.Key); there {
 		known = false // it has its addresses
 	}
 	for _, f := range []struct {
@@ -144,7 +151,7 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 	}{{n.Subnet, want.IPv4, false}, {n.Subnet6, want.IPv6, true}} {
 		a := f.want
 		if !a.IsValid() && known && f.subnet.IsValid() {
-			ranges, cursor := allowed(n, f.v6, c.view.poolsOf(k), want.Group)
+			ranges, cursor := allowed(n, f.v6, es.commits.view.poolsOf(k), want.Group)
 			if free, ok := cl.addr(n, f.v6, cursor, ranges); ok {
 				a = free
 				cl.putBack(tables.AddressKey{Network: k, Addr: a}) // it is still a candidate
@@ -192,7 +199,7 @@ func sameEndpoint(old, want model.Endpoint) error {
 
 // identify returns the identity of an endpoint. Those without labels belong to
 // the group or network, which is in the read set.
-func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e model.Endpoint) (model.Identity, error) {
+func identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e model.Endpoint) (model.Identity, error) {
 	labels, err := identifying(tx, e.Labels)
 	if err != nil {
 		return 0, err
@@ -200,7 +207,7 @@ func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n mod
 	of, own := interned(e, labels)
 	switch {
 	case own:
-		return c.intern(ctx, tx, cl, of)
+		return intern(ctx, tx, cl, of)
 	case e.Group != "":
 		g, err := tables.Groups.Get(tx, model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
 		return g.ID, err
@@ -221,7 +228,7 @@ func interned(e model.Endpoint, labels map[string]string) (of model.IdentityReco
 // takeAddr gives an endpoint, or a service, its address of one family, if the
 // network has the family: the preferred one, which may be reserved for its
 // host, or a free one.
-func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n model.Network, pools map[model.GroupName]model.AddrRange,
+func (cl *claim) takeAddr(ctx context.Context, tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange,
 	owner tables.Address, host model.HostName, pod, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
 ) (netip.Addr, error) {
 	if want.IsValid() {
@@ -234,7 +241,7 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 			return want, tables.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
-		if r == nil || !c.expired(row.Value) && (r.Host != "" && r.Host != host && !r.AnyHost || r.Pod != "" && r.Pod != pod) {
+		if r == nil || !expired(row.Value, cl.c.view) && (r.Host != "" && r.Host != host && !r.AnyHost || r.Pod != "" && r.Pod != pod) {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
 		return want, tables.Addresses.Put(tx, owner) // the reservation becomes the owner's
@@ -300,23 +307,23 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 // DeleteEndpoint deletes an endpoint, frees its addresses, and returns what it
 // was. One that is not there is model.ErrNotFound, which agents take for
 // success.
-func (c *Controller) DeleteEndpoint(ctx context.Context, a Actor, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
+func (es *Endpoints) DeleteEndpoint(ctx context.Context, a Actor, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
 	var e model.Endpoint
-	rev, err := c.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
+	rev, err := es.commits.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
 		if e, err = tables.Endpoints.Get(tx, k); err != nil {
 			return err
 		}
 		if err := a.others("it", e.Host); err != nil {
 			return err
 		}
-		return c.removeEndpoint(tx, e)
+		return es.removeEndpoint(tx, e)
 	})
 	return e, rev, err
 }
 
 // removeEndpoint takes at most six operations. Addresses that a pod asked for stay
 // reserved for the pod that comes back under its name.
-func (c *Controller) removeEndpoint(tx store.Tx, e model.Endpoint) error {
+func (es *Endpoints) removeEndpoint(tx store.Tx, e model.Endpoint) error {
 	tables.Endpoints.Delete(tx, e.Key)
 	for _, a := range []struct {
 		netip.Addr
@@ -325,7 +332,7 @@ func (c *Controller) removeEndpoint(tx store.Tx, e model.Endpoint) error {
 		k := tables.AddressKey{Network: e.Key.Network, Addr: a.Addr}
 		switch {
 		case a.kept && a.IsValid():
-			if err := tables.Addresses.Put(tx, c.keptForPod(k, podName(e))); err != nil {
+			if err := tables.Addresses.Put(tx, es.addresses.keptForPod(k, podName(e))); err != nil {
 				return err
 			}
 		case a.IsValid():
@@ -354,9 +361,9 @@ type EndpointUpdate struct {
 
 // UpdateEndpoint records what a runtime has learnt; the endpoint's identity
 // follows its labels.
-func (c *Controller) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpdate) error {
-	cl := c.claim(a)
-	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
+func (es *Endpoints) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpdate) error {
+	cl := es.commits.claim(a)
+	rev, err := es.commits.update(ctx, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
 		cl.rewind()
 		old, err := tables.Endpoints.Get(tx, u.Key)
 		if err != nil {
@@ -407,7 +414,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, a Actor, u EndpointUpda
 			if err != nil {
 				return err
 			}
-			if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
+			if e.Identity, err = identify(ctx, tx, cl, n, e); err != nil {
 				return err
 			}
 		}

@@ -17,15 +17,15 @@ var (
 )
 
 // ChangeExtContracts creates a group of external contracts or replaces it.
-func (c *Controller) ChangeExtContracts(valid model.Valid[model.ExtContracts]) Change {
+func ChangeExtContracts(valid model.Valid[model.ExtContracts]) Change {
 	return rowChange(valid.Value().Key.Tenant, tables.ExtContracts, valid)
 }
 
 // DeleteExtContracts deletes a group of external contracts that no endpoint
 // group names: otherwise model.ErrInUse.
-func (c *Controller) DeleteExtContracts(ctx context.Context, k model.ExtContractsKey) error {
+func (ts *Tenants) DeleteExtContracts(ctx context.Context, k model.ExtContractsKey) error {
 	t := tables.TargetExtContracts(k)
-	return deleteRow(ctx, c, tables.ExtContracts, k, &t)
+	return deleteRow(ctx, ts.commits, tables.ExtContracts, k, &t)
 }
 
 // ExtContracts returns groups of external contracts.

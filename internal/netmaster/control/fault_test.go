@@ -42,10 +42,10 @@ func requests() map[string]func(context.Context, *harness) error {
 		"delete rule":     remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}),
 		"delete endpoint": remove(model.EndpointKey{Network: netKey("v1"), ID: "c1"}),
 		"update endpoint": func(ctx context.Context, c *harness) error {
-			return c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"})
+			return c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"})
 		},
 		"clean up": func(ctx context.Context, c *harness) error {
-			_, err := c.DeleteEndpointsOfNetwork(ctx, netKey("v2"))
+			_, err := c.Endpoints.DeleteEndpointsOfNetwork(ctx, netKey("v2"))
 			return err
 		},
 	}
@@ -160,7 +160,7 @@ func TestStartWithoutStore(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	short, stop := context.WithCancel(context.Background())
 	stop()
-	blue := c.ChangeTenant(valid(model.Tenant{Name: "blue"}), false)
+	blue := ChangeTenant(valid(model.Tenant{Name: "blue"}), false)
 	if _, err := c.Put(short, Admin(), blue); !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

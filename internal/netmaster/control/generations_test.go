@@ -23,14 +23,14 @@ func TestSweepGenerations(t *testing.T) {
 	if count() == 0 {
 		t.Fatal("a network that came and went has left no generation: this test shows nothing")
 	}
-	since, err := c.sweepGenerations(testContext(t), c.leader(), 0)
+	since, err := c.Repair.sweepGenerations(testContext(t), c.leader(), 0)
 	c.ok(err)
 	if count() == 0 {
 		t.Error("the first round has removed generations that were touched just now")
 	}
 	c.put(network("m", "10.2.0.0/24"))
 	before := count()
-	_, err = c.sweepGenerations(testContext(t), c.leader(), since)
+	_, err = c.Repair.sweepGenerations(testContext(t), c.leader(), since)
 	c.ok(err)
 	if n := count(); n == 0 || n >= before {
 		t.Errorf("%d generations of %d are left; want those of the network that came since", n, before)
@@ -58,7 +58,7 @@ func TestGenerationsAreBounded(t *testing.T) {
 		}
 		c.ok(c.remove(model.TenantName(tenant)))
 		var err error
-		touched, err = c.sweepGenerations(testContext(t), fence, touched)
+		touched, err = c.Repair.sweepGenerations(testContext(t), fence, touched)
 		c.ok(err)
 		kvs, _, err := c.store.Range(context.Background(), store.Root+"gen/")
 		c.ok(err)

@@ -9,6 +9,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Settings changes what the whole cluster has one of, and hosts' BGP settings, which its
+// forwarding mode decides about. It has no state of its own.
+type Settings struct {
+	commits  *Committer
+	filter   *LabelFilter
+	networks *Networks
+}
+
 var (
 	globalRows = newRowsPart[tables.GlobalKey, model.Global](nil, func(_, _ tables.GlobalKey) int { return 0 })
 
@@ -23,14 +31,14 @@ var (
 // while every id in use stays inside, the label filter as long as it takes out no label that a
 // policy selects by; the others change only while there is no network. Else it is
 // model.ErrInUse.
-func (c *Controller) ChangeGlobal(valid model.Valid[model.Global]) Change {
+func (st *Settings) ChangeGlobal(valid model.Valid[model.Global]) Change {
 	g := valid.Value()
 	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
 		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
 		}
-		return c.putGlobal(ctx, tx, old, old.Merge(g))
+		return st.putGlobal(ctx, tx, old, old.Merge(g))
 	})
 	ch.what = "update global"
 	return ch
@@ -38,8 +46,8 @@ func (c *Controller) ChangeGlobal(valid model.Valid[model.Global]) Change {
 
 // DeleteGlobal sets all settings back to their defaults, under the same rules
 // as ChangeGlobal and only while there is no network (known fault 8).
-func (c *Controller) DeleteGlobal(ctx context.Context) error {
-	_, err := c.update(ctx, "delete global", func(tx store.Tx) error {
+func (st *Settings) DeleteGlobal(ctx context.Context) error {
+	_, err := st.commits.update(ctx, "delete global", func(tx store.Tx) error {
 		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
@@ -49,17 +57,17 @@ func (c *Controller) DeleteGlobal(ctx context.Context) error {
 		} else if any {
 			return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", ofNetwork(n))
 		}
-		return c.putGlobal(ctx, tx, old, model.DefaultGlobal())
+		return st.putGlobal(ctx, tx, old, model.DefaultGlobal())
 	})
 	return err
 }
 
-func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Global) error {
+func (st *Settings) putGlobal(ctx context.Context, tx store.Tx, old, g model.Global) error {
 	g.FormerLabels, g.CountedLabels = old.FormerLabels, old.CountedLabels
 	if g.Equal(old) {
 		return nil
 	}
-	if err := c.changeFilter(ctx, tx, old, &g); err != nil {
+	if err := st.filter.changeFilter(ctx, tx, old, &g); err != nil {
 		return err
 	}
 	for _, f := range []struct{ name, old, new string }{
@@ -82,7 +90,7 @@ func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Gl
 		if told, err := tells(tx); err != nil {
 			return err
 		} else if told {
-			if err := c.allApart(ctx, tx); err != nil {
+			if err := st.networks.allApart(ctx, tx); err != nil {
 				return fmt.Errorf("fwdMode %q: %w", g.FwdMode, err)
 			}
 		}
@@ -115,3 +123,7 @@ func checkRange(tx store.Tx, field string, kind tables.NumberKind, old, want mod
 
 // Global returns the settings.
 func (v *View) Global() (model.Global, bool) { return globalRows.find(v, tables.GlobalKey{}) }
+
+// IntentChanged returns what is closed when the view gets other settings of the
+// cluster, or a tenant comes, changes or goes.
+func (st *Settings) IntentChanged() <-chan struct{} { return st.commits.view.intent.Next() }

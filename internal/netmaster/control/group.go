@@ -62,11 +62,11 @@ func indexGroup(v *View, g model.Group, in bool) {
 // model.ErrConflict; an empty pool means "as it is", and so does an empty
 // cfgdTag without clearTag. Policies that together would not fit a host are
 // model.ErrExhausted.
-func (c *Controller) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Change {
+func (ts *Tenants) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Change {
 	g := valid.Value()
 	g.ID, g.VLAN, g.Segment = 0, 0, 0
 	ch := changeOf(rankGroup, tables.Groups, g.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		return c.putGroup(ctx, tx, cl, g, clearTag)
+		return ts.putGroup(ctx, tx, cl, g, clearTag)
 	})
 	ch.group = &g
 	if g.Pool.IsValid() { // pools of one network share a row
@@ -75,7 +75,7 @@ func (c *Controller) ChangeGroup(valid model.Valid[model.Group], clearTag bool) 
 	return ch.of(ownGroup(g.Key))
 }
 
-func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
+func (ts *Tenants) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
 	name := tables.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
 	ik, err := internKey(model.IdentityRecord{Network: g.NetworkKey(), Group: g.Key.Name})
 	if err != nil {
@@ -108,13 +108,13 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if err := takeName(tx, name, "endpoint group"); err != nil {
 		return err
 	}
-	if err := c.claimPool(tx, n, g); err != nil {
+	if err := ts.claimPool(tx, n, g); err != nil {
 		return err
 	}
 	if err := refer(tx, tables.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
 		return err
 	}
-	if g.ID, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key, Group: g.Key.Name}); err != nil {
+	if g.ID, err = intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key, Group: g.Key.Name}); err != nil {
 		return err
 	}
 	if err := takeSegment(ctx, tx, cl, n, &g); err != nil {
@@ -225,12 +225,12 @@ func attach(tx store.Tx, g, old model.Group) error {
 
 // DeleteGroup deletes a group that has no endpoints and that neither a rule nor
 // an app profile names: otherwise model.ErrInUse (known fault 13).
-func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
-	return c.deleteGroup(ctx, Author{}, k)
+func (ts *Tenants) DeleteGroup(ctx context.Context, k model.GroupKey) error {
+	return ts.deleteGroup(ctx, Author{}, k)
 }
 
-func (c *Controller) deleteGroup(ctx context.Context, a Author, k model.GroupKey) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
+func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) error {
+	_, err := ts.commits.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
 		g, err := tables.Groups.Get(tx, k)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 
 // claimPool keeps a group's pool for the group: it must fit the network, and
 // neither another pool nor anybody's address may lie in it.
-func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) error {
+func (ts *Tenants) claimPool(tx store.Tx, n model.Network, g model.Group) error {
 	if !g.Pool.IsValid() {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) erro
 		if err != nil {
 			return err
 		}
-		if g.Pool.Contains(a.Value.Addr) && !c.expired(a.Value) {
+		if g.Pool.Contains(a.Value.Addr) && !expired(a.Value, ts.commits.view) {
 			return model.Errorf(model.ErrConflict, "ipPool %q: %s", g.Pool, ownerText(a.Value))
 		}
 	}

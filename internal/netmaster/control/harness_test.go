@@ -162,40 +162,40 @@ func (c *harness) try(o any) error {
 	var ch Change
 	switch x := o.(type) {
 	case model.Global:
-		ch = c.ChangeGlobal(valid(x))
+		ch = c.Settings.ChangeGlobal(valid(x))
 	case model.Tenant:
-		ch = c.ChangeTenant(valid(x), false)
+		ch = ChangeTenant(valid(x), false)
 	case model.Network:
-		ch = c.ChangeNetwork(valid(x))
+		ch = c.Networks.ChangeNetwork(valid(x))
 	case model.Group:
-		ch = c.ChangeGroup(valid(x), false)
+		ch = c.Tenants.ChangeGroup(valid(x), false)
 	case model.ContivPolicy:
-		ch = c.ChangePolicy(valid(x))
+		ch = c.Policies.ChangePolicy(valid(x))
 	case model.Rule:
-		ch = c.ChangeRule(valid(x))
+		ch = c.Policies.ChangeRule(valid(x))
 	case model.NetworkPolicy:
-		ch = c.ReplaceNetworkPolicy(valid(x))
+		ch = c.Policies.ReplaceNetworkPolicy(valid(x))
 	case model.NetProfile:
-		ch = c.ChangeNetProfile(valid(x))
+		ch = ChangeNetProfile(valid(x))
 	case model.AppProfile:
-		ch = c.ChangeAppProfile(valid(x))
+		ch = c.Tenants.ChangeAppProfile(valid(x))
 	case model.Service:
-		ch = c.ChangeService(valid(x))
+		ch = c.Services.ChangeService(valid(x))
 	case model.ExtContracts:
-		ch = c.ChangeExtContracts(valid(x))
+		ch = ChangeExtContracts(valid(x))
 	case model.Volume:
-		ch = c.ChangeVolume(valid(x))
+		ch = ChangeVolume(valid(x))
 	case model.VolumeProfile:
-		ch = c.ChangeVolumeProfile(valid(x))
+		ch = ChangeVolumeProfile(valid(x))
 	case model.Bgp:
-		ch = c.ChangeBgp(valid(x))
+		ch = c.Settings.ChangeBgp(valid(x))
 	case model.AciGw:
-		ch = c.ChangeAciGw(valid(x))
+		ch = ChangeAciGw(valid(x))
 	case model.Endpoint:
-		_, _, err := c.CreateEndpoint(ctx, Admin(), valid(x))
+		_, _, err := c.Endpoints.CreateEndpoint(ctx, Admin(), valid(x))
 		return err
 	case AddressRequest:
-		_, err := c.AllocAddress(ctx, x)
+		_, err := c.Addresses.AllocAddress(ctx, x)
 		return err
 	default:
 		c.t.Fatalf("cannot put a %T", o)
@@ -209,35 +209,35 @@ func (c *harness) remove(key any) error {
 	ctx := testContext(c.t)
 	switch k := key.(type) {
 	case tables.GlobalKey:
-		return c.DeleteGlobal(ctx)
+		return c.Settings.DeleteGlobal(ctx)
 	case model.TenantName:
-		return c.DeleteTenant(ctx, k)
+		return c.Tenants.DeleteTenant(ctx, k)
 	case model.NetworkKey:
-		return c.DeleteNetwork(ctx, Admin(), k)
+		return c.Networks.DeleteNetwork(ctx, Admin(), k)
 	case model.GroupKey:
-		return c.DeleteGroup(ctx, k)
+		return c.Tenants.DeleteGroup(ctx, k)
 	case model.PolicyKey:
-		return c.DeletePolicy(ctx, Admin(), k)
+		return c.Policies.DeletePolicy(ctx, Admin(), k)
 	case model.RuleKey:
-		return c.DeleteRule(ctx, Admin(), k)
+		return c.Policies.DeleteRule(ctx, Admin(), k)
 	case model.NetProfileKey:
-		return c.DeleteNetProfile(ctx, k)
+		return c.Tenants.DeleteNetProfile(ctx, k)
 	case model.AppProfileKey:
-		return c.DeleteAppProfile(ctx, k)
+		return c.Tenants.DeleteAppProfile(ctx, k)
 	case model.ServiceKey:
-		return c.DeleteService(ctx, k)
+		return c.Services.DeleteService(ctx, k)
 	case model.ExtContractsKey:
-		return c.DeleteExtContracts(ctx, k)
+		return c.Tenants.DeleteExtContracts(ctx, k)
 	case model.VolumeKey:
-		return c.DeleteVolume(ctx, k)
+		return c.Tenants.DeleteVolume(ctx, k)
 	case model.VolumeProfileKey:
-		return c.DeleteVolumeProfile(ctx, k)
+		return c.Tenants.DeleteVolumeProfile(ctx, k)
 	case tables.BgpKey:
-		return c.DeleteBgp(ctx, k.Host)
+		return c.Settings.DeleteBgp(ctx, k.Host)
 	case tables.AciGwKey:
-		return c.DeleteAciGw(ctx)
+		return c.Settings.DeleteAciGw(ctx)
 	case model.EndpointKey:
-		_, _, err := c.DeleteEndpoint(ctx, Admin(), k)
+		_, _, err := c.Endpoints.DeleteEndpoint(ctx, Admin(), k)
 		return err
 	}
 	c.t.Fatalf("cannot remove a %T", key)
@@ -344,7 +344,7 @@ func withIP(ips ...string) func(*model.Endpoint) {
 // create creates an endpoint and returns it.
 func (c *harness) create(e model.Endpoint) model.Endpoint {
 	c.t.Helper()
-	got, _, err := c.CreateEndpoint(testContext(c.t), Admin(), valid(e))
+	got, _, err := c.Endpoints.CreateEndpoint(testContext(c.t), Admin(), valid(e))
 	c.ok(err)
 	return got
 }

@@ -44,7 +44,7 @@ type enrolment struct {
 
 // enrol checks what a host reports as its own addresses, and writes those that it has
 // proved. r loses addresses that may not count. The error is a Taken.
-func (c *Controller) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
+func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
 	if a.origin == nil {
 		return e, nil
 	}
@@ -72,7 +72,7 @@ func (c *Controller) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Ro
 		}
 		why := "is not enrolled for this host, and the connection comes from " + origin.From.String()
 		if proved(x.at) {
-			if why, err = c.whoseHostAddress(tx, r.Name, x.at, len(row.Value.Enrolled) == 0); err != nil {
+			if why, err = hl.whoseHostAddress(tx, r.Name, x.at, len(row.Value.Enrolled) == 0); err != nil {
 				return e, err
 			}
 		}
@@ -84,7 +84,7 @@ func (c *Controller) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Ro
 			r.IPv6 = netip.Addr{} // others do without it
 		default:
 			what := fmt.Sprintf("if it is right, an administrator adds it with 'netctl host address-add %s %s'", r.Name, x.at)
-			if n, in := c.networkAt(x.at); in {
+			if n, in := hl.networkAt(x.at); in {
 				what = fmt.Sprintf("give the host an address outside of network %s, or delete the network", n)
 			}
 			return e, Taken{Text: fmt.Sprintf("%s %s of host %q %s: %s", x.name, x.at, r.Name, why, what)}
@@ -92,7 +92,7 @@ func (c *Controller) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Ro
 	}
 	r.Listening = slices.DeleteFunc(slices.Clone(r.Listening), func(at netip.AddrPort) bool { return !e.now.Has(at.Addr()) && !at.Addr().IsLoopback() })
 	if len(e.added) > 0 {
-		if err := c.disenrol(tx, r.Name, e.added); err != nil {
+		if err := hl.disenrol(tx, r.Name, e.added); err != nil {
 			return e, err
 		}
 		if len(e.now.Enrolled) > maxEnrolled {
@@ -106,9 +106,9 @@ func (c *Controller) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Ro
 
 // disenrol takes addresses from hosts that had them before and use them no more, such as
 // machines that got others by DHCP.
-func (c *Controller) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
+func (hl *HostLeases) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
 	of := func(a netip.Addr) bool { return slices.Contains(addrs, a) }
-	for _, h := range hostAddressRows.list(c.view, "") {
+	for _, h := range hostAddressRows.list(hl.commits.view, "") {
 		if h.Host == k || !slices.ContainsFunc(h.Enrolled, of) {
 			continue
 		}
@@ -126,16 +126,16 @@ func (c *Controller) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr)
 
 // whoseHostAddress says why an address cannot be a host's; empty = it can. A host that
 // is enrolled for the first time may stand on a netmaster's machine.
-func (c *Controller) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Addr, first bool) (string, error) {
-	if n, in := c.networkAt(a); in {
+func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Addr, first bool) (string, error) {
+	if n, in := hl.networkAt(a); in {
 		return fmt.Sprintf("lies in network %s", n), nil
 	}
-	for _, h := range c.view.Hosts() {
+	for _, h := range hl.commits.view.Hosts() {
 		if h.Name != k && (a == h.Control || a == h.VTEP || a == h.IPv6) {
 			return fmt.Sprintf("is the address of host %s", h.Name), nil
 		}
 	}
-	for _, h := range hostAddressRows.list(c.view, "") {
+	for _, h := range hostAddressRows.list(hl.commits.view, "") {
 		if h.Host != k && slices.Contains(h.Added, a) {
 			return fmt.Sprintf("was added to host %s", h.Host), nil
 		}
@@ -143,7 +143,7 @@ func (c *Controller) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Add
 	if first {
 		return "", nil
 	}
-	if whose := read(c.view, func() string { return c.view.reserved[a] }); whose != "" {
+	if whose := read(hl.commits.view, func() string { return hl.commits.view.reserved[a] }); whose != "" {
 		return whose, nil
 	}
 	masters, err := netmastersAt(tx)
@@ -155,8 +155,8 @@ func (c *Controller) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Add
 
 // networkAt finds a network in whose subnets an address lies, among those that hosts may have
 // a route to: what a tenant administrator creates beside these keeps no host out.
-func (c *Controller) networkAt(a netip.Addr) (model.NetworkKey, bool) {
-	for _, n := range c.view.Networks("") {
+func (hl *HostLeases) networkAt(a netip.Addr) (model.NetworkKey, bool) {
+	for _, n := range hl.commits.view.Networks("") {
 		for _, p := range subnetsOf(n) {
 			if n.OnHosts() && p.Contains(a) {
 				return n.Key, true
@@ -181,15 +181,15 @@ func netmastersAt(tx store.Tx) (at []netip.Addr, err error) {
 
 // SetHostAddress adds an address to those that count as a host's, or (not add) takes it
 // away, whoever added it. What the host has in use it keeps until it reports another.
-func (c *Controller) SetHostAddress(ctx context.Context, k model.HostName, a netip.Addr, add bool) (HostState, error) {
+func (hl *HostLeases) SetHostAddress(ctx context.Context, k model.HostName, a netip.Addr, add bool) (HostState, error) {
 	a = a.Unmap()
 	if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Zone() != "" {
 		return HostState{}, model.InvalidField("address", a, "must be an address of one host, without a zone")
 	}
-	if _, err := c.OneHost(ctx, Admin(), k); err != nil {
+	if _, err := hl.hosts.Get(ctx, Admin(), k); err != nil {
 		return HostState{}, err
 	}
-	_, err := c.update(ctx, fmt.Sprintf("set an address of host %q", k), func(tx store.Tx) error {
+	_, err := hl.commits.update(ctx, fmt.Sprintf("set an address of host %q", k), func(tx store.Tx) error {
 		row, err := tables.HostAddressRows.Find(tx, tables.HostAddressesKey{Host: k})
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (c *Controller) SetHostAddress(ctx context.Context, k model.HostName, a net
 		if len(now.Added) >= MaxAddedAddresses {
 			return model.Errorf(model.ErrConflict, "host %q has %d added addresses already: remove one first", k, len(now.Added))
 		}
-		why, err := c.whoseHostAddress(tx, k, a, true)
+		why, err := hl.whoseHostAddress(tx, k, a, true)
 		if err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (c *Controller) SetHostAddress(ctx context.Context, k model.HostName, a net
 	if err != nil {
 		return HostState{}, err
 	}
-	return c.OneHost(ctx, Admin(), k)
+	return hl.hosts.Get(ctx, Admin(), k)
 }
 
 // describe says what a report enrolled; empty = nothing.

@@ -27,7 +27,7 @@ func (w *HostWatch) event(e HostEvent) {
 
 // tooMany tells whether nothing is concluded of who is away now.
 func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
-	return w.c.Current().TooManyAway(alive)
+	return w.hosts.commits.Current().TooManyAway(alive)
 }
 
 // TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
@@ -61,9 +61,9 @@ type teller struct {
 // tell tells what is new of all hosts. That one of very many is away is an event of none
 // of them: it says more of who listens.
 func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
-	log, many := t.w.c.log, t.w.tooMany(alive)
+	log, many := t.w.hosts.commits.log, t.w.tooMany(alive)
 	known := map[model.HostName]bool{}
-	for _, h := range t.w.c.Current().Hosts() {
+	for _, h := range t.w.hosts.commits.Current().Hosts() {
 		known[h.Name] = true
 		st := statuses[h.Name]
 		switch {

@@ -25,7 +25,7 @@ func TestHostEvents(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			w := c.NewHostWatch()
+			w := c.Hosts.NewHostWatch()
 			var mu sync.Mutex
 			var got []string
 			w.OnEvent = func(e HostEvent) {
@@ -44,7 +44,7 @@ func TestHostEvents(t *testing.T) {
 			speak := func(from []HostReport) {
 				for range 60 {
 					for _, r := range from {
-						_, _ = c.KeepHost(ctx, Admin(), r)
+						_, _ = c.HostLeases.KeepHost(ctx, Admin(), r)
 					}
 					pass(2 * time.Second)
 				}

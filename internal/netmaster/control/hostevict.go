@@ -38,15 +38,15 @@ func (v *View) Drains(e model.Endpoint) bool { return e.Draining || v.HostDrains
 // DrainHost says that services send the providers on a host no new connections, those
 // that begin there later included, or (not drain) that they do again. It holds until
 // it is taken back or the host is removed, whatever becomes of the host's agent.
-func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool) (HostState, error) {
-	if _, err := c.OneHost(ctx, Admin(), k); err != nil {
+func (hs *Hosts) DrainHost(ctx context.Context, k model.HostName, drain bool) (HostState, error) {
+	if _, err := hs.Get(ctx, Admin(), k); err != nil {
 		return HostState{}, err
 	}
 	verb, d := "drain", tables.HostDrain{Host: k}
 	if !drain {
 		verb = "undrain"
 	}
-	_, err := c.update(ctx, fmt.Sprintf("%s host %q", verb, k), func(tx store.Tx) error {
+	_, err := hs.commits.update(ctx, fmt.Sprintf("%s host %q", verb, k), func(tx store.Tx) error {
 		row, err := tables.HostDrains.Find(tx, tables.HostDrainKey{Host: k})
 		switch {
 		case err != nil || row.Exists() == drain:
@@ -60,7 +60,7 @@ func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool
 	if err != nil {
 		return HostState{}, err
 	}
-	h, err := c.OneHost(ctx, Admin(), k)
+	h, err := hs.Get(ctx, Admin(), k)
 	h.Draining = drain
 	return h, err
 }
@@ -69,21 +69,21 @@ func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool
 // were: other hosts forget them, and their addresses are free. The host stays known.
 // It refuses a host that is alive (ErrInUse), and, unless force is set, one that has
 // endpoints. One that comes back in between keeps what was not given up yet.
-func (c *Controller) EvictHost(ctx context.Context, k model.HostName, force bool) (int, error) {
-	eps, err := c.givenUp(ctx, k, force, "evict")
+func (hs *Hosts) EvictHost(ctx context.Context, k model.HostName, force bool) (int, error) {
+	eps, err := hs.givenUp(ctx, k, force, "evict")
 	if err != nil {
 		return 0, err
 	}
-	return c.evict(ctx, k, eps, stillAway(k))
+	return hs.evict(ctx, k, eps, stillAway(k))
 }
 
 // evict gives up endpoints of a host as long as that may be.
-func (c *Controller) evict(ctx context.Context, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
-	released, err := c.deleteEndpoints(ctx, eps, may)
+func (hs *Hosts) evict(ctx context.Context, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
+	released, err := hs.endpoints.deleteEndpoints(ctx, eps, may)
 	if err != nil {
 		return released, partly("evict", k, released, len(eps), err)
 	}
-	_, err = c.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
+	_, err = hs.commits.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
 		if err := may(tx); err != nil {
 			return err
 		}

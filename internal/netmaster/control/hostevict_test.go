@@ -19,18 +19,18 @@ func TestEvict(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
 	r := reportOf("host2", "i")
-	if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 7 {
 		c.create(endpoint("v1", fmt.Sprint("x", i), func(e *model.Endpoint) { e.Host = "host2" }))
 	}
 	evict := func(name model.HostName, force bool) func() error {
-		return func() error { _, err := c.EvictHost(ctx, name, force); return err }
+		return func() error { _, err := c.Hosts.EvictHost(ctx, name, force); return err }
 	}
 	c.refused(model.ErrInUse, "is alive", evict("host2", true))
 	c.refused(model.ErrNotFound, "nosuch", evict("nosuch", true))
-	c.ok(c.LeaveHost(ctx, "host2", "i"))
+	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
 	c.refused(model.ErrInUse, "has 7 endpoints (default:v1:x0, ", evict("host2", false))
 	_, err := c.st.Update(ctx, func(tx store.Tx) error {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
@@ -40,14 +40,14 @@ func TestEvict(t *testing.T) {
 	came := errors.New("not back yet")
 	back := func(tx store.Tx) error { // the host is back once the first endpoints are gone
 		if c.fresh().NumEndpointsOfHost("host2") < 7 {
-			if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
+			if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
 				return err
 			}
 			came = nil
 		}
 		return stillAway("host2")(tx)
 	}
-	n, err := c.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), back)
+	n, err := c.Hosts.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), back)
 	if !errors.Is(err, model.ErrInUse) || n != batch || came != nil {
 		t.Errorf("of a host that comes back %d endpoints were released, %v, %v", n, err, came)
 	}
@@ -57,24 +57,24 @@ func TestEvict(t *testing.T) {
 	if a, there := c.fresh().HostAbsence("host2"); there {
 		t.Errorf("it is back, and away: %+v", a)
 	}
-	c.ok(c.LeaveHost(ctx, "host2", "i"))
+	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
 	_, err = c.st.Update(ctx, func(tx store.Tx) error {
 		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
 	})
 	c.ok(err)
 	late := func(store.Tx) error { return context.DeadlineExceeded } // as of many endpoints, in the time of one request
-	if n, err := c.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+	if n, err := c.Hosts.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "0 of its 1 endpoints are released") || !strings.Contains(err.Error(), "repeat it") {
 		t.Errorf("an eviction that takes too long: %d, %v", n, err)
 	}
-	if n, err := c.EvictHost(ctx, "host2", true); n != 7-batch || err != nil {
+	if n, err := c.Hosts.EvictHost(ctx, "host2", true); n != 7-batch || err != nil {
 		t.Errorf("released %d, %v", n, err)
 	}
-	h, err := c.OneHost(ctx, Admin(), "host2")
+	h, err := c.Hosts.Get(ctx, Admin(), "host2")
 	if err != nil || !h.Known || h.Endpoints != 0 || h.Absence != (tables.HostAbsence{Host: "host2", Seconds: 5, Evicted: true}) {
 		t.Errorf("an evicted host: %+v, %v", h, err)
 	}
-	if n, err := c.EvictHost(ctx, "host2", false); n != 0 || err != nil {
+	if n, err := c.Hosts.EvictHost(ctx, "host2", false); n != 0 || err != nil {
 		t.Errorf("once more: %d, %v", n, err)
 	}
 }
@@ -84,18 +84,18 @@ func TestEvict(t *testing.T) {
 func TestEvictInfra(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
-	if _, err := c.KeepHost(ctx, Admin(), reportOf("host2", "i")); err != nil {
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("host2", "i")); err != nil {
 		t.Fatal(err)
 	}
 	c.put(infraNetwork("default:stor", "10.77.0.0/16"))
 	own := endpoint("stor", string(model.HostEndpoint("host2")), func(e *model.Endpoint) { e.Host = "host2" })
 	c.create(own)
 	c.create(endpoint("stor", "c1", func(e *model.Endpoint) { e.Host = "host2" }))
-	c.ok(c.LeaveHost(ctx, "host2", "i"))
+	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
 	c.fresh()
-	evict := func() error { _, err := c.EvictHost(ctx, "host2", false); return err }
+	evict := func() error { _, err := c.Hosts.EvictHost(ctx, "host2", false); return err }
 	c.refused(model.ErrInUse, "has 1 endpoint (default:stor:c1)", evict)
-	if _, _, err := c.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
+	if _, _, err := c.Endpoints.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: own.Key.Network, ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
@@ -115,7 +115,7 @@ func TestDrainHost(t *testing.T) {
 	here := c.create(endpoint("v1", "here"))
 	drain := func(on bool) {
 		t.Helper()
-		h, err := c.DrainHost(ctx, "host2", on)
+		h, err := c.Hosts.DrainHost(ctx, "host2", on)
 		if err != nil || h.Draining != on || h.Name != "host2" {
 			t.Errorf("%+v, %v", h, err)
 		}
@@ -133,9 +133,9 @@ func TestDrainHost(t *testing.T) {
 	drain(false)
 	drain(false)
 	drain(true)
-	c.refused(model.ErrNotFound, "nosuch", func() error { _, err := c.DrainHost(ctx, "nosuch", true); return err })
+	c.refused(model.ErrNotFound, "nosuch", func() error { _, err := c.Hosts.DrainHost(ctx, "nosuch", true); return err })
 	c.ok(reg.Close())
-	if _, err := c.RemoveHost(ctx, "host2", true); err != nil {
+	if _, err := c.Hosts.RemoveHost(ctx, "host2", true); err != nil {
 		t.Fatal(err)
 	}
 	if c.fresh().HostDrains("host2") {
@@ -144,17 +144,17 @@ func TestDrainHost(t *testing.T) {
 
 	// Of a host that nothing else names any more the word is seen, and can be taken back.
 	lone := c.create(endpoint("v1", "lone", func(e *model.Endpoint) { e.Host = "never" }))
-	if _, err := c.DrainHost(ctx, "never", true); err != nil {
+	if _, err := c.Hosts.DrainHost(ctx, "never", true); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.deleteEndpoints(ctx, []model.Endpoint{lone}, nil); n != 1 || err != nil {
+	if n, err := c.Endpoints.deleteEndpoints(ctx, []model.Endpoint{lone}, nil); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	all, err := c.Hosts(ctx, Admin())
+	all, err := c.Hosts.List(ctx, Admin())
 	if i := slices.IndexFunc(all, func(h HostState) bool { return h.Name == "never" }); err != nil || i < 0 || !all[i].Draining {
 		t.Errorf("hosts are %+v, %v", all, err)
 	}
-	if _, err := c.RemoveHost(ctx, "never", false); err != nil || c.fresh().HostDrains("never") {
+	if _, err := c.Hosts.RemoveHost(ctx, "never", false); err != nil || c.fresh().HostDrains("never") {
 		t.Errorf("removed: %v, drains: %t", err, c.fresh().HostDrains("never"))
 	}
 }

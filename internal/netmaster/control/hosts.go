@@ -15,6 +15,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Hosts tells of hosts, and drains, evicts and removes them. It has no state of its own.
+type Hosts struct {
+	commits    *Committer
+	heartbeats *Heartbeats
+	endpoints  *Endpoints
+}
+
 // HostState is all that is known of a host.
 type HostState struct {
 	model.Host                    // Name always; the rest only when Known
@@ -40,24 +47,24 @@ func (h HostState) LastWord() time.Time {
 	return t
 }
 
-// Hosts returns all hosts that a record, a status, a registration, an endpoint or
+// List returns all hosts that a record, a status, a registration, an endpoint or
 // a word that they drain names, by name. A host that is away stays until somebody removes it.
 // Within a Scope it returns the hosts that have endpoints of the tenants, and of those the
 // state and that number alone.
-func (c *Controller) Hosts(ctx context.Context, a Actor) ([]HostState, error) {
-	v, err := c.View(ctx)
+func (hs *Hosts) List(ctx context.Context, a Actor) ([]HostState, error) {
+	v, err := hs.commits.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	registered, err := cluster.RegisteredHosts(ctx, c.store)
+	registered, err := cluster.RegisteredHosts(ctx, hs.commits.store)
 	if err != nil {
 		return nil, err
 	}
-	silent, err := c.silent(ctx, slices.Collect(maps.Keys(registered))...)
+	silent, err := hs.heartbeats.silent(ctx, slices.Collect(maps.Keys(registered))...)
 	if err != nil {
 		return nil, err
 	}
-	statuses, err := c.HostStatuses(ctx)
+	statuses, err := hs.HostStatuses(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,29 +123,29 @@ func (h HostState) within(endpoints map[model.HostName]int) HostState {
 	}
 }
 
-// OneHost returns one of Hosts, or ErrNotFound. Of the others it reads the
+// Get returns one of List, or ErrNotFound. Of the others it reads the
 // registrations only, which lie by address.
-func (c *Controller) OneHost(ctx context.Context, a Actor, k model.HostName) (HostState, error) {
-	v, err := c.View(ctx)
+func (hs *Hosts) Get(ctx context.Context, a Actor, k model.HostName) (HostState, error) {
+	v, err := hs.commits.View(ctx)
 	if err != nil {
 		return HostState{}, err
 	}
-	registered, err := cluster.RegisteredHosts(ctx, c.store)
+	registered, err := cluster.RegisteredHosts(ctx, hs.commits.store)
 	if err != nil {
 		return HostState{}, err
 	}
-	silent, err := c.silent(ctx, k)
+	silent, err := hs.heartbeats.silent(ctx, k)
 	if err != nil {
 		return HostState{}, err
 	}
-	kv, err := c.store.Get(ctx, tables.HostStatuses.Key(k))
+	kv, err := hs.commits.store.Get(ctx, tables.HostStatuses.Key(k))
 	if err != nil {
 		return HostState{}, fmt.Errorf("read the status of host %q: %w", k, err)
 	}
 	h := HostState{Host: model.Host{Name: k}}
 	status, err := tables.HostStatuses.Decode(kv)
 	if err != nil {
-		c.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
+		hs.commits.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
 	}
 	h.Status, h.Told = status.Value, status.Exists()
 	h.complete(v, registered, silent)
@@ -158,16 +165,16 @@ func (c *Controller) OneHost(ctx context.Context, a Actor, k model.HostName) (Ho
 // host that is alive (ErrInUse), and one that has endpoints unless force is set,
 // which releases them; it tells how many those were. Nothing calls it by itself:
 // a host that is only unreachable keeps its containers (known fault 38).
-func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force bool) (int, error) {
-	eps, err := c.givenUp(ctx, k, force, "rm")
+func (hs *Hosts) RemoveHost(ctx context.Context, k model.HostName, force bool) (int, error) {
+	eps, err := hs.givenUp(ctx, k, force, "rm")
 	if err != nil {
 		return 0, err
 	}
-	released, err := c.deleteEndpoints(ctx, eps, stillAway(k))
+	released, err := hs.endpoints.deleteEndpoints(ctx, eps, stillAway(k))
 	if err != nil {
 		return released, partly("remove", k, released, len(eps), err)
 	}
-	_, err = c.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
+	_, err = hs.commits.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
 		// An agent writes its host's record before it registers, so that one that
 		// comes back now either is seen here or changes what is compared.
 		if _, err := tables.Hosts.Find(tx, k); err != nil {
@@ -195,15 +202,15 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 
 // givenUp returns the endpoints of a host that is to be given up. It refuses one that is
 // alive, and, unless force is set, one that has endpoints; verb is netctl's.
-func (c *Controller) givenUp(ctx context.Context, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
-	h, err := c.OneHost(ctx, Admin(), k)
+func (hs *Hosts) givenUp(ctx context.Context, k model.HostName, force bool, verb string) ([]model.Endpoint, error) {
+	h, err := hs.Get(ctx, Admin(), k)
 	if err != nil {
 		return nil, err
 	}
 	if h.Registered {
 		return nil, isAlive(k)
 	}
-	v, err := c.View(ctx)
+	v, err := hs.commits.View(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -41,22 +41,22 @@ func TestRemoveHost(t *testing.T) {
 		c.create(endpoint("v1", id, func(e *model.Endpoint) { e.Host = "host2" }))
 	}
 	remove := func(force bool) func() error {
-		return func() error { _, err := c.RemoveHost(ctx, "host2", force); return err }
+		return func() error { _, err := c.Hosts.RemoveHost(ctx, "host2", force); return err }
 	}
-	if h, err := c.OneHost(ctx, Admin(), "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
+	if h, err := c.Hosts.Get(ctx, Admin(), "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
 		t.Errorf("an alive host: %+v, %v", h, err)
 	}
 	c.refused(model.ErrInUse, "is alive", remove(false))
 	c.refused(model.ErrInUse, "is alive", remove(true))
 	c.ok(reg.Close())
-	if h, err := c.OneHost(ctx, Admin(), "host2"); err != nil || h.Alive || h.Endpoints != 7 {
+	if h, err := c.Hosts.Get(ctx, Admin(), "host2"); err != nil || h.Alive || h.Endpoints != 7 {
 		t.Errorf("a host that is away: %+v, %v", h, err)
 	}
 	c.refused(model.ErrInUse, "7 endpoints (default:v1:x1, ", remove(false))
 	if n := c.fresh().NumEndpointsOfHost("host2"); n != 7 {
 		t.Errorf("a refusal left %d endpoints", n)
 	}
-	if n, err := c.RemoveHost(ctx, "host2", true); n != 7 || err != nil {
+	if n, err := c.Hosts.RemoveHost(ctx, "host2", true); n != 7 || err != nil {
 		t.Errorf("released %d, %v; want 7", n, err)
 	}
 	c.refused(model.ErrNotFound, `host "host2"`, remove(false))
@@ -66,7 +66,7 @@ func TestRemoveHost(t *testing.T) {
 		}
 	}
 	reg = agentOf(c, "host2", "10.0.0.2")
-	if h, err := c.OneHost(ctx, Admin(), "host2"); err != nil || !h.Alive {
+	if h, err := c.Hosts.Get(ctx, Admin(), "host2"); err != nil || !h.Alive {
 		t.Errorf("back again: %+v, %v", h, err)
 	}
 	c.ok(reg.Close())
@@ -79,7 +79,7 @@ func TestTellHosts(t *testing.T) {
 		var log safeBuffer
 		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		one, two := agentOf(c, "one", "10.0.0.1"), agentOf(c, "two", "10.0.0.2")
-		w := c.NewHostWatch()
+		w := c.Hosts.NewHostWatch()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { c.ok(w.Run(ctx)) })
@@ -108,7 +108,7 @@ func TestTellHosts(t *testing.T) {
 		if heard := w.Heard(); len(heard) != 2 || !heard["one"].Listed || heard["two"].Listed || time.Since(heard["two"].At) > time.Since(heard["one"].At) {
 			t.Errorf("heard of %v", heard)
 		}
-		if _, err := c.RemoveHost(t.Context(), "one", false); err != nil {
+		if _, err := c.Hosts.RemoveHost(t.Context(), "one", false); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -20,8 +20,8 @@ type HostCondition = tables.HostCondition
 type TableFill = tables.TableFill
 
 // HostStatuses reads what all agents have observed, in order of the hosts.
-func (c *Controller) HostStatuses(ctx context.Context) ([]HostStatus, error) {
-	kvs, _, err := c.store.Range(ctx, tables.HostStatusScope)
+func (hs *Hosts) HostStatuses(ctx context.Context) ([]HostStatus, error) {
+	kvs, _, err := hs.commits.store.Range(ctx, tables.HostStatusScope)
 	if err != nil {
 		return nil, fmt.Errorf("read the hosts' status: %w", err)
 	}
@@ -29,7 +29,7 @@ func (c *Controller) HostStatuses(ctx context.Context) ([]HostStatus, error) {
 	for _, kv := range kvs {
 		row, err := tables.HostStatuses.Decode(kv)
 		if err != nil {
-			c.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
+			hs.commits.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
 			continue
 		}
 		out = append(out, row.Value)

@@ -20,7 +20,7 @@ type HostWatch struct {
 	// It returns soon.
 	OnEvent func(HostEvent)
 
-	c *Controller
+	hosts *Hosts
 
 	mu         sync.Mutex
 	registered map[string]model.HostName // by the registration's key
@@ -32,16 +32,16 @@ type HostWatch struct {
 }
 
 // NewHostWatch returns a watch that has seen nothing yet.
-func (c *Controller) NewHostWatch() *HostWatch {
+func (hs *Hosts) NewHostWatch() *HostWatch {
 	return &HostWatch{
-		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]Heard{},
+		hosts: hs, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{}, heard: map[string]Heard{},
 		kept: map[string]model.HostName{}, masters: map[string]bool{},
 	}
 }
 
 // Run follows the store until ctx ends; then it returns nil.
 func (w *HostWatch) Run(ctx context.Context) error {
-	err := w.c.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostClaimsScope}, func(b store.Batch) error {
+	err := w.hosts.commits.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostClaimsScope}, func(b store.Batch) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		was := w.heard
@@ -97,7 +97,7 @@ func (w *HostWatch) enter(e store.Event) {
 	}
 }
 
-// Seen returns the hosts that are alive, as Controller.Hosts has it, and what all
+// Seen returns the hosts that are alive, as Hosts.List has it, and what all
 // have told.
 func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
 	w.mu.Lock()
@@ -106,9 +106,9 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 	for _, name := range w.registered {
 		alive[name] = true
 	}
-	if len(w.masters) <= 1 { // see Controller.silent
+	if len(w.masters) <= 1 { // see Heartbeats.silent
 		for _, name := range w.kept {
-			if w.c.quiet(name) {
+			if w.hosts.heartbeats.quiet(name) {
 				delete(alive, name)
 			}
 		}

@@ -16,11 +16,11 @@ import (
 
 // enterInfra notes a new infra network in its tenant's record, unless it cannot be on a
 // host beside what is there: its name is an interface's, and its subnets are routes.
-func (c *Controller) enterInfra(tx store.Tx, n model.Network) error {
+func (ns *Networks) enterInfra(tx store.Tx, n model.Network) error {
 	if n.Type != model.NetworkInfra {
 		return nil
 	}
-	if err := c.farFromMachines(tx, n); err != nil {
+	if err := ns.farFromMachines(tx, n); err != nil {
 		return err
 	}
 	all, err := tables.Tenants.List(tx, tables.TenantsScope)
@@ -87,19 +87,19 @@ const deleteTries = 3
 
 // deleteInfra deletes an infra network that nobody but hosts themselves is on: they let
 // go of it first.
-func (c *Controller) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
+func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
 	own := func() (eps []model.Endpoint, only bool) {
-		all := c.view.EndpointsOfNetwork(k)
+		all := ns.commits.view.EndpointsOfNetwork(k)
 		eps = slices.DeleteFunc(slices.Clone(all), func(e model.Endpoint) bool { return !e.OfHost() })
 		return eps, len(eps) == len(all)
 	}
 	if _, only := own(); !only {
-		return c.dropNetwork(ctx, by, k) // which says who is on it
+		return ns.dropNetwork(ctx, by, k) // which says who is on it
 	}
 	if err := a.mayChangeHosts("networkName", string(k.Name), "deleting an infra network"); err != nil {
 		return err
 	}
-	rev, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
+	rev, err := ns.commits.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return err
 		}
@@ -115,21 +115,21 @@ func (c *Controller) deleteInfra(ctx context.Context, a Actor, by Author, k mode
 		return err
 	}
 	for range deleteTries {
-		if err = c.follow.WaitFor(ctx, rev); err != nil {
+		if err = ns.commits.follow.WaitFor(ctx, rev); err != nil {
 			break
 		}
 		eps, _ := own()
-		if _, err = c.deleteEndpoints(ctx, eps, nil); err != nil {
+		if _, err = ns.endpoints.deleteEndpoints(ctx, eps, nil); err != nil {
 			break
 		}
-		if err = c.dropNetwork(ctx, by, k); !errors.Is(err, model.ErrInUse) {
+		if err = ns.dropNetwork(ctx, by, k); !errors.Is(err, model.ErrInUse) {
 			break
 		}
 	}
 	if err == nil || errors.Is(err, model.ErrNotFound) {
 		return err
 	}
-	_, back := c.update(context.WithoutCancel(ctx), fmt.Sprintf("keep network %q", k), func(tx store.Tx) error {
+	_, back := ns.commits.update(context.WithoutCancel(ctx), fmt.Sprintf("keep network %q", k), func(tx store.Tx) error {
 		if n, err := tables.Networks.Find(tx, k); err != nil || !n.Exists() {
 			return err
 		}
@@ -140,8 +140,8 @@ func (c *Controller) deleteInfra(ctx context.Context, a Actor, by Author, k mode
 
 // IndexInfra is the leader's task of noting infra networks of before there was an index,
 // and those whose deletion was cut short. A failure is logged: the next leader does it.
-func (c *Controller) IndexInfra(ctx context.Context, fence store.Fence) {
-	v, err := c.View(ctx)
+func (ns *Networks) IndexInfra(ctx context.Context, fence store.Fence) {
+	v, err := ns.commits.View(ctx)
 	if err != nil {
 		return // ctx has ended
 	}
@@ -149,7 +149,7 @@ func (c *Controller) IndexInfra(ctx context.Context, fence store.Fence) {
 		if t, _ := v.Tenant(n.Key.Tenant); n.Type != model.NetworkInfra || slices.Contains(t.Infra, n.Key.Name) {
 			continue
 		}
-		_, err := c.update(ctx, fmt.Sprintf("have hosts on network %q", n.Key), func(tx store.Tx) error {
+		_, err := ns.commits.update(ctx, fmt.Sprintf("have hosts on network %q", n.Key), func(tx store.Tx) error {
 			fence.Require(tx)
 			if n, err := tables.Networks.Find(tx, n.Key); err != nil || !n.Exists() {
 				return err
@@ -157,7 +157,7 @@ func (c *Controller) IndexInfra(ctx context.Context, fence store.Fence) {
 			return indexInfra(tx, n.Key, true)
 		})
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("hosts get no endpoints on an infra network yet; the next leader tries again", "network", n.Key.String(), "error", err)
+			ns.commits.log.Warn("hosts get no endpoints on an infra network yet; the next leader tries again", "network", n.Key.String(), "error", err)
 		}
 	}
 }

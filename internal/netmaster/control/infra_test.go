@@ -43,7 +43,7 @@ func TestInfraIndex(t *testing.T) {
 		t.Helper()
 		valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: k, ID: model.EndpointID(id)}, Host: "h1"})
 		if err == nil {
-			_, _, err = c.CreateEndpoint(ctx, Admin(), valid)
+			_, _, err = c.Endpoints.CreateEndpoint(ctx, Admin(), valid)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -52,18 +52,18 @@ func TestInfraIndex(t *testing.T) {
 	create("h1-native-intf")
 	create("c1")
 	c.fresh()
-	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return c.DeleteNetwork(ctx, Admin(), k) })
+	c.refused(model.ErrInUse, `active endpoints, for one "c1"`, func() error { return c.Networks.DeleteNetwork(ctx, Admin(), k) })
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"a", "b"}) {
 		t.Fatalf("after a deletion that was refused, indexed are %v", got)
 	}
 	if eps := c.fresh().EndpointsOfNetwork(k); len(eps) != 2 {
 		t.Fatalf("after a deletion that was refused, its endpoints are %v", eps)
 	}
-	if _, _, err := c.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: k, ID: "c1"}); err != nil {
+	if _, _, err := c.Endpoints.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: k, ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
 	c.fresh()
-	if err := c.DeleteNetwork(ctx, Admin(), k); err != nil {
+	if err := c.Networks.DeleteNetwork(ctx, Admin(), k); err != nil {
 		t.Fatal(err)
 	}
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"b"}) {
@@ -89,7 +89,7 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	try := func(by Actor, n model.Network) (model.Network, error) {
 		valid, err := model.Check(n)
 		if err == nil {
-			_, err = c.Put(ctx, by, c.ChangeNetwork(valid))
+			_, err = c.Put(ctx, by, c.Networks.ChangeNetwork(valid))
 		}
 		got, _ := c.fresh().Network(n.Key)
 		return got, err
@@ -110,7 +110,7 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Reserve(map[netip.Addr]string{addr("10.33.0.2"): "is the address of the store"})
+	c.Kubernetes.Reserve(map[netip.Addr]string{addr("10.33.0.2"): "is the address of the store"})
 	c.fresh()
 
 	refused(tenantAdmin, infraNetwork("blue:x", "8.8.8.0/24"), model.ErrForbidden, "cluster-admin")
@@ -145,12 +145,12 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 	c.put(infraNetwork("blue:i", "10.50.0.0/16"))
 	valid, err := model.Check(model.Endpoint{Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "i"}, ID: "h1-native-intf"}, Host: "h1"})
 	if err == nil {
-		_, _, err = c.CreateEndpoint(ctx, Admin(), valid)
+		_, _, err = c.Endpoints.CreateEndpoint(ctx, Admin(), valid)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteNetwork(ctx, tenantAdmin, model.NetworkKey{Tenant: "blue", Name: "i"}); !errors.Is(err, model.ErrForbidden) {
+	if err := c.Networks.DeleteNetwork(ctx, tenantAdmin, model.NetworkKey{Tenant: "blue", Name: "i"}); !errors.Is(err, model.ErrForbidden) {
 		t.Errorf("a tenant admin takes interfaces from hosts: %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestHostPutsNoEndpointBackOnInfraNetworkThatGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func() error {
-		_, _, err := c.CreateEndpoint(ctx, Admin(), valid)
+		_, _, err := c.Endpoints.CreateEndpoint(ctx, Admin(), valid)
 		return err
 	}
 	if _, err := c.update(ctx, "begin to delete", func(tx store.Tx) error { return indexInfra(tx, k, false) }); err != nil {

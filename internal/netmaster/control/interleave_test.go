@@ -56,7 +56,7 @@ func pairBase(t *testing.T) (a, b *harness, hook *atomic.Pointer[func()]) {
 		endpoint("m", "lab", func(e *model.Endpoint) { e.Labels = map[string]string{"app": "idle"} }),
 	)
 	b.ok(b.remove(model.EndpointKey{Network: netKey("m"), ID: "lab"}))
-	b.ok(b.SweepOnce(testContext(t), b.leader())) // the identity of app=idle is marked
+	b.ok(b.Repair.SweepOnce(testContext(t), b.leader())) // the identity of app=idle is marked
 	a.fresh()
 	return a, b, &st.hook
 }
@@ -102,7 +102,7 @@ func pairRequests() map[string]func(*harness) error {
 			if err != nil {
 				return err
 			}
-			return c.SweepOnce(testContext(c.t), store.Fence{Key: cluster.LeaderKey, Create: kv.Create})
+			return c.Repair.SweepOnce(testContext(c.t), store.Fence{Key: cluster.LeaderKey, Create: kv.Create})
 		},
 	}
 }

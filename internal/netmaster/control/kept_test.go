@@ -19,13 +19,13 @@ func TestReservationsOfSetClocks(t *testing.T) {
 	k, term := netKey("n"), c.leader()
 	held := func(when string, want int) {
 		t.Helper()
-		c.ok(c.SweepOnce(ctx, term))
+		c.ok(c.Repair.SweepOnce(ctx, term))
 		if got := len(c.fresh().Addresses(k)); got != want {
 			t.Errorf("%s: %d addresses are held, want %d", when, got, want)
 		}
 	}
 	preferred := func() error {
-		_, err := c.AllocAddress(ctx, AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
+		_, err := c.Addresses.AllocAddress(ctx, AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
 		return err
 	}
 	for _, jump := range []time.Duration{25 * time.Hour, -50 * time.Hour} {

@@ -14,6 +14,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// LabelFilter decides which labels count as part of endpoints' identities, and has
+// endpoints follow when that changes. Settings and the leader call it. It has no state:
+// what is left to do is what the store says.
+type LabelFilter struct {
+	commits *Committer
+}
+
 // maxFormerLabels is how many entries of former label filters are remembered; who
 // would change the filter again before the endpoints have followed is told to wait.
 const maxFormerLabels = 4 * model.MaxLabelFilter
@@ -32,19 +39,19 @@ func identifying(tx store.Tx, labels map[string]string) (map[string]string, erro
 // filter. One that takes out a label which a policy selects by is model.ErrInUse:
 // what differs in that label only would become one identity, and a deny by the
 // label would hold for nobody.
-func (c *Controller) changeFilter(ctx context.Context, tx store.Tx, old model.Global, g *model.Global) error {
+func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.Global, g *model.Global) error {
 	if old.Filter().Equal(g.Filter()) {
 		return nil
 	}
 	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
-		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", c.view.UnfollowedEndpoints())
+		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.commits.view.UnfollowedEndpoints())
 	}
 	// Whoever commits a selector by labels after this read touches the scope; what
 	// was committed before is in a view that is made fresh after it.
 	if err := tx.Observe(tables.LabelSelectors); err != nil {
 		return err
 	}
-	v, err := c.View(ctx)
+	v, err := lf.commits.View(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,9 +69,9 @@ func (c *Controller) changeFilter(ctx context.Context, tx store.Tx, old model.Gl
 // CountLabels makes labels that the default list covers part of endpoints' identities,
 // and no others of it. Endpoints follow one after the other; until all have, a policy
 // that selects by a label that came is model.ErrConflict.
-func (c *Controller) CountLabels(ctx context.Context, fence store.Fence, keys []string) error {
+func (lf *LabelFilter) CountLabels(ctx context.Context, fence store.Fence, keys []string) error {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	_, err := c.update(ctx, "count labels", func(tx store.Tx) error {
+	_, err := lf.commits.update(ctx, "count labels", func(tx store.Tx) error {
 		fence.Require(tx)
 		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil || slices.Equal(old.CountedLabels, keys) {
@@ -72,7 +79,7 @@ func (c *Controller) CountLabels(ctx context.Context, fence store.Fence, keys []
 		}
 		g := old
 		g.CountedLabels = keys
-		if err := c.changeFilter(ctx, tx, old, &g); err != nil {
+		if err := lf.changeFilter(ctx, tx, old, &g); err != nil {
 			return err
 		}
 		return tables.Globals.Put(tx, g)
@@ -110,7 +117,7 @@ func (v *View) selectedBy(f model.LabelFilter) (label string, by []string) {
 // all is model.ErrInvalid; one that becomes a part now, but is not one of all
 // endpoints' identities yet, model.ErrConflict: to a deny, or to a policy that
 // applies by the label, the endpoints left would be without it.
-func (c *Controller) selectByLabels(tx store.Tx, selectors ...namedSelector) error {
+func (ps *Policies) selectByLabels(tx store.Tx, selectors ...namedSelector) error {
 	first := map[string]string{} // which field names a label first
 	for _, s := range selectors {
 		for _, k := range s.LabelKeys() {
@@ -129,7 +136,7 @@ func (c *Controller) selectByLabels(tx store.Tx, selectors ...namedSelector) err
 			return model.InvalidField(first[k], k, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it (generatedLabels of the cluster's settings has the list: netctl global info)")
 		}
 		if g.Value.FormerLabels.Covers(k) {
-			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, c.view.UnfollowedEndpoints())
+			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, ps.commits.view.UnfollowedEndpoints())
 		}
 	}
 	tx.Touch(tables.LabelSelectors)
@@ -185,20 +192,20 @@ func (v *View) UnfollowedEndpoints() int {
 // the identities that a changed label filter means, until ctx ends or the
 // leadership is lost. What is left to do is what the store says, so that the next
 // leader goes on.
-func (c *Controller) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
+func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
 	left := func() bool {
-		g, ok := c.view.Global()
+		g, ok := lf.commits.view.Global()
 		return ok && len(g.FormerLabels) > 0
 	}
-	return whenever(ctx, &c.view.settings, left, func() error { return c.followOnce(ctx, fence) }, func(err error) {
-		c.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
+	return whenever(ctx, &lf.commits.view.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
+		lf.commits.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
 	})
 }
 
 // followOnce gives all endpoints the identities that the label filter means and
 // then forgets the former filters.
-func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
-	v, err := c.View(ctx)
+func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error {
+	v, err := lf.commits.View(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,7 +213,7 @@ func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
 	var failed error
 	left := v.unfollowed(g.Filter())
 	for _, k := range left {
-		if err := c.reidentify(ctx, fence, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
+		if err := lf.reidentify(ctx, fence, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
 			return err
 		} else if err != nil {
 			failed = err // of one: the others follow
@@ -215,7 +222,7 @@ func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
 	if failed != nil {
 		return failed
 	}
-	_, err = c.update(ctx, "forget the former label filter", func(tx store.Tx) error {
+	_, err = lf.commits.update(ctx, "forget the former label filter", func(tx store.Tx) error {
 		fence.Require(tx)
 		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
@@ -224,7 +231,7 @@ func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
 		// Endpoints that were written before the read of the settings are in a view
 		// made fresh after it; later ones go by the filter that was read, or the
 		// commit fails.
-		v, err := c.View(ctx)
+		v, err := lf.commits.View(ctx)
 		if err != nil {
 			return err
 		}
@@ -235,15 +242,15 @@ func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
 		return tables.Globals.Put(tx, g)
 	})
 	if err == nil {
-		c.log.Info("all endpoints have the identity that the changed list of generated labels means", "changed", len(left))
+		lf.commits.log.Info("all endpoints have the identity that the changed list of generated labels means", "changed", len(left))
 	}
 	return err
 }
 
 // reidentify gives an endpoint the identity that the label filter means.
-func (c *Controller) reidentify(ctx context.Context, fence store.Fence, k model.EndpointKey) error {
-	cl := c.claim(Admin())
-	rev, err := c.update(ctx, fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
+func (lf *LabelFilter) reidentify(ctx context.Context, fence store.Fence, k model.EndpointKey) error {
+	cl := lf.commits.claim(Admin())
+	rev, err := lf.commits.update(ctx, fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
 		cl.rewind()
 		fence.Require(tx)
 		row, err := tables.Endpoints.Find(tx, k)
@@ -255,7 +262,7 @@ func (c *Controller) reidentify(ctx context.Context, fence store.Fence, k model.
 			return err
 		}
 		e := row.Value
-		if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil || e.Identity == row.Value.Identity {
+		if e.Identity, err = identify(ctx, tx, cl, n, e); err != nil || e.Identity == row.Value.Identity {
 			return err
 		}
 		return tables.Endpoints.Put(tx, e)

@@ -24,7 +24,7 @@ func generated(t *testing.T, c *Controller, entries ...string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Put(testContext(t), Admin(), c.ChangeGlobal(valid(model.Global{GeneratedLabels: f})))
+	_, err = c.Put(testContext(t), Admin(), c.Settings.ChangeGlobal(valid(model.Global{GeneratedLabels: f})))
 	return err
 }
 
@@ -128,15 +128,15 @@ func TestLabelFilter(t *testing.T) {
 
 	// The first leader is replaced after one endpoint: the next goes on.
 	first := c.leader()
-	c.ok(c.reidentify(ctx, first, eps[0].Key))
+	c.ok(c.LabelFilter.reidentify(ctx, first, eps[0].Key))
 	second := c.leader()
-	if err := c.followOnce(ctx, first); !errors.Is(err, store.ErrFenced) {
+	if err := c.LabelFilter.followOnce(ctx, first); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("without the leadership: %v", err)
 	}
 	if n := c.fresh().UnfollowedEndpoints(); n != 4 {
 		t.Errorf("%d endpoints are left to follow, want 4", n)
 	}
-	c.ok(c.followOnce(ctx, second))
+	c.ok(c.LabelFilter.followOnce(ctx, second))
 	if got := identities(); len(got) != 1 || got[late.Identity] != 5 {
 		t.Errorf("identities %v, want that of one that came later, %d", got, late.Identity)
 	}
@@ -145,7 +145,7 @@ func TestLabelFilter(t *testing.T) {
 	}
 	c.put(byLabel("ref", "vcs-ref"))
 	c.refused(model.ErrInUse, `label "vcs-ref"`, func() error { return generated(t, c.Controller, "default") })
-	c.ok(c.DeleteNetworkPolicy(ctx, Admin(), policyKey("ref"), model.OwnerUser))
+	c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey("ref"), model.OwnerUser))
 
 	// In, and again out and in before anybody followed.
 	for _, f := range []string{"default", "build", "default"} {
@@ -158,7 +158,7 @@ func TestLabelFilter(t *testing.T) {
 			t.Errorf("by a label that comes or goes, %s: %v", f, err)
 		}
 	}
-	c.ok(c.followOnce(ctx, second))
+	c.ok(c.LabelFilter.followOnce(ctx, second))
 	c.put(byLabel("build", "build"))
 	if wrong, n := wrongly(t, c.st.Client()); wrong != "" || n != 3 {
 		t.Errorf("with %d policies: %s", n, wrong)
@@ -224,7 +224,7 @@ func races(t *testing.T, stores ...store.Store) {
 		_, err := c.Put(running, Admin(), ch)
 		return err
 	}
-	if err := put(cs[0], cs[0].ChangeNetwork(valid(network("n", "10.1.0.0/16")))); err != nil {
+	if err := put(cs[0], cs[0].Networks.ChangeNetwork(valid(network("n", "10.1.0.0/16")))); err != nil {
 		t.Fatal(err)
 	}
 	rev, err := stores[0].Update(running, func(tx store.Tx) error { return tx.Create(store.Root+"lock/test", []byte("x"), nil) })
@@ -232,7 +232,7 @@ func races(t *testing.T, stores ...store.Store) {
 		t.Fatal(err)
 	}
 	fence := store.Fence{Key: store.Root + "lock/test", Create: rev}
-	wg.Go(func() { _ = cs[1].FollowLabelFilter(running, fence) })
+	wg.Go(func() { _ = cs[1].LabelFilter.FollowLabelFilter(running, fence) })
 
 	rest := func() {
 		t.Helper()
@@ -259,14 +259,14 @@ func races(t *testing.T, stores ...store.Store) {
 		})
 		work.Go(func() {
 			defer close(first)
-			policyErr = put(cs[1-round%2], cs[1-round%2].ReplaceNetworkPolicy(valid(byLabel("p", "build"))))
+			policyErr = put(cs[1-round%2], cs[1-round%2].Policies.ReplaceNetworkPolicy(valid(byLabel("p", "build"))))
 		})
 		work.Go(func() {
 			e := built("n", fmt.Sprint("c", round), "1")
-			if _, _, err := cs[0].CreateEndpoint(running, Admin(), valid(e)); err != nil {
+			if _, _, err := cs[0].Endpoints.CreateEndpoint(running, Admin(), valid(e)); err != nil {
 				t.Error(err)
 			}
-			if err := cs[1].UpdateEndpoint(running, Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"build": "2"}}); err != nil {
+			if err := cs[1].Endpoints.UpdateEndpoint(running, Admin(), EndpointUpdate{Key: e.Key, Labels: map[string]string{"build": "2"}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -281,7 +281,7 @@ func races(t *testing.T, stores ...store.Store) {
 				t.Fatal(err)
 			}
 			for refused := true; refused; {
-				err := put(cs[1], cs[1].ReplaceNetworkPolicy(valid(byLabel("p", "build"))))
+				err := put(cs[1], cs[1].Policies.ReplaceNetworkPolicy(valid(byLabel("p", "build"))))
 				if refused = errors.Is(err, model.ErrConflict); err != nil && !refused {
 					t.Fatal(err)
 				}
@@ -292,7 +292,7 @@ func races(t *testing.T, stores ...store.Store) {
 		if wrong, n := wrongly(t, stores[0]); wrong != "" || n != 1 {
 			t.Fatalf("with %d policies: %s", n, wrong)
 		}
-		if err := cs[0].DeleteNetworkPolicy(running, Admin(), policyKey("p"), model.OwnerUser); err != nil {
+		if err := cs[0].Policies.DeleteNetworkPolicy(running, Admin(), policyKey("p"), model.OwnerUser); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -331,9 +331,9 @@ func TestLabelFilterStaged(t *testing.T) {
 		case errors.Is(policy, model.ErrInvalid) && filter == nil:
 			refused++
 			other.ok(generated(t, other.Controller, "default"))
-			other.ok(other.followOnce(testContext(t), other.leader()))
+			other.ok(other.LabelFilter.followOnce(testContext(t), other.leader()))
 		case policy == nil && errors.Is(filter, model.ErrInUse):
-			c.ok(c.DeleteNetworkPolicy(testContext(t), Admin(), large.Policy.Key, model.OwnerUser))
+			c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), large.Policy.Key, model.OwnerUser))
 		default:
 			t.Fatalf("after commit %d: policy: %v; filter: %v", at+1, policy, filter)
 		}

@@ -111,8 +111,12 @@ func TestRefusedKinds(t *testing.T) {
 		c.ok(c.remove(keyOf(o)))
 	}
 	c.ok(c.remove(model.TenantName("full")))
-	c.refused(model.ErrNotFound, "nosuch", func() error { return c.ReleaseAddress(testContext(t), Admin(), netKey("nosuch"), addr("10.1.1.100")) })
-	c.refused(model.ErrInUse, `service "s1"`, func() error { return c.ReleaseAddress(testContext(t), Admin(), netKey("v1"), addr("10.1.1.100")) })
+	c.refused(model.ErrNotFound, "nosuch", func() error {
+		return c.Addresses.ReleaseAddress(testContext(t), Admin(), netKey("nosuch"), addr("10.1.1.100"))
+	})
+	c.refused(model.ErrInUse, `service "s1"`, func() error {
+		return c.Addresses.ReleaseAddress(testContext(t), Admin(), netKey("v1"), addr("10.1.1.100"))
+	})
 }
 
 func keyOf(o any) any {

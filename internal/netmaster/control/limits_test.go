@@ -103,7 +103,9 @@ func TestWithinConsul(t *testing.T) {
 	}
 	put("network policy with all rules", full("x"))
 	put("network policy with all rules changed", full("y"))
-	step("delete network policy", func() error { return c.DeleteNetworkPolicy(ctx, Admin(), policyKey("blue:full"), model.OwnerUser) })
+	step("delete network policy", func() error {
+		return c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey("blue:full"), model.OwnerUser)
+	})
 	for _, set := range []string{"x", "y"} {
 		c.ok(c.remove(groupKey("blue:g" + set)))
 		for i := range MaxRuleRefs {
@@ -146,34 +148,34 @@ func TestWithinConsul(t *testing.T) {
 	}
 	put("reservation", AddressRequest{Network: netKey("blue:net"), Preferred: addr("10.1.3.1"), Host: "host1"})
 	step("update endpoint", func() error {
-		return c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: endpoint("blue:net", "c0").Key, Name: "other", Labels: map[string]string{"m": "1"}})
+		return c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: endpoint("blue:net", "c0").Key, Name: "other", Labels: map[string]string{"m": "1"}})
 	})
 	remove("endpoint", endpoint("blue:net", "c0").Key)
 	c.fresh()
 	step("delete all endpoints of a group", func() error {
-		_, err := c.DeleteEndpointsOfGroup(ctx, groupKey("blue:large"))
+		_, err := c.Endpoints.DeleteEndpointsOfGroup(ctx, groupKey("blue:large"))
 		return err
 	})
 	c.clock.advance(1000 * time.Hour)
 	fence := c.leader()
 	step("sweep twice", func() error {
 		c.fresh()
-		if err := c.SweepOnce(ctx, fence); err != nil {
+		if err := c.Repair.SweepOnce(ctx, fence); err != nil {
 			return err
 		}
 		c.fresh()
-		return c.SweepOnce(ctx, fence)
+		return c.Repair.SweepOnce(ctx, fence)
 	})
 	step("sweep generations", func() error {
-		_, err := c.sweepGenerations(ctx, fence, store.Revision(1)<<60)
+		_, err := c.Repair.sweepGenerations(ctx, fence, store.Revision(1)<<60)
 		return err
 	})
 
 	var list []Change
 	for i := range 60 { // as large as they get, in one list
 		n := fmt.Sprintf("apply%d", i)
-		list = append(list, c.ChangeNetwork(valid(network("blue:"+n, fmt.Sprintf("11.%d.0.0/16", i), fmt.Sprintf("fd01:%x::/64", i)))),
-			c.ChangeGroup(valid(group("blue:group-of-"+n, n, second.Policies...)), false))
+		list = append(list, c.Networks.ChangeNetwork(valid(network("blue:"+n, fmt.Sprintf("11.%d.0.0/16", i), fmt.Sprintf("fd01:%x::/64", i)))),
+			c.Tenants.ChangeGroup(valid(group("blue:group-of-"+n, n, second.Policies...)), false))
 	}
 	step("apply a long list", func() error {
 		_, done, err := c.Apply(ctx, Admin(), list, false, func() bool { return true })
@@ -216,7 +218,7 @@ func TestWithinConsul(t *testing.T) {
 	remove("tenant", model.TenantName("blue"))
 	remove("global", tables.GlobalKey{})
 	put("global", model.Global{VLANs: model.TagRange{Lo: 10, Hi: 20}, VXLANs: model.TagRange{Lo: 10, Hi: 20}, FwdMode: model.FwdRouting})
-	step("remove host", func() error { _, err := c.RemoveHost(ctx, "host1", true); return err })
+	step("remove host", func() error { _, err := c.Hosts.RemoveHost(ctx, "host1", true); return err })
 	t.Logf("the worst, with %d operations: %s", worst, what)
 	if worst > store.MinOps {
 		t.Errorf("%s takes %d operations", what, worst)

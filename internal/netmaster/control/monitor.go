@@ -38,8 +38,8 @@ func (m *Monitor) Close() error { return m.session.Close() }
 
 // OpenMonitor checks a request and enters it, for the agents to find. Events may
 // come in before it returns.
-func (c *Controller) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*Monitor, error) {
-	v, err := c.View(ctx)
+func (hs *Hosts) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*Monitor, error) {
+	v, err := hs.commits.View(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (c *Controller) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest)
 	if r.Host != "" && m.Hosts == nil {
 		return nil, scope.noHost(r.Host)
 	}
-	m.session, err = cluster.OpenMonitor(ctx, c.store, q)
+	m.session, err = cluster.OpenMonitor(ctx, hs.commits.store, q)
 	return m, err
 }
 

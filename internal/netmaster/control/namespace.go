@@ -50,9 +50,9 @@ func (v *View) joined(r model.IdentityRecord) model.IdentityRecord {
 
 // PutNamespace records what policies can ask of a namespace, for the leader, who
 // has the fence. It writes nothing when that is there.
-func (c *Controller) PutNamespace(ctx context.Context, fence store.Fence, valid model.Valid[model.Namespace]) error {
+func (ks *Kubernetes) PutNamespace(ctx context.Context, fence store.Fence, valid model.Valid[model.Namespace]) error {
 	n := valid.Value()
-	_, err := c.update(ctx, fmt.Sprintf("record namespace %q", n.Name), func(tx store.Tx) error {
+	_, err := ks.commits.update(ctx, fmt.Sprintf("record namespace %q", n.Name), func(tx store.Tx) error {
 		fence.Require(tx)
 		old, err := tables.Namespaces.Find(tx, n.Name)
 		if err != nil || old.Exists() && maps.Equal(old.Value.Labels, n.Labels) {
@@ -65,8 +65,8 @@ func (c *Controller) PutNamespace(ctx context.Context, fence store.Fence, valid 
 
 // DeleteNamespace forgets a namespace, for the leader; endpoints that are in it
 // still are then selected by no labels.
-func (c *Controller) DeleteNamespace(ctx context.Context, fence store.Fence, k model.NamespaceName) error {
-	_, err := c.update(ctx, fmt.Sprintf("forget namespace %q", k), func(tx store.Tx) error {
+func (ks *Kubernetes) DeleteNamespace(ctx context.Context, fence store.Fence, k model.NamespaceName) error {
+	_, err := ks.commits.update(ctx, fmt.Sprintf("forget namespace %q", k), func(tx store.Tx) error {
 		fence.Require(tx)
 		tables.Namespaces.Delete(tx, k)
 		return nil

@@ -37,7 +37,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	put := func(n model.Namespace) {
 		t.Helper()
-		c.ok(c.PutNamespace(testContext(t), fence, valid(n)))
+		c.ok(c.Kubernetes.PutNamespace(testContext(t), fence, valid(n)))
 	}
 	last := c.fresh().GlobalRevision()
 	for i, step := range []struct {
@@ -48,7 +48,7 @@ func TestNamespaces(t *testing.T) {
 		{func() { put(model.Namespace{Name: "a", Labels: map[string]string{"team": "x"}}) }, []model.EndpointID{"e1", "e2", "e4"}},
 		{func() { put(model.Namespace{Name: "b", Labels: map[string]string{"team": "x"}}) }, []model.EndpointID{"e1", "e2", "e3", "e4"}},
 		{func() { put(model.Namespace{Name: "a"}) }, []model.EndpointID{"e3"}},
-		{func() { c.ok(c.DeleteNamespace(testContext(t), fence, "b")) }, nil},
+		{func() { c.ok(c.Kubernetes.DeleteNamespace(testContext(t), fence, "b")) }, nil},
 	} {
 		if step.do(); !slices.Equal(selected(), step.want) {
 			t.Errorf("step %d: %v, want %v", i, selected(), step.want)

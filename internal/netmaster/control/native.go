@@ -16,7 +16,7 @@ var PodNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-ne
 
 // MakePodNetwork makes PodNetwork, native, with at most one subnet of each family,
 // unless it is there; it is model.ErrConflict when that is another one.
-func (c *Controller) MakePodNetwork(ctx context.Context, subnets []netip.Prefix) error {
+func (ns *Networks) MakePodNetwork(ctx context.Context, subnets []netip.Prefix) error {
 	n := model.Network{Key: PodNetwork, Type: model.NetworkData, Encap: model.EncapVXLAN, Native: true}
 	for _, p := range subnets {
 		if p.Addr().Is4() {
@@ -27,7 +27,7 @@ func (c *Controller) MakePodNetwork(ctx context.Context, subnets []netip.Prefix)
 	}
 	valid, err := model.Check(n)
 	if err == nil {
-		_, err = c.Put(ctx, Admin(), c.ChangeNetwork(valid))
+		_, err = ns.commits.Put(ctx, Admin(), ns.ChangeNetwork(valid))
 	}
 	if err != nil {
 		return fmt.Errorf("make network %q: %w", n.Key, err)
@@ -37,7 +37,7 @@ func (c *Controller) MakePodNetwork(ctx context.Context, subnets []netip.Prefix)
 
 // roomForNative refuses a native network in which an address of a host or of a service
 // would be. Others of its kind are of the same tenant, whose subnets never overlap.
-func (c *Controller) roomForNative(tx store.Tx, n model.Network) error {
+func (ns *Networks) roomForNative(tx store.Tx, n model.Network) error {
 	ranges, err := tables.ServiceRanges.Find(tx, tables.ServiceRangesKey{})
 	if err != nil {
 		return err
@@ -47,12 +47,12 @@ func (c *Controller) roomForNative(tx store.Tx, n model.Network) error {
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the range %s of service addresses; choose another subnet", p, r)
 		}
 	}
-	return c.farFromMachines(tx, n)
+	return ns.farFromMachines(tx, n)
 }
 
 // roomOnHosts refuses a network in which an address of the cluster's machines would be:
 // its containers would not reach them, and hosts would not where they have a route to it.
-func (c *Controller) roomOnHosts(tx store.Tx, n model.Network) error {
+func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
 	masters, err := netmastersAt(tx)
 	if err != nil {
 		return err
@@ -64,14 +64,14 @@ func (c *Controller) roomOnHosts(tx store.Tx, n model.Network) error {
 			}
 			return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of %s, which its containers could not reach: choose another subnet", p, a, whose)
 		}
-		for _, h := range c.view.Hosts() {
+		for _, h := range ns.commits.view.Hosts() {
 			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
 				if err := holds(a, fmt.Sprintf("host %q", h.Name)); err != nil {
 					return err
 				}
 			}
 		}
-		for _, h := range hostAddressRows.list(c.view, "") {
+		for _, h := range hostAddressRows.list(ns.commits.view, "") {
 			for _, a := range h.Added {
 				if err := holds(a, fmt.Sprintf("host %q", h.Host)); err != nil {
 					return err
@@ -83,7 +83,7 @@ func (c *Controller) roomOnHosts(tx store.Tx, n model.Network) error {
 				return err
 			}
 		}
-		for a, whose := range c.view.reservedAddresses() {
+		for a, whose := range ns.commits.view.reservedAddresses() {
 			if err := holds(a, strings.TrimPrefix(whose, "is the address of ")); err != nil {
 				return err
 			}
@@ -94,14 +94,14 @@ func (c *Controller) roomOnHosts(tx store.Tx, n model.Network) error {
 
 // farFromMachines refuses a network to which hosts have a route, and that would lead them
 // away from a gateway, a name server or a router of BGP.
-func (c *Controller) farFromMachines(tx store.Tx, n model.Network) error {
+func (ns *Networks) farFromMachines(tx store.Tx, n model.Network) error {
 	routers, err := tables.Bgps.List(tx, tables.BgpsScope)
 	if err != nil {
 		return err
 	}
 	var near map[netip.Addr]string
-	if c.opts.Surroundings != nil {
-		near = c.opts.Surroundings()
+	if ns.surroundings != nil {
+		near = ns.surroundings()
 	}
 	for _, p := range subnetsOf(n) {
 		for a, what := range near {

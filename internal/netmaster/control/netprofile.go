@@ -19,7 +19,7 @@ var (
 
 // ChangeNetProfile creates a net profile or replaces it, whether or not groups
 // name it.
-func (c *Controller) ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {
+func ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {
 	p := valid.Value()
 	return changeOf(rankBeside, tables.NetProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
 		old, err := tables.NetProfiles.Find(tx, p.Key)
@@ -34,13 +34,13 @@ func (c *Controller) ChangeNetProfile(valid model.Valid[model.NetProfile]) Chang
 
 // DeleteNetProfile deletes a net profile that no group names: otherwise
 // model.ErrInUse.
-func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
-	return c.deleteNetProfile(ctx, Author{}, k)
+func (ts *Tenants) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
+	return ts.deleteNetProfile(ctx, Author{}, k)
 }
 
-func (c *Controller) deleteNetProfile(ctx context.Context, a Author, k model.NetProfileKey) error {
+func (ts *Tenants) deleteNetProfile(ctx context.Context, a Author, k model.NetProfileKey) error {
 	t := tables.TargetNetProfile(k)
-	return deleteRow(ctx, c, tables.NetProfiles, k, &t, func(tx store.Tx) error {
+	return deleteRow(ctx, ts.commits, tables.NetProfiles, k, &t, func(tx store.Tx) error {
 		return a.mayDelete(tx, ownNetProfile(k))
 	})
 }

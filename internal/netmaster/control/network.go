@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -11,6 +12,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// Networks changes networks, and checks that their subnets are nobody else's.
+type Networks struct {
+	commits      *Committer
+	endpoints    *Endpoints
+	surroundings func() map[netip.Addr]string // see Options.Surroundings
+}
 
 var (
 	networkRows = newRowsPart[model.NetworkKey, model.Network](func(k model.NetworkKey) model.TenantName { return k.Tenant }, lessNetwork)
@@ -32,11 +40,11 @@ func lessNetwork(a, b model.NetworkKey) int {
 // encapsulation from the global ranges, a network id and an identity. Tag, ID
 // and Identity of n are ignored. An existing network with equal fields stays as
 // it is; with others it is model.ErrConflict, since networks are immutable.
-func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
+func (ns *Networks) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	n := valid.Value()
 	n.Tag, n.ID, n.Identity, n.ByTenant, n.Allowed = 0, 0, 0, false, false
 	ch := changeOf(rankNetwork, tables.Networks, n.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		return c.putNetwork(ctx, tx, cl, n)
+		return ns.putNetwork(ctx, tx, cl, n)
 	})
 	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
 		ch.hold = append(ch.hold, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
@@ -44,7 +52,7 @@ func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	return ch.of(ownNetwork(n.Key))
 }
 
-func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
+func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
 	name := tables.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
 	ik, err := internKey(model.IdentityRecord{Network: n.Key})
 	if err != nil {
@@ -102,18 +110,18 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return err
 		}
 	}
-	if err := c.roomOnHosts(tx, n); err != nil {
+	if err := ns.roomOnHosts(tx, n); err != nil {
 		return err
 	}
-	if err := c.limit(cl.actor, tx, &n); err != nil {
+	if err := limit(cl.actor, tx, &n); err != nil {
 		return err
 	}
 	if n.Native {
-		if err := c.roomForNative(tx, n); err != nil {
+		if err := ns.roomForNative(tx, n); err != nil {
 			return err
 		}
 	}
-	if err := c.apartOf(ctx, cl.actor, tx, n); err != nil {
+	if err := ns.apartOf(ctx, cl.actor, tx, n); err != nil {
 		return err
 	}
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
@@ -127,10 +135,10 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if err := tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberNetwork, Last: id}); err != nil {
 		return err
 	}
-	if n.Identity, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key}); err != nil {
+	if n.Identity, err = intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key}); err != nil {
 		return err
 	}
-	if err := c.enterInfra(tx, n); err != nil {
+	if err := ns.enterInfra(tx, n); err != nil {
 		return err
 	}
 	return tables.Networks.Create(tx, n)
@@ -163,7 +171,7 @@ func sameNetwork(old, n model.Network) (err error) {
 }
 
 // limit notes whether a network may change hosts' routes, or refuses it.
-func (c *Controller) limit(a Actor, tx store.Tx, n *model.Network) error {
+func limit(a Actor, tx store.Tx, n *model.Network) error {
 	if n.ByTenant, n.Allowed = !a.admin, false; !n.ByTenant {
 		return nil
 	}
@@ -233,23 +241,23 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 // DeleteNetwork deletes a network that no group, rule, service, endpoint or
 // reserved address uses: otherwise model.ErrInUse. A tenant's default network stops
 // being that.
-func (c *Controller) DeleteNetwork(ctx context.Context, a Actor, k model.NetworkKey) error {
-	return c.deleteNetwork(ctx, a, Author{}, k)
+func (ns *Networks) DeleteNetwork(ctx context.Context, a Actor, k model.NetworkKey) error {
+	return ns.deleteNetwork(ctx, a, Author{}, k)
 }
 
-func (c *Controller) deleteNetwork(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
-	v, err := c.View(ctx)
+func (ns *Networks) deleteNetwork(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
+	v, err := ns.commits.View(ctx)
 	if err != nil {
 		return err
 	}
 	if n, _ := v.Network(k); n.Type == model.NetworkInfra {
-		return c.deleteInfra(ctx, a, by, k)
+		return ns.deleteInfra(ctx, a, by, k)
 	}
-	return c.dropNetwork(ctx, by, k)
+	return ns.dropNetwork(ctx, by, k)
 }
 
-func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
+func (ns *Networks) dropNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
+	_, err := ns.commits.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
 			return err
@@ -267,7 +275,7 @@ func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkK
 		if err := unreferenced(tx, tables.TargetNetwork(k), tables.AddressesOf(k)); err != nil {
 			return err
 		}
-		if err := c.unused(tx, k); err != nil {
+		if err := ns.unused(tx, k); err != nil {
 			return err
 		}
 		for _, p := range subnetsOf(n) {
@@ -307,7 +315,7 @@ func (c *Controller) dropNetwork(ctx context.Context, a Author, k model.NetworkK
 }
 
 // unused checks that nobody has an address of a network. Every endpoint has one.
-func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
+func (ns *Networks) unused(tx store.Tx, k model.NetworkKey) error {
 	scope := tables.AddressesOf(k)
 	if err := tx.Observe(scope); err != nil {
 		return err
@@ -318,7 +326,7 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 		if err != nil {
 			return err
 		}
-		if err := c.allExpired(kvs); err != nil || len(kvs) < limit {
+		if err := ns.allExpired(kvs); err != nil || len(kvs) < limit {
 			return err
 		}
 	}
@@ -327,7 +335,7 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 
 // allExpired checks that addresses are reserved only, and no longer. Of endpoints it
 // names a host's own one last: that goes by itself with the others.
-func (c *Controller) allExpired(addresses []store.KV) error {
+func (ns *Networks) allExpired(addresses []store.KV) error {
 	var host error
 	for _, kv := range addresses {
 		row, err := tables.Addresses.Decode(kv)
@@ -346,7 +354,7 @@ func (c *Controller) allExpired(addresses []store.KV) error {
 			host = err
 			continue
 		}
-		if c.opts.Now().Before(a.Reservation.Expires) {
+		if ns.commits.now().Before(a.Reservation.Expires) {
 			return model.Errorf(model.ErrInUse, "its address %s is reserved", a.Addr)
 		}
 	}

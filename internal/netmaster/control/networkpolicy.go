@@ -32,13 +32,13 @@ func policyTargets(p model.Policy) (out []policyTarget) {
 // its rules. The group and the network that its selector names must exist. A
 // policy of another kind or owner is model.ErrConflict: a name is taken once in a
 // tenant, and what belongs to Kubernetes, only it changes.
-func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
+func (ps *Policies) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
 	p := valid.Value()
 	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
 		if err := cl.actor.mayWriteTier(tx, p.Key, p.Tier); err != nil {
 			return err
 		}
-		return c.putPolicy(tx, p)
+		return ps.putPolicy(tx, p)
 	})
 	if p.Kind != model.KindNetwork {
 		ch.bad = cmp.Or(ch.bad, model.InvalidField("kind", p.Kind, "must be "+string(model.KindNetwork)))
@@ -49,16 +49,16 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 // ChangeNetworkRule creates a rule of a network policy, or replaces it; owner is
 // whose policy it is. One with which the policy would not fit a host is
 // model.ErrExhausted. In a list it comes after its policy.
-func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
+func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
 	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, cl *claim) error {
 		if err := cl.actor.mayWriteTier(tx, r.Key.PolicyKey(), 0); err != nil {
 			return err
 		}
-		if n := c.view.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
+		if n := ps.commits.view.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
 			return model.Errorf(model.ErrExhausted, "policy %q has %d rules already; at most %d are allowed; several policies can have one order", r.Key.PolicyKey(), n, model.MaxNetworkPolicyRules)
 		}
-		return c.putRule(tx, r, model.KindNetwork, owner, "")
+		return ps.putRule(tx, r, model.KindNetwork, owner, "")
 	})
 	ch.bad = cmp.Or(ch.bad, tooManyNames(r))
 	ch.rules, ch.hold = []model.PolicyRule{r}, []string{tables.Policies.Key(r.Key.PolicyKey())}
@@ -95,25 +95,25 @@ func tooManyNames(r model.PolicyRule) error {
 }
 
 // DeleteNetworkPolicy deletes a network policy of an owner and its rules.
-func (c *Controller) DeleteNetworkPolicy(ctx context.Context, a Actor, k model.PolicyKey, owner model.PolicyOwner) error {
-	return c.deletePolicy(ctx, a, Author{}, k, model.KindNetwork, owner)
+func (ps *Policies) DeleteNetworkPolicy(ctx context.Context, a Actor, k model.PolicyKey, owner model.PolicyOwner) error {
+	return ps.deletePolicy(ctx, a, Author{}, k, model.KindNetwork, owner)
 }
 
 // DropNetworkPolicy is DeleteNetworkPolicy of a policy of Kubernetes by the leader who
 // has the fence.
-func (c *Controller) DropNetworkPolicy(ctx context.Context, fence store.Fence, k model.PolicyKey) error {
-	return c.deletePolicy(ctx, Admin(), Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
+func (ps *Policies) DropNetworkPolicy(ctx context.Context, fence store.Fence, k model.PolicyKey) error {
+	return ps.deletePolicy(ctx, Admin(), Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
 }
 
 // DeleteNetworkRule deletes a rule of a network policy of an owner. The last rule of a policy
 // without defaults is model.ErrConflict.
-func (c *Controller) DeleteNetworkRule(ctx context.Context, a Actor, k model.RuleKey, owner model.PolicyOwner) error {
-	unlock, err := c.turns.Take(ctx, tables.Policies.Key(k.PolicyKey()))
+func (ps *Policies) DeleteNetworkRule(ctx context.Context, a Actor, k model.RuleKey, owner model.PolicyOwner) error {
+	unlock, err := ps.commits.turns.Take(ctx, tables.Policies.Key(k.PolicyKey()))
 	if err != nil {
 		return fmt.Errorf("delete rule %q: %w", k, err)
 	}
 	defer unlock()
-	return c.deleteRule(ctx, a, k, model.KindNetwork, owner)
+	return ps.deleteRule(ctx, a, k, model.KindNetwork, owner)
 }
 
 // ruleBeside returns another rule of the policy of a rule, or that rule if it knows none.
@@ -130,7 +130,7 @@ func (v *View) ruleBeside(k model.RuleKey) model.RuleKey {
 
 // leaveRules touches the network policy of a rule that goes, and refuses to leave a policy
 // that says nothing.
-func (c *Controller) leaveRules(tx store.Tx, gone model.RuleKey) error {
+func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	k := gone.PolicyKey()
 	p, err := tables.Policies.Get(tx, k)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Controller) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	}
 	if !p.Default.Decides() {
 		// One rule of the view is enough: to look for any costs the store as much as there are.
-		other, err := tables.Rules.Find(tx, c.view.ruleBeside(gone))
+		other, err := tables.Rules.Find(tx, ps.commits.view.ruleBeside(gone))
 		if err != nil {
 			return err
 		}
@@ -171,13 +171,13 @@ func (v *View) Fits(n model.NetworkPolicy) error {
 // ReplaceNetworkPolicy creates a network policy with its rules, or makes one and
 // all of its rules what they are here: at once for whoever enforces it, however
 // many they are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
-func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
+func (ps *Policies) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
 	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		if err := cl.actor.mayWriteTier(tx, n.Policy.Key, n.Policy.Tier); err != nil {
 			return err
 		}
-		return c.replacePolicy(ctx, tx, n)
+		return ps.replacePolicy(ctx, tx, n)
 	})
 	for i, r := range n.Rules {
 		if err := tooManyNames(r); err != nil && ch.bad == nil {
@@ -197,7 +197,7 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 	}
 	ch.rules, ch.replaces = n.Rules, &n.Policy.Key
 	ch.alone = func(ctx context.Context, a Actor, fence *store.Fence) (any, store.Revision, error) {
-		rev, err := c.replaceStaged(ctx, a, fence, n)
+		rev, err := ps.replaceStaged(ctx, a, fence, n)
 		sorted := model.NetworkPolicy{Policy: n.Policy, Rules: slices.Clone(n.Rules)}
 		model.SortRules(sorted.Rules)
 		return sorted, rev, err
@@ -205,9 +205,9 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 	return ch
 }
 
-func (c *Controller) replacePolicy(ctx context.Context, tx store.Tx, n model.NetworkPolicy) error {
+func (ps *Policies) replacePolicy(ctx context.Context, tx store.Tx, n model.NetworkPolicy) error {
 	k := n.Policy.Key
-	if err := c.putPolicy(tx, n.Policy); err != nil {
+	if err := ps.putPolicy(tx, n.Policy); err != nil {
 		return err
 	}
 	if err := settled(tx, k); err != nil {
@@ -242,7 +242,7 @@ func (c *Controller) replacePolicy(ctx context.Context, tx store.Tx, n model.Net
 			dropRule(tx, old.Value)
 			continue
 		}
-		if err := c.putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner, s.field); err != nil {
+		if err := ps.putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner, s.field); err != nil {
 			return err
 		}
 	}

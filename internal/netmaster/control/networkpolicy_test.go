@@ -39,7 +39,7 @@ func bySelector(change func(*model.Selector)) model.Peer {
 func (c *harness) putNetworkPolicy(p model.Policy) error {
 	valid, err := model.Check(p)
 	if err == nil {
-		_, err = c.Put(testContext(c.t), Admin(), c.ChangeNetworkPolicy(valid))
+		_, err = c.Put(testContext(c.t), Admin(), c.Policies.ChangeNetworkPolicy(valid))
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (c *harness) putNetworkPolicy(p model.Policy) error {
 func (c *harness) putNetworkRule(r model.PolicyRule, owner model.PolicyOwner) error {
 	valid, err := model.Check(r)
 	if err == nil {
-		_, err = c.Put(testContext(c.t), Admin(), c.ChangeNetworkRule(valid, owner))
+		_, err = c.Put(testContext(c.t), Admin(), c.Policies.ChangeNetworkRule(valid, owner))
 	}
 	return err
 }
@@ -88,9 +88,9 @@ func TestNetworkPolicies(t *testing.T) {
 		"a name kept for Kubernetes":         {put(networkPolicy("kubernetes.a.d")), model.ErrInvalid, "kept for policies of Kubernetes"},
 		"so of a Contiv policy":              {c.try(policy("kubernetes-long.d")), model.ErrInvalid, "kept for policies of Kubernetes"},
 		"a NetworkPolicy by hand":            {put(networkPolicy("kubernetes.a.b.c")), model.ErrConflict, "change NetworkPolicy a/b.c there"},
-		"a ClusterNetworkPolicy by hand":     {c.DeleteNetworkPolicy(ctx, Admin(), policyKey("kubernetes-cluster.x"), model.OwnerUser), model.ErrConflict, "change ClusterNetworkPolicy x there"},
-		"deleting Kubernetes' by hand":       {c.DeleteNetworkPolicy(ctx, Admin(), kube.Key, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
-		"deleting its rule by hand":          {c.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
+		"a ClusterNetworkPolicy by hand":     {c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey("kubernetes-cluster.x"), model.OwnerUser), model.ErrConflict, "change ClusterNetworkPolicy x there"},
+		"deleting Kubernetes' by hand":       {c.Policies.DeleteNetworkPolicy(ctx, Admin(), kube.Key, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
+		"deleting its rule by hand":          {c.Policies.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
 		"deleting it in 1.x's words":         {c.remove(byDB.Key), model.ErrConflict, "is a network policy"},
 		"a group that names it":              {c.try(group("web", "v1", "n1")), model.ErrInvalid, "says itself whom it applies to"},
 		"an unknown tier":                    {put(networkPolicy("n2", func(p *model.Policy) { p.Tier = 77 })), model.ErrInvalid, "must be one of admin"},
@@ -131,11 +131,11 @@ func TestNetworkPolicies(t *testing.T) {
 	if err := c.remove(groupKey("pool")); !errors.Is(err, model.ErrInUse) || !strings.Contains(err.Error(), "default:n1") {
 		t.Errorf("deleting the group of a policy: %v", err)
 	}
-	c.ok(c.DeleteNetworkPolicy(ctx, Admin(), byDB.Key, model.OwnerUser))
+	c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), byDB.Key, model.OwnerUser))
 	c.ok(c.remove(groupKey("pool")))
-	c.ok(c.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerKubernetes))
+	c.ok(c.Policies.DeleteNetworkRule(ctx, Admin(), ofKube, model.OwnerKubernetes))
 	for _, name := range []string{"ofkube", "kubernetes.a.b.c", "kubernetes-cluster.x"} {
-		c.ok(c.DeleteNetworkPolicy(ctx, Admin(), policyKey(name), model.OwnerKubernetes))
+		c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey(name), model.OwnerKubernetes))
 	}
 	v = c.fresh()
 	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 2 {
@@ -180,7 +180,7 @@ func TestPolicyIsFenced(t *testing.T) {
 	put := func(fence store.Fence, n int) error {
 		p := manyRules(n, 1)
 		p.Policy.Owner = model.OwnerKubernetes
-		_, err := c.Put(testContext(t), Admin(), c.ReplaceNetworkPolicy(valid(p)).Under(fence))
+		_, err := c.Put(testContext(t), Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)).Under(fence))
 		return err
 	}
 	key := manyRules(1, 1).Policy.Key
@@ -188,12 +188,12 @@ func TestPolicyIsFenced(t *testing.T) {
 	now := c.leader()
 	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 2) })
 	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 3000) })
-	c.refused(store.ErrFenced, "leadership", func() error { return c.DropNetworkPolicy(testContext(t), old, key) })
+	c.refused(store.ErrFenced, "leadership", func() error { return c.Policies.DropNetworkPolicy(testContext(t), old, key) })
 	c.ok(put(now, 3000))
 	if n := len(c.fresh().AnyRulesOf(key)); n != 3000 {
 		t.Errorf("%d rules", n)
 	}
-	c.ok(c.DropNetworkPolicy(testContext(t), now, key))
+	c.ok(c.Policies.DropNetworkPolicy(testContext(t), now, key))
 }
 
 // TestTenantAdminWritesNoAdminTier: what is in tier admin is a cluster administrator's: others
@@ -208,7 +208,7 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.ReplaceNetworkPolicy(valid)
+		return c.Policies.ReplaceNetworkPolicy(valid)
 	}
 	for _, p := range []Change{whole("corp", toAdmin), whole("mine")} {
 		if _, err := c.Put(ctx, Admin(), p); err != nil {
@@ -227,19 +227,22 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 		"creates a policy":  func() error { _, err := c.Put(ctx, TenantAdmin("blue"), whole("new", toAdmin)); return err },
 		"moves its own":     func() error { _, err := c.Put(ctx, TenantAdmin("blue"), whole("mine", toAdmin)); return err },
 		"replaces a policy": func() error { _, err := c.Put(ctx, TenantAdmin("blue"), whole("corp")); return err },
-		"changes a policy":  func() error { _, err := c.Put(ctx, TenantAdmin("blue"), c.ChangeNetworkPolicy(header)); return err },
+		"changes a policy": func() error {
+			_, err := c.Put(ctx, TenantAdmin("blue"), c.Policies.ChangeNetworkPolicy(header))
+			return err
+		},
 		"adds a rule": func() error {
-			_, err := c.Put(ctx, TenantAdmin("blue"), c.ChangeNetworkRule(one, model.OwnerUser))
+			_, err := c.Put(ctx, TenantAdmin("blue"), c.Policies.ChangeNetworkRule(one, model.OwnerUser))
 			return err
 		},
 		"deletes a rule": func() error {
-			return c.DeleteNetworkRule(ctx, TenantAdmin("blue"), networkRule("corp", "r").Key, model.OwnerUser)
+			return c.Policies.DeleteNetworkRule(ctx, TenantAdmin("blue"), networkRule("corp", "r").Key, model.OwnerUser)
 		},
 		"deletes a policy": func() error {
-			return c.DeleteNetworkPolicy(ctx, TenantAdmin("blue"), policyKey("corp"), model.OwnerUser)
+			return c.Policies.DeleteNetworkPolicy(ctx, TenantAdmin("blue"), policyKey("corp"), model.OwnerUser)
 		},
 		"deletes it as Contiv's": func() error {
-			if err := c.DeletePolicy(ctx, TenantAdmin("blue"), policyKey("corp")); err == nil {
+			if err := c.Policies.DeletePolicy(ctx, TenantAdmin("blue"), policyKey("corp")); err == nil {
 				return errors.New("it is gone")
 			}
 			return model.ErrForbidden // by its kind

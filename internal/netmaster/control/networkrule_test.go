@@ -14,11 +14,11 @@ import (
 
 // deleteNetworkRule deletes a rule of the policy of manyRules.
 func (c *harness) deleteNetworkRule(p model.PolicyKey, id string) error {
-	return c.DeleteNetworkRule(testContext(c.t), Admin(), model.RuleKey{Tenant: p.Tenant, Policy: p.Name, Rule: model.RuleID(id)}, model.OwnerUser)
+	return c.Policies.DeleteNetworkRule(testContext(c.t), Admin(), model.RuleKey{Tenant: p.Tenant, Policy: p.Name, Rule: model.RuleID(id)}, model.OwnerUser)
 }
 
 func (c *harness) replace(p model.NetworkPolicy) error {
-	_, err := c.Put(testContext(c.t), Admin(), c.ReplaceNetworkPolicy(valid(p)))
+	_, err := c.Put(testContext(c.t), Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)))
 	return err
 }
 
@@ -73,7 +73,7 @@ func TestLastRuleStaysInPolicyWithoutDefaults(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = c.deleteRule(testContext(t), Admin(), p.Rules[i].Key, model.KindNetwork, model.OwnerUser) // past this process' turns
+			errs[i] = c.Policies.deleteRule(testContext(t), Admin(), p.Rules[i].Key, model.KindNetwork, model.OwnerUser) // past this process' turns
 		})
 	}
 	wg.Wait()
@@ -84,7 +84,7 @@ func TestLastRuleStaysInPolicyWithoutDefaults(t *testing.T) {
 	if n := len(c.fresh().AnyRulesOf(k)); n != 1 {
 		t.Errorf("%d rules are left", n)
 	}
-	c.ok(c.DeleteNetworkPolicy(testContext(t), Admin(), k, model.OwnerUser))
+	c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), k, model.OwnerUser))
 }
 
 // TestRulesOfPolicyAreCounted: one rule more than a policy may have is refused, and a change
@@ -114,7 +114,7 @@ func TestConditionHoldsToTheCommit(t *testing.T) {
 		return v.OnlyAt(testContext(t), "networkPolicy", k.String(), int64(v.Written("networkPolicy", k.String())))
 	}
 	put := func(ctx context.Context, p model.NetworkPolicy) error {
-		_, err := c.Put(ctx, Admin(), c.ReplaceNetworkPolicy(valid(p)))
+		_, err := c.Put(ctx, Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)))
 		return err
 	}
 	if err := put(at(), manyRules(2, 1)); !errors.Is(err, ErrChanged) {
@@ -125,9 +125,11 @@ func TestConditionHoldsToTheCommit(t *testing.T) {
 	extra := manyRules(1, 1).Rules[0]
 	extra.Key.Rule = "extra"
 	for name, do := range map[string]func(context.Context) error{
-		"a few rules":  func(ctx context.Context) error { return put(ctx, manyRules(3000, 1)) },
-		"many rules":   func(ctx context.Context) error { return put(ctx, manyRules(3, 2)) },
-		"the deletion": func(ctx context.Context) error { return c.DeleteNetworkPolicy(ctx, Admin(), k, model.OwnerUser) },
+		"a few rules": func(ctx context.Context) error { return put(ctx, manyRules(3000, 1)) },
+		"many rules":  func(ctx context.Context) error { return put(ctx, manyRules(3, 2)) },
+		"the deletion": func(ctx context.Context) error {
+			return c.Policies.DeleteNetworkPolicy(ctx, Admin(), k, model.OwnerUser)
+		},
 	} {
 		ctx := at()
 		extra.Priority++
@@ -139,5 +141,5 @@ func TestConditionHoldsToTheCommit(t *testing.T) {
 	if n := len(c.fresh().AnyRulesOf(k)); n != 3001 {
 		t.Errorf("%d rules", n)
 	}
-	c.ok(c.DeleteNetworkPolicy(at(), Admin(), k, model.OwnerUser))
+	c.ok(c.Policies.DeleteNetworkPolicy(at(), Admin(), k, model.OwnerUser))
 }

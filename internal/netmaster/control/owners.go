@@ -58,8 +58,8 @@ type claimant struct {
 }
 
 // readLedger reads all of the store's state at one revision.
-func (c *Controller) readLedger(ctx context.Context) (*ledger, error) {
-	kvs, _, err := c.store.Range(ctx, tables.StatePrefix)
+func (re *Repair) readLedger(ctx context.Context) (*ledger, error) {
+	kvs, _, err := re.commits.store.Range(ctx, tables.StatePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the store: %w", err)
 	}
@@ -87,7 +87,7 @@ func (c *Controller) readLedger(ctx context.Context) (*ledger, error) {
 		l.bad = append(l.bad, OwnerFinding{Kind: NewerRecord, Object: noun, Text: fmt.Sprintf("%d records (for one %s) are of a newer version than this netmaster writes: it reads them, and refuses to change them", len(newer[noun]), newer[noun][0])})
 	}
 	for key, ch := range l.rows {
-		for _, w := range c.wantsOf(ch.Value) {
+		for _, w := range wantsOf(ch.Value) {
 			l.wanted[w.at()] = append(l.wanted[w.at()], claimant{w, key, describe(ch)})
 		}
 	}
@@ -160,11 +160,11 @@ func describe(ch tables.Change) string {
 // Owners looks over the whole store, as it is at one revision, for what is owned by
 // nobody, for owners that lack what they have, and for what cannot be read. The result
 // is ordered and empty when all is well.
-func (c *Controller) Owners(ctx context.Context) ([]OwnerFinding, error) {
-	if err := c.await(ctx); err != nil {
+func (re *Repair) Owners(ctx context.Context) ([]OwnerFinding, error) {
+	if err := re.commits.await(ctx); err != nil {
 		return nil, err
 	}
-	l, err := c.readLedger(ctx)
+	l, err := re.readLedger(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // checkOwners checks that all that is allocated has its owner and the other way round.
 func checkOwners(t *testing.T, c *harness) {
 	t.Helper()
-	found, err := c.Owners(testContext(t))
+	found, err := c.Repair.Owners(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestOwnersOfAll(t *testing.T) {
 			continue
 		}
 		c.raw(func(tx store.Tx) { tx.Delete(key) })
-		found, err := c.Owners(testContext(t))
+		found, err := c.Repair.Owners(testContext(t))
 		c.ok(err)
 		if len(found) == 0 {
 			t.Errorf("nobody misses %s", key)
@@ -93,7 +93,7 @@ func TestOwnersOfAll(t *testing.T) {
 // repairAll repairs, and checks that all is well then.
 func (c *harness) repairAll(t *testing.T) (done []Repaired) {
 	t.Helper()
-	done, err := c.RepairOwners(testContext(t))
+	done, err := c.Repair.RepairOwners(testContext(t))
 	c.ok(err)
 	for _, r := range done {
 		if r.Err != nil {
@@ -173,7 +173,7 @@ func TestOwnedByNobody(t *testing.T) {
 		return nil
 	})
 	put(err)
-	found, err := c.Owners(testContext(t))
+	found, err := c.Repair.Owners(testContext(t))
 	c.ok(err)
 	got := map[string]OwnerFinding{}
 	for _, f := range found {
@@ -206,7 +206,7 @@ func TestOwnerOfAnother(t *testing.T) {
 	e1, _ := c.fresh().Endpoint(model.EndpointKey{Network: netKey("n1"), ID: "e1"})
 	k := tables.AddressKey{Network: netKey("n1"), Addr: e1.IPv4}
 	c.raw(func(tx store.Tx) { c.ok(tables.Addresses.Put(tx, tables.Address{AddressKey: k, Endpoint: "mac"})) })
-	found, err := c.Owners(testContext(t))
+	found, err := c.Repair.Owners(testContext(t))
 	c.ok(err)
 	if len(found) != 1 || found[0].Kind != NotAllocated || !found[0].Repair || !strings.Contains(found[0].Text, "allocated to another one") {
 		t.Fatalf("found %+v", found)
@@ -215,7 +215,7 @@ func TestOwnerOfAnother(t *testing.T) {
 	two := e1
 	two.Key.ID = "two"
 	c.raw(func(tx store.Tx) { c.ok(tables.Endpoints.Put(tx, two)) })
-	found, err = c.Owners(testContext(t))
+	found, err = c.Repair.Owners(testContext(t))
 	c.ok(err)
 	both := false
 	for _, f := range found {
@@ -238,7 +238,7 @@ func TestOwnersUnreadable(t *testing.T) {
 		tx.Put(net, []byte(newer), nil)
 	})
 	kinds := map[string]string{}
-	found, err := c.Owners(testContext(t))
+	found, err := c.Repair.Owners(testContext(t))
 	c.ok(err)
 	for _, f := range found {
 		kinds[f.Kind] += f.Object
@@ -252,7 +252,7 @@ func TestOwnersUnreadable(t *testing.T) {
 		}
 	}
 	before := c.dump()
-	if _, err := c.RepairOwners(context.Background()); err != nil {
+	if _, err := c.Repair.RepairOwners(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if after := c.dump(); after[net] != before[net] || len(after) != len(before) {
@@ -265,11 +265,11 @@ func TestRepairLooksAgain(t *testing.T) {
 	c := ownedCluster(t)
 	k := tables.AddressKey{Network: netKey("n1"), Addr: addr("10.1.7.7")}
 	c.raw(func(tx store.Tx) { c.ok(tables.Addresses.Put(tx, tables.Address{AddressKey: k, Endpoint: "late"})) })
-	found, err := c.Owners(testContext(t))
+	found, err := c.Repair.Owners(testContext(t))
 	c.ok(err)
 	c.raw(func(tx store.Tx) { tables.Addresses.Delete(tx, k) })
 	c.put(endpoint("n1", "late", func(e *model.Endpoint) { e.IPv4 = k.Addr }))
-	if done, err := c.freeUnowned(testContext(t), found[0]); done || err != nil {
+	if done, err := c.Repair.freeUnowned(testContext(t), found[0]); done || err != nil {
 		t.Errorf("freed what somebody has: %t, %v", done, err)
 	}
 	checkInvariants(t, c)

@@ -10,6 +10,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Ownership deletes and releases what belongs to objects of Kubernetes or to sets of
+// applied documents. It has no state: an object's record says whose it is.
+type Ownership struct {
+	commits  *Committer
+	tenants  *Tenants
+	networks *Networks
+	policies *Policies
+}
+
 // Whose an object is, its record says (Object): an object of Kubernetes, or the users.
 // Each transaction that changes or deletes it has read the record.
 
@@ -220,11 +229,11 @@ func (a Author) mayDelete(tx store.Tx, o *ownable) error {
 
 // ReplaceContivPolicy creates a Contiv policy with its rules, or makes one and all of
 // its rules what they are here, at once, as ReplaceNetworkPolicy does.
-func (c *Controller) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a Author) Change {
+func (ps *Policies) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a Author) Change {
 	n := valid.Value().General()
 	k := n.Policy.Key
 	ch := changeOf(rankMember, tables.Policies, k, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
-		return c.replacePolicy(ctx, tx, n)
+		return ps.replacePolicy(ctx, tx, n)
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)
 	ch.rules, ch.replaces = n.Rules, &k
@@ -233,10 +242,10 @@ func (c *Controller) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a
 		if err != nil {
 			return nil, 0, err
 		}
-		if _, err := c.Put(ctx, actor, c.ChangePolicy(header).By(a)); err != nil {
+		if _, err := ps.commits.Put(ctx, actor, ps.ChangePolicy(header).By(a)); err != nil {
 			return nil, 0, err
 		}
-		rev, err := c.replaceStaged(ctx, actor, fence, n)
+		rev, err := ps.replaceStaged(ctx, actor, fence, n)
 		return valid.Value().Policy, rev, err
 	}
 	return ch.of(ownPolicy(k)).By(a)
@@ -244,26 +253,26 @@ func (c *Controller) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a
 
 // DeleteOwned deletes what an author's object of Kubernetes owns, by the kind's
 // use-case. The default tenant, which is always there, is the users' again.
-func (c *Controller) DeleteOwned(ctx context.Context, a Author, o model.Owned) error {
+func (os *Ownership) DeleteOwned(ctx context.Context, a Author, o model.Owned) error {
 	var err error
 	switch o.Kind {
 	case "tenant":
 		if model.TenantName(o.Key) == model.DefaultTenant {
-			return c.Release(ctx, a, o)
+			return os.Release(ctx, a, o)
 		}
-		err = c.deleteTenant(ctx, a, model.TenantName(o.Key))
+		err = os.tenants.deleteTenant(ctx, a, model.TenantName(o.Key))
 	case "network":
 		err = deleteParsed(ctx, a, o.Key, model.ParseNetworkKey, func(ctx context.Context, a Author, k model.NetworkKey) error {
-			return c.deleteNetwork(ctx, Admin(), a, k)
+			return os.networks.deleteNetwork(ctx, Admin(), a, k)
 		})
 	case "endpointGroup":
-		err = deleteParsed(ctx, a, o.Key, model.ParseGroupKey, c.deleteGroup)
+		err = deleteParsed(ctx, a, o.Key, model.ParseGroupKey, os.tenants.deleteGroup)
 	case "policy":
 		err = deleteParsed(ctx, a, o.Key, model.ParsePolicyKey, func(ctx context.Context, a Author, k model.PolicyKey) error {
-			return c.deletePolicy(ctx, Admin(), a, k, model.KindContiv, model.OwnerUser)
+			return os.policies.deletePolicy(ctx, Admin(), a, k, model.KindContiv, model.OwnerUser)
 		})
 	case "netprofile":
-		err = deleteParsed(ctx, a, o.Key, model.ParseNetProfileKey, c.deleteNetProfile)
+		err = deleteParsed(ctx, a, o.Key, model.ParseNetProfileKey, os.tenants.deleteNetProfile)
 	default:
 		err = model.Errorf(model.ErrInvalid, "nothing of kind %q belongs to Kubernetes", o.Kind)
 	}
@@ -280,12 +289,12 @@ func deleteParsed[K any](ctx context.Context, a Author, key string, parse func(s
 
 // Release gives to users what belongs to an object of Kubernetes: to the author's, or,
 // where a user asks, to any. What belongs to users already is model.ErrConflict.
-func (c *Controller) Release(ctx context.Context, a Author, o model.Owned) error {
+func (os *Ownership) Release(ctx context.Context, a Author, o model.Owned) error {
 	own, err := ownedBy(o)
 	if err != nil {
 		return err
 	}
-	_, err = c.update(ctx, "release "+o.String(), func(tx store.Tx) error {
+	_, err = os.commits.update(ctx, "release "+o.String(), func(tx store.Tx) error {
 		if a.fence != nil {
 			a.fence.Require(tx)
 		}

@@ -24,7 +24,7 @@ func TestAuthors(t *testing.T) {
 	term := c.leader()
 	by := func(object string, adopt bool) Author { return Of(term, object, adopt) }
 	put := func(ch Change) error { _, err := c.Put(testContext(t), Admin(), ch); return err }
-	tenant := func(a Author) error { return put(c.ChangeTenant(mustBe(c, model.Tenant{Name: "t"}), false).By(a)) }
+	tenant := func(a Author) error { return put(ChangeTenant(mustBe(c, model.Tenant{Name: "t"}), false).By(a)) }
 	has := func(object string) {
 		t.Helper()
 		got, _ := c.fresh().Tenant("t")
@@ -33,15 +33,15 @@ func TestAuthors(t *testing.T) {
 		}
 	}
 	remove := func(a Author) error {
-		return c.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "t"})
+		return c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "t"})
 	}
 	c.ok(tenant(by("a", false)))
 	c.ok(tenant(by("a", false))) // again
 	has("a")
 	c.refused(model.ErrConflict, "belongs to tenants.contiv.io/a already", func() error { return tenant(by("b", true)) })
 	c.refused(model.ErrConflict, "does not belong to tenants.contiv.io/b", func() error { return remove(by("b", true)) })
-	c.refused(model.ErrConflict, "belongs to Kubernetes", func() error { return c.DeleteTenant(testContext(t), "t") })
-	c.ok(c.Release(testContext(t), Author{}, model.Owned{Kind: "tenant", Key: "t"}))
+	c.refused(model.ErrConflict, "belongs to Kubernetes", func() error { return c.Tenants.DeleteTenant(testContext(t), "t") })
+	c.ok(c.Ownership.Release(testContext(t), Author{}, model.Owned{Kind: "tenant", Key: "t"}))
 	has("")
 	c.refused(model.ErrConflict, "belongs to users", func() error { return tenant(by("b", false)) })
 	c.refused(model.ErrConflict, "does not belong to", func() error { return remove(by("a", false)) })
@@ -51,7 +51,7 @@ func TestAuthors(t *testing.T) {
 	c.leader()
 	c.refused(store.ErrFenced, "", func() error { return remove(over) })
 	c.refused(store.ErrFenced, "", func() error {
-		return put(c.ChangeNetProfile(mustBe(c, model.NetProfile{Key: model.NetProfileKey{Tenant: "t", Name: "n"}})).By(over))
+		return put(ChangeNetProfile(mustBe(c, model.NetProfile{Key: model.NetProfileKey{Tenant: "t", Name: "n"}})).By(over))
 	})
 }
 
@@ -59,12 +59,12 @@ func TestAuthors(t *testing.T) {
 func TestDefaultTenantOwned(t *testing.T) {
 	c := newCluster(t)
 	a := Of(c.leader(), "default", true)
-	_, err := c.Put(testContext(t), Admin(), c.ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true).By(a))
+	_, err := c.Put(testContext(t), Admin(), ChangeTenant(mustBe(c, model.Tenant{Name: model.DefaultTenant}), true).By(a))
 	c.ok(err)
 	if all := c.fresh().Ownerships(); len(all) != 1 || all[0].Resource() != "tenants.contiv.io/default" {
 		t.Errorf("%v", all)
 	}
-	c.ok(c.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "default"}))
+	c.ok(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "default"}))
 	if got, there := c.fresh().Tenant(model.DefaultTenant); !there || got.Object != "" {
 		t.Errorf("%+v, %v", got, there)
 	}
@@ -86,7 +86,7 @@ func TestReplaceContivPolicy(t *testing.T) {
 		return p
 	}
 	put := func(p model.RuledPolicy) error {
-		_, err := c.Put(testContext(t), Admin(), c.ReplaceContivPolicy(mustBe(c, p), a))
+		_, err := c.Put(testContext(t), Admin(), c.Policies.ReplaceContivPolicy(mustBe(c, p), a))
 		return err
 	}
 	none := func(*model.Rule) {}
@@ -113,5 +113,5 @@ func TestReplaceContivPolicy(t *testing.T) {
 	if _, err := model.Check(twice); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("a rule twice: %v", err)
 	}
-	c.ok(c.DeleteOwned(testContext(t), a, model.Owned{Kind: "policy", Key: "default:p"}))
+	c.ok(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "policy", Key: "default:p"}))
 }

@@ -64,7 +64,7 @@ func wantIdentity(of model.IdentityRecord, id model.Identity) []want {
 }
 
 // wantsOf lists what an object, which is a row of intent, has to have beside itself.
-func (c *Controller) wantsOf(o any) []want {
+func wantsOf(o any) []want {
 	switch o := o.(type) {
 	case model.Tenant:
 		return wantsOfTenant(o)
@@ -73,7 +73,7 @@ func (c *Controller) wantsOf(o any) []want {
 	case model.Group:
 		return wantsOfGroup(o)
 	case model.Endpoint:
-		return c.wantsOfEndpoint(o)
+		return wantsOfEndpoint(o)
 	case model.Service:
 		out := []want{wantReference(tables.TargetNetwork(o.NetworkKey()), "service", o.Key.String())}
 		for _, a := range []netip.Addr{o.VIP, o.VIP6} {
@@ -191,7 +191,7 @@ func putPool(tx store.Tx, g model.Group) error {
 	return tables.GroupPools.Put(tx, pools)
 }
 
-func (c *Controller) wantsOfEndpoint(e model.Endpoint) (out []want) {
+func wantsOfEndpoint(e model.Endpoint) (out []want) {
 	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
 		if a.IsValid() {
 			out = append(out, wantRow(tables.Addresses, tables.Address{AddressKey: tables.AddressKey{Network: e.Key.Network, Addr: a}, Endpoint: e.Key.ID, Group: e.Group},
@@ -219,7 +219,7 @@ func (c *Controller) wantsOfEndpoint(e model.Endpoint) (out []want) {
 					return err
 				}
 				again := e
-				if again.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil || again.Identity == e.Identity {
+				if again.Identity, err = identify(ctx, tx, cl, n, e); err != nil || again.Identity == e.Identity {
 					return err
 				}
 				return tables.Endpoints.Put(tx, again)

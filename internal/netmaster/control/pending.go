@@ -16,6 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Pending tries changes until they are confirmed or reverted. It has no state: what waits
+// is in the store.
+type Pending struct {
+	commits *Committer
+}
+
 // A change that waits to be confirmed (docs/adr/0027-commit-confirmed.md) is tried in a
 // transaction that commits nothing. What that would have written becomes Trials, which
 // hosts take for a time in place of what is in the tables, and is locked meanwhile. The
@@ -38,11 +44,11 @@ type Waiting struct {
 // (new ones, too), and existing groups and networks can be tried. Its errors are those of
 // Apply; model.ErrConflict too when something of it waits already, and when a host
 // does not know how to go back.
-func (c *Controller) Try(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, error) {
+func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (Waiting, error) {
 	if within < MinConfirm || within > MaxConfirm {
 		return Waiting{}, model.InvalidField("within", within, fmt.Sprintf("must be between %v and %v", MinConfirm, MaxConfirm))
 	}
-	v, err := c.View(ctx)
+	v, err := pe.commits.View(ctx)
 	if err != nil {
 		return Waiting{}, err
 	}
@@ -50,17 +56,17 @@ func (c *Controller) Try(ctx context.Context, a Actor, changes []Change, objects
 		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that would not go back by itself: upgrade them, or remove those that are gone (netctl host rm)", strings.Join(old, ", "))
 	}
 	for tries := 0; ; tries++ {
-		p, err := c.tryOnce(ctx, a, changes, objects, within)
+		p, err := pe.tryOnce(ctx, a, changes, objects, within)
 		if errors.Is(err, errMoved) && tries < maxSettled {
 			continue
 		}
 		if err != nil {
 			return Waiting{}, err
 		}
-		if _, err := c.View(ctx); err != nil { // from here on this process counts its time
-			c.log.Debug("a change on trial is not in the view yet", "change", p.ID, "error", err)
+		if _, err := pe.commits.View(ctx); err != nil { // from here on this process counts its time
+			pe.commits.log.Debug("a change on trial is not in the view yet", "change", p.ID, "error", err)
 		}
-		c.log.Warn("a change is on trial until it is confirmed", "change", p.ID, "within", within, "objects", len(objects))
+		pe.commits.log.Warn("a change is on trial until it is confirmed", "change", p.ID, "within", within, "objects", len(objects))
 		return Waiting{p, within}, nil
 	}
 }
@@ -68,17 +74,17 @@ func (c *Controller) Try(ctx context.Context, a Actor, changes []Change, objects
 // errMoved: something was written between the trial and what became of it.
 var errMoved = model.Errorf(model.ErrConflict, "somebody else changes the same objects; try again")
 
-func (c *Controller) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
+func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
 	steps := ordered(changes)
-	cl := c.claim(a)
+	cl := pe.commits.claim(a)
 	var wrote map[string]*write
-	_, err := c.updateBy(ctx, "try", c.follow.UpdateFresh, func(tx store.Tx) error {
+	_, err := pe.commits.updateBy(ctx, "try", pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		w := &writes{Tx: tx, of: map[string]*write{}}
 		if err := tryAll(ctx, w, cl, steps, nil, false); err != nil {
 			return err
 		}
-		if s, err := c.fitAll(steps); err != nil {
+		if s, err := pe.commits.fitAll(steps); err != nil {
 			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
 		}
 		wrote = w.of
@@ -91,12 +97,12 @@ func (c *Controller) tryOnce(ctx context.Context, a Actor, changes []Change, obj
 	if !errors.Is(err, errDryRun) {
 		return tables.Pending{}, unwrapChange(err)
 	}
-	p := tables.Pending{ID: strings.ToLower(rand.Text()[:8]), Began: c.opts.Now().UTC().Round(0), Within: within, Objects: objects}
+	p := tables.Pending{ID: strings.ToLower(rand.Text()[:8]), Began: pe.commits.now().UTC().Round(0), Within: within, Objects: objects}
 	trials, err := trialsOf(&p, wrote)
 	if err != nil {
 		return p, err
 	}
-	_, err = c.updateOnce(context.WithValue(ctx, ownPending{}, p.ID), "try", c.follow.Update, func(tx store.Tx) error {
+	_, err = pe.commits.updateOnce(context.WithValue(ctx, ownPending{}, p.ID), "try", pe.commits.follow.Update, func(tx store.Tx) error {
 		if err := unlocked(tx, p.Locks, ""); err != nil {
 			return err
 		}
@@ -247,107 +253,18 @@ func (w *writes) DeletePrefix(prefix string) {
 	w.Tx.DeletePrefix(prefix)
 }
 
-// written is a transaction that notes the keys that are written, as far as they may be
-// locked.
-type written struct {
-	store.Tx
-	keys []string
-}
-
-func (w *written) note(key string) {
-	if tables.Lockable(key) {
-		w.keys = append(w.keys, key)
-	}
-}
-
-func (w *written) Put(key string, value []byte, lease store.Session) {
-	w.note(key)
-	w.Tx.Put(key, value, lease)
-}
-
-func (w *written) Create(key string, value []byte, lease store.Session) error {
-	w.note(key)
-	return w.Tx.Create(key, value, lease)
-}
-
-func (w *written) Delete(key string) {
-	w.note(key)
-	w.Tx.Delete(key)
-}
-
-func (w *written) DeletePrefix(prefix string) {
-	w.note(prefix)
-	w.Tx.DeletePrefix(prefix)
-}
-
-// ownPending is the key of a context's change that it confirms.
-type ownPending struct{}
-
-// heedingLocks makes a use-case's transaction refuse to write what waits to be confirmed.
-func heedingLocks(ctx context.Context, fn func(store.Tx) error) func(store.Tx) error {
-	own, _ := ctx.Value(ownPending{}).(string)
-	return func(tx store.Tx) error {
-		w := &written{Tx: tx}
-		if err := fn(w); err != nil || len(w.keys) == 0 {
-			return err
-		}
-		return unlocked(tx, w.keys, own)
-	}
-}
-
-// unlocked refuses keys of which one waits to be confirmed by another change than own.
-// Try writes each row that it locks anew, as it was: whoever has read one and commits
-// later than Try runs again, and finds here what waits. Policies that are not there
-// have no row; of these the list is observed.
-func unlocked(tx store.Tx, keys []string, own string) error {
-	if slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "/policies/") }) {
-		if err := tx.Observe(tables.PendingScope); err != nil {
-			return err
-		}
-	}
-	kvs, err := tx.Range(tables.PendingScope, 0)
-	if err != nil {
-		return err
-	}
-	for _, kv := range kvs {
-		row, err := tables.Pendings.Decode(kv)
-		if err != nil {
-			return err
-		}
-		if p := row.Value; p.ID != own && slices.ContainsFunc(keys, p.Locked) {
-			return model.Errorf(model.ErrConflict, "change %s of the same object waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
-		}
-	}
-	return nil
-}
-
-// notOnTrial refuses a tenant of which something waits to be confirmed: a new policy has no
-// row that would keep the tenant.
-func notOnTrial(tx store.Tx, k model.TenantName) error {
-	all, err := tables.Pendings.List(tx, tables.PendingScope)
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
-		if slices.Contains(p.Tenants, k) {
-			return model.Errorf(model.ErrConflict, "change %s of it waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
-		}
-	}
-	return nil
-}
-
 // Confirm makes a change that waits, as read makes it of its objects, like Apply, in one
 // transaction. It is model.ErrNotFound when it does not wait any more, and
 // model.ErrConflict when its time has gone by this process' clock; errors of the change
 // itself leave it waiting.
-func (c *Controller) Confirm(ctx context.Context, a Actor, id string, read func([]json.RawMessage) ([]Change, error)) error {
-	v, err := c.View(ctx)
+func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]json.RawMessage) ([]Change, error)) error {
+	v, err := pe.commits.View(ctx)
 	if err != nil {
 		return err
 	}
 	what := fmt.Sprintf("confirm change %q", id)
-	cl := c.claim(a)
-	rev, err := c.updateBy(context.WithValue(ctx, ownPending{}, id), what, c.follow.UpdateFresh, func(tx store.Tx) error {
+	cl := pe.commits.claim(a)
+	rev, err := pe.commits.updateBy(context.WithValue(ctx, ownPending{}, id), what, pe.commits.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		p, err := takePending(tx, id)
 		if err != nil {
@@ -364,26 +281,26 @@ func (c *Controller) Confirm(ctx context.Context, a Actor, id string, read func(
 		if err := tryAll(ctx, tx, cl, steps, nil, false); err != nil {
 			return unwrapChange(err)
 		}
-		if s, err := c.fitAll(steps); err != nil {
+		if s, err := pe.commits.fitAll(steps); err != nil {
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
 		return nil
 	})
 	cl.done(rev)
 	if err == nil {
-		c.log.Info("a change is confirmed", "change", id)
+		pe.commits.log.Info("a change is confirmed", "change", id)
 	}
 	return err
 }
 
 // Revert takes a change that waits back. It is model.ErrNotFound when it does not wait
 // any more.
-func (c *Controller) Revert(ctx context.Context, id string) error {
-	return c.revert(ctx, nil, id, "asked for")
+func (pe *Pending) Revert(ctx context.Context, id string) error {
+	return pe.revert(ctx, nil, id, "asked for")
 }
 
-func (c *Controller) revert(ctx context.Context, fence *store.Fence, id, why string) error {
-	_, err := c.update(ctx, fmt.Sprintf("take change %q back", id), func(tx store.Tx) error {
+func (pe *Pending) revert(ctx context.Context, fence *store.Fence, id, why string) error {
+	_, err := pe.commits.update(ctx, fmt.Sprintf("take change %q back", id), func(tx store.Tx) error {
 		if fence != nil {
 			fence.Require(tx)
 		}
@@ -391,7 +308,7 @@ func (c *Controller) revert(ctx context.Context, fence *store.Fence, id, why str
 		return err
 	})
 	if err == nil {
-		c.log.Warn("a change is taken back: what was before is in force", "change", id, "why", why)
+		pe.commits.log.Warn("a change is taken back: what was before is in force", "change", id, "why", why)
 	}
 	return err
 }
@@ -414,20 +331,20 @@ func takePending(tx store.Tx, id string) (tables.Pending, error) {
 
 // EndPending is the leader's task of taking back what nobody has confirmed in time,
 // until ctx ends or the leadership is lost.
-func (c *Controller) EndPending(ctx context.Context, fence store.Fence, every time.Duration) error {
+func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		for _, w := range c.view.Waiting() {
+		for _, w := range pe.commits.view.Waiting() {
 			if w.Left > 0 {
 				continue
 			}
-			err := c.revert(ctx, &fence, w.ID, "not confirmed in time")
+			err := pe.revert(ctx, &fence, w.ID, "not confirmed in time")
 			switch {
 			case errors.Is(err, store.ErrFenced):
 				return err
 			case err != nil && !errors.Is(err, model.ErrNotFound) && ctx.Err() == nil:
-				c.log.Warn("a change that was not confirmed in time is still to be taken back", "change", w.ID, "error", err)
+				pe.commits.log.Warn("a change that was not confirmed in time is still to be taken back", "change", w.ID, "error", err)
 			}
 		}
 		select {

@@ -33,12 +33,12 @@ func (c *harness) confirmingHost(name model.HostName, knows bool) {
 
 // onTrial tries changes for a minute.
 func (c *harness) onTrial(changes ...Change) (Waiting, error) {
-	return c.Try(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
+	return c.Pending.Try(testContext(c.t), Admin(), changes, []json.RawMessage{[]byte(`{}`)}, time.Minute)
 }
 
 // confirm confirms a change as the given ones.
 func (c *harness) confirm(id string, changes ...Change) error {
-	return c.Confirm(testContext(c.t), Admin(), id, func([]json.RawMessage) ([]Change, error) { return changes, nil })
+	return c.Pending.Confirm(testContext(c.t), Admin(), id, func([]json.RawMessage) ([]Change, error) { return changes, nil })
 }
 
 func routed() model.Global { return model.Global{FwdMode: model.FwdRouting} }
@@ -66,7 +66,7 @@ func (c *harness) mode() model.FwdMode {
 // makes them, and nothing is left of the trial.
 func TestConfirm(t *testing.T) {
 	c := confirming(t)
-	ch := c.ChangeGlobal(valid(routed()))
+	ch := c.Settings.ChangeGlobal(valid(routed()))
 	w, err := c.onTrial(ch)
 	c.ok(err)
 	if c.mode() != model.FwdBridge {
@@ -96,21 +96,21 @@ func TestConfirm(t *testing.T) {
 	}
 	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}})
 	c.refused(model.ErrNotFound, "no change", func() error { return c.confirm(w.ID, ch) })
-	c.refused(model.ErrNotFound, "no change", func() error { return c.Revert(testContext(t), w.ID) })
+	c.refused(model.ErrNotFound, "no change", func() error { return c.Pending.Revert(testContext(t), w.ID) })
 }
 
 // TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader,
 // and nobody who is it no more, takes it back; so does whoever says so.
 func TestUnconfirmed(t *testing.T) {
 	c := confirming(t)
-	ch := c.ChangeGlobal(valid(routed()))
+	ch := c.Settings.ChangeGlobal(valid(routed()))
 	w, err := c.onTrial(ch)
 	c.ok(err)
 	c.clock.advance(time.Minute)
 	c.refused(model.ErrConflict, "time has gone", func() error { return c.confirm(w.ID, ch) })
 	old := c.leader()
 	fence := c.leader()
-	c.refused(store.ErrFenced, "", func() error { return c.EndPending(testContext(t), old, time.Hour) })
+	c.refused(store.ErrFenced, "", func() error { return c.Pending.EndPending(testContext(t), old, time.Hour) })
 	if c.mode() != model.FwdBridge {
 		t.Errorf("the mode is %q", c.mode())
 	}
@@ -120,7 +120,7 @@ func TestUnconfirmed(t *testing.T) {
 	}
 	w, err = c.onTrial(ch)
 	c.ok(err)
-	c.ok(c.Revert(testContext(t), w.ID))
+	c.ok(c.Pending.Revert(testContext(t), w.ID))
 	if _, there := c.trial("", w.ID); there || c.mode() != model.FwdBridge {
 		t.Error("it is there after it was taken back")
 	}
@@ -132,7 +132,7 @@ func ends(t *testing.T, c *harness, fence store.Fence) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	done := make(chan error, 1)
-	go func() { done <- c.EndPending(ctx, fence, 5*time.Millisecond) }()
+	go func() { done <- c.Pending.EndPending(ctx, fence, 5*time.Millisecond) }()
 	c.eventually("it is taken back", func() error {
 		if n := len(c.fresh().Waiting()); n > 0 {
 			return fmt.Errorf("%d changes wait", n)
@@ -158,7 +158,7 @@ func TestPendingOutlivesNetmaster(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := confirming(t)
-			ch := a.ChangeGlobal(valid(routed()))
+			ch := a.Settings.ChangeGlobal(valid(routed()))
 			w, err := a.onTrial(ch)
 			a.ok(err)
 			at := a.clock.Now().Add(test.at)
@@ -184,7 +184,7 @@ func TestTryPolicy(t *testing.T) {
 	r := rule("p", "2", func(r *model.Rule) { r.Group = "g" })
 	g := group("g", "n")
 	g.Policies = []model.PolicyName{"p"}
-	changes := []Change{c.ChangeRule(valid(r)), c.ChangeGroup(valid(g), false)}
+	changes := []Change{c.Policies.ChangeRule(valid(r)), c.Tenants.ChangeGroup(valid(g), false)}
 	w, err := c.onTrial(changes...)
 	c.ok(err)
 	tr, _ := c.trial(model.DefaultTenant, w.ID)
@@ -217,33 +217,33 @@ func TestTenantOnTrial(t *testing.T) {
 	c := confirming(t)
 	c.put(model.Tenant{Name: "bare"}, model.Tenant{Name: "gone"})
 	of := func(tenant model.TenantName) Change {
-		return c.ChangePolicy(valid(model.ContivPolicy{Key: model.PolicyKey{Tenant: tenant, Name: "new"}}))
+		return c.Policies.ChangePolicy(valid(model.ContivPolicy{Key: model.PolicyKey{Tenant: tenant, Name: "new"}}))
 	}
 	w, err := c.onTrial(of("bare"))
 	c.ok(err)
 	c.refused(model.ErrConflict, w.ID, func() error { return c.remove(model.TenantName("bare")) })
 	c.ok(c.remove(model.TenantName("gone")))
 	c.refused(model.ErrNotFound, "gone", func() error { _, err := c.onTrial(of("gone")); return err })
-	c.ok(c.Revert(testContext(t), w.ID))
+	c.ok(c.Pending.Revert(testContext(t), w.ID))
 	c.ok(c.remove(model.TenantName("bare")))
 }
 
 // TestRefusedTries: what cannot be tried, and that nothing is written then.
 func TestRefusedTries(t *testing.T) {
 	c := confirming(t)
-	n, p := c.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.ChangePolicy(valid(policy("q")))
+	n, p := c.Networks.ChangeNetwork(valid(network("m", "10.2.0.0/24"))), c.Policies.ChangePolicy(valid(policy("q")))
 	filter := model.Global{GeneratedLabels: model.LabelFilter{"run"}}
 	try := func(within time.Duration, changes ...Change) func() error {
-		return func() error { _, err := c.Try(testContext(t), Admin(), changes, nil, within); return err }
+		return func() error { _, err := c.Pending.Try(testContext(t), Admin(), changes, nil, within); return err }
 	}
-	mode := c.ChangeGlobal(valid(routed()))
+	mode := c.Settings.ChangeGlobal(valid(routed()))
 	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(9*time.Second, mode))
 	c.refused(model.ErrInvalid, "between 10s and 1h0m0s", try(time.Hour+1, mode))
 	c.refused(model.ErrInvalid, "make it first", try(time.Minute, n))
-	c.refused(model.ErrInvalid, "make it first", try(time.Minute, c.ChangeTenant(valid(model.Tenant{Name: "t"}), false)))
-	c.refused(model.ErrInvalid, "generatedLabels", try(time.Minute, c.ChangeGlobal(valid(filter))))
-	c.refused(model.ErrInvalid, "nothing would change", try(time.Minute, c.ChangeGlobal(valid(model.Global{FwdMode: model.FwdBridge}))))
-	c.refused(model.ErrNotFound, `policy`, try(time.Minute, c.ChangeRule(valid(rule("nosuch", "1")))))
+	c.refused(model.ErrInvalid, "make it first", try(time.Minute, ChangeTenant(valid(model.Tenant{Name: "t"}), false)))
+	c.refused(model.ErrInvalid, "generatedLabels", try(time.Minute, c.Settings.ChangeGlobal(valid(filter))))
+	c.refused(model.ErrInvalid, "nothing would change", try(time.Minute, c.Settings.ChangeGlobal(valid(model.Global{FwdMode: model.FwdBridge}))))
+	c.refused(model.ErrNotFound, `policy`, try(time.Minute, c.Policies.ChangeRule(valid(rule("nosuch", "1")))))
 	c.confirmingHost("h2", false)
 	c.refused(model.ErrConflict, "h2", try(time.Minute, mode))
 	c.confirmingHost("h2", true)
@@ -254,13 +254,13 @@ func TestRefusedTries(t *testing.T) {
 func TestConfirmRefused(t *testing.T) {
 	c := confirming(t)
 	c.put(group("g2", "n"))
-	ch := c.ChangeRule(valid(rule("p", "2", func(r *model.Rule) { r.Group = "g2" })))
+	ch := c.Policies.ChangeRule(valid(rule("p", "2", func(r *model.Rule) { r.Group = "g2" })))
 	w, err := c.onTrial(ch)
 	c.ok(err)
 	c.ok(c.remove(groupKey("g2")))
 	c.refused(model.ErrNotFound, "g2", func() error { return c.confirm(w.ID, ch) })
 	bad := errors.New("unreadable")
-	err = c.Confirm(testContext(t), Admin(), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad })
+	err = c.Pending.Confirm(testContext(t), Admin(), w.ID, func([]json.RawMessage) ([]Change, error) { return nil, bad })
 	if !errors.Is(err, bad) || !strings.Contains(err.Error(), w.ID) {
 		t.Errorf("unreadable objects: %v", err)
 	}

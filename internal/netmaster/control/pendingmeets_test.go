@@ -31,7 +31,7 @@ func TestTryMeetsOthers(t *testing.T) {
 	a, b, hook := meeting(t)
 	vlans := model.TagRange{Lo: 1, Hi: 99}
 	hook(func() { b.put(model.Global{VLANs: vlans}) })
-	w, err := a.onTrial(a.ChangeGlobal(valid(routed())))
+	w, err := a.onTrial(a.Settings.ChangeGlobal(valid(routed())))
 	a.ok(err)
 	if now, _ := b.fresh().Global(); now.VLANs != vlans || now.FwdMode != model.FwdBridge {
 		t.Errorf("another's change of the settings became %+v", now)
@@ -44,10 +44,10 @@ func TestTryMeetsOthers(t *testing.T) {
 	if g, _ := row.Value.(model.Global); err != nil || g.VLANs != vlans || g.FwdMode != model.FwdRouting {
 		t.Errorf("hosts are given %+v, %v", row, err)
 	}
-	a.ok(a.Revert(testContext(t), w.ID))
+	a.ok(a.Pending.Revert(testContext(t), w.ID))
 
 	hook(func() { b.ok(b.remove(model.TenantName("gone"))) })
-	gone := a.ChangePolicy(valid(model.ContivPolicy{Key: model.PolicyKey{Tenant: "gone", Name: "new"}}))
+	gone := a.Policies.ChangePolicy(valid(model.ContivPolicy{Key: model.PolicyKey{Tenant: "gone", Name: "new"}}))
 	if _, err := a.onTrial(gone); !errors.Is(err, model.ErrNotFound) {
 		t.Errorf("tried in a tenant that went meanwhile: %v", err)
 	}
@@ -67,17 +67,17 @@ func TestOthersMeetTry(t *testing.T) {
 	for name, test := range map[string]struct{ written, tried func(*harness) Change }{
 		"settings": {
 			func(c *harness) Change {
-				return c.ChangeGlobal(valid(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}}))
+				return c.Settings.ChangeGlobal(valid(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}}))
 			},
-			func(c *harness) Change { return c.ChangeGlobal(valid(routed())) },
+			func(c *harness) Change { return c.Settings.ChangeGlobal(valid(routed())) },
 		},
 		"group": {
-			func(c *harness) Change { return c.ChangeGroup(valid(tagged("mine")), false) },
-			func(c *harness) Change { return c.ChangeGroup(valid(tagged("tried")), false) },
+			func(c *harness) Change { return c.Tenants.ChangeGroup(valid(tagged("mine")), false) },
+			func(c *harness) Change { return c.Tenants.ChangeGroup(valid(tagged("tried")), false) },
 		},
 		"rule": {
-			func(c *harness) Change { return c.ChangeNetworkRule(valid(ruled(2)), model.OwnerUser) },
-			func(c *harness) Change { return c.ChangeNetworkRule(valid(ruled(3)), model.OwnerUser) },
+			func(c *harness) Change { return c.Policies.ChangeNetworkRule(valid(ruled(2)), model.OwnerUser) },
+			func(c *harness) Change { return c.Policies.ChangeNetworkRule(valid(ruled(3)), model.OwnerUser) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,9 @@ func TestTryOfSeveral(t *testing.T) {
 	c := confirming(t)
 	c.put(model.Tenant{Name: "bare"})
 	fresh := model.ContivPolicy{Key: model.PolicyKey{Tenant: "bare", Name: "new"}}
-	changes := func() []Change { return []Change{c.ChangeGlobal(valid(routed())), c.ChangePolicy(valid(fresh))} }
+	changes := func() []Change {
+		return []Change{c.Settings.ChangeGlobal(valid(routed())), c.Policies.ChangePolicy(valid(fresh))}
+	}
 	hosts := func(id string) (n int) {
 		for _, of := range []model.TenantName{"", "bare"} {
 			if _, there := c.trial(of, id); there {
@@ -114,7 +116,7 @@ func TestTryOfSeveral(t *testing.T) {
 		return n
 	}
 	for what, end := range map[string]func(id string) error{
-		"taken back": func(id string) error { return c.Revert(testContext(t), id) },
+		"taken back": func(id string) error { return c.Pending.Revert(testContext(t), id) },
 		"confirmed":  func(id string) error { return c.confirm(id, changes()...) },
 	} {
 		w, err := c.onTrial(changes()...)
@@ -123,7 +125,7 @@ func TestTryOfSeveral(t *testing.T) {
 			t.Errorf("hosts have %d of 2 parts", n)
 		}
 		c.refused(model.ErrConflict, w.ID, func() error { return c.remove(model.TenantName("bare")) })
-		c.refused(model.ErrConflict, w.ID, func() error { _, err := c.onTrial(c.ChangePolicy(valid(fresh))); return err })
+		c.refused(model.ErrConflict, w.ID, func() error { _, err := c.onTrial(c.Policies.ChangePolicy(valid(fresh))); return err })
 		c.ok(end(w.ID))
 		if n := hosts(w.ID); n != 0 {
 			t.Errorf("%s: hosts have %d parts still", what, n)
@@ -139,8 +141,8 @@ func TestTryOfSeveral(t *testing.T) {
 // back before its time is over.
 func TestTimeToConfirm(t *testing.T) {
 	c := confirming(t)
-	ch := c.ChangeGlobal(valid(routed()))
-	w, err := c.Try(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
+	ch := c.Settings.ChangeGlobal(valid(routed()))
+	w, err := c.Pending.Try(testContext(t), Admin(), []Change{ch}, []json.RawMessage{[]byte(`{}`)}, MaxConfirm)
 	c.ok(err)
 	old := c.leader()
 	c.leader()
@@ -150,7 +152,7 @@ func TestTimeToConfirm(t *testing.T) {
 	}
 	ended, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := c.EndPending(ended, old, time.Millisecond); err != nil { // ErrFenced, had it tried
+	if err := c.Pending.EndPending(ended, old, time.Millisecond); err != nil { // ErrFenced, had it tried
 		t.Errorf("taken back before its time: %v", err)
 	}
 	c.ok(c.confirm(w.ID, ch))

@@ -116,16 +116,16 @@ func (v *View) FreshPods() []model.Endpoint {
 }
 
 // PodsCame returns what is closed when the next endpoint of a pod is written.
-func (c *Controller) PodsCame() <-chan struct{} { return c.view.podsCame.Next() }
+func (es *Endpoints) PodsCame() <-chan struct{} { return es.commits.view.podsCame.Next() }
 
 // FollowPod makes labels, named ports, rates and group of a pod's endpoint what those of
 // want are, for the leader, who has the fence. An endpoint that is gone, or another pod's,
 // is left alone; one that is so already is not written. A group that is not there is
 // model.ErrNotFound, one on another network, or whose pool does not have the
 // endpoint's address, model.ErrConflict or model.ErrInvalid.
-func (c *Controller) FollowPod(ctx context.Context, fence store.Fence, want model.Endpoint) error {
-	cl := c.claim(Admin())
-	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
+func (es *Endpoints) FollowPod(ctx context.Context, fence store.Fence, want model.Endpoint) error {
+	cl := es.commits.claim(Admin())
+	rev, err := es.commits.update(ctx, fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
 		cl.rewind()
 		fence.Require(tx)
 		row, err := tables.Endpoints.Find(tx, want.Key)
@@ -145,7 +145,7 @@ func (c *Controller) FollowPod(ctx context.Context, fence store.Fence, want mode
 		if err := e.Validate(); err != nil {
 			return err
 		}
-		if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
+		if e.Identity, err = identify(ctx, tx, cl, n, e); err != nil {
 			return err
 		}
 		if e.Group != old.Group {

@@ -19,9 +19,9 @@ func podName(e model.Endpoint) string {
 
 // keptForPod is a reservation that nobody but a pod of a name may take, for
 // Options.ReservationTTL.
-func (c *Controller) keptForPod(k tables.AddressKey, pod string) tables.Address {
+func (as *Addresses) keptForPod(k tables.AddressKey, pod string) tables.Address {
 	return tables.Address{AddressKey: k, Reservation: &tables.Reservation{
-		Pod: pod, Requester: "pod " + pod, Expires: c.opts.Now().Add(c.opts.ReservationTTL).UTC().Round(0),
+		Pod: pod, Requester: "pod " + pod, Expires: as.commits.now().Add(as.reservationTTL).UTC().Round(0),
 	}}
 }
 
@@ -31,7 +31,7 @@ func (c *Controller) keptForPod(k tables.AddressKey, pod string) tables.Address 
 //
 // An agent has another host's removed where the API server says that the pod is on the
 // agent's host (Actor.OfPodOn), and not because it says so itself.
-func (c *Controller) replaceFormer(actor Actor, tx store.Tx, want model.Endpoint) error {
+func (es *Endpoints) replaceFormer(actor Actor, tx store.Tx, want model.Endpoint) error {
 	for _, a := range []struct {
 		netip.Addr
 		asked bool
@@ -56,7 +56,7 @@ func (c *Controller) replaceFormer(actor Actor, tx store.Tx, want model.Endpoint
 					return fmt.Errorf("%w; the API server does not say that the pod is on %q", err, want.Host)
 				}
 			}
-			if err := c.removeEndpoint(tx, f); err != nil {
+			if err := es.removeEndpoint(tx, f); err != nil {
 				return err
 			}
 		}

@@ -26,7 +26,7 @@ func TestPodAddressKept(t *testing.T) {
 		}
 	}
 	create := func(e model.Endpoint) (model.Endpoint, error) {
-		e, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(e))
+		e, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(e))
 		return e, err
 	}
 	refused := func(what string, e model.Endpoint, why string) {
@@ -37,7 +37,7 @@ func TestPodAddressKept(t *testing.T) {
 	}
 	remove := func(id string) {
 		t.Helper()
-		_, _, err := c.DeleteEndpoint(testContext(t), Admin(), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
+		_, _, err := c.Endpoints.DeleteEndpoint(testContext(t), Admin(), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
 		c.ok(err)
 	}
 	is := func(e model.Endpoint) {
@@ -85,7 +85,7 @@ func TestPodAddressOfAnotherHost(t *testing.T) {
 	four := netip.MustParseAddr("10.0.0.3")
 	ctx := testContext(t)
 	create := func(by Actor, id, uid, host string) error {
-		_, _, err := c.CreateEndpoint(ctx, by, valid(model.Endpoint{
+		_, _, err := c.Endpoints.CreateEndpoint(ctx, by, valid(model.Endpoint{
 			Key: model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)}, Host: model.HostName(host), Namespace: "shop", IPv4: four,
 			Pod: model.Pod{Name: "db-0", UID: uid, KeepIPv4: true},
 		}))
@@ -124,12 +124,12 @@ func TestClocksDiffer(t *testing.T) {
 			}
 			create := func(c *harness, e model.Endpoint) error {
 				c.fresh()
-				_, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(e))
+				_, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(e))
 				return err
 			}
 			remove := func(c *harness, id string) {
 				t.Helper()
-				_, _, err := c.DeleteEndpoint(testContext(t), Admin(), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
+				_, _, err := c.Endpoints.DeleteEndpoint(testContext(t), Admin(), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
 				c.ok(err)
 			}
 			a.ok(create(a, pod("1", "db-0")))

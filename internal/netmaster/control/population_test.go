@@ -65,7 +65,7 @@ func TestPopulation(t *testing.T) {
 	spaces, fence := map[model.NamespaceName]*model.Namespace{}, c.leader()
 	for i := range 6 { // each twice, so that the first labels go
 		n := model.Namespace{Name: model.NamespaceName(fmt.Sprint("ns", 1+i%3)), Labels: map[string]string{"team": fmt.Sprint("t", i/2)}}
-		c.ok(c.PutNamespace(testContext(t), fence, valid(n)))
+		c.ok(c.Kubernetes.PutNamespace(testContext(t), fence, valid(n)))
 		spaces[n.Name] = &n
 	}
 	v := c.fresh()

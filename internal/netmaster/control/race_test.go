@@ -145,7 +145,7 @@ func TestAddressesAtOnce(t *testing.T) {
 	}
 	seen := make([]netip.Addr, 16)
 	errs = parallel(16, func(i int) error {
-		e, rev, err := cs[i%3].CreateEndpoint(testContext(t), Admin(), valid(endpoint("n", "same")))
+		e, rev, err := cs[i%3].Endpoints.CreateEndpoint(testContext(t), Admin(), valid(endpoint("n", "same")))
 		if seen[i] = e.IPv4; err == nil && rev == 0 {
 			err = errors.New("no revision")
 		}

@@ -103,13 +103,13 @@ func readStaged(tx store.Tx, p model.PolicyKey) ([]tables.StagedRule, error) {
 
 // replaceStaged makes a network policy and its rules what they are in n, and
 // returns the revision of the switch; a leader gives its fence.
-func (c *Controller) replaceStaged(ctx context.Context, a Actor, fence *store.Fence, n model.NetworkPolicy) (rev store.Revision, err error) {
+func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fence, n model.NetworkPolicy) (rev store.Revision, err error) {
 	k, id, what := n.Policy.Key, rand.Text(), fmt.Sprintf("replace the rules of policy %q", n.Policy.Key)
 	var peers []namedSelector
 	for i, r := range n.Rules {
 		peers = append(peers, peerSelectors(fmt.Sprintf("rules[%d]", i), r)...)
 	}
-	rev, err = c.update(ctx, what, func(tx store.Tx) error {
+	rev, err = ps.commits.update(ctx, what, func(tx store.Tx) error {
 		if fence != nil {
 			fence.Require(tx)
 		}
@@ -134,7 +134,7 @@ func (c *Controller) replaceStaged(ctx context.Context, a Actor, fence *store.Fe
 		if err := settled(tx, k); err != nil {
 			return err
 		}
-		if err := c.selectByLabels(tx, peers...); err != nil {
+		if err := ps.selectByLabels(tx, peers...); err != nil {
 			return err
 		}
 		return tables.Replacements.Create(tx, tables.Replacement{Policy: k, ID: id})
@@ -146,17 +146,17 @@ func (c *Controller) replaceStaged(ctx context.Context, a Actor, fence *store.Fe
 		if err != nil { // not by the caller's context, whose end may be the reason
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 			defer cancel()
-			_ = c.settle(ctx, nil, k, id) // what this leaves behind others find
+			_ = ps.commits.settle(ctx, nil, k, id) // what this leaves behind others find
 		}
 	}()
-	if err := c.follow.WaitFor(ctx, rev); err != nil { // since then nobody changes rules without ending this
+	if err := ps.commits.follow.WaitFor(ctx, rev); err != nil { // since then nobody changes rules without ending this
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	staged := differences(c.view.AnyRulesOf(k), n.Rules)
-	if err := c.stageAll(ctx, what, k, id, staged); err != nil {
+	staged := differences(ps.commits.view.AnyRulesOf(k), n.Rules)
+	if err := ps.stageAll(ctx, what, k, id, staged); err != nil {
 		return 0, err
 	}
-	rev, err = c.updateOnce(ctx, what, c.follow.Update, func(tx store.Tx) error {
+	rev, err = ps.commits.updateOnce(ctx, what, ps.commits.follow.Update, func(tx store.Tx) error {
 		if fence != nil {
 			fence.Require(tx)
 		}
@@ -164,13 +164,13 @@ func (c *Controller) replaceStaged(ctx context.Context, a Actor, fence *store.Fe
 		if err != nil {
 			return err
 		}
-		if err := c.putPolicy(tx, n.Policy); err != nil {
+		if err := ps.putPolicy(tx, n.Policy); err != nil {
 			return err
 		}
 		if err := touchPolicy(tx, k); err != nil {
 			return err
 		}
-		if err := c.selectByLabels(tx, peers...); err != nil { // nobody has seen them while they were staged
+		if err := ps.selectByLabels(tx, peers...); err != nil { // nobody has seen them while they were staged
 			return err
 		}
 		r.Done = true
@@ -179,8 +179,8 @@ func (c *Controller) replaceStaged(ctx context.Context, a Actor, fence *store.Fe
 	if err != nil {
 		return 0, err
 	}
-	if err := c.settle(ctx, nil, k, ""); err != nil {
-		c.log.Debug("the rules of a policy are replaced, and moved to their place later", "policy", k.String(), "error", err)
+	if err := ps.commits.settle(ctx, nil, k, ""); err != nil {
+		ps.commits.log.Debug("the rules of a policy are replaced, and moved to their place later", "policy", k.String(), "error", err)
 	}
 	return rev, nil
 }
@@ -253,10 +253,10 @@ func stage(tx store.Tx, p model.PolicyKey, id string, rules []ruleChange) error 
 }
 
 // stageAll stages rules in as many transactions as it takes.
-func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []ruleChange) error {
+func (ps *Policies) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []ruleChange) error {
 	var done atomic.Int64
 	err := inParts(rules, func(some []ruleChange) error {
-		_, err := c.updateOnce(ctx, what, c.follow.Update, func(tx store.Tx) error { return stage(tx, p, id, some) })
+		_, err := ps.commits.updateOnce(ctx, what, ps.commits.follow.Update, func(tx store.Tx) error { return stage(tx, p, id, some) })
 		if err == nil {
 			done.Add(int64(len(some)))
 		}
@@ -271,7 +271,7 @@ func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKe
 // settle ends the replacement of a policy's rules, if there is one, and if it is
 // that of the id when one is given: what is in force becomes rows of Rules, and
 // all else that is staged goes.
-func (c *Controller) settle(ctx context.Context, fence *store.Fence, p model.PolicyKey, id string) error {
+func (c *Committer) settle(ctx context.Context, fence *store.Fence, p model.PolicyKey, id string) error {
 	update := func(fn func(tx store.Tx, r tables.Row[tables.Replacement]) error) error {
 		_, err := c.updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) error {
 			if fence != nil {
@@ -366,20 +366,20 @@ type progress struct {
 
 // sweepReplacements settles what netmasters that have stopped left behind: what is
 // in force, and what nobody has staged anything of since the last round.
-func (c *Controller) sweepReplacements(ctx context.Context, fence store.Fence, v *View) error {
+func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v *View) error {
 	now := stalled{}
 	var over []model.PolicyKey
 	v.mu.RLock()
 	for k, r := range replacementRows.in(v) {
 		now[k] = progress{r.ID, v.rules.Staged(k)}
-		if r.Done || now[k] == c.stalled[k] {
+		if r.Done || now[k] == ps.stalled[k] {
 			over = append(over, k)
 		}
 	}
 	v.mu.RUnlock()
-	c.stalled = now
+	ps.stalled = now
 	for _, k := range over {
-		if err := c.settle(ctx, &fence, k, now[k].id); err != nil {
+		if err := ps.commits.settle(ctx, &fence, k, now[k].id); err != nil {
 			return err
 		}
 	}

@@ -101,7 +101,7 @@ func TestReplaceManyRules(t *testing.T) {
 				t.Errorf("then %s, %d rules", m, n)
 			}
 			noneStaged(t, c)
-			c.ok(c.DeleteNetworkPolicy(testContext(t), Admin(), policyKey("n"), model.OwnerUser))
+			c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), policyKey("n"), model.OwnerUser))
 			for k := range c.dump() {
 				if strings.Contains(k, "/rules/") && !strings.HasPrefix(k, store.Root+"gen") {
 					t.Errorf("%s is left", k)
@@ -139,7 +139,7 @@ func TestReplaceInterrupted(t *testing.T) {
 				commits++
 				mortal.dead = commits == stop
 			}
-			_, err := c.Put(testContext(t), Admin(), c.ReplaceNetworkPolicy(valid(manyRules(n, 2))))
+			_, err := c.Put(testContext(t), Admin(), c.Policies.ReplaceNetworkPolicy(valid(manyRules(n, 2))))
 			hook = nil
 			c.stop()
 			m, _ := marks(other.fresh(), n)
@@ -150,7 +150,7 @@ func TestReplaceInterrupted(t *testing.T) {
 			switch how {
 			case "swept":
 				for range 2 {
-					other.ok(other.SweepOnce(testContext(t), leader))
+					other.ok(other.Repair.SweepOnce(testContext(t), leader))
 				}
 				if now, _ := marks(other.fresh(), n); now != m {
 					t.Errorf("%s before it was swept, %s after", m, now)
@@ -167,7 +167,7 @@ func TestReplaceInterrupted(t *testing.T) {
 					t.Errorf("%s after it was replaced", now)
 				}
 			case "deleted":
-				other.ok(other.DeleteNetworkPolicy(testContext(t), Admin(), policyKey("n"), model.OwnerUser))
+				other.ok(other.Policies.DeleteNetworkPolicy(testContext(t), Admin(), policyKey("n"), model.OwnerUser))
 			}
 			noneStaged(t, other)
 			other.stop()
@@ -188,11 +188,11 @@ func TestReplaceMeetsOthers(t *testing.T) {
 	for name, meanwhile := range map[string]func(c *harness) error{
 		"a rule": func(c *harness) error { return c.putNetworkRule(manyRules(n, 3).Rules[7], model.OwnerUser) },
 		"less": func(c *harness) error {
-			return c.DeleteNetworkRule(testContext(c.t), Admin(), manyRules(n, 1).Rules[7].Key, model.OwnerUser)
+			return c.Policies.DeleteNetworkRule(testContext(c.t), Admin(), manyRules(n, 1).Rules[7].Key, model.OwnerUser)
 		},
 		"all": func(c *harness) error { return c.try(manyRules(n, 3)) },
 		"no more": func(c *harness) error {
-			return c.DeleteNetworkPolicy(testContext(c.t), Admin(), policyKey("n"), model.OwnerUser)
+			return c.Policies.DeleteNetworkPolicy(testContext(c.t), Admin(), policyKey("n"), model.OwnerUser)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,9 +265,9 @@ func TestReplaceInList(t *testing.T) {
 	c := newCluster(t)
 	c.put(manyRules(2, 1))
 	for _, others := range []int{0, 200} {
-		changes := []Change{c.ReplaceNetworkPolicy(valid(manyRules(2, 2+others)))}
+		changes := []Change{c.Policies.ReplaceNetworkPolicy(valid(manyRules(2, 2+others)))}
 		for i := range others {
-			changes = append(changes, c.ChangePolicy(valid(policy(fmt.Sprint("p", i)))))
+			changes = append(changes, c.Policies.ChangePolicy(valid(policy(fmt.Sprint("p", i)))))
 		}
 		out, done, err := c.Apply(testContext(t), Admin(), changes, false, func() bool { return true })
 		if err != nil || done != len(changes) || out[0].Unchanged() {

@@ -47,17 +47,19 @@ func (v *View) withoutRouter() (out []model.TenantName) {
 // GiveRouters is the leader's task of giving a router to each tenant that has
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.
-func (c *Controller) GiveRouters(ctx context.Context, fence store.Fence) error {
-	return whenever(ctx, &c.view.unrouted, func() bool { return len(c.view.withoutRouter()) > 0 },
-		func() error { return c.giveRouters(ctx, fence) },
-		func(err error) { c.log.Warn("not all tenants have a router; it will be tried again", "error", err) })
+func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
+	return whenever(ctx, &ts.commits.view.unrouted, func() bool { return len(ts.commits.view.withoutRouter()) > 0 },
+		func() error { return ts.giveRouters(ctx, fence) },
+		func(err error) {
+			ts.commits.log.Warn("not all tenants have a router; it will be tried again", "error", err)
+		})
 }
 
-func (c *Controller) giveRouters(ctx context.Context, fence store.Fence) error {
+func (ts *Tenants) giveRouters(ctx context.Context, fence store.Fence) error {
 	var last store.Revision
-	for _, name := range c.view.withoutRouter() {
-		cl := c.claim(Admin())
-		rev, err := c.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
+	for _, name := range ts.commits.view.withoutRouter() {
+		cl := ts.commits.claim(Admin())
+		rev, err := ts.commits.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
 			cl.rewind()
 			fence.Require(tx)
 			t, err := tables.Tenants.Find(tx, name)
@@ -75,5 +77,5 @@ func (c *Controller) giveRouters(ctx context.Context, fence store.Fence) error {
 		}
 		last = max(last, rev)
 	}
-	return c.follow.WaitFor(ctx, last)
+	return ts.commits.follow.WaitFor(ctx, last)
 }

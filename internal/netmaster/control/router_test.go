@@ -68,7 +68,7 @@ func TestLeaderGivesRouters(t *testing.T) {
 		former := c.leader()
 		c.fresh()
 		fence := c.leader()
-		if err := c.GiveRouters(t.Context(), former); !errors.Is(err, store.ErrFenced) {
+		if err := c.Tenants.GiveRouters(t.Context(), former); !errors.Is(err, store.ErrFenced) {
 			t.Errorf("one that leads no more: %v", err)
 		}
 		if r := c.router("a"); r != 0 {
@@ -76,7 +76,7 @@ func TestLeaderGivesRouters(t *testing.T) {
 		}
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- c.GiveRouters(ctx, fence) }()
+		go func() { ended <- c.Tenants.GiveRouters(ctx, fence) }()
 		synctest.Wait()
 		old("late")
 		synctest.Wait()

@@ -55,11 +55,11 @@ func groupsNamed(r model.PolicyRule) (out []model.GroupKey) {
 // existing rule with equal fields stays as it is; with others it is
 // model.ErrConflict, since rules are immutable. One with which the policy, or
 // the policies of a group, would not fit a host is model.ErrExhausted.
-func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
+func (ps *Policies) ChangeRule(valid model.Valid[model.Rule]) Change {
 	r := valid.Value()
 	general := r.General()
 	ch := changeOf(rankMember, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return c.putRule(tx, general, model.KindContiv, model.OwnerUser, "")
+		return ps.putRule(tx, general, model.KindContiv, model.OwnerUser, "")
 	})
 	inContivWords[model.PolicyRule, model.Rule](&ch)
 	ch.rules = []model.PolicyRule{general}
@@ -69,7 +69,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 // putRule creates a rule of a policy of its kind and owner, or of a network
 // policy replaces it. field is where a request names the rule, for errors; "" = the
 // request is the rule.
-func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner, field string) error {
+func (ps *Policies) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner, field string) error {
 	targets := fieldsIn(field, ruleTargets(r))
 	if kind == model.KindContiv {
 		for i, t := range targets {
@@ -106,7 +106,7 @@ func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyK
 	if old.Exists() && old.Value.Equal(r) {
 		return nil
 	}
-	if err := c.selectByLabels(tx, peerSelectors(field, r)...); err != nil {
+	if err := ps.selectByLabels(tx, peerSelectors(field, r)...); err != nil {
 		return err
 	}
 	if kind == model.KindNetwork && field == "" { // else the request is the policy
@@ -171,12 +171,12 @@ func sameRule(was, want model.PolicyRule) (err error) {
 }
 
 // DeleteRule deletes a rule of a Contiv policy.
-func (c *Controller) DeleteRule(ctx context.Context, a Actor, k model.RuleKey) error {
-	return c.deleteRule(ctx, a, k, model.KindContiv, model.OwnerUser)
+func (ps *Policies) DeleteRule(ctx context.Context, a Actor, k model.RuleKey) error {
+	return ps.deleteRule(ctx, a, k, model.KindContiv, model.OwnerUser)
 }
 
-func (c *Controller) deleteRule(ctx context.Context, a Actor, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
+func (ps *Policies) deleteRule(ctx context.Context, a Actor, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
+	_, err := ps.commits.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k), tables.Replacements.Key(tables.ReplacementKey(k.PolicyKey()))); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (c *Controller) deleteRule(ctx context.Context, a Actor, k model.RuleKey, k
 		}
 		dropRule(tx, r)
 		if kind == model.KindNetwork {
-			return c.leaveRules(tx, k)
+			return ps.leaveRules(tx, k)
 		}
 		return nil
 	})

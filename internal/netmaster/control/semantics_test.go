@@ -106,7 +106,7 @@ func TestReservations(t *testing.T) {
 	k := netKey("n")
 	alloc := func(r AddressRequest) string {
 		t.Helper()
-		a, err := c.AllocAddress(ctx, r)
+		a, err := c.Addresses.AllocAddress(ctx, r)
 		c.ok(err)
 		return a.String()
 	}
@@ -120,26 +120,26 @@ func TestReservations(t *testing.T) {
 	})
 	c.create(endpoint("n", "c2", withIP("10.1.0.2")))
 	c.create(endpoint("n", "c100", withIP("10.1.0.100"), inGroup("web")))
-	c.refused(model.ErrInUse, "endpoint", func() error { return c.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.2")) })
-	c.ok(c.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.1")))
-	c.refused(model.ErrNotFound, "not allocated", func() error { return c.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.1")) })
+	c.refused(model.ErrInUse, "endpoint", func() error { return c.Addresses.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.2")) })
+	c.ok(c.Addresses.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.1")))
+	c.refused(model.ErrNotFound, "not allocated", func() error { return c.Addresses.ReleaseAddress(ctx, Admin(), k, addr("10.1.0.1")) })
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c2"}))
 	// A swarm's manager reserves for its workers.
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.60"), Host: "host1", AnyHost: true})
-	c.refused(model.ErrConflict, "is of host", func() error { return c.ReleaseAddress(ctx, Agent("host9"), k, addr("10.1.0.60")) })
+	c.refused(model.ErrConflict, "is of host", func() error { return c.Addresses.ReleaseAddress(ctx, Agent("host9"), k, addr("10.1.0.60")) })
 	c.create(endpoint("n", "c60", withIP("10.1.0.60"), func(e *model.Endpoint) { e.Host = "host9" }))
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c60"}))
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
 
 	term := c.leader()
-	c.ok(c.SweepOnce(ctx, term))
+	c.ok(c.Repair.SweepOnce(ctx, term))
 	if got := len(c.fresh().Addresses(k)); got != 2 {
 		t.Errorf("%d addresses are held, want the endpoint's and the reserved one", got)
 	}
 	c.clock.advance(25 * time.Hour)
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")}) // expired: to be had again
 	c.clock.advance(25 * time.Hour)
-	c.ok(c.SweepOnce(ctx, term))
+	c.ok(c.Repair.SweepOnce(ctx, term))
 	if diff := cmp.Diff("[10.1.0.100]", fmt.Sprint(c.fresh().Addresses(k))); diff != "" {
 		t.Error(diff)
 	}
@@ -192,8 +192,8 @@ func TestSweepIsFenced(t *testing.T) {
 	old := c.leader()
 	c.leader()
 	c.clock.advance(25 * time.Hour)
-	c.refused(store.ErrFenced, "leadership", func() error { return c.SweepOnce(testContext(t), old) })
-	c.refused(store.ErrFenced, "leadership", func() error { return c.Sweep(testContext(t), old, time.Hour) })
+	c.refused(store.ErrFenced, "leadership", func() error { return c.Repair.SweepOnce(testContext(t), old) })
+	c.refused(store.ErrFenced, "leadership", func() error { return c.Repair.Sweep(testContext(t), old, time.Hour) })
 }
 
 // Group ids are unique and are not given to the next group, not even after a
@@ -285,20 +285,20 @@ func TestIdentities(t *testing.T) {
 	c.ok(c.remove(b.Key))
 	c.ok(c.remove(a1.Key))
 	c.ok(c.remove(a2.Key))
-	c.ok(c.SweepOnce(ctx, term)) // marks a and b
+	c.ok(c.Repair.SweepOnce(ctx, term)) // marks a and b
 	if got := count(); got != 4 {
 		t.Errorf("%d identities after the first round, want 4", got)
 	}
-	c.ok(c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Labels: map[string]string{"app": "a"}, Container: "cont1"}))
+	c.ok(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Labels: map[string]string{"app": "a"}, Container: "cont1"}))
 	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != a1.Identity || e.Container != "cont1" {
 		t.Errorf("endpoint is %+v, want identity %d again", e, a1.Identity)
 	}
-	c.ok(c.SweepOnce(ctx, term)) // removes b only
-	c.ok(c.SweepOnce(ctx, term))
+	c.ok(c.Repair.SweepOnce(ctx, term)) // removes b only
+	c.ok(c.Repair.SweepOnce(ctx, term))
 	if got := count(); got != 3 {
 		t.Errorf("%d identities at last, want those of network, group and app=a", got)
 	}
-	c.ok(c.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Stopped: true}))
+	c.ok(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Stopped: true}))
 	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != g.ID || e.Labels != nil || e.Container != "cont1" {
 		t.Errorf("stopped endpoint is %+v", e)
 	}
@@ -403,20 +403,20 @@ func TestCleanUp(t *testing.T) {
 	for i := range 20 {
 		c.create(endpoint("v1", fmt.Sprintf("x%d", i), inGroup("web"), func(e *model.Endpoint) { e.Host = "host2" }))
 	}
-	if n, err := c.RemoveHost(ctx, "host2", true); n != 20 || err != nil {
+	if n, err := c.Hosts.RemoveHost(ctx, "host2", true); n != 20 || err != nil {
 		t.Errorf("deleted %d, %v; want 20", n, err)
 	}
 	if _, known := c.fresh().Host("host2"); known {
 		t.Error("the host is still there")
 	}
-	if n, err := c.DeleteEndpointsOfGroup(ctx, groupKey("web")); n != 1 || err != nil {
+	if n, err := c.Endpoints.DeleteEndpointsOfGroup(ctx, groupKey("web")); n != 1 || err != nil {
 		t.Errorf("deleted %d, %v; want 1", n, err)
 	}
-	if n, err := c.DeleteEndpointsOfNetwork(ctx, netKey("v1")); n != 1 || err != nil {
+	if n, err := c.Endpoints.DeleteEndpointsOfNetwork(ctx, netKey("v1")); n != 1 || err != nil {
 		t.Errorf("deleted %d, %v; want 1", n, err)
 	}
 	for _, err := range []error{
-		second(c.RemoveHost(ctx, "nosuch", true)), second(c.DeleteEndpointsOfGroup(ctx, groupKey("nosuch"))), second(c.DeleteEndpointsOfNetwork(ctx, netKey("nosuch"))),
+		second(c.Hosts.RemoveHost(ctx, "nosuch", true)), second(c.Endpoints.DeleteEndpointsOfGroup(ctx, groupKey("nosuch"))), second(c.Endpoints.DeleteEndpointsOfNetwork(ctx, netKey("nosuch"))),
 	} {
 		if !errors.Is(err, model.ErrNotFound) {
 			t.Errorf("got %v, want not found", err)
@@ -436,7 +436,7 @@ func TestHashedMACs(t *testing.T) {
 	}
 	c.put(n)
 	one := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "one"}, IPv6: netip.MustParseAddr("2001:db8:4::1")}
-	created, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(one))
+	created, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(one))
 	c.ok(err)
 	// What the hash would collide with: the row of another endpoint's MAC.
 	two := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "two"}, IPv6: netip.MustParseAddr("2001:db8:4::2")}
@@ -445,13 +445,13 @@ func TestHashedMACs(t *testing.T) {
 		return tables.ChosenMACs.Create(tx, tables.MACOwner{MACKey: tables.MACKey{Network: n.Key, MAC: taken}, Endpoint: "other"})
 	})
 	c.ok(err)
-	got, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(two))
+	got, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(two))
 	if err != nil || got.MAC == taken || got.MAC == created.MAC || !got.MAC.Derived() {
 		t.Errorf("MAC %s (others %s, %s), %v", got.MAC, taken, created.MAC, err)
 	}
-	_, _, err = c.DeleteEndpoint(testContext(t), Admin(), one.Key)
+	_, _, err = c.Endpoints.DeleteEndpoint(testContext(t), Admin(), one.Key)
 	c.ok(err)
-	again, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(one))
+	again, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(one))
 	if err != nil || again.MAC != created.MAC {
 		t.Errorf("made again: %s, before %s, %v", again.MAC, created.MAC, err)
 	}
@@ -461,7 +461,7 @@ func TestHashedMACs(t *testing.T) {
 // of it, does not exist either.
 func TestUnknownGroupIsNamed(t *testing.T) {
 	c := newCluster(t)
-	_, _, err := c.CreateEndpoint(testContext(t), Admin(), valid(model.Endpoint{
+	_, _, err := c.Endpoints.CreateEndpoint(testContext(t), Admin(), valid(model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-net"}, ID: "e"}, Group: "nosuch",
 	}))
 	if !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), `"default:nosuch"`) {
@@ -483,7 +483,7 @@ func TestCleared(t *testing.T) {
 	if had, _ := c.fresh().Group(g.Key); blue.DefaultNetwork != "n" || had.CfgdTag != "tag" {
 		t.Errorf("left out: %+v, %+v", blue, had)
 	}
-	for _, ch := range []Change{c.ChangeTenant(valid(model.Tenant{Name: "blue"}), true), c.ChangeGroup(valid(g), true)} {
+	for _, ch := range []Change{ChangeTenant(valid(model.Tenant{Name: "blue"}), true), c.Tenants.ChangeGroup(valid(g), true)} {
 		if _, err := c.Put(testContext(t), Admin(), ch); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Services changes load-balanced services. It has no state of its own.
+type Services struct {
+	commits *Committer
+}
+
 var (
 	serviceRows       = newRowsPart[model.ServiceKey, model.Service](func(k model.ServiceKey) model.TenantName { return k.Tenant }, lessService)
 	serviceFronts     = newPart(func() *int { return new(int) }) // of all services
@@ -95,16 +100,16 @@ func indexLabels(v *View, e model.Endpoint, in bool) {
 // addresses of one: one of each family that the network has. VIP and VIP6 of s are
 // ignored; where an existing service asks for no address, it has what it had. The network cannot change: model.ErrConflict, and nothing
 // has changed (known fault 24).
-func (c *Controller) ChangeService(valid model.Valid[model.Service]) Change {
+func (ss *Services) ChangeService(valid model.Valid[model.Service]) Change {
 	s := valid.Value()
 	s.VIP, s.VIP6 = netip.Addr{}, netip.Addr{}
 	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		return c.putService(ctx, tx, cl, s)
+		return ss.putService(ctx, tx, cl, s)
 	})
 	return ch
 }
 
-func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
+func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
 	keys := []string{
 		tables.Tenants.Key(s.Key.Tenant), tables.LoadBalancers.Key(s.Key), tables.Networks.Key(s.NetworkKey()),
 		tables.GroupPools.Key(tables.PoolsKey{Network: s.NetworkKey()}),
@@ -128,17 +133,17 @@ func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s m
 			s.ReqAddr, s.ReqAddr6 = old.Value.ReqAddr, old.Value.ReqAddr6
 		}
 	}
-	if err := c.giveAddrs(ctx, tx, cl, &s); err != nil {
+	if err := ss.giveAddrs(ctx, tx, cl, &s); err != nil {
 		return err
 	}
 	if old.Exists() && sameService(old.Value, s) {
 		return nil
 	}
-	if err := c.view.fitService(s, cl); err != nil {
+	if err := ss.commits.view.fitService(s, cl); err != nil {
 		return err
 	}
 	if !old.Exists() {
-		if err := c.view.lacksName(tx, s.Key, cl); err != nil {
+		if err := ss.commits.view.lacksName(tx, s.Key, cl); err != nil {
 			return err
 		}
 		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
@@ -150,7 +155,7 @@ func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s m
 
 // giveAddrs gives a service an address of each family that its network has: the
 // one that it asks for instead of the one that it has, if any.
-func (c *Controller) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
+func (ss *Services) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
 	n, pools, err := networkForAddress(tx, s.NetworkKey(), "")
 	if err != nil {
 		return err
@@ -171,7 +176,7 @@ func (c *Controller) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *m
 		if f.v6 && s.ReqAddr.Is6() {
 			f.field = "ipAddress"
 		}
-		if *f.has, err = c.takeAddr(ctx, tx, cl, n, pools, tables.Address{Service: s.Key.Name}, "", "", f.field, f.subnet, f.want, f.v6); err != nil {
+		if *f.has, err = cl.takeAddr(ctx, tx, n, pools, tables.Address{Service: s.Key.Name}, "", "", f.field, f.subnet, f.want, f.v6); err != nil {
 			return err
 		}
 		if former.IsValid() {
@@ -188,8 +193,8 @@ func sameService(a, b model.Service) bool {
 }
 
 // DeleteService deletes a load-balanced service and frees its addresses.
-func (c *Controller) DeleteService(ctx context.Context, k model.ServiceKey) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
+func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error {
+	_, err := ss.commits.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
 		s, err := tables.LoadBalancers.Get(tx, k)
 		if err != nil {
 			return err

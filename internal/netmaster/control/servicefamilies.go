@@ -20,15 +20,15 @@ func (v *View) lacksFamily(s model.Service) bool {
 
 // completeServices gives services the addresses that they lack. A network without
 // room is told, and no obstacle to others.
-func (c *Controller) completeServices(ctx context.Context, fence store.Fence, v *View) error {
+func (ss *Services) completeServices(ctx context.Context, fence store.Fence, v *View) error {
 	full := 0
 	var example error
 	for _, s := range v.Services("") {
 		if !v.lacksFamily(s) {
 			continue
 		}
-		cl := c.claim(Admin())
-		rev, err := c.update(ctx, fmt.Sprintf("complete load-balanced service %q", s.Key), func(tx store.Tx) error {
+		cl := ss.commits.claim(Admin())
+		rev, err := ss.commits.update(ctx, fmt.Sprintf("complete load-balanced service %q", s.Key), func(tx store.Tx) error {
 			cl.rewind()
 			fence.Require(tx)
 			row, err := tables.LoadBalancers.Find(tx, s.Key)
@@ -36,7 +36,7 @@ func (c *Controller) completeServices(ctx context.Context, fence store.Fence, v 
 				return err
 			}
 			now := row.Value
-			if err := c.giveAddrs(ctx, tx, cl, &now); err != nil || sameService(now, row.Value) {
+			if err := ss.giveAddrs(ctx, tx, cl, &now); err != nil || sameService(now, row.Value) {
 				return err
 			}
 			return tables.LoadBalancers.Put(tx, now)
@@ -50,7 +50,7 @@ func (c *Controller) completeServices(ctx context.Context, fence store.Fence, v 
 		}
 	}
 	if full > 0 {
-		c.log.Warn("services lack an address of a family that their network has", "services", full, "error", example)
+		ss.commits.log.Warn("services lack an address of a family that their network has", "services", full, "error", example)
 	}
 	return nil
 }

@@ -102,11 +102,11 @@ func TestLeaderCompletesServices(t *testing.T) {
 	former := c.leader()
 	c.fresh()
 	fence := c.leader()
-	if err := c.SweepOnce(t.Context(), former); !errors.Is(err, store.ErrFenced) {
+	if err := c.Repair.SweepOnce(t.Context(), former); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("one that leads no more: %v", err)
 	}
 	for range 2 {
-		c.ok(c.SweepOnce(t.Context(), fence))
+		c.ok(c.Repair.SweepOnce(t.Context(), fence))
 	}
 	v := c.fresh()
 	for name, want := range map[string]string{

@@ -58,7 +58,7 @@ func TestServiceNamesDiffer(t *testing.T) {
 	list := func(names ...string) error {
 		var changes []Change
 		for _, name := range names {
-			changes = append(changes, c.ChangeService(valid(service(name, "n", "", "a=b"))))
+			changes = append(changes, c.Services.ChangeService(valid(service(name, "n", "", "a=b"))))
 		}
 		_, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 		return err
@@ -98,7 +98,7 @@ func TestTooManyServices(t *testing.T) {
 	list := func(all ...model.Service) error {
 		var changes []Change
 		for _, s := range all {
-			changes = append(changes, c.ChangeService(valid(s)))
+			changes = append(changes, c.Services.ChangeService(valid(s)))
 		}
 		_, _, err := c.Apply(testContext(t), Admin(), changes, false, nil)
 		return err

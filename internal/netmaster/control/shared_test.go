@@ -137,9 +137,9 @@ func TestSharedNetworks(t *testing.T) {
 	ctx := testContext(t)
 	var changes []Change
 	for _, o := range []model.Tenant{reaching("late", "owner:n"), {Name: "owner"}} {
-		changes = append(changes, c.ChangeTenant(valid(o), false))
+		changes = append(changes, ChangeTenant(valid(o), false))
 	}
-	changes = append(changes, c.ChangeNetwork(valid(network("owner:n", "10.3.0.0/16"))))
+	changes = append(changes, c.Networks.ChangeNetwork(valid(network("owner:n", "10.3.0.0/16"))))
 	if _, _, err := c.Apply(ctx, Admin(), changes, false, nil); err != nil {
 		t.Error(err)
 	}

@@ -79,13 +79,13 @@ func later(a, b time.Time) time.Time {
 
 // keepTogether keeps a sign of life of a host that gets nothing and gives nothing back, in
 // one transaction with others'; errAlone = the report is more than that.
-func (c *Controller) keepTogether(ctx context.Context, r AnswerReport) ([]netip.Addr, error) {
-	b, first := c.signs.join(r)
+func (an *Answers) keepTogether(ctx context.Context, r AnswerReport) ([]netip.Addr, error) {
+	b, first := an.signs.join(r)
 	if b == nil {
 		return nil, errAlone
 	}
 	if first { // for others too, whatever becomes of this one
-		c.keepSigns(context.WithoutCancel(ctx), b)
+		an.keepSigns(context.WithoutCancel(ctx), b)
 	}
 	select {
 	case <-b.done:
@@ -102,16 +102,16 @@ func (c *Controller) keepTogether(ctx context.Context, r AnswerReport) ([]netip.
 }
 
 // keepSigns carries a transaction out once its time has come.
-func (c *Controller) keepSigns(ctx context.Context, b *signBatch) {
+func (an *Answers) keepSigns(ctx context.Context, b *signBatch) {
 	defer close(b.done)
 	timer := time.NewTimer(time.Until(b.begins))
 	defer timer.Stop()
 	<-timer.C
-	c.signs.mu.Lock()
-	if c.signs.last == b {
-		c.signs.last = nil
+	an.signs.mu.Lock()
+	if an.signs.last == b {
+		an.signs.last = nil
 	}
-	c.signs.mu.Unlock()
+	an.signs.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, model.AnswerFor) // later nobody needs it
 	defer cancel()
 	hosts := make([]model.HostName, 0, len(b.reports))
@@ -121,13 +121,13 @@ func (c *Controller) keepSigns(ctx context.Context, b *signBatch) {
 		rows = append(rows, answererRows(h)...)
 	}
 	slices.Sort(hosts)
-	_, b.err = c.update(ctx, "keep what hosts answer for", func(tx store.Tx) error {
+	_, b.err = an.commits.update(ctx, "keep what hosts answer for", func(tx store.Tx) error {
 		b.held, b.errs = map[model.HostName][]netip.Addr{}, map[model.HostName]error{}
 		if err := tx.Prefetch(rows...); err != nil {
 			return err
 		}
 		for _, h := range hosts {
-			if err := c.keepSign(tx, b, b.reports[h]); err != nil {
+			if err := an.keepSign(tx, b, b.reports[h]); err != nil {
 				return err
 			}
 		}
@@ -135,8 +135,8 @@ func (c *Controller) keepSigns(ctx context.Context, b *signBatch) {
 	})
 }
 
-func (c *Controller) keepSign(tx store.Tx, b *signBatch, r AnswerReport) error {
-	was, err := c.ownAnswerer(tx, r)
+func (an *Answers) keepSign(tx store.Tx, b *signBatch, r AnswerReport) error {
+	was, err := an.ownAnswerer(tx, r)
 	if refused, ok := errors.AsType[refusedAnswer](err); ok {
 		b.errs[r.Host] = refused
 		return nil
@@ -151,7 +151,7 @@ func (c *Controller) keepSign(tx store.Tx, b *signBatch, r AnswerReport) error {
 		b.errs[r.Host] = errAlone
 		return nil
 	}
-	held, _, err := c.keepAnswersOf(tx, r, nil)
+	held, _, err := an.keepAnswersOf(tx, r, nil)
 	b.held[r.Host] = held
 	return err
 }

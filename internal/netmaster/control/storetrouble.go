@@ -49,14 +49,14 @@ func (t *storeTrouble) follows(was, now store.Incarnation) {
 	}
 }
 
-// StoreTrouble tells that this netmaster has met another store than it followed, an
+// Trouble tells that this netmaster has met another store than it followed, an
 // empty one or an older state, and has taken it; "" = no, that is hours ago, it was back
 // since, or an operator has adopted what is there.
-func (c *Controller) StoreTrouble() string {
-	i := &c.identities
+func (si *StoreIdentity) Trouble() string {
+	i := &si.identities
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.trouble.text == "" || c.opts.Now().Sub(i.trouble.at) > storeTroubleFor {
+	if i.trouble.text == "" || si.commits.now().Sub(i.trouble.at) > storeTroubleFor {
 		return ""
 	}
 	return "at " + i.trouble.at.UTC().Format(time.RFC3339) + " " + i.trouble.text +

@@ -30,7 +30,7 @@ func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
 	told := func(what, want string) {
 		t.Helper()
 		c.eventually(what, func() error {
-			if got := c.StoreTrouble(); (got == "") != (want == "") || !strings.Contains(got, want) {
+			if got := c.Store.Trouble(); (got == "") != (want == "") || !strings.Contains(got, want) {
 				return fmt.Errorf("told %q, want %q", got, want)
 			}
 			return nil
@@ -39,7 +39,7 @@ func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
 	settled := func() Incarnation { // a new cluster has its identity, and all is seen
 		t.Helper()
 		var i Incarnation
-		c.eventually("an identity", func() (err error) { i, _, err = c.StoreIdentity(t.Context()); return err })
+		c.eventually("an identity", func() (err error) { i, _, err = c.Store.Identity(t.Context()); return err })
 		c.put(model.Tenant{Name: "blue"})
 		c.fresh()
 		return i
@@ -93,7 +93,7 @@ func testStoreTrouble(t *testing.T, st *memory.Store, goesOn bool) {
 		return tables.Hosts.Put(tx, model.Host{Name: "h", Store: fmt.Sprintf("held:%s/%d", right.ID, right.Epoch)})
 	})
 	c.ok(err)
-	c.eventually("adopted", func() error { _, _, _, err := c.AdoptStore(t.Context(), true); return err })
+	c.eventually("adopted", func() error { _, _, _, err := c.Store.Adopt(t.Context(), true); return err })
 	told("it is adopted", "")
 
 	replace(backup)

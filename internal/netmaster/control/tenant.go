@@ -11,6 +11,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Tenants changes tenants, and those objects in them that neither have addresses nor are
+// policies: groups, profiles, contracts and volumes. It has no state of its own.
+type Tenants struct {
+	commits *Committer
+}
+
 var (
 	tenantRows = newRowsPart[model.TenantName, model.Tenant](nil, cmp.Compare[model.TenantName])
 
@@ -21,7 +27,7 @@ var (
 // and the networks of others that it reaches; what is not given (no default network,
 // nil networks) stays as it is, and clearDefault takes the default network away. In a
 // list, both are set after the networks, which they refer to.
-func (c *Controller) ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
+func ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
 	t := valid.Value()
 	set := func(rank int, t model.Tenant, clearDefault bool) Change {
 		return changeOf(rank, tables.Tenants, t.Name, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
@@ -72,12 +78,12 @@ func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clea
 
 // DeleteTenant deletes a tenant that holds nothing; the default tenant stays. Networks
 // that it reached are shared with it no longer.
-func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error {
-	return c.deleteTenant(ctx, Author{}, k)
+func (ts *Tenants) DeleteTenant(ctx context.Context, k model.TenantName) error {
+	return ts.deleteTenant(ctx, Author{}, k)
 }
 
-func (c *Controller) deleteTenant(ctx context.Context, a Author, k model.TenantName) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
+func (ts *Tenants) deleteTenant(ctx context.Context, a Author, k model.TenantName) error {
+	_, err := ts.commits.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
 		t, err := tables.Tenants.Get(tx, k)
 		if err != nil {
 			return err

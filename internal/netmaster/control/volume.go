@@ -17,13 +17,13 @@ var (
 )
 
 // ChangeVolume creates a volume or replaces it.
-func (c *Controller) ChangeVolume(valid model.Valid[model.Volume]) Change {
+func ChangeVolume(valid model.Valid[model.Volume]) Change {
 	return rowChange(valid.Value().Key.Tenant, tables.Volumes, valid)
 }
 
 // DeleteVolume deletes a volume.
-func (c *Controller) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
-	return deleteRow(ctx, c, tables.Volumes, k, nil)
+func (ts *Tenants) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
+	return deleteRow(ctx, ts.commits, tables.Volumes, k, nil)
 }
 
 // Volumes returns volumes.

@@ -17,13 +17,13 @@ var (
 )
 
 // ChangeVolumeProfile creates a volume profile or replaces it.
-func (c *Controller) ChangeVolumeProfile(valid model.Valid[model.VolumeProfile]) Change {
+func ChangeVolumeProfile(valid model.Valid[model.VolumeProfile]) Change {
 	return rowChange(valid.Value().Key.Tenant, tables.VolumeProfiles, valid)
 }
 
 // DeleteVolumeProfile deletes a volume profile.
-func (c *Controller) DeleteVolumeProfile(ctx context.Context, k model.VolumeProfileKey) error {
-	return deleteRow(ctx, c, tables.VolumeProfiles, k, nil)
+func (ts *Tenants) DeleteVolumeProfile(ctx context.Context, k model.VolumeProfileKey) error {
+	return deleteRow(ctx, ts.commits, tables.VolumeProfiles, k, nil)
 }
 
 // VolumeProfiles returns volume profiles.

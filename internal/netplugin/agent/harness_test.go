@@ -115,12 +115,12 @@ func newMaster(t testing.TB, st store.Store) *master {
 			}
 			ctx := context.WithoutCancel(r.Context()) // as one that is under way in the store
 			if req.Leaving {
-				err := m.keep.LeaveHost(ctx, report.Name, report.Installation)
+				err := m.keep.HostLeases.LeaveHost(ctx, report.Name, report.Installation)
 				around(true)
 				return api.HostKept{}, err
 			}
 			around(false)
-			return apiserver.HostKept(m.keep.KeepHost(ctx, control.Admin(), report))
+			return apiserver.HostKept(m.keep.HostLeases.KeepHost(ctx, control.Admin(), report))
 		})
 	})
 	mux.HandleFunc("POST /plugin/hostStatus", func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func newMaster(t testing.TB, st store.Store) *master {
 		m.serve(w, r, &req, func() (any, error) {
 			status, err := apiserver.HostStatus(req)
 			if err == nil {
-				_, err = m.keep.TellHostStatus(r.Context(), req.Installation, status)
+				_, err = m.keep.HostLeases.TellHostStatus(r.Context(), req.Installation, status)
 			}
 			return "ok", err
 		})

@@ -29,7 +29,7 @@ func TestChangeWithoutFabricCostsWhatItChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Put(ctx, control.Admin(), c.ReplaceNetworkPolicy(valid)); err != nil {
+	if _, err := c.Put(ctx, control.Admin(), c.Policies.ReplaceNetworkPolicy(valid)); err != nil {
 		t.Fatal(err)
 	}
 	k := New(Config{Control: c})

@@ -95,16 +95,16 @@ func (c *cluster) must(err error) {
 // aci has the cluster be one of infrastructure type aci with tenant blue and networks.
 func (c *cluster) aci() {
 	c.t.Helper()
-	c.must(put(c, c.ChangeGlobal, model.Global{Infra: model.InfraACI}))
-	c.must(put(c, func(v model.Valid[model.Tenant]) control.Change { return c.ChangeTenant(v, false) }, model.Tenant{Name: "blue"}))
-	c.must(put(c, c.ChangeAciGw, model.AciGw{PhysicalDomain: "containers", EnforcePolicies: true, PathBindings: []string{"topology/pod-1/paths-101/pathep-[eth1/14]"}}))
+	c.must(put(c, c.Settings.ChangeGlobal, model.Global{Infra: model.InfraACI}))
+	c.must(put(c, func(v model.Valid[model.Tenant]) control.Change { return control.ChangeTenant(v, false) }, model.Tenant{Name: "blue"}))
+	c.must(put(c, control.ChangeAciGw, model.AciGw{PhysicalDomain: "containers", EnforcePolicies: true, PathBindings: []string{"topology/pod-1/paths-101/pathep-[eth1/14]"}}))
 	for i := range 3 {
-		c.must(put(c, c.ChangeNetwork, network(fmt.Sprint("net", i), i, model.EncapVLAN)))
+		c.must(put(c, c.Networks.ChangeNetwork, network(fmt.Sprint("net", i), i, model.EncapVLAN)))
 	}
 	for i := range 3 {
-		c.must(put(c, c.ChangePolicy, model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: model.PolicyName(fmt.Sprint("p", i))}}))
+		c.must(put(c, c.Policies.ChangePolicy, model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: model.PolicyName(fmt.Sprint("p", i))}}))
 	}
-	c.must(put(c, c.ChangeExtContracts, model.ExtContracts{Key: model.ExtContractsKey{Tenant: "blue", Name: "out"}, Type: model.ContractsConsumed, Contracts: []string{"uni/tn-common/brc-internet"}}))
+	c.must(put(c, control.ChangeExtContracts, model.ExtContracts{Key: model.ExtContractsKey{Tenant: "blue", Name: "out"}, Type: model.ContractsConsumed, Contracts: []string{"uni/tn-common/brc-internet"}}))
 }
 
 func network(name string, i int, encap model.Encap) model.Network {
@@ -115,7 +115,7 @@ func network(name string, i int, encap model.Encap) model.Network {
 }
 
 func (c *cluster) group(g model.Group) error {
-	return put(c, func(v model.Valid[model.Group]) control.Change { return c.ChangeGroup(v, false) }, g)
+	return put(c, func(v model.Valid[model.Group]) control.Change { return c.Tenants.ChangeGroup(v, false) }, g)
 }
 
 func groupKey(name string) model.GroupKey {
@@ -123,7 +123,7 @@ func groupKey(name string) model.GroupKey {
 }
 
 func (c *cluster) profile(name string, groups ...model.GroupName) error {
-	return put(c, c.ChangeAppProfile, model.AppProfile{Key: model.AppProfileKey{Tenant: "blue", Name: name}, Groups: groups})
+	return put(c, c.Tenants.ChangeAppProfile, model.AppProfile{Key: model.AppProfileKey{Tenant: "blue", Name: name}, Groups: groups})
 }
 
 func newSim(t *testing.T) *acitest.APIC {
@@ -203,9 +203,9 @@ func (c *cluster) step(r *rand.Rand) {
 		if r.IntN(3) == 0 {
 			x.Direction = model.Out
 		}
-		_ = put(c, c.ChangeRule, x) // its group may not exist
+		_ = put(c, c.Policies.ChangeRule, x) // its group may not exist
 	case 4:
-		_ = c.DeleteRule(ctx, control.Admin(), rule)
+		_ = c.Policies.DeleteRule(ctx, control.Admin(), rule)
 	case 5, 6:
 		x := model.Group{Key: groupKey(g), Network: model.NetworkName(fmt.Sprint("net", r.IntN(3))), Policies: []model.PolicyName{model.PolicyName(p)}}
 		if old, there := c.Current().Group(x.Key); there {
@@ -216,7 +216,7 @@ func (c *cluster) step(r *rand.Rand) {
 		}
 		_ = c.group(x)
 	case 7:
-		_ = c.DeleteGroup(ctx, groupKey(g))
+		_ = c.Tenants.DeleteGroup(ctx, groupKey(g))
 	case 8:
 		var in []model.GroupName
 		for i := range 5 {
@@ -226,7 +226,7 @@ func (c *cluster) step(r *rand.Rand) {
 		}
 		_ = c.profile("app", in...)
 	case 9:
-		_ = c.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "app"})
+		_ = c.Tenants.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "app"})
 	}
 }
 
@@ -245,8 +245,8 @@ func TestFabricHistories(t *testing.T) {
 			}
 			c.must(c.profile("app", "g0", "g1", "g2", "g3"))
 			// stays: nothing of the history names it.
-			c.must(put(c, c.ChangePolicy, model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: "keep"}}))
-			c.must(put(c, c.ChangeRule, model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "keep", Rule: "1"}, Direction: model.In, Priority: 1, Action: model.Allow, Protocol: model.ProtoTCP, Port: 443}))
+			c.must(put(c, c.Policies.ChangePolicy, model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: "keep"}}))
+			c.must(put(c, c.Policies.ChangeRule, model.Rule{Key: model.RuleKey{Tenant: "blue", Policy: "keep", Rule: "1"}, Direction: model.In, Priority: 1, Action: model.Allow, Protocol: model.ProtoTCP, Port: 443}))
 			c.must(c.group(model.Group{Key: groupKey("stays"), Network: "net0", Policies: []model.PolicyName{"keep"}, ExtContracts: []string{"out"}}))
 			c.must(c.profile("steady", "stays"))
 			var n, gone atomic.Int64
@@ -313,7 +313,7 @@ func TestState(t *testing.T) {
 		t.Errorf("%d metrics of a fabric that nobody keeps", n)
 	}
 	c.aci()
-	c.must(put(c, c.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))
+	c.must(put(c, c.Networks.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))
 	c.must(c.group(model.Group{Key: groupKey("web"), Network: "net0"}))
 	c.must(c.group(model.Group{Key: groupKey("far"), Network: "tunnels"}))
 	c.must(c.profile("shop", "web", "far"))
@@ -378,20 +378,20 @@ func TestGateway(t *testing.T) {
 	c.until("both are told", has("blue:a", "blue:b"))
 	c.until("in step", func() bool { return c.Current().AciFabric().InStep })
 	stop()
-	c.must(c.DeleteAppProfile(t.Context(), model.AppProfileKey{Tenant: "blue", Name: "a"}))
+	c.must(c.Tenants.DeleteAppProfile(t.Context(), model.AppProfileKey{Tenant: "blue", Name: "a"}))
 	_, _ = c.lead(target)
 	c.until("what went is taken away", has("blue:b"))
 
 	ctx := t.Context()
-	c.must(c.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "b"}))
+	c.must(c.Tenants.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "b"}))
 	c.until("the other one too", has())
 	c.must(c.profile("empty"))
 	c.until("one without groups", has("blue:empty"))
-	c.must(c.DeleteGroup(ctx, groupKey("web")))
+	c.must(c.Tenants.DeleteGroup(ctx, groupKey("web")))
 	for i := range 3 {
-		c.must(c.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("net", i))}))
+		c.must(c.Networks.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("net", i))}))
 	}
-	c.must(put(c, c.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
+	c.must(put(c, c.Settings.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	c.until("type default leaves nothing", has())
 	c.until("nothing is noted", func() bool { f := c.Current().AciFabric(); return !f.Kept && f.Via == "" })
 }

@@ -14,7 +14,7 @@ import (
 func TestLeftOver(t *testing.T) {
 	c, sim := newCluster(t), newSim(t)
 	c.aci()
-	c.must(put(c, c.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))
+	c.must(put(c, c.Networks.ChangeNetwork, network("tunnels", 9, model.EncapVXLAN)))
 	var far []model.GroupName
 	for i := range 105 {
 		name := fmt.Sprint("far", i)
@@ -29,14 +29,14 @@ func TestLeftOver(t *testing.T) {
 	})
 	stop()
 	ctx := t.Context()
-	c.must(c.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "shop"}))
+	c.must(c.Tenants.DeleteAppProfile(ctx, model.AppProfileKey{Tenant: "blue", Name: "shop"}))
 	for _, name := range far {
-		c.must(c.DeleteGroup(ctx, groupKey(string(name))))
+		c.must(c.Tenants.DeleteGroup(ctx, groupKey(string(name))))
 	}
 	for _, name := range []model.NetworkName{"net0", "net1", "net2", "tunnels"} {
-		c.must(c.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: name}))
+		c.must(c.Networks.DeleteNetwork(ctx, control.Admin(), model.NetworkKey{Tenant: "blue", Name: name}))
 	}
-	c.must(put(c, c.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
+	c.must(put(c, c.Settings.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	ours := func() (n int) {
 		for dn := range sim.Tree() {
 			if strings.Contains(dn, "ap-shop") {

@@ -33,7 +33,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 		}
 		g, err := model.Check(change)
 		if err == nil {
-			_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeGlobal(g))
+			_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Settings.ChangeGlobal(g))
 		}
 		return err
 	})
@@ -67,7 +67,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 	l.start(l.keeper.Run)
 	fence := l.leader()
 	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
-	l.start(func(ctx context.Context) error { return l.ctrl.FollowLabelFilter(ctx, fence) })
+	l.start(func(ctx context.Context) error { return l.ctrl.LabelFilter.FollowLabelFilter(ctx, fence) })
 
 	first := isolate("a", "first", func(s *networkingv1.NetworkPolicySpec) {
 		s.PodSelector.MatchLabels = map[string]string{index: "0"}

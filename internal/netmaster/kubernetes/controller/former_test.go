@@ -40,7 +40,7 @@ func moves(t *testing.T, linger time.Duration) (l *lab, leave, come, end func())
 	}
 	end = func() {
 		l.make(func() error {
-			_, _, err := l.ctrl.DeleteEndpoint(context.Background(), control.Admin(), want.Key)
+			_, _, err := l.ctrl.Endpoints.DeleteEndpoint(context.Background(), control.Admin(), want.Key)
 			return err
 		})
 	}

@@ -118,7 +118,7 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	c := k.config.Control
-	return k.work.loop(ctx, c.IntentChanged, c.PodsCame, func(ctx context.Context) error { return k.pass(ctx, fence) })
+	return k.work.loop(ctx, c.Settings.IntentChanged, c.Endpoints.PodsCame, func(ctx context.Context) error { return k.pass(ctx, fence) })
 }
 
 // pass looks at all that has changed.

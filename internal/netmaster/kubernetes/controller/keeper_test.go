@@ -168,7 +168,7 @@ func (l *lab) tenant(name model.TenantName) {
 	l.t.Helper()
 	valid, err := model.Check(model.Tenant{Name: name})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeTenant(valid, false))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), control.ChangeTenant(valid, false))
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -227,7 +227,7 @@ func TestListsFirst(t *testing.T) {
 	fence := l.leader()
 	n, err := model.Check(model.Namespace{Name: "old"})
 	if err == nil {
-		err = l.ctrl.PutNamespace(context.Background(), fence, n)
+		err = l.ctrl.Kubernetes.PutNamespace(context.Background(), fence, n)
 	}
 	if err != nil {
 		t.Fatal(err)

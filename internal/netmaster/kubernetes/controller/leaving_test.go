@@ -53,11 +53,11 @@ func TestObjectsNeverOpen(t *testing.T) {
 	users := model.PolicyKey{Tenant: "t", Name: "users"}
 	policy, err := model.Check(model.ContivPolicy{Key: users})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangePolicy(policy))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Policies.ChangePolicy(policy))
 	}
 	rule, bad := model.Check(model.Rule{Key: model.RuleKey{Tenant: "t", Policy: "users", Rule: "1"}, Direction: model.In, Action: model.Allow, Group: "g", Priority: 1})
 	if err == nil && bad == nil {
-		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeRule(rule))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Policies.ChangeRule(rule))
 	}
 	if err != nil || bad != nil {
 		t.Fatal(err, bad)
@@ -86,7 +86,7 @@ func TestObjectsNeverOpen(t *testing.T) {
 	if got, ok := <-opened; ok {
 		t.Errorf("the rules were %q while both were to go", got)
 	}
-	if err := l.ctrl.DeleteRule(context.Background(), control.Admin(), model.RuleKey{Tenant: "t", Policy: "users", Rule: "1"}); err != nil {
+	if err := l.ctrl.Policies.DeleteRule(context.Background(), control.Admin(), model.RuleKey{Tenant: "t", Policy: "users", Rule: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	l.said("endpointgroups g", "waits=false")

@@ -98,27 +98,27 @@ func (p *objectRound) want(now objects.Object, known objects.Known) (w want) {
 		var want model.Valid[model.Tenant]
 		want, w.missing, w.err = objects.TenantMeaning(now, known)
 		w.same = w.err == nil && sameTenant(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return c.ChangeTenant(want, true) }
+		w.change = func(control.Author) control.Change { return control.ChangeTenant(want, true) }
 	case *objects.NetProfile:
 		var want model.Valid[model.NetProfile]
 		want, w.err = objects.NetProfileMeaning(now)
 		w.same = w.err == nil && sameNetProfile(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return c.ChangeNetProfile(want) }
+		w.change = func(control.Author) control.Change { return control.ChangeNetProfile(want) }
 	case *objects.Network:
 		var want model.Valid[model.Network]
 		want, w.err = objects.NetworkMeaning(now)
 		w.same = w.err == nil && sameNetwork(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return c.ChangeNetwork(want) }
+		w.change = func(control.Author) control.Change { return c.Networks.ChangeNetwork(want) }
 	case *objects.Policy:
 		var want model.Valid[model.RuledPolicy]
 		want, w.missing, w.err = objects.PolicyMeaning(now, known, p.ends(now))
 		w.same = w.err == nil && samePolicy(p.view, want.Value(), name)
-		w.change = func(a control.Author) control.Change { return c.ReplaceContivPolicy(want, a) }
+		w.change = func(a control.Author) control.Change { return c.Policies.ReplaceContivPolicy(want, a) }
 	case *objects.EndpointGroup:
 		var want model.Valid[model.Group]
 		want, w.err = objects.GroupMeaning(now)
 		w.same = w.err == nil && sameGroup(p.view, want.Value(), name)
-		w.change = func(control.Author) control.Change { return c.ChangeGroup(want, true) }
+		w.change = func(control.Author) control.Change { return c.Tenants.ChangeGroup(want, true) }
 	default:
 		w.same = true
 	}
@@ -243,7 +243,7 @@ func (p *objectRound) remove(ctx context.Context, k model.Owned, object string) 
 		return nil
 	}
 	ctx, done := control.NoteRevision(ctx) // what is told of the object is told of the view that has this
-	err := p.s.config.Control.DeleteOwned(ctx, control.Of(p.fence, object, false), k)
+	err := p.s.config.Control.Ownership.DeleteOwned(ctx, control.Of(p.fence, object, false), k)
 	p.last = max(p.last, *done)
 	if errors.Is(err, model.ErrNotFound) {
 		return nil

@@ -72,7 +72,7 @@ func (s *Objects) Lead(ctx context.Context, fence store.Fence) error {
 	}()
 	defer func() { cancel(); <-followed }()
 	never := func() <-chan struct{} { return nil }
-	return s.work.loop(ctx, s.config.Control.IntentChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
+	return s.work.loop(ctx, s.config.Control.Settings.IntentChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
 }
 
 // followStore has all looked at when something has changed in the store, and no more

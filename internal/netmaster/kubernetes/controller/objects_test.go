@@ -264,7 +264,7 @@ func TestObjectsNotOwned(t *testing.T) {
 	l.modify(objects.Tenants, "default", `{}`, going)
 	l.said("tenants default", "waits=false")
 	l.until("the default tenant stays", func(v *control.View) bool { x, there := v.Tenant("default"); return there && x.Object == "" })
-	if err := l.ctrl.Release(context.Background(), control.Author{}, model.Owned{Kind: "tenant", Key: "x"}); err != nil {
+	if err := l.ctrl.Ownership.Release(context.Background(), control.Author{}, model.Owned{Kind: "tenant", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	l.said("tenants second", kept) // it adopts
@@ -280,7 +280,7 @@ func TestObjectsAdoptOther(t *testing.T) {
 	l.tenant("users")
 	valid, err := model.Check(model.Network{Key: model.NetworkKey{Tenant: "users", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeNetwork(valid))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Networks.ChangeNetwork(valid))
 	}
 	if err != nil {
 		t.Fatal(err)

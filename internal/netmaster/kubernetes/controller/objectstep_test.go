@@ -177,14 +177,14 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 	l.group("theirs", "default-net")
 	p, err := model.Check(model.ContivPolicy{Key: model.PolicyKey{Tenant: model.DefaultTenant, Name: "users"}})
 	if err == nil {
-		_, err = l.ctrl.Put(t.Context(), control.Admin(), l.ctrl.ChangePolicy(p))
+		_, err = l.ctrl.Put(t.Context(), control.Admin(), l.ctrl.Policies.ChangePolicy(p))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := model.Check(model.Group{Key: model.GroupKey{Tenant: model.DefaultTenant, Name: "web"}, Network: "default-net", Policies: []model.PolicyName{"users"}})
 	if err == nil {
-		_, err = l.ctrl.Put(t.Context(), control.Admin(), l.ctrl.ChangeGroup(g, false))
+		_, err = l.ctrl.Put(t.Context(), control.Admin(), l.ctrl.Tenants.ChangeGroup(g, false))
 	}
 	if err != nil {
 		t.Fatal(err)

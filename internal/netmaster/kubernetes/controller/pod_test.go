@@ -39,7 +39,7 @@ func (l *lab) makeEndpoint(e model.Endpoint) {
 	l.make(func() error {
 		valid, err := model.Check(e)
 		if err == nil {
-			_, _, err = l.ctrl.CreateEndpoint(context.Background(), control.Admin(), valid)
+			_, _, err = l.ctrl.Endpoints.CreateEndpoint(context.Background(), control.Admin(), valid)
 		}
 		return err
 	})
@@ -52,7 +52,7 @@ func (l *lab) worlds() {
 		l.make(func() error {
 			n, err := model.Check(model.Network{Key: model.NetworkKey{Tenant: model.DefaultTenant, Name: name}, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix(subnet)})
 			if err == nil {
-				_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeNetwork(n))
+				_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Networks.ChangeNetwork(n))
 			}
 			return err
 		})
@@ -65,7 +65,7 @@ func (l *lab) group(name model.GroupName, network model.NetworkName) {
 	l.make(func() error {
 		g, err := model.Check(model.Group{Key: model.GroupKey{Tenant: model.DefaultTenant, Name: name}, Network: network})
 		if err == nil {
-			_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeGroup(g, false))
+			_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Tenants.ChangeGroup(g, false))
 		}
 		return err
 	})

@@ -61,7 +61,7 @@ func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]transl
 		if err != nil {
 			return nil, fmt.Errorf("policies know the namespace by what it was before, and pods of it do not start: %w", err)
 		}
-		return nil, p.k.config.Control.PutNamespace(ctx, p.fence, row)
+		return nil, p.k.config.Control.Kubernetes.PutNamespace(ctx, p.fence, row)
 	case *corev1.Pod:
 		return p.pod(ctx, o, now)
 	}
@@ -213,7 +213,7 @@ func (p *round) count(ctx context.Context) error {
 	if waits == "" {
 		return nil
 	}
-	if err := p.k.config.Control.CountLabels(ctx, p.fence, counted); err != nil {
+	if err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.fence, counted); err != nil {
 		return err
 	}
 	return model.Errorf(model.ErrUnavailable, "pods have yet to be told apart by label %q", waits)
@@ -235,7 +235,7 @@ func (p *round) uncount(ctx context.Context) error {
 	}
 	left := slices.DeleteFunc(slices.Clone(g.CountedLabels), func(k string) bool { return !p.cluster.Named[k] })
 	clear(p.cluster.Named)
-	err := p.k.config.Control.CountLabels(ctx, p.fence, left)
+	err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.fence, left)
 	if errors.Is(err, model.ErrInUse) || errors.Is(err, model.ErrConflict) { // the next look at all tries again
 		return nil
 	}
@@ -261,7 +261,7 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 		if !there || have.Policy.Owner != model.OwnerKubernetes {
 			return nil, nil
 		}
-		err := p.k.config.Control.DropNetworkPolicy(ctx, p.fence, k)
+		err := p.k.config.Control.Policies.DropNetworkPolicy(ctx, p.fence, k)
 		if errors.Is(err, model.ErrNotFound) {
 			return nil, nil
 		}
@@ -276,7 +276,7 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 	}
 	valid, err := model.Check(*want)
 	if err == nil {
-		_, err = p.k.config.Control.Put(ctx, control.Admin(), p.k.config.Control.ReplaceNetworkPolicy(valid).Under(p.fence))
+		_, err = p.k.config.Control.Put(ctx, control.Admin(), p.k.config.Control.Policies.ReplaceNetworkPolicy(valid).Under(p.fence))
 	}
 	return unfit, err
 }
@@ -311,7 +311,7 @@ func (p *round) sweep(ctx context.Context) error {
 	}
 	for _, ns := range p.view.Namespaces() {
 		if p.k.mirror.Get(mirror.Namespaces, mirror.Name{Name: string(ns.Name)}) == nil {
-			if err := p.k.config.Control.DeleteNamespace(ctx, p.fence, ns.Name); err != nil {
+			if err := p.k.config.Control.Kubernetes.DeleteNamespace(ctx, p.fence, ns.Name); err != nil {
 				return err
 			}
 		}

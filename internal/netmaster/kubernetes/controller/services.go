@@ -79,7 +79,7 @@ func (s *Services) Lead(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	never := func() <-chan struct{} { return nil }
-	return s.work.loop(ctx, s.config.Control.NetworksChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
+	return s.work.loop(ctx, s.config.Control.Networks.NetworksChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
 }
 
 // State returns how s fares now.

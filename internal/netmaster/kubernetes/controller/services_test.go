@@ -129,7 +129,7 @@ func (l *servicesLab) network(key, subnet string) {
 	}
 	valid, err := model.Check(model.Network{Key: k, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix(subnet)})
 	if err == nil {
-		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.ChangeNetwork(valid))
+		_, err = l.ctrl.Put(context.Background(), control.Admin(), l.ctrl.Networks.ChangeNetwork(valid))
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -412,7 +412,7 @@ func TestServicesLeftovers(t *testing.T) {
 	l.start(l.ctrl.Run)
 	l.start(l.services.Run)
 	fence := l.leader()
-	if _, err := l.ctrl.Balance(context.Background(), fence, control.PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
+	if _, err := l.ctrl.Kubernetes.Balance(context.Background(), fence, control.PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
 		t.Fatal(err)
 	}
 	l.want("pool ns/gone [203.0.113.1]")

@@ -78,17 +78,17 @@ func TestKeepHost(t *testing.T) {
 	c := New(st, Options{})
 	ctx := t.Context()
 	r := reportOf("h1", "i1")
-	if k, err := c.KeepHost(ctx, Admin(), r); err != nil || !strings.Contains(k.Wrote, "claim") {
+	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || !strings.Contains(k.Wrote, "claim") {
 		t.Fatalf("KeepHost() = %+v, %v", k, err)
 	}
 	has(t, st, "h1", allOfIt...)
-	if k, err := c.KeepHost(ctx, Admin(), r); err != nil || k.Wrote != "" {
+	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || k.Wrote != "" {
 		t.Errorf("again: %+v, %v", k, err)
 	}
 	if _, err := st.Update(ctx, func(tx store.Tx) error { tables.Hosts.Delete(tx, "h1"); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := c.KeepHost(ctx, Admin(), r); err != nil || k.Wrote != "host record" {
+	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || k.Wrote != "host record" {
 		t.Errorf("after the record was deleted: %+v, %v", k, err)
 	}
 	for _, other := range []struct {
@@ -104,7 +104,7 @@ func TestKeepHost(t *testing.T) {
 	} {
 		o := reportOf("h1", "i1")
 		other.change(&o)
-		_, err := New(st, Options{}).KeepHost(ctx, Admin(), o)
+		_, err := New(st, Options{}).HostLeases.KeepHost(ctx, Admin(), o)
 		taken, ok := errors.AsType[Taken](err)
 		if !ok || !strings.Contains(taken.Text, other.says) || taken.Former != other.former {
 			t.Errorf("%s: %v, want a refusal that says %q", other.what, err, other.says)
@@ -112,60 +112,60 @@ func TestKeepHost(t *testing.T) {
 	}
 	o := reportOf("h1", "i2")
 	o.Look = false // to the netmaster that has kept the other's claim
-	if _, err := c.KeepHost(ctx, Admin(), o); !errors.As(err, new(Taken)) {
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), o); !errors.As(err, new(Taken)) {
 		t.Errorf("a sign of life of another installation: %v", err)
 	}
 	r.Listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:9090")}
-	if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.2:9090/10")
 	r.VXLANPort = 8472
-	if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
 	r.Version = "v2"
-	if _, err := c.KeepHost(ctx, Admin(), r); err != nil {
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
 		t.Fatal(err)
 	}
 	all, err := cluster.Services(ctx, st, "")
 	if err != nil || len(all) != 2 || all[0].Version != "v2" || all[1].Version != "v2" {
 		t.Errorf("after an upgrade the registry has %+v, %v", all, err)
 	}
-	if _, err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.HostLeases.TellHostStatus(ctx, "i2", HostStatus{Host: "nobody"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of a host that nobody has: %v", err)
 	}
 	old := reportOf("h1", "i1") // as it was before the port changed
 	old.Listening = nil
-	if err := c.forgetClaim(ctx, store.Fence{}, old.claim()); err != nil {
+	if err := c.HostLeases.forgetClaim(ctx, store.Fence{}, old.claim()); err != nil {
 		t.Error(err)
 	}
 	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:8472/10", "contiv.listen@10.0.0.2:9090/10")
-	if _, err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
+	if _, err := c.HostLeases.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("the status of another installation: %v", err)
 	}
-	if _, err := c.TellHostStatus(ctx, "i1", HostStatus{Host: "h1"}); err != nil {
+	if _, err := c.HostLeases.TellHostStatus(ctx, "i1", HostStatus{Host: "h1"}); err != nil {
 		t.Error(err)
 	}
-	if err := c.LeaveHost(ctx, "h1", "i2"); err != nil {
+	if err := c.HostLeases.LeaveHost(ctx, "h1", "i2"); err != nil {
 		t.Error(err)
 	}
 	if got := kept(t, st, "h1"); !strings.Contains(got, "claim") {
 		t.Errorf("another installation's leaving left %q", got)
 	}
-	if err := c.LeaveHost(ctx, "h1", "i1"); err != nil {
+	if err := c.HostLeases.LeaveHost(ctx, "h1", "i1"); err != nil {
 		t.Fatal(err)
 	}
 	has(t, st, "h1", "record")
-	c.SetDeaf(errors.New("no route"))
-	if _, err := c.KeepHost(ctx, Admin(), reportOf("h1", "i1")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "no route") {
+	c.Heartbeats.SetDeaf(errors.New("no route"))
+	if _, err := c.HostLeases.KeepHost(ctx, Admin(), reportOf("h1", "i1")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "no route") {
 		t.Errorf("a netmaster that does not reach the leader: %v", err)
 	}
-	c.SetDeaf(nil)
+	c.Heartbeats.SetDeaf(nil)
 	successor := reportOf("h1", "i3")
 	successor.Look = false // this netmaster knows nothing of it yet
-	if k, err := c.KeepHost(ctx, Admin(), successor); err != nil || k.Former != "i1" {
+	if k, err := c.HostLeases.KeepHost(ctx, Admin(), successor); err != nil || k.Former != "i1" {
 		t.Errorf("a successor on the same machine: %+v, %v", k, err)
 	}
 }
@@ -209,7 +209,7 @@ func TestCountOut(t *testing.T) {
 		for i, name := range []model.HostName{"h1", "h2", "h3"} {
 			r := reportOf(name, "i-"+string(name))
 			r.Control, r.VTEP, r.Listening = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), nil
-			if _, err := first.KeepHost(t.Context(), Admin(), r); err != nil {
+			if _, err := first.HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -231,7 +231,7 @@ func TestCountOut(t *testing.T) {
 		leader := New(st, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- leader.CountOut(ctx, store.Fence{Key: cluster.LeaderKey, Create: term}) }()
+		go func() { done <- leader.HostLeases.CountOut(ctx, store.Fence{Key: cluster.LeaderKey, Create: term}) }()
 		alive := func(want string) {
 			t.Helper()
 			var there []string
@@ -251,11 +251,11 @@ func TestCountOut(t *testing.T) {
 		for range 3 {
 			pass(cluster.ServiceTTL / 4)
 			alive("h1 h2 h3")
-			leader.HeardHosts([]model.HostName{"h2"})
+			leader.Heartbeats.Heard([]model.HostName{"h2"})
 		}
 		r := reportOf("h3", "i-h3")
 		r.Control, r.VTEP, r.Listening, r.Look = netip.AddrFrom4([4]byte{10, 0, 1, 2}), netip.AddrFrom4([4]byte{10, 1, 1, 2}), nil, false
-		if _, err := leader.KeepHost(t.Context(), Admin(), r); err != nil {
+		if _, err := leader.HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
 			t.Fatal(err)
 		}
 		pass(cluster.ServiceTTL / 4)
@@ -265,7 +265,7 @@ func TestCountOut(t *testing.T) {
 		}
 		late := reportOf("h4", "i-h4") // by a netmaster that has not told of it yet
 		late.Control, late.VTEP, late.Listening = netip.MustParseAddr("10.0.1.4"), netip.MustParseAddr("10.1.1.4"), nil
-		if _, err := first.KeepHost(t.Context(), Admin(), late); err != nil {
+		if _, err := first.HostLeases.KeepHost(t.Context(), Admin(), late); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * countEvery)
@@ -276,7 +276,7 @@ func TestCountOut(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if names := leader.UntoldHosts(); len(names) != 2 {
+		if names := leader.Heartbeats.Untold(); len(names) != 2 {
 			t.Errorf("heard of %v", names)
 		}
 	})
@@ -290,24 +290,24 @@ func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		r := reportOf("h1", "i")
-		if _, err := New(c.st, Options{}).KeepHost(t.Context(), Admin(), r); err != nil {
+		if _, err := New(c.st, Options{}).HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
 			t.Fatal(err)
 		}
 		old := agentOf(c, "old", "10.0.0.9")
-		w := c.NewHostWatch()
+		w := c.Hosts.NewHostWatch()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { c.ok(w.Run(ctx)) })
 		alive := func(when string, want ...model.HostName) {
 			t.Helper()
 			synctest.Wait()
-			hosts, err := c.Hosts(t.Context(), Admin())
+			hosts, err := c.Hosts.List(t.Context(), Admin())
 			if err != nil || len(hosts) != 2 {
 				t.Fatalf("%s: hosts %+v, %v", when, hosts, err)
 			}
 			seen, _ := w.Seen()
 			for _, h := range hosts {
-				one, err := c.OneHost(t.Context(), Admin(), h.Name)
+				one, err := c.Hosts.Get(t.Context(), Admin(), h.Name)
 				want := slices.Contains(want, h.Name)
 				if err != nil || h.Alive != want || one.Alive != want || seen[h.Name] != want || !h.Registered {
 					t.Errorf("%s: %s is alive: %v, by itself %v, in metrics %v; registered: %v; want %v; %v", when, h.Name, h.Alive, one.Alive, seen[h.Name], h.Registered, want, err)
@@ -318,7 +318,7 @@ func TestSilence(t *testing.T) {
 		alive("at first", "h1", "old")
 		pass(time.Second)
 		alive("after a while", "old")
-		if _, err := c.RemoveHost(t.Context(), "h1", true); !errors.Is(err, model.ErrInUse) {
+		if _, err := c.Hosts.RemoveHost(t.Context(), "h1", true); !errors.Is(err, model.ErrInUse) {
 			t.Errorf("removed while its registration stands: %v", err)
 		}
 		other, err := cluster.Register(t.Context(), c.st, cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.0.0.1", Port: 9999}, func(error) {})
@@ -328,16 +328,16 @@ func TestSilence(t *testing.T) {
 		alive("with two netmasters", "h1", "old")
 		c.ok(another.Close())
 		alive("with one again", "old")
-		if _, err := c.KeepHost(t.Context(), Admin(), r); err != nil {
+		if _, err := c.HostLeases.KeepHost(t.Context(), Admin(), r); err != nil {
 			t.Fatal(err)
 		}
 		alive("when it speaks", "h1", "old")
 		for range 4 { // nobody leads yet whom it could tell
-			names := c.UntoldHosts()
+			names := c.Heartbeats.Untold()
 			if !slices.Equal(names, []model.HostName{"h1"}) {
 				t.Errorf("to be told: %v, want h1", names)
 			}
-			c.RetellHosts(names)
+			c.Heartbeats.Retell(names)
 			pass(speaks / 4)
 		}
 		alive("when only the leader could not be told", "old")

@@ -39,7 +39,7 @@ func (c *harness) eventually(what string, ok func() error) {
 // identity returns which store the cluster has.
 func (c *harness) identity() Incarnation {
 	c.t.Helper()
-	i, rev, err := c.StoreIdentity(testContext(c.t))
+	i, rev, err := c.Store.Identity(testContext(c.t))
 	c.ok(err)
 	if rev == 0 {
 		c.t.Error("the store's identity comes without a revision")
@@ -53,7 +53,7 @@ func (c *harness) identity() Incarnation {
 func TestAdoptStore(t *testing.T) {
 	c := newCluster(t)
 	was := c.identity()
-	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.AdoptStore(testContext(t), true); return err })
+	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
 	follows := func(marks ...string) {
 		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
 			for i, mark := range marks {
@@ -70,7 +70,7 @@ func TestAdoptStore(t *testing.T) {
 	if _, err := c.st.Update(testContext(t), func(tx store.Tx) error { tx.Put(token, []byte("x"), nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	adopted, _, rev, err := c.AdoptStore(testContext(t), false)
+	adopted, _, rev, err := c.Store.Adopt(testContext(t), false)
 	if c.dump()[token] != "" {
 		t.Error("a token of before lets in again")
 	}
@@ -90,7 +90,7 @@ func TestAdoptStore(t *testing.T) {
 		t.Errorf("%+v succeeds a store that no host named", adopted)
 	}
 	follows("third/1", "other/1", was.Mark(), was.Mark(), was.Mark())
-	again, ended, _, err := c.AdoptStore(testContext(t), false)
+	again, ended, _, err := c.Store.Adopt(testContext(t), false)
 	c.ok(err)
 	if ended {
 		t.Error("tokens have ended, though no host knows a later state of this store")
@@ -99,16 +99,16 @@ func TestAdoptStore(t *testing.T) {
 		t.Errorf("adopted again as %+v, was %+v", again, adopted)
 	}
 	follows(again.Mark(), again.Mark(), again.Mark(), again.Mark(), again.Mark(), "")
-	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.AdoptStore(testContext(t), true); return err })
+	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
 	follows(fmt.Sprintf("held:%s", again.Mark())) // of an earlier revision
-	_, _, _, err = c.AdoptStore(testContext(t), true)
+	_, _, _, err = c.Store.Adopt(testContext(t), true)
 	c.ok(err)
 	_, err = c.st.Update(t.Context(), func(tx store.Tx) error { tx.Delete(store.StoreIdentityKey); return nil })
 	c.ok(err)
-	if _, _, err := c.StoreIdentity(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
+	if _, _, err := c.Store.Identity(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("the identity of a store that has none: %v", err)
 	}
-	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.AdoptStore(testContext(t), true); return err })
+	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
 }
 
 // TestStoreReplaced: under a netmaster that goes on, an empty store gets an
@@ -136,7 +136,7 @@ func TestStoreReplaced(t *testing.T) {
 		})
 		for _, x := range both {
 			x.eventually(what, func() error {
-				i, _, err := x.StoreIdentity(t.Context())
+				i, _, err := x.Store.Identity(t.Context())
 				if err != nil || !want(i) {
 					return fmt.Errorf("it is %s, %w", i, err)
 				}
@@ -197,7 +197,7 @@ func TestReplacedBeforeSeen(t *testing.T) {
 	began := mem.Data()
 	c.put(model.Tenant{Name: "blue"})
 	c.fresh()
-	changes := []Change{c.ChangeTenant(valid(model.Tenant{Name: "blue"}), false)}
+	changes := []Change{ChangeTenant(valid(model.Tenant{Name: "blue"}), false)}
 	st.held.Lock()
 	mem.Replace(began, 0)
 	for what, ask := range map[string]func(ctx context.Context) error{
@@ -227,11 +227,11 @@ func TestStoreIdentityAway(t *testing.T) {
 	c := newCluster(t)
 	c.st.Unavailable(true)
 	defer c.st.Unavailable(false)
-	if _, _, err := c.StoreIdentity(context.Background()); !errors.Is(err, model.ErrUnavailable) {
-		t.Errorf("StoreIdentity: %v", err)
+	if _, _, err := c.Store.Identity(context.Background()); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("Identity: %v", err)
 	}
-	if _, _, _, err := c.AdoptStore(testContext(t), true); !errors.Is(err, model.ErrUnavailable) {
-		t.Errorf("AdoptStore: %v", err)
+	if _, _, _, err := c.Store.Adopt(testContext(t), true); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("Adopt: %v", err)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestDeletedIdentity(t *testing.T) {
 		})
 		c.ok(err)
 		c.eventually("an identity", func() error {
-			now, _, err := c.StoreIdentity(t.Context())
+			now, _, err := c.Store.Identity(t.Context())
 			if err == nil && (now.ID == was.ID) == emptied {
 				err = fmt.Errorf("it is %s, and was %s", now, was)
 			}

@@ -10,6 +10,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Repair is the leader's garbage collection, and puts right what does not fit together in
+// the store. It has no state of its own.
+type Repair struct {
+	commits  *Committer
+	policies *Policies
+	services *Services
+}
+
 // Repaired is what RepairOwners did about a finding.
 type Repaired struct {
 	OwnerFinding
@@ -21,8 +29,8 @@ type Repaired struct {
 // freed, and what an owner has is allocated to it again. Each is a transaction of its
 // own, which looks again: at the row, that nobody has written it since (whoever takes
 // something writes its row), and at the owner, that it still has what is missing.
-func (c *Controller) RepairOwners(ctx context.Context) ([]Repaired, error) {
-	found, err := c.Owners(ctx)
+func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
+	found, err := re.Owners(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,15 +42,15 @@ func (c *Controller) RepairOwners(ctx context.Context) ([]Repaired, error) {
 			}
 			r := Repaired{OwnerFinding: f}
 			if kind == NotAllocated {
-				r.Done, r.Err = c.allocateAgain(ctx, f)
+				r.Done, r.Err = re.allocateAgain(ctx, f)
 			} else {
-				r.Done, r.Err = c.freeUnowned(ctx, f)
+				r.Done, r.Err = re.freeUnowned(ctx, f)
 			}
 			if errors.Is(r.Err, model.ErrUnavailable) || ctx.Err() != nil {
 				return out, r.Err
 			}
 			if r.Done {
-				c.log.Info("put the store right", "what", f.Text)
+				re.commits.log.Info("put the store right", "what", f.Text)
 			}
 			out = append(out, r)
 		}
@@ -51,8 +59,8 @@ func (c *Controller) RepairOwners(ctx context.Context) ([]Repaired, error) {
 }
 
 // freeUnowned takes away what nobody has.
-func (c *Controller) freeUnowned(ctx context.Context, f OwnerFinding) (done bool, err error) {
-	_, err = c.update(ctx, "free "+f.Object, func(tx store.Tx) error {
+func (re *Repair) freeUnowned(ctx context.Context, f OwnerFinding) (done bool, err error) {
+	_, err = re.commits.update(ctx, "free "+f.Object, func(tx store.Tx) error {
 		done = false
 		kv, err := tx.Get(f.at.key)
 		if err != nil {
@@ -110,9 +118,9 @@ func putLess[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K,
 }
 
 // allocateAgain gives an owner what it has.
-func (c *Controller) allocateAgain(ctx context.Context, f OwnerFinding) (done bool, err error) {
-	cl := c.claim(Admin())
-	rev, err := c.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
+func (re *Repair) allocateAgain(ctx context.Context, f OwnerFinding) (done bool, err error) {
+	cl := re.commits.claim(Admin())
+	rev, err := re.commits.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
 		done = false
 		cl.rewind()
 		kv, err := tx.Get(f.at.key)
@@ -123,7 +131,7 @@ func (c *Controller) allocateAgain(ctx context.Context, f OwnerFinding) (done bo
 		if err != nil || !f.asSeen(kv, ch) {
 			return err // somebody has written it: the next look will tell
 		}
-		w, still, err := c.stillWants(tx, f)
+		w, still, err := re.stillWants(tx, f)
 		if err != nil || !still {
 			return err
 		}
@@ -149,7 +157,7 @@ func (f OwnerFinding) asSeen(kv store.KV, ch tables.Change) bool {
 }
 
 // stillWants reads the owner again, into the read set.
-func (c *Controller) stillWants(tx store.Tx, f OwnerFinding) (want, bool, error) {
+func (re *Repair) stillWants(tx store.Tx, f OwnerFinding) (want, bool, error) {
 	kv, err := tx.Get(f.owner)
 	if err != nil || !kv.Exists() {
 		return want{}, false, err
@@ -158,7 +166,7 @@ func (c *Controller) stillWants(tx store.Tx, f OwnerFinding) (want, bool, error)
 	if err != nil {
 		return want{}, false, err
 	}
-	all := c.wantsOf(ch.Value)
+	all := wantsOf(ch.Value)
 	if n, ok := ch.Value.(model.Network); ok {
 		t, err := tables.Tenants.Find(tx, n.Key.Tenant)
 		if err != nil {

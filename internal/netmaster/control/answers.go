@@ -16,6 +16,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Answers gives addresses of load balancers to hosts that answer their neighbours for them.
+type Answers struct {
+	commits *Committer
+	answers answerHearing
+	signs   signBatches
+}
+
 // Of the hosts that could answer ARP and neighbour discovery for an address of the load
 // balancers' pool one does. It says each model.AnswerEvery that it lives, and believes
 // that it has the address for model.AnswerFor from the moment before it said so; any
@@ -184,16 +191,16 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 
 // Answer keeps what a host answers for, gives it what nobody else has, and returns all
 // that it has: for model.AnswerFor from the moment before it asked.
-func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
-	pooled := read(c.view, func() []netip.Addr {
-		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := balancedAddrs.in(c.view).by[a]; return !is })
+func (an *Answers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
+	pooled := read(an.commits.view, func() []netip.Addr {
+		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := balancedAddrs.in(an.commits.view).by[a]; return !is })
 	})
 	r.Able = pooled
-	prefers := c.answers.hear(r)
+	prefers := an.answers.hear(r)
 	for i, more := 0, true; more && i < answerParts; i++ {
 		var want []netip.Addr
-		known := read(c.view, func() bool {
-			x := answerers.in(c.view)
+		known := read(an.commits.view, func() bool {
+			x := answerers.in(an.commits.view)
 			mine, known := x.hosts[r.Host]
 			want = nil
 			for _, a := range r.Able {
@@ -210,11 +217,11 @@ func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.A
 			return nil, nil
 		}
 		if len(want) == 0 {
-			if held, err = c.keepTogether(ctx, r); !errors.Is(err, errAlone) {
+			if held, err = an.keepTogether(ctx, r); !errors.Is(err, errAlone) {
 				return held, err
 			}
 		}
-		if held, more, err = c.keepAnswers(ctx, r, want); err != nil {
+		if held, more, err = an.keepAnswers(ctx, r, want); err != nil {
 			return nil, err
 		}
 	}
@@ -222,12 +229,12 @@ func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.A
 }
 
 // keepAnswers is one transaction of Answer; more tells that something is left to do.
-func (c *Controller) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	_, err = c.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
+func (an *Answers) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	_, err = an.commits.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
 		if err := tx.Prefetch(answererRows(r.Host)...); err != nil {
 			return err
 		}
-		held, more, err = c.keepAnswersOf(tx, r, want)
+		held, more, err = an.keepAnswersOf(tx, r, want)
 		return err
 	})
 	return held, more, err
@@ -239,7 +246,7 @@ func answererRows(h model.HostName) []string {
 }
 
 // ownAnswerer reads what a host has, which the report of it may change.
-func (c *Controller) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
+func (an *Answers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
 	claim, err := tables.HostClaims.Find(tx, r.Host)
 	if err != nil {
 		return own, err
@@ -252,7 +259,7 @@ func (c *Controller) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answer
 		return own, err
 	}
 	was := row.Value
-	if was.Installation == r.Installation && (was.Run > r.Run && !c.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
+	if was.Installation == r.Installation && (was.Run > r.Run && !an.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
 		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q has said something later already", r.Host)}
 	}
 	return was, nil
@@ -264,8 +271,8 @@ type refusedAnswer struct{ error }
 func (e refusedAnswer) Unwrap() error { return e.error }
 
 // keepAnswersOf is a report's part of a transaction.
-func (c *Controller) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	was, err := c.ownAnswerer(tx, r)
+func (an *Answers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	was, err := an.ownAnswerer(tx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -294,7 +301,7 @@ func (c *Controller) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Add
 			break
 		}
 		given++
-		ok, err := c.takeAnswer(tx, r.Host, a, former)
+		ok, err := an.takeAnswer(tx, r.Host, a, former)
 		if err != nil {
 			return nil, false, err
 		}
@@ -323,7 +330,7 @@ func putAnswerer(tx store.Tx, a tables.Answerer) error {
 
 // takeAnswer takes an address for a host, unless another one has it; former are the rows
 // of hosts that lose some.
-func (c *Controller) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
+func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
 	at, err := tables.AnsweredAddrs.Find(tx, tables.AnsweredKey{Addr: a})
 	if err != nil {
 		return false, err
@@ -338,7 +345,7 @@ func (c *Controller) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, 
 			row = &x
 		}
 		if row.Exists() && slices.Contains(row.Value.Addrs, a) {
-			if !c.silentAnswerer(row.Value) {
+			if !an.silentAnswerer(row.Value) {
 				return false, nil
 			}
 			former[h] = row
@@ -348,6 +355,6 @@ func (c *Controller) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, 
 	return true, tables.AnsweredAddrs.Put(tx, tables.Answered{Addr: a, Host: host})
 }
 
-func (c *Controller) silentAnswerer(a tables.Answerer) bool {
-	return read(c.view, func() bool { return answerers.in(c.view).silent(a.Host, signOf(a)) })
+func (an *Answers) silentAnswerer(a tables.Answerer) bool {
+	return read(an.commits.view, func() bool { return answerers.in(an.commits.view).silent(a.Host, signOf(a)) })
 }

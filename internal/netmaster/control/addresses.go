@@ -4,11 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// Addresses reserves addresses of networks for endpoints that do not exist yet.
+type Addresses struct {
+	commits        *Committer
+	overQuota      atomic.Uint64 // requests of hosts that have reserved too many addresses
+	reservationTTL time.Duration
+}
 
 // AddressRequest asks for an address before its endpoint exists, as Docker's
 // IPAM and Mesos do.
@@ -25,21 +34,21 @@ type AddressRequest struct {
 // AllocAddress reserves an address for Options.ReservationTTL. An endpoint
 // created with it takes it over. A preferred address that somebody has is
 // model.ErrConflict, one that cannot be used model.ErrInvalid.
-func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.Addr, error) {
+func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.Addr, error) {
 	if r.Preferred.IsValid() {
 		r.IPv6 = r.Preferred.Is6()
 	}
 	if len(r.Requester) > model.MaxEndpointText {
 		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
 	}
-	if n, known := c.view.Network(r.Network); known {
-		if err := c.mayReserve(r, n); err != nil {
+	if n, known := as.commits.view.Network(r.Network); known {
+		if err := as.mayReserve(r, n); err != nil {
 			return netip.Addr{}, err
 		}
 	}
 	var got netip.Addr
-	cl := c.claim(Admin())
-	rev, err := c.update(ctx, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
+	cl := as.commits.claim(Admin())
+	rev, err := as.commits.update(ctx, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
 		cl.rewind()
 		n, pools, err := networkForAddress(tx, r.Network, r.Group)
 		if err != nil {
@@ -50,7 +59,7 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 			if err != nil {
 				return err
 			}
-			if row.Exists() && !c.expired(row.Value) {
+			if row.Exists() && !expired(row.Value, as.commits.view) {
 				return model.Errorf(model.ErrConflict, "PreferredIPv4Address %q: %s", got, ownerText(row.Value))
 			}
 		} else if got, err = cl.freeAddr(ctx, tx, n, r.IPv6, pools, r.Group); err != nil {
@@ -61,7 +70,7 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 			Group:      r.Group,
 			Reservation: &tables.Reservation{
 				Host: r.Host, AnyHost: r.AnyHost, Requester: r.Requester,
-				Expires: c.opts.Now().Add(c.opts.ReservationTTL).UTC().Round(0),
+				Expires: as.commits.now().Add(as.reservationTTL).UTC().Round(0),
 			},
 		})
 	})
@@ -79,7 +88,7 @@ const (
 
 // mayReserve refuses another address to a host that has reserved its share of a network.
 // It looks at the view, so requests at the same moment may get a few more.
-func (c *Controller) mayReserve(r AddressRequest, n model.Network) error {
+func (as *Addresses) mayReserve(r AddressRequest, n model.Network) error {
 	h := r.Host
 	if h == "" {
 		return nil
@@ -91,8 +100,8 @@ func (c *Controller) mayReserve(r AddressRequest, n model.Network) error {
 	case n.Subnet.IsValid() && bits < 12:
 		most = max(minReserved, 1<<bits/8)
 	}
-	has := read(c.view, func() int {
-		if s := c.view.spaces[n.Key]; s != nil {
+	has := read(as.commits.view, func() int {
+		if s := as.commits.view.spaces[n.Key]; s != nil {
 			return s.kept[h]
 		}
 		return 0
@@ -100,13 +109,13 @@ func (c *Controller) mayReserve(r AddressRequest, n model.Network) error {
 	if has < most {
 		return nil
 	}
-	c.overQuota.Add(1)
-	c.log.Warn("a host gets no more addresses of a network: it has reserved its share, and attached nothing to them", "host", string(h), "network", n.Key.String(), "reserved", has)
+	as.overQuota.Add(1)
+	as.commits.log.Warn("a host gets no more addresses of a network: it has reserved its share, and attached nothing to them", "host", string(h), "network", n.Key.String(), "reserved", has)
 	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, and may have no more: attach its containers, or release the addresses", h, has, n.Key)
 }
 
 // OverQuota is how many addresses mayReserve has refused.
-func (c *Controller) OverQuota() uint64 { return c.overQuota.Load() }
+func (as *Addresses) OverQuota() uint64 { return as.overQuota.Load() }
 
 // networkForAddress reads what decides about addresses into the read set: the
 // network, its pools, and the group, if any, which must be on the network.
@@ -157,26 +166,24 @@ func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.Addr
 }
 
 // expired tells whether an address is kept by a reservation that has run out.
-func (c *Controller) expired(a tables.Address) bool {
-	c.view.mu.RLock()
-	defer c.view.mu.RUnlock()
-	return c.expiredLocked(a)
+func expired(a tables.Address, v *View) bool {
+	return read(v, func() bool { return expiredLocked(a, v) })
 }
 
-func (c *Controller) expiredLocked(a tables.Address) bool {
+func expiredLocked(a tables.Address, v *View) bool {
 	if a.Reservation == nil {
 		return false
 	}
-	if over, known := c.view.kept.over(a); known {
+	if over, known := v.kept.over(a); known {
 		return over
 	}
-	return !c.opts.Now().Before(a.Reservation.Expires)
+	return !v.now().Before(a.Reservation.Expires)
 }
 
 // ReleaseAddress gives a reserved address back. An address that nobody has
 // reserved is model.ErrNotFound, that of an endpoint or a service model.ErrInUse.
-func (c *Controller) ReleaseAddress(ctx context.Context, by Actor, k model.NetworkKey, a netip.Addr) error {
-	_, err := c.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
+func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.NetworkKey, a netip.Addr) error {
+	_, err := as.commits.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
 		ak := tables.AddressKey{Network: k, Addr: a}
 		if err := tx.Prefetch(tables.Networks.Key(k), tables.Addresses.Key(ak)); err != nil {
 			return err
@@ -204,8 +211,8 @@ func (c *Controller) ReleaseAddress(ctx context.Context, by Actor, k model.Netwo
 
 // AddressHost returns the host for which an address is reserved, or that has its
 // endpoint; "" = it is no host's own. One that nobody has is model.ErrNotFound.
-func (c *Controller) AddressHost(ctx context.Context, k model.NetworkKey, a netip.Addr) (h model.HostName, err error) {
-	v, err := c.View(ctx)
+func (as *Addresses) AddressHost(ctx context.Context, k model.NetworkKey, a netip.Addr) (h model.HostName, err error) {
+	v, err := as.commits.View(ctx)
 	if err != nil {
 		return "", err
 	}

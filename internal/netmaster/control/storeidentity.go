@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,10 +11,21 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// StoreIdentity follows which store this netmaster has met, gives a store without an
+// identity one, and begins a cluster in an empty one. Controller hands it each batch of
+// the view.
+type StoreIdentity struct {
+	commits    *Committer
+	identities identities
+	initial    model.Global // see Options.Initial
+	renew      waiting.Bell // the store has lost its identity
+}
 
 // Incarnation says which store the cluster has.
 type Incarnation = store.Incarnation
@@ -40,32 +52,28 @@ func (i *identities) since() string {
 	return i.at
 }
 
-// apply enters a batch into the view, and tells of a store that is not the one
+// noteStore follows which store a batch is of, and tells of one that is not the one
 // it was: who operates the cluster has to hear of it before anybody else.
-func (c *Controller) apply(b store.Batch) error {
-	if err := c.view.apply(b); err != nil {
-		return err
-	}
-	c.relay.Apply(b)
-	i := &c.identities
+func (si *StoreIdentity) noteStore(b store.Batch) {
+	i := &si.identities
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if b.Listed && i.met {
-		now := c.opts.Now()
+		now := si.commits.now()
 		i.trouble.follows(i.now, b.Store)
 		switch {
 		case b.Store.ID == "":
-			c.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
+			si.commits.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
 				"was", i.now.String(), "revision", int64(b.Revision))
-			c.renew.Ring()
+			si.renew.Ring()
 			i.trouble.meet("the store was empty, or another one without identity, and a new cluster began in it", now, i)
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
-			c.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
+			si.commits.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
 			i.trouble.meet("the store was another one than before", now, i)
 		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":
-			c.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
+			si.commits.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
 		case b.Revision < i.rev, b.Older && i.trouble.was.ID == "":
-			c.log.Error("the store has gone back to an older state; hosts with containers keep what they have until the right one is back or this one has all of theirs",
+			si.commits.log.Error("the store has gone back to an older state; hosts with containers keep what they have until the right one is back or this one has all of theirs",
 				"was", int64(i.rev), "now", int64(b.Revision))
 			i.trouble.older("the store was in an older state than before", now)
 		}
@@ -81,8 +89,8 @@ func (c *Controller) apply(b store.Batch) error {
 			switch {
 			case err != nil:
 			case !row.Exists():
-				c.log.Error("somebody has deleted the store's identity; it is written again", "store", i.now.String())
-				c.renew.Ring()
+				si.commits.log.Error("somebody has deleted the store's identity; it is written again", "store", i.now.String())
+				si.renew.Ring()
 			default:
 				i.trouble.follows(i.now, row.Value)
 				i.now = row.Value
@@ -90,19 +98,18 @@ func (c *Controller) apply(b store.Batch) error {
 		}
 	}
 	i.met = i.met || i.now.ID != ""
-	return nil
 }
 
 // renewEmpty creates the defaults in a store that was replaced by an empty one
 // under a netmaster that goes on, until ctx ends.
-func (c *Controller) renewEmpty(ctx context.Context) error {
+func (si *StoreIdentity) renewEmpty(ctx context.Context) error {
 	for {
 		select {
-		case <-c.renew:
+		case <-si.renew:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := c.untilDone(ctx, c.createDefaults); err != nil {
+		if err := si.untilDone(ctx, si.createDefaults); err != nil {
 			return err
 		}
 	}
@@ -111,7 +118,7 @@ func (c *Controller) renewEmpty(ctx context.Context) error {
 // identifyStore gives a store that has no identity one, in the transaction that
 // creates its defaults. A cluster that this netmaster has followed without a gap gets back
 // the one that it had.
-func (c *Controller) identifyStore(tx store.Tx) error {
+func (si *StoreIdentity) identifyStore(tx store.Tx) error {
 	row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})
 	if err != nil || row.Exists() {
 		return err
@@ -120,24 +127,24 @@ func (c *Controller) identifyStore(tx store.Tx) error {
 	if err != nil {
 		return err
 	}
-	c.identities.mu.Lock()
-	had := c.identities.now
-	c.identities.mu.Unlock()
+	si.identities.mu.Lock()
+	had := si.identities.now
+	si.identities.mu.Unlock()
 	switch {
 	case settings.Exists() && had.ID != "":
 		return tables.Incarnations.Create(tx, had)
 	case settings.Exists():
-		c.log.Warn("the store has a cluster without an identity, which gets one now; if somebody has deleted it, hosts keep what they have until 'netctl store adopt'")
+		si.commits.log.Warn("the store has a cluster without an identity, which gets one now; if somebody has deleted it, hosts keep what they have until 'netctl store adopt'")
 	}
-	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: c.opts.Now().UTC().Format(time.RFC3339)})
+	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: si.commits.now().UTC().Format(time.RFC3339)})
 }
 
-// StoreIdentity returns which store this is.
-func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, store.Revision, error) {
-	if err := c.await(ctx); err != nil {
+// Identity returns which store this is.
+func (si *StoreIdentity) Identity(ctx context.Context) (store.Incarnation, store.Revision, error) {
+	if err := si.commits.await(ctx); err != nil {
 		return store.Incarnation{}, 0, err
 	}
-	kv, err := c.store.Get(ctx, store.StoreIdentityKey)
+	kv, err := si.commits.store.Get(ctx, store.StoreIdentityKey)
 	if err != nil {
 		return store.Incarnation{}, 0, err
 	}
@@ -148,19 +155,19 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 	if err != nil {
 		return store.Incarnation{}, 0, err
 	}
-	rev, err := c.store.CommitRevision(ctx)
+	rev, err := si.commits.store.CommitRevision(ctx)
 	return row.Value, rev, err
 }
 
-// AdoptStore tells hosts that keep the picture of another store, or of a later
+// Adopt tells hosts that keep the picture of another store, or of a later
 // state of this one, to follow this one: it becomes the successor of all stores
 // that hosts say they follow, in a new epoch. It returns the identity that the
 // store has then, and the commit's revision. When no host says that it keeps
 // another picture, it is ErrConflict: hosts have first to meet the store.
 // Where hosts know a later state, so that this one was restored, the tokens that it has
 // end unless keepTokens: some may have been revoked after it. ended tells of that.
-func (c *Controller) AdoptStore(ctx context.Context, keepTokens bool) (inc store.Incarnation, ended bool, _ store.Revision, err error) {
-	rev, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
+func (si *StoreIdentity) Adopt(ctx context.Context, keepTokens bool) (inc store.Incarnation, ended bool, _ store.Revision, err error) {
+	rev, err := si.commits.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
 		if inc, err = tables.Incarnations.Get(tx, tables.IncarnationKey{}); err != nil {
 			return err
 		}
@@ -169,8 +176,8 @@ func (c *Controller) AdoptStore(ctx context.Context, keepTokens bool) (inc store
 			return err
 		}
 		was := inc.Mark()
-		inc.Epoch = inc.Next(c.opts.Now())
-		inc.Since = c.opts.Now().UTC().Format(time.RFC3339)
+		inc.Epoch = inc.Next(si.commits.now())
+		inc.Since = si.commits.now().UTC().Format(time.RFC3339)
 		if !slices.ContainsFunc(hosts, func(h model.Host) bool { return h.Store != "" && h.Store != was }) {
 			return model.Errorf(model.ErrConflict, "no host says that it keeps the picture of another store, or of a later state of this one; a host says so when it has met this one: try again in some seconds; 'netctl status' shows the hosts")
 		}
@@ -192,13 +199,13 @@ func (c *Controller) AdoptStore(ctx context.Context, keepTokens bool) (inc store
 	if err != nil {
 		return inc, false, 0, err
 	}
-	c.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces, "tokensEnded", ended)
+	si.commits.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces, "tokensEnded", ended)
 	return inc, ended, rev, nil
 }
 
 // Backup begins a snapshot of the store, if that kind has them.
-func (c *Controller) Backup(ctx context.Context) (store.Snapshot, error) {
-	s, ok := c.store.(store.Snapshotter)
+func (si *StoreIdentity) Backup(ctx context.Context) (store.Snapshot, error) {
+	s, ok := si.commits.store.(store.Snapshotter)
 	if !ok {
 		return nil, model.Errorf(model.ErrInvalid, "back up: the cluster's state is in a store that netmaster cannot copy; of a Consul 'consul snapshot save' makes a backup")
 	}
@@ -207,4 +214,65 @@ func (c *Controller) Backup(ctx context.Context) (store.Snapshot, error) {
 		return nil, fmt.Errorf("back up: %w", err)
 	}
 	return snap, nil
+}
+
+// prepare creates the store's identity, the settings and the default tenant
+// unless they are there, trying again while the store is away, and then lets use-cases begin.
+func (si *StoreIdentity) prepare(ctx context.Context) error {
+	if err := si.untilDone(ctx, si.createDefaults); err != nil {
+		return err
+	}
+	close(si.commits.ready)
+	return nil
+}
+
+// untilDone runs a transaction, again while the store is away, and waits until
+// the view has it.
+func (si *StoreIdentity) untilDone(ctx context.Context, fn func(store.Tx) error) error {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 50 * time.Millisecond, Max: 2 * time.Second})
+	for told := false; ; {
+		rev, err := si.commits.store.Update(ctx, fn)
+		if err == nil {
+			err = si.commits.follow.WaitFor(ctx, rev)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrConflict):
+			return fmt.Errorf("create the defaults: %w", err)
+		case !told:
+			si.commits.log.Warn("waiting for the store", "error", err)
+			told = true
+		}
+		if err := retry.Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// createDefaults never changes what is there: a restart must not reset the
+// settings (known fault 6).
+func (si *StoreIdentity) createDefaults(tx store.Tx) error {
+	if err := tx.Prefetch(tables.Globals.Key(tables.GlobalKey{}), tables.Tenants.Key(model.DefaultTenant), store.StoreIdentityKey); err != nil {
+		return err
+	}
+	if err := si.identifyStore(tx); err != nil {
+		return err
+	}
+	g, err := tables.Globals.Find(tx, tables.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	if !g.Exists() {
+		if err := tables.Globals.Create(tx, model.DefaultGlobal().Merge(si.initial)); err != nil {
+			return err
+		}
+	}
+	t, err := tables.Tenants.Find(tx, model.DefaultTenant)
+	if err != nil || t.Exists() {
+		return err
+	}
+	return tables.Tenants.Create(tx, model.Tenant{Name: model.DefaultTenant})
 }

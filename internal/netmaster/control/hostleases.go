@@ -8,12 +8,22 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// HostLeases keeps in the store, for agents, which installation has a host's name, where
+// the host is registered, its addresses and its status.
+type HostLeases struct {
+	commits    *Committer
+	heartbeats *Heartbeats
+	hosts      *Hosts
+}
 
 // A host's name belongs to one installation while that lives. Agents tell who
 // they are every few seconds, and netmasters keep it in the store for them: the
@@ -90,20 +100,20 @@ type HostKept struct {
 
 // KeepHost keeps a host's claim, record and registrations in the store, and notes
 // that its agent lives. It fails with Taken when the name is another's.
-func (c *Controller) KeepHost(ctx context.Context, a Actor, r HostReport) (kept HostKept, err error) {
-	if err := c.hearing.isDeaf(); err != nil {
+func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept HostKept, err error) {
+	if err := hl.heartbeats.isDeaf(); err != nil {
 		return kept, err
 	}
 	reported := r.claim()
 	if len(r.Listening) > MaxListening {
 		return kept, model.InvalidField("listening", len(r.Listening), fmt.Sprintf("must be at most %d addresses", MaxListening))
 	}
-	if c.hearing.hears(reported) && !r.Look {
+	if hl.heartbeats.hears(reported) && !r.Look {
 		return kept, nil
 	}
 	var was, claim tables.HostClaim
 	said := r
-	_, err = c.store.Update(ctx, func(tx store.Tx) error {
+	_, err = hl.commits.store.Update(ctx, func(tx store.Tx) error {
 		kept, r = HostKept{}, said
 		if err := tx.Prefetch(tables.HostClaims.Key(r.Name), tables.Hosts.Key(r.Name), tables.HostAddressRows.Key(tables.HostAddressesKey{Host: r.Name})); err != nil {
 			return err
@@ -130,7 +140,7 @@ func (c *Controller) KeepHost(ctx context.Context, a Actor, r HostReport) (kept 
 		if err != nil {
 			return err
 		}
-		if other, is := c.sameButForCase(r.Name); is && !row.Exists() {
+		if other, is := hl.sameButForCase(r.Name); is && !row.Exists() {
 			return Taken{Text: fmt.Sprintf("the host name %q differs from that of host %q by case alone, and both would be one name in DNS and in certificates: give this one another name with --host, or, if it is the same machine, the other's name; 'netctl host rm %s' forgets a host that is gone", r.Name, other, other)}
 		}
 		if row.Exists() && row.Value.Format > r.Format {
@@ -140,7 +150,7 @@ func (c *Controller) KeepHost(ctx context.Context, a Actor, r HostReport) (kept 
 			return Taken{Former: registered.Installation == "", Text: fmt.Sprintf(
 				"tunnel address %s is that of host %q, which is alive: two hosts cannot have one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
 		}
-		enrolled, err := c.enrol(a, tx, &r, row)
+		enrolled, err := hl.enrol(a, tx, &r, row)
 		if err != nil {
 			return err
 		}
@@ -149,14 +159,14 @@ func (c *Controller) KeepHost(ctx context.Context, a Actor, r HostReport) (kept 
 		return kept.write(tx, was, claim, row, registered, service, r)
 	})
 	if err == nil {
-		err = c.keepListening(ctx, was, claim, r.Version)
+		err = hl.keepListening(ctx, was, claim, r.Version)
 	}
 	if err != nil {
 		return kept, err
 	}
-	c.hearing.has(reported)
+	hl.heartbeats.has(reported)
 	if kept.Former != "" {
-		c.log.Warn("a host's name was another installation's, which is gone; it is the present one's now", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
+		hl.commits.log.Warn("a host's name was another installation's, which is gone; it is the present one's now", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
 	}
 	return kept, nil
 }
@@ -194,16 +204,16 @@ func (k *HostKept) write(tx store.Tx, was, claim tables.HostClaim, row tables.Ro
 }
 
 // keepListening makes the entries of cluster.ListenService be a claim's.
-func (c *Controller) keepListening(ctx context.Context, was, claim tables.HostClaim, version string) error {
+func (hl *HostLeases) keepListening(ctx context.Context, was, claim tables.HostClaim, version string) error {
 	now := listening(claim, version)
 	left := slices.DeleteFunc(listening(was, ""), func(s cluster.Service) bool {
 		return slices.ContainsFunc(now, func(x cluster.Service) bool { return x.HostAddr == s.HostAddr && x.Port == s.Port })
 	})
-	if err := c.forgetListening(ctx, store.Fence{}, left); err != nil {
+	if err := hl.forgetListening(ctx, store.Fence{}, left); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(now, listeningPart) {
-		_, err := c.store.Update(ctx, func(tx store.Tx) error {
+		_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
 			for _, s := range part {
 				if err := s.Keep(tx); err != nil {
 					return err
@@ -218,9 +228,9 @@ func (c *Controller) keepListening(ctx context.Context, was, claim tables.HostCl
 	return nil
 }
 
-func (c *Controller) forgetListening(ctx context.Context, fence store.Fence, all []cluster.Service) error {
+func (hl *HostLeases) forgetListening(ctx context.Context, fence store.Fence, all []cluster.Service) error {
 	for part := range slices.Chunk(all, listeningPart) {
-		_, err := c.store.Update(ctx, func(tx store.Tx) error {
+		_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
 			if fence.Key != "" {
 				fence.Require(tx)
 			}
@@ -237,8 +247,8 @@ func (c *Controller) forgetListening(ctx context.Context, fence store.Fence, all
 }
 
 // sameButForCase returns another host whose name differs from one by case alone.
-func (c *Controller) sameButForCase(name model.HostName) (model.HostName, bool) {
-	for _, h := range c.view.Hosts() {
+func (hl *HostLeases) sameButForCase(name model.HostName) (model.HostName, bool) {
+	for _, h := range hl.commits.view.Hosts() {
 		if h.Name != name && strings.EqualFold(string(h.Name), string(name)) {
 			return h.Name, true
 		}
@@ -310,8 +320,8 @@ func NewerFormat(old model.Host, known int) string {
 
 // LeaveHost ends a host's claim, if it is the installation's: its agent ends, and
 // the host counts as away at once.
-func (c *Controller) LeaveHost(ctx context.Context, name model.HostName, installation string) error {
-	kv, err := c.store.Get(ctx, tables.HostClaims.Key(name))
+func (hl *HostLeases) LeaveHost(ctx context.Context, name model.HostName, installation string) error {
+	kv, err := hl.commits.store.Get(ctx, tables.HostClaims.Key(name))
 	if err != nil || !kv.Exists() {
 		return err
 	}
@@ -319,19 +329,19 @@ func (c *Controller) LeaveHost(ctx context.Context, name model.HostName, install
 	if err != nil || row.Value.Installation != installation {
 		return err
 	}
-	c.hearing.forget(name)
-	return c.forgetClaim(ctx, store.Fence{}, row.Value)
+	hl.heartbeats.forget(name)
+	return hl.forgetClaim(ctx, store.Fence{}, row.Value)
 }
 
 // forgetClaim ends a claim, unless it is another one by now, and the
 // registrations that are kept with it.
-func (c *Controller) forgetClaim(ctx context.Context, fence store.Fence, claim tables.HostClaim) error {
+func (hl *HostLeases) forgetClaim(ctx context.Context, fence store.Fence, claim tables.HostClaim) error {
 	if claim.Kept {
-		if err := c.forgetListening(ctx, fence, listening(claim, "")); err != nil {
+		if err := hl.forgetListening(ctx, fence, listening(claim, "")); err != nil {
 			return err
 		}
 	}
-	_, err := c.store.Update(ctx, func(tx store.Tx) error {
+	_, err := hl.commits.store.Update(ctx, func(tx store.Tx) error {
 		if fence.Key != "" {
 			fence.Require(tx)
 		}
@@ -351,8 +361,8 @@ func (c *Controller) forgetClaim(ctx context.Context, fence store.Fence, claim t
 // TellHostStatus keeps what an agent observes, if the host's name is its
 // installation's; otherwise model.ErrConflict. It returns in words what is different from
 // before, but for what changes all the time; empty = nothing.
-func (c *Controller) TellHostStatus(ctx context.Context, installation string, now HostStatus) (changed string, err error) {
-	_, err = c.store.Update(ctx, func(tx store.Tx) error {
+func (hl *HostLeases) TellHostStatus(ctx context.Context, installation string, now HostStatus) (changed string, err error) {
+	_, err = hl.commits.store.Update(ctx, func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.HostClaims.Key(now.Host), tables.HostStatuses.Key(now.Host)); err != nil {
 			return err
 		}
@@ -398,4 +408,85 @@ func statusChange(was, now HostStatus) string {
 		return ""
 	}
 	return "changed: " + strings.Join(parts, ", ")
+}
+
+const (
+	// countEvery is how often hosts are counted out.
+	countEvery = time.Second
+	// countPause is a gap between two looks after which nothing may have been heard
+	// either: the process, or its machine, stood still.
+	countPause = 3 * countEvery
+)
+
+// CountOut ends, for the leader, the claims and registrations of hosts that no
+// netmaster has heard of for cluster.ServiceTTL, until ctx ends or another leads;
+// then it returns store.ErrFenced. It counts from its own beginning, and anew
+// when this process stood still: silence that nobody could hear does not count.
+func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
+	var mu sync.Mutex
+	claims, seen := map[string]tables.HostClaim{}, map[string]time.Time{}
+	var following sync.WaitGroup
+	defer following.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	following.Go(func() {
+		err := hl.commits.store.Mirror(ctx, []string{tables.HostClaimsScope}, func(b store.Batch) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if b.Snapshot {
+				clear(claims)
+			}
+			for _, e := range b.Events {
+				delete(claims, e.KV.Key)
+				delete(seen, e.KV.Key)
+				if row, err := tables.HostClaims.Decode(e.KV); err == nil && !e.Deleted() && row.Value.Kept {
+					claims[e.KV.Key], seen[e.KV.Key] = row.Value, time.Now()
+				}
+			}
+			return nil
+		})
+		if ctx.Err() == nil {
+			hl.commits.log.Error("hosts that fall silent are not noticed any more", "error", err)
+		}
+	})
+	began := time.Now()
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for last := began; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		now := time.Now()
+		if now.Sub(last) > countPause {
+			began = now
+		}
+		last = now
+		mu.Lock()
+		var silent []tables.HostClaim
+		for key, claim := range claims {
+			heard := hl.heartbeats.last(claim.Host)
+			for _, t := range []time.Time{began, seen[key]} {
+				if t.After(heard) {
+					heard = t
+				}
+			}
+			if now.Sub(heard) >= cluster.ServiceTTL-countEvery {
+				silent = append(silent, claim)
+			}
+		}
+		mu.Unlock()
+		for _, claim := range silent {
+			err := hl.forgetClaim(ctx, fence, claim)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case errors.Is(err, store.ErrFenced):
+				return err
+			case err != nil:
+				hl.commits.log.Debug("a host that is not heard of is not counted out yet", "host", string(claim.Host), "error", err)
+			}
+		}
+	}
 }

@@ -8,6 +8,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// Kubernetes keeps the rows that only the controllers of Kubernetes' objects write, as the
+// leader who has the fence: namespaces, services and the addresses of its load balancers.
+// It has no state of its own.
+type Kubernetes struct {
+	commits *Committer
+}
+
 var (
 	kubernetesCluster = newPart(func() *model.KubernetesCluster { return new(model.KubernetesCluster) })
 
@@ -27,11 +34,11 @@ func (v *View) KubernetesCluster() model.KubernetesCluster {
 
 // FollowKubernetes records that the store follows a Kubernetes, and returns which one it
 // followed before. Where that is another one it stays so, unless instead.
-func (c *Controller) FollowKubernetes(ctx context.Context, valid model.Valid[model.KubernetesCluster], instead bool) (before model.KubernetesCluster, err error) {
+func (ks *Kubernetes) FollowKubernetes(ctx context.Context, valid model.Valid[model.KubernetesCluster], instead bool) (before model.KubernetesCluster, err error) {
 	if err := valid.Err(); err != nil {
 		return before, err
 	}
-	_, err = c.update(ctx, "record which Kubernetes is followed", func(tx store.Tx) error {
+	_, err = ks.commits.update(ctx, "record which Kubernetes is followed", func(tx store.Tx) error {
 		row, err := tables.KubernetesClusters.Find(tx, tables.KubernetesClusterKey{})
 		if err != nil {
 			return err
