@@ -82,9 +82,8 @@ func frontOf(targets ...Target) *Front {
 	return f
 }
 
-// TestFronts: this host's processes and external clients reach backends by addresses of
-// services and by the host's ports, with their own address. Each client has its own choice
-// of backend. Without backends it is refused, or its packets are dropped.
+// TestFronts: processes of this host and external clients reach backends by addresses of
+// services and by ports of the host, each its own; without any they are refused or dropped.
 func TestFronts(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
