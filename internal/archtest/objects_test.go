@@ -238,7 +238,6 @@ var oversized = map[string]size{
 	"bench/cluster.followed":                          {109, 2, 0},
 	"bench/ledger.report":                             {3, 27, 0},
 	"bench/ledger.world":                              {116, 10, 0},
-	"internal/datapath/compile.Compiler":              {189, 46, 0},
 	"internal/datapath/conformance.faces":             {88, 1, 0},
 	"internal/datapath/conformance.foreign":           {100, 3, 0},
 	"internal/datapath/conformance.native":            {86, 1, 0},

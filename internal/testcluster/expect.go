@@ -178,10 +178,10 @@ func (l *Lab) pictures(snap []tables.Change, rev store.Revision, private map[mod
 			case model.Global:
 				way := desired.NewPrivate(v.PvtSubnet).WithIPv6()
 				way.TunnelPort = tunnelPort
-				c.SetPrivate(way)
+				c.Egress.SetPrivate(way)
 			case model.Endpoint:
 				if a := private[name][compile.IfName(v.Key)]; v.Host == name && a.IsValid() {
-					c.SetPrivateAddress(v.Key, a)
+					c.Egress.SetPrivateAddress(v.Key, a)
 				}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // Node ports of services whose external traffic policy is Local, asked at other nodes'
 // addresses: who asks there is led to that node's own backends alone, and while it has
 // none is told nothing, as if the packet had gone there. At this node's own addresses all
-// backends are asked. So a service is in the picture with its node ports at this node's
+// backends are asked. So a service is in the desired state with its node ports at this node's
 // addresses by themselves, with those of each other node that has backends of it as a
 // service of its own, and with those of all other nodes as one that drops: as many as
 // nodes have its backends, however many nodes there are.
@@ -28,32 +28,32 @@ var nobody = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
 
 // askedAtNodes gives a service's pictures, of backends in some slices, the node ports that
 // they have at each node's addresses.
-func (c *Compiler) askedAtNodes(s *clusterService, all []*serviceSlice, pics []desired.Service) []desired.Service {
-	on := c.backendNodes(all)
+func (cs *ClusterServices) askedAtNodes(s *clusterService, all []*serviceSlice, pics []desired.Service) []desired.Service {
+	on := cs.backendNodes(all)
 	var more []desired.Service
 	want := 0
 	now := slices.Clone(pics)
 	for i := range now {
-		others := c.askedApart(&now[i], on)
+		others := cs.askedApart(&now[i], on)
 		for _, o := range others {
 			want += len(o.Frontends)
 		}
 		more = append(more, others...)
 	}
 	s.asked = want
-	if c.cluster.asked += want; s.crowded {
+	if cs.asked += want; s.crowded {
 		return pics
 	}
 	return append(now, more...)
 }
 
 // backendNodes says on which nodes the backends of some slices are.
-func (c *Compiler) backendNodes(all []*serviceSlice) map[model.EndpointKey]model.NodeName {
+func (cs *ClusterServices) backendNodes(all []*serviceSlice) map[model.EndpointKey]model.NodeName {
 	on := map[model.EndpointKey]model.NodeName{}
 	for _, x := range all {
 		for _, b := range x.rec.Backends {
 			key := foreignKey(b.Addr)
-			if e := c.endOf(b); e != nil {
+			if e := cs.backends.endOf(b); e != nil {
 				key = e.Key
 			}
 			on[key] = b.Node
@@ -62,12 +62,12 @@ func (c *Compiler) backendNodes(all []*serviceSlice) map[model.EndpointKey]model
 	return on
 }
 
-// askedApart leaves a picture the node ports of this node's addresses, and returns those
+// askedApart leaves a desired state the node ports of this node's addresses, and returns those
 // of others' as services of their own. Of a family in which no address of this node is
 // known the ports stay as they are.
-func (c *Compiler) askedApart(pic *desired.Service, on map[model.EndpointKey]model.NodeName) (out []desired.Service) {
-	self := model.NodeName(c.self)
-	own := c.cluster.nodes[self].Addrs
+func (cs *ClusterServices) askedApart(pic *desired.Service, on map[model.EndpointKey]model.NodeName) (out []desired.Service) {
+	self := model.NodeName(cs.self)
+	own := cs.nodePorts.nodes[self].Addrs
 	at := map[model.NodeName]*desired.Service{} // by node, "" = all others
 	apart := func(node model.NodeName) *desired.Service {
 		return lookup(at, node, func() *desired.Service {
@@ -91,8 +91,8 @@ func (c *Compiler) askedApart(pic *desired.Service, on map[model.EndpointKey]mod
 		}
 		there := desired.Frontend{Addr: f.Addr, Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}
 		for node := range nodesWith(pic, on, v6) {
-			for _, a := range c.cluster.nodes[node].Addrs {
-				if node != self && a.Is6() == v6 && c.cluster.nodeOf[a] == node {
+			for _, a := range cs.nodePorts.nodes[node].Addrs {
+				if node != self && a.Is6() == v6 && cs.nodePorts.nodeOf[a] == node {
 					there.Addr = a
 					apart(node).Frontends = append(apart(node).Frontends, there)
 				}
@@ -130,14 +130,14 @@ func nodesWith(s *desired.Service, on map[model.EndpointKey]model.NodeName, v6 b
 
 // boundAsked has the first services by name have the ports at other nodes' addresses that
 // they want, as far as there are, and tells of the rest.
-func (c *Compiler) boundAsked(before desired.Host) {
-	x, left := &c.cluster, MaxAskedPorts
-	if len(x.dirty) == 0 {
+func (cs *ClusterServices) boundAsked() {
+	left := MaxAskedPorts
+	if len(cs.dirty.of) == 0 {
 		return
 	}
 	text, crowded := "", 0
-	if x.asked > MaxAskedPorts || x.crowded {
-		all := slices.SortedFunc(maps.Values(x.all), func(a, b *clusterService) int { return cmp.Compare(a.key.String(), b.key.String()) })
+	if cs.asked > MaxAskedPorts || cs.crowded {
+		all := slices.SortedFunc(maps.Values(cs.all), func(a, b *clusterService) int { return cmp.Compare(a.key.String(), b.key.String()) })
 		for _, s := range all {
 			was := s.crowded
 			if s.crowded = s.asked > left; s.crowded {
@@ -148,12 +148,12 @@ func (c *Compiler) boundAsked(before desired.Host) {
 				left -= s.asked
 			}
 			if was != s.crowded {
-				c.putClusterService(s, before)
+				cs.write(s)
 			}
 		}
 	}
-	if x.crowded = crowded > 0; x.crowded {
+	if cs.crowded = crowded > 0; cs.crowded {
 		text = fmt.Sprintf("%sexternalTrafficPolicy Local is not kept where containers of this host ask at other nodes' node ports, of %d services such as %s: more than %d ports at other nodes' addresses", model.NoEffectPrefix, crowded, text, MaxAskedPorts)
 	}
-	c.problems.set("node ports of Kubernetes at other nodes", text)
+	cs.problems.set("node ports of Kubernetes at other nodes", text)
 }

@@ -5,31 +5,28 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// profiles are the net profiles, and the groups whose records name them.
+// profiles has the net profiles, and the groups whose records name them.
+//
+// Takes: net profile rows; groups, the own rates of endpoints.
+// Gives: Bandwidth, a port at a time, to endpointOutput; marks groups, endpoints.
 type profiles struct {
-	recs  map[model.NetProfileKey]*model.NetProfile
+	rows  map[model.NetProfileKey]*model.NetProfile
 	users map[model.NetProfileKey]set[*group]
+
+	out         *output
+	problems    *problems
+	dirtyGroups *marks[*group]
+	dirtyEps    *marks[*endpoint]
 }
 
-func newProfiles() profiles {
-	return profiles{map[model.NetProfileKey]*model.NetProfile{}, map[model.NetProfileKey]set[*group]{}}
-}
-
-// SetNetProfile records a net profile; the rates of its groups' ports follow.
-func (c *Compiler) SetNetProfile(p model.NetProfile) { c.putNetProfile(p.Key, &p) }
-
-// DeleteNetProfile forgets a net profile; ports of groups that still name it are not
-// limited, which is a problem.
-func (c *Compiler) DeleteNetProfile(k model.NetProfileKey) { c.putNetProfile(k, nil) }
-
-func (c *Compiler) putNetProfile(k model.NetProfileKey, rec *model.NetProfile) {
+func (pf *profiles) put(k model.NetProfileKey, rec *model.NetProfile) {
 	if rec == nil {
-		delete(c.profiles.recs, k)
+		delete(pf.rows, k)
 	} else {
-		c.profiles.recs[k] = rec
+		pf.rows[k] = rec
 	}
-	for g := range c.profiles.users[k] {
-		c.touchRates(g)
+	for g := range pf.users[k] {
+		pf.touchRates(g)
 	}
 }
 
@@ -41,65 +38,65 @@ func profileOf(rec *model.Group) (model.NetProfileKey, bool) {
 	return model.NetProfileKey{Tenant: rec.Key.Tenant, Name: rec.NetProfile}, true
 }
 
-// followProfile enters a group's change into the index, and its ports' rates.
-func (c *Compiler) followProfile(g *group, old, now *model.Group) {
+// follow enters a group's change into the index, and its ports' rates.
+func (pf *profiles) follow(g *group, old, now *model.Group) {
 	was, had := profileOf(old)
 	is, has := profileOf(now)
 	if was == is {
 		return
 	}
 	if had {
-		if delete(c.profiles.users[was], g); len(c.profiles.users[was]) == 0 {
-			delete(c.profiles.users, was)
+		if delete(pf.users[was], g); len(pf.users[was]) == 0 {
+			delete(pf.users, was)
 		}
 	}
 	if has {
-		if c.profiles.users[is] == nil {
-			c.profiles.users[is] = set[*group]{}
+		if pf.users[is] == nil {
+			pf.users[is] = set[*group]{}
 		}
-		c.profiles.users[is].add(g)
+		pf.users[is].add(g)
 	}
-	c.touchRates(g)
+	pf.touchRates(g)
 }
 
 // touchRates has a group's ports and problems looked at again.
-func (c *Compiler) touchRates(g *group) {
-	c.dirtyGroups.add(g)
+func (pf *profiles) touchRates(g *group) {
+	pf.dirtyGroups.add(g)
 	for s := range g.subjects {
 		for e := range s.ports {
-			c.dirtyEps.add(e)
+			pf.dirtyEps.add(e)
 		}
 	}
 }
 
-// profileProblem tells of a net profile that a group with ports here names and that is
+// setProblem tells of a net profile that a group with ports here names and that is
 // not known.
-func (c *Compiler) profileProblem(g *group, here bool) {
+func (pf *profiles) setProblem(g *group, here bool) {
 	text := ""
-	if k, named := profileOf(g.rec); named && here && c.profiles.recs[k] == nil {
+	if k, named := profileOf(g.rec); named && here && pf.rows[k] == nil {
 		text = "its net profile " + k.Name + " is unknown: what its endpoints here send and receive is neither limited nor marked"
 	}
-	c.problems.set("net profile of group "+g.key.String(), text)
+	pf.problems.set("net profile of group "+g.key.String(), text)
 }
 
-// putRate writes what limits a port.
-func (c *Compiler) putRate(e *endpoint, before desired.Host) {
-	r := c.rateOf(e)
+// write writes what limits a port.
+func (pf *profiles) write(e *endpoint) {
+	r := pf.rateOf(e)
 	if r == (desired.Rate{}) {
-		c.out.Bandwidth = c.out.Bandwidth.Delete(e.ifName)
+		pf.out.Bandwidth = pf.out.Bandwidth.Delete(e.ifName)
 		return
 	}
 	pic := &r
-	if old, ok := before.Bandwidth.Get(e.ifName); ok && *old == r {
+	if old, ok := pf.out.before.Bandwidth.Get(e.ifName); ok && *old == r {
 		pic = old
 	}
-	c.out.Bandwidth = c.out.Bandwidth.Set(e.ifName, pic)
+	pf.out.Bandwidth = pf.out.Bandwidth.Set(e.ifName, pic)
 }
 
-func (c *Compiler) rateOf(e *endpoint) (r desired.Rate) {
+func (pf *profiles) rateOf(e *endpoint) (r desired.Rate) {
 	if e.subject != nil && e.subject.group != nil {
 		k, _ := profileOf(e.subject.group.rec)
-		if p := c.profiles.recs[k]; p != nil {
+		if p := pf.rows[k]; p != nil {
 			r = desired.Rate{Send: limitOf(p.Bandwidth, p.Burst), Receive: limitOf(p.ReceiveBandwidth, p.ReceiveBurst), DSCP: uint8(p.DSCP)}
 		}
 	}

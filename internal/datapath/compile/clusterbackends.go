@@ -9,6 +9,33 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// clusterBackends finds the backends of an orchestrator's services.
+//
+// Takes: endpoints by name, ranges of service addresses; networks, hosts, nodePorts.
+// Gives: backends to cluster services; ServiceRanges.
+type clusterBackends struct {
+	self   model.HostName
+	ends   map[backendName][]*endpoint // endpoints, by each name that a backend may have for them
+	ranged bool                        // the ranges of services' addresses may have changed
+	at     networkState                // the network as the services were compiled
+	domain []netip.Prefix              // the subnets of its domain, likewise, and the ranges of services, sorted
+
+	hosts     *Hosts
+	nodePorts *nodePorts
+	out       *output
+}
+
+// enter notes an endpoint that has come or (not in) goes.
+func (cb *clusterBackends) enter(e *endpoint, in bool) {
+	for _, name := range namesOf(e) {
+		if in {
+			cb.ends[name] = append(cb.ends[name], e)
+		} else if cb.ends[name] = slices.DeleteFunc(cb.ends[name], func(of *endpoint) bool { return of == e }); len(cb.ends[name]) == 0 {
+			delete(cb.ends, name)
+		}
+	}
+}
+
 // Backends of an orchestrator's services.
 
 // backendName is how a backend's endpoint is found: by its pod's UID, or where the slice
@@ -38,24 +65,23 @@ func namesOf(e *endpoint) (out []backendName) {
 	return out
 }
 
-// clusterDomain follows the network of the services, and what no backend beyond its domain
+// update follows the network of the services, and what no backend beyond its domain
 // may have: the subnets of the domain, and the ranges of services' addresses (the host's
 // stack would lead such a client on to another service, in its own name). It tells whether
 // they are others.
-func (c *Compiler) clusterDomain(before desired.Host, at networkState) bool {
-	x := &c.cluster
-	same := at == x.at && !x.ranged
-	x.ranged = false
-	for range c.out.Networks.Diff(before.Networks) {
+func (cb *clusterBackends) update(at networkState) bool {
+	same := at == cb.at && !cb.ranged
+	cb.ranged = false
+	for range cb.out.Networks.Diff(cb.out.before.Networks) {
 		same = false
 		break
 	}
 	if same {
 		return false
 	}
-	subnets := slices.Clone(c.out.ServiceRanges)
-	own, _ := c.out.Networks.Get(at.id)
-	for _, n := range c.out.Networks.All() {
+	subnets := slices.Clone(cb.out.ServiceRanges)
+	own, _ := cb.out.Networks.Get(at.id)
+	for _, n := range cb.out.Networks.All() {
 		if own == nil || n.Domain() != own.Domain() {
 			continue
 		}
@@ -68,17 +94,17 @@ func (c *Compiler) clusterDomain(before desired.Host, at networkState) bool {
 	slices.SortFunc(subnets, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
-	if at == x.at && slices.Equal(subnets, x.domain) {
+	if at == cb.at && slices.Equal(subnets, cb.domain) {
 		return false
 	}
-	x.at, x.domain = at, subnets
+	cb.at, cb.domain = at, subnets
 	return true
 }
 
-// inDomain tells whether an address is of a network of the services' domain, or of a
+// inDomain reports whether an address is of a network of the services' domain, or of a
 // service.
-func (x *clusterServices) inDomain(a netip.Addr) bool {
-	return slices.ContainsFunc(x.domain, func(p netip.Prefix) bool { return p.Contains(a) })
+func (cb *clusterBackends) inDomain(a netip.Addr) bool {
+	return slices.ContainsFunc(cb.domain, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // foreignKey is the key of a backend that is no endpoint: no endpoint has such an id.
@@ -86,9 +112,9 @@ func foreignKey(a netip.Addr) model.EndpointKey {
 	return model.EndpointKey{Network: clusterNetwork, ID: model.EndpointID("@" + a.String())}
 }
 
-// clusterBackends are the backends of some slices: endpoints in the services' domain, and
+// of are the backends of some slices: endpoints in the services' domain, and
 // addresses beyond it; port (nil = none) is one that they have under several numbers.
-func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port *model.ClusterPort) (out desired.Map[model.EndpointKey, *desired.Backend]) {
+func (cb *clusterBackends) of(s *clusterService, all []*serviceSlice, port *model.ClusterPort) (out desired.Map[model.EndpointKey, *desired.Backend]) {
 	found := map[model.EndpointKey]*desired.Backend{}
 	for _, x := range all {
 		own := uint16(0)
@@ -102,20 +128,20 @@ func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port 
 			if !chosen {
 				continue
 			}
-			key, e := foreignKey(b.Addr), c.endOf(b)
+			key, e := foreignKey(b.Addr), cb.endOf(b)
 			if e != nil {
 				key = e.Key
-			} else if c.cluster.inDomain(b.Addr) { // it has just gone, or is about to come
+			} else if cb.inDomain(b.Addr) { // it has just gone, or is about to come
 				continue
 			}
 			to := found[key]
 			if to == nil {
-				to = &desired.Backend{State: c.spared(e, state), Near: c.nearness(s.rec.Near, b), Port: own, Local: b.Node == model.NodeName(c.self)}
+				to = &desired.Backend{State: cb.hosts.spared(e, state), Near: cb.nearness(s.rec.Near, b), Port: own, Local: b.Node == model.NodeName(cb.self)}
 				if e != nil {
 					to.Network, to.Identity, to.Local = e.net.id, e.identity(), e.isPort
 				}
 				if e != nil && e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
-					to.VTEP = c.vtep(e.Host)
+					to.VTEP = cb.hosts.vtep(e.Host)
 				}
 				found[key] = to
 			}
@@ -136,13 +162,13 @@ func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port 
 // domain, since their addresses are on no network there: machines of the cluster and
 // whoever is outside; and pods on other networks, since a pod that is on none has an
 // address of its node's.
-func (c *Compiler) strangers(all []*serviceSlice) (foreign, pods []netip.Addr) {
+func (cb *clusterBackends) strangers(all []*serviceSlice) (foreign, pods []netip.Addr) {
 	for _, x := range all {
 		for _, b := range x.rec.Backends {
-			if _, chosen := stateOf(b.State); !chosen || c.cluster.inDomain(b.Addr) {
+			if _, chosen := stateOf(b.State); !chosen || cb.inDomain(b.Addr) {
 				continue
 			}
-			if _, node := c.out.NodeAddrs.Get(b.Addr); b.Pod == "" || node {
+			if _, node := cb.out.NodeAddrs.Get(b.Addr); b.Pod == "" || node {
 				foreign = append(foreign, b.Addr)
 			} else {
 				pods = append(pods, b.Addr)
@@ -170,13 +196,13 @@ func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) 
 }
 
 // endOf is the endpoint that a backend is, in the services' domain; nil = there is none.
-func (c *Compiler) endOf(b model.ServiceBackend) *endpoint {
-	own, _ := c.out.Networks.Get(c.cluster.at.id)
-	for _, e := range c.cluster.ends[nameOf(b)] {
+func (cb *clusterBackends) endOf(b model.ServiceBackend) *endpoint {
+	own, _ := cb.out.Networks.Get(cb.at.id)
+	for _, e := range cb.ends[nameOf(b)] {
 		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.serves() {
 			continue
 		}
-		if n, ok := c.out.Networks.Get(e.net.id); ok && own != nil && n.Domain() == own.Domain() {
+		if n, ok := cb.out.Networks.Get(e.net.id); ok && own != nil && n.Domain() == own.Domain() {
 			return e
 		}
 	}
@@ -184,12 +210,12 @@ func (c *Compiler) endOf(b model.ServiceBackend) *endpoint {
 }
 
 // nearness says how near a backend is to this host, by its hints.
-func (c *Compiler) nearness(near model.Near, b model.ServiceBackend) desired.Nearness {
-	zone := slices.Contains(b.ForZones, c.cluster.zone) && c.cluster.zone != ""
+func (cb *clusterBackends) nearness(near model.Near, b model.ServiceBackend) desired.Nearness {
+	zone := slices.Contains(b.ForZones, cb.nodePorts.zone) && cb.nodePorts.zone != ""
 	switch {
 	case near == model.NearAnywhere:
 		return desired.NearUnknown
-	case near == model.NearNode && slices.Contains(b.ForNodes, model.NodeName(c.self)):
+	case near == model.NearNode && slices.Contains(b.ForNodes, model.NodeName(cb.self)):
 		return desired.NearHost
 	case zone:
 		return desired.NearZone
@@ -197,4 +223,8 @@ func (c *Compiler) nearness(near model.Near, b model.ServiceBackend) desired.Nea
 		return desired.NearUnknown
 	}
 	return desired.NearFar
+}
+
+func (cb *clusterBackends) setRanges(r model.ServiceRanges) {
+	cb.out.ServiceRanges, cb.ranged = r.Ranges, true
 }

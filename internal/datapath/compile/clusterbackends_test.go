@@ -17,7 +17,7 @@ func TestForeignBackends(t *testing.T) {
 	for _, able := range []bool{true, false} {
 		c := kubeCluster()
 		if !able {
-			c.LackForeign()
+			c.ClusterServices.LackForeign()
 		}
 		one := podOn(1, "h1")
 		c.SetEndpoint(one)

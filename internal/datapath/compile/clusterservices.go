@@ -12,13 +12,42 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// ClusterServices has the services of an orchestrator, with the slices that name their
+// backends.
+//
+// Takes: rows of services and slices; marked endpoints and providers; nodePorts,
+// clusterBackends.
+// Gives: Services, under keys that no tenant's service has; that every host has their
+// network, to routing; marks networks.
+type ClusterServices struct {
+	self    model.HostName
+	all     map[model.ClusterServiceKey]*clusterService
+	slices  map[model.ServiceSliceKey]*serviceSlice
+	asking  map[backendName]set[*clusterService] // services with a backend of that name
+	count   int                                  // services that have a record
+	asked   int                                  // ports that services want at other nodes' addresses, altogether
+	crowded bool                                 // they want more than there are
+	dirty   *marks[*clusterService]
+
+	lacksForeign bool // this host's data plane leads to no backends that are no endpoints
+
+	inv            *inventory
+	routing        *routing
+	nodePorts      *nodePorts
+	backends       *clusterBackends
+	out            *output
+	problems       *problems
+	dirtyEps       *marks[*endpoint]
+	dirtyProviders *marks[*endpoint]
+}
+
 // clusterService is what is known about one service of an orchestrator.
 type clusterService struct {
 	key       model.ClusterServiceKey
 	rec       *model.ClusterService // nil = there is none of the name, though slices may be
 	closed    bool                  // rec is what is left of it
 	slices    set[*serviceSlice]
-	pics      []model.ServiceKey // as which it is in the picture
+	pics      []model.ServiceKey // as which it is in the desired state
 	strangers bool               // it has backends that are on no network of the services' domain
 	asked     int                // ports that it wants at other nodes' addresses
 	crowded   bool               // and it has none: others have all that there are
@@ -29,90 +58,63 @@ type serviceSlice struct {
 	of  *clusterService
 }
 
-// clusterServices is what the Compiler knows of an orchestrator's services and nodes.
-type clusterServices struct {
-	all     map[model.ClusterServiceKey]*clusterService
-	slices  map[model.ServiceSliceKey]*serviceSlice
-	nodes   map[model.NodeName]model.ClusterNode
-	ends    map[backendName][]*endpoint          // endpoints, by each name that a backend may have for them
-	asking  map[backendName]set[*clusterService] // services with a backend of that name
-	count   int                                  // services that have a record
-	dirty   set[*clusterService]
-	nodeOf  map[netip.Addr]model.NodeName // whose a node's address is
-	crowded bool                          // services want more than there are
-	asked   int                           // ports that services want at other nodes' addresses, altogether
-	moved   bool                          // nodes have changed
-	ranged  bool                          // the ranges of services' addresses may have
-	zone    string
-	at      networkState   // the network as the services were compiled
-	domain  []netip.Prefix // the subnets of its domain, likewise, and the ranges of services, sorted
-}
-
 // networkState is of a network what all its cluster services rest on.
 type networkState struct {
 	id    model.NetworkID
 	encap model.Encap
 }
 
-func newClusterServices() clusterServices {
-	return clusterServices{
-		all: map[model.ClusterServiceKey]*clusterService{}, slices: map[model.ServiceSliceKey]*serviceSlice{}, nodes: map[model.NodeName]model.ClusterNode{},
-		ends: map[backendName][]*endpoint{}, asking: map[backendName]set[*clusterService]{}, dirty: set[*clusterService]{},
-	}
-}
-
 // clusterNetwork is the network in whose domain cluster services are asked and have
 // their backends.
 var clusterNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
 
-func (x *clusterServices) of(k model.ClusterServiceKey) *clusterService {
-	return lookup(x.all, k, func() *clusterService { return &clusterService{key: k, slices: set[*serviceSlice]{}} })
+func (cs *ClusterServices) of(k model.ClusterServiceKey) *clusterService {
+	return lookup(cs.all, k, func() *clusterService { return &clusterService{key: k, slices: set[*serviceSlice]{}} })
 }
 
-// SetClusterService records a service of an orchestrator.
-func (c *Compiler) SetClusterService(v model.ClusterService) {
-	s := c.cluster.of(v.Key)
+func (cs *ClusterServices) put(v model.ClusterService) {
+	s := cs.of(v.Key)
 	if s.rec == nil {
-		c.countCluster(1)
+		cs.countServices(1)
 	}
 	s.rec, s.closed = &v, false
-	c.cluster.dirty.add(s)
+	cs.dirty.add(s)
 }
 
-// CloseClusterService leaves nothing of a service that has been deleted but its addresses,
+// Close leaves nothing of a service that has been deleted but its addresses,
 // nodes' aside, where everybody is refused. It returns these: none where other services have
 // them, or there is no such service.
-func (c *Compiler) CloseClusterService(k model.ClusterServiceKey) []netip.Addr {
-	s := c.cluster.all[k]
+func (cs *ClusterServices) Close(k model.ClusterServiceKey) []netip.Addr {
+	s := cs.all[k]
 	if s == nil || s.rec == nil {
 		return nil
 	}
 	left := slices.Concat(s.rec.Addrs, s.rec.Balanced, s.rec.External)
-	for other, o := range c.cluster.all {
+	for other, o := range cs.all {
 		if other != k && o.rec != nil {
 			left = slices.DeleteFunc(left, func(a netip.Addr) bool {
 				return slices.Contains(o.rec.Addrs, a) || slices.Contains(o.rec.Balanced, a) || slices.Contains(o.rec.External, a)
 			})
 		}
 	}
-	c.keepClosed(s, left)
+	cs.keepClosed(s, left)
 	return left
 }
 
-// ReopenClusterService leaves an address of a closed service to whoever has it now.
-func (c *Compiler) ReopenClusterService(k model.ClusterServiceKey, a netip.Addr) {
-	if s := c.cluster.all[k]; s != nil && s.closed {
-		c.keepClosed(s, slices.DeleteFunc(slices.Concat(s.rec.Addrs, s.rec.Balanced), func(x netip.Addr) bool { return x == a }))
+// Reopen leaves an address of a closed service to whoever has it now.
+func (cs *ClusterServices) Reopen(k model.ClusterServiceKey, a netip.Addr) {
+	if s := cs.all[k]; s != nil && s.closed {
+		cs.keepClosed(s, slices.DeleteFunc(slices.Concat(s.rec.Addrs, s.rec.Balanced), func(x netip.Addr) bool { return x == a }))
 	}
 }
 
-func (c *Compiler) keepClosed(s *clusterService, left []netip.Addr) {
+func (cs *ClusterServices) keepClosed(s *clusterService, left []netip.Addr) {
 	within := func(a netip.Addr) bool { return slices.Contains(s.rec.Addrs, a) }
 	rec := model.ClusterService{
 		Key: s.key, Addrs: slices.DeleteFunc(slices.Clone(left), func(a netip.Addr) bool { return !within(a) }),
 		Balanced: slices.DeleteFunc(slices.Clone(left), within),
 	}
-	c.SetClusterService(rec)
+	cs.put(rec)
 	s.closed = true
 }
 
@@ -128,45 +130,42 @@ func addrsOf(s *model.ClusterService) (v4, v6 netip.Addr) {
 	return v4, v6
 }
 
-// DeleteClusterService forgets one.
-func (c *Compiler) DeleteClusterService(k model.ClusterServiceKey) {
-	if s := c.cluster.all[k]; s != nil && s.rec != nil {
-		c.countCluster(-1)
+func (cs *ClusterServices) remove(k model.ClusterServiceKey) {
+	if s := cs.all[k]; s != nil && s.rec != nil {
+		cs.countServices(-1)
 		s.rec, s.closed = nil, false
-		c.cluster.dirty.add(s)
+		cs.dirty.add(s)
 	}
 }
 
-// countCluster has every host have the network while there are services to lead to.
-func (c *Compiler) countCluster(by int) {
-	was := c.cluster.count
-	if c.cluster.count += by; (was == 0) != (c.cluster.count == 0) {
-		n := c.network(clusterNetwork)
+// countServices has every host have the network while there are services to lead to.
+func (cs *ClusterServices) countServices(by int) {
+	was := cs.count
+	if cs.count += by; (was == 0) != (cs.count == 0) {
+		n := cs.inv.network(clusterNetwork)
 		n.cluster = by > 0
-		c.countExposing(n, by)
+		cs.routing.countExposing(n, by)
 	}
 }
 
-// SetServiceSlice records some backends of a cluster service.
-func (c *Compiler) SetServiceSlice(v model.ServiceSlice) {
-	c.DeleteServiceSlice(v.Key)
-	s := c.cluster.of(v.ServiceKey())
+func (cs *ClusterServices) putSlice(v model.ServiceSlice) {
+	cs.removeSlice(v.Key)
+	s := cs.of(v.ServiceKey())
 	x := &serviceSlice{rec: &v, of: s}
-	c.cluster.slices[v.Key] = x
+	cs.slices[v.Key] = x
 	s.slices.add(x)
 	for _, b := range v.Backends {
-		addTo(c.cluster.asking, nameOf(b), s)
+		addTo(cs.asking, nameOf(b), s)
 	}
-	c.cluster.dirty.add(s)
+	cs.dirty.add(s)
 }
 
-// DeleteServiceSlice forgets them.
-func (c *Compiler) DeleteServiceSlice(k model.ServiceSliceKey) {
-	x := c.cluster.slices[k]
+func (cs *ClusterServices) removeSlice(k model.ServiceSliceKey) {
+	x := cs.slices[k]
 	if x == nil {
 		return
 	}
-	delete(c.cluster.slices, k)
+	delete(cs.slices, k)
 	delete(x.of.slices, x)
 	still := set[backendName]{}
 	for o := range x.of.slices {
@@ -176,155 +175,109 @@ func (c *Compiler) DeleteServiceSlice(k model.ServiceSliceKey) {
 	}
 	for _, b := range x.rec.Backends {
 		if _, has := still[nameOf(b)]; !has {
-			removeFrom(c.cluster.asking, nameOf(b), x.of)
+			removeFrom(cs.asking, nameOf(b), x.of)
 		}
 	}
-	c.cluster.dirty.add(x.of)
-}
-
-// SetClusterNode records what services ask of a node.
-func (c *Compiler) SetClusterNode(v model.ClusterNode) {
-	if old, had := c.cluster.nodes[v.Name]; !had || !old.Equal(v) {
-		c.cluster.nodes[v.Name], c.cluster.moved = v, true
-	}
-}
-
-// DeleteClusterNode forgets it.
-func (c *Compiler) DeleteClusterNode(k model.NodeName) {
-	if _, had := c.cluster.nodes[k]; had {
-		delete(c.cluster.nodes, k)
-		c.cluster.moved = true
-	}
-}
-
-// SetServiceRanges records where the addresses of the orchestrator's services come from.
-func (c *Compiler) SetServiceRanges(r model.ServiceRanges) {
-	c.out.ServiceRanges, c.cluster.ranged = r.Ranges, true
+	cs.dirty.add(x.of)
 }
 
 // follow notes an endpoint that has come or (not in) goes, for services that ask for it.
-func (x *clusterServices) follow(e *endpoint, in bool) {
-	for _, name := range namesOf(e) {
-		if in {
-			x.ends[name] = append(x.ends[name], e)
-		} else if x.ends[name] = slices.DeleteFunc(x.ends[name], func(of *endpoint) bool { return of == e }); len(x.ends[name]) == 0 {
-			delete(x.ends, name)
-		}
-	}
-	x.touch(e)
+func (cs *ClusterServices) follow(e *endpoint, in bool) {
+	cs.backends.enter(e, in)
+	cs.touch(e)
 }
 
 // touch has the services that ask for an endpoint be made anew.
-func (x *clusterServices) touch(e *endpoint) {
+func (cs *ClusterServices) touch(e *endpoint) {
 	for _, name := range namesOf(e) {
-		for s := range x.asking[name] {
-			x.dirty.add(s)
+		for s := range cs.asking[name] {
+			cs.dirty.add(s)
 		}
 	}
 }
 
-// compileNodePorts writes at which addresses node ports are.
-func (c *Compiler) compileNodePorts() {
-	x := &c.cluster
-	if !x.moved {
-		return
-	}
-	x.moved = false
-	now := map[netip.Addr]model.NodeName{}
-	for _, n := range x.nodes {
-		for _, a := range n.Addrs {
-			if first, had := now[a]; !had || n.Name == model.NodeName(c.self) || first != model.NodeName(c.self) && n.Name < first {
-				now[a] = n.Name
-			}
-		}
-	}
-	x.nodeOf = now
-	for a := range now {
-		if _, had := c.out.NodeAddrs.Get(a); !had {
-			c.out.NodeAddrs = c.out.NodeAddrs.Set(a, struct{}{})
-		}
-	}
-	for a := range c.out.NodeAddrs.All() {
-		if _, has := now[a]; !has {
-			c.out.NodeAddrs = c.out.NodeAddrs.Delete(a)
-		}
-	}
-	for _, s := range x.all {
-		if s.rec != nil && (len(s.rec.Balanced)+len(s.rec.External) > 0 || s.rec.OutsideLocal) || s.strangers { // which must not be nodes', may be, or are asked there
-			x.dirty.add(s)
-		}
-	}
-	if zone := x.nodes[model.NodeName(c.self)].Zone; zone != x.zone {
-		x.zone = zone
-		for _, s := range x.all {
-			if s.rec != nil && s.rec.Near != model.NearAnywhere {
-				x.dirty.add(s)
-			}
-		}
-	}
-}
-
-// compileClusterServices brings an orchestrator's services up to date.
-func (c *Compiler) compileClusterServices(before desired.Host) {
-	c.compileNodePorts()
-	x := &c.cluster
+// compile brings an orchestrator's services up to date.
+func (cs *ClusterServices) compile() {
 	var at networkState
-	if n := c.networks[clusterNetwork]; n != nil && n.rec != nil {
+	if n := cs.inv.networks[clusterNetwork]; n != nil && n.rec != nil {
 		at = networkState{n.id, n.rec.Encap}
 	}
 	text := ""
-	if x.count > 0 && at.id == 0 {
+	if cs.count > 0 && at.id == 0 {
 		text = fmt.Sprintf("%sthey belong to network %s, which is not there", model.NoEffectPrefix, clusterNetwork)
 	}
-	c.problems.set("services of Kubernetes", text)
-	if c.clusterDomain(before, at) {
-		for _, s := range x.all {
-			x.dirty.add(s)
+	cs.problems.set("services of Kubernetes", text)
+	if cs.backends.update(at) {
+		for _, s := range cs.all {
+			cs.dirty.add(s)
 		}
 	}
-	for e := range c.dirtyEps {
-		x.touch(e)
+	cs.markNodes()
+	for e := range cs.dirtyEps.of {
+		cs.touch(e)
 	}
-	for s := range x.dirty {
-		c.putClusterService(s, before)
+	for e := range cs.dirtyProviders.of {
+		cs.touch(e)
+	}
+	for s := range cs.dirty.of {
+		cs.write(s)
 		if s.rec == nil && len(s.slices) == 0 {
-			delete(x.all, s.key)
+			delete(cs.all, s.key)
 		}
 	}
-	c.boundAsked(before)
-	reset(&x.dirty)
+	cs.boundAsked()
 }
 
-// putClusterService writes a service into the picture: the ports that all backends have
+// markNodes marks the services that depend on what has changed of nodes.
+func (cs *ClusterServices) markNodes() {
+	if !cs.nodePorts.changed {
+		return
+	}
+	for _, s := range cs.all {
+		switch {
+		case s.strangers: // whose addresses may be nodes' now, or no longer
+			cs.dirty.add(s)
+		case s.rec == nil:
+		case len(s.rec.Balanced)+len(s.rec.External) > 0: // which must not be nodes'
+			cs.dirty.add(s)
+		case s.rec.OutsideLocal: // which is asked at nodes' addresses
+			cs.dirty.add(s)
+		case cs.nodePorts.zoneChanged && s.rec.Near != model.NearAnywhere:
+			cs.dirty.add(s)
+		}
+	}
+}
+
+// write writes a service into the desired state: the ports that all backends have
 // under one number as one service, each other port as one of its own.
-func (c *Compiler) putClusterService(s *clusterService, before desired.Host) {
+func (cs *ClusterServices) write(s *clusterService) {
 	object := "service of Kubernetes " + s.key.String()
 	was := s.pics
 	s.pics = nil
-	c.cluster.asked -= s.asked
+	cs.asked -= s.asked
 	s.asked = 0
 	text := ""
-	if s.rec != nil && c.cluster.at.id != 0 {
+	if s.rec != nil && cs.backends.at.id != 0 {
 		var all []desired.Service
-		all, text = c.clusterPictures(s)
+		all, text = cs.build(s)
 		for i := range all {
 			pic := &all[i]
-			if old, ok := before.Services.Get(pic.Key); ok && old.Equal(pic) {
+			if old, ok := cs.out.before.Services.Get(pic.Key); ok && old.Equal(pic) {
 				pic = old
 			}
-			c.out.Services = c.out.Services.Set(pic.Key, pic)
+			cs.out.Services = cs.out.Services.Set(pic.Key, pic)
 			s.pics = append(s.pics, pic.Key)
 		}
 	}
 	for _, k := range was {
 		if !slices.Contains(s.pics, k) {
-			c.out.Services = c.out.Services.Delete(k)
+			cs.out.Services = cs.out.Services.Delete(k)
 		}
 	}
-	c.problems.set(object, text)
+	cs.problems.set(object, text)
 }
 
-// PictureKey is the key that a service of an orchestrator has in a picture; port is one
+// PictureKey is the key that a service of an orchestrator has in a desired state; port is one
 // that has a service of its own.
 func PictureKey(k model.ClusterServiceKey, port string) model.ServiceKey {
 	name := k.String()
@@ -334,40 +287,40 @@ func PictureKey(k model.ClusterServiceKey, port string) model.ServiceKey {
 	return model.ServiceKey{Tenant: model.DefaultTenant, Name: name}
 }
 
-// clusterPictures makes what a service is in the picture.
-func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, problem string) {
+// build makes what a service is in the desired state.
+func (cs *ClusterServices) build(s *clusterService) (out []desired.Service, problem string) {
 	if s.closed {
-		x := desired.Service{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, Exposed: true}
+		x := desired.Service{Key: PictureKey(s.key, ""), Network: cs.backends.at.id, Exposed: true}
 		x.IPv4, x.IPv6 = addrsOf(s.rec)
 		// At port 0 nobody asks: all ports of the addresses are refused.
-		x.Frontends = c.facesOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
+		x.Frontends = cs.facesOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
 		slices.SortFunc(x.Frontends, desired.CompareFrontends)
 		return []desired.Service{x}, ""
 	}
 	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
 	all = slices.DeleteFunc(all, func(x *serviceSlice) bool { return len(x.rec.Backends) == 0 })
-	foreign, pods := c.strangers(all)
+	foreign, pods := cs.backends.strangers(all)
 	s.strangers = len(foreign)+len(pods) > 0
 	if len(pods) > 0 { // kube-proxy serves it, where it runs
 		return nil, fmt.Sprintf("%s%d of its backends are pods on no network that is joined with %s, such as %s: kube-proxy has to serve it", model.NoEffectPrefix, len(pods), clusterNetwork, pods[0])
 	}
-	if len(foreign) > 0 && c.lacksForeign {
+	if len(foreign) > 0 && cs.lacksForeign {
 		return nil, fmt.Sprintf("%s%d of its backends are no pods of network %s, such as %s (a pod in its node's network, or somebody outside of the cluster), to whom this host's data plane does not lead: kube-proxy has to serve it", model.NoEffectPrefix, len(foreign), clusterNetwork, foreign[0])
 	}
-	main := desired.Service{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, Affinity: s.rec.AffinityTime(), Exposed: true}
+	main := desired.Service{Key: PictureKey(s.key, ""), Network: cs.backends.at.id, Affinity: s.rec.AffinityTime(), Exposed: true}
 	var others []desired.Service
 	for _, p := range s.rec.Ports {
 		port, alike := commonPort(all, p)
 		if alike {
-			main.Frontends = append(main.Frontends, c.facesOf(s.rec, p, port)...)
+			main.Frontends = append(main.Frontends, cs.facesOf(s.rec, p, port)...)
 			continue
 		}
 		of := main
-		of.Key, of.Frontends = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), c.facesOf(s.rec, p, p.Port)
-		of.Backends = c.clusterBackends(s, all, &p)
+		of.Key, of.Frontends = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), cs.facesOf(s.rec, p, p.Port)
+		of.Backends = cs.backends.of(s, all, &p)
 		others = append(others, of)
 	}
-	if main.Backends = c.clusterBackends(s, all, nil); len(main.Frontends) > 0 {
+	if main.Backends = cs.backends.of(s, all, nil); len(main.Frontends) > 0 {
 		out = append(out, main)
 	}
 	out = append(out, others...)
@@ -384,7 +337,7 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 		}
 	}
 	if s.rec.OutsideLocal {
-		out = c.askedAtNodes(s, all, out)
+		out = cs.askedAtNodes(s, all, out)
 	}
 	return out, strings.Join(texts, "; ")
 }
@@ -415,7 +368,7 @@ func portIn(x *model.ServiceSlice, p model.ClusterPort) uint16 {
 }
 
 // facesOf are the faces of a service's port.
-func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Frontend) {
+func (cs *ClusterServices) facesOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Frontend) {
 	all := desired.TrafficCluster
 	if s.Near != model.NearAnywhere {
 		all = desired.TrafficNear
@@ -443,7 +396,7 @@ func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend
 		sources []netip.Prefix
 	}{{s.Balanced, sources}, {s.External, nil}} {
 		for _, a := range list.addrs {
-			if _, node := c.out.NodeAddrs.Get(a); node || slices.Contains(taken, a) {
+			if _, node := cs.out.NodeAddrs.Get(a); node || slices.Contains(taken, a) {
 				continue
 			}
 			taken = append(taken, a)
@@ -457,3 +410,7 @@ func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend
 	}
 	return out
 }
+
+// LackForeign says, before anything else, that it leads to no backends of services that
+// are no endpoints: services with such ones are in no desired state of it.
+func (cs *ClusterServices) LackForeign() { cs.lacksForeign = true }

@@ -165,7 +165,7 @@ func TestClosedClusterService(t *testing.T) {
 	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(podOn(1, "h1"), false)))
 	c.SetEndpoint(podOn(1, "h1"))
 	clusterPics(c)
-	left := c.CloseClusterService(s.Key)
+	left := c.ClusterServices.Close(s.Key)
 	got, problems := clusterPics(c)
 	pic := got["shop/web"]
 	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
@@ -175,23 +175,23 @@ func TestClosedClusterService(t *testing.T) {
 	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Frontends, balanced, desired.Frontend.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
 		t.Errorf("closed: %+v, %v", pic, err)
 	}
-	c.ReopenClusterService(s.Key, s.Balanced[0])
+	c.ClusterServices.Reopen(s.Key, s.Balanced[0])
 	if got, _ = clusterPics(c); !slices.EqualFunc(got["shop/web"].Frontends, balanced[:1], desired.Frontend.Equal) || got["shop/web"].IPv4 != s.Addrs[0] {
 		t.Errorf("with another owner of an address: %+v", got["shop/web"])
 	}
 	c.SetClusterService(s)
-	c.ReopenClusterService(s.Key, s.Balanced[0])                                                    // it is open
-	c.ReopenClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}, s.Balanced[0]) // it is none
+	c.ClusterServices.Reopen(s.Key, s.Balanced[0])                                                    // it is open
+	c.ClusterServices.Reopen(model.ClusterServiceKey{Namespace: "shop", Name: "none"}, s.Balanced[0]) // it is none
 	if got, _ = clusterPics(c); len(got["shop/web"].Frontends) == 0 || got["shop/web"].IPv4.IsValid() || !slices.Equal(got["shop/web"].Balanced, s.Balanced) {
 		t.Errorf("there again: %+v", got["shop/web"])
 	}
 	other := s
 	other.Key.Name = "other"
 	c.SetClusterService(other)
-	if left := c.CloseClusterService(s.Key); len(left) > 0 {
+	if left := c.ClusterServices.Close(s.Key); len(left) > 0 {
 		t.Errorf("%v are closed, which another service has", left)
 	}
-	if left := c.CloseClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); len(left) > 0 {
+	if left := c.ClusterServices.Close(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); len(left) > 0 {
 		t.Errorf("%v are closed of a service that is not there", left)
 	}
 }

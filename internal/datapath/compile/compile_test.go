@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -422,10 +423,8 @@ func testSequences(t *testing.T, seeds int) {
 			untell(steps, v)
 		}
 		steps.Compile(7)
-		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.selecting) + len(steps.netIDs) +
-			len(steps.routers) + len(steps.routerIDs) + len(steps.namespaces) + len(steps.inNamespace) +
-			len(steps.services) + len(steps.exposedAt) + len(steps.tunnels) + len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
-			t.Fatalf("seed %d: %d entries left after everything was deleted: %v %v %v %v", seed, n, steps.networks, steps.groups, steps.policies, steps.tenants)
+		if maps := left(t, steps); len(maps) > 0 {
+			t.Fatalf("seed %d: entries left after everything was deleted: %s", seed, strings.Join(maps, ", "))
 		}
 		if diff := cmp.Diff(contents(New("h1").Compile(7)), contents(steps.Compile(7)), byValue...); diff != "" {
 			t.Fatalf("seed %d: everything deleted (-want +got):\n%s", seed, diff)

@@ -16,7 +16,7 @@ func TestControl(t *testing.T) {
 	top := conformance.StandardTopology()
 	c := conformance.NewCompiler(top, "h1")
 	before, _ := c.Compile(1)
-	c.SetControl([]netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9999"), netip.MustParseAddrPort("[2001:db8::1]:2379"), netip.MustParseAddrPort("198.51.100.1:9999")})
+	c.Control.Set([]netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9999"), netip.MustParseAddrPort("[2001:db8::1]:2379"), netip.MustParseAddrPort("198.51.100.1:9999")})
 	pic, problems := c.Compile(2)
 	if len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
@@ -54,7 +54,7 @@ func TestControl(t *testing.T) {
 	if vlan == 0 {
 		t.Fatal("the topology has no port on a VLAN network")
 	}
-	c.SetControl(nil)
+	c.Control.Set(nil)
 	after, _ := c.Compile(3)
 	for ch := range after.Ports.Diff(before.Ports) {
 		if *ch.Old != *ch.New {

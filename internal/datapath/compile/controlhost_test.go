@@ -27,7 +27,7 @@ func TestControlOfHost(t *testing.T) {
 	own := beside
 	own.Key.ID, own.MAC[5], own.IPv4, own.IPv6 = model.HostEndpoint("h1"), own.MAC[5]^0x80, netip.Addr{}, netip.Addr{}
 	c := conformance.NewCompiler(top, "h1")
-	c.SetControl([]netip.AddrPort{netip.MustParseAddrPort("[2001:db8::1]:9999")})
+	c.Control.Set([]netip.AddrPort{netip.MustParseAddrPort("[2001:db8::1]:9999")})
 	expect := func(when string, denied map[model.EndpointKey]bool) {
 		t.Helper()
 		pic, problems := c.Compile(1)
@@ -55,7 +55,7 @@ func TestControlOfHost(t *testing.T) {
 	}
 	c.SetEndpoint(own)
 	expect("the host came", map[model.EndpointKey]bool{own.Key: false, beside.Key: true})
-	c.SetControl([]netip.AddrPort{netip.MustParseAddrPort("[2001:db8::2]:9999")})
+	c.Control.Set([]netip.AddrPort{netip.MustParseAddrPort("[2001:db8::2]:9999")})
 	expect("the control plane moved", map[model.EndpointKey]bool{own.Key: false, beside.Key: true})
 	c.DeleteEndpoint(beside.Key)
 	expect("the container went", map[model.EndpointKey]bool{own.Key: false})
@@ -104,7 +104,7 @@ func TestControlOnInfraNetworks(t *testing.T) {
 	}
 	infra.Type = model.NetworkInfra
 	there, machine := infra.Subnet.Addr().Next().String(), "198.51.100.1"
-	c.SetControl([]netip.AddrPort{netip.MustParseAddrPort(there + ":9999"), netip.MustParseAddrPort(machine + ":9999")})
+	c.Control.Set([]netip.AddrPort{netip.MustParseAddrPort(there + ":9999"), netip.MustParseAddrPort(machine + ":9999")})
 	for network, got := range denied() {
 		if got != "" {
 			t.Errorf("without an infra network, %s: denied %s", network, got)

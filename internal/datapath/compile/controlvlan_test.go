@@ -10,7 +10,7 @@ import (
 // A container of a VLAN network reaches the control plane past its host by a gateway, or
 // where its address is on the network itself.
 func TestControlIsDeniedWhereAVLANLeadsToIt(t *testing.T) {
-	c := &Compiler{control: []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9999")}}
+	c := &ControlPlane{targets: []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:9999")}}
 	for _, tc := range []struct {
 		encap           model.Encap
 		subnet, gateway string
@@ -25,7 +25,7 @@ func TestControlIsDeniedWhereAVLANLeadsToIt(t *testing.T) {
 		if tc.gateway != "" {
 			n.Gateway = netip.MustParseAddr(tc.gateway)
 		}
-		if got := len(c.controlTier(n)) > 0; got != tc.denied {
+		if got := len(c.tier(n)) > 0; got != tc.denied {
 			t.Errorf("%v %s gateway %q: denied %v, want %v", tc.encap, tc.subnet, tc.gateway, got, tc.denied)
 		}
 	}

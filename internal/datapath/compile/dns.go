@@ -7,11 +7,21 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// compileDNS brings the names up to date with the endpoints and networks that
+// names writes the names of endpoints and networks.
+//
+// Takes: marked endpoints and networks.
+// Gives: DNS.Records of endpoints, DNS.Networks.
+type names struct {
+	out           *output
+	dirtyEps      *marks[*endpoint]
+	dirtyNetworks *marks[*network]
+}
+
+// compile brings the names up to date with the endpoints and networks that
 // have changed. All endpoints that are told have names, whether or not their network
 // is present here.
-func (c *Compiler) compileDNS(before desired.Host) {
-	for e := range c.dirtyEps {
+func (nm *names) compile() {
+	for e := range nm.dirtyEps.of {
 		if e.gone && e.net.eps[e.Key.ID] != nil { // deleted and made again
 			continue
 		}
@@ -19,35 +29,22 @@ func (c *Compiler) compileDNS(before desired.Host) {
 		if !e.gone {
 			r.Group, r.Name = dnsName(string(e.Group)), dnsName(containerName(&e.Endpoint))
 		}
-		c.putName(before, desired.DNSKey{Endpoint: e.Key}, r)
+		nm.out.putName(desired.DNSKey{Endpoint: e.Key}, r)
 	}
-	for n := range c.dirtyNetworks {
+	for n := range nm.dirtyNetworks.of {
 		if n.base != nil { // it has its network's names
 			continue
 		}
 		if n.rec == nil {
-			c.out.DNS.Networks = c.out.DNS.Networks.Delete(n.key)
+			nm.out.DNS.Networks = nm.out.DNS.Networks.Delete(n.key)
 			continue
 		}
 		pic := &desired.DNSNetwork{Subnet: n.rec.Subnet, Subnet6: n.rec.Subnet6}
-		if old, ok := before.DNS.Networks.Get(n.key); ok && *old == *pic {
+		if old, ok := nm.out.before.DNS.Networks.Get(n.key); ok && *old == *pic {
 			pic = old
 		}
-		c.out.DNS.Networks = c.out.DNS.Networks.Set(n.key, pic)
+		nm.out.DNS.Networks = nm.out.DNS.Networks.Set(n.key, pic)
 	}
-}
-
-// putName writes one record; one without names is taken out.
-func (c *Compiler) putName(before desired.Host, k desired.DNSKey, r desired.DNSRecord) {
-	if r.Service == "" && r.Group == "" && r.Name == "" {
-		c.out.DNS.Records = c.out.DNS.Records.Delete(k)
-		return
-	}
-	pic := &r
-	if old, ok := before.DNS.Records.Get(k); ok && old.Equal(&r) {
-		pic = old
-	}
-	c.out.DNS.Records = c.out.DNS.Records.Set(k, pic)
 }
 
 // containerName is the name that people gave the endpoint's container; empty

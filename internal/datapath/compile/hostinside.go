@@ -27,25 +27,25 @@ func hostInside(n *model.Network, h *model.Host) (a netip.Addr, inside bool) {
 }
 
 // touchInside has the networks looked at again in which a host's addresses lie, or lay.
-func (c *Compiler) touchInside(old, now *model.Host) {
+func (hs *Hosts) touchInside(old, now *model.Host) {
 	if old != nil && now != nil && old.Control == now.Control && old.VTEP == now.VTEP && old.IPv6 == now.IPv6 {
 		return
 	}
-	for _, n := range c.networks {
+	for _, n := range hs.inv.networks {
 		_, was := hostInside(n.rec, old)
 		if _, is := hostInside(n.rec, now); was || is {
-			c.dirtyNetworks.add(n)
+			hs.dirtyNetworks.add(n)
 		}
 	}
 }
 
 // hostsInside says which hosts the containers of a network do not reach.
-func (c *Compiler) hostsInside(n *model.Network) string {
+func (hs *Hosts) hostsInside(n *model.Network) string {
 	if n.OnHosts() {
 		return ""
 	}
 	var all []string
-	for _, h := range c.hosts {
+	for _, h := range hs.rows {
 		if a, inside := hostInside(n, h); inside {
 			all = append(all, fmt.Sprintf("%s of host %s", a, h.Name))
 		}

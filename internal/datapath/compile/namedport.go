@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,13 +15,13 @@ import (
 // set resolves those for what comes in by what its subjects call their ports, and
 // those for what goes out are compiled for each number that peers give the name.
 
-// namesPorts tells whether a rule of a direction names ports.
+// namesPorts reports whether a rule of a direction names ports.
 func namesPorts(r *model.PolicyRule, dir model.Direction) bool {
 	return r != nil && r.Direction == dir && slices.ContainsFunc(r.Ports, func(m model.PortMatch) bool { return m.Name != "" })
 }
 
-// name follows whether a rule of a policy names ports of those whom it applies to.
-func (c *Compiler) name(p *policy, old, now *model.PolicyRule) {
+// followNames follows whether a rule of a policy names ports of those whom it applies to.
+func (po *policies) followNames(p *policy, old, now *model.PolicyRule) {
 	before := p.named
 	if namesPorts(old, model.In) {
 		p.named--
@@ -31,7 +30,7 @@ func (c *Compiler) name(p *policy, old, now *model.PolicyRule) {
 		p.named++
 	}
 	if (before == 0) != (p.named == 0) {
-		c.touchApplied(p)
+		po.touchApplied(p)
 	}
 }
 
@@ -87,48 +86,6 @@ func (s *policySet) resolved(r *desired.Rule) *desired.Rule {
 		return nil
 	}
 	return numbered(r, m, port, port)
-}
-
-// byPeer resolves the names of rules for what goes out. What a peer without record
-// calls its ports nobody knows: a rule that denies takes all of them for it.
-func (c *Compiler) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
-	t := c.tenant(r.key.Tenant)
-	for _, x := range all {
-		m, named := portOf(x)
-		if !named {
-			out = append(out, x)
-			continue
-		}
-		with := map[uint16]*desired.Rule{}
-		for id := range t.postings[term{termPort, m.Name, ""}] {
-			port, ok := t.records[id].PortNamed(m.Name, m.Protocol)
-			if !ok || !x.AnyPeer && !x.Identities.Has(id) {
-				continue
-			}
-			if with[port] == nil {
-				with[port] = numbered(x, m, port, port)
-				with[port].AnyPeer, with[port].CIDRs, with[port].Identities = false, nil, desired.Identities{}
-			}
-			with[port].Identities = with[port].Identities.With(id)
-		}
-		if x.Action == model.Deny {
-			every := numbered(x, m, 0, 65535)
-			every.AnyPeer, every.CIDRs, every.Identities = false, nil, desired.Identities{}
-			for _, id := range t.compiledOrphans {
-				if x.AnyPeer || x.Identities.Has(id) {
-					every.Identities = every.Identities.With(id)
-				}
-			}
-			if every.Identities.Len() > 0 {
-				with[0] = every
-			}
-		}
-		for _, one := range with {
-			out = append(out, one)
-		}
-	}
-	slices.SortFunc(out, func(a, b *desired.Rule) int { return cmp.Compare(a.ID, b.ID) })
-	return out
 }
 
 func portsText(ports []model.NamedPort) string {

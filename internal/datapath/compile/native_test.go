@@ -24,10 +24,10 @@ func TestNative(t *testing.T) {
 		for _, host := range []model.HostName{"h1", "h3"} {
 			c := conformance.NewCompiler(top, host)
 			if lacks {
-				c.LackNative()
+				c.Egress.LackNative()
 			}
-			c.SetPrivate(desired.NewPrivate(top.Global.PvtSubnet))
-			c.SetPrivateAddress(e.Key, netip.MustParseAddr("172.19.0.9"))
+			c.Egress.SetPrivate(desired.NewPrivate(top.Global.PvtSubnet))
+			c.Egress.SetPrivateAddress(e.Key, netip.MustParseAddr("172.19.0.9"))
 			want := func(when string, is bool) {
 				t.Helper()
 				pic, problems := c.Compile(1)

@@ -42,15 +42,15 @@ func TestNearOutside(t *testing.T) {
 	}
 	c.SetEndpoint(here)
 	expect("it does not speak", "e1", "e2")
-	c.SpeaksBGP(true)
+	c.Services.SpeaksBGP(true)
 	expect("it speaks", "e2")
-	c.SpeaksBGP(false)
+	c.Services.SpeaksBGP(false)
 	expect("it speaks no more", "e1", "e2")
 
-	c.SpeaksBGP(true)
-	c.DrainHost("h2", true)
-	c.DrainHost("h1", true)
-	c.DrainHost("h2", false)
+	c.Services.SpeaksBGP(true)
+	c.Hosts.Drain("h2", true)
+	c.Hosts.Drain("h1", true)
+	c.Hosts.Drain("h2", false)
 	pic, _ := c.Compile(1)
 	got, _ := pic.Services.Get(s.Key)
 	n := 0

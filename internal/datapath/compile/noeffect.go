@@ -1,6 +1,8 @@
 package compile
 
-import "github.com/contiv/netplugin/v2/internal/model"
+import (
+	"github.com/contiv/netplugin/v2/internal/model"
+)
 
 // kindNoEffect is what has no effect and concerns hosts, by collection.
 var kindNoEffect = func() map[string][]model.NoEffect {
@@ -15,12 +17,12 @@ var kindNoEffect = func() map[string][]model.NoEffect {
 
 // noEffect tells, as problems, what an object has set without effect; of an
 // object that is gone (nil), or does not concern this host, it clears them.
-func noEffect[T any](c *Compiler, kind, key string, object *T, concerned bool) {
+func noEffect[T any](p *problems, kind, key string, object *T, concerned bool) {
 	for _, n := range kindNoEffect[kind] {
 		text := ""
 		if concerned && object != nil && n.SetIn(*object) {
 			text = model.NoEffectPrefix + n.Text
 		}
-		c.problems.set(n.Object(key), text)
+		p.set(n.Object(key), text)
 	}
 }

@@ -1,9 +1,6 @@
 package compile
 
 import (
-	"slices"
-
-	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -43,7 +40,7 @@ func (n *network) name() string {
 	return n.key.String()
 }
 
-// record is what a segment is in the picture: nil without its network, which has to be
+// record is what a segment is in the desired state: nil without its network, which has to be
 // one of encap vlan.
 func (n *network) record() *model.Network {
 	if n.gone || n.base.rec == nil || n.base.rec.Encap != model.EncapVLAN {
@@ -64,66 +61,59 @@ func (e *endpoint) place() *network {
 
 // followSegment enters a group's change into its network's segments, and moves its
 // endpoints.
-func (c *Compiler) followSegment(k model.GroupKey, old, now *model.Group) {
+func (ns *networks) followSegment(k model.GroupKey, old, now *model.Group) {
 	was, is := segmentOfGroup(old), segmentOfGroup(now)
 	if was == is {
 		return
 	}
 	if was != (segmentOf{}) {
-		base := c.network(was.network)
+		base := ns.inv.network(was.network)
 		seg := base.segments[k.Name]
 		seg.gone = true
 		delete(base.segments, k.Name)
-		c.problems.set("network "+seg.name(), "")
-		c.resettle(base, seg, k.Name)
+		ns.problems.set("network "+seg.name(), "")
+		ns.resettle(base, seg, k.Name)
 	}
 	if is != (segmentOf{}) {
-		base := c.network(is.network)
+		base := ns.inv.network(is.network)
 		seg := &network{key: base.key, tenant: base.tenant, base: base, group: k.Name, segment: is}
 		if base.segments == nil {
 			base.segments = map[model.GroupName]*network{}
 		}
 		base.segments[k.Name] = seg
-		c.resettle(base, seg, k.Name)
+		ns.resettle(base, seg, k.Name)
 	}
 }
 
 // resettle moves a group's endpoints on a network to where they belong now.
-func (c *Compiler) resettle(base, seg *network, group model.GroupName) {
+func (ns *networks) resettle(base, seg *network, group model.GroupName) {
 	for e := range eachEndpoint(base) {
 		if e.Group == group {
-			c.settle(e, -1)
+			ns.settle(e, -1)
 			e.seg = base.segments[group]
-			c.settle(e, 1)
+			ns.settle(e, 1)
 		}
-		c.dirtyEps.add(e) // who is elsewhere is seen from the segment, too
+		ns.dirtyEps.add(e) // who is elsewhere is seen from the segment, too
 	}
-	c.dirtyNetworks.add(base)
-	c.dirtyNetworks.add(seg)
-	c.touchPeer(peerRef{tenant: base.key.Tenant, network: base.key.Name})
+	ns.dirtyNetworks.add(base)
+	ns.dirtyNetworks.add(seg)
+	ns.selections.touchPeer(peerRef{tenant: base.key.Tenant, network: base.key.Name})
 }
 
 // settle counts an endpoint of this host where it is at home, or takes it from there.
-func (c *Compiler) settle(e *endpoint, by int) {
-	if e.Host != c.self {
+func (ns *networks) settle(e *endpoint, by int) {
+	if e.Host != ns.self {
 		return
 	}
 	at := e.place()
 	if was := at.placed; by > 0 && was == 0 || by < 0 && was == 1 {
-		c.dirtyNetworks.add(at)
-		c.dirtyNetworks.add(e.net) // whose services tell
+		ns.dirtyNetworks.add(at)
+		ns.dirtyNetworks.add(e.net) // whose services tell
 	}
 	at.placed += by
 }
 
-// touchSegments has a network's segments looked at with it.
-func (c *Compiler) touchSegments(n *network) {
-	for _, s := range n.segments {
-		c.dirtyNetworks.add(s)
-	}
-}
-
-// parted tells whether a network's services lead less far than they say: somebody on this
+// parted reports whether a network's services lead less far than they say: somebody on this
 // host is on a segment.
 func (n *network) parted() bool {
 	for _, s := range n.segments {
@@ -137,15 +127,7 @@ func (n *network) parted() bool {
 // textParted is what is wrong with a service then.
 const textParted = "containers of groups with a VLAN of their own neither reach it nor provide it: they are on the fabric's segments"
 
-// unfabric says of a group that infrastructure type aci knows no VLAN of it.
-func (c *Compiler) unfabric(g *group) string {
-	if g.rec == nil || c.global == nil || c.global.Infra != model.InfraACI || segmentOfGroup(g.rec) != (segmentOf{}) {
-		return ""
-	}
-	return "has no VLAN of its own (it is of before infrastructure type aci, or its network is of encap vxlan): the fabric does not know it, and its containers here forward as with type default"
-}
-
-// shown tells whether a network or a segment of it is in the picture.
+// shown reports whether a network or a segment of it is in the desired state.
 func (n *network) shown() bool {
 	if n.id != 0 {
 		return true
@@ -158,23 +140,6 @@ func (n *network) shown() bool {
 	return false
 }
 
-// serves tells whether an endpoint can be a backend: it is in the picture, on its own
+// serves reports whether an endpoint can be a backend: it is in the desired state, on its own
 // network, by whose number services lead to it.
 func (e *endpoint) serves() bool { return e.seg == nil && (e.isPort || e.isRemote) }
-
-// placeBeside decides on which segments an endpoint is a remote one: on all but its own,
-// and on its own too when it is on another host.
-func (c *Compiler) placeBeside(e *endpoint, in bool) {
-	var now []desired.RemoteKey
-	for _, s := range e.net.segments {
-		if in && s.id != 0 && (s != e.seg || e.Host != c.self) {
-			now = append(now, desired.RemoteKey{Network: s.id, MAC: e.MAC})
-		}
-	}
-	for _, k := range e.beside {
-		if !slices.Contains(now, k) {
-			c.out.Remotes = c.out.Remotes.Delete(k)
-		}
-	}
-	e.beside = now
-}

@@ -1,23 +1,52 @@
 package compile
 
 import (
-	"maps"
-
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
+
+// selections has the selectors that rules and policies use, each with the identities that
+// it selects.
+//
+// Takes: identities of tenants; which selectors rules and policies use; groups and
+// networks whose rows have come or gone.
+// Gives: selections to policies and rules; marks rules, tenants.
+type selections struct {
+	selecting map[peerRef]set[*selection] // selections that name a group or network
+
+	inv             *inventory
+	dirtySelections *marks[*selection]
+	dirtyRules      *marks[*rule]
+	dirtyTenants    *marks[*tenant]
+}
+
+// compile updates what the marked selections mean to rules that deny, and marks the rules
+// that have them.
+func (ss *selections) compile() {
+	for s := range ss.dirtySelections.of {
+		s.include()
+		for r := range s.rules {
+			ss.dirtyRules.add(r)
+		}
+	}
+}
 
 // selection is the identities that a selector selects. Selectors with the same
 // text share one, which holds the identities in one persistent set: rules have
 // that set as it is, and a change of it costs what it touches.
 type selection struct {
+	// selections:
 	tenant   *tenant
 	text     string
 	selector model.Selector
 	ids      desired.Identities // with a record
 	denied   desired.Identities // ids, and identities that it may mean, for rules that deny; as of the last Compile
-	rules    set[*rule]         // compiled ones that have it as a peer
-	policies set[*policy]       // that apply to it
+
+	// rules:
+	rules set[*rule] // compiled ones that have it as a peer
+
+	// policies:
+	policies set[*policy] // that apply to it
 }
 
 // term is one thing that an identity has: its network, its group, a label, a
@@ -114,10 +143,10 @@ func (t *tenant) matching(s model.Selector) (out desired.Identities) {
 	return out
 }
 
-// selection returns the selection of a selector, made when it is not there.
+// get returns the selection of a selector, made when it is not there.
 // The caller enters what asks into its rules or policies, or releases it.
-func (c *Compiler) selection(s model.Selector) *selection {
-	t, text := c.tenant(s.Tenant), s.String()
+func (ss *selections) get(s model.Selector) *selection {
+	t, text := ss.inv.tenant(s.Tenant), s.String()
 	if old := t.selections[text]; old != nil {
 		return old
 	}
@@ -128,26 +157,43 @@ func (c *Compiler) selection(s model.Selector) *selection {
 		addTo(t.byTerm, a, sel)
 	}
 	for _, ref := range peerRefs(s) {
-		addTo(c.selecting, ref, sel)
+		addTo(ss.selecting, ref, sel)
 	}
 	return sel
 }
 
-// release forgets a selection that nobody has any more.
-func (c *Compiler) release(sel *selection) {
+// release forgets a selection when no rule or policy has it any more.
+func (ss *selections) release(sel *selection) {
 	t := sel.tenant
 	if len(sel.rules) > 0 || len(sel.policies) > 0 || t.selections[sel.text] != sel {
 		return
 	}
 	delete(t.selections, sel.text)
-	delete(c.dirtySelections, sel)
+	ss.dirtySelections.remove(sel)
 	for _, a := range anchors(sel.selector) {
 		removeFrom(t.byTerm, a, sel)
 	}
 	for _, ref := range peerRefs(sel.selector) {
-		removeFrom(c.selecting, ref, sel)
+		removeFrom(ss.selecting, ref, sel)
 	}
-	c.dirtyTenants.add(t)
+	ss.dirtyTenants.add(t)
+}
+
+// update enters an identity (rec = nil: it has no record) into those selections that
+// select it, and removes it from the others.
+func (ss *selections) update(near set[*selection], id model.Identity, rec *model.IdentityRecord) {
+	for s := range near {
+		was, is := s.ids.Has(id), rec != nil && s.selector.Selects(*rec)
+		switch {
+		case was == is:
+			continue
+		case is:
+			s.ids = s.ids.With(id)
+		default:
+			s.ids = s.ids.Without(id)
+		}
+		ss.dirtySelections.add(s)
+	}
 }
 
 // include makes denied from ids, the identities without a record, and those whose
@@ -175,75 +221,8 @@ func peerRefs(s model.Selector) (out []peerRef) {
 }
 
 // touchPeer makes the rules whose peers name a group or network be looked at again.
-func (c *Compiler) touchPeer(ref peerRef) {
-	for s := range c.selecting[ref] {
-		c.dirtySelections.add(s)
-	}
-}
-
-// enterIdentity replaces an identity's record (nil = none) in all indexes.
-func (c *Compiler) enterIdentity(t *tenant, id model.Identity, old, rec *model.IdentityRecord) {
-	near := set[*selection]{} // whose members it may have been or become
-	if old != nil {
-		for _, m := range termsOf(old) {
-			removeFrom(t.postings, m, id)
-			maps.Copy(near, t.byTerm[m])
-		}
-	}
-	if old != nil && old.Namespace != "" {
-		removeFrom(c.inNamespace, old.Namespace, identityOf{t.name, id})
-	}
-	if rec != nil && rec.Namespace != "" {
-		addTo(c.inNamespace, rec.Namespace, identityOf{t.name, id})
-	}
-	if old != nil && len(old.Ports) > 0 || rec != nil && len(rec.Ports) > 0 {
-		maps.Copy(c.dirtyRules, t.named)
-	}
-	if old != nil && rec != nil && old.LabelsUnknown() && rec.LabelsUnknown() { // a peer as far as what is known of it allows
-		for _, s := range t.selections {
-			if s.selector.AsksForLabels() {
-				c.dirtySelections.add(s)
-			}
-		}
-	}
-	delete(t.records, id)
-	delete(t.later, id)
-	if rec != nil {
-		if rec.LabelsUnknown() {
-			t.later.add(id)
-		}
-		t.records[id] = rec
-		for _, m := range termsOf(rec) {
-			addTo(t.postings, m, id)
-			maps.Copy(near, t.byTerm[m])
-		}
-	}
-	for s := range near {
-		was, is := s.ids.Has(id), rec != nil && s.selector.Selects(*rec)
-		switch {
-		case was == is:
-			continue
-		case is:
-			s.ids = s.ids.With(id)
-		default:
-			s.ids = s.ids.Without(id)
-		}
-		c.dirtySelections.add(s)
-	}
-	c.touchIdentity(t, id)
-	c.dirtyTenants.add(t)
-	c.checkOrphan(t, id)
-}
-
-func addTo[K, V comparable](m map[K]set[V], k K, v V) {
-	if m[k] == nil {
-		m[k] = set[V]{}
-	}
-	m[k].add(v)
-}
-
-func removeFrom[K, V comparable](m map[K]set[V], k K, v V) {
-	if delete(m[k], v); len(m[k]) == 0 {
-		delete(m, k)
+func (ss *selections) touchPeer(ref peerRef) {
+	for s := range ss.selecting[ref] {
+		ss.dirtySelections.add(s)
 	}
 }

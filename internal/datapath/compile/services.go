@@ -11,16 +11,43 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// Services has the load-balanced services of tenants, with the endpoints that provide
+// them.
+//
+// Takes: service rows; marked endpoints, networks and providers; hosts, routing, exposure,
+// whether this host speaks BGP.
+// Gives: Services and their DNS.Records; which tenants have networks that every host has,
+// to routing; marks networks.
+type Services struct {
+	rows          map[model.ServiceKey]*service
+	speaksBGP     bool
+	dirty         *marks[*service]
+	dirtyBackends map[*service]set[*endpoint]
+
+	inv            *inventory
+	hosts          *Hosts
+	routing        *routing
+	exposure       *exposure
+	out            *output
+	problems       *problems
+	dirtyNetworks  *marks[*network]
+	dirtyEps       *marks[*endpoint]
+	dirtyProviders *marks[*endpoint]
+}
+
 // service is what is known about one service, and its backends as compiled.
 type service struct {
+	// Services:
 	key      model.ServiceKey
 	rec      *model.Service         // nil = deleted
 	closed   bool                   // rec is what is left of it
 	net      *network               // of rec
 	found    *model.ServiceSelector // under which net.services has it
-	members  set[*endpoint]         // whose labels it selects, in the picture or not
+	members  set[*endpoint]         // whose labels it selects, in the desired state or not
 	backends desired.Map[model.EndpointKey, *desired.Backend]
-	claims   [2]netip.Addr // at which it wants to be exposed
+
+	// exposure:
+	claims [2]netip.Addr // at which it wants to be exposed
 }
 
 // serviceIndex is what a network with services has besides, so that neither an
@@ -36,44 +63,30 @@ type serviceIndex struct {
 	parted bool
 }
 
-// serviceChanges is what the next Compile has to look at.
-type serviceChanges struct {
-	services set[*service]
-	backends map[*service]set[*endpoint]
-}
-
-func (d *serviceChanges) backend(s *service, e *endpoint) {
-	if d.backends[s] == nil {
-		d.backends[s] = set[*endpoint]{}
-	}
-	d.backends[s].add(e)
-}
-
-// SetService records a load-balanced service.
-func (c *Compiler) SetService(v model.Service) {
-	s := lookup(c.services, v.Key, func() *service { return &service{key: v.Key, members: set[*endpoint]{}} })
+func (sv *Services) put(v model.Service) {
+	s := lookup(sv.rows, v.Key, func() *service { return &service{key: v.Key, members: set[*endpoint]{}} })
 	moved := s.rec == nil || s.rec.NetworkKey() != v.NetworkKey() || !slices.Equal(s.rec.Selectors, v.Selectors)
 	if moved {
-		c.leaveNetwork(s)
+		sv.leaveNetwork(s)
 	}
 	s.rec, s.closed = &v, false
 	if moved {
-		c.joinNetwork(s)
+		sv.joinNetwork(s)
 	}
-	c.changed.services.add(s)
+	sv.dirty.add(s)
 }
 
-// CloseService leaves nothing of a service that has been deleted but its addresses,
+// Close leaves nothing of a service that has been deleted but its addresses,
 // where everybody is refused, and returns these; false = somebody else has them, or
 // there is no such service.
-func (c *Compiler) CloseService(k model.ServiceKey) (v4, v6 netip.Addr, ok bool) {
-	s := c.services[k]
+func (sv *Services) Close(k model.ServiceKey) (v4, v6 netip.Addr, ok bool) {
+	s := sv.rows[k]
 	if s == nil || s.rec == nil {
 		return v4, v6, false
 	}
 	v4, v6 = s.rec.Addrs()
 	taken := func(a, b netip.Addr) bool { return a.IsValid() && a == v4 || b.IsValid() && b == v6 }
-	for other, o := range c.services {
+	for other, o := range sv.rows {
 		if o != s && o.rec != nil && other.Tenant == k.Tenant && taken(o.rec.Addrs()) {
 			return v4, v6, false
 		}
@@ -85,34 +98,33 @@ func (c *Compiler) CloseService(k model.ServiceKey) (v4, v6 netip.Addr, ok bool)
 	}
 	left := *s.rec
 	left.Ports, left.Selectors = nil, nil
-	c.SetService(left)
+	sv.put(left)
 	s.closed = true
 	return v4, v6, true
 }
 
-// DeleteService forgets a service.
-func (c *Compiler) DeleteService(k model.ServiceKey) {
-	if s := c.services[k]; s != nil {
-		c.leaveNetwork(s)
+func (sv *Services) remove(k model.ServiceKey) {
+	if s := sv.rows[k]; s != nil {
+		sv.leaveNetwork(s)
 		s.rec = nil
-		c.changed.services.add(s)
+		sv.dirty.add(s)
 	}
 }
 
 // joinNetwork enters a service into its network's index, and its backends.
-func (c *Compiler) joinNetwork(s *service) {
-	n := c.network(s.rec.NetworkKey())
+func (sv *Services) joinNetwork(s *service) {
+	n := sv.inv.network(s.rec.NetworkKey())
 	if s.net = n; n.services == nil {
 		n.services = &serviceIndex{all: set[*service]{}, bySelect: map[model.ServiceSelector]set[*service]{}, endpoints: map[model.ServiceSelector]set[*endpoint]{}, at: n.id}
 		for e := range eachEndpoint(n) {
 			n.services.index(e, true)
 		}
-		c.countExposing(n, 1)
+		sv.routing.countExposing(n, 1)
 	}
 	x := n.services
 	x.all.add(s)
 	if len(s.rec.Selectors) == 0 {
-		return // nobody is selected
+		return // no endpoint is selected
 	}
 	by, rarest := s.rec.Selectors[0], s.rec.Selectors[0]
 	for _, sel := range s.rec.Selectors {
@@ -129,13 +141,13 @@ func (c *Compiler) joinNetwork(s *service) {
 	x.bySelect[by].add(s)
 	for e := range x.endpoints[rarest] {
 		if s.rec.Selects(e.Labels) {
-			c.provide(s, e)
+			sv.provide(s, e)
 		}
 	}
 }
 
 // leaveNetwork is the reverse of joinNetwork.
-func (c *Compiler) leaveNetwork(s *service) {
+func (sv *Services) leaveNetwork(s *service) {
 	n := s.net
 	if n == nil {
 		return
@@ -144,7 +156,7 @@ func (c *Compiler) leaveNetwork(s *service) {
 		delete(e.services, s)
 	}
 	clear(s.members)
-	delete(c.changed.backends, s)
+	delete(sv.dirtyBackends, s)
 	s.backends = desired.Map[model.EndpointKey, *desired.Backend]{}
 	x := n.services
 	if s.found != nil {
@@ -155,8 +167,8 @@ func (c *Compiler) leaveNetwork(s *service) {
 	s.net, s.found = nil, nil
 	if delete(x.all, s); len(x.all) == 0 {
 		n.services = nil
-		c.dirtyNetworks.add(n)
-		c.countExposing(n, -1)
+		sv.dirtyNetworks.add(n)
+		sv.routing.countExposing(n, -1)
 	}
 }
 
@@ -179,10 +191,10 @@ func (x *serviceIndex) index(e *endpoint, in bool) {
 
 // serve finds the services that an endpoint provides, or (not in) takes it out of
 // the services that it provided.
-func (c *Compiler) serve(e *endpoint, in bool) {
+func (sv *Services) serve(e *endpoint, in bool) {
 	for s := range e.services {
 		delete(s.members, e)
-		c.changed.backend(s, e)
+		sv.touchBackend(s, e)
 	}
 	clear(e.services)
 	x := e.net.services
@@ -195,85 +207,99 @@ func (c *Compiler) serve(e *endpoint, in bool) {
 	for k, v := range e.Labels {
 		for s := range x.bySelect[model.ServiceSelector{Key: k, Value: v}] {
 			if s.rec.Selects(e.Labels) {
-				c.provide(s, e)
+				sv.provide(s, e)
 			}
 		}
 	}
 }
 
-// relabel brings the services of an endpoint up to date with what else has changed
-// of it: labels, health, and whether it drains.
-func (c *Compiler) relabel(e *endpoint, v model.Endpoint) {
-	if maps.Equal(e.Labels, v.Labels) {
-		if e.Unhealthy != v.Unhealthy || e.Draining != v.Draining {
-			for s := range e.services {
-				c.changed.backend(s, e)
-			}
-		}
-		e.Endpoint = v
-		return
-	}
-	c.serve(e, false)
-	e.Endpoint = v
-	c.serve(e, true)
-}
-
-func (c *Compiler) provide(s *service, e *endpoint) {
+func (sv *Services) provide(s *service, e *endpoint) {
 	if e.services == nil {
 		e.services = set[*service]{}
 	}
 	e.services.add(s)
 	s.members.add(e)
-	c.changed.backend(s, e)
+	sv.touchBackend(s, e)
 }
 
-// compileServices brings services and their names up to date with what has
+// SpeaksBGP records whether the physical network's routers are told of the services that
+// have a provider on this host. They then spread clients over such hosts, and pass over one
+// that dies within a second: so who comes to this host is led to a provider here while
+// there is one, and not to another host that may be the dead one.
+func (sv *Services) SpeaksBGP(yes bool) {
+	if sv.speaksBGP == yes {
+		return
+	}
+	sv.speaksBGP = yes
+	for _, s := range sv.rows {
+		sv.dirty.add(s)
+		for e := range s.members {
+			sv.touchBackend(s, e)
+		}
+	}
+}
+
+// touch marks an endpoint as a backend of the services that it provides.
+func (sv *Services) touch(e *endpoint) {
+	for s := range e.services {
+		sv.touchBackend(s, e)
+	}
+}
+
+func (sv *Services) touchBackend(s *service, e *endpoint) {
+	if sv.dirtyBackends[s] == nil {
+		sv.dirtyBackends[s] = set[*endpoint]{}
+	}
+	sv.dirtyBackends[s].add(e)
+}
+
+// compile brings services and their names up to date with what has
 // changed of them, of their networks and of the endpoints that provide them.
-func (c *Compiler) compileServices(before desired.Host) {
-	for n := range c.dirtyNetworks {
+func (sv *Services) compile() {
+	for n := range sv.dirtyNetworks.of {
 		if x := n.services; x != nil && (x.at != n.id || x.parted != n.parted() || n.rec != nil && x.encap != n.rec.Encap) {
 			x.parted = n.parted()
 			if x.at = n.id; n.rec != nil {
 				x.encap = n.rec.Encap
 			}
 			for s := range x.all {
-				c.changed.services.add(s)
+				sv.dirty.add(s)
 			}
 		}
 	}
-	for e := range c.dirtyEps {
-		for s := range e.services {
-			c.changed.backend(s, e)
-		}
+	for e := range sv.dirtyEps.of {
+		sv.touch(e)
 	}
-	for s := range c.changed.services {
-		c.claimAddrs(s)
+	for e := range sv.dirtyProviders.of {
+		sv.touch(e)
 	}
-	for s, changed := range c.changed.backends {
+	for s := range sv.dirty.of {
+		sv.exposure.claim(s)
+	}
+	for s, changed := range sv.dirtyBackends {
 		for e := range changed {
-			c.putBackend(s, e)
+			sv.putBackend(s, e)
 		}
-		c.putService(s, before)
+		sv.write(s)
 	}
-	for s := range c.changed.services {
-		if _, done := c.changed.backends[s]; !done {
-			c.putService(s, before)
+	for s := range sv.dirty.of {
+		if _, done := sv.dirtyBackends[s]; !done {
+			sv.write(s)
 		}
-		noEffect(c, "serviceLBs", s.key.String(), s.rec, true)
-		c.putName(before, desired.DNSKey{Service: s.key}, serviceName(s))
+		noEffect(sv.problems, "serviceLBs", s.key.String(), s.rec, true)
+		sv.out.putName(desired.DNSKey{Service: s.key}, serviceName(s))
 		if s.rec == nil {
-			delete(c.services, s.key)
+			delete(sv.rows, s.key)
 		}
 	}
-	reset(&c.changed.services)
-	c.changed.backends = map[*service]set[*endpoint]{}
+	sv.dirtyBackends = map[*service]set[*endpoint]{}
 }
 
 // putBackend writes what an endpoint that has changed is to a service. What the
 // present endpoint of its key is counts, should it be another one.
-func (c *Compiler) putBackend(s *service, e *endpoint) {
+func (sv *Services) putBackend(s *service, e *endpoint) {
 	if e.gone {
-		if n := c.networks[e.Key.Network]; n != nil && n.eps[e.Key.ID] != nil {
+		if n := sv.inv.networks[e.Key.Network]; n != nil && n.eps[e.Key.ID] != nil {
 			e = n.eps[e.Key.ID]
 		}
 	}
@@ -281,9 +307,9 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 		s.backends = s.backends.Delete(e.Key)
 		return
 	}
-	b := &desired.Backend{Network: e.net.id, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Local: e.isPort, Near: c.nearOf(e.isPort)}
+	b := &desired.Backend{Network: e.net.id, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Local: e.isPort, Near: sv.nearOf(e.isPort)}
 	if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
-		b.VTEP = c.vtep(e.Host)
+		b.VTEP = sv.hosts.vtep(e.Host)
 	}
 	switch {
 	case e.Unhealthy:
@@ -291,36 +317,60 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 	case e.Draining:
 		b.State = desired.BackendDraining
 	}
-	b.State = c.spared(e, b.State)
+	b.State = sv.hosts.spared(e, b.State)
 	if old, ok := s.backends.Get(e.Key); !ok || *old != *b {
 		s.backends = s.backends.Set(e.Key, b)
 	}
 }
 
-// putService writes a service into the picture: where its network is in it, and it
+// write writes a service into the desired state: where its network is in it, and it
 // has an address.
-func (c *Compiler) putService(s *service, before desired.Host) {
+func (sv *Services) write(s *service) {
 	object, parted := "service "+s.key.String(), ""
 	if s.rec != nil && s.net.parted() {
 		parted = textParted
 	}
 	if s.rec == nil || s.net.id == 0 || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
-		c.out.Services = c.out.Services.Delete(s.key)
-		c.problems.set(object, parted)
+		sv.out.Services = sv.out.Services.Delete(s.key)
+		sv.problems.set(object, parted)
 		return
 	}
 	pic := &desired.Service{Key: s.key, Network: s.net.id, Backends: s.backends, Ports: servicePorts(s.rec), Affinity: s.rec.AffinityTime()}
 	pic.IPv4, pic.IPv6 = s.rec.Addrs()
-	texts := []string{parted, c.leadOutside(s, pic), ""}
+	texts := []string{parted, sv.leadOutside(s, pic), ""}
 	if n := s.backends.Len(); n > desired.MaxBackends {
 		pic.Backends = firstBackends(s.backends)
 		texts[2] = fmt.Sprintf("has %d providers: connections go to the first %d of them by name", n, desired.MaxBackends)
 	}
-	c.problems.set(object, strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; "))
-	if old, ok := before.Services.Get(s.key); ok && old.Equal(pic) {
+	sv.problems.set(object, strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; "))
+	if old, ok := sv.out.before.Services.Get(s.key); ok && old.Equal(pic) {
 		pic = old
 	}
-	c.out.Services = c.out.Services.Set(s.key, pic)
+	sv.out.Services = sv.out.Services.Set(s.key, pic)
+}
+
+// leadOutside says how a service is reached from elsewhere than from endpoints, and
+// returns what is wrong with that. A VLAN network has no tunnel by which a
+// host could send in the name of somebody outside.
+func (sv *Services) leadOutside(s *service, pic *desired.Service) (problem string) {
+	pic.Exposed, problem = sv.exposure.of(s)
+	if s.net.rec.Encap == model.EncapVLAN {
+		pic.ExternalPolicy = desired.TrafficLocal
+	} else if pic.Exposed && sv.speaksBGP {
+		pic.ExternalPolicy = desired.TrafficNear
+	}
+	return problem
+}
+
+// nearOf says how near a backend of a service is, where that is asked.
+func (sv *Services) nearOf(here bool) desired.Nearness {
+	switch {
+	case !sv.speaksBGP:
+		return desired.NearUnknown
+	case here:
+		return desired.NearHost
+	}
+	return desired.NearFar
 }
 
 // firstBackends returns as many as are chosen among, by their keys.

@@ -22,94 +22,94 @@ var unrouted = []desired.CIDR{
 	{Prefix: netip.MustParsePrefix("ff00::/8")},
 }
 
-// shares tells whether a tenant shares networks, as owner or as client.
-func (c *Compiler) shares(name model.TenantName) bool {
-	return len(c.shared[name]) > 0 || len(c.clients[name]) > 0
+// shares reports whether a tenant shares networks, as owner or as client.
+func (rt *routing) shares(name model.TenantName) bool {
+	return len(rt.shared[name]) > 0 || len(rt.clients[name]) > 0
 }
 
 // partners are the tenants that a tenant shares networks with.
-func (c *Compiler) partners(name model.TenantName) set[model.TenantName] {
+func (rt *routing) partners(name model.TenantName) set[model.TenantName] {
 	out := set[model.TenantName]{}
-	for _, k := range c.shared[name] {
+	for _, k := range rt.shared[name] {
 		out.add(k.Tenant)
 	}
-	for client := range c.clients[name] {
+	for client := range rt.clients[name] {
 		out.add(client)
 	}
 	return out
 }
 
 // putShared records which networks of others a tenant reaches.
-func (c *Compiler) putShared(name model.TenantName, now []model.NetworkKey) {
-	old := c.shared[name]
+func (rt *routing) putShared(name model.TenantName, now []model.NetworkKey) {
+	old := rt.shared[name]
 	if slices.Equal(old, now) {
 		return
 	}
-	concerned := c.partners(name)
+	concerned := rt.partners(name)
 	for _, k := range old {
-		removeFrom(c.clients, k.Tenant, name)
+		removeFrom(rt.clients, k.Tenant, name)
 	}
 	for _, k := range now {
-		addTo(c.clients, k.Tenant, name)
+		addTo(rt.clients, k.Tenant, name)
 	}
-	if c.shared[name] = now; len(now) == 0 {
-		delete(c.shared, name)
+	if rt.shared[name] = now; len(now) == 0 {
+		delete(rt.shared, name)
 	}
-	for p := range c.partners(name) {
+	for p := range rt.partners(name) {
 		concerned.add(p)
 	}
 	concerned.add(name)
 	for p := range concerned {
-		c.touchRouter(c.tenants[p])
-		c.touchApart(c.tenants[p])
+		rt.touchRouter(rt.inv.tenants[p])
+		rt.touchApart(rt.inv.tenants[p])
 	}
 }
 
 // touchApart has it looked at what keeps a tenant's ports from other tenants.
-func (c *Compiler) touchApart(t *tenant) {
+func (rt *routing) touchApart(t *tenant) {
 	if t == nil {
 		return
 	}
-	c.dirtyTenants.add(t)
+	rt.dirtyTenants.add(t)
 	for _, subjects := range t.subjects {
 		for s := range subjects {
-			c.dirtySubjects.add(s)
+			rt.dirtySubjects.add(s)
 		}
 	}
 }
 
 // touchShared does that after a change of a network of a tenant, if it shares any.
-func (c *Compiler) touchShared(t *tenant) {
-	if !c.shares(t.name) {
+func (rt *routing) touchShared(t *tenant) {
+	if !rt.shares(t.name) {
 		return
 	}
-	c.touchApart(t)
-	for p := range c.partners(t.name) {
-		c.touchApart(c.tenants[p])
+	rt.touchApart(t)
+	for p := range rt.partners(t.name) {
+		rt.touchApart(rt.inv.tenants[p])
 	}
 }
 
-// isHere tells whether a tenant has endpoints on this host.
-func (c *Compiler) isHere(name model.TenantName) bool {
-	t := c.tenants[name]
+// isHere reports whether a tenant has endpoints on this host.
+func (rt *routing) isHere(name model.TenantName) bool {
+	t := rt.inv.tenants[name]
 	return t != nil && t.local > 0
 }
 
-// reaches tells whether a network is shared with a tenant.
-func (c *Compiler) reaches(client model.TenantName, k model.NetworkKey) bool {
-	return slices.Contains(c.shared[client], k)
+// reaches reports whether a network is shared with a tenant.
+func (rt *routing) reaches(client model.TenantName, k model.NetworkKey) bool {
+	return slices.Contains(rt.shared[client], k)
 }
 
-// sharedHere tells whether endpoints on this host reach a network of another tenant,
+// sharedHere reports whether endpoints on this host reach a network of another tenant,
 // or may answer it: it is shared with a tenant that has some, or its tenant reaches a
 // network of one that has.
-func (c *Compiler) sharedHere(n *network, isHere func(model.TenantName) bool) bool {
-	for client := range c.clients[n.key.Tenant] {
-		if isHere(client) && c.reaches(client, n.key) {
+func (rt *routing) sharedHere(n *network, isHere func(model.TenantName) bool) bool {
+	for client := range rt.clients[n.key.Tenant] {
+		if isHere(client) && rt.reaches(client, n.key) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.shared[n.key.Tenant], func(k model.NetworkKey) bool { return isHere(k.Tenant) })
+	return slices.ContainsFunc(rt.shared[n.key.Tenant], func(k model.NetworkKey) bool { return isHere(k.Tenant) })
 }
 
 // apartTiers are the tiers of the ports on a network of a tenant that shares networks.
@@ -117,7 +117,7 @@ func (c *Compiler) sharedHere(n *network, isHere func(model.TenantName) bool) bo
 // what the ports begin, on a network that the tenant reaches, or, of what is begun
 // towards them, of a tenant that reaches their network. After all policies, on a
 // network that others reach: who is let in by nothing so far has to be the tenant's.
-func (c *Compiler) apartTiers(n *network) (in, out, last []desired.Tier) {
+func (rt *routing) apartTiers(n *network) (in, out, last []desired.Tier) {
 	own := func(a model.Action) desired.Rules {
 		rules := desired.RulesOf(
 			desired.Rule{ID: "tenants/outside", Priority: 100, Action: a, Identities: desired.IdentitiesOf(model.IdentityExternal)},
@@ -128,17 +128,17 @@ func (c *Compiler) apartTiers(n *network) (in, out, last []desired.Tier) {
 		return rules
 	}
 	inward, outward := own(model.Pass), own(model.Pass)
-	for _, k := range c.shared[n.key.Tenant] {
-		if o := c.networks[k]; o != nil {
+	for _, k := range rt.shared[n.key.Tenant] {
+		if o := rt.inv.networks[k]; o != nil {
 			letIn(&outward, o, model.Pass)
 		}
 	}
-	for client := range c.clients[n.key.Tenant] {
-		if !c.reaches(client, n.key) {
+	for client := range rt.clients[n.key.Tenant] {
+		if !rt.reaches(client, n.key) {
 			continue
 		}
 		last = []desired.Tier{{Tier: model.TierShared, Rules: own(model.Allow), Default: model.Deny}}
-		if t := c.tenants[client]; t != nil {
+		if t := rt.inv.tenants[client]; t != nil {
 			for o := range t.networks {
 				letIn(&inward, o, model.Pass)
 			}
@@ -163,16 +163,16 @@ func letIn(rules *desired.Rules, n *network, a model.Action) {
 	*rules = rules.Set(r.ID, r)
 }
 
-func (c *Compiler) sharedProblem(t *tenant) string {
+func (rt *routing) sharedProblem(t *tenant) string {
 	switch {
-	case t.local == 0 || len(c.shared[t.name]) == 0:
+	case t.local == 0 || len(rt.shared[t.name]) == 0:
 		return ""
-	case !c.routes():
+	case !rt.settings.routes():
 		return "no effect: networks of other tenants are reached in forwarding mode routing only"
 	}
 	var unknown []string
-	for _, k := range c.shared[t.name] {
-		if n := c.networks[k]; n == nil || n.rec == nil {
+	for _, k := range rt.shared[t.name] {
+		if n := rt.inv.networks[k]; n == nil || n.rec == nil {
 			unknown = append(unknown, k.String())
 		}
 	}

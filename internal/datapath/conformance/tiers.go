@@ -60,7 +60,7 @@ func testTiers(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Change(func(c *compile.Compiler) { c.SetControl([]netip.AddrPort{netip.AddrPortFrom(lan2.IPv4, control)}) }); err != nil {
+	if err := w.Change(func(c *compile.Compiler) { c.Control.Set([]netip.AddrPort{netip.AddrPortFrom(lan2.IPv4, control)}) }); err != nil {
 		t.Fatal(err)
 	}
 	pic := w.Pictures["h1"]

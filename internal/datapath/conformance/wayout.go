@@ -31,12 +31,12 @@ func WithWayOut(top Topology, c *compile.Compiler, six bool) {
 		way.WithIPv6()
 	}
 	way.TunnelPort = TunnelPort
-	c.SetPrivate(way)
+	c.Egress.SetPrivate(way)
 	next := way.Subnet.Addr()
 	for _, e := range top.Endpoints {
 		if e.Host == top.Hosts[0].Name {
 			next = next.Next()
-			c.SetPrivateAddress(e.Key, next)
+			c.Egress.SetPrivateAddress(e.Key, next)
 		}
 	}
 }
@@ -121,13 +121,13 @@ func testWayOut(t *testing.T, h Harness) {
 		b.compare(t, "the answer by IPv6 after the restart", back)
 		way := *pic.Private
 		way.Subnet6, way.Addr6 = netip.Prefix{}, netip.Addr{}
-		comp.SetPrivate(&way)
+		comp.Egress.SetPrivate(&way)
 		pic, _ = comp.Compile(2)
 		b.apply(t, pic)
 		b.compare(t, "IPv6 without a way out", out6)
 		b.compare(t, "IPv4 beside it", out)
 	}
-	comp.SetPrivate(nil)
+	comp.Egress.SetPrivate(nil)
 	pic, _ = comp.Compile(2)
 	b.apply(t, pic)
 	b.compare(t, "without a way out", out)

@@ -54,7 +54,7 @@ func askedAt(h model.Host) netip.Addr {
 // nothing is heard of it, or (not yes) do so again. It has a pass made.
 func (c *State) SetUnreachable(name model.HostName, yes bool) {
 	c.mu.Lock()
-	c.comp.SilentHost(name, yes)
+	c.comp.Hosts.Silent(name, yes)
 	c.mu.Unlock()
 	c.Kick("a host's silence")
 }

@@ -38,11 +38,11 @@ func (c *State) closeServiceLocked(k any) {
 		var addrs []netip.Addr
 		switch k := k.(type) {
 		case model.ServiceKey:
-			if v4, v6, ok := c.comp.CloseService(k); ok {
+			if v4, v6, ok := c.comp.Services.Close(k); ok {
 				addrs = []netip.Addr{v4, v6}
 			}
 		case model.ClusterServiceKey:
-			addrs = c.comp.CloseClusterService(k)
+			addrs = c.comp.ClusterServices.Close(k)
 		}
 		if len(addrs) > 0 {
 			c.closed[k] = closedService{addrs, time.Now()}
@@ -70,7 +70,7 @@ func (c *State) reopenLocked(addrs ...netip.Addr) {
 				continue
 			}
 			if of, is := k.(model.ClusterServiceKey); is && len(s.addrs) > 1 {
-				c.comp.ReopenClusterService(of, a)
+				c.comp.ClusterServices.Reopen(of, a)
 				s.addrs = slices.DeleteFunc(slices.Clone(s.addrs), func(x netip.Addr) bool { return x == a })
 				c.closed[k] = s
 				continue

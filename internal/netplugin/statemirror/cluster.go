@@ -142,7 +142,7 @@ func New(cfg Config) (*State, error) {
 		cfg.Boot = bootID()
 	}
 	comp := compile.New(cfg.Host)
-	comp.ByNetwork()
+	comp.Interest.ByNetwork()
 	c := &State{
 		Config: cfg, position: memory,
 		unconfirmed: map[tables.TrialKey]*unconfirmedChange{}, unconfirmedNotes: map[string]unconfirmedNote{},

@@ -412,7 +412,7 @@ func (p *ControlPlane) Refresh(look bool) {
 func (c *State) setControl(targets []netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.comp.SetControl(targets)
+	c.comp.Control.Set(targets)
 }
 
 // knownHosts returns the hosts' addresses, for control and for tunnels, and their

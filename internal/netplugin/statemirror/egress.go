@@ -467,23 +467,23 @@ func (c *State) Routes() bool {
 func (c *State) setEgress(p *desired.Private) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.comp.SetPrivate(p)
+	c.comp.Egress.SetPrivate(p)
 }
 
 func (c *State) lackRoutedNetworks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.comp.LackNative()
+	c.comp.Egress.LackNative()
 }
 
 func (c *State) lackExternalBackends() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.comp.LackForeign()
+	c.comp.ClusterServices.LackForeign()
 }
 
 func (c *State) setPrivate(k model.EndpointKey, a netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.comp.SetPrivateAddress(k, a)
+	c.comp.Egress.SetPrivateAddress(k, a)
 }

@@ -75,11 +75,11 @@ func (c *State) compileInputLocked(m *mirror, ch tables.Change) urgency {
 		c.hostsChanged.Tell()
 		return irrelevant
 	case tables.HostDrainKey:
-		c.comp.DrainHost(k.Host, ch.Value != nil)
+		c.comp.Hosts.Drain(k.Host, ch.Value != nil)
 	case tables.BgpKey:
 		enter(ch, c.bgps, k, func(model.Bgp) {}, func(tables.BgpKey) {})
 		if k.Host == c.Host {
-			c.comp.SpeaksBGP(ch.Value != nil)
+			c.comp.Services.SpeaksBGP(ch.Value != nil)
 		}
 	case model.HostName:
 		if k == c.Host {

@@ -141,7 +141,7 @@ func (c *State) interestsLocked() map[Scope]bool {
 			used := c.uses[part] > 0 || x != nil && len(x.endpoints) > 0
 			led = led || used && routedOutside(n)
 			switch {
-			case used, comp.Concerns(n.Key, isHere):
+			case used, comp.Interest.Concerns(n.Key, isHere):
 				one = append(one, part)
 			case routedOutside(n):
 				outside = append(outside, part)
@@ -150,7 +150,7 @@ func (c *State) interestsLocked() map[Scope]bool {
 		if led {
 			one = append(one, outside...)
 		}
-		if len(one) > manyNetworks || comp.ConcernsAll(p.Tenant, isHere) {
+		if len(one) > manyNetworks || comp.Interest.ConcernsAll(p.Tenant, isHere) {
 			out[allEndpointsScope(p.Tenant)] = true
 			continue
 		}
@@ -246,9 +246,9 @@ func (c *State) takeOverLocked(all *mirror) {
 func (c *State) followsLocked(m *mirror, is bool) {
 	switch {
 	case m.part.All:
-		c.comp.FollowAll(m.part.Tenant, is)
+		c.comp.Interest.FollowAll(m.part.Tenant, is)
 	case m.part.Network != "":
-		c.comp.Follow(m.part.network(), is)
+		c.comp.Interest.Follow(m.part.network(), is)
 	}
 }
 

@@ -38,7 +38,7 @@ func (c *State) HasGroup(k model.GroupKey) bool {
 func (c *State) AsksForLabels(t model.TenantName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.comp.AsksForLabels(t)
+	return c.comp.Identities.AsksForLabels(t)
 }
 
 // AwaitTenant waits for the snapshot of a tenant's rest, which must have been acquired.

@@ -31,7 +31,7 @@ func (c *State) setEndpointLocked(e model.Endpoint) {
 }
 
 func (c *State) hasIdentityLocked(e model.Endpoint) bool {
-	return e.Identity < model.IdentityFirst || e.Identity > model.IdentityLast || c.comp.KnowsIdentity(e.Key.Network.Tenant, e.Identity)
+	return e.Identity < model.IdentityFirst || e.Identity > model.IdentityLast || c.comp.Identities.Knows(e.Key.Network.Tenant, e.Identity)
 }
 
 func (c *State) removeEndpointLocked(k model.EndpointKey) {

@@ -3,7 +3,6 @@ package compile
 import (
 	"cmp"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,9 +10,28 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// policySets has the policy sets that subjects use, by name. Two subjects with the same
+// plan share a set.
+//
+// Takes: plans.
+// Gives: sets to subjects, which policies are used to rules; as a step, it removes
+// unused sets; removals from PolicySets; marks sets, endpoints.
+type policySets struct {
+	all     map[string]*policySet       // by name
+	hashes  map[desired.PolicySetID]int // present names that have a hash
+	clashes int                         // hashes that several names have, or that are 0
+	unused  set[*policySet]             // that lost their last user, and may have got another
+
+	rules     *rules
+	out       *output
+	dirtySets *marks[*policySet]
+	dirtyEps  *marks[*endpoint]
+}
+
 // policySet is the whole policy of subjects to whom the same policies apply. Its
 // name says what is in it, so that it does not matter how it came about.
 type policySet struct {
+	// policySets:
 	name     string
 	policies []*policy         // enforced
 	ports    []model.NamedPort // what its subjects call ports, where a policy names any
@@ -24,8 +42,9 @@ type policySet struct {
 	users    set[*subject]     // empty when it is only there as an audit of others
 	refs     int               // how many sets have it as an audit
 
-	rebuild bool
-	in, out []tierRules
+	// setOutput:
+	rebuild bool        // marked by policies
+	in, out []tierRules // rules enters changes of single rules
 	id      desired.PolicySetID
 	pic     *desired.PolicySet
 }
@@ -40,16 +59,16 @@ type tierRules struct {
 	defOf    string // the policies whose default that is, as desired.Tier has them
 }
 
-// setOf returns the set of a plan, made when it is not there; nil when no policy
+// of returns the set of a plan, made when it is not there; nil when no policy
 // applies.
-func (c *Compiler) setOf(s *subject, p plan) *policySet {
+func (ps *policySets) of(s *subject, p plan) *policySet {
 	tenant := string(s.key.network.Tenant)
 	if p.shut != "" {
 		who := model.GroupKey{Tenant: s.key.network.Tenant, Name: s.key.group}.String()
 		if s.group == nil {
 			who = s.key.network.String()
 		}
-		return c.makeSet(who+"/"+p.shut, plan{}, "shut/"+who)
+		return ps.add(who+"/"+p.shut, plan{}, "shut/"+who)
 	}
 	if len(p.enforced) == 0 && len(p.audited) == 0 && p.control == nil && p.apart == nil {
 		return nil
@@ -74,57 +93,57 @@ func (c *Compiler) setOf(s *subject, p plan) *policySet {
 	if p.apart != nil {
 		name += " apart on " + string(p.apart.key.Name)
 	}
-	set := c.sets[name]
+	set := ps.all[name]
 	if set != nil {
 		return set
 	}
-	set = c.makeSet(name, p, "")
+	set = ps.add(name, p, "")
 	for _, a := range p.audited {
 		with := plan{control: p.control, apart: p.apart, ports: p.ports, enforced: append(slices.Clone(p.enforced), a)}
 		slices.SortFunc(with.enforced, func(a, b *policy) int { return cmp.Compare(a.key.Name, b.key.Name) })
-		beside := c.setOf(s, with)
+		beside := ps.of(s, with)
 		beside.refs++
 		set.audits = append(set.audits, beside)
 	}
 	return set
 }
 
-func (c *Compiler) makeSet(name string, p plan, shut string) *policySet {
-	if old := c.sets[name]; old != nil {
+func (ps *policySets) add(name string, p plan, shut string) *policySet {
+	if old := ps.all[name]; old != nil {
 		return old
 	}
 	set := &policySet{name: name, policies: p.enforced, ports: p.ports, control: p.control, apart: p.apart, shut: shut, users: set[*subject]{}, rebuild: true}
-	c.sets[name] = set
-	c.dirtySets.add(set)
+	ps.all[name] = set
+	ps.dirtySets.add(set)
 	for _, x := range p.enforced {
 		x.sets.add(set)
-		c.useRules(x)
+		ps.rules.use(x)
 	}
-	c.countHash(set, 1)
+	ps.countHash(set, 1)
 	return set
 }
 
-// sweepSets takes out the sets that nobody has when all subjects have theirs.
-func (c *Compiler) sweepSets() {
-	for len(c.unused) > 0 {
-		for s := range c.unused {
-			delete(c.unused, s)
+// compile removes the sets that no subject has, when all subjects have theirs.
+func (ps *policySets) compile() {
+	for len(ps.unused) > 0 {
+		for s := range ps.unused {
+			delete(ps.unused, s)
 			if len(s.users) > 0 || s.refs > 0 {
 				continue
 			}
-			delete(c.sets, s.name)
-			delete(c.dirtySets, s)
-			c.countHash(s, -1)
+			delete(ps.all, s.name)
+			ps.dirtySets.remove(s)
+			ps.countHash(s, -1)
 			for _, x := range s.policies {
 				delete(x.sets, s)
-				c.useRules(x)
+				ps.rules.use(x)
 			}
 			for _, a := range s.audits {
 				a.refs--
-				c.unused.add(a)
+				ps.unused.add(a)
 			}
 			if s.pic != nil {
-				c.out.PolicySets = c.out.PolicySets.Delete(s.id)
+				ps.out.PolicySets = ps.out.PolicySets.Delete(s.id)
 			}
 		}
 	}
@@ -223,69 +242,6 @@ func (s *policySet) unite(tier model.Tier, of []*policy, dir model.Direction) ti
 	return t
 }
 
-// picture makes what drivers get of a set.
-func (c *Compiler) picture(s *policySet) *desired.PolicySet {
-	out := &desired.PolicySet{ID: s.id, Name: s.name}
-	for _, p := range s.policies {
-		if p.rec.Audit {
-			out.Audited = p.key.String()
-		}
-	}
-	if s.shut != "" {
-		tier := []desired.Tier{{
-			Tier:    model.TierContiv,
-			Rules:   desired.RulesOf(desired.Rule{ID: s.shut, Priority: 100, Action: model.Deny, AnyPeer: true}),
-			Default: model.Deny,
-		}}
-		out.In, out.Out = tier, tier
-		return out
-	}
-	var last []desired.Tier
-	if s.apart != nil {
-		out.In, out.Out, last = c.apartTiers(s.apart)
-	}
-	if s.control != nil {
-		out.Out = append(c.controlTier(s.control.rec), out.Out...)
-	}
-	tiers := func(list []tierRules, to []desired.Tier) []desired.Tier {
-		for _, t := range list {
-			if t.rules.Len() > 0 || t.def != model.Pass {
-				to = append(to, desired.Tier{Tier: t.tier, Rules: t.rules, Default: t.def, DefaultOf: t.defOf})
-			}
-		}
-		return to
-	}
-	out.In, out.Out = append(tiers(s.in, out.In), last...), tiers(s.out, out.Out)
-	for _, a := range s.audits {
-		out.Audits = append(out.Audits, a.id)
-	}
-	return out
-}
-
-// compileSets writes the changed sets, and marks the ports of sets that have got
-// another number.
-func (c *Compiler) compileSets(before desired.Host) {
-	moved := c.numberSets()
-	for s := range moved {
-		c.dirtySets.add(s)
-		for u := range s.users {
-			for e := range u.ports {
-				c.dirtyEps.add(e)
-			}
-		}
-	}
-	for s := range c.dirtySets {
-		if s.rebuild {
-			s.build()
-		}
-		s.pic = c.picture(s)
-		if same, ok := before.PolicySets.Get(s.id); ok && same.Equal(s.pic) {
-			s.pic = same
-		}
-		c.out.PolicySets = c.out.PolicySets.Set(s.id, s.pic)
-	}
-}
-
 // setHash is a variable so that a test can make collisions.
 var setHash = func(name string) desired.PolicySetID {
 	h := fnv.New32a()
@@ -295,62 +251,18 @@ var setHash = func(name string) desired.PolicySetID {
 
 // countHash keeps count of the names that have a hash; they clash when several
 // have one, or when it is no number.
-func (c *Compiler) countHash(s *policySet, by int) {
+func (ps *policySets) countHash(s *policySet, by int) {
 	h := setHash(s.name)
-	clash := func() bool { return c.hashes[h] > 1 || h == 0 && c.hashes[h] > 0 }
+	clash := func() bool { return ps.hashes[h] > 1 || h == 0 && ps.hashes[h] > 0 }
 	was := clash()
-	if c.hashes[h] += by; c.hashes[h] == 0 {
-		delete(c.hashes, h)
+	if ps.hashes[h] += by; ps.hashes[h] == 0 {
+		delete(ps.hashes, h)
 	}
 	if is := clash(); is && !was {
-		c.clashes++
+		ps.clashes++
 	} else if was && !is {
-		c.clashes--
+		ps.clashes--
 	}
-}
-
-// numberSets gives each set its number and returns those whose number is another
-// one now: a hash of the name or, where names clash, the next free one in order of
-// all names. So numbers depend on the present sets only.
-func (c *Compiler) numberSets() set[*policySet] {
-	moved := set[*policySet]{}
-	give := func(s *policySet, id desired.PolicySetID) {
-		if s.id == id {
-			return
-		}
-		if s.pic != nil {
-			c.out.PolicySets = c.out.PolicySets.Delete(s.id)
-			s.pic = nil
-		}
-		s.id = id
-		moved.add(s)
-	}
-	if c.clashes > 0 || c.clashed { // rare: whose audits moved does not matter
-		for _, s := range c.sets {
-			if len(s.audits) > 0 {
-				c.dirtySets.add(s)
-			}
-		}
-	}
-	switch {
-	case c.clashes > 0:
-		taken := set[desired.PolicySetID]{}
-		for _, name := range slices.Sorted(maps.Keys(c.sets)) {
-			id := freeSetID(setHash(name), taken)
-			taken.add(id)
-			give(c.sets[name], id)
-		}
-	case c.clashed:
-		for name, s := range c.sets {
-			give(s, setHash(name))
-		}
-	default:
-		for s := range c.dirtySets {
-			give(s, setHash(s.name))
-		}
-	}
-	c.clashed = c.clashes > 0
-	return moved
 }
 
 func freeSetID(id desired.PolicySetID, taken set[desired.PolicySetID]) desired.PolicySetID {
@@ -359,5 +271,23 @@ func freeSetID(id desired.PolicySetID, taken set[desired.PolicySetID]) desired.P
 			return id
 		}
 		id++
+	}
+}
+
+// use moves a subject to a set.
+func (ps *policySets) use(s *subject, next *policySet) {
+	if s.set == next {
+		return
+	}
+	old := s.set
+	if s.set = next; next != nil {
+		next.users.add(s)
+	}
+	if old != nil {
+		delete(old.users, s)
+		ps.unused.add(old)
+	}
+	for e := range s.ports {
+		ps.dirtyEps.add(e)
 	}
 }

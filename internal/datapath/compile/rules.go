@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -10,8 +11,103 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// rules compiles the rules of the policies that sets use.
+//
+// Takes: marked rules; selections, networks, groups, identities.
+// Gives: the compiled rules of policies, and of the sets that have them; marks sets,
+// policies.
+type rules struct {
+	inv           *inventory
+	selections    *selections
+	problems      *problems
+	dirtyRules    *marks[*rule]
+	dirtyPolicies *marks[*policy]
+	dirtySets     *marks[*policySet]
+}
+
+func (rs *rules) compile() {
+	for r := range rs.dirtyRules.of {
+		if r.policy.compiled {
+			rs.compileOne(r)
+		}
+	}
+}
+
+// byPeer resolves the names of rules for what goes out. What a peer without record
+// calls its ports nobody knows: a rule that denies takes all of them for it.
+func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
+	t := rs.inv.tenant(r.key.Tenant)
+	for _, x := range all {
+		m, named := portOf(x)
+		if !named {
+			out = append(out, x)
+			continue
+		}
+		with := map[uint16]*desired.Rule{}
+		for id := range t.postings[term{termPort, m.Name, ""}] {
+			port, ok := t.records[id].PortNamed(m.Name, m.Protocol)
+			if !ok || !x.AnyPeer && !x.Identities.Has(id) {
+				continue
+			}
+			if with[port] == nil {
+				with[port] = numbered(x, m, port, port)
+				with[port].AnyPeer, with[port].CIDRs, with[port].Identities = false, nil, desired.Identities{}
+			}
+			with[port].Identities = with[port].Identities.With(id)
+		}
+		if x.Action == model.Deny {
+			every := numbered(x, m, 0, 65535)
+			every.AnyPeer, every.CIDRs, every.Identities = false, nil, desired.Identities{}
+			for _, id := range t.compiledOrphans {
+				if x.AnyPeer || x.Identities.Has(id) {
+					every.Identities = every.Identities.With(id)
+				}
+			}
+			if every.Identities.Len() > 0 {
+				with[0] = every
+			}
+		}
+		for _, one := range with {
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b *desired.Rule) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// use compiles a policy's rules when the first set has it, and drops what was
+// compiled when the last set is gone.
+func (rs *rules) use(p *policy) {
+	if used := len(p.sets) > 0; used == p.compiled {
+		return
+	}
+	p.compiled = !p.compiled
+	if p.compiled {
+		for _, r := range p.rules {
+			rs.dirtyRules.add(r)
+		}
+		return
+	}
+	for id, r := range p.rules {
+		rs.unbind(r, nil)
+		if t := rs.inv.tenants[r.key.Tenant]; t != nil {
+			delete(t.named, r)
+		}
+		if r.in, r.out = nil, nil; r.problem {
+			r.problem = false
+			rs.problems.set("rule "+r.key.String(), "")
+		}
+		if r.rec == nil {
+			delete(p.rules, id)
+		}
+	}
+	p.in, p.out = desired.Rules{}, desired.Rules{}
+	rs.dirtyPolicies.add(p)
+	rs.inv.dropPolicy(p)
+}
+
 // bind takes the selections of a rule's peers, and lets those of its last form go.
-func (c *Compiler) bind(r *rule) {
+func (rs *rules) bind(r *rule) {
 	if r.bound == r.rec {
 		return
 	}
@@ -20,35 +116,35 @@ func (c *Compiler) bind(r *rule) {
 		for _, p := range r.rec.Peers {
 			switch {
 			case p.Selector != nil:
-				peers = append(peers, c.selection(*p.Selector))
+				peers = append(peers, rs.selections.get(*p.Selector))
 			case !p.CIDR.IsValid():
-				peers = append(peers, c.selection(model.Selector{Tenant: p.Network.Tenant, Network: p.Network.Name}))
+				peers = append(peers, rs.selections.get(model.Selector{Tenant: p.Network.Tenant, Network: p.Network.Name}))
 			}
 			for _, s := range peers {
 				s.rules.add(r)
 			}
 		}
 	}
-	c.unbind(r, peers)
+	rs.unbind(r, peers)
 	r.bound, r.peers = r.rec, peers
 }
 
 // unbind lets the selections of a rule's peers go, but for those to be kept.
-func (c *Compiler) unbind(r *rule, keep []*selection) {
+func (rs *rules) unbind(r *rule, keep []*selection) {
 	for _, s := range r.peers {
 		if !slices.Contains(keep, s) {
 			delete(s.rules, r)
-			c.release(s)
+			rs.selections.release(s)
 		}
 	}
 	r.bound, r.peers, r.seen, r.union = nil, nil, nil, desired.Identities{}
 }
 
-// compileRule compiles a rule anew and enters it into its policy and the sets
+// compileOne compiles a rule anew and enters it into its policy and the sets
 // that have it.
-func (c *Compiler) compileRule(r *rule) {
+func (rs *rules) compileOne(r *rule) {
 	p := r.policy
-	c.bind(r)
+	rs.bind(r)
 	var in, out []*desired.Rule
 	text := ""
 	if r.rec != nil {
@@ -59,37 +155,37 @@ func (c *Compiler) compileRule(r *rule) {
 			in, out = []*desired.Rule{next}, []*desired.Rule{next}
 		} else {
 			next.Ports = r.rec.Ports
-			if text = c.resolvePeers(r, next); r.rec.Direction == model.In {
+			if text = rs.resolvePeers(r, next); r.rec.Direction == model.In {
 				in = byName(next)
 			} else {
-				out = c.byPeer(r, byName(next))
+				out = rs.byPeer(r, byName(next))
 			}
 		}
 	}
 	if namesPorts(r.rec, model.Out) {
-		c.tenant(r.key.Tenant).named.add(r)
-	} else if t := c.tenants[r.key.Tenant]; t != nil {
+		rs.inv.tenant(r.key.Tenant).named.add(r)
+	} else if t := rs.inv.tenants[r.key.Tenant]; t != nil {
 		delete(t.named, r)
 	}
 	if text != "" || r.problem {
-		c.problems.set("rule "+r.key.String(), text)
+		rs.problems.set("rule "+r.key.String(), text)
 		r.problem = text != ""
 	}
-	c.enterRules(r, &r.in, in, model.In)
-	c.enterRules(r, &r.out, out, model.Out)
+	rs.enterRules(r, &r.in, in, model.In)
+	rs.enterRules(r, &r.out, out, model.Out)
 	if r.rec == nil {
 		delete(p.rules, r.key.Rule)
-		c.prunePolicy(p)
+		rs.inv.dropPolicy(p)
 	}
 }
 
 // enterRules replaces one direction of a rule.
-func (c *Compiler) enterRules(r *rule, at *[]*desired.Rule, next []*desired.Rule, dir model.Direction) {
+func (rs *rules) enterRules(r *rule, at *[]*desired.Rule, next []*desired.Rule, dir model.Direction) {
 	olds := *at
 	*at = next
 	for _, old := range olds {
 		if !slices.ContainsFunc(next, func(x *desired.Rule) bool { return x.ID == old.ID }) {
-			c.enterRule(r.policy, dir, old, nil)
+			rs.enterRule(r.policy, dir, old, nil)
 		}
 	}
 	for i, x := range next {
@@ -101,11 +197,11 @@ func (c *Compiler) enterRules(r *rule, at *[]*desired.Rule, next []*desired.Rule
 			next[i] = old
 			continue
 		}
-		c.enterRule(r.policy, dir, old, x)
+		rs.enterRule(r.policy, dir, old, x)
 	}
 }
 
-func (c *Compiler) enterRule(p *policy, dir model.Direction, old, next *desired.Rule) {
+func (rs *rules) enterRule(p *policy, dir model.Direction, old, next *desired.Rule) {
 	rules := &p.in
 	if dir == model.Out {
 		rules = &p.out
@@ -117,7 +213,7 @@ func (c *Compiler) enterRule(p *policy, dir model.Direction, old, next *desired.
 	}
 	for s := range p.sets {
 		s.changeRule(p, dir, old, next)
-		c.dirtySets.add(s)
+		rs.dirtySets.add(s)
 	}
 }
 
@@ -169,7 +265,7 @@ func malformedRule(r *model.PolicyRule) string {
 
 // resolvePeers fills in a rule's peers. A peer that is not known makes a rule
 // that denies or passes deny any peer, and adds nothing to one that allows.
-func (c *Compiler) resolvePeers(r *rule, next *desired.Rule) (problem string) {
+func (rs *rules) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 	next.AnyPeer = len(r.rec.Peers) == 0
 	shut := func(what string) {
 		problem = what + " is unknown: the rule matches nothing"
@@ -189,9 +285,9 @@ func (c *Compiler) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 			continue
 		}
 		s := r.peers[len(now)]
-		missing := c.missing(s.selector)
+		missing := rs.missing(s.selector)
 		if p.Selector == nil && missing == "" {
-			missing = c.networkAddresses(p.Network, next)
+			missing = rs.networkAddresses(p.Network, next)
 		}
 		switch {
 		case missing != "":
@@ -247,16 +343,16 @@ func (r *rule) unite(now []desired.Identities) {
 }
 
 // missing names the group or network of a selector that is not known, if any.
-func (c *Compiler) missing(s model.Selector) string {
+func (rs *rules) missing(s model.Selector) string {
 	if s.Group != "" {
 		k := model.GroupKey{Tenant: s.Tenant, Name: s.Group}
-		if g := c.groups[k]; g == nil || g.rec == nil {
+		if g := rs.inv.groups[k]; g == nil || g.rec == nil {
 			return "group " + k.String()
 		}
 	}
 	if s.Network != "" {
 		k := model.NetworkKey{Tenant: s.Tenant, Name: s.Network}
-		if n := c.networks[k]; n == nil || n.rec == nil {
+		if n := rs.inv.networks[k]; n == nil || n.rec == nil {
 			return "network " + k.String()
 		}
 	}
@@ -265,8 +361,8 @@ func (c *Compiler) missing(s model.Selector) string {
 
 // networkAddresses adds the addresses of a VLAN network's subnets on it, and
 // names the network when it has no number.
-func (c *Compiler) networkAddresses(k model.NetworkKey, out *desired.Rule) (missing string) {
-	n := c.networks[k]
+func (rs *rules) networkAddresses(k model.NetworkKey, out *desired.Rule) (missing string) {
+	n := rs.inv.networks[k]
 	if n == nil || n.rec == nil || n.rec.ID == 0 {
 		return "network " + k.String()
 	}

@@ -26,20 +26,20 @@ func TestPrivate(t *testing.T) {
 			t.Errorf("%s: private %v, way out %v, problems %v; want %v, %v", what, p.Private, pic.Private, problems, want, pointer)
 		}
 	}
-	c.SetPrivateAddress(e.Key, addr)
+	c.Egress.SetPrivateAddress(e.Key, addr)
 	show("an address and no way out", netip.Addr{}, nil)
-	c.SetPrivate(way)
+	c.Egress.SetPrivate(way)
 	show("both", addr, way)
 	again := *way
-	c.SetPrivate(&again)
+	c.Egress.SetPrivate(&again)
 	show("the same again", addr, way)
 	elsewhere := desired.NewPrivate(netip.MustParsePrefix("172.30.0.0/16"))
-	c.SetPrivate(elsewhere)
+	c.Egress.SetPrivate(elsewhere)
 	show("a way out that the address does not fit", netip.Addr{}, elsewhere)
-	c.SetPrivate(way)
-	c.SetPrivateAddress(e.Key, netip.Addr{})
+	c.Egress.SetPrivate(way)
+	c.Egress.SetPrivateAddress(e.Key, netip.Addr{})
 	show("no address", netip.Addr{}, way)
-	c.SetPrivate(nil)
+	c.Egress.SetPrivate(nil)
 	after, _ := c.Compile(3)
 	for ch := range after.Ports.Diff(before.Ports) {
 		if *ch.Old != *ch.New {

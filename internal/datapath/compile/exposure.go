@@ -1,0 +1,66 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// exposure decides which services hosts and clients outside reach: of those with an
+// address in common the first by key.
+//
+// Takes: services with their networks.
+// Gives: whether a service is exposed; marks services that want the same address.
+type exposure struct {
+	at    map[netip.Addr]set[*service] // services that want to be exposed there
+	dirty *marks[*service]
+}
+
+// claim follows at which addresses a service wants to be exposed, and has those
+// looked at again who want one of them too.
+func (ex *exposure) claim(s *service) {
+	var want [2]netip.Addr
+	if s.rec != nil && s.net.id != 0 && s.net.exposes() {
+		want[0], want[1] = s.rec.Addrs()
+	}
+	if want == s.claims {
+		return
+	}
+	rivals := func() {
+		for _, a := range s.claims {
+			for o := range ex.at[a] {
+				ex.dirty.add(o)
+			}
+		}
+	}
+	rivals()
+	for _, a := range s.claims {
+		removeFrom(ex.at, a, s)
+	}
+	s.claims = want
+	for _, a := range want {
+		if a.IsValid() {
+			addTo(ex.at, a, s)
+		}
+	}
+	rivals()
+}
+
+// of reports whether a service is exposed: one that wants to be, and has its
+// addresses before all others that want one of them. The text says who has one.
+func (ex *exposure) of(s *service) (bool, string) {
+	if s.claims == ([2]netip.Addr{}) {
+		return false, ""
+	}
+	first := s
+	for _, a := range s.claims {
+		for o := range ex.at[a] {
+			if o.key.String() < first.key.String() {
+				first = o
+			}
+		}
+	}
+	if first != s {
+		return false, fmt.Sprintf("neither hosts nor clients outside reach it: it has an address in common with service %s", first.key)
+	}
+	return true, ""
+}
