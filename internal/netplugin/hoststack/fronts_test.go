@@ -374,9 +374,8 @@ func (s *served) elements(name string) (all []nftables.SetElement) {
 	return all
 }
 
-// TestFrontsEnd: a client of UDP stays with a backend that is kept, although new clients do
-// not get it, and moves to another one as soon as it is not kept. TCP goes on; connections
-// to a frontend that is gone end.
+// TestFrontsEnd: a client of UDP stays with a backend that is kept for it, and moves to
+// another one as soon as it is not. TCP goes on; connections to a gone frontend end.
 func TestFrontsEnd(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
