@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Conn is a connection to a bridge. It is safe for concurrent use; one owned
@@ -45,6 +46,9 @@ type reply struct {
 	xid     uint32
 	body    []byte
 }
+
+// writeWait bounds how long a call that has ended waits until its message is written.
+const writeWait = time.Second
 
 // Dial connects to a bridge's management socket (<run dir>/<bridge>.mgmt) and
 // agrees on OpenFlow 1.4.
@@ -268,7 +272,13 @@ func (c *Conn) exchangeAt(ctx context.Context, first, n uint32, build func(xid u
 	for {
 		select {
 		case <-ctx.Done():
-			if wrote != nil {
+			if wrote == nil {
+				return ctx.Err()
+			}
+			select { // a message that is cut ends the connection, one that is sent harms nothing
+			case <-wrote:
+				wrote = nil
+			case <-time.After(writeWait):
 				c.c.Close()
 			}
 			return ctx.Err()

@@ -2,6 +2,7 @@ package openflow_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -157,6 +158,21 @@ func TestPortsAndLoss(t *testing.T) {
 	}
 	if err := c.Barrier(context.Background()); err == nil {
 		t.Error("Barrier() on a broken connection succeeded")
+	}
+}
+
+// Calls that end before their answer leave the connection to others.
+func TestCancelledCallsLeaveTheConnection(t *testing.T) {
+	_, c, ctx := dial(t)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for range 100 {
+		if err := c.Barrier(over); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Barrier() of a call that is cancelled = %v", err)
+		}
+	}
+	if err := c.Barrier(ctx); err != nil {
+		t.Errorf("Barrier() afterwards: %v", err)
 	}
 }
 
