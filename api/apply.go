@@ -40,7 +40,7 @@ type ApplyResult struct {
 	Action   string          `json:"action"`             // created, updated, unchanged
 	Before   json.RawMessage `json:"before,omitempty"`   // in a dry run, without links; nothing for a new object
 	After    json.RawMessage `json:"after,omitempty"`    // in a dry run, without links
-	Warnings []string        `json:"warnings,omitempty"` // what of the object has no effect
+	Warnings []string        `json:"warnings,omitempty"` // parts of the object that have no effect
 }
 
 // ApplyResponse has one result for each object, in the order of the request.
@@ -50,9 +50,9 @@ type ApplyResult struct {
 type ApplyResponse struct {
 	Results []ApplyResult `json:"results"`
 	Done    int           `json:"done"`
-	// Left are the objects that are the Set's, and that the request does not have:
-	// whoever wants the set to be as given deletes them. Others are the objects of the
-	// request that are not the Set's, since they were there before.
+	// Left are the objects of the Set that the request does not have: a client that wants
+	// the set to be as given deletes them. Others are the objects of the request that are
+	// not in the Set, since they were there before.
 	Left   []ObjectName `json:"left,omitempty"`
 	Others []ObjectName `json:"others,omitempty"`
 }

@@ -25,7 +25,7 @@ func (o AppProfile) ObjectKey() string { return o.TenantName + ":" + o.AppProfil
 
 // AppProfileOper is the operational state of an app profile.
 type AppProfileOper struct {
-	Problems []AciProblem `json:"problems,omitempty"` // what of it the ACI fabric does not have
+	Problems []AciProblem `json:"problems,omitempty"` // parts that the ACI fabric does not have
 }
 
 // AppProfiles is the collection of app profiles.

@@ -42,7 +42,7 @@ type Client struct {
 	patience time.Duration
 	header   http.Header
 	token    func() string     // nil = none is shown
-	warn     func(text string) // nil = nobody is told
+	warn     func(text string) // nil = warnings are dropped
 }
 
 // Option adjusts a Client.
@@ -57,8 +57,8 @@ func WithHTTPClient(hc *http.Client) Option { return func(c *Client) { c.http = 
 // WithHeader adds a header to every request.
 func WithHeader(key, value string) Option { return func(c *Client) { c.header.Add(key, value) } }
 
-// WithToken shows a token with every request, which token returns each time; nil =
-// none. Over plain http whoever reads the network reads it.
+// WithToken sends a token with every request, which token returns each time; nil = none.
+// Over plain http anyone who can read the network can read it.
 func WithToken(token func() string) Option { return func(c *Client) { c.token = token } }
 
 // WithWarnings has warn called with each warning that an answer carries: what a

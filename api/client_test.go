@@ -282,8 +282,9 @@ func TestLongWriteIsSentToOneReplica(t *testing.T) {
 	}
 }
 
-// TestClientSilentReplica: a replica that takes connections and is silent, as
-// one that is stopped, holds nobody for long; what may not be repeated waits.
+// TestClientSilentReplica: a replica that accepts connections and does not answer, such as
+// a stopped process, delays no client for long. Only requests that may not be repeated
+// wait.
 func TestClientSilentReplica(t *testing.T) {
 	goOn := make(chan struct{})
 	var greets atomic.Bool

@@ -45,7 +45,7 @@ type JoinTokenRequest struct {
 
 // JoinToken lets one netmaster, or one host, join, once.
 type JoinToken struct {
-	Token     string   `json:"token"`            // a secret, which is told this once
+	Token     string   `json:"token"`            // a secret, which is returned only here
 	ID        string   `json:"id"`               // no secret
 	Addresses []string `json:"addresses"`        // host:port, for --join
 	Expires   string   `json:"expires"`          // RFC 3339

@@ -15,7 +15,7 @@ type ClusterService struct {
 	External    []string `json:"externalAddresses,omitempty"`
 	// AnsweredBy are, of Balanced, the hosts that answer their neighbours for them.
 	AnsweredBy map[string]string `json:"answeredBy,omitempty"`
-	// Sources are the clients that Balanced takes; none and OnlySources = nobody.
+	// Sources are the clients that Balanced accepts; none and OnlySources = no client.
 	Sources        []string      `json:"sources,omitempty"`
 	OnlySources    bool          `json:"onlySources,omitempty"`
 	Ports          []ClusterPort `json:"ports"`
@@ -48,7 +48,7 @@ type ClusterBackend struct {
 	Zone     string `json:"zone,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"` // key of the endpoint that it is; empty = none of this cluster
 	Host     string `json:"host,omitempty"`     // of the endpoint
-	// Ports are those that it listens at, port/protocol or name:port/protocol.
+	// Ports are the ports that it listens at, port/protocol or name:port/protocol.
 	Ports []string `json:"ports,omitempty"`
 }
 

@@ -20,9 +20,9 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: h, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 }
 
-// FuzzAnswers: whatever answers instead of a netmaster, the client says what it was, as a
-// value if it is a good answer of JSON, and else as an error; a refusal has the answer's
-// status, and a warning is told as it was meant or not at all.
+// FuzzAnswers: the client decodes any answer of any server. A valid JSON answer is a value,
+// every other one an error that describes it. A refusal has the answer's status. A warning
+// is passed on unchanged, or not at all.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{`{"key":"blue","tenantName":"blue"}`, `{"status":7,"message":"no"}`, `{"message":""}`, `[`, `<html>`, ``, "\xff"} {
 		f.Add(uint16(200), "application/json", `299 - "said"`, s)

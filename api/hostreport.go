@@ -64,7 +64,7 @@ type HostStatusReport struct {
 	Problems     map[string]string    `json:"problems,omitempty"` // object -> sentence
 	Attachments  int                  `json:"attachments,omitempty"`
 	Ready        bool                 `json:"ready,omitempty"`
-	Conditions   []Condition          `json:"conditions,omitempty"` // those that do not hold
+	Conditions   []Condition          `json:"conditions,omitempty"` // the ones that do not hold
 	Kinds        map[string]int       `json:"kinds,omitempty"`      // how many problems, by kind
 	Tables       map[string]TableFill `json:"tables,omitempty"`
 	BGP          *BgpStatus           `json:"bgp,omitempty"` // nil = the host has no BGP settings
@@ -77,7 +77,7 @@ type BgpStatus struct {
 	Routes    int      `json:"routes"`          // learned
 	First     []string `json:"first,omitempty"` // of those
 	Announced int      `json:"announced"`       // prefixes
-	// Prefixes are those that are announced, the first 200.
+	// Prefixes are the announced ones, the first 200.
 	Prefixes []string `json:"prefixes,omitempty"`
 }
 
@@ -98,7 +98,8 @@ type AnswerReport struct {
 	Able         []string `json:"able"`
 }
 
-// Answers are those that it has, for a short time from before it asked.
+// Answers are the addresses that it answers for. It has them for a short time before it
+// asks.
 type Answers struct {
 	Held []string `json:"held"`
 }

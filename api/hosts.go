@@ -62,8 +62,7 @@ func (c *Client) DrainHost(ctx context.Context, name string, drain bool) (Host, 
 	return out, err
 }
 
-// SetHostAddress adds an address to those that count as a host's, or (not add) takes it
-// away.
+// SetHostAddress adds an address to a host's accepted ones, or (not add) removes it.
 func (c *Client) SetHostAddress(ctx context.Context, name, address string, add bool) (Host, error) {
 	method, body := http.MethodPost, any(struct{}{})
 	if !add {

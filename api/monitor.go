@@ -58,7 +58,7 @@ const (
 	FlowLost       = "lost"        // Count packets that could not be told of
 	FlowNote       = "note"        // Text for people, of a host or of netmaster
 	FlowCounts     = "counts"      // to a monitor that asked for counts of a service: Served of the provider To
-	FlowCounted    = "counted"     // to the same: all is told; Text, if any, says why nothing is counted
+	FlowCounted    = "counted"     // the end of the list; Text, if any, says why nothing is counted
 	FlowEnd        = "end"         // the last line of a stream that netmaster ends; Text says why, and Reason is KindUnauthorized if the token is accepted no more
 )
 
@@ -78,7 +78,7 @@ type FlowEvent struct {
 	To        FlowPeer   `json:"to,omitzero"`
 	Direction string     `json:"direction,omitempty"` // of the policy that denied or logged, or that is audited: in, out
 	Decisions []FlowRule `json:"decisions,omitempty"` // who decided; of a connection at both ends, as far as they are on the host
-	Audited   string     `json:"audited,omitempty"`   // of would-deny and would-allow: the audited policy; decisions are those that it would have made
+	Audited   string     `json:"audited,omitempty"`   // of would-deny and would-allow: the audited policy; decisions are its decisions
 	Living    bool       `json:"living,omitempty"`    // of would-deny and would-allow: of connections (Count) that live, told once when the audit begins or changes
 	Text      string     `json:"text,omitempty"`
 	Served    *Served    `json:"served,omitempty"` // of counts
@@ -118,7 +118,7 @@ type FlowRule struct {
 	// PoliciesLeftOut counts the others.
 	Policies        []string `json:"policies,omitempty"`
 	PoliciesLeftOut int      `json:"policiesLeftOut,omitempty"`
-	// Hidden: the policy is of a tenant that whoever watches may not read.
+	// Hidden: the policy is of a tenant that the viewer may not read.
 	Hidden bool `json:"hidden,omitempty"`
 }
 

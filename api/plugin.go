@@ -105,8 +105,8 @@ type EndpointConfig struct {
 type CreateEndpointResponse struct {
 	EndpointConfig EndpointConfig `json:"EndpointConfig"`
 	Revision       int64          `json:"revision,omitempty"`
-	// GlobalRevision is that of the namespaces and settings on which policies depended
-	// then: an agent follows them apart from the tenant's rows.
+	// GlobalRevision is the revision of the namespaces and settings on which policies
+	// depended then: an agent follows them apart from the tenant's rows.
 	GlobalRevision int64 `json:"globalRevision,omitempty"`
 	// TenantWritten and TenantDeleted are when something of the tenant that is no endpoint
 	// (networks, groups, policies, rules, identities, services) was written, and deleted,
@@ -148,7 +148,7 @@ const (
 type UpdateEndpointRequest struct {
 	IPAddress    string            `json:"IPAddress"`
 	ContainerID  string            `json:"ContainerID"`
-	Labels       map[string]string `json:"Labels"` // added to those that the endpoint has
+	Labels       map[string]string `json:"Labels"` // added to the endpoint's own
 	Tenant       string            `json:"Tenant"`
 	Network      string            `json:"Network"`
 	Event        string            `json:"Event"`

@@ -22,7 +22,7 @@ type ProviderCounts struct {
 	Host      string  `json:"host,omitempty"`
 	Health    string  `json:"health,omitempty"` // Unhealthy, if its container's health check says so
 	Draining  bool    `json:"draining,omitempty"`
-	Share     float64 `json:"share"` // of the connections that have begun, to those that provide now: 0 to 1
+	Share     float64 `json:"share"` // of new connections that the present providers get: 0 to 1
 	Served    Served  `json:"served"`
 }
 

@@ -27,7 +27,7 @@ func (o ServiceLB) ObjectKey() string { return o.TenantName + ":" + o.ServiceNam
 // ServiceLBOper is the operational state of a service.
 type ServiceLBOper struct {
 	NumProviders int            `json:"numProviders,omitempty"`
-	Problem      string         `json:"problem,omitempty"` // why nobody gets new connections
+	Problem      string         `json:"problem,omitempty"` // why no provider gets new connections
 	Providers    []EndpointOper `json:"providers,omitempty"`
 	ServiceVip   string         `json:"serviceVip,omitempty"`
 	ServiceVip6  string         `json:"serviceVip6,omitempty"` // IPv6, beside an IPv4 one

@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// Token lets its bearer in. Its secret is told once, by CreateToken.
+// Token gives its bearer access. Only CreateToken returns its secret, once.
 type Token struct {
 	ID      string   `json:"id"`
 	Name    string   `json:"name"` // of who has it

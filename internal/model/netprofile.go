@@ -34,8 +34,8 @@ type NetProfile struct {
 	Burst            int           `json:"burst,omitempty"`    // kilobytes (1000 bytes), 2-10486; 0 = chosen from the bandwidth
 	ReceiveBandwidth Bandwidth     `json:"receiveBandwidth,omitzero"`
 	ReceiveBurst     int           `json:"receiveBurst,omitempty"` // as Burst
-	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
-	// writes it; nobody asks for it.
+	// Object is the Kubernetes object that it belongs to, "" = it is the users'. Control
+	// writes it, and requests do not set it.
 	Object string `json:"object,omitempty"`
 }
 

@@ -70,8 +70,8 @@ type Network struct {
 
 	RawSubnet6 string   `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet
 	Identity   Identity `json:"identity,omitempty"`   // allocated: identity of the endpoints without group and labels
-	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
-	// writes it; nobody asks for it.
+	// Object is the Kubernetes object that it belongs to, "" = it is the users'. Control
+	// writes it, and requests do not set it.
 	Object string `json:"object,omitempty"`
 	// ByTenant: who created it is no cluster administrator. It changes no routes of hosts,
 	// and BGP announces nothing of it, unless Allowed: its subnets lay in a prefix that

@@ -52,7 +52,7 @@ func (n NetworkPolicy) Validate() error {
 	return nil
 }
 
-// SortRules orders rules by their id, which is how they are told.
+// SortRules orders rules by their id, the order of answers.
 func SortRules(rules []PolicyRule) {
 	slices.SortFunc(rules, func(a, b PolicyRule) int { return cmp.Compare(a.Key.Rule, b.Key.Rule) })
 }

@@ -10,8 +10,8 @@ type Owned struct {
 
 func (o Owned) String() string { return fmt.Sprintf("%s %q", o.Kind, o.Key) }
 
-// Ownership says which object of Kubernetes an object belongs to: nobody else changes
-// or deletes it. What belongs to users has none.
+// Ownership names the Kubernetes object that an object belongs to: only its controller
+// changes or deletes it. Objects of users have none.
 type Ownership struct {
 	Owned
 	Object string `json:"object"` // its name among those of the kind in Kubernetes

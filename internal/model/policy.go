@@ -80,7 +80,7 @@ func (t *Tier) UnmarshalText(b []byte) error {
 // PolicyKind says in which words a policy was written, and is shown again.
 type PolicyKind string
 
-// PolicyOwner says who a policy belongs to: nobody else may change it.
+// PolicyOwner says who a policy belongs to: others may not change it.
 type PolicyOwner string
 
 // The kinds and owners of policies.
@@ -92,7 +92,7 @@ const (
 	OwnerKubernetes PolicyOwner = "kubernetes"
 )
 
-// MaxOrder is the highest order of a policy in its tier; OrderContiv is that of
+// MaxOrder is the highest order of a policy in its tier; OrderContiv is the order of
 // Contiv's policies.
 const (
 	MaxOrder    = 200
@@ -111,8 +111,8 @@ type Policy struct {
 	Key   PolicyKey   `json:"key"`
 	Kind  PolicyKind  `json:"kind"`
 	Owner PolicyOwner `json:"owner"`
-	// Object is the object of Kubernetes that a Contiv policy belongs to, "" = it is the
-	// users'. Control writes it; nobody asks for it.
+	// Object is the Kubernetes object that a Contiv policy belongs to, "" = it is the
+	// users'. Control writes it, and requests do not set it.
 	Object   string   `json:"object,omitempty"`
 	Tier     Tier     `json:"tier"`
 	Order    int      `json:"order"` // 0 to MaxOrder

@@ -2,10 +2,10 @@ package model
 
 import "strings"
 
-// The names of the policies that stand for objects of Kubernetes begin so, and nobody
-// else's may: for a NetworkPolicy with its namespace, a dot and its name after it (a
-// namespace has no dot), for a ClusterNetworkPolicy with its name, and where that is
-// longer than names are with digits that stand for it.
+// Prefixes of the names of policies for Kubernetes objects; other policies may not have
+// them. After the prefix, a NetworkPolicy has its namespace, a dot and its name (a
+// namespace has no dot), and a ClusterNetworkPolicy has its name. Digits replace the end of
+// names that are too long.
 const (
 	OfNetworkPolicy        = "kubernetes."
 	OfClusterNetworkPolicy = "kubernetes-cluster."

@@ -190,9 +190,8 @@ func labelText(s string) string {
 // Equal compares two selectors by their text.
 func (s Selector) Equal(o Selector) bool { return s.String() == o.String() }
 
-// Validate checks names, the syntax of labels (that of Kubernetes) and that the
-// selector can select something. field names it in the error, which is of kind
-// ErrInvalid.
+// Validate checks names, the syntax of labels (Kubernetes') and that the selector can
+// select something. field names it in the error, which is of kind ErrInvalid.
 func (s Selector) Validate(field string) error {
 	if _, err := ParseTenantName(string(s.Tenant)); err != nil {
 		return err
@@ -230,7 +229,7 @@ func (s Selector) Validate(field string) error {
 	return nil
 }
 
-// Nobody tells whether no endpoint can meet what the selector requires of labels.
+// Nobody reports whether no endpoint can meet the selector's requirements on labels.
 func (s Selector) Nobody() bool {
 	_, nobody := s.contradicts()
 	return nobody

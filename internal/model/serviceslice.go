@@ -26,8 +26,8 @@ const (
 type ServiceSlice struct {
 	Key     ServiceSliceKey `json:"key"`
 	Service string          `json:"service"` // of the namespace; it need not exist
-	// Ports are those that the backends listen at, by the names of the service's;
-	// sorted by name and protocol.
+	// Ports are the backends' ports, by the names of the service's; sorted by name and
+	// protocol.
 	Ports    []SlicePort      `json:"ports,omitempty"`
 	Backends []ServiceBackend `json:"backends,omitempty"` // sorted by address, each once
 }
@@ -39,12 +39,12 @@ type SlicePort struct {
 	Port     uint16   `json:"port"`
 }
 
-// ServiceBackend is a backend of a cluster service: an endpoint by its pod, else whoever
-// has the address: a node (a pod in its network, the API server), or anybody.
+// ServiceBackend is a backend of a cluster service: an endpoint named by its pod, else the
+// holder of the address: a node (a pod in its network, the API server), or any machine.
 type ServiceBackend struct {
 	Addr netip.Addr `json:"addr"`
-	// Pod is a UID; empty = it is no pod, or nobody says which. Whoever writes slices may
-	// name any: it counts only where that pod's endpoint has the address.
+	// Pod is a UID; empty = it is no pod, or not known. Writers of slices may name any pod:
+	// it counts only where that pod's endpoint has the address.
 	Pod   string              `json:"pod,omitempty"`
 	Node  NodeName            `json:"node,omitempty"` // that it is on, if anybody says so
 	Zone  string              `json:"zone,omitempty"`
@@ -66,7 +66,7 @@ type ServiceBackendState string
 // The states of backends.
 const (
 	ServiceBackendReady    ServiceBackendState = ""
-	ServiceBackendDraining ServiceBackendState = "draining" // it ends and still serves: for new connections only while nobody is ready
+	ServiceBackendDraining ServiceBackendState = "draining" // terminating and still serving: it gets new connections only while no backend is ready
 	ServiceBackendUnready  ServiceBackendState = "unready"  // nothing new goes there
 )
 

@@ -100,8 +100,8 @@ func prefixesOf(p Peer) (n int) {
 	return max(1, n)
 }
 
-// peerPorts are the pairs of the rules that name a peer, how many name each, and
-// the entries of each of those that the peer stands for.
+// peerPorts are the pairs of the rules that name a peer, how many rules name each pair, and
+// the entries of each identity or address that the peer stands for.
 type peerPorts struct {
 	selector *Selector // nil = none
 	prefixes int       // beside the identities that it selects
@@ -165,9 +165,9 @@ func (m *PolicyMeter) Entries(identities func(Selector) int) (n int) {
 	return n
 }
 
-// Check tells whether rules may join those that the meter counts when some of
-// these leave, and leaves the meter as it was. Otherwise the error, of kind
-// ErrExhausted, says what they would take, and fit how many of them fit.
+// Check reports whether rules may join the meter's rules when some of these leave, and
+// leaves the meter as it was. Otherwise the error, of kind ErrExhausted, says how many
+// entries they would take, and fit is how many of them fit.
 func (m *PolicyMeter) Check(joining, leaving []PolicyRule, identities func(Selector) int) (fit int, err error) {
 	for _, r := range leaving {
 		m.Remove(r)

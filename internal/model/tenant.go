@@ -33,8 +33,8 @@ type Tenant struct {
 	Name           TenantName  `json:"name"`
 	DefaultNetwork NetworkName `json:"defaultNetwork,omitempty"`
 	Router         RouterID    `json:"router,omitempty"` // allocated; none in a record of before there were any, until the leader gives it one
-	// Shared are networks of other tenants that this one's containers reach, sorted.
-	// In a request nil stands for those that it has.
+	// Shared are networks of other tenants that this one's containers reach, sorted. In a
+	// request nil keeps the present ones.
 	Shared []NetworkKey `json:"shared,omitempty"`
 	// Clients are the tenants that reach networks of this one, sorted. Control writes
 	// them with the clients' Shared.
@@ -42,8 +42,8 @@ type Tenant struct {
 	// Infra are the tenant's infra networks, sorted: hosts follow all tenants' records, and
 	// get endpoints of their own there. Control writes it with the networks.
 	Infra []NetworkName `json:"infra,omitempty"`
-	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
-	// writes it; nobody asks for it.
+	// Object is the Kubernetes object that it belongs to, "" = it is the users'. Control
+	// writes it, and requests do not set it.
 	Object string `json:"object,omitempty"`
 }
 

@@ -392,8 +392,8 @@ func TestValidateKinds(t *testing.T) {
 	}
 }
 
-// A group names each thing once and at most as many as one transaction takes; the
-// zero Valid, which nobody has checked, says so.
+// A group names each thing once and at most as many as one transaction takes; the zero
+// Valid, which was never checked, says so.
 func TestValid(t *testing.T) {
 	g := Group{Key: GroupKey{"t", "g"}, Network: "n", Policies: []PolicyName{"p", "q"}, ExtContracts: []string{"e"}}
 	v, err := Check(g)

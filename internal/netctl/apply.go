@@ -131,7 +131,7 @@ func (o *applyOptions) showResults(results []api.ApplyResult) error {
 	return nil
 }
 
-// documents reads the files, until ctx ends: one may be a pipe that nobody writes to.
+// documents reads the files, until ctx ends: one may be a pipe without a writer.
 func (o *applyOptions) documents(ctx context.Context) ([]document, error) {
 	if len(o.files) == 0 {
 		return nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")

@@ -76,7 +76,7 @@ func newAgentSocket(t *testing.T) *agentSocket {
 		_ = s.Serve(l) // it ends when it is closed
 	}()
 	t.Cleanup(func() {
-		_ = s.Close() // nobody asks any more
+		_ = s.Close() // no client is left
 		<-done
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)

@@ -23,7 +23,7 @@ func (g *globals) certificate(stderr io.Writer) (*tls.Config, error) {
 	} else if err != nil {
 		fmt.Fprintf(stderr, "warning: %v\n", err)
 	}
-	switch g.netmaster { // nobody asked for http
+	switch g.netmaster { // no flag asked for http
 	case DefaultNetmaster:
 		g.netmaster = "https://netmaster:" + api.DefaultPort
 	case localNetmaster:

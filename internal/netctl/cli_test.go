@@ -384,7 +384,8 @@ func TestNetworkListWhileDeleted(t *testing.T) {
 	}
 }
 
-// TestStranger: a server that is no netmaster is told from a missing object.
+// TestStranger: the error distinguishes a server that is no netmaster from a missing
+// object.
 func TestStranger(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()

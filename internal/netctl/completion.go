@@ -111,7 +111,7 @@ func locate(root *command, g *globals, words []string) place {
 			switch {
 			case d == nil:
 			case hasValue || d.value == "":
-				_, _, _ = p.flags.leading(done[i : i+1]) // a wrong value is told of when the line is run
+				_, _, _ = p.flags.leading(done[i : i+1]) // running the line reports a wrong value
 			case i+1 == len(done):
 				p.valueOf = d
 				return p

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestDoctorShows: the table says what, where, how bad and what to do, and a verdict; the
-// exit code is that of what is left.
+// TestDoctorShows: the table has findings with object, severity and remedy, and a verdict;
+// the exit code is the worst finding's.
 func TestDoctorShows(t *testing.T) {
 	d := api.Diagnosis{Hosts: 3, Answered: 2, Findings: []api.Finding{
 		{Check: api.CheckHosts, Where: "host h1", Severity: api.SeverityNotice, Text: "its clock", Remedy: "have it follow"},

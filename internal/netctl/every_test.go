@@ -42,7 +42,7 @@ func TestEveryCommand(t *testing.T) {
 			continue
 		}
 		r := netctl(t, url, words[1:]...)
-		printed := strings.ReplaceAll(r.out+r.errOut, url, DefaultNetmaster) // its port is chosen anew each time
+		printed := strings.ReplaceAll(r.out+r.errOut, url, DefaultNetmaster) // its port differs each time
 		fmt.Fprintf(&all, "$ %s\n%s", strings.Join(words, " "), printed)
 		if r.code != 0 {
 			fmt.Fprintf(&all, "exit code %d\n", r.code)

@@ -61,8 +61,8 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
-// isStranger tells whether the answer is that of a server that is no netmaster:
-// an etcd, for one. Netmaster's own refusals are sentences.
+// isStranger reports whether the answer comes from a server that is no netmaster, such as
+// etcd. Netmaster's own refusals are sentences.
 func isStranger(err error) bool {
 	e, ok := errors.AsType[*api.Error](err)
 	return ok && e.Status == http.StatusNotFound && e.Message == "404 page not found"

@@ -57,7 +57,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 		}
 	}
 	_, err = client.Globals().List(ctx)
-	admin := !api.IsForbidden(err) // else of tenants; 1.x asks nobody
+	admin := !api.IsForbidden(err) // else of tenants; 1.x checks no permission
 	docs := []exported{}           // not nil: JSON shows []
 	for _, k := range objectKinds() {
 		if o.tenant != "" && !k.perTenant && k.name != "tenant" {

@@ -291,7 +291,7 @@ func TestNetmaster(t *testing.T) {
 	}
 }
 
-// INSECURE and --insecure accept a certificate that nobody vouches for.
+// INSECURE and --insecure accept a certificate that no known authority signed.
 func TestInsecure(t *testing.T) {
 	m := newFakeMaster(t)
 	s := httptest.NewUnstartedServer(m)

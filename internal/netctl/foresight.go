@@ -24,8 +24,8 @@ type foresight struct {
 	users         map[api.ObjectName][]api.ObjectName
 }
 
-// foresee finds what of a list stays when it is deleted, after the objects of a dry run
-// were applied.
+// foresee finds which objects of a list would stay if it were deleted, after the objects of
+// a dry run were applied.
 func foresee(ctx context.Context, client *api.Client, list []api.ObjectName, after []api.ApplyResult) (*foresight, error) {
 	f := &foresight{
 		listed: map[api.ObjectName]bool{}, there: map[api.ObjectName]bool{}, stays: map[api.ObjectName]string{},

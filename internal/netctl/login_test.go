@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// login keeps the token so that only its user can read it; later commands show
-// it to the proxy that gave it, and to nobody else.
+// login saves the token, readable by its user only; later commands show it only to the
+// proxy that issued it.
 func TestLogin(t *testing.T) {
 	var tokens []string
 	proxy := func() *httptest.Server {

@@ -142,7 +142,7 @@ func TestApplyBadDocument(t *testing.T) {
 			got := netctl(t, url, "apply", "-f", file)
 			place := "netctl: " + file + ": document 41"
 			if name == "twice" {
-				place = "netctl: " + file + ": document 4" // the later one is told of
+				place = "netctl: " + file + ": document 4" // the error names the later one
 			}
 			if got.code != tc.code || got.out != "" || !strings.HasPrefix(got.errOut, place) || !strings.Contains(got.errOut, tc.has) {
 				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", got.code, tc.code, got.out, got.errOut)
@@ -185,7 +185,7 @@ func TestApplyFiles(t *testing.T) {
 	}
 }
 
-// A list that takes several requests is gone on with, and progress is told.
+// A list that takes several requests is continued, and progress is printed.
 func TestApplyProgress(t *testing.T) {
 	m := newFakeMaster(t)
 	m.applied = []string{
@@ -420,8 +420,8 @@ func TestDiffAllFaults(t *testing.T) {
 	}
 }
 
-// Of a directory regular files are read, and links to such: a pipe there is refused, and
-// one that is named is waited for until netctl is told to end.
+// Regular files of a directory are read, and links to such: a pipe there is refused. A pipe
+// that is named is waited for until netctl is interrupted.
 func TestApplyPipe(t *testing.T) {
 	m := newFakeMaster(t)
 	dir, elsewhere := t.TempDir(), t.TempDir()

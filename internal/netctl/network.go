@@ -167,7 +167,7 @@ func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported
 			return nil, err
 		}
 		r := endpointRequest(x, e)
-		if r.EndpointID == "" { // an address of 1.x that nobody can free
+		if r.EndpointID == "" { // an address of 1.x that no command can release
 			if _, err := fmt.Fprintf(o.factory.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
 				return nil, err
 			}

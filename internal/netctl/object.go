@@ -169,7 +169,7 @@ func put[T api.Object, O any](ctx context.Context, o *common, k kind[T, O], name
 	r := k.collection(client)
 	before, err := r.Get(ctx, object.ObjectKey())
 	existed := err == nil
-	if err != nil && !api.IsNotFound(err) && !api.IsForbidden(err) { // who may not create is told so below
+	if err != nil && !api.IsNotFound(err) && !api.IsForbidden(err) { // below, a user who may not create gets an error
 		return err
 	}
 	after, err := r.Create(ctx, object)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestParse: one dash or two, values after "=" or a space, flags among arguments
-// as 1.x and scripts have them; what is wrong is told in netctl's words.
+// TestParse: one dash or two, values after "=" or a space, flags among arguments as 1.x and
+// scripts have them; errors are in netctl's words.
 func TestParse(t *testing.T) {
 	for line, want := range map[string]string{
 		"-tenant blue a b":          "blue/false [a b]",

@@ -84,8 +84,8 @@ func TestPKI(t *testing.T) {
 	}
 }
 
-// TestPKIAdmin: the certificate that is issued for a person has the person's name and the
-// role of a cluster admin, and is good for netctl's --tls-dir; nobody connects to a person.
+// TestPKIAdmin: a certificate for a person has the person's name and the role of a cluster
+// administrator, and works with netctl's --tls-dir. It is no server certificate.
 func TestPKIAdmin(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	for _, args := range [][]string{{"pki", "init", dir}, {"pki", "issue", dir, "anna", "--role", "cluster-admin"}} {

@@ -187,8 +187,8 @@ func (g *globals) saved(ctx context.Context, loginPath string, own *tls.Config) 
 	return func() string { return s.Token }, own, nil
 }
 
-// authorityTimeout bounds the search for the cluster of netmasters at URLs by which
-// nobody logged in.
+// authorityTimeout bounds the search for the cluster of netmasters at URLs without a saved
+// login.
 const authorityTimeout = 5 * time.Second
 
 // byAuthority finds the cluster whose authority the netmasters' certificates are of. It

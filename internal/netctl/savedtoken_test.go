@@ -21,8 +21,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestLoginToken: a token that netmaster takes is kept for its user, and shown to that
-// netmaster and to nobody else; one that it refuses is not kept.
+// TestLoginToken: a token that netmaster accepts is saved for its user, and shown to that
+// netmaster only; a refused one is not saved.
 func TestLoginToken(t *testing.T) {
 	const right = "0123456789abcdef"
 	shownElsewhere := false

@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestStatusTimeout: status is less patient than other commands, unless it is told
-// how patient to be, the others' patience included.
+// TestStatusTimeout: status has a shorter timeout than other commands, unless flags or the
+// environment set one.
 func TestStatusTimeout(t *testing.T) {
 	for _, tc := range []struct{ given, want time.Duration }{{0, statusTimeout}, {api.DefaultTimeout, api.DefaultTimeout}, {time.Second, time.Second}} {
 		stop := errors.New("stop")

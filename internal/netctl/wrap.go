@@ -25,8 +25,8 @@ func columnsOf(w io.Writer) int {
 // minColumns is what text needs to be read at all: narrower terminals break lines themselves.
 const minColumns = 40
 
-// wrap breaks a text after words, so that its lines fit columns; all but the first begin with
-// indent. Where nobody looks at columns it stays one line.
+// wrap breaks a text after words, so that its lines fit columns; all but the first begin
+// with indent. Without a terminal it stays one line.
 func wrap(text, indent string, columns int) string {
 	if columns < minColumns {
 		return text

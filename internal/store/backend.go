@@ -24,7 +24,7 @@ type Backend interface {
 	ReadMany(ctx context.Context, at Revision, keys, prefixes []string, limit int) (kvs []KV, ranges [][]KV, rev Revision, err error)
 	// Commit applies c as one revision if all compares hold.
 	Commit(ctx context.Context, c Commit) (Outcome, error)
-	// GrantLease makes a lease that nobody refreshes and returns its id.
+	// GrantLease makes a lease that is not renewed and returns its id.
 	GrantLease(ctx context.Context, ttl time.Duration) (string, error)
 }
 

@@ -61,8 +61,8 @@ func (f EndpointForm) Parse(endpoints []string) ([]string, error) {
 
 func (f EndpointForm) example() string { return "http://127.0.0.1:" + f.Port }
 
-// ParseFlag is Parse for the value of a flag: the error says only what is allowed,
-// since whoever reads flags names the flag and the value.
+// ParseFlag is Parse for the value of a flag: the error says only what is allowed, since
+// the caller names the flag and the value.
 func (f EndpointForm) ParseFlag(endpoints []string) ([]string, error) {
 	if len(endpoints) == 0 {
 		return nil, errors.New("must name " + f.Article + " " + f.Server + ", such as " + f.example())

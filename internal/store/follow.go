@@ -159,9 +159,9 @@ func (f *Follower) commitRevision(ctx context.Context) (Revision, error) {
 	return last, err
 }
 
-// Update is Store.Update over the followed store, with what the mirror knows
-// read from memory (see Engine.UpdateNear): its cost is that of the commit
-// alone, as long as what fn reads lies under the followed prefixes.
+// Update is Store.Update over the followed store, and reads the mirror's keys from memory
+// (see Engine.UpdateNear): its cost is the commit's alone, as long as fn reads keys under
+// the followed prefixes.
 func (f *Follower) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
 	if st, ok := f.store.(NearUpdater); ok {
 		return st.UpdateNear(ctx, &f.near, fn)

@@ -10,7 +10,7 @@ import (
 // read that begins after somebody asked is fresh for them.
 type freshness struct {
 	mu   sync.Mutex
-	busy *sharedRead // under way: began before whoever comes now
+	busy *sharedRead // under way: began before the caller came
 	next *sharedRead // begins when busy ends; everybody who comes now may share it
 }
 

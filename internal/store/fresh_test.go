@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// reads is a store that answers when it is told to.
+// reads is a store that answers on command.
 type reads struct {
 	mu     sync.Mutex
 	n      int
@@ -75,7 +75,7 @@ func TestFreshReadsAreShared(t *testing.T) {
 		st.answer <- nil
 		expect(1, result{rev: 3})
 
-		// A leader that gives up takes nobody along.
+		// A leader that gives up does not end the others' reads.
 		gone, leave := context.WithCancel(ctx)
 		ask(ctx)
 		ask(gone)

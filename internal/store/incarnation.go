@@ -28,9 +28,8 @@ func (i Incarnation) Succeeds(old Incarnation) bool {
 	return i.ID != "" && (i.ID == old.ID && i.Epoch > old.Epoch || slices.Contains(i.Replaces, old.ID))
 }
 
-// Next is the epoch that the store gets by a restore, or when hosts are told to
-// follow it: later than all that any host has seen of it, also when a backup is
-// restored twice.
+// Next is the epoch that the store gets by a restore, or when an operator has hosts follow
+// it: later than all that any host has seen of it, also when a backup is restored twice.
 func (i Incarnation) Next(now time.Time) int64 { return max(i.Epoch+1, now.Unix()) }
 
 // Mark is how a host's record names the store that the host follows.

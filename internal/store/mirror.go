@@ -88,8 +88,8 @@ func (m *MirrorState) Since() string {
 	return m.place
 }
 
-// Reach notes, before Relist or Commit, which Place that is of, "" = nobody knows; and, of a
-// list, whether the store's history lacks what Since returned.
+// Reach notes, before Relist or Commit, its Place, "" = unknown; and, of a list, whether
+// the store's history lacks what Since returned.
 func (m *MirrorState) Reach(place string, older bool) {
 	if m.older = older; place != "" {
 		m.place = place

@@ -26,8 +26,8 @@ type NearUpdater interface {
 	UpdateFresh(ctx context.Context, near Near, last Revision, fn func(Tx) error) (Revision, error)
 }
 
-// Positioner is a Store that tells its own revision beside that of the last
-// commit. All of ours are, since an Engine is.
+// Positioner is a Store that reports its own revision beside the revision of the last
+// commit. All of ours do, since an Engine does.
 type Positioner interface {
 	Position(ctx context.Context) (last, now Revision, err error)
 }

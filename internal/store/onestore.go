@@ -33,12 +33,13 @@ type OneStore struct {
 	Flag string // that names the endpoints, without dashes
 	// Count is how many endpoints there are. With fewer than two nothing is compared.
 	Count func() int
-	// Ask asks all endpoints, in a second or so, and leaves out those that do not answer.
-	// What they say is linearizable if sure says so, and may be some moments old otherwise.
+	// Ask asks all endpoints, in a second or so, and leaves out the ones that do not
+	// answer. Answers are linearizable if sure is set, and may be some moments old
+	// otherwise.
 	Ask func(ctx context.Context, sure bool) []Told
 
 	mu      sync.Mutex
-	cluster string    // of those that answered; "" = none has said yet
+	cluster string    // of the endpoints that answered; "" = none has yet
 	split   error     // that they are of different ones; nothing is asked meanwhile
 	next    time.Time // when they are asked again; zero = before the next request
 	looking bool      // somebody asks them, aside
@@ -76,7 +77,7 @@ func (o *OneStore) May(ctx, life context.Context) error {
 }
 
 // Belongs refuses an answer of another cluster than the one that has answered before,
-// unless all endpoints are of that one now: it was made anew, or of a backup. "" is any.
+// unless all endpoints belong to that one now: it was recreated, or restored. "" is any.
 func (o *OneStore) Belongs(ctx context.Context, cluster string) error {
 	if cluster == "" || o.Count() < 2 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// endpoints are two, which say what they are told to, in turn; the last goes on.
+// endpoints are two, which answer as scripted, in turn; the last answer repeats.
 type endpoints struct {
 	mu    sync.Mutex
 	says  [][]Told

@@ -43,7 +43,7 @@ func TestReplaceRecord(t *testing.T) {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
-	// In a list nobody can tell which element an unknown field belongs to.
+	// In a list it is unknown which element an unknown field belongs to.
 	full := outer{List: []inner{{A: 1}}, Map: map[string]inner{"k": {}}}
 	for _, old := range []string{`{"v":2,"d":{"list":[{"a":1,"x":1}]}}`, `{"v":2,"d":{"map":{"k":{"x":1}}}}`} {
 		if got, err := ReplaceRecord(2, []byte(old), full); !errors.Is(err, ErrNewerRecord) {

@@ -76,9 +76,8 @@ const (
 // uncommitted writes.
 const Pending Revision = -1
 
-// Tx is a transaction in the making. Reads see one snapshot (that of the first
-// read) and, over it, the transaction's own writes. A Tx is used from one
-// goroutine and not after fn returned.
+// Tx is an open transaction. Reads see one snapshot (the first read's) and, over it, the
+// transaction's own writes. A Tx is used from one goroutine and not after fn returned.
 type Tx interface {
 	// Prefetch reads keys in ONE round trip and remembers them for Get, Peek and
 	// Create, without putting them into the read set. Call it first with all the

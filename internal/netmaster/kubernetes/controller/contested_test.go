@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
-// TestServicesContested: an address outside the cluster is at each port the service's that
-// had it first, whatever the names, until it gives it up; one of the pool is nobody else's,
-// and the pool gives none that a service has.
+// TestServicesContested: at each port an external address belongs to the service that had
+// it first, whatever the names, until that service gives it up. An address of the pool
+// belongs to one service, and the pool assigns no address that a service has.
 func TestServicesContested(t *testing.T) {
 	pool, err := model.ParseAddressPool("pool", []string{"203.0.113.1-203.0.113.2"})
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 )
 
-// TestLabelsThatPoliciesSelectByCount: a label that Kubernetes' controllers give is part of
-// endpoints' identities while a NetworkPolicy selects by it, and pods that are attached
-// already are told apart by it before the policy is in force; others are not, nor is one
-// that somebody has added to the generated labels.
+// TestLabelsThatPoliciesSelectByCount: a label that Kubernetes' controllers set is part of
+// endpoints' identities while a NetworkPolicy selects by it, and attached pods get
+// identities with it before the policy is in force. Other generated labels are not part of
+// identities, nor are labels that a user has added to them.
 func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 	const name, index, hash = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "pod-template-hash"
 	l := newLab(t, nil)
@@ -85,7 +85,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 		t.Errorf("the policy applies to %v", p.Policy.Applies)
 	}
 
-	// A label that the cluster's settings name is still nobody's.
+	// A label that the cluster's settings exclude stays excluded.
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "second", func(s *networkingv1.NetworkPolicySpec) {
 		s.PodSelector.MatchLabels = map[string]string{"com.acme.build": "1"}
 	}))

@@ -51,7 +51,7 @@ func moves(t *testing.T, linger time.Duration) (l *lab, leave, come, end func())
 }
 
 // TestPoliciesStayWithPods: pods stay in their tenant when their namespace names another
-// one, and so do its policies, those that come later too, until the last pod has gone.
+// one, and so do its policies, later ones too, until the last pod has gone.
 func TestPoliciesStayWithPods(t *testing.T) {
 	l, leave, come, end := moves(t, 0)
 	come()

@@ -23,8 +23,8 @@ type Object struct {
 	mirror.Name
 }
 
-// Report is what came of an object: what of it cannot be had, and why it is not in
-// force as it is, if so; it is tried again then.
+// Report is the result of an object: which parts of it cannot be realised, and why it is
+// not in force as written, if so; it is tried again then.
 type Report struct {
 	Object
 	Now      metav1.Object // nil = it is gone
@@ -45,8 +45,8 @@ type Config struct {
 	Sources map[string]mirror.Source // of the four kinds of mirror
 	Ours    *Ours                    // while it has an error nothing is kept; nil = never
 	Choices translate.Choices
-	// Tell is called for an object each time that it was looked at, also when all is well;
-	// not for one that went while nobody led. It must not wait.
+	// Tell is called for an object at each sync of it, also when all is well, but not for
+	// an object that was deleted while there was no leader. It must not wait.
 	Tell func(Report)
 }
 
@@ -57,7 +57,7 @@ type Keeper struct {
 	work   *work
 	step   step // for who waits until the store is in step
 
-	linger time.Duration                 // that a policy stays in a tenant that nobody names and that has no pods
+	linger time.Duration                 // how long a policy stays in a tenant that no namespace names and that has no pods
 	idle   map[model.PolicyKey]time.Time // since when such ones are known; for passes alone
 }
 

@@ -208,7 +208,7 @@ func TestKeeps(t *testing.T) {
 	const inBlue, cluster, ns = "blue:kubernetes.a.p kubernetes kubernetes 1", "blue:kubernetes-cluster.all kubernetes admin 1", "namespace a map[io.contiv.tenant:blue]"
 	l.want(cluster, inBlue, ns)
 
-	// Deleted while nobody leads.
+	// Deleted while there is no leader.
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Lead: %v", err)
 	}
@@ -242,7 +242,7 @@ func TestListsFirst(t *testing.T) {
 	l.want("namespace old map[]")
 }
 
-// TestFenced: who leads no more writes nothing, and is told.
+// TestFenced: a netmaster that no longer leads writes nothing, and gets an error.
 func TestFenced(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
@@ -323,7 +323,7 @@ func TestChoosesTenant(t *testing.T) {
 	}
 }
 
-// TestTold: what cannot be had is told with its object.
+// TestTold: an object that cannot be realised is reported.
 func TestTold(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)

@@ -20,7 +20,7 @@ type objectRound struct {
 	view    *control.View
 	last    store.Revision // of what was written
 	outcome map[Object]outcome
-	leaving map[model.Owned]bool // see going; nil = nobody has asked
+	leaving map[model.Owned]bool // see going; nil = not computed yet
 }
 
 // outcome is what came of an object.
@@ -152,8 +152,8 @@ func (p *objectRound) knownBut(going map[model.Owned]bool) objects.Known {
 	}
 }
 
-// ends tells whether a policy is to go, and is in force for nobody: all groups that have
-// it are about to go too.
+// ends reports whether a policy is to go and applies to no group: all groups that have it
+// are about to go too.
 func (p *objectRound) ends(now *objects.Policy) bool {
 	k, err := model.ParsePolicyKey(objects.Owned(now).Key)
 	return err == nil && now.GetDeletionTimestamp() != nil && !slices.ContainsFunc(p.view.GroupsOfPolicy(k), func(g model.Group) bool {
@@ -183,8 +183,7 @@ func (p *objectRound) going() map[model.Owned]bool {
 	return out
 }
 
-// alsoNamers adds to what is to be looked at, where a network or group is about to go,
-// those that may name it.
+// alsoNamers adds the objects that may refer to a network or group that is about to go.
 func (p *objectRound) alsoNamers(todo map[Object]struct{}) {
 	for o := range todo {
 		if now := p.s.object(o); (o.Kind != objects.Networks && o.Kind != objects.EndpointGroups) || now == nil || now.GetDeletionTimestamp() == nil {
@@ -199,8 +198,8 @@ func (p *objectRound) alsoNamers(todo map[Object]struct{}) {
 	}
 }
 
-// removeAll takes away what objects stood for that are to go, or are gone; all = also
-// what nobody has told of.
+// removeAll deletes the rows of objects that are to go, or are gone; all = also rows of
+// objects without an event.
 func (p *objectRound) removeAll(ctx context.Context, order []Object, all bool) error {
 	for _, o := range order {
 		now := p.s.object(o)
@@ -242,7 +241,7 @@ func (p *objectRound) remove(ctx context.Context, k model.Owned, object string) 
 	if !p.ownedBy(k, object) {
 		return nil
 	}
-	ctx, done := control.NoteRevision(ctx) // what is told of the object is told of the view that has this
+	ctx, done := control.NoteRevision(ctx) // the object's report is about the view at this revision
 	err := p.s.config.Control.Ownership.DeleteOwned(ctx, control.Of(p.fence, object, false), k)
 	p.last = max(p.last, *done)
 	if errors.Is(err, model.ErrNotFound) {

@@ -137,7 +137,7 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 	for _, o := range order {
 		now := s.object(o)
 		if now == nil {
-			continue // who forgets it is told by the mirror
+			continue // the mirror reports the deletion
 		}
 		r := p.reportOf(o, now)
 		s.work.note(r)

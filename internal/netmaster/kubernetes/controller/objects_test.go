@@ -116,7 +116,7 @@ func going(o objects.Object) {
 
 func adopting(o objects.Object) { o.SetAnnotations(map[string]string{objects.Adopt: "true"}) }
 
-// said waits until an object is told of so.
+// said waits until an object's report contains all parts.
 func (l *objectsLab) said(object string, parts ...string) {
 	l.t.Helper()
 	last := ""

@@ -16,14 +16,13 @@ import (
 // these that there are, and of the others for what their labels name.
 var inForce = []string{objects.Policies, objects.EndpointGroups}
 
-// objectStep is step for objects in which intent is written: those for which nobody
-// has to wait.
+// objectStep is step for objects that declare intent, if no pod has to wait for them.
 type objectStep struct {
 	mu   sync.Mutex
 	turn uint64 // of the view
 	kept map[Object]metav1.Object
 
-	settled    bool   // at turn and mirrorTurn nobody had to wait
+	settled    bool   // at turn and mirrorTurn no pod had to wait
 	mirrorTurn uint64 // of the kinds inForce
 }
 
@@ -74,8 +73,8 @@ func (s *Objects) behind(turn uint64, of model.GroupKey) (out []Object) {
 	return out
 }
 
-// holds tells whom a policy or a group holds up. What is to go holds up nobody: it stays
-// as it is until it goes.
+// holds returns which pods wait for a policy or a group. An object that is to go delays no
+// pod: it stays as it is until it goes.
 func (p *objectRound) holds(now objects.Object) holds {
 	k := objects.Owned(now)
 	owner, there := p.view.OwnerOf(k)
@@ -92,7 +91,7 @@ func (p *objectRound) holds(now objects.Object) holds {
 		return nobody
 	case w.err != nil, verdict(now) != "":
 		return itsGroup
-	case k.Kind == "endpointGroup" && !there: // nobody is in it
+	case k.Kind == "endpointGroup" && !there: // it has no members
 		return itsGroup
 	}
 	return everybody

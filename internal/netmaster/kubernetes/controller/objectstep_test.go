@@ -40,7 +40,7 @@ func newIntentLab(t *testing.T, change ...func(*ObjectsConfig)) *intentLab {
 	return l
 }
 
-// next makes the pod a/one anew and returns what it is to have, within a time.
+// next recreates the pod a/one and returns its wanted endpoint, within a time.
 func (l *intentLab) next(within time.Duration, labels map[string]string) (model.Endpoint, error) {
 	l.n++
 	uid := fmt.Sprint("u", l.n)
@@ -107,8 +107,8 @@ func TestPodsWaitForObjectWatches(t *testing.T) {
 	}
 }
 
-// TestPodsWaitForObjects: while nobody keeps them in the store pods wait for what says
-// what passes, and for what they name, and not for others.
+// TestPodsWaitForObjects: while no leader writes them to the store, pods wait for objects
+// that decide what may pass, and for objects that they name, and for no others.
 func TestPodsWaitForObjects(t *testing.T) {
 	l := newIntentLab(t)
 	fence := l.leaderOfObjects()
@@ -189,7 +189,7 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.add(objects.Policies, "users", shut) // who leads nobody asks: nobody does
+	l.add(objects.Policies, "users", shut) // there is no leader to ask
 	l.add(objects.EndpointGroups, "theirs", `{"networkName":"default-net","policies":["users"]}`)
 	l.comes(inGroup("web"))
 	l.comes(inGroup("theirs"))

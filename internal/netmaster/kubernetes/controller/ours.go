@@ -38,7 +38,7 @@ type Ours struct {
 	uid     string // of the API server that answered last, and was ours
 }
 
-// NewOurs returns Ours that has asked nobody.
+// NewOurs returns an Ours. It sends no request.
 func NewOurs(c OursConfig) *Ours { return &Ours{config: c} }
 
 // Check asks the API server which cluster it is of. The error is model.ErrConflict when

@@ -91,7 +91,7 @@ func (l *lab) asks(uid string, within time.Duration) (model.Endpoint, error) {
 	return l.keeper.Endpoint(ctx, "a", "one", uid)
 }
 
-// unavailable fails unless a pod must wait, and is told for what.
+// unavailable fails unless a pod must wait and the error says for what.
 func (l *lab) unavailable(uid string, within time.Duration, why string) {
 	l.t.Helper()
 	if _, err := l.asks(uid, within); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), why) {
@@ -119,7 +119,7 @@ func TestPodsWait(t *testing.T) {
 			if err := l.keeper.mirror.AwaitLists(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			l.unavailable("u1", 300*time.Millisecond, "behind with namespaces") // nobody leads
+			l.unavailable("u1", 300*time.Millisecond, "behind with namespaces") // there is no leader
 			fence := l.leader()
 			l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
 			e, err := l.asks("u1", time.Minute)
@@ -156,7 +156,8 @@ func TestPodsWait(t *testing.T) {
 	}
 }
 
-// TestPodPlaces: labels say where a pod belongs; what may not be is told.
+// TestPodPlaces: labels choose a pod's tenant, network and group; a forbidden choice is
+// reported.
 func TestPodPlaces(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
@@ -231,9 +232,9 @@ func (l *lab) wantTold(what string) {
 	}
 }
 
-// TestPodsFollow: an endpoint follows its pod's labels and group, also those that
-// changed while nobody led, or before the endpoint was there; not its tenant and
-// network, and not another pod of its name.
+// TestPodsFollow: an endpoint follows its pod's labels and group, also if they changed
+// while there was no leader, or before the endpoint existed. It does not follow the pod's
+// tenant and network, nor another pod of the same name.
 func TestPodsFollow(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
@@ -301,8 +302,8 @@ func TestPodsFollow(t *testing.T) {
 	}
 }
 
-// TestPodAddressAnnotations: annotations ask for addresses; what cannot be understood
-// is refused and told, and one that changes while the pod lives is told.
+// TestPodAddressAnnotations: annotations ask for addresses. An invalid one is refused and
+// reported, and a change while the pod lives is reported.
 func TestPodAddressAnnotations(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)

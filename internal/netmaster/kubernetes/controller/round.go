@@ -26,7 +26,7 @@ type round struct {
 	fence   store.Fence
 	view    *control.View
 	cluster translate.Cluster
-	tenants map[string][]model.TenantName // by namespace; nil = nobody has asked yet
+	tenants map[string][]model.TenantName // by namespace; nil = not computed yet
 	every   []model.TenantName            // that any namespace has
 }
 
@@ -94,8 +94,8 @@ func (p *round) meaning(o Object, now metav1.Object) (model.PolicyName, []model.
 	return "", nil, nil
 }
 
-// tenantsOf returns the tenants in which a namespace can have pods: the one that it
-// names, else the default one, and where pods may choose those that its pods name.
+// tenantsOf returns the tenants in which a namespace can have pods: the one that it names,
+// else the default one. Where pods may choose, the tenants that its pods name are added.
 func (p *round) tenantsOf(namespace string) []model.TenantName {
 	if p.tenants == nil {
 		p.tenants = map[string][]model.TenantName{}
@@ -242,8 +242,9 @@ func (p *round) uncount(ctx context.Context) error {
 	return err
 }
 
-// attainable returns what of a policy hosts hold: where that is not all, of a
-// NetworkPolicy, whose rules only allow, what it closes, and why.
+// attainable returns the part of a policy that hosts can hold. A NetworkPolicy that does
+// not fit as a whole isolates its pods and allows nothing, since its rules only allow; the
+// error says why.
 func (p *round) attainable(want *model.NetworkPolicy) (some *model.NetworkPolicy, unfit error) {
 	if want.Policy.Tier != model.TierKubernetes {
 		return want, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// serviceRound is one look at what has changed of services. Rows are written some at a
-// time: what they are of is told when they are.
+// serviceRound is one sync of changed services. Rows are written in batches, and objects
+// are reported after their rows are written.
 type serviceRound struct {
 	s     *Services
 	fence store.Fence
@@ -117,7 +117,7 @@ func (p *serviceRound) keep(ctx context.Context, o Object, now metav1.Object) er
 	return nil // ranges does
 }
 
-// checked checks a row; of one that no store takes it is told.
+// checked validates a row and reports one that the store would refuse.
 func checked[T model.Validator](p *serviceRound, r Report, want T) (model.Valid[T], bool) {
 	valid, err := model.Check(want)
 	if err != nil {
@@ -241,8 +241,8 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	return nil
 }
 
-// fits counts a service that hosts can hold beside the others; of one that they cannot
-// it is told. What takes no more than it did fits.
+// fits counts a service that hosts can hold beside the others, and reports one that they
+// cannot hold. A service that does not grow fits.
 func (p *serviceRound) fits(r Report, have model.ClusterService, there bool, want model.ClusterService) bool {
 	grows := want.Fronts() - have.Fronts()
 	switch {
@@ -271,8 +271,8 @@ func (p *serviceRound) failed(ctx context.Context, o Object, err error) error {
 	return nil
 }
 
-// balance returns the addresses of the pool that a service has, and why it has not
-// those that it is to have.
+// balance returns the addresses of the pool that a service has, and why it lacks wanted
+// ones.
 func (p *serviceRound) balance(ctx context.Context, o Object, k model.ClusterServiceKey, in *corev1.Service) ([]netip.Addr, []translate.Problem, error) {
 	wish := control.PoolWish{Service: k, Pool: p.s.config.Pool}
 	wish.V4, wish.V6 = translate.Families(in)

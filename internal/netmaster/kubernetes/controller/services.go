@@ -58,8 +58,8 @@ func (s *Services) AddRanges(more []netip.Prefix) {
 	}
 }
 
-// ranges are those that the API server does not tell of by ServiceCIDRs, with those
-// that are kept since it is not known yet whether they are.
+// ranges are the configured ranges that the API server's ServiceCIDRs lack. kept are ranges
+// for which this is not known yet.
 func (s *Services) ranges(kept []netip.Prefix) []netip.Prefix {
 	more := s.more.Load()
 	switch {

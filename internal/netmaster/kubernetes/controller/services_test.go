@@ -111,7 +111,7 @@ func (l *servicesLab) until(holds func() bool, what func() string) {
 	}
 }
 
-// tells waits until something is told that has a part.
+// tells waits until a report contains a part.
 func (l *servicesLab) tells(part string) {
 	l.t.Helper()
 	l.until(func() bool {
@@ -165,9 +165,9 @@ func serviceCIDR(name, cidr string) *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{ObjectMeta: meta("", name, nil), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
 }
 
-// TestServicesKept: services, slices, nodes and ranges that come, change and go do so in
-// the store; a change of one endpoint writes one row; what went while nobody led goes
-// with the next leader.
+// TestServicesKept: services, slices, nodes and ranges that are created, changed and
+// deleted have the same fate in the store. A change of one endpoint writes one row. The
+// next leader deletes rows of objects that were deleted while there was no leader.
 func TestServicesKept(t *testing.T) {
 	l := newServicesLab(t, func(c *ServicesConfig) {
 		c.Ranges = []netip.Prefix{netip.MustParsePrefix("fd00:96::/112")}
@@ -326,8 +326,8 @@ func TestServicesFailing(t *testing.T) {
 	l.tells(`endpointslices ns/..`)
 }
 
-// TestServicesRanges: a network that lies in a range is told of on it, and what lies
-// there is not served.
+// TestServicesRanges: a network that lies in a range is reported there, and services with
+// addresses in it are not served.
 func TestServicesRanges(t *testing.T) {
 	l := newServicesLab(t, nil)
 	l.start(l.ctrl.Run)
@@ -379,8 +379,8 @@ func TestServicesMany(t *testing.T) {
 	}
 }
 
-// TestServicesTooLarge: a slice that a store does not take is told of, and those that
-// are written with it are.
+// TestServicesTooLarge: a slice that the store refuses is reported, and the other rows of
+// its batch are written.
 func TestServicesTooLarge(t *testing.T) {
 	l := newServicesLabOn(t, memory.NewWith(memory.Consul), nil)
 	large := endpointSlice("large", "web")

@@ -91,7 +91,7 @@ func (k *Keeper) await(ctx context.Context, moment string, name mirror.Name, uid
 			continue
 		}
 		fresh = false
-		timer := time.NewTimer(100 * time.Millisecond) // of what the mirror gets nobody tells here
+		timer := time.NewTimer(100 * time.Millisecond) // the mirror sends no event here
 		select {
 		case <-changed:
 		case <-timer.C:

@@ -46,8 +46,8 @@ func TestNamespaceTooLarge(t *testing.T) {
 	}
 }
 
-// TestPolicyTooLarge: a NetworkPolicy with more rules than hosts hold closes what it is
-// about, and allows nothing; nobody's pods wait for it. With fewer it is in force.
+// TestPolicyTooLarge: a NetworkPolicy with more rules than hosts hold isolates its pods and
+// allows nothing; no pod waits for it. With fewer rules it is in force.
 func TestPolicyTooLarge(t *testing.T) {
 	l := newLab(t, nil)
 	l.start(l.ctrl.Run)
