@@ -261,8 +261,6 @@ var oversized = map[string]size{
 	"internal/netplugin/bgp.learner":                  {10, 13, 10},
 	"internal/netplugin/observe.Observer":             {42, 9, 0},
 	"internal/netplugin/runtimes/docker.Plugin":       {45, 16, 0},
-	"internal/netplugin/statemirror.State":            {138, 39, 19},
-	"internal/netplugin/statemirror.mirror":           {3, 23, 0},
 	"internal/netplugin/tunnelprobe.Prober":           {12, 11, 9},
 	"internal/store/etcd.Client":                      {42, 13, 0},
 	"internal/store/relay.Hub":                        {17, 15, 10},

@@ -341,8 +341,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.Observe(ctx, inner) })
-	inside.Go(func() { a.cluster.Remember(inner) })
-	inside.Go(func() { a.cluster.RememberHosts(inner) })
+	inside.Go(func() { a.cluster.Guard.Remember(inner) })
+	inside.Go(func() { a.cluster.Guard.RememberHosts(inner, a.cluster.Hosts) })
 	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
 	inside.Go(func() { a.control.Run(inner) })
 	compared := make(chan struct{})
@@ -452,7 +452,7 @@ func (a *Agent) compare(ctx context.Context) error {
 	if first {
 		wctx, cancel = context.WithTimeout(ctx, a.cfg.FirstStart)
 	}
-	g, err := a.cluster.AwaitSettings(ctx, wctx)
+	g, err := a.cluster.Lookup.AwaitSettings(ctx, wctx)
 	cancel()
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -217,7 +217,7 @@ func (a benchAgent) mirrored(rev store.Revision) {
 	a.b.Helper()
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
-	if err := a.cluster.AwaitRevision(ctx, statemirror.EndpointsScope(a.network), rev); err != nil {
+	if err := a.cluster.Lookup.AwaitRevision(ctx, statemirror.EndpointsScope(a.network), rev); err != nil {
 		a.b.Fatal(err)
 	}
 }

@@ -29,7 +29,7 @@ func (a *Agent) newFabric() *fabric.Router {
 // routerInterface is the interface that the data plane makes for BGP where it has taken
 // the uplinks; empty = none is wanted.
 func (a *Agent) routerInterface(want desired.Host) string {
-	if b, _ := a.cluster.Bgp(); b == nil || !a.can.TakesUplinks || len(a.cfg.Uplinks) == 0 || want.Private == nil || want.FwdMode != model.FwdRouting {
+	if b, _ := a.cluster.Hosts.Bgp(); b == nil || !a.can.TakesUplinks || len(a.cfg.Uplinks) == 0 || want.Private == nil || want.FwdMode != model.FwdRouting {
 		return ""
 	}
 	return desired.RouterInterface
@@ -38,10 +38,10 @@ func (a *Agent) routerInterface(want desired.Host) string {
 // followBGP tells the physical network what the data plane now holds.
 func (a *Agent) followBGP(pic statemirror.Compilation, report driver.Report) {
 	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
-	if in.Settings, in.Rivals = a.cluster.Bgp(); in.Settings != nil {
-		in.Machines = append(a.cluster.NodeAddresses(), a.control.Targets()...)
-		in.Networks, in.VLANs = a.cluster.Subnets(), a.cluster.VLANs()
-		in.Allowed, in.Near = a.cluster.TenantPrefixes(), a.nearby()
+	if in.Settings, in.Rivals = a.cluster.Hosts.Bgp(); in.Settings != nil {
+		in.Machines = append(a.cluster.Hosts.Addresses(), a.control.Targets()...)
+		in.Networks, in.VLANs = a.cluster.Lookup.Subnets(), a.cluster.Lookup.VLANs()
+		in.Allowed, in.Near = a.cluster.Settings.TenantPrefixes(), a.nearby()
 	}
 	for name, st := range report.Ports.All() {
 		if st.Err != nil {

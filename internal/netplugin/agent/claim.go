@@ -217,7 +217,7 @@ func (a *Agent) mine() error {
 	if err := a.named(); err != nil {
 		return err
 	}
-	return a.cluster.MayWrite()
+	return a.cluster.Guard.MayWrite()
 }
 
 // awaitName waits until the name is claimed, or ctx ends.

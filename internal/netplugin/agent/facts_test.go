@@ -202,7 +202,7 @@ func TestLabelsLater(t *testing.T) {
 			Applies: model.Selector{Tenant: k.Tenant, MatchLabels: map[string]string{"app": "bad"}},
 		})
 	})
-	if err := b.agent.cluster.AwaitRevision(t.Context(), statemirror.TenantScope(tenant), rev); err != nil {
+	if err := b.agent.cluster.Lookup.AwaitRevision(t.Context(), statemirror.TenantScope(tenant), rev); err != nil {
 		t.Fatal(err)
 	}
 	if !attached("c2", false) {

@@ -137,7 +137,7 @@ func TestStoreReplaced(t *testing.T) {
 			b.picturesAre(2, 1)
 			b.eventually("the store is written down", func() error {
 				m, err := statemirror.Recall(b.cfg.StateDir, b.cfg.Log)
-				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.Position().Revision) {
+				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.Guard.Position().Revision) {
 					err = fmt.Errorf("%+v", m)
 				}
 				return err

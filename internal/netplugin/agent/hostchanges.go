@@ -70,7 +70,7 @@ func (r learnedRoutes) Resume(made time.Time) error  { r.of.ResumeRoutes(made); 
 type forwardingMode struct{ of *statemirror.State }
 
 func (m forwardingMode) Newest(since time.Time) (time.Time, string) {
-	return m.of.NewestMode(since), "forwarding mode"
+	return m.of.Settings.NewestMode(since), "forwarding mode"
 }
 func (m forwardingMode) Suspend(time.Time) error { m.of.SuspendMode(true); return nil }
 func (m forwardingMode) Resume(time.Time) error  { m.of.SuspendMode(false); return nil }

@@ -168,14 +168,14 @@ func TestJournalUnwritable(t *testing.T) {
 			if err := disk.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
-			before := b.agent.way.Taken()
+			before := b.agent.way.Addresses.Taken()
 			for range 3 {
 				_, err := b.client().Attach(t.Context(), r2)
 				if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--state-dir") {
 					t.Errorf("Attach: %v; want unavailable, and what to do", err)
 				}
 			}
-			if after := b.agent.way.Taken(); after != before {
+			if after := b.agent.way.Addresses.Taken(); after != before {
 				t.Errorf("%d private addresses are taken, before it were %d", after, before)
 			}
 			if n := len(b.endpoints()); n != 1 {

@@ -15,7 +15,7 @@ import (
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
-	known := a.way.Refresh(look) // before the picture, which may know more by then
+	known := a.way.Addresses.Refresh(look) // before the picture, which may know more by then
 	ports := a.PublishedChanges()
 	a.control.Refresh(look)
 	pic, ok := a.cluster.Compile()
@@ -23,7 +23,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		return nil, nil // what it waits for wakes the runner again
 	}
 	if o, _ := a.reached.Get(); o.At.IsZero() { // nothing of a later agent's may be touched
-		if err := mayRead(a.cluster.OwnRecord()); err != nil {
+		if err := mayRead(a.cluster.Hosts.OwnRecord()); err != nil {
 			return nil, err
 		}
 	}

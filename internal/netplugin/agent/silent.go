@@ -21,7 +21,7 @@ func (a *Agent) newProber() *peerhealth.Prober {
 		return nil
 	}
 	peers := func() ([]peerhealth.Peer, bool, <-chan struct{}) {
-		list, many, changed := a.cluster.Peers()
+		list, many, changed := a.cluster.Hosts.Peers()
 		out := make([]peerhealth.Peer, len(list))
 		for i, p := range list {
 			out[i] = peerhealth.Peer{Name: p.Name, Addr: p.Addr, Away: p.Away}
@@ -29,7 +29,7 @@ func (a *Agent) newProber() *peerhealth.Prober {
 		return out, many, changed
 	}
 	return peerhealth.New(peerhealth.Config{
-		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.SetUnreachable, Log: a.log,
+		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.HostInput.SetUnreachable, Log: a.log,
 		Answered: a.recallPeers(), Remember: a.rememberPeers,
 	})
 }

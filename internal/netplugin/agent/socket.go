@@ -150,7 +150,7 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 func (a *Agent) legacyGroup(ctx context.Context) (string, error) {
 	a.cluster.AcquireTenant(model.DefaultTenant)
 	defer a.cluster.ReleaseTenant(model.DefaultTenant)
-	if err := a.cluster.AwaitTenant(ctx, model.DefaultTenant); err != nil || !a.cluster.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
+	if err := a.cluster.Lookup.AwaitTenant(ctx, model.DefaultTenant); err != nil || !a.cluster.Lookup.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
 		return "", err
 	}
 	return legacyGroup, nil

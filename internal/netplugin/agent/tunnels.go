@@ -8,7 +8,7 @@ func (a *Agent) newTunnelProber() *tunnelprobe.Prober {
 		return nil
 	}
 	peers := func() (out []tunnelprobe.Peer, changed <-chan struct{}) {
-		list, _, changed := a.cluster.Peers()
+		list, _, changed := a.cluster.Hosts.Peers()
 		for _, p := range list {
 			if p.AnswersProbes && !p.Away {
 				out = append(out, tunnelprobe.Peer{Name: p.Name, Addr: p.Addr})

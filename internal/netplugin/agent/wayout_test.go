@@ -278,7 +278,7 @@ func TestWayOut(t *testing.T) {
 		}
 	}
 	b.eventually("nobody has an address", func() error {
-		if n := b.agent.way.Taken(); n > 0 {
+		if n := b.agent.way.Addresses.Taken(); n > 0 {
 			return fmt.Errorf("%d have", n)
 		}
 		return nil

@@ -195,10 +195,10 @@ func sameNetns(a, b string) bool {
 // attachNew makes an attachment that the journal does not know. Whatever fails
 // is undone.
 func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
-	if err := a.cluster.AwaitTenant(ctx, t.tenant); err != nil {
+	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
 		return res, err
 	}
-	name, network, known := a.cluster.Resolve(model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	name, network, known := a.cluster.Lookup.Resolve(model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
 	t.network = name
 	key := model.EndpointKey{
 		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
@@ -224,13 +224,13 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		}
 	}
 	if !r.OnHost { // the host's stack has another way out
-		if e.Private, err = a.way.Take(r.Key, key); err != nil {
+		if e.Private, err = a.way.Addresses.Take(r.Key, key); err != nil {
 			return res, err
 		}
 	}
 	// The veth is made while the intent is written down and netmaster works. A
 	// veth without a journal entry is swept at the next start by its name.
-	a.cluster.Hide(key)
+	a.cluster.Endpoints.Hide(key)
 	made := make(chan vethOutcome, 1)
 	if known {
 		go func() { made <- a.makeVethAnew(ctx, e, mtu) }()
@@ -260,7 +260,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		return res, err
 	}
 	if !known { // netmaster knows a network that the mirror has not seen yet
-		if network, err = a.cluster.AwaitNetwork(ctx, key.Network); err != nil {
+		if network, err = a.cluster.Lookup.AwaitNetwork(ctx, key.Network); err != nil {
 			return res, err
 		}
 		if err = a.apart(r, network); err != nil {
@@ -278,14 +278,14 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		return res, veth.err
 	}
 	clock.mark("veth")
-	if err = a.cluster.AwaitEndpoints(ctx, key.Network); err != nil {
+	if err = a.cluster.Lookup.AwaitEndpoints(ctx, key.Network); err != nil {
 		return res, err
 	}
 	clock.mark("endpoints")
-	a.cluster.Reveal(key)
+	a.cluster.Endpoints.Reveal(key)
 	a.kick("attach")
 
-	out6 := ep.IPv6.IsValid() && a.way.Settled().Private6(e.Private).IsValid()
+	out6 := ep.IPv6.IsValid() && a.way.Addresses.Settled().Private6(e.Private).IsValid()
 	led, led6 := a.led(ep, e.Private)
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
@@ -304,7 +304,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if led6 && !network.Gateway6.IsValid() {
 		res.Router6 = desired.RouterMAC.LinkLocal()
 	}
-	if way := a.way.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Contains(e.Private) {
+	if way := a.way.Addresses.Settled(); a.cfg.Names && !r.OnHost && (ep.IPv4.IsValid() || out6) && way.Contains(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
 		if !ep.IPv4.IsValid() {
 			res.NameServer = way.Addr6
@@ -395,7 +395,7 @@ func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
 // gain nothing.
 func (a *Service) createRequest(e Entry, t target) api.CreateEndpointRequest {
 	req := createRequest(a.cfg.Host, e, t)
-	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Told.ID == "" && a.cluster.AsksForLabels(t.tenant)
+	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Told.ID == "" && a.cluster.Lookup.AsksForLabels(t.tenant)
 	return req
 }
 

@@ -62,7 +62,7 @@ func (a *Service) learn(ctx context.Context) bool {
 }
 
 func (a *Service) learnOne(ctx context.Context, e Entry) bool {
-	ep := a.cluster.Endpoints([]model.EndpointKey{e.Endpoint})[e.Endpoint]
+	ep := a.cluster.Endpoints.Get([]model.EndpointKey{e.Endpoint})[e.Endpoint]
 	if ep.Host != a.cfg.Host || ep.MAC == (model.MAC{}) {
 		return false // not known here yet, or not there
 	}
@@ -82,7 +82,7 @@ func (a *Service) learnOne(ctx context.Context, e Entry) bool {
 
 // putBack tries once, and tells whether there is nothing more to do.
 func (a *Service) putBack(ctx context.Context) bool {
-	lost := a.cluster.LostAttachments()
+	lost := a.cluster.Endpoints.Lost()
 	if len(lost) == 0 {
 		a.cfg.Tell("")
 		return true
@@ -97,7 +97,7 @@ func (a *Service) putBack(ctx context.Context) bool {
 	for _, o := range lost {
 		g.Go(func() error {
 			err := a.putBackOne(ctx, o)
-			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.Patient() {
+			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.Guard.Patient() {
 				return err
 			}
 			a.cluster.Refuse(o.Endpoint, true)
@@ -160,7 +160,7 @@ func (a *Service) putBackOne(ctx context.Context, o statemirror.Owned) error {
 	default:
 		return model.Errorf(model.ErrNotFound, "its addresses are not known, since its journal entry was lost")
 	}
-	if a.cluster.HasStaleEndpoint(o) {
+	if a.cluster.Endpoints.HasStale(o) {
 		if err := a.masters.Delete(ctx, e.Endpoint, e.Group); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 	if err := a.cfg.Hook(StepOwed); err != nil {
 		return err
 	}
-	a.cluster.Hide(e.Endpoint)
+	a.cluster.Endpoints.Hide(e.Endpoint)
 	a.kick("detach")
 	if err := vethpair.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 		return errors.Join(err, unsaved)
@@ -120,7 +120,7 @@ func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 	if err := a.journal.remove(e.Key()); err != nil {
 		return err
 	}
-	a.cluster.Forget(e.Endpoint)
+	a.cluster.Endpoints.Forget(e.Endpoint)
 	a.releasePrivate(e)
 	return a.cfg.Hook(StepForgotten)
 }

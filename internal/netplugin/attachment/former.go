@@ -16,10 +16,10 @@ const admitWait = 2 * time.Second
 // MTU: a container that has an interface keeps it then. The tenant must have been
 // acquired. What only netmaster knows, such as who has an address, is not looked at.
 func (a *Service) admitted(ctx context.Context, r attach.Request, t target) error {
-	if err := a.cluster.AwaitTenant(ctx, t.tenant); err != nil {
+	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
 		return err
 	}
-	network, err := a.cluster.AwaitAdmitted(ctx, admitWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	network, err := a.cluster.Lookup.AwaitAdmitted(ctx, admitWait, model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
 	if err != nil {
 		return err
 	}

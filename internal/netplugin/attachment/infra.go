@@ -49,7 +49,7 @@ func OfHost(host model.HostName, v vethpair.Veth) bool {
 // wantsInfra tells whether the host is to be on a network; ErrUnavailable while that is
 // not known.
 func (a *Service) wantsInfra(k model.NetworkKey) (bool, error) {
-	wanted, known := a.cluster.Infra()
+	wanted, known := a.cluster.Lookup.Infra()
 	if !known {
 		return false, model.Errorf(model.ErrUnavailable, "the infra networks are not known")
 	}
@@ -80,7 +80,7 @@ type infraFollower struct {
 }
 
 func (f *infraFollower) follow(ctx context.Context) {
-	wanted, known := f.cluster.Infra()
+	wanted, known := f.cluster.Lookup.Infra()
 	if !known || f.cfg.Ready() != nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (a *Service) problemsOfInfra() (out []compile.Problem) {
 func (a *Service) ensureInfra(ctx context.Context, k model.NetworkKey) (did bool, err error) {
 	e, ok := a.journal.get(infraKey(k))
 	switch {
-	case ok && e.State == StateDone && e.Result != nil && !a.cluster.Refused(e.Endpoint):
+	case ok && e.State == StateDone && e.Result != nil && !a.cluster.Guard.Refused(e.Endpoint):
 		if infraStands(e) {
 			return false, nil
 		}
@@ -214,9 +214,9 @@ func (a *Service) repairInfra(ctx context.Context, k attach.Key) error {
 	a.log.Info("making the host's interface on an infra network again", "interface", k.IfName, "endpoint", e.Endpoint.String())
 	res := *e.Result
 	// A switch that has a port of the name would not notice that it is another interface.
-	a.cluster.Hide(e.Endpoint)
+	a.cluster.Endpoints.Hide(e.Endpoint)
 	defer func() {
-		a.cluster.Reveal(e.Endpoint)
+		a.cluster.Endpoints.Reveal(e.Endpoint)
 		a.kick("an infra network's interface")
 	}()
 	a.kick("an infra network's interface is made again")

@@ -15,7 +15,7 @@ import (
 // releaseLate releases endpoints that came after they were given up. It needs
 // no proof that they are this host's: this process asked for each of them.
 func (a *Service) releaseLate(ctx context.Context, grace time.Duration) {
-	for _, e := range a.cluster.Orphans(time.Now(), grace) {
+	for _, e := range a.cluster.Endpoints.Orphans(time.Now(), grace) {
 		if err := a.releaseLateOne(ctx, e); err != nil {
 			a.log.Debug("an endpoint that came late is not released yet", "endpoint", e.Key.String(), "error", err)
 			return

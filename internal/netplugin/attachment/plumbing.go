@@ -11,8 +11,8 @@ import (
 // led tells by which families the virtual router leads an endpoint with a private
 // address somewhere: out through the host, or to its tenant's other networks.
 func (a *Service) led(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
-	routed := a.can.Routes && a.cluster.Routes()
-	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Settled().Private6(private).IsValid())
+	routed := a.can.Routes && a.cluster.Settings.Routes()
+	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Addresses.Settled().Private6(private).IsValid())
 }
 
 // addresses are those of an endpoint; led6 tells whether the router leads its IPv6

@@ -9,7 +9,7 @@ import (
 // releasePrivate gives back the private address of an attachment that has gone,
 // and with it the ports that lead there.
 func (a *Service) releasePrivate(e Entry) {
-	a.way.Release(e.Key(), e.Endpoint, e.Private)
+	a.way.Addresses.Release(e.Key(), e.Endpoint, e.Private)
 	if len(e.Ports) > 0 {
 		a.publishing.changes.Add(1)
 		a.kick("ports of " + e.Key().String())
@@ -19,11 +19,11 @@ func (a *Service) releasePrivate(e Entry) {
 // AssignPrivate gives a private address to every attachment that has none of
 // the present subnet: one that an earlier version made, or that was adopted.
 func (a *Service) AssignPrivate(ctx context.Context) error {
-	if a.way.Settled() == nil {
+	if a.way.Addresses.Settled() == nil {
 		return nil
 	}
 	for _, e := range a.journal.all() {
-		if e.State == StateOwed || e.Request.OnHost || a.way.Has(e.Key(), e.Private) {
+		if e.State == StateOwed || e.Request.OnHost || a.way.Addresses.Has(e.Key(), e.Private) {
 			continue
 		}
 		if err := a.assignPrivateOf(ctx, e.Key()); err != nil {
@@ -41,10 +41,10 @@ func (a *Service) assignPrivateOf(ctx context.Context, k attach.Key) error {
 	}
 	defer unlock()
 	e, ok := a.journal.get(k)
-	if !ok || e.State != StateDone || a.way.Has(k, e.Private) {
+	if !ok || e.State != StateDone || a.way.Addresses.Has(k, e.Private) {
 		return nil // it has changed meanwhile
 	}
-	if e.Private, err = a.way.Take(k, e.Endpoint); err != nil {
+	if e.Private, err = a.way.Addresses.Take(k, e.Endpoint); err != nil {
 		a.log.Warn("an attachment has no way out", "attachment", k.String(), "error", err)
 		return nil
 	}

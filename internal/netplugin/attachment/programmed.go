@@ -48,7 +48,7 @@ func (a *Service) missing(o statemirror.SyncStatus, ep model.Endpoint, hostIf st
 	}
 	n := ep.Key.Network
 	seen, ok := o.Revs.Endpoints(n)
-	if !ok || seen < at.Revision && (!late || !a.cluster.Knows(ep)) {
+	if !ok || seen < at.Revision && (!late || !a.cluster.Endpoints.Knows(ep)) {
 		return fmt.Errorf("the picture has reached revision %d of the endpoints of network %s, not %d", seen, n, at.Revision)
 	}
 	rest, ok := o.Revs[statemirror.TenantScope(n.Tenant)]

@@ -44,7 +44,7 @@ func (a *Service) hostPorts(e Entry, b attach.PortBinding) (ports []hoststack.Ho
 	var four, six bool
 	if e.Result != nil {
 		for _, x := range e.Result.Addresses {
-			four, six = four || x.Prefix.Addr().Is4(), six || x.Prefix.Addr().Is6() && a.way.Settled().Private6(e.Private).IsValid()
+			four, six = four || x.Prefix.Addr().Is4(), six || x.Prefix.Addr().Is6() && a.way.Addresses.Settled().Private6(e.Private).IsValid()
 		}
 	}
 	for _, f := range []struct {
@@ -79,7 +79,7 @@ func (a *Service) hold(e Entry, b attach.PortBinding) error {
 	if e.Reserved {
 		return nil
 	}
-	to := netip.AddrPortFrom(a.way.Settled().Private6(e.Private), b.ContainerPort)
+	to := netip.AddrPortFrom(a.way.Addresses.Settled().Private6(e.Private), b.ContainerPort)
 	for _, p := range ports {
 		if err := a.publishing.held.Hold(p, to); err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 func (a *Service) Recover() error {
 	known := map[string]bool{}
 	for _, e := range a.journal.all() {
-		a.way.Keep(e.Key(), e.Endpoint, e.Private)
+		a.way.Addresses.Keep(e.Key(), e.Endpoint, e.Private)
 		switch {
 		case e.State == StateDone && !e.Request.OnHost && e.BootID != a.bootID && !a.vethThere(e):
 			// The machine was restarted: the container is gone with its kernel.
@@ -31,7 +31,7 @@ func (a *Service) Recover() error {
 			a.holdEntry(e)
 			fallthrough
 		case e.State == StateOwed:
-			a.cluster.Hide(e.Endpoint)
+			a.cluster.Endpoints.Hide(e.Endpoint)
 			if err := vethpair.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 				a.log.Warn("a veth cannot be removed yet", "interface", e.HostIf, "error", err)
 			}

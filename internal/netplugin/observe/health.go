@@ -84,7 +84,7 @@ func (a *Observer) look() *observation {
 	for i, e := range s.finished {
 		keys[i] = e.Endpoint
 	}
-	s.lost = a.cfg.Cluster.MissingEndpoints(keys)
+	s.lost = a.cfg.Cluster.Endpoints.Missing(keys)
 	return s
 }
 

@@ -178,7 +178,7 @@ func (a *Observer) State() State {
 	if o.Err != nil {
 		s.Error = o.Err.Error()
 	}
-	p := a.cfg.Cluster.Progress()
+	p := a.cfg.Cluster.Lookup.Progress()
 	s.Revision, s.Paused = int64(p.Revision), p.Paused
 	if s.Applied >= int64(p.Dirty) { // nothing since then concerns this host
 		s.Applied = s.Revision
@@ -209,7 +209,7 @@ func (a *Observer) State() State {
 		if p, ok := s.Ports[e.HostIf]; ok && e.State == attachment.StateDone {
 			p.Private, p.Published = e.Private, e.Ports
 			if e.Result != nil && slices.ContainsFunc(e.Result.Addresses, func(x attach.Address) bool { return x.Prefix.Addr().Is6() }) {
-				p.Private6 = a.cfg.WayOut.Settled().Private6(e.Private)
+				p.Private6 = a.cfg.WayOut.Addresses.Settled().Private6(e.Private)
 			}
 			s.Ports[e.HostIf] = p
 		}

@@ -218,7 +218,7 @@ func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
 	for i, name := range names {
 		keys[i] = ports[name].Endpoint
 	}
-	groups := m.a.cfg.Cluster.Groups(keys)
+	groups := m.a.cfg.Cluster.Endpoints.Groups(keys)
 	for i, name := range names {
 		now := ports[name]
 		before := m.stats.Ports[name]

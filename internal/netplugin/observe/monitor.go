@@ -155,7 +155,7 @@ const monitorAgain = 5 * time.Second
 // monitor keeps the driver monitored while somebody watches, until ctx ends.
 func (a *Observer) monitor(ctx context.Context) {
 	defer a.watchers.close()
-	names := &flowNames{each: a.cfg.Cluster.Each, host: string(a.cfg.Host)}
+	names := &flowNames{each: a.cfg.Cluster.Lookup.Each, host: string(a.cfg.Host)}
 	for ctx.Err() == nil {
 		wanted, opts, changed := a.watchers.wants()
 		if !wanted {

@@ -220,7 +220,7 @@ func (a *Observer) serviceClients(s driver.Stats) []*clientStats {
 	for of := range s.Services {
 		keys = append(keys, of.Client, of.Backend)
 	}
-	known := a.cfg.Cluster.Endpoints(keys)
+	known := a.cfg.Cluster.Endpoints.Get(keys)
 	o, _ := a.cfg.Reached.Get()
 	return clientsOf(s, o.Services, func(k model.EndpointKey, v6 bool) netip.Addr {
 		if v6 {

@@ -16,7 +16,7 @@ const changeKind = "change"
 // notGoneBack fails when this host has gone back from a change by itself.
 func notGoneBack(_ context.Context, a *Observer, _ *observation) error {
 	var texts []string
-	for _, b := range a.cfg.Cluster.Rollbacks() {
+	for _, b := range a.cfg.Cluster.Unconfirmed.Rollbacks() {
 		text := fmt.Sprintf("change %s was not confirmed in time, and at %s this host went back by itself: ", b.ID, b.At.Format(time.RFC3339))
 		if b.Heard.IsZero() {
 			text += "it has not heard how the change ended, and what was before stays in force"
@@ -41,7 +41,7 @@ var (
 var trialDescs = []*prometheus.Desc{trialsDesc, aloneDesc}
 
 func (m *hostMetrics) collectTrials(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
-	on, off, alone := m.a.cfg.Cluster.Unconfirmed()
+	on, off, alone := m.a.cfg.Cluster.Unconfirmed.Count()
 	gauge(trialsDesc, float64(on), "on")
 	gauge(trialsDesc, float64(off), "off")
 	count(aloneDesc, uint64(alone))

@@ -15,12 +15,12 @@ import (
 func TestPeers(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
-	m := c.startLocked(Scope{})
+	m := c.mirrors.start(Scope{})
 	c.mu.Unlock()
 	enter := func(k, v any) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.enterLocked(m, tables.Change{Key: k, Value: v})
+		c.input.enter(m, tables.Change{Key: k, Value: v})
 	}
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 	away := func(name model.HostName, evicted bool) {
@@ -28,13 +28,13 @@ func TestPeers(t *testing.T) {
 	}
 	wants := func(when string, tooMany bool, want ...Peer) {
 		t.Helper()
-		got, many, _ := c.Peers()
+		got, many, _ := c.Hosts.Peers()
 		slices.SortFunc(got, func(a, b Peer) int { return strings.Compare(string(a.Name), string(b.Name)) })
 		if !slices.Equal(got, want) || many != tooMany {
 			t.Errorf("%s: %v, too many away: %v; want %v, %v", when, got, many, want, tooMany)
 		}
 	}
-	_, _, changed := c.Peers()
+	_, _, changed := c.Hosts.Peers()
 	woken := func(when string) {
 		t.Helper()
 		select {
@@ -42,7 +42,7 @@ func TestPeers(t *testing.T) {
 		default:
 			t.Errorf("%s, and nobody is told", when)
 		}
-		_, _, changed = c.Peers()
+		_, _, changed = c.Hosts.Peers()
 	}
 	for i, h := range []model.Host{
 		{Name: "h1", VTEP: at(1)}, {Name: "h2", Control: at(102), VTEP: at(2)}, {Name: "h3", Control: at(103)}, {Name: "h4"},
@@ -54,7 +54,7 @@ func TestPeers(t *testing.T) {
 	}
 	two, three := Peer{Name: "h2", Addr: at(2)}, Peer{Name: "h3", Addr: at(103)}
 	wants("all are alive", false, two, three)
-	_, _, changed = c.Peers()
+	_, _, changed = c.Hosts.Peers()
 	away("h2", false)
 	woken("a host is away")
 	two.Away = true

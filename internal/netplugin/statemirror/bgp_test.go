@@ -18,21 +18,21 @@ import (
 // A host goes by its own settings, and gives way to hosts before it by name that have the
 // same router address.
 func TestBgpOfHost(t *testing.T) {
-	c := &State{Config: Config{Host: "h2"}, bgps: map[tables.BgpKey]model.Bgp{}}
+	hosts := newHostTable(Config{Host: "h2", StateDir: t.TempDir()})
 	put := func(h model.HostName, ip string) {
-		c.bgps[tables.BgpKey{Host: h}] = model.Bgp{Host: h, RouterIP: netip.MustParsePrefix(ip)}
+		hosts.bgps[tables.BgpKey{Host: h}] = model.Bgp{Host: h, RouterIP: netip.MustParsePrefix(ip)}
 	}
 	put("h1", "50.1.1.1/24")
-	if own, rivals := c.Bgp(); own != nil || rivals != nil {
+	if own, rivals := hosts.Bgp(); own != nil || rivals != nil {
 		t.Errorf("without settings: %v, %v", own, rivals)
 	}
 	put("h2", "50.1.1.2/24")
 	put("h3", "50.1.1.2/24")
-	if own, rivals := c.Bgp(); own == nil || own.Host != "h2" || len(rivals) > 0 {
+	if own, rivals := hosts.Bgp(); own == nil || own.Host != "h2" || len(rivals) > 0 {
 		t.Errorf("its own: %v, %v", own, rivals)
 	}
 	put("h1", "50.1.1.2/25")
-	if _, rivals := c.Bgp(); !slices.Equal(rivals, []model.HostName{"h1"}) {
+	if _, rivals := hosts.Bgp(); !slices.Equal(rivals, []model.HostName{"h1"}) {
 		t.Errorf("rivals %v", rivals)
 	}
 }
@@ -61,13 +61,13 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 		t.Helper()
 		until(t, c, what, func() error {
 			var got []string
-			for _, p := range c.subnetsLocked() {
+			for _, p := range c.mirrors.subnets() {
 				got = append(got, p.String())
 			}
-			if slices.Sort(got); c.entered && !slices.Equal(got, want) {
+			if slices.Sort(got); c.Guard.entered() && !slices.Equal(got, want) {
 				return fmt.Errorf("known: %v", got)
 			}
-			if !c.entered {
+			if !c.Guard.entered() {
 				return errors.New("no picture yet")
 			}
 			return nil
@@ -75,10 +75,10 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 	}
 	first := true
 	until(t, c, "the first picture", func() error {
-		if !c.entered {
+		if !c.Guard.entered() {
 			return errors.New("no picture yet")
 		}
-		if got := c.subnetsLocked(); first && len(got) != 1 {
+		if got := c.mirrors.subnets(); first && len(got) != 1 {
 			t.Errorf("the first picture comes with %v", got)
 		}
 		first = false
@@ -91,7 +91,7 @@ func TestSpeakerKnowsAllSubnets(t *testing.T) {
 		return nil
 	})
 	until(t, c, "no settings", func() error {
-		if len(c.bgps) > 0 && c.bgps[tables.BgpKey{Host: c.Host}].AS != 0 {
+		if len(c.Hosts.bgps) > 0 && c.Hosts.bgps[tables.BgpKey{Host: c.Host}].AS != 0 {
 			return errors.New("still there")
 		}
 		return nil
@@ -127,10 +127,10 @@ func TestSpeakerLeadsNear(t *testing.T) {
 	near := func(what string, want desired.TrafficPolicy) {
 		t.Helper()
 		until(t, c, what, func() error {
-			if !c.entered {
+			if !c.Guard.entered() {
 				return errors.New("no picture yet")
 			}
-			pic, _ := c.comp.Compile(int64(c.rev))
+			pic, _ := c.comp.Compile(int64(c.mirrors.rev))
 			for _, s := range pic.Services.All() {
 				if s.ExternalPolicy == want {
 					return nil
@@ -148,7 +148,7 @@ func TestSpeakerLeadsNear(t *testing.T) {
 	}
 	set("h9", "9")
 	until(t, c, "another host's settings", func() error {
-		if len(c.bgps) == 0 {
+		if len(c.Hosts.bgps) == 0 {
 			return errors.New("not there")
 		}
 		return nil

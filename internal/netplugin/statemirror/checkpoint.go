@@ -37,11 +37,11 @@ const (
 	keepShare = 20
 )
 
-// checkpointState is what is known of CheckpointFile.
-type checkpointState struct {
+// checkpointFile owns what is known of CheckpointFile. The State has it written.
+type checkpointFile struct {
+	*shared
 	there  bool        // the file is
 	found  *checkpoint // by an agent that begins; nil = none, or it is of no use any more
-	now    bool        // something has been taken on trial that the file does not have
 	stale  bool        // mirrors have told more since it was written
 	after  time.Time   // the next write is not before
 	failed bool        // and told
@@ -68,14 +68,15 @@ type checkpointControl struct {
 	Machines map[netip.Addr][]netip.Addr `json:"machines"`
 }
 
-// loadCheckpoint reads CheckpointFile. What was written under another boot, or cannot be read, is of
-// no use: nothing is on trial here then.
-func (c *State) loadCheckpoint() {
-	data, err := os.ReadFile(filepath.Join(c.StateDir, CheckpointFile))
+// newCheckpointFile reads CheckpointFile. What was written under another boot, or cannot be
+// read, is of no use: nothing is on trial here then.
+func newCheckpointFile(c *shared) *checkpointFile {
+	f := &checkpointFile{shared: c}
+	data, err := os.ReadFile(f.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		return f
 	}
-	c.checkpoint.there = true
+	f.there = true
 	var k checkpoint
 	if err == nil {
 		err = json.Unmarshal(data, &k)
@@ -85,100 +86,124 @@ func (c *State) loadCheckpoint() {
 	}
 	switch {
 	case err != nil:
-		c.Log.Warn("what was before a change on trial cannot be read: without the store this host cannot go back from it", "file", CheckpointFile, "error", err)
-	case k.Boot != "" && k.Boot == c.Boot:
-		c.checkpoint.found = &k
+		f.Log.Warn("what was before a change on trial cannot be read: without the store this host cannot go back from it", "file", CheckpointFile, "error", err)
+	case k.Boot != "" && k.Boot == f.Boot:
+		f.found = &k
 	}
+	return f
 }
 
-// restoreCheckpointLocked begins with what CheckpointFile has when the store was not read for a
+func (f *checkpointFile) path() string { return filepath.Join(f.StateDir, CheckpointFile) }
+
+// due returns, once, what the file has when there is no desired state and the store was not
+// read for a while.
+func (f *checkpointFile) due(entered bool) *checkpoint {
+	if f.began.IsZero() {
+		f.began = time.Now()
+	}
+	k := f.found
+	if entered {
+		f.found = nil
+		return nil
+	}
+	if k == nil || time.Since(f.began) < f.Patience {
+		return nil
+	}
+	f.found = nil
+	return k
+}
+
+// update has the file follow the store while changes wait, and takes it away when none does.
+func (f *checkpointFile) update(waiting bool, now func() (checkpoint, error)) {
+	if !f.there {
+		return
+	}
+	if waiting {
+		if f.stale && !time.Now().Before(f.after) {
+			if err := f.write(now); err != nil && !f.failed {
+				f.failed = true
+				f.Log.Warn("what a change on trial replaces is not written down as it is now: an agent that begins without the store goes by what is", "error", err)
+			}
+		}
+		return
+	}
+	if err := os.Remove(f.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.Log.Debug("what no change replaces any more is still there", "file", CheckpointFile, "error", err)
+		return
+	}
+	f.there = false
+}
+
+func (f *checkpointFile) write(now func() (checkpoint, error)) error {
+	start := time.Now()
+	k, err := now()
+	if err != nil {
+		return fmt.Errorf("write down what a change on trial replaces: %w", err)
+	}
+	k.Version, k.Boot = 1, f.Boot
+	if err := durable.WriteJSON(f.path(), k); err != nil {
+		return fmt.Errorf("write down what a change on trial replaces: %w", err)
+	}
+	f.there, f.failed, f.stale = true, false, false
+	f.after = time.Now().Add(keepShare * time.Since(start))
+	return nil
+}
+
+// restoreCheckpoint begins with what CheckpointFile has when the store was not read for a
 // while.
-func (c *State) restoreCheckpointLocked() {
-	if c.checkpoint.began.IsZero() {
-		c.checkpoint.began = time.Now()
-	}
-	k := c.checkpoint.found
-	if c.entered {
-		c.checkpoint.found = nil
+func (c *State) restoreCheckpoint() {
+	k := c.checkpoint.due(c.Guard.entered())
+	if k == nil {
 		return
 	}
-	if k == nil || time.Since(c.checkpoint.began) < c.Patience {
-		return
-	}
-	c.checkpoint.found = nil
 	c.Log.Warn("the store was not read yet, and a change was on trial here when this agent's former run ended: the picture of then is taken up", "revision", int64(k.Revision))
 	for _, part := range k.Parts {
-		m := c.startLocked(part.Scope)
+		m := c.mirrors.start(part.Scope)
 		m.staged = false
-		c.required[part.Scope] = true // of the store, when it is read
+		c.mirrors.required[part.Scope] = true // of the store, when it is read
 		for _, row := range part.Rows {
 			ch, err := row.Change()
 			if err != nil {
 				c.Log.Error("a row of the former run cannot be read", "key", row.Key, "error", err)
 			}
-			c.enterLocked(m, ch)
+			c.input.enter(m, ch)
 		}
-		c.followsLocked(m, true)
+		c.input.setFollowed(m, true)
 	}
 	if c.control != nil {
 		c.control.recall(k.Control)
 	}
-	c.giveUpIdentitiesLocked(0)
-	c.entered, c.recalled, c.rev = true, true, k.Revision
-	c.subscribed = c.interestsLocked()
+	c.Endpoints.giveUpIdentities(0)
+	c.Guard.source, c.mirrors.rev = fromCheckpoint, k.Revision
+	c.mirrors.subscribed = c.interests.scopes()
 	c.changes.Tell()
 	c.Kick("recalled")
 }
 
-// keepTakenLocked writes CheckpointFile before what was taken on trial just now reaches the
+// keepTaken writes CheckpointFile before what was taken on trial just now reaches the
 // data plane; without it, that is not taken.
-func (c *State) keepTakenLocked() {
+func (c *State) keepTaken() {
 	c.checkpoint.stale = true
-	if !c.checkpoint.now || c.frozen != nil {
+	if !c.Unconfirmed.taken || !c.Guard.follows() {
 		return
 	}
-	c.checkpoint.now = false
-	err := c.writeCheckpointLocked()
-	if err == nil {
-		return
-	}
-	for k, t := range c.unconfirmed {
-		if !t.on {
-			continue
-		}
-		c.Log.Error("a change that waits to be confirmed is not taken here", "change", k.ID, "error", err)
-		note := c.unconfirmedNotes[k.ID]
-		note.Over = true
-		c.unconfirmedNotes[k.ID] = note
-		c.endUnconfirmedLocked(t)
+	c.Unconfirmed.taken = false
+	if err := c.checkpoint.write(c.toCheckpoint); err != nil {
+		c.input.enterRows(c.Unconfirmed.refuse(err))
 	}
 }
 
-// updateCheckpointLocked has CheckpointFile follow the store, and takes it away when nothing waits.
-func (c *State) updateCheckpointLocked() {
-	if c.frozen != nil || !c.checkpoint.there {
-		return
+// updateCheckpoint has CheckpointFile follow the store.
+func (c *State) updateCheckpoint() {
+	if c.Guard.follows() {
+		c.checkpoint.update(len(c.Unconfirmed.waiting) > 0, c.toCheckpoint)
 	}
-	if len(c.unconfirmed) > 0 {
-		if c.checkpoint.stale && !time.Now().Before(c.checkpoint.after) {
-			if err := c.writeCheckpointLocked(); err != nil && !c.checkpoint.failed {
-				c.checkpoint.failed = true
-				c.Log.Warn("what a change on trial replaces is not written down as it is now: an agent that begins without the store goes by what is", "error", err)
-			}
-		}
-		return
-	}
-	if err := os.Remove(filepath.Join(c.StateDir, CheckpointFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Log.Debug("what no change replaces any more is still there", "file", CheckpointFile, "error", err)
-		return
-	}
-	c.checkpoint.there = false
 }
 
-func (c *State) writeCheckpointLocked() error {
-	start := time.Now()
-	k := checkpoint{Version: 1, Boot: c.Boot, Revision: c.rev}
-	for p, m := range c.mirrors {
+// toCheckpoint returns what the desired state is made of.
+func (c *State) toCheckpoint() (checkpoint, error) {
+	k := checkpoint{Revision: c.mirrors.rev}
+	for p, m := range c.mirrors.byScope {
 		if m.staged || !m.ready {
 			continue
 		}
@@ -186,7 +211,7 @@ func (c *State) writeCheckpointLocked() error {
 		for key, value := range m.values {
 			kv, err := tables.Encode(key, value)
 			if err != nil {
-				return fmt.Errorf("write down what a change on trial replaces: %w", err)
+				return k, err
 			}
 			part.Rows = append(part.Rows, tables.TrialRow{Key: kv.Key, Value: kv.Value})
 		}
@@ -196,12 +221,7 @@ func (c *State) writeCheckpointLocked() error {
 	if c.control != nil {
 		k.Control = c.control.heard()
 	}
-	if err := durable.WriteJSON(filepath.Join(c.StateDir, CheckpointFile), k); err != nil {
-		return fmt.Errorf("write down what a change on trial replaces: %w", err)
-	}
-	c.checkpoint.there, c.checkpoint.failed, c.checkpoint.stale = true, false, false
-	c.checkpoint.after = time.Now().Add(keepShare * time.Since(start))
-	return nil
+	return k, nil
 }
 
 // order has the global part first, and of each tenant the rest.

@@ -49,7 +49,7 @@ func TestCutOffAgain(t *testing.T) {
 	mode := func(what string, want model.FwdMode) {
 		t.Helper()
 		until(t, h.State, what, func() error {
-			if got, _ := h.comp.Compile(1); !h.entered || got.FwdMode != want {
+			if got, _ := h.comp.Compile(1); !h.Guard.entered() || got.FwdMode != want {
 				return fmt.Errorf("it is %v", got.FwdMode)
 			}
 			return nil
@@ -62,7 +62,7 @@ func TestCutOffAgain(t *testing.T) {
 	if k, _ := p.want(true); !p.Known() || !slices.Contains(k.Targets, netip.MustParseAddrPort(at)) {
 		t.Error("the control plane is not known: ", p.Known(), k.Targets)
 	}
-	if err := h.MayWrite(); err == nil {
+	if err := h.Guard.MayWrite(); err == nil {
 		t.Error("it would write by what is long ago")
 	}
 	h.pass(time.Second)
@@ -71,7 +71,7 @@ func TestCutOffAgain(t *testing.T) {
 	away.Unavailable(false)
 	h.knows(t, 1)
 	until(t, h.State, "it follows", func() error {
-		if h.frozen != nil || h.tenants["blue"].Router != 9 {
+		if !h.Guard.follows() || h.Settings.tenants["blue"].Router != 9 {
 			return errors.New("it does not")
 		}
 		return nil
@@ -81,7 +81,7 @@ func TestCutOffAgain(t *testing.T) {
 	put(t, st, end(tr, &now))
 	h.has(t, "confirmed", model.FwdRouting)
 	until(t, h.State, "nothing is kept", func() error {
-		h.updateCheckpointLocked()
+		h.updateCheckpoint()
 		_, err := os.Stat(filepath.Join(dir, CheckpointFile))
 		if err == nil {
 			return errors.New("the file is there")
@@ -100,18 +100,18 @@ func TestCutOffElsewhen(t *testing.T) {
 	h.has(t, "at first", model.FwdBridge)
 	put(t, st, begin(globalTrial(t, "x", routing())))
 	h.has(t, "on trial", model.FwdRouting)
-	if cut := h.again(t, st); !cut.entered {
+	if cut := h.again(t, st); !cut.Guard.entered() {
 		t.Fatal("nothing was kept")
 	}
 	late := h.again(t, st)
-	late.entered = false
+	late.Guard.source = noSource
 	begins := func(boot string) bool {
 		x := newTrialHost(t, late.Store.(*memory.Store), late.StateDir, boot, 0)
 		x.Patience = -1
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		x.restoreCheckpointLocked()
-		return x.entered
+		x.restoreCheckpoint()
+		return x.Guard.entered()
 	}
 	if begins("b2") {
 		t.Error("another boot has what was kept")
@@ -155,7 +155,7 @@ func TestPartnersOnTrial(t *testing.T) {
 	infra := func(what string, want bool) {
 		t.Helper()
 		until(t, h.State, what, func() error {
-			if h.interestsLocked()[TenantScope("infra")] != want || want && h.mirrors[TenantScope("infra")] == nil {
+			if h.interests.scopes()[TenantScope("infra")] != want || want && h.mirrors.byScope[TenantScope("infra")] == nil {
 				return errors.New("it is the other way")
 			}
 			return nil

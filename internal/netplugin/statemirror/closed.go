@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -13,28 +14,36 @@ import (
 // somebody to have the address.
 const closedFor = time.Minute
 
+// closedServices owns the services that were deleted a moment ago, and hands services to
+// the Compiler. The State enters them.
+type closedServices struct {
+	*shared
+	comp   *compile.Compiler
+	closed map[any]closedService // by the service's key
+}
+
 type closedService struct {
 	addrs []netip.Addr
 	since time.Time
 }
 
-func (c *State) setClusterServiceLocked(s model.ClusterService) {
+func (c *closedServices) setClusterService(s model.ClusterService) {
 	delete(c.closed, s.Key)
-	c.reopenLocked(slices.Concat(s.Addrs, s.Balanced, s.External)...)
+	c.reopen(slices.Concat(s.Addrs, s.Balanced, s.External)...)
 	c.comp.SetClusterService(s)
 }
 
-func (c *State) setServiceLocked(s model.Service) {
+func (c *closedServices) setService(s model.Service) {
 	delete(c.closed, s.Key)
 	v4, v6 := s.Addrs()
-	c.reopenLocked(v4, v6)
+	c.reopen(v4, v6)
 	c.comp.SetService(s)
 }
 
-// closeServiceLocked takes a service out of the picture: at once, unless its deletion
-// has come just now.
-func (c *State) closeServiceLocked(k any) {
-	if c.live {
+// close takes a service out of the desired state: at once, unless its deletion is live,
+// so has come just now.
+func (c *closedServices) close(k any, live bool) {
+	if live {
 		var addrs []netip.Addr
 		switch k := k.(type) {
 		case model.ServiceKey:
@@ -49,10 +58,10 @@ func (c *State) closeServiceLocked(k any) {
 			return
 		}
 	}
-	c.forgetServiceLocked(k)
+	c.forget(k)
 }
 
-func (c *State) forgetServiceLocked(k any) {
+func (c *closedServices) forget(k any) {
 	delete(c.closed, k)
 	switch k := k.(type) {
 	case model.ServiceKey:
@@ -62,8 +71,8 @@ func (c *State) forgetServiceLocked(k any) {
 	}
 }
 
-// reopenLocked gives addresses of closed services to whoever has them now.
-func (c *State) reopenLocked(addrs ...netip.Addr) {
+// reopen gives addresses of closed services to whoever has them now.
+func (c *closedServices) reopen(addrs ...netip.Addr) {
 	for k, s := range c.closed {
 		for _, a := range addrs {
 			if !a.IsValid() || !slices.Contains(s.addrs, a) {
@@ -75,17 +84,17 @@ func (c *State) reopenLocked(addrs ...netip.Addr) {
 				c.closed[k] = s
 				continue
 			}
-			c.forgetServiceLocked(k)
+			c.forget(k)
 			break
 		}
 	}
 }
 
-// forgetClosedLocked ends what has been closed for so long.
-func (c *State) forgetClosedLocked(grace time.Duration) {
+// forgetClosed ends what has been closed for so long.
+func (c *closedServices) forgetClosed(grace time.Duration) {
 	for k, s := range c.closed {
 		if time.Since(s.since) >= grace {
-			c.forgetServiceLocked(k)
+			c.forget(k)
 			c.Soon("a service was deleted a while ago")
 		}
 	}

@@ -70,7 +70,7 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	e.IPv4 = service("d", 103).VIP
 	deliver(x.single, row(t, tables.Endpoints, e, rev))
 	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
-	x.forgetClosedLocked(0)
+	x.services.forgetClosed(0)
 	has("later", map[string]int{"after": 1, "before": 1})
 }
 
@@ -81,7 +81,7 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
 	x.comp.Interest.Follow(key, true)
 	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})
-	global := x.startLocked(Scope{})
+	global := x.mirrors.start(Scope{})
 	global.ready = true
 	service := func(name string) model.ClusterService {
 		return model.ClusterService{
@@ -95,9 +95,9 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 		if there {
 			ch.Value = service(name)
 		}
-		x.live = true
-		defer func() { x.live = false }()
-		x.enterLocked(global, ch)
+		x.mirrors.live = true
+		defer func() { x.mirrors.live = false }()
+		x.input.enter(global, ch)
 	}
 	has := func(when string, want map[string]bool) {
 		t.Helper()
@@ -120,6 +120,6 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 	has("with another service at its address", map[string]bool{"after": true})
 	change("after", false)
 	has("that is deleted too", map[string]bool{"after": false})
-	x.forgetClosedLocked(0)
+	x.services.forgetClosed(0)
 	has("later", map[string]bool{})
 }

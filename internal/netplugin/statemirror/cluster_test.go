@@ -77,21 +77,22 @@ func TestIdentityBetweenLists(t *testing.T) {
 	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
 	c.Require(testEndpoint.Key.Network)
 	follow(t, c)
-	followed := func() error { return c.frozenLocked() }
+	followed := func() error { return c.Guard.stale() }
 	until(t, c, "the first store is followed", followed)
 	right := st.Data()
 	other := memory.New()
 	put(t, other, identified("b"))
 	st.Replace(other.Data(), 0)
 	holds := func() error {
-		if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "it is store b") {
+		if err := c.Guard.stale(); err == nil || !strings.Contains(err.Error(), "it is store b") {
 			return fmt.Errorf("held by %w", err)
 		}
 		return nil
 	}
 	until(t, c, "the other is not followed", holds)
 	c.mu.Lock()
-	c.mirrors[EndpointsScope(testEndpoint.Key.Network)].of, c.frozen.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
+	c.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)].of = store.Incarnation{}
+	c.Guard.state, c.Guard.why = syncing, "" // as if it had been listed a moment earlier
 	c.mu.Unlock()
 	until(t, c, "nor once it has been listed again", holds)
 	st.Replace(right, 0)
@@ -107,7 +108,7 @@ func TestTenantWithoutRows(t *testing.T) {
 	c.RequireTenant("default")
 	follow(t, c)
 	until(t, c, "the empty store is listed", func() error {
-		if !c.mirrors[TenantScope("default")].ready {
+		if !c.mirrors.byScope[TenantScope("default")].ready {
 			return errors.New("not yet")
 		}
 		return nil
@@ -116,8 +117,8 @@ func TestTenantWithoutRows(t *testing.T) {
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
 	c.Require(testEndpoint.Key.Network)
 	followed := func() error {
-		if err := c.frozenLocked(); err != nil || c.position.ID != "a" {
-			return fmt.Errorf("it follows %q, held by %w", c.position.ID, err)
+		if err := c.Guard.stale(); err != nil || c.Guard.position.ID != "a" {
+			return fmt.Errorf("it follows %q, held by %w", c.Guard.position.ID, err)
 		}
 		return nil
 	}
@@ -125,7 +126,7 @@ func TestTenantWithoutRows(t *testing.T) {
 	right := st.Data()
 	st.Replace(memory.New().Data(), 0)
 	until(t, c, "the empty one is not followed", func() error {
-		if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "the store is empty") {
+		if err := c.Guard.stale(); err == nil || !strings.Contains(err.Error(), "the store is empty") {
 			return fmt.Errorf("held by %w", err)
 		}
 		return nil
@@ -142,21 +143,21 @@ func TestForgotten(t *testing.T) {
 	c := newCluster(t, st.Client())
 	c.Acquire(testEndpoint.Key.Network)
 	follow(t, c)
-	until(t, c, "the store is followed", func() error { return c.frozenLocked() })
+	until(t, c, "the store is followed", func() error { return c.Guard.stale() })
 	k := testEndpoint.Key
-	c.Hide(k)
+	c.Endpoints.Hide(k)
 	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
 	there := func() error {
-		if _, ok := c.mirrors[EndpointsScope(testEndpoint.Key.Network)].endpoints[k]; !ok {
+		if _, ok := c.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)].endpoints[k]; !ok {
 			return errors.New("it is not in the mirror")
 		}
 		return nil
 	}
 	until(t, c, "the endpoint comes", there)
-	c.Forget(k)
+	c.Endpoints.Forget(k)
 	later := time.Now().Add(time.Hour)
-	c.dropForgotten(later, time.Minute)
-	if late := c.Orphans(later, LateGrace); len(late) != 1 || late[0].Key != k {
+	c.Endpoints.dropForgotten(later, time.Minute)
+	if late := c.Endpoints.Orphans(later, LateGrace); len(late) != 1 || late[0].Key != k {
 		t.Errorf("late endpoints: %v", late)
 	}
 	put(t, st, func(tx store.Tx) error { tables.Endpoints.Delete(tx, k); return nil })
@@ -166,9 +167,9 @@ func TestForgotten(t *testing.T) {
 		}
 		return nil
 	})
-	c.dropForgotten(later, time.Minute)
-	if len(c.hidden) != 0 {
-		t.Errorf("kept: %v", c.hidden)
+	c.Endpoints.dropForgotten(later, time.Minute)
+	if len(c.Endpoints.hidden) != 0 {
+		t.Errorf("kept: %v", c.Endpoints.hidden)
 	}
 }
 
@@ -177,8 +178,8 @@ func TestForgotten(t *testing.T) {
 func TestListBesideOthers(t *testing.T) {
 	c := newCluster(t, memory.New())
 	c.mu.Lock()
-	c.frozen, c.entered = nil, true
-	one, other := c.startLocked(TenantScope("blue")), c.startLocked(TenantScope("green"))
+	c.Guard.state, c.Guard.source = following, fromStore
+	one, other := c.mirrors.start(TenantScope("blue")), c.mirrors.start(TenantScope("green"))
 	c.mu.Unlock()
 	deliver := func(m *mirror, rev store.Revision, listed bool) {
 		t.Helper()
@@ -189,12 +190,12 @@ func TestListBesideOthers(t *testing.T) {
 	deliver(one, 5, true)
 	deliver(one, 8, false)
 	deliver(other, 6, true)
-	if err := c.frozenLocked(); err != nil {
+	if err := c.Guard.stale(); err != nil {
 		t.Errorf("held by a list beside another mirror: %v", err)
 	}
-	c.onState(t.Context(), other, errors.New("the connection ended"))
+	c.mirrors.onState(t.Context(), other, errors.New("the connection ended"))
 	deliver(other, 7, true)
-	if c.frozenLocked() == nil {
+	if c.Guard.stale() == nil {
 		t.Error("an older state of the store is followed")
 	}
 }

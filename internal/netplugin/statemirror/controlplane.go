@@ -37,8 +37,10 @@ const (
 // registry, the store by its members and the flags, netplugins by the hosts' records.
 type ControlPlane struct {
 	ControlConfig
-	cluster *State
-	ready   chan struct{} // closed once all sources have been heard
+	config *Config
+	hosts  *HostTable
+	input  *HostInput
+	ready  chan struct{} // closed once all sources have been heard
 
 	mu      sync.Mutex
 	sources map[string][]netip.AddrPort  // by what tells of them
@@ -53,11 +55,11 @@ type ControlPlane struct {
 	last atomic.Pointer[hoststack.Control]
 
 	// Of the runner's goroutine.
-	hosts [][2]netip.Addr    // of each host, for control and for tunnels
-	built *hoststack.Control // nil = not yet
-	past  []netip.AddrPort   // what containers of VLAN networks could reach past their host, so their ports deny it
-	known []netip.Addr       // of all machines that the control plane is on, sorted; each built has a list of its own
-	of    [2]uint64          // versions of sources and hosts that built and hosts are of
+	hostAddrs [][2]netip.Addr    // of each host, for control and for tunnels
+	built     *hoststack.Control // nil = not yet
+	past      []netip.AddrPort   // what containers of VLAN networks could reach past their host, so their ports deny it
+	known     []netip.Addr       // of all machines that the control plane is on, sorted; each built has a list of its own
+	of        [2]uint64          // versions of sources and hosts that built and hosts are of
 }
 
 // Sources, beside the services of the registry.
@@ -86,7 +88,7 @@ type ControlConfig struct {
 // NewControlPlane returns a ControlPlane that has heard of nothing until Run.
 func NewControlPlane(c *State, cfg ControlConfig) *ControlPlane {
 	p := &ControlPlane{
-		ControlConfig: cfg, cluster: c, ready: make(chan struct{}),
+		ControlConfig: cfg, config: &c.Config, hosts: c.Hosts, input: c.HostInput, ready: make(chan struct{}),
 		sources: map[string][]netip.AddrPort{}, left: map[netip.AddrPort]time.Time{},
 		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
 	}
@@ -113,7 +115,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, name := range controlServices {
 		running.Go(func() {
-			err := cluster.WatchServices(ctx, p.cluster.Store, name, func(list []cluster.Service) error {
+			err := cluster.WatchServices(ctx, p.config.Store, name, func(list []cluster.Service) error {
 				var at []string
 				for _, s := range list {
 					at = append(at, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
@@ -125,7 +127,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 				return nil
 			})
 			if ctx.Err() == nil {
-				p.cluster.Log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
+				p.config.Log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
 			}
 		})
 	}
@@ -135,7 +137,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 		if ask := p.Addresses; ask != nil {
 			var err error
 			if at, err = ask(ctx); err != nil {
-				p.cluster.Log.Debug("not all addresses of the store are known", "error", err)
+				p.config.Log.Debug("not all addresses of the store are known", "error", err)
 			}
 		}
 		p.set(sourceStore, p.resolve(ctx, at))
@@ -179,7 +181,7 @@ func (p *ControlPlane) resolve(ctx context.Context, at []string) (out []netip.Ad
 		if a, err := netip.ParseAddr(host); err == nil {
 			addrs = append(addrs, a)
 		} else if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-			p.cluster.Log.Debug("a host of the control plane has no address", "host", host, "error", err)
+			p.config.Log.Debug("a host of the control plane has no address", "host", host, "error", err)
 		}
 		for _, a := range addrs {
 			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(port)))
@@ -219,7 +221,7 @@ func (p *ControlPlane) take(source string, now []netip.AddrPort, onlyFirst bool)
 	}
 	p.mu.Unlock()
 	if changed {
-		p.cluster.Kick("control plane")
+		p.config.Kick("control plane")
 	}
 }
 
@@ -245,9 +247,9 @@ func (p *ControlPlane) setMachines(list []cluster.Service) {
 // the machines that the control plane is on. With look it also sees whether time or the
 // host's own addresses have changed that.
 func (p *ControlPlane) want(look bool) (*hoststack.Control, []netip.Addr) {
-	hosts, version := p.cluster.knownHosts(p.of[1])
+	addrs, version := p.hosts.known(p.of[1])
 	if version != p.of[1] {
-		p.hosts = hosts
+		p.hostAddrs = addrs
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -335,8 +337,8 @@ func (p *ControlPlane) buildLocked() *hoststack.Control {
 	for ap := range at {
 		twins[ap.Addr()] = nil
 	}
-	k.Targets = make([]netip.AddrPort, 0, len(p.hosts)*len(inspection)+len(at))
-	for _, h := range p.hosts {
+	k.Targets = make([]netip.AddrPort, 0, len(p.hostAddrs)*len(inspection)+len(at))
+	for _, h := range p.hostAddrs {
 		for i, a := range h {
 			if !a.IsValid() || i == 1 && a == h[0] {
 				continue
@@ -405,27 +407,15 @@ func (p *ControlPlane) Refresh(look bool) {
 	if p.want(look); p.Off {
 		return
 	}
-	p.cluster.setControl(p.past)
+	p.input.setControl(p.past)
 }
 
-// setControl tells the compiler what containers must not reach past their host.
-func (c *State) setControl(targets []netip.AddrPort) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.comp.Control.Set(targets)
-}
-
-// knownHosts returns the hosts' addresses, for control and for tunnels, and their
-// version, which is never 0; no addresses if that is the version that is known.
-func (c *State) knownHosts(version uint64) ([][2]netip.Addr, uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.hostsVersion+1 == version {
-		return nil, version
+// Targets are where the control plane answers, as of the last sync.
+func (p *ControlPlane) Targets() (out []netip.Addr) {
+	if k := p.last.Load(); k != nil {
+		for _, t := range k.Targets {
+			out = append(out, t.Addr())
+		}
 	}
-	out := make([][2]netip.Addr, 0, len(c.hosts))
-	for _, h := range c.hosts {
-		out = append(out, [2]netip.Addr{h.Control, h.VTEP})
-	}
-	return out, c.hostsVersion + 1
+	return out
 }

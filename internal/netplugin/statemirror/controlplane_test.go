@@ -105,8 +105,8 @@ func TestControlPlaneFollowed(t *testing.T) {
 	}
 
 	c.mu.Lock()
-	c.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
-	c.hostsVersion++
+	c.Hosts.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
+	c.Hosts.version++
 	c.mu.Unlock()
 	have("a host that is a netmaster's machine", nil, "203.0.113.2:9999", "203.0.113.2:9006", "198.51.100.2:9006")
 }

@@ -115,10 +115,7 @@ func (x *randomCluster) change(tx store.Tx) error {
 // byTenants is the picture of a host that follows all of some tenants.
 func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desired.Host, []compile.Problem) {
 	t.Helper()
-	c := &State{
-		Config: Config{Host: "h1", OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, comp: compile.New("h1"),
-		pending: map[model.EndpointKey]pendingEndpoint{}, closed: map[any]closedService{}, tenants: map[model.TenantName]model.Tenant{}, hosts: map[model.HostName]model.Host{}, mirrors: map[Scope]*mirror{},
-	}
+	c := join(Config{Host: "h1", StateDir: t.TempDir(), OnLost: func() {}, OnOwnHost: func() {}, Soon: func(string) {}}, StorePosition{}, compile.New("h1"))
 	m := &mirror{values: map[any]any{}, endpoints: map[model.EndpointKey]model.Endpoint{}, networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{}}
 	prefixes := []string{tables.GlobalPrefix}
 	for name := range of {
@@ -134,10 +131,10 @@ func byTenants(t *testing.T, st store.Store, of map[model.TenantName]bool) (desi
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.enterLocked(m, ch)
+			c.input.enter(m, ch)
 		}
 	}
-	c.giveUpIdentitiesLocked(0)
+	c.Endpoints.giveUpIdentities(0)
 	return c.comp.Compile(1)
 }
 
@@ -172,7 +169,7 @@ func (c *State) samePicture(want desired.Host, problems []compile.Problem) error
 		differ("name's network", want.DNS.Networks, got.DNS.Networks, same),
 	)
 	for k, r := range want.DNS.Records.All() {
-		concerns := k.Service != (model.ServiceKey{}) || c.endpointsLocked(k.Endpoint.Network) != nil
+		concerns := k.Service != (model.ServiceKey{}) || c.mirrors.endpoints(k.Endpoint.Network) != nil
 		if g, has := got.DNS.Records.Get(k); concerns != has || has && !g.Equal(r) {
 			err = errors.Join(err, fmt.Errorf("name %v: there %v, want %v", k, has, concerns))
 		}
@@ -245,11 +242,11 @@ func TestByNetworks(t *testing.T) {
 				put(t, st, x.change)
 			}
 			until(t, c, fmt.Sprintf("seed %d, step %d", seed, step), func() error {
-				if c.frozen != nil {
+				if !c.Guard.follows() {
 					return errors.New("no picture yet")
 				}
 				of := map[model.TenantName]bool{}
-				for p, m := range c.mirrors {
+				for p, m := range c.mirrors.byScope {
 					if !m.ready || m.staged {
 						return fmt.Errorf("%s: not read", p)
 					}
@@ -258,22 +255,22 @@ func TestByNetworks(t *testing.T) {
 					}
 				}
 				want, problems := byTenants(t, st, of)
-				c.giveUpIdentitiesLocked(0)
-				c.forgetClosedLocked(0)
+				c.Endpoints.giveUpIdentities(0)
+				c.services.forgetClosed(0)
 				for k := range x.used { // which have ports here
-					if c.uses[EndpointsScope(k)] > 0 && c.endpointsLocked(k) == nil {
+					if c.mirrors.uses[EndpointsScope(k)] > 0 && c.mirrors.endpoints(k) == nil {
 						return fmt.Errorf("network %s is not followed", k)
 					}
 				}
 				for k := range want.Networks.All() {
 					n, _ := want.Networks.Get(k)
-					if c.endpointsLocked(n.Key) == nil {
+					if c.mirrors.endpoints(n.Key) == nil {
 						return fmt.Errorf("network %s concerns this host and is not followed", n.Key)
 					}
 				}
 				for name := range of {
 					for i := range 4 {
-						less = less || c.endpointsLocked(model.NetworkKey{Tenant: name, Name: model.NetworkName(fmt.Sprint("n", i))}) == nil
+						less = less || c.mirrors.endpoints(model.NetworkKey{Tenant: name, Name: model.NetworkName(fmt.Sprint("n", i))}) == nil
 					}
 				}
 				return c.samePicture(want, problems)
@@ -308,10 +305,10 @@ func TestManyNetworks(t *testing.T) {
 		follow(t, c)
 		followed := func(want int) func() error {
 			return func() error {
-				if _, is := c.mirrors[allEndpointsScope("blue")]; c.frozen != nil || len(c.mirrors) != want || is != (want == 3) {
-					return fmt.Errorf("held %v, %d mirrors", c.frozen != nil, len(c.mirrors))
+				if _, is := c.mirrors.byScope[allEndpointsScope("blue")]; !c.Guard.follows() || len(c.mirrors.byScope) != want || is != (want == 3) {
+					return fmt.Errorf("held %v, %d mirrors", !c.Guard.follows(), len(c.mirrors.byScope))
 				}
-				for p, m := range c.mirrors {
+				for p, m := range c.mirrors.byScope {
 					if !m.ready || m.staged {
 						return fmt.Errorf("%s: not read", p)
 					}
@@ -324,7 +321,7 @@ func TestManyNetworks(t *testing.T) {
 			c.Acquire(key(before))
 		}
 		until(t, c, "one more", followed(3))
-		if err := c.AwaitEndpoints(t.Context(), key(0)); err != nil {
+		if err := c.Lookup.AwaitEndpoints(t.Context(), key(0)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -2,21 +2,16 @@ package statemirror
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
-	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
-	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
@@ -25,19 +20,13 @@ import (
 // host's own stack has to hold.
 type Egress struct {
 	EgressConfig
-	cluster *State
-	control *ControlPlane
-	net     *hoststack.Stack
-	guard   *hoststack.Guard
-	dns     atomic.Uint32                  // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
-	led     atomic.Pointer[[]netip.Prefix] // subnets of native networks, as followed last; nil = none were
-
-	mu      sync.Mutex
-	private *desired.Private // as the cluster is set; nil = not known yet
-	taken   map[netip.Addr]attach.Key
-	next    netip.Addr // where the search for a free address begins
-	checked bool       // private does not collide
-	blocked []compile.Problem
+	config    *Config
+	control   *ControlPlane
+	Addresses *PrivateAddresses
+	net       *hoststack.Stack
+	guard     *hoststack.Guard
+	dns       atomic.Uint32                  // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
+	led       atomic.Pointer[[]netip.Prefix] // subnets of native networks, as followed last; nil = none were
 
 	// Of the runner's goroutine.
 	refused uint64 // as logged
@@ -77,13 +66,14 @@ func HasIPv6() bool {
 // NewEgress returns a way out of which nothing is made before the first Follow.
 func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
 	if !cfg.RoutedNetworks {
-		c.lackRoutedNetworks()
+		c.HostInput.lackRoutedNetworks()
 	}
 	if !cfg.ExternalBackends {
-		c.lackExternalBackends()
+		c.HostInput.lackExternalBackends()
 	}
 	return &Egress{
-		EgressConfig: cfg, cluster: c, control: control, net: hoststack.New(c.Log, cfg.IPForward), guard: hoststack.NewGuard(c.Log), taken: map[netip.Addr]attach.Key{},
+		Addresses:    newPrivateAddresses(c.Log, c.Settings, c.HostInput, cfg),
+		EgressConfig: cfg, config: &c.Config, control: control, net: hoststack.New(c.Log, cfg.IPForward), guard: hoststack.NewGuard(c.Log),
 		fronts: newFrontends(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
 	}
 }
@@ -93,7 +83,7 @@ func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
 // 0 = none.
 func (w *Egress) SetNameServer(port, port6 uint16) {
 	w.dns.Store(uint32(port) | uint32(port6)<<16)
-	w.cluster.Kick("name server")
+	w.config.Kick("name server")
 }
 
 // Refused counts the packets of containers to the control plane that the host's
@@ -107,169 +97,10 @@ func (w *Egress) sayRefused() {
 		return
 	}
 	if w.counted && n > w.refused {
-		w.cluster.Log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-w.refused)
+		w.config.Log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-w.refused)
 	}
 	w.refused, w.counted = n, true
 }
-
-// Settled returns the way out as the cluster is set now; nil while unknown.
-func (w *Egress) Settled() *desired.Private {
-	p, _ := w.settled()
-	return p
-}
-
-// settled is Settled, and whether the cluster's settings are known.
-func (w *Egress) settled() (*desired.Private, bool) {
-	if !w.Able {
-		return nil, true
-	}
-	g, known := w.cluster.settings()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	want := desired.NewPrivate(g.PvtSubnet)
-	if want != nil {
-		want.TunnelPort = uint16(w.VXLANPort)
-		if w.Able6 {
-			want.WithIPv6()
-		}
-	}
-	if known && (w.private == nil || want == nil || *want != *w.private) {
-		w.private, w.checked = want, false
-	}
-	return w.private, known
-}
-
-// Take finds a private address for a new attachment: the next free one after
-// the last that was handed out, so that addresses come back late. The zero
-// address while there is no way out; ErrExhausted when all are taken.
-func (w *Egress) Take(k attach.Key, ep model.EndpointKey) (netip.Addr, error) {
-	p := w.Settled()
-	if p == nil {
-		return netip.Addr{}, nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a := w.next
-	for range 1 << (32 - p.Subnet.Bits()) {
-		if !p.Contains(a) {
-			a = p.Subnet.Addr().Next()
-		}
-		if _, used := w.taken[a]; !used {
-			w.taken[a], w.next = k, a.Next()
-			w.cluster.setPrivate(ep, a)
-			return a, nil
-		}
-		a = a.Next()
-	}
-	return netip.Addr{}, model.Errorf(model.ErrExhausted,
-		"private subnet %s has no address left for another container on this host: all %d are taken", p.Subnet, len(w.taken))
-}
-
-// Keep takes the private address that an attachment has had, unless another one has
-// it too (a journal that was edited): then Has says that this attachment has none,
-// and it gets another.
-func (w *Egress) Keep(k attach.Key, ep model.EndpointKey, a netip.Addr) {
-	if !a.IsValid() {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, used := w.taken[a]; used {
-		return
-	}
-	w.taken[a] = k
-	if w.next.Less(a.Next()) {
-		w.next = a.Next()
-	}
-	w.cluster.setPrivate(ep, a)
-}
-
-// Release gives an attachment's address back.
-func (w *Egress) Release(k attach.Key, ep model.EndpointKey, a netip.Addr) {
-	w.mu.Lock()
-	if w.taken[a] == k {
-		delete(w.taken, a)
-	}
-	w.mu.Unlock()
-	w.cluster.setPrivate(ep, netip.Addr{})
-}
-
-// Taken counts the private addresses that attachments have.
-func (w *Egress) Taken() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.taken)
-}
-
-// Has tells whether an attachment has a private address of the present subnet,
-// or none is to be had.
-func (w *Egress) Has(k attach.Key, a netip.Addr) bool {
-	p := w.Settled()
-	if p == nil {
-		return true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return p.Contains(a) && w.taken[a] == k
-}
-
-// Refresh tells the compiler of the way out, unless the private subnet collides
-// with a network of this host: then there is none, and a problem says why. Where
-// the network came later, which is seen with look only, the way out stays for
-// containers whose addresses do not collide, and the problem says so. Only the
-// runner's goroutine calls it. It returns whether the cluster's settings were known:
-// until then a picture has no way out, and would take the one away that an earlier
-// netplugin has left.
-func (w *Egress) Refresh(look bool) (known bool) {
-	p, known := w.settled()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p == nil || w.checked && !look {
-		return known
-	}
-	routes, pools, err := vethpair.Overlaps(p.Subnet, p.Interface)
-	routes6, pools6, err6 := vethpair.Overlaps(p.Subnet6, p.Interface)
-	err, pools = errors.Join(err, err6), append(pools, pools6...)
-	var blocked6 []compile.Problem
-	if len(routes6) > 0 {
-		blocked6 = []compile.Problem{{Object: "way out by IPv6", Text: "containers reach neither this host nor the outside by IPv6: private subnet " +
-			p.Subnet6.String() + " collides with " + strings.Join(routes6, ", ") + " of this host; that network needs another subnet"}}
-	}
-	if w.checked {
-		if err == nil {
-			w.blocked = blocked6
-		}
-		if len(routes) > 0 {
-			w.blocked = append(collision("containers with private addresses there reach neither this host nor the outside: ", p, routes), blocked6...)
-		}
-		return known
-	}
-	switch {
-	case err != nil:
-		w.cluster.Log.Debug("the host's routes cannot be compared with the private subnet", "error", err)
-	case len(pools) > 0:
-		w.cluster.Log.Warn("the cluster's private subnet collides with address pools of this host's Docker engine; "+anotherSubnet,
-			"privateSubnet", p.Subnet, "collidesWith", pools)
-	}
-	w.blocked = blocked6
-	w.checked = len(routes) == 0 && len(routes6) == 0 // what collides may go
-	switch {
-	case len(routes) > 0:
-		w.blocked = collision("containers reach neither this host nor the outside: ", p, routes)
-		p = nil
-	case len(routes6) > 0:
-		p = p.WithoutIPv6()
-	}
-	w.cluster.setEgress(p)
-	return known
-}
-
-func collision(effect string, p *desired.Private, routes []string) []compile.Problem {
-	return []compile.Problem{{Object: "way out", Text: effect + "private subnet " +
-		p.Subnet.String() + " collides with " + strings.Join(routes, ", ") + " of this host; " + anotherSubnet}}
-}
-
-const anotherSubnet = "choose another with 'netctl global set --private-subnet a.b.0.0/16' (and --private-subnet of netplugin, if given)"
 
 // Outlet is an attachment as the host's own stack knows it.
 type Outlet struct {
@@ -318,7 +149,7 @@ func (w *Egress) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if look {
 		w.sayRefused()
 	}
-	problems = append(problems, w.blocked...)
+	problems = append(problems, w.Addresses.blocked...)
 	if pic.Private != nil {
 		for _, o := range attached {
 			port, ok := pic.Ports.Get(o.HostIf)
@@ -400,13 +231,13 @@ func (w *Egress) Guard(ctx context.Context) {
 		if led := w.led.Load(); led != nil {
 			natives = *led
 		}
-		err := w.guard.Look(ctx, w.Settled(), natives)
+		err := w.guard.Look(ctx, w.Addresses.Settled(), natives)
 		text := ""
 		if err != nil && ctx.Err() == nil {
 			text = err.Error()
 		}
 		if text != "" && text != told {
-			w.cluster.Log.Warn("the host's connection tracking cannot be guarded", "error", err)
+			w.config.Log.Warn("the host's connection tracking cannot be guarded", "error", err)
 		}
 		told = text
 	}
@@ -429,7 +260,7 @@ func (w *Egress) Watch(ctx context.Context, fabricTable func(), fabricRoute func
 	}
 	for {
 		err := w.net.Watch(ctx, hoststack.Watching{
-			Changed: func() { w.cluster.Kick("drift") }, Firewall: func() { w.cluster.Kick("firewall") }, Route: fabricRoute,
+			Changed: func() { w.config.Kick("drift") }, Firewall: func() { w.config.Kick("firewall") }, Route: fabricRoute,
 			Table: func(name string) {
 				if name == hoststack.GuardTable {
 					w.guard.Lost()
@@ -441,49 +272,9 @@ func (w *Egress) Watch(ctx context.Context, fabricTable func(), fabricRoute func
 		if ctx.Err() != nil {
 			return
 		}
-		w.cluster.Log.Warn("changes of the host's stack are not told, and found at the next look only", "error", err)
+		w.config.Log.Warn("changes of the host's stack are not told, and found at the next look only", "error", err)
 		if waiting.Pause(ctx, watchAgain) != nil {
 			return
 		}
 	}
-}
-
-// settings returns the cluster's, and whether they are known.
-func (c *State) settings() (model.Global, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.global == nil {
-		return model.Global{}, false
-	}
-	return *c.global, true
-}
-
-// Routes tells whether networks of a tenant are joined, as far as is known.
-func (c *State) Routes() bool {
-	g, ok := c.settings()
-	return ok && g.FwdMode == model.FwdRouting
-}
-
-func (c *State) setEgress(p *desired.Private) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.comp.Egress.SetPrivate(p)
-}
-
-func (c *State) lackRoutedNetworks() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.comp.Egress.LackNative()
-}
-
-func (c *State) lackExternalBackends() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.comp.ClusterServices.LackForeign()
-}
-
-func (c *State) setPrivate(k model.EndpointKey, a netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.comp.Egress.SetPrivateAddress(k, a)
 }

@@ -15,8 +15,9 @@ import (
 // TestPrivateAddresses: every address of the subnet that may be an endpoint's is
 // handed out once; then the error says what is full.
 func TestPrivateAddresses(t *testing.T) {
-	c := &State{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
-	w := &Egress{cluster: c, EgressConfig: EgressConfig{Able: true}, taken: map[netip.Addr]attach.Key{}}
+	c := join(Config{Host: "h1", StateDir: t.TempDir()}, StorePosition{}, compile.New("h1"))
+	c.Settings.global = &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}
+	w := newPrivateAddresses(c.Log, c.Settings, c.HostInput, EgressConfig{Able: true})
 	take := func(i int) (netip.Addr, error) {
 		return w.Take(attach.Key{Container: "c" + strconv.Itoa(i)}, model.EndpointKey{})
 	}
@@ -36,7 +37,7 @@ func TestPrivateAddresses(t *testing.T) {
 	if x, err := take(6); err != nil || x != gone {
 		t.Errorf("after a release: %s, %v", x, err)
 	}
-	w.Able = false
+	w.able = false
 	if x, err := take(7); err != nil || x.IsValid() {
 		t.Errorf("without a way out: %s, %v", x, err)
 	}
@@ -46,18 +47,18 @@ func TestPrivateAddresses(t *testing.T) {
 // agent applies no picture: one without the way out would have the data plane remove
 // the host's interface, with all flows that name it, that an earlier netplugin made.
 func TestWayOutUnknown(t *testing.T) {
-	c := &State{comp: compile.New("h1")}
-	w := &Egress{cluster: c, EgressConfig: EgressConfig{Able: true}}
+	c := join(Config{Host: "h1", StateDir: t.TempDir()}, StorePosition{}, compile.New("h1"))
+	w := newPrivateAddresses(c.Log, c.Settings, c.HostInput, EgressConfig{Able: true})
 	for _, look := range []bool{false, true} {
 		if w.Refresh(look) {
 			t.Errorf("look %t: known before the settings are", look)
 		}
 	}
-	c.global = &model.Global{} // known, and there is no private subnet
+	c.Settings.global = &model.Global{} // known, and there is no private subnet
 	if !w.Refresh(false) {
 		t.Error("unknown with settings")
 	}
-	w.Able, c.global = false, nil
+	w.able, c.Settings.global = false, nil
 	if !w.Refresh(false) {
 		t.Error("a driver without a way out waits for it")
 	}

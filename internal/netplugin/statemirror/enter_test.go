@@ -20,9 +20,9 @@ func TestUrgency(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.startLocked(TenantScope("blue"))
-	m := c.startLocked(EndpointsScope(network))
-	c.hidden[key("hidden")] = c.frozen.since
+	c.mirrors.start(TenantScope("blue"))
+	m := c.mirrors.start(EndpointsScope(network))
+	c.Endpoints.hidden[key("hidden")] = c.Guard.since
 	for _, test := range []struct {
 		name   string
 		change tables.Change
@@ -42,7 +42,7 @@ func TestUrgency(t *testing.T) {
 		{"another host drains", tables.Change{Key: tables.HostDrainKey{Host: "h2"}, Value: tables.HostDrain{Host: "h2"}}, atOnce},
 		{"a tenant", tables.Change{Key: model.TenantName("blue")}, irrelevant},
 	} {
-		if got := c.enterLocked(m, test.change); got != test.want {
+		if got := c.input.enter(m, test.change); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestHostDrains(t *testing.T) {
 	c := newCluster(t, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.startLocked(TenantScope("blue"))
+	m := c.mirrors.start(TenantScope("blue"))
 	c.comp.Interest.Follow(model.NetworkKey{Tenant: "blue", Name: "n"}, true)
 	network := model.Network{Key: model.NetworkKey{Tenant: "blue", Name: "n"}, ID: 7, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	service := model.Service{
@@ -63,7 +63,7 @@ func TestHostDrains(t *testing.T) {
 	}
 	state := func(change tables.Change) desired.BackendState {
 		t.Helper()
-		c.enterLocked(m, change)
+		c.input.enter(m, change)
 		pic, _ := c.comp.Compile(1)
 		s, ok := pic.Services.Get(service.Key)
 		if !ok {
@@ -75,13 +75,13 @@ func TestHostDrains(t *testing.T) {
 		}
 		return b.State
 	}
-	c.enterLocked(m, tables.Change{Key: network.Key, Value: network})
+	c.input.enter(m, tables.Change{Key: network.Key, Value: network})
 	for i, host := range []model.HostName{"h1", "h2"} {
 		k := model.EndpointKey{Network: network.Key, ID: []model.EndpointID{"here", "there"}[i]}
 		e := model.Endpoint{Key: k, Host: host, IPv4: netip.AddrFrom4([4]byte{10, 1, 1, byte(i + 1)}), MAC: model.MAC{2, byte(i + 1)}, Labels: map[string]string{"app": "x"}}
-		c.enterLocked(m, tables.Change{Key: k, Value: e})
+		c.input.enter(m, tables.Change{Key: k, Value: e})
 		h := model.Host{Name: host, VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})}
-		c.enterLocked(m, tables.Change{Key: host, Value: h})
+		c.input.enter(m, tables.Change{Key: host, Value: h})
 	}
 	if got := state(tables.Change{Key: service.Key, Value: service}); got != desired.BackendActive {
 		t.Errorf("at first: %v", got)
@@ -98,7 +98,7 @@ func TestHostDrains(t *testing.T) {
 	c.Kick = func(string) { kicked++ }
 	for silent, want := range map[bool]desired.BackendState{true: desired.BackendDraining, false: desired.BackendActive} {
 		c.mu.Unlock()
-		c.SetUnreachable("h2", silent)
+		c.HostInput.SetUnreachable("h2", silent)
 		c.mu.Lock()
 		if got := state(tables.Change{Key: service.Key, Value: service}); got != want {
 			t.Errorf("its host is silent: %v, and it is %v", silent, got)

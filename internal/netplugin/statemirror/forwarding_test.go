@@ -13,29 +13,29 @@ import (
 func TestForwardingModeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
-	m := c.startLocked(Scope{})
+	m := c.mirrors.start(Scope{})
 	set := func(mode model.FwdMode) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		g := model.DefaultGlobal()
 		g.FwdMode = mode
-		c.enterLocked(m, tables.Change{Key: tables.GlobalKey{}, Value: g})
+		c.input.enter(m, tables.Change{Key: tables.GlobalKey{}, Value: g})
 	}
 	wants := func(when string, mode model.FwdMode, told int) {
 		t.Helper()
 		want, _ := c.comp.Compile(1)
-		if got := len(c.modeProblemsLocked()); want.FwdMode != mode || c.Routes() != (mode == model.FwdRouting) || got != told {
+		if got := len(c.Settings.problems()); want.FwdMode != mode || c.Settings.Routes() != (mode == model.FwdRouting) || got != told {
 			t.Errorf("%s: mode %s, %d problems", when, want.FwdMode, got)
 		}
 	}
 	set(model.FwdBridge)
 	began := time.Now()
-	if !c.NewestMode(time.Time{}).IsZero() {
+	if !c.Settings.NewestMode(time.Time{}).IsZero() {
 		t.Error("the first mode counts as a change")
 	}
 	set(model.FwdRouting)
 	wants("it changes", model.FwdRouting, 0)
-	if c.NewestMode(began).IsZero() {
+	if c.Settings.NewestMode(began).IsZero() {
 		t.Error("the change is unknown")
 	}
 	c.SuspendMode(true)

@@ -42,8 +42,8 @@ func FuzzFiles(f *testing.F) {
 		if json.Unmarshal(data, &hosts) != nil || hosts.Version != 1 {
 			hosts.Hosts = nil
 		}
-		if !slices.Equal(c.previousHosts, hosts.Hosts) {
-			t.Errorf("%q has the hosts %v", data, c.previousHosts)
+		if !slices.Equal(c.Hosts.previous, hosts.Hosts) {
+			t.Errorf("%q has the hosts %v", data, c.Hosts.previous)
 		}
 		var trials unconfirmedNotes
 		if json.Unmarshal(data, &trials) != nil || trials.Version != 1 {
@@ -53,8 +53,8 @@ func FuzzFiles(f *testing.F) {
 		for _, n := range trials.Notes {
 			want[n.ID] = n
 		}
-		if !reflect.DeepEqual(c.unconfirmedNotes, want) || !reflect.DeepEqual(c.rollbacks, trials.Back) {
-			t.Errorf("%q has the changes %v, and went back from %v", data, c.unconfirmedNotes, c.rollbacks)
+		if !reflect.DeepEqual(c.Unconfirmed.notes, want) || !reflect.DeepEqual(c.Unconfirmed.rollbacks, trials.Back) {
+			t.Errorf("%q has the changes %v, and went back from %v", data, c.Unconfirmed.notes, c.Unconfirmed.rollbacks)
 		}
 		var picture checkpoint
 		good := json.Unmarshal(data, &picture) == nil && picture.Version == 1 && picture.Boot == "b1"

@@ -41,10 +41,10 @@ func TestPartnersAreMirrored(t *testing.T) {
 	follow(t, c)
 	first := false
 	until(t, c, "the first picture", func() error {
-		if !c.entered {
+		if !c.Guard.entered() {
 			return errors.New("not yet")
 		}
-		if m := c.mirrors[TenantScope("infra")]; !first && (m == nil || !m.ready) {
+		if m := c.mirrors.byScope[TenantScope("infra")]; !first && (m == nil || !m.ready) {
 			t.Error("the first picture comes before the tenant that it needs is known")
 		}
 		first = true
@@ -53,11 +53,11 @@ func TestPartnersAreMirrored(t *testing.T) {
 	mirrored := func(what string, want ...Scope) {
 		t.Helper()
 		until(t, c, what, func() error {
-			if len(c.mirrors) != len(want)+1 {
-				return fmt.Errorf("mirrored: %v", slices.Collect(maps.Keys(c.mirrors)))
+			if len(c.mirrors.byScope) != len(want)+1 {
+				return fmt.Errorf("mirrored: %v", slices.Collect(maps.Keys(c.mirrors.byScope)))
 			}
 			for _, p := range want {
-				if m := c.mirrors[p]; m == nil || !m.ready {
+				if m := c.mirrors.byScope[p]; m == nil || !m.ready {
 					return fmt.Errorf("not mirrored: %s", p)
 				}
 			}
@@ -73,8 +73,8 @@ func TestPartnersAreMirrored(t *testing.T) {
 	mirrored("while it is needed", blue, infra, EndpointsScope(network))
 	put(t, st, mode(model.FwdBridge))
 	until(t, c, "mode bridge", func() error {
-		if c.global == nil || c.global.FwdMode != model.FwdBridge {
-			return fmt.Errorf("mode %v", c.global)
+		if c.Settings.global == nil || c.Settings.global.FwdMode != model.FwdBridge {
+			return fmt.Errorf("mode %v", c.Settings.global)
 		}
 		return nil
 	})
@@ -89,7 +89,7 @@ func TestPartnersAreMirrored(t *testing.T) {
 		return tables.Tenants.Put(tx, model.Tenant{Name: "infra", Router: 2})
 	})
 	until(t, c, "shared no longer", func() error {
-		if c.tenants["blue"].Shares() {
+		if c.Settings.tenants["blue"].Shares() {
 			return errors.New("still")
 		}
 		return nil

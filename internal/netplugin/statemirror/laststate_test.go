@@ -46,7 +46,7 @@ func TestLastState(t *testing.T) {
 	c.AcquireTenant("blue")
 	ready := func(n int) func() error {
 		return func() error {
-			if m := c.mirrors[TenantScope("blue")]; len(st.told()) < n || !m.ready || m.err != nil || c.mirrors[Scope{}].err != nil {
+			if m := c.mirrors.byScope[TenantScope("blue")]; len(st.told()) < n || !m.ready || m.err != nil || c.mirrors.byScope[Scope{}].err != nil {
 				return errors.New("the tenant is not followed")
 			}
 			return nil
@@ -54,10 +54,10 @@ func TestLastState(t *testing.T) {
 	}
 	until(t, c, "the first mirror", ready(1))
 	c.mu.Lock()
-	m := c.mirrors[TenantScope("blue")]
+	m := c.mirrors.byScope[TenantScope("blue")]
 	m.cancel()
 	m.err = errors.New("until the next one follows")
-	c.followLocked(m)
+	c.mirrors.follow(m)
 	c.mu.Unlock()
 	until(t, c, "the second mirror", ready(2))
 	gone := errors.New("revisions were compacted")

@@ -1,31 +1,34 @@
 package statemirror
 
 import (
+	"cmp"
 	"context"
+	"net/netip"
+	"slices"
+	"time"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// Knows tells whether the mirrors hold the endpoint as given.
-func (c *State) Knows(ep model.Endpoint) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.endpointsLocked(ep.Key.Network)
-	if m == nil {
-		return false
-	}
-	got, ok := m.endpoints[ep.Key]
-	return ok && got.MAC == ep.MAC && got.IPv4 == ep.IPv4 && got.IPv6 == ep.IPv6
+// Lookup answers what the mirrors have of tenants' objects, and waits for them. It owns no
+// state: attachments and observers ask it.
+type Lookup struct {
+	*shared
+	mirrors  *mirrorSet
+	settings *Settings
+	guard    *StoreGuard
+	comp     *compile.Compiler
 }
 
-// HasGroup tells whether the mirror holds a group; it holds none of a tenant that
+// HasGroup reports whether the mirror holds a group; it holds none of a tenant that
 // is not mirrored.
-func (c *State) HasGroup(k model.GroupKey) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.mirrors[TenantScope(k.Tenant)]
+func (l *Lookup) HasGroup(k model.GroupKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.mirrors.byScope[TenantScope(k.Tenant)]
 	if m == nil {
 		return false
 	}
@@ -33,19 +36,19 @@ func (c *State) HasGroup(k model.GroupKey) bool {
 	return ok
 }
 
-// AsksForLabels tells whether a policy of a tenant selects by labels; no policy is
+// AsksForLabels reports whether a policy of a tenant selects by labels; no policy is
 // known of a tenant that is not mirrored.
-func (c *State) AsksForLabels(t model.TenantName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.comp.Identities.AsksForLabels(t)
+func (l *Lookup) AsksForLabels(t model.TenantName) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.comp.Identities.AsksForLabels(t)
 }
 
 // AwaitTenant waits for the snapshot of a tenant's rest, which must have been acquired.
-func (c *State) AwaitTenant(ctx context.Context, t model.TenantName) error {
+func (l *Lookup) AwaitTenant(ctx context.Context, t model.TenantName) error {
 	var why error
-	err := c.wait(ctx, func() (bool, error) {
-		m := c.mirrors[TenantScope(t)]
+	err := l.wait(ctx, func() (bool, error) {
+		m := l.mirrors.byScope[TenantScope(t)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
 		}
@@ -60,31 +63,31 @@ func (c *State) AwaitTenant(ctx context.Context, t model.TenantName) error {
 
 // AwaitSettings waits for the cluster's settings. first, optional, bounds the
 // wait for the store itself; its end is first's error.
-func (c *State) AwaitSettings(ctx, first context.Context) (model.Global, error) {
-	err := c.wait(first, func() (bool, error) {
-		m := c.mirrors[Scope{}]
+func (l *Lookup) AwaitSettings(ctx, first context.Context) (model.Global, error) {
+	err := l.wait(first, func() (bool, error) {
+		m := l.mirrors.global()
 		return m != nil && m.ready, nil
 	})
 	if err != nil {
 		return model.Global{}, err
 	}
 	var g model.Global
-	err = c.wait(ctx, func() (bool, error) {
-		if c.global != nil {
-			g = *c.global
+	err = l.wait(ctx, func() (bool, error) {
+		if l.settings.global != nil {
+			g = *l.settings.global
 		}
-		return c.global != nil, nil
+		return l.settings.global != nil, nil
 	})
 	return g, err
 }
 
 // AwaitRevision waits until the mirror of a Scope, or of all endpoints of its tenant, has
 // reached a revision.
-func (c *State) AwaitRevision(ctx context.Context, p Scope, rev store.Revision) error {
-	return c.wait(ctx, func() (bool, error) {
-		m := c.mirrors[p]
+func (l *Lookup) AwaitRevision(ctx context.Context, p Scope, rev store.Revision) error {
+	return l.wait(ctx, func() (bool, error) {
+		m := l.mirrors.byScope[p]
 		if p.Network != "" {
-			m = c.endpointsLocked(p.network())
+			m = l.mirrors.endpoints(p.network())
 		}
 		return m != nil && m.rev >= rev, nil
 	})
@@ -93,10 +96,10 @@ func (c *State) AwaitRevision(ctx context.Context, p Scope, rev store.Revision) 
 // AwaitEndpoints waits until all endpoints are known that concern this host for the sake
 // of a network, which must have been acquired: its own, and of its tenant those that it
 // is joined to.
-func (c *State) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
+func (l *Lookup) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 	var why error
-	err := c.wait(ctx, func() (bool, error) {
-		own := c.endpointsLocked(k)
+	err := l.wait(ctx, func() (bool, error) {
+		own := l.mirrors.endpoints(k)
 		if own == nil || !own.ready {
 			why = model.Errorf(model.ErrUnavailable, "the endpoints of network %s have not been read", k)
 			if own != nil {
@@ -104,13 +107,13 @@ func (c *State) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 			}
 			return false, nil
 		}
-		for p := range c.subscribed {
+		for p := range l.mirrors.subscribed {
 			if p.Tenant != k.Tenant || p.isRest() {
 				continue
 			}
-			m := c.mirrors[p]
+			m := l.mirrors.byScope[p]
 			if p.Network != "" {
-				m = c.endpointsLocked(p.network())
+				m = l.mirrors.endpoints(p.network())
 			}
 			if m == nil || !m.ready || m.staged {
 				why = model.Errorf(model.ErrUnavailable, "%s have not been read", p)
@@ -128,19 +131,19 @@ func (c *State) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 // Resolve returns the network that an attachment is to be on: the one asked for,
 // else the group's, else the tenant's default, else attach.DefaultNetwork; and
 // its record, when the mirror has it.
-func (c *State) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.resolveLocked(g, asked)
+func (l *Lookup) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resolve(g, asked)
 }
 
-func (c *State) resolveLocked(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
-	m := c.mirrors[TenantScope(g.Tenant)]
+func (l *Lookup) resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
+	m := l.mirrors.byScope[TenantScope(g.Tenant)]
 	if asked == "" && g.Name != "" && m != nil {
 		asked = m.groups[g].Network
 	}
 	if asked == "" {
-		asked = c.tenants[g.Tenant].DefaultNetwork
+		asked = l.settings.tenants[g.Tenant].DefaultNetwork
 	}
 	if asked == "" {
 		asked = attach.DefaultNetwork
@@ -152,10 +155,45 @@ func (c *State) resolveLocked(g model.GroupKey, asked model.NetworkName) (name m
 	return asked, n, known
 }
 
+// AwaitAdmitted returns the network that an attachment to a group, or to none, and to the
+// network asked for, if any, is to be on, once the mirror of the tenant has both, and the
+// group is on that network. The mirror must have been waited for; what it lacks is waited
+// for until patience ends. The error is then what netmaster would refuse it with: of kind
+// model.ErrNotFound or model.ErrConflict.
+func (l *Lookup) AwaitAdmitted(ctx context.Context, patience time.Duration, g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	var why error
+	err = l.wait(waiting, func() (bool, error) {
+		n, why = l.admitted(g, asked)
+		return why == nil, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return n, why
+	}
+	return n, err
+}
+
+func (l *Lookup) admitted(g model.GroupKey, asked model.NetworkName) (n model.Network, err error) {
+	name, n, known := l.resolve(g, asked)
+	if m := l.mirrors.byScope[TenantScope(g.Tenant)]; g.Name != "" && m != nil {
+		switch group, there := m.groups[g]; {
+		case !there:
+			return n, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", g)
+		case group.Network != name:
+			return n, model.Errorf(model.ErrConflict, "endpoint group %q is on network %q, not on %q", g, group.Network, name)
+		}
+	}
+	if !known {
+		return n, model.Errorf(model.ErrNotFound, "network %q does not exist", model.NetworkKey{Tenant: g.Tenant, Name: name})
+	}
+	return n, nil
+}
+
 // AwaitNetwork waits for the record of a network that netmaster knows already.
-func (c *State) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.Network, err error) {
-	err = c.wait(ctx, func() (known bool, err error) {
-		m := c.mirrors[TenantScope(k.Tenant)]
+func (l *Lookup) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.Network, err error) {
+	err = l.wait(ctx, func() (known bool, err error) {
+		m := l.mirrors.byScope[TenantScope(k.Tenant)]
 		if m == nil {
 			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", k.Tenant)
 		}
@@ -168,65 +206,81 @@ func (c *State) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.N
 	return n, nil
 }
 
-// MissingEndpoints returns those of this host's endpoints that the store, as far as it is
-// known, does not have.
-func (c *State) MissingEndpoints(all []model.EndpointKey) map[model.EndpointKey]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	lost := map[model.EndpointKey]bool{}
-	for _, k := range all {
-		if m := c.endpointsLocked(k.Network); m != nil && m.ready {
-			if _, there := m.endpoints[k]; !there {
-				lost[k] = true
+// network returns a network that is mirrored; its zero value when it is not.
+func (l *Lookup) network(k model.NetworkKey) (n model.Network) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.mirrors.byScope[TenantScope(k.Tenant)]; m != nil {
+		n = m.networks[k]
+	}
+	return n
+}
+
+// Subnets are those of all networks that this host knows of: of the cluster's, where it
+// has BGP settings.
+func (l *Lookup) Subnets() (out []netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mirrors.subnets()
+}
+
+// subnets are those of all networks that are mirrored.
+func (s *mirrorSet) subnets() (out []netip.Prefix) {
+	for _, m := range s.byScope {
+		for _, n := range m.networks {
+			for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+				if p.IsValid() {
+					out = append(out, p)
+				}
 			}
 		}
 	}
-	return lost
-}
-
-// Groups returns the group of each of this host's endpoints; "" for an endpoint
-// that is not known.
-func (c *State) Groups(of []model.EndpointKey) []model.GroupName {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]model.GroupName, len(of))
-	for i, k := range of {
-		if m := c.endpointsLocked(k.Network); m != nil {
-			out[i] = m.endpoints[k].Group
-		}
-	}
 	return out
 }
 
-// Endpoints returns endpoints by their keys, those that are not known without
-// addresses.
-func (c *State) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.Endpoint {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make(map[model.EndpointKey]model.Endpoint, len(of))
-	for _, k := range of {
-		if m := c.endpointsLocked(k.Network); m != nil {
-			out[k] = m.endpoints[k]
+// VLANs are the networks of encap vlan that this host knows of, in order: of the
+// cluster's, where it has BGP settings.
+func (l *Lookup) VLANs() (out []model.Network) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.mirrors.byScope {
+		for _, n := range m.networks {
+			if n.Encap == model.EncapVLAN {
+				out = append(out, n)
+			}
 		}
 	}
+	slices.SortFunc(out, func(a, b model.Network) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// Infra returns the infra networks that there are, on which each host has an endpoint of
+// its own; known is false unless the store is followed, and then nothing may be
+// concluded of what is missing.
+func (l *Lookup) Infra() (wanted map[model.NetworkKey]bool, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.guard.current() {
+		return nil, false
+	}
+	return l.settings.infra(), true
 }
 
 // Each calls network, endpoint, policy and group with all that is mirrored, networks
 // first, and returns the revision that the mirrors have reached; when that is
 // unless, it calls nothing. The State is locked meanwhile.
-func (c *State) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rev == unless {
-		return c.rev
+func (l *Lookup) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy), group func(model.Group)) store.Revision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mirrors.rev == unless {
+		return unless
 	}
-	for _, m := range c.mirrors {
+	for _, m := range l.mirrors.byScope {
 		for _, n := range m.networks {
 			network(n)
 		}
 	}
-	for _, m := range c.mirrors {
+	for _, m := range l.mirrors.byScope {
 		if m.staged {
 			continue
 		}
@@ -241,27 +295,12 @@ func (c *State) Each(unless store.Revision, network func(model.Network), endpoin
 			}
 		}
 	}
-	return c.rev
-}
-
-// Progress is how far the mirrors are.
-type Progress struct {
-	Revision store.Revision                      // newest that they have delivered
-	Dirty    store.Revision                      // of the last change that could concern this host
-	Paused   bool                                // by Pause
-	Tenants  map[model.TenantName]store.Revision // of which something is mirrored
-	Parts    map[string]store.Revision           // mirrored
+	return l.mirrors.rev
 }
 
 // Progress returns how far the mirrors are now.
-func (c *State) Progress() Progress {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := Progress{Revision: c.rev, Dirty: c.dirty, Paused: c.paused != nil, Tenants: map[model.TenantName]store.Revision{}, Parts: map[string]store.Revision{}}
-	for part, m := range c.mirrors {
-		if p.Parts[part.String()] = m.rev; part.Tenant != "" {
-			p.Tenants[part.Tenant] = max(p.Tenants[part.Tenant], m.rev)
-		}
-	}
-	return p
+func (l *Lookup) Progress() Progress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mirrors.progress()
 }

@@ -17,16 +17,16 @@ func TestMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.mu.Lock()
-	m := c.startLocked(Scope{})
-	m.ready, m.err, c.position.Revision = true, nil, 9
+	m := c.mirrors.start(Scope{})
+	m.ready, m.err, c.Guard.position.Revision = true, nil, 9
 	c.mu.Unlock()
-	c.onState(t.Context(), m, store.ErrMoves)
+	c.mirrors.onState(t.Context(), m, store.ErrMoves)
 	if m.err != nil || m.floor != 9 {
 		t.Errorf("while it moves: %v, and a list may be of revision %d", m.err, m.floor)
 	}
 	away := errors.New("away")
-	c.onState(t.Context(), m, away)
-	c.onState(t.Context(), m, store.ErrMoves)
+	c.mirrors.onState(t.Context(), m, away)
+	c.mirrors.onState(t.Context(), m, store.ErrMoves)
 	if !errors.Is(m.err, away) {
 		t.Errorf("it was away before it moved: %v", m.err)
 	}

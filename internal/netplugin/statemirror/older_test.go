@@ -29,22 +29,22 @@ func TestOlderBeyond(t *testing.T) {
 	remember := func(c *State) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { c.Remember(ctx); close(done) }()
+		go func() { c.Guard.Remember(ctx); close(done) }()
 		return func() { cancel(); <-done }
 	}
 	stop := remember(c)
 	follow(t, c)
 	followed := func(c *State) func() error {
 		return func() error {
-			if _, there := c.mirrors[EndpointsScope(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
+			if _, there := c.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
 				return errors.New("its endpoint is not there")
 			}
-			return c.frozenLocked()
+			return c.Guard.stale()
 		}
 	}
 	holds := func(c *State) func() error {
 		return func() error {
-			if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "older state") || !strings.Contains(err.Error(), "goes on from there") {
+			if err := c.Guard.stale(); err == nil || !strings.Contains(err.Error(), "older state") || !strings.Contains(err.Error(), "goes on from there") {
 				return fmt.Errorf("held by %w", err)
 			}
 			return nil
@@ -57,8 +57,8 @@ func TestOlderBeyond(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, c, "it is seen whole", func() error {
-		if c.position.Revision < rev {
-			return fmt.Errorf("up to %d of %d", c.position.Revision, rev)
+		if c.Guard.position.Revision < rev {
+			return fmt.Errorf("up to %d of %d", c.Guard.position.Revision, rev)
 		}
 		return nil
 	})
@@ -66,7 +66,7 @@ func TestOlderBeyond(t *testing.T) {
 	st.Replace(older, 1000)
 	put(t, st, func(tx store.Tx) error { return tables.Tenants.Put(tx, model.Tenant{Name: "then"}) })
 	until(t, c, "the older state is not followed", holds(c))
-	if _, there := c.mirrors[EndpointsScope(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
+	if _, there := c.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)].endpoints[testEndpoint.Key]; !there {
 		t.Error("the endpoint of this host is gone")
 	}
 	stop()
@@ -92,42 +92,42 @@ func TestOlderOneByOne(t *testing.T) {
 	a := store.Incarnation{ID: "a", Epoch: 1}
 	c := newCluster(t, memory.New(), Owned{Endpoint: testEndpoint.Key})
 	c.mu.Lock()
-	c.frozen, c.entered = nil, true
-	global, single := c.startLocked(Scope{}), c.startLocked(EndpointsScope(testEndpoint.Key.Network))
+	c.Guard.state, c.Guard.source = following, fromStore
+	global, single := c.mirrors.start(Scope{}), c.mirrors.start(EndpointsScope(testEndpoint.Key.Network))
 	c.mu.Unlock()
 	deliver := func(m *mirror, b store.Batch) {
 		t.Helper()
 		b.Listed, b.Store = true, a
-		b.Older = !b.Snapshot && strings.HasPrefix(c.sinceOf(m), "was")
+		b.Older = !b.Snapshot && strings.HasPrefix(c.mirrors.seenBy(m), "was")
 		if err := c.deliver(t.Context(), m, b); err != nil {
 			t.Fatal(err)
 		}
 	}
 	deliver(global, store.Batch{Revision: 5, Place: "was 5", Snapshot: true})
 	deliver(single, store.Batch{Revision: 5, Place: "was 5", Snapshot: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5)}})
-	if err := c.frozenLocked(); err != nil {
+	if err := c.Guard.stale(); err != nil {
 		t.Fatalf("held by what was first: %v", err)
 	}
 	deliver(global, store.Batch{Revision: 9, Place: "is 9"})
-	if c.frozenLocked() == nil {
+	if c.Guard.stale() == nil {
 		t.Error("the older state is followed before all of it is there")
 	}
 	late := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.frozen == nil {
+		if c.Guard.follows() {
 			t.Fatal("it is not held")
 		}
-		c.frozen.since = time.Now().Add(-2 * relistFor)
-		c.judgeLocked()
+		c.Guard.since = time.Now().Add(-2 * relistFor)
+		c.judge()
 	}
 	late()
-	if err := c.frozenLocked(); err != nil {
+	if err := c.Guard.stale(); err != nil {
 		t.Errorf("a mirror that does not list is waited for for ever: %v", err)
 	}
 	deliver(single, store.Batch{Revision: 11, Place: "is 11", Events: []store.Event{gone(testEndpoint, 11)}})
 	late()
-	if err := c.frozenLocked(); err == nil || !strings.Contains(err.Error(), "lacks 1 of 1 attachments") {
+	if err := c.Guard.stale(); err == nil || !strings.Contains(err.Error(), "lacks 1 of 1 attachments") {
 		t.Errorf("held by %v", err)
 	}
 	if _, there := single.endpoints[testEndpoint.Key]; !there {

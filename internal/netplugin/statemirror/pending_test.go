@@ -16,15 +16,15 @@ func TestEndpointWaitsForItsIdentity(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	nk := testEndpoint.Key.Network
-	rest, eps := c.startLocked(TenantScope(nk.Tenant)), c.startLocked(EndpointsScope(nk))
+	rest, eps := c.mirrors.start(TenantScope(nk.Tenant)), c.mirrors.start(EndpointsScope(nk))
 	identity := func(id model.Identity) {
-		c.enterLocked(rest, tables.Change{Key: tables.IdentityKey{Tenant: nk.Tenant, ID: id}, Value: model.IdentityRecord{ID: id, Network: nk}})
-		c.releaseEndpointsLocked()
+		c.input.enter(rest, tables.Change{Key: tables.IdentityKey{Tenant: nk.Tenant, ID: id}, Value: model.IdentityRecord{ID: id, Network: nk}})
+		c.Endpoints.release()
 	}
 	endpoint := func(id string, identity model.Identity) {
 		e := testEndpoint
 		e.Key.ID, e.Identity = model.EndpointID(id), identity
-		c.enterLocked(eps, tables.Change{Key: e.Key, Value: e})
+		c.input.enter(eps, tables.Change{Key: e.Key, Value: e})
 	}
 	has := func(when, id string, want model.Identity) {
 		t.Helper()
@@ -42,8 +42,8 @@ func TestEndpointWaitsForItsIdentity(t *testing.T) {
 		}
 	}
 	const first, second, third = model.IdentityFirst, model.IdentityFirst + 1, model.IdentityFirst + 2
-	c.enterLocked(rest, tables.Change{Key: nk, Value: model.Network{Key: nk, Encap: model.EncapVXLAN, Tag: 7, ID: 1, Subnet: netip.MustParsePrefix("10.1.1.0/24")}})
-	c.followsLocked(eps, true)
+	c.input.enter(rest, tables.Change{Key: nk, Value: model.Network{Key: nk, Encap: model.EncapVXLAN, Tag: 7, ID: 1, Subnet: netip.MustParsePrefix("10.1.1.0/24")}})
+	c.input.setFollowed(eps, true)
 	identity(first)
 	endpoint("e1", first)
 	has("identity first", "e1", first)
@@ -56,12 +56,12 @@ func TestEndpointWaitsForItsIdentity(t *testing.T) {
 	identity(third)
 	has("changed back meanwhile", "e1", first)
 	endpoint("e1", third+1)
-	c.giveUpIdentitiesLocked(identityGrace)
+	c.Endpoints.giveUpIdentities(identityGrace)
 	has("a record that may come", "e1", first)
-	c.giveUpIdentitiesLocked(0)
+	c.Endpoints.giveUpIdentities(0)
 	has("a record that is missing", "e1", third+1)
 	endpoint("e1", third+2)
-	c.enterLocked(eps, tables.Change{Key: testEndpoint.Key})
+	c.input.enter(eps, tables.Change{Key: testEndpoint.Key})
 	identity(third + 2)
 	has("deleted meanwhile", "e1", 0)
 }

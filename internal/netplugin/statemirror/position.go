@@ -52,26 +52,26 @@ func (m StorePosition) same(o StorePosition) bool { return m.Same(o.Incarnation)
 
 // Remember writes down which store the host follows, durably when it is
 // another one, and how far it has seen it, until ctx ends.
-func (c *State) Remember(ctx context.Context) {
-	path := filepath.Join(c.StateDir, MemoryFile)
-	last := c.Position()
+func (g *StoreGuard) Remember(ctx context.Context) {
+	path := filepath.Join(g.StateDir, MemoryFile)
+	last := g.Position()
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
 	for ended := false; !ended; {
-		changed := c.changes.Next()
-		now := c.Position()
+		changed := g.changes.Next()
+		now := g.Position()
 		now.Version = 1
 		if now.same(last) {
 			select {
 			case <-changed:
-				if c.Position().same(last) {
+				if g.Position().same(last) {
 					continue
 				}
 			case <-tick.C:
 			case <-ctx.Done():
 				ended = true
 			}
-			now = c.Position()
+			now = g.Position()
 			now.Version = 1
 		}
 		if now.same(last) && now.Revision == last.Revision {
@@ -87,7 +87,7 @@ func (c *State) Remember(ctx context.Context) {
 			}
 		}
 		if err != nil {
-			c.Log.Debug("which store this host follows is not written down yet", "error", err)
+			g.Log.Debug("which store this host follows is not written down yet", "error", err)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -29,34 +29,35 @@ type Rollback struct {
 	since time.Duration // boot, when it went back; 0 = in a former run of this agent
 }
 
-// noteRollbackLocked notes that a change's time has gone here.
-func (c *State) noteRollbackLocked(id string) {
-	if slices.ContainsFunc(c.rollbacks, func(b Rollback) bool { return b.ID == id }) {
+// noteRollback notes that a change's time has gone here.
+func (u *UnconfirmedChanges) noteRollback(id string) {
+	if slices.ContainsFunc(u.rollbacks, func(b Rollback) bool { return b.ID == id }) {
 		return
 	}
-	c.rollbacks = append(c.rollbacks, Rollback{ID: id, At: time.Now().UTC().Truncate(time.Second), since: c.SinceBoot()})
-	c.rollbacks = c.rollbacks[max(0, len(c.rollbacks)-mostBack):]
-	c.writeBackLocked()
+	u.rollbacks = append(u.rollbacks, Rollback{ID: id, At: time.Now().UTC().Truncate(time.Second), since: u.SinceBoot()})
+	u.rollbacks = u.rollbacks[max(0, len(u.rollbacks)-mostBack):]
+	u.writeBack()
 }
 
-// findLoneRollbacksLocked finds who went back alone, and forgets the others.
-func (c *State) findLoneRollbacksLocked() {
+// findAlone finds which rollbacks were this host's alone, and forgets the others. current
+// says that the store is read, so that it has how changes ended.
+func (u *UnconfirmedChanges) findAlone(current bool) {
 	waits := map[string]bool{}
-	for k := range c.unconfirmed {
+	for k := range u.waiting {
 		waits[k.ID] = true
 	}
 	now, changed := time.Now(), false
-	left := c.rollbacks[:0]
-	for _, b := range c.rollbacks {
-		if !b.Alone && c.SinceBoot()-b.since >= aloneAfter {
+	left := u.rollbacks[:0]
+	for _, b := range u.rollbacks {
+		if !b.Alone && u.SinceBoot()-b.since >= aloneAfter {
 			b.Alone, changed = true, true
-			c.alone++
-			c.Log.Error("this host has gone back from a change by itself, and hears of nobody how it ended: it is cut off, or netmaster and the store are away", "change", b.ID, "at", b.At)
+			u.alone++
+			u.Log.Error("this host has gone back from a change by itself, and hears of nobody how it ended: it is cut off, or netmaster and the store are away", "change", b.ID, "at", b.At)
 		}
-		if b.Heard.IsZero() && !waits[b.ID] && c.entered && c.staleLocked() == nil {
+		if b.Heard.IsZero() && !waits[b.ID] && current {
 			b.Heard, changed = now.UTC().Truncate(time.Second), true
 			if b.Alone {
-				c.Log.Warn("this host had gone back from a change by itself, and hears only now how it ended", "change", b.ID, "at", b.At)
+				u.Log.Warn("this host had gone back from a change by itself, and hears only now how it ended", "change", b.ID, "at", b.At)
 			}
 		}
 		if !b.Heard.IsZero() && (!b.Alone || now.Sub(b.Heard) >= toldAfter) {
@@ -65,43 +66,27 @@ func (c *State) findLoneRollbacksLocked() {
 		}
 		left = append(left, b)
 	}
-	if c.rollbacks = left; changed {
-		c.writeBackLocked()
+	if u.rollbacks = left; changed {
+		u.writeBack()
 	}
 }
 
-func (c *State) writeBackLocked() {
-	if err := c.saveUnconfirmedLocked(); err != nil { // a later run would not tell of it
-		c.Log.Debug("that this host went back is not written down", "error", err)
+func (u *UnconfirmedChanges) writeBack() {
+	if err := u.save(); err != nil { // a later run would not tell of it
+		u.Log.Debug("that this host went back is not written down", "error", err)
 	}
 }
 
-// Rollback returns the changes that this host has gone back from by itself, as they are
+// Rollbacks returns the changes that this host has gone back from by itself, as they are
 // to be told.
-func (c *State) Rollbacks() []Rollback {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (u *UnconfirmedChanges) Rollbacks() []Rollback {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	var out []Rollback
-	for _, b := range c.rollbacks {
+	for _, b := range u.rollbacks {
 		if b.Alone {
 			out = append(out, b)
 		}
 	}
 	return out
-}
-
-// Unconfirmed counts the changes that wait to be confirmed: those that are in force here, and
-// those that are not (any more); and how often this host has gone back by itself since
-// the agent began.
-func (c *State) Unconfirmed() (on, off, alone int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range c.unconfirmed {
-		if t.on {
-			on++
-		} else {
-			off++
-		}
-	}
-	return on, off, c.alone
 }

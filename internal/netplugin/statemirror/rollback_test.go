@@ -16,9 +16,9 @@ import (
 func (h trialHost) judged(t *testing.T, what string, n int, heard bool) {
 	t.Helper()
 	until(t, h.State, what, func() error {
-		h.findLoneRollbacksLocked()
+		h.Unconfirmed.findAlone(h.Guard.entered() && h.stale() == nil)
 		got := 0
-		for _, b := range h.rollbacks {
+		for _, b := range h.Unconfirmed.rollbacks {
 			if b.Alone && b.Heard.IsZero() != heard {
 				got++
 			}
@@ -43,11 +43,11 @@ func TestWentBack(t *testing.T) {
 		told := globalTrial(t, "told", routing())
 		put(t, st, begin(told))
 		h.has(t, "on trial", model.FwdRouting)
-		if on, off, _ := h.Unconfirmed(); on != 1 || off != 0 {
+		if on, off, _ := h.Unconfirmed.Count(); on != 1 || off != 0 {
 			t.Errorf("on trial: %d on, %d off", on, off)
 		}
 		h.pass(time.Minute)
-		if on, off, _ := h.Unconfirmed(); on != 0 || off != 1 {
+		if on, off, _ := h.Unconfirmed.Count(); on != 0 || off != 1 {
 			t.Errorf("gone back: %d on, %d off", on, off)
 		}
 		h.now.Add(int64(aloneAfter - 1))
@@ -63,15 +63,15 @@ func TestWentBack(t *testing.T) {
 		h.judged(t, "not yet alone", 0, false)
 		h.now.Add(int64(aloneAfter))
 		h.judged(t, "alone", 1, false)
-		if all := h.Rollbacks(); len(all) != 1 || all[0].ID != "x" || all[0].At.IsZero() {
+		if all := h.Unconfirmed.Rollbacks(); len(all) != 1 || all[0].ID != "x" || all[0].At.IsZero() {
 			t.Errorf("%+v", all)
 		}
-		if _, _, alone := h.Unconfirmed(); alone != 1 {
+		if _, _, alone := h.Unconfirmed.Count(); alone != 1 {
 			t.Errorf("counted %d times", alone)
 		}
 	})
 	h := newTrialHost(t, st, dir, "b1", 3*time.Hour)
-	if all := h.Rollbacks(); len(all) != 1 {
+	if all := h.Unconfirmed.Rollbacks(); len(all) != 1 {
 		t.Errorf("forgotten by the next agent: %+v", all)
 	}
 	follow(t, h.State)

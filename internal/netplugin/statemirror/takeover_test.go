@@ -27,7 +27,7 @@ func newByHand(t *testing.T) *byHand {
 	x.other.Key.ID, x.other.Host, x.other.MAC = "e2", "h2", model.MAC{2, 2, 10, 1, 1, 2}
 	x.late = x.other
 	x.late.Key.ID, x.late.MAC = "e3", model.MAC{2, 2, 10, 1, 1, 3}
-	x.frozen, x.entered = nil, true
+	x.Guard.state, x.Guard.source = following, fromStore
 	x.Acquire(testEndpoint.Key.Network)
 	x.begin(3)
 	x.deliver(x.single, store.Batch{Revision: 5, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.other, 5)}})
@@ -37,7 +37,7 @@ func newByHand(t *testing.T) *byHand {
 // begin finds the mirrors, and delivers the rest of the tenant.
 func (x *byHand) begin(rev store.Revision) {
 	x.t.Helper()
-	x.rest, x.single = x.mirrors[TenantScope("blue")], x.mirrors[EndpointsScope(testEndpoint.Key.Network)]
+	x.rest, x.single = x.mirrors.byScope[TenantScope("blue")], x.mirrors.byScope[EndpointsScope(testEndpoint.Key.Network)]
 	x.deliver(x.rest, store.Batch{Revision: rev, Snapshot: true, Listed: true, Events: []store.Event{
 		row(x.t, tables.Networks, model.Network{Key: testEndpoint.Key.Network, ID: 7, Encap: model.EncapVXLAN, Tag: 7, Native: true}, rev),
 		row(x.t, tables.Identities, model.IdentityRecord{ID: testEndpoint.Identity, Network: testEndpoint.Key.Network}, rev),
@@ -85,7 +85,7 @@ func (x *byHand) remotes(what string, want ...model.Endpoint) {
 func (x *byHand) startAll() *mirror {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.startLocked(allEndpointsScope("blue"))
+	return x.mirrors.start(allEndpointsScope("blue"))
 }
 
 // TestTakeOver: the mirror of all endpoints of a tenant takes the place of those of
@@ -98,18 +98,18 @@ func TestTakeOver(t *testing.T) {
 	x.deliver(x.single, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.late, 8)}})
 	x.deliver(all, store.Batch{Revision: 6, Snapshot: true, Listed: true, Events: []store.Event{row(t, tables.Endpoints, testEndpoint, 5), row(t, tables.Endpoints, x.other, 5)}})
 	x.remotes("with one of all that is behind", x.late)
-	if x.mirrors[EndpointsScope(network)] != x.single || x.endpointsLocked(network) != x.single {
+	if x.mirrors.byScope[EndpointsScope(network)] != x.single || x.mirrors.endpoints(network) != x.single {
 		t.Error("it has taken over though it is behind")
 	}
 	x.deliver(all, store.Batch{Revision: 8, Events: []store.Event{gone(x.other, 8), row(t, tables.Endpoints, x.late, 8)}})
 	x.remotes("taken over", x.late)
-	if x.mirrors[EndpointsScope(network)] != nil || x.endpointsLocked(network) != all || len(all.endpoints) != 1 {
+	if x.mirrors.byScope[EndpointsScope(network)] != nil || x.mirrors.endpoints(network) != all || len(all.endpoints) != 1 {
 		t.Errorf("it has not taken over: %v", all.endpoints)
 	}
 	x.deliver(all, store.Batch{Revision: 9, Events: []store.Event{gone(x.late, 9)}})
 	x.remotes("later")
 	x.Acquire(model.NetworkKey{Tenant: "blue", Name: "net2"})
-	if x.mirrors[EndpointsScope(model.NetworkKey{Tenant: "blue", Name: "net2"})] != nil {
+	if x.mirrors.byScope[EndpointsScope(model.NetworkKey{Tenant: "blue", Name: "net2"})] != nil {
 		t.Error("a network is followed by itself beside all")
 	}
 }
@@ -128,8 +128,8 @@ func TestDropped(t *testing.T) {
 	x.deliver(x.single, store.Batch{Revision: 6, Events: []store.Event{gone(testEndpoint, 6)}})
 	x.Release(testEndpoint.Key.Network)
 	x.dropUnused(time.Now(), time.Minute)
-	if len(x.mirrors) != 2 {
-		t.Errorf("%d mirrors soon after", len(x.mirrors))
+	if len(x.mirrors.byScope) != 2 {
+		t.Errorf("%d mirrors soon after", len(x.mirrors.byScope))
 	}
 	x.dropUnused(time.Now().Add(time.Hour), time.Minute)
 	networks := func(what string, want int) {
@@ -138,8 +138,8 @@ func TestDropped(t *testing.T) {
 			t.Errorf("%s: %d networks with %d remotes, want %d", what, h.Networks.Len(), h.Remotes.Len(), want)
 		}
 	}
-	if networks("dropped", 0); len(x.mirrors) != 0 || len(x.uses) != 0 {
-		t.Errorf("mirrors %v, uses %v", x.mirrors, x.uses)
+	if networks("dropped", 0); len(x.mirrors.byScope) != 0 || len(x.mirrors.uses) != 0 {
+		t.Errorf("mirrors %v, uses %v", x.mirrors.byScope, x.mirrors.uses)
 	}
 	x.Acquire(testEndpoint.Key.Network)
 	x.begin(7)

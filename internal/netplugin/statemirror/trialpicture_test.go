@@ -118,7 +118,7 @@ func trialOf(t *testing.T, st *memory.Store, id string, change func(store.Tx) er
 func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	t.Helper()
 	until(t, h.State, "all is heard of", func() error {
-		for p, m := range h.mirrors {
+		for p, m := range h.mirrors.byScope {
 			rows := 0
 			for _, prefix := range p.prefixes() {
 				kvs, _, err := st.Range(t.Context(), prefix)
@@ -143,7 +143,7 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	})
 	h.mu.Lock()
 	h.checkpoint.after = time.Time{}
-	h.updateCheckpointLocked()
+	h.updateCheckpoint()
 	dir := t.TempDir()
 	for _, name := range []string{UnconfirmedFile, CheckpointFile, MemoryFile} {
 		data, err := os.ReadFile(filepath.Join(h.StateDir, name))
@@ -161,7 +161,7 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	x.Patience = -1
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.restoreCheckpointLocked()
+	x.restoreCheckpoint()
 	return x
 }
 
@@ -199,7 +199,7 @@ func TestTrialPictures(t *testing.T) {
 			t.Helper()
 			until(t, h.State, fmt.Sprintf("seed %d, %s", seed, what), func() error {
 				of := map[model.TenantName]bool{}
-				for p, m := range h.mirrors {
+				for p, m := range h.mirrors.byScope {
 					if !m.ready || m.staged {
 						return fmt.Errorf("%s: not read", p)
 					}
@@ -207,7 +207,7 @@ func TestTrialPictures(t *testing.T) {
 						of[p.Tenant] = true
 					}
 				}
-				if h.frozen != nil {
+				if !h.Guard.follows() {
 					return errors.New("no picture yet")
 				}
 				var taken []tables.Trial
@@ -217,7 +217,7 @@ func TestTrialPictures(t *testing.T) {
 						continue
 					}
 					known++
-					switch at := h.unconfirmed[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; {
+					switch at := h.Unconfirmed.waiting[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; {
 					case at == nil:
 						return fmt.Errorf("what is on trial of tenant %q is not heard of", tenant)
 					case at.on && !on, tenant == "" && !at.on && on:
@@ -226,19 +226,19 @@ func TestTrialPictures(t *testing.T) {
 						taken = append(taken, tr)
 					}
 				}
-				if len(h.unconfirmed) != known {
-					return fmt.Errorf("%d changes wait, want %d", len(h.unconfirmed), known)
+				if len(h.Unconfirmed.waiting) != known {
+					return fmt.Errorf("%d changes wait, want %d", len(h.Unconfirmed.waiting), known)
 				}
 				var want desired.Host
 				var problems []compile.Problem
-				h.giveUpIdentitiesLocked(0)
-				h.forgetClosedLocked(0)
+				h.Endpoints.giveUpIdentities(0)
+				h.services.forgetClosed(0)
 				want, problems = byTenants(t, pretend(t, st, taken...), of)
 				if got, _ := h.comp.Compile(1); got.FwdMode != want.FwdMode {
 					return fmt.Errorf("mode %v, want %v", got.FwdMode, want.FwdMode)
 				}
 				for k := range want.Networks.All() {
-					if n, _ := want.Networks.Get(k); h.endpointsLocked(n.Key) == nil {
+					if n, _ := want.Networks.Get(k); h.mirrors.endpoints(n.Key) == nil {
 						return fmt.Errorf("network %s concerns this host and is not followed", n.Key)
 					}
 				}
@@ -272,12 +272,12 @@ func TestTrialPictures(t *testing.T) {
 			same("while others change", waits, true)
 			of, taken := map[model.TenantName]bool{}, []tables.Trial{}
 			cut := h.again(t, st)
-			for p := range cut.mirrors {
+			for p := range cut.mirrors.byScope {
 				of[p.Tenant] = of[p.Tenant] || p.isRest()
 			}
 			delete(of, "")
 			for tenant, tr := range waits {
-				if at := cut.unconfirmed[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; at != nil && at.on {
+				if at := cut.Unconfirmed.waiting[tables.TrialKey{Tenant: tenant, ID: tr.ID}]; at != nil && at.on {
 					taken = append(taken, tr)
 				}
 			}
@@ -293,8 +293,8 @@ func TestTrialPictures(t *testing.T) {
 				is("on trial", taken...)
 				cut.pass(time.Minute)
 				known := true // what came meanwhile, and concerns it by the old alone, it cannot know
-				for p := range cut.interestsLocked() {
-					m := cut.mirrors[p]
+				for p := range cut.interests.scopes() {
+					m := cut.mirrors.byScope[p]
 					known = known && m != nil && !m.staged && (p.isRest() || len(m.values) > 0)
 				}
 				if known {

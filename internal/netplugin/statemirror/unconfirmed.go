@@ -34,11 +34,45 @@ const UnconfirmedFile = "trials.json"
 // not believed.
 const maxUnconfirmed = time.Hour
 
+// UnconfirmedChanges owns the changes that wait to be confirmed, and the rollbacks of this
+// host. For each change it has the state that was confirmed last, which the mirror keeps,
+// and the deadline. The State enters changes and asks each second; it hands the rows that
+// are returned to the Compiler.
+type UnconfirmedChanges struct {
+	*shared
+	waiting   map[tables.TrialKey]*unconfirmedChange
+	notes     map[string]unconfirmedNote
+	taken     bool       // something is in force that the checkpoint does not have
+	rollbacks []Rollback // oldest first; see findAlone
+	alone     int        // how often this host went back by itself
+}
+
 // unconfirmedChange is a Trial that a mirror has delivered.
 type unconfirmedChange struct {
 	from *mirror
-	rows map[any]any // what the picture has by typed key; nil = nothing
-	on   bool        // they are in the picture
+	rows map[any]any // what the desired state has by typed key; nil = nothing
+	on   bool        // they are in the desired state
+}
+
+// put returns the change's rows, to be entered.
+func (t *unconfirmedChange) put() (out []mirrorRow) {
+	t.on = true
+	for key, value := range t.rows {
+		out = append(out, mirrorRow{t.from, tables.Change{Key: key, Value: value}})
+	}
+	return out
+}
+
+// end returns what the tables have in place of the change's rows, to be entered.
+func (t *unconfirmedChange) end() (out []mirrorRow) {
+	if !t.on {
+		return nil
+	}
+	t.on = false
+	for key := range t.rows {
+		out = append(out, mirrorRow{t.from, tables.Change{Key: key, Value: t.from.values[key]}})
+	}
+	return out
 }
 
 // unconfirmedNote is what outlives the process of a change that waits.
@@ -73,9 +107,10 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// loadUnconfirmed reads UnconfirmedFile. One that cannot be read counts as empty, and then the
-// host stays back: it has seen nothing come.
-func (c *State) loadUnconfirmed() {
+// newUnconfirmedChanges reads UnconfirmedFile. One that cannot be read counts as empty, and
+// then the host stays back: it has seen nothing come.
+func newUnconfirmedChanges(c *shared) *UnconfirmedChanges {
+	u := &UnconfirmedChanges{shared: c, waiting: map[tables.TrialKey]*unconfirmedChange{}, notes: map[string]unconfirmedNote{}}
 	var file unconfirmedNotes
 	data, err := os.ReadFile(filepath.Join(c.StateDir, UnconfirmedFile))
 	if err == nil {
@@ -88,106 +123,100 @@ func (c *State) loadUnconfirmed() {
 		if !errors.Is(err, fs.ErrNotExist) {
 			c.Log.Warn("which changes wait to be confirmed cannot be read: those that do are not taken here until they are", "error", err)
 		}
-		return
+		return u
 	}
 	for _, n := range file.Notes {
-		c.unconfirmedNotes[n.ID] = n
+		u.notes[n.ID] = n
 	}
-	c.rollbacks = file.Back
+	u.rollbacks = file.Back
+	return u
 }
 
-// saveUnconfirmedLocked writes UnconfirmedFile, but for what nothing is left of.
-func (c *State) saveUnconfirmedLocked() error {
+// save writes UnconfirmedFile, but for what nothing is left of.
+func (u *UnconfirmedChanges) save() error {
 	known := map[string]bool{}
-	for k := range c.unconfirmed {
+	for k := range u.waiting {
 		known[k.ID] = true
 	}
-	maps.DeleteFunc(c.unconfirmedNotes, func(id string, n unconfirmedNote) bool { return !known[id] && !c.lastsLocked(n) })
-	file := unconfirmedNotes{Version: 1, Notes: []unconfirmedNote{}, Back: c.rollbacks}
-	for _, id := range slices.Sorted(maps.Keys(c.unconfirmedNotes)) {
-		file.Notes = append(file.Notes, c.unconfirmedNotes[id])
+	maps.DeleteFunc(u.notes, func(id string, n unconfirmedNote) bool { return !known[id] && !u.lasts(n) })
+	file := unconfirmedNotes{Version: 1, Notes: []unconfirmedNote{}, Back: u.rollbacks}
+	for _, id := range slices.Sorted(maps.Keys(u.notes)) {
+		file.Notes = append(file.Notes, u.notes[id])
 	}
-	if err := durable.WriteJSON(filepath.Join(c.StateDir, UnconfirmedFile), file); err != nil {
+	if err := durable.WriteJSON(filepath.Join(u.StateDir, UnconfirmedFile), file); err != nil {
 		return fmt.Errorf("write down which changes wait to be confirmed: %w", err)
 	}
 	return nil
 }
 
-// lastsLocked tells whether a change may be in the picture still.
-func (c *State) lastsLocked(n unconfirmedNote) bool {
-	left := n.Until - c.SinceBoot()
-	return !n.Over && n.Boot != "" && n.Boot == c.Boot && left > 0 && left <= maxUnconfirmed
+// lasts reports whether a change may be in the desired state still.
+func (u *UnconfirmedChanges) lasts(n unconfirmedNote) bool {
+	left := n.Until - u.SinceBoot()
+	return !n.Over && n.Boot != "" && n.Boot == u.Boot && left > 0 && left <= maxUnconfirmed
 }
 
-// unconfirmedLocked enters a Trial, or that it is over.
-func (c *State) unconfirmedLocked(m *mirror, k tables.TrialKey, ch tables.Change) urgency {
-	t := c.unconfirmed[k]
+// enter notes a Trial, or that it is over, and returns the rows that are to be entered. live
+// says that it comes as it is committed: only then it may come into force.
+func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Change, live bool) ([]mirrorRow, urgency) {
+	t := u.waiting[k]
 	if ch.Value == nil {
-		delete(c.unconfirmed, k)
-		if t != nil {
-			c.Log.Info("a change does not wait to be confirmed any more: what the store has is in force", "change", k.ID, "tenant", k.Tenant)
-			c.endUnconfirmedLocked(t)
-		}
-		if err := c.saveUnconfirmedLocked(); err != nil {
-			c.Log.Debug("what is over is not forgotten yet", "error", err)
-		}
-		return atOnce
+		return u.over(k), atOnce
 	}
 	if t != nil { // a Trial never changes
-		return irrelevant
+		return nil, irrelevant
 	}
-	row := ch.Value.(tables.Trial)
+	trial := ch.Value.(tables.Trial)
 	t = &unconfirmedChange{from: m, rows: map[any]any{}}
-	c.unconfirmed[k] = t
-	note, noted := c.unconfirmedNotes[k.ID]
+	u.waiting[k] = t
+	note, noted := u.notes[k.ID]
 	if !noted {
-		note = unconfirmedNote{ID: k.ID, Boot: c.Boot, Until: c.SinceBoot() + min(row.Within, maxUnconfirmed), Over: !c.live}
+		note = unconfirmedNote{ID: k.ID, Boot: u.Boot, Until: u.SinceBoot() + min(trial.Within, maxUnconfirmed), Over: !live}
 	}
-	for _, r := range row.Rows {
+	for _, r := range trial.Rows {
 		ch, err := r.Change()
 		if err != nil || ch.Key == nil {
-			c.Log.Error("a change that waits to be confirmed cannot be read: it is not taken here", "change", k.ID, "key", r.Key, "error", err)
+			u.Log.Error("a change that waits to be confirmed cannot be read: it is not taken here", "change", k.ID, "key", r.Key, "error", err)
 			note.Over = true
 			continue
 		}
 		t.rows[ch.Key] = ch.Value
 	}
-	if c.unconfirmedNotes[k.ID] = note; !noted {
-		if err := c.saveUnconfirmedLocked(); err != nil { // a later run would not know when it began
-			c.Log.Error("a change that waits to be confirmed is not taken here", "change", k.ID, "error", err)
+	if u.notes[k.ID] = note; !noted {
+		if err := u.save(); err != nil { // a later run would not know when it began
+			u.Log.Error("a change that waits to be confirmed is not taken here", "change", k.ID, "error", err)
 			note.Over = true
-			c.unconfirmedNotes[k.ID] = note
+			u.notes[k.ID] = note
 		}
 	}
-	if !c.lastsLocked(note) {
-		if noted && !note.Over && note.Boot == c.Boot { // it ended while no agent ran
-			c.noteRollbackLocked(k.ID)
+	if !u.lasts(note) {
+		if noted && !note.Over && note.Boot == u.Boot { // it ended while no agent ran
+			u.noteRollback(k.ID)
 		}
-		c.Log.Warn("a change waits to be confirmed, and this host has not seen it come or had it for its time: what was before stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
-		return atOnce // for the problem
+		u.Log.Warn("a change waits to be confirmed, and this host has not seen it come or had it for its time: what was before stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
+		return nil, atOnce // for the problem
 	}
-	c.Log.Warn("a change is in force on trial: unconfirmed, what was before is again", "change", k.ID, "tenant", k.Tenant, "left", note.Until-c.SinceBoot())
-	t.on, c.checkpoint.now = true, true
-	for key, value := range t.rows {
-		c.compileInputLocked(m, tables.Change{Key: key, Value: value})
-	}
-	return atOnce
+	u.Log.Warn("a change is in force on trial: unconfirmed, what was before is again", "change", k.ID, "tenant", k.Tenant, "left", note.Until-u.SinceBoot())
+	u.taken = true
+	return t.put(), atOnce
 }
 
-// endUnconfirmedLocked makes the picture what the tables have.
-func (c *State) endUnconfirmedLocked(t *unconfirmedChange) {
-	if !t.on {
-		return
+// over forgets a change that does not wait any more.
+func (u *UnconfirmedChanges) over(k tables.TrialKey) (rows []mirrorRow) {
+	t := u.waiting[k]
+	delete(u.waiting, k)
+	if t != nil {
+		u.Log.Info("a change does not wait to be confirmed any more: what the store has is in force", "change", k.ID, "tenant", k.Tenant)
+		rows = t.end()
 	}
-	t.on = false
-	for key := range t.rows {
-		c.compileInputLocked(t.from, tables.Change{Key: key, Value: t.from.values[key]})
+	if err := u.save(); err != nil {
+		u.Log.Debug("what is over is not forgotten yet", "error", err)
 	}
+	return rows
 }
 
-// effectiveLocked is what the picture has in place of what the tables have.
-func (c *State) effectiveLocked(key, value any) any {
-	for _, t := range c.unconfirmed {
+// effective is what the desired state has in place of what the tables have.
+func (u *UnconfirmedChanges) effective(key, value any) any {
+	for _, t := range u.waiting {
 		if other, has := t.rows[key]; has && t.on {
 			return other
 		}
@@ -195,9 +224,9 @@ func (c *State) effectiveLocked(key, value any) any {
 	return value
 }
 
-// isUnconfirmedLocked tells whether the picture has something else in place of a row.
-func (c *State) isUnconfirmedLocked(key any) bool {
-	for _, t := range c.unconfirmed {
+// has reports whether the desired state has something else in place of a row.
+func (u *UnconfirmedChanges) has(key any) bool {
+	for _, t := range u.waiting {
 		if _, has := t.rows[key]; has && t.on {
 			return true
 		}
@@ -205,27 +234,40 @@ func (c *State) isUnconfirmedLocked(key any) bool {
 	return false
 }
 
-// rollBackExpiredLocked goes back from what has had its time.
-func (c *State) rollBackExpiredLocked() {
-	for k, t := range c.unconfirmed {
-		note := c.unconfirmedNotes[k.ID]
-		if !t.on || c.lastsLocked(note) {
+// expire goes back from the changes whose time has gone, and returns the rows that are to be
+// entered.
+func (u *UnconfirmedChanges) expire() (rows []mirrorRow) {
+	for k, t := range u.waiting {
+		if !t.on || u.lasts(u.notes[k.ID]) {
 			continue
 		}
-		c.Log.Warn("a change was not confirmed in time: what was before is in force again, and stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
-		c.endUnconfirmedLocked(t)
-		c.noteRollbackLocked(k.ID)
-		c.changes.Tell()
-		c.Kick("unconfirmed")
+		u.Log.Warn("a change was not confirmed in time: what was before is in force again, and stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
+		rows = append(rows, t.end()...)
+		u.noteRollback(k.ID)
+		u.changes.Tell()
+		u.Kick("unconfirmed")
 	}
-	if c.reconsider && c.entered { // without a batch that would
-		c.subscribeLocked()
-	}
+	return rows
 }
 
-// unconfirmedProblemsLocked tells of what waits to be confirmed.
-func (c *State) unconfirmedProblemsLocked() (out []compile.Problem) {
-	for k, t := range c.unconfirmed {
+// refuse goes back from all changes that are in force, since no checkpoint could be written.
+func (u *UnconfirmedChanges) refuse(err error) (rows []mirrorRow) {
+	for k, t := range u.waiting {
+		if !t.on {
+			continue
+		}
+		u.Log.Error("a change that waits to be confirmed is not taken here", "change", k.ID, "error", err)
+		note := u.notes[k.ID]
+		note.Over = true
+		u.notes[k.ID] = note
+		rows = append(rows, t.end()...)
+	}
+	return rows
+}
+
+// problems tells of what waits to be confirmed.
+func (u *UnconfirmedChanges) problems() (out []compile.Problem) {
+	for k, t := range u.waiting {
 		text := "it waits to be confirmed, and what was before is in force here until it is heard how it ended: its time has gone, or this host did not see it come"
 		if t.on {
 			text = "it is in force on trial, until it is confirmed (netctl confirm " + k.ID + ") or its time has gone"
@@ -233,4 +275,20 @@ func (c *State) unconfirmedProblemsLocked() (out []compile.Problem) {
 		out = append(out, compile.Problem{Object: "change " + k.ID, Text: text})
 	}
 	return out
+}
+
+// Count counts the changes that wait to be confirmed: those that are in force here, and
+// those that are not (any more); and how often this host has gone back by itself since
+// the agent began.
+func (u *UnconfirmedChanges) Count() (on, off, alone int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, t := range u.waiting {
+		if t.on {
+			on++
+		} else {
+			off++
+		}
+	}
+	return on, off, u.alone
 }

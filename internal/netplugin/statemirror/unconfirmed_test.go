@@ -45,7 +45,7 @@ func newTrialHost(t *testing.T, st store.Store, dir, boot string, now time.Durat
 func (h trialHost) has(t *testing.T, what string, mode model.FwdMode) {
 	t.Helper()
 	until(t, h.State, what, func() error {
-		if h.frozen != nil {
+		if !h.Guard.follows() {
 			return errors.New("no picture yet")
 		}
 		if got, _ := h.comp.Compile(1); got.FwdMode != mode {
@@ -59,8 +59,8 @@ func (h trialHost) has(t *testing.T, what string, mode model.FwdMode) {
 func (h trialHost) knows(t *testing.T, n int) {
 	t.Helper()
 	until(t, h.State, "the change is heard of", func() error {
-		if len(h.unconfirmed) != n {
-			return fmt.Errorf("%d changes are known", len(h.unconfirmed))
+		if len(h.Unconfirmed.waiting) != n {
+			return fmt.Errorf("%d changes are known", len(h.Unconfirmed.waiting))
 		}
 		return nil
 	})
@@ -71,7 +71,7 @@ func (h trialHost) pass(d time.Duration) {
 	h.now.Add(int64(d))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.rollBackExpiredLocked()
+	h.rollBack()
 }
 
 func routing() model.Global {
@@ -123,7 +123,7 @@ func TestTrial(t *testing.T) {
 	other.VLANs = model.TagRange{Lo: 1, Hi: 99}
 	put(t, st, func(tx store.Tx) error { return tables.Globals.Put(tx, other) })
 	until(t, h.State, "the write is heard of", func() error {
-		if g, _ := h.mirrors[Scope{}].values[tables.GlobalKey{}].(model.Global); g.VLANs != other.VLANs {
+		if g, _ := h.mirrors.byScope[Scope{}].values[tables.GlobalKey{}].(model.Global); g.VLANs != other.VLANs {
 			return errors.New("it is not")
 		}
 		return nil
@@ -133,15 +133,15 @@ func TestTrial(t *testing.T) {
 	h.pass(time.Second)
 	h.has(t, "its time has gone", model.FwdBridge)
 	h.mu.Lock()
-	if h.global.VLANs != other.VLANs || len(h.unconfirmedProblemsLocked()) != 1 {
-		t.Errorf("after its time: %+v, problems %v", h.global, h.unconfirmedProblemsLocked())
+	if h.Settings.global.VLANs != other.VLANs || len(h.Unconfirmed.problems()) != 1 {
+		t.Errorf("after its time: %+v, problems %v", h.Settings.global, h.Unconfirmed.problems())
 	}
 	h.mu.Unlock()
 	other.ArpMode = model.ArpFlood // a sign that the store is followed
 	put(t, st, func(tx store.Tx) error { return tables.Globals.Put(tx, other) })
 	until(t, h.State, "it follows, and stays back", func() error {
-		if h.global.ArpMode != model.ArpFlood || h.global.FwdMode != model.FwdBridge {
-			return fmt.Errorf("%+v", h.global)
+		if h.Settings.global.ArpMode != model.ArpFlood || h.Settings.global.FwdMode != model.FwdBridge {
+			return fmt.Errorf("%+v", h.Settings.global)
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func TestTrial(t *testing.T) {
 	put(t, st, end(tr, &now))
 	h.has(t, "confirmed", model.FwdRouting)
 	h.knows(t, 0)
-	if h.mu.Lock(); len(h.unconfirmedProblemsLocked()) != 0 {
+	if h.mu.Lock(); len(h.Unconfirmed.problems()) != 0 {
 		t.Error("it is told of when it is over")
 	}
 	h.mu.Unlock()

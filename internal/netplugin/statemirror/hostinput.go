@@ -1,0 +1,57 @@
+package statemirror
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// HostInput tells the Compiler what this host knows by itself: its part of egress, its
+// driver's limits, the control plane's addresses and hosts that do not answer. It owns no
+// state beside the Compiler's.
+type HostInput struct {
+	*shared
+	comp *compile.Compiler
+}
+
+// SetUnreachable has services send the backends on a host no new connections, since
+// nothing is heard of it, or (not yes) do so again. It requests a sync.
+func (i *HostInput) SetUnreachable(name model.HostName, yes bool) {
+	i.mu.Lock()
+	i.comp.Hosts.Silent(name, yes)
+	i.mu.Unlock()
+	i.Kick("a host's silence")
+}
+
+// setControl says what containers must not reach past their host.
+func (i *HostInput) setControl(targets []netip.AddrPort) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.comp.Control.Set(targets)
+}
+
+func (i *HostInput) setEgress(p *desired.Private) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.comp.Egress.SetPrivate(p)
+}
+
+func (i *HostInput) lackRoutedNetworks() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.comp.Egress.LackNative()
+}
+
+func (i *HostInput) lackExternalBackends() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.comp.ClusterServices.LackForeign()
+}
+
+func (i *HostInput) setPrivate(k model.EndpointKey, a netip.Addr) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.comp.Egress.SetPrivateAddress(k, a)
+}
