@@ -77,7 +77,7 @@ func (c *asking) ask(clients ...netip.Addr) map[netip.Addr]model.EndpointID {
 		name[desired.BackendID(key)] = key.ID
 	}
 	got := map[netip.Addr]model.EndpointID{}
-	if err := eachEntry("translations", c.rig.drv.obj.Translations, 1, func(k connKey, v translation) {
+	if err := eachEntry("translations", c.rig.drv.dp.obj.Translations, 1, func(k connKey, v translation) {
 		if k.Pad == asClientOutside && k.LoPort == c.port {
 			got[k.Lo.netip()] = name[v.ID]
 		}
@@ -94,7 +94,7 @@ func (c *asking) ask(clients ...netip.Addr) map[netip.Addr]model.EndpointID {
 func (c *asking) known() map[netip.Addr]affine {
 	c.t.Helper()
 	out := map[netip.Addr]affine{}
-	if err := eachEntry("affines", c.rig.drv.obj.Affines, 1, func(k affineKey, v affine) { out[k.Client.netip()] = v }); err != nil {
+	if err := eachEntry("affines", c.rig.drv.dp.obj.Affines, 1, func(k affineKey, v affine) { out[k.Client.netip()] = v }); err != nil {
 		c.t.Fatal(err)
 	}
 	return out
@@ -148,7 +148,7 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 	now, err := monotonic()
 	if err == nil {
-		err = c.rig.drv.sweepAffines(now + uint64(c.s.Affinity))
+		err = c.rig.drv.sweepAffinities(now + uint64(c.s.Affinity))
 	}
 	if err != nil || len(c.known()) != 0 {
 		t.Fatalf("%d are remembered when all times are over, %v", len(c.known()), err)
@@ -179,7 +179,7 @@ func TestAffinityEnds(t *testing.T) {
 		}
 		v := c.known()[client]
 		v.Last = now - ago
-		if err := c.rig.drv.obj.Affines.Put(affineKey{c.s.Seed(), toAddr(client)}, v); err != nil {
+		if err := c.rig.drv.dp.obj.Affines.Put(affineKey{c.s.Seed(), toAddr(client)}, v); err != nil {
 			t.Fatal(err)
 		}
 		return now
@@ -192,7 +192,7 @@ func TestAffinityEnds(t *testing.T) {
 		t.Errorf("a new connection does not begin its time anew: it is %v old", time.Duration(now-last))
 	}
 	now = asked(whole - margin)
-	if err := c.rig.drv.sweepAffines(now); err != nil || len(c.known()) != 1 {
+	if err := c.rig.drv.sweepAffinities(now); err != nil || len(c.known()) != 1 {
 		t.Errorf("before its time is over, %d are remembered, %v", len(c.known()), err)
 	}
 	anew := map[model.EndpointID]bool{}
@@ -204,7 +204,7 @@ func TestAffinityEnds(t *testing.T) {
 		t.Errorf("whenever its time is over it asks %v", anew)
 	}
 	now = asked(whole + lag)
-	if err := c.rig.drv.sweepAffines(now); err != nil || len(c.known()) != 0 {
+	if err := c.rig.drv.sweepAffinities(now); err != nil || len(c.known()) != 0 {
 		t.Errorf("when its time is over, %d are remembered, %v", len(c.known()), err)
 	}
 }
@@ -215,7 +215,7 @@ func TestFullAffinityTableIsReported(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()
-	if s := r.drv.affines.stats(); s.Quiet || !s.Evicts || s.Capacity != 65536 {
+	if s := r.drv.dp.services.affinities.lru.stats(); s.Quiet || !s.Evicts || s.Capacity != 65536 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -31,11 +31,16 @@ const (
 
 // attacher holds programs to interfaces, in one of two ways.
 type attacher struct {
-	dir   string               // pinned links
-	way   string               // of all but ports: the tunnel, the uplink, the underlay, the host's side
-	links map[string]link.Link // by pin name; TCX only
-	ids   map[*ebpf.Program]ebpf.ProgramID
+	dir     string               // pinned links
+	way     string               // of all but ports: the tunnel, the uplink, the underlay, the host's side
+	links   map[string]link.Link // by pin name; TCX only
+	ids     map[*ebpf.Program]ebpf.ProgramID
+	wanted  map[string]bool // since begin, interfaces that keep their programs
+	repairs repairs
 }
+
+// begin resets the state of the last Apply.
+func (a *attacher) begin() { a.wanted = map[string]bool{} }
 
 // id is a program's, which the kernel is asked for once: cilium/ebpf has it tell all
 // of a program with it, which takes a third of a millisecond.

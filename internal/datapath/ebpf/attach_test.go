@@ -14,7 +14,7 @@ func TestDetachedInterfaceTakesItsProgramAtOnce(t *testing.T) {
 		t.Skip("TCX came with Linux 6.6")
 	}
 	r, _, _ := driftRig(t, attachTCX)
-	a, index, port := r.drv.att, int(r.drv.settings.have[0].VXLAN), r.drv.indexes["cvna"]
+	a, index, port := r.drv.dp.att, int(r.drv.dp.settings.get().VXLAN), r.drv.dp.ports.indexes["cvna"]
 	hold := func(name string) {
 		l, err := link.LoadPinnedLink(filepath.Join(a.dir, name), nil)
 		if err != nil {
@@ -34,7 +34,7 @@ func TestDetachedInterfaceTakesItsProgramAtOnce(t *testing.T) {
 		if err := a.detach(DefaultDevice, index); err != nil {
 			t.Error(err)
 		}
-		if _, err := a.attach(DefaultDevice, index, true, r.drv.obj.FromTunnel); err != nil {
+		if _, err := a.attach(DefaultDevice, index, true, r.drv.dp.obj.FromTunnel); err != nil {
 			t.Error(err)
 		}
 		if err := a.detach("cvna", port); err != nil {

@@ -77,10 +77,10 @@ func TestAsidesChangeNothing(t *testing.T) {
 			conns[k] = known{v.OutRule, v.InRule, v.Stamp, v.Flipped, v.State}
 		}
 		sets = map[uint32]bool{}
-		for id := range c.drv.sets.have {
+		for id := range c.drv.dp.policies.Sets.have {
 			sets[id] = true
 		}
-		return conns, passed, c.drv.rules.n, sets
+		return conns, passed, c.drv.dp.policies.Rules.n, sets
 	}
 	conns, passed, rules, sets := run(false)
 	conns2, passed2, rules2, sets2 := run(true)
@@ -102,7 +102,7 @@ func TestAsidesAreShared(t *testing.T) {
 		for _, v := range c.conns() {
 			owner = v.Owner
 		}
-		if err := c.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
+		if err := c.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 		return owner % 64

@@ -80,7 +80,7 @@ func tableKey(number uint32, choice int) uint32 { return number<<3 | uint32(choi
 
 // putBackends writes a service's backends; gone are those that are to be taken out
 // once nobody is led to them.
-func (p *applyRun) putBackends(x *servedService, s *desired.Service) (c candidates, gone []backendKey, err error) {
+func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c candidates, gone []backendKey, err error) {
 	c.s, c.known = s, map[uint16]uint64{}
 	defer func() {
 		for id, i := range x.index {
@@ -123,7 +123,7 @@ func (p *applyRun) putBackends(x *servedService, s *desired.Service) (c candidat
 		if v.Among != 0 {
 			c.all = append(c.all, member{id, i})
 		}
-		if err := p.backends.put(backendKey{x.number, i}, v); err != nil {
+		if err := r.maps.Backends.put(backendKey{x.number, i}, v); err != nil {
 			return c, nil, err
 		}
 		x.index[id] = i
@@ -146,8 +146,8 @@ func (p *applyRun) putBackends(x *servedService, s *desired.Service) (c candidat
 // putHeader writes what a choice of a service rests on: its backends, if they are few,
 // else a table of the slots' owners, which is written before. A service that has had a
 // table keeps it until it has half as many.
-func (p *applyRun) putHeader(after *serviceRun, number uint32, c candidates) error {
-	old, had := p.services.have[number]
+func (r *serviceRun) putHeader(number uint32, c candidates) error {
+	old, had := r.maps.Services.have[number]
 	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity), Pools: poolMask(c.s)}
 	limit := scanned
 	if old.Table != [backendTables]uint32{} {
@@ -172,35 +172,35 @@ func (p *applyRun) putHeader(after *serviceRun, number uint32, c candidates) err
 				continue
 			}
 			h.Table[choice] = tableKey(number, choice)
-			if err := p.putTable(h.Table[choice], c.known, among); err != nil {
+			if err := r.putTable(h.Table[choice], c.known, among); err != nil {
 				return err
 			}
 		}
 	}
 	for _, t := range old.Table {
 		if t != 0 && !slices.Contains(h.Table[:], t) {
-			after.tables[t] = true
+			r.tables[t] = true
 		}
 	}
 	if had && h == old {
-		return p.services.put(number, h)
+		return r.maps.Services.put(number, h)
 	}
-	p.serving.generation++
-	h.Generation = p.serving.generation
-	return p.services.put(number, h)
+	r.s.generation++
+	h.Generation = r.s.generation
+	return r.maps.Services.put(number, h)
 }
 
 // putTable makes the owners of slots those that they should be: what it writes are
 // the rows that differ.
-func (p *applyRun) putTable(key uint32, known map[uint16]uint64, members []member) (err error) {
-	inner, table, fresh, err := p.slots.readOwners(key)
+func (r *serviceRun) putTable(key uint32, known map[uint16]uint64, members []member) (err error) {
+	inner, table, fresh, err := r.s.slots.readOwners(key)
 	if err != nil {
 		return writeError{fmt.Errorf("map choices: %w", err)}
 	}
 	defer func() { err = errors.Join(err, inner.Close()) }()
-	next := ownersOf(p.slots.trusted(key, table), known, members)
-	n, err := p.slots.put(key, inner, table, next, fresh)
-	p.count(n > 0)
+	next := ownersOf(r.s.slots.trusted(key, table), known, members)
+	n, err := r.s.slots.put(key, inner, table, next, fresh)
+	r.run.count(n > 0)
 	return err
 }
 
@@ -258,34 +258,32 @@ func ownersOf(table []ownersRow, known map[uint16]uint64, members []member) []ow
 }
 
 // dropTables takes out tables that no service looks at.
-func (p *applyRun) dropTables(after *serviceRun) error {
+func (r *serviceRun) dropTables() error {
 	used := map[uint32]bool{}
-	if p.scratch {
-		for _, h := range p.services.have {
+	if r.run.scratch {
+		for _, h := range r.maps.Services.have {
 			for _, key := range h.Table {
 				used[key] = true
 			}
 		}
 		var key, id uint32
-		it := p.obj.Choices.Iterate()
+		it := r.s.slots.choices.Iterate()
 		for it.Next(&key, &id) {
 			if !used[key] {
-				after.tables[key] = true
+				r.tables[key] = true
 			}
 		}
 		if err := it.Err(); err != nil {
 			return fmt.Errorf("read map choices: %w", err)
 		}
 	}
-	for key := range after.tables {
-		if h := p.services.have[key>>3]; slices.Contains(h.Table[:], key) {
+	for key := range r.tables {
+		if h := r.maps.Services.have[key>>3]; slices.Contains(h.Table[:], key) {
 			continue
 		}
-		if err := p.obj.Choices.Delete(key); err != nil && !isNotExist(err) {
-			return writeError{fmt.Errorf("write map choices: %w", err)}
+		if err := r.s.slots.delete(key); err != nil {
+			return err
 		}
-		delete(p.slots.sums, key)
-		delete(p.slots.found, key)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestChoice(t *testing.T) {
 			want, ok := now.Choose(desired.Slot(now.Seed(), false, p.Src, p.Proto, p.SrcPort, p.DstPort), false, desired.TrafficCluster)
 			var got translation
 			front := connKey{Domain: uint32(network), Proto: 17, LoPort: sport, HiPort: 53, Pad: asClient, Lo: toAddr(p.Src), Hi: toAddr(p.Dst)}
-			err := r.drv.obj.Translations.Lookup(front, &got)
+			err := r.drv.dp.obj.Translations.Lookup(front, &got)
 			if ok != (err == nil) || ok && got.ID != desired.BackendID(want) {
 				wrong++
 			}
@@ -69,7 +69,7 @@ func TestChoice(t *testing.T) {
 	tables := func() (n int) {
 		t.Helper()
 		var k, v uint32
-		it := r.drv.obj.Choices.Iterate()
+		it := r.drv.dp.obj.Choices.Iterate()
 		for it.Next(&k, &v) {
 			n++
 		}
@@ -126,7 +126,7 @@ func TestChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := r.drv
-	for name, n := range map[string]int{"vips": len(d.vips.have), "services": len(d.services.have), "service_ports": len(d.servicePorts.have), "backends": len(d.backends.have), "choices": tables()} {
+	for name, n := range map[string]int{"vips": len(d.dp.services.maps.VIPs.have), "services": len(d.dp.services.maps.Services.have), "service_ports": len(d.dp.services.maps.ServicePorts.have), "backends": len(d.dp.services.maps.Backends.have), "choices": tables()} {
 		if n != 0 {
 			t.Errorf("%d entries are left in %s", n, name)
 		}

@@ -43,7 +43,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	held := func() map[string]int {
 		t.Helper()
 		out := map[string]int{}
-		o := r.drv.obj
+		o := r.drv.dp.obj
 		for name, m := range map[string]*ebpf.Map{
 			"vips": o.Vips, "services": o.Services, "service_ports": o.ServicePorts, "backends": o.Backends, "choices": o.Choices,
 			"translations": o.Translations, "conns": o.Conns, "halfopen": o.Halfopen, "affines": o.Affines, "affine_counts": o.AffineCounts,
@@ -62,7 +62,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	translated := func() map[connKey]uint64 {
 		t.Helper()
 		out := map[connKey]uint64{}
-		if err := eachEntry("translations", r.drv.obj.Translations, 1, func(k connKey, x translation) { out[k] = x.ID }); err != nil {
+		if err := eachEntry("translations", r.drv.dp.obj.Translations, 1, func(k connKey, x translation) { out[k] = x.ID }); err != nil {
 			t.Fatal(err)
 		}
 		return out

@@ -18,16 +18,15 @@ func many(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
 type connections struct {
 	half, open fill
 	obj        *objects
-	made       func(slot uint32) (uint64, error)
 	given      []share // as the programs read it
 	before     uint64  // evicted before this process began
 	counted    bool
 }
 
-func newConnections(d *Driver) *connections {
-	c := &connections{obj: d.obj, made: d.madeBy}
-	c.half.name, c.half.most = "halfopen", uint64(d.obj.Halfopen.MaxEntries())
-	c.open.name, c.open.most = "conns", uint64(d.obj.Conns.MaxEntries())
+func newConnections(o *objects) *connections {
+	c := &connections{obj: o}
+	c.half.name, c.half.most = "halfopen", uint64(o.Halfopen.MaxEntries())
+	c.open.name, c.open.most = "conns", uint64(o.Conns.MaxEntries())
 	return c
 }
 
@@ -166,7 +165,7 @@ func (c *connections) give(left []share) error {
 		c.given = nil // it is not known any more what is there
 		return fmt.Errorf("write map given: %w", err)
 	}
-	evicted, err := c.made(evictedHalf)
+	evicted, err := readCreated(c.obj.Created, evictedHalf)
 	if err != nil {
 		return err
 	}

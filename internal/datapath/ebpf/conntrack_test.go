@@ -53,10 +53,10 @@ func TestConnectionTimes(t *testing.T) {
 					found, value = append(found, k), v
 				}
 			}
-			m := c.drv.obj.Conns
+			m := c.drv.dp.obj.Conns
 			_ = eachEntry("conns", m, 1, look)
 			if len(found) == 0 {
-				m = c.drv.obj.Halfopen
+				m = c.drv.dp.obj.Halfopen
 				_ = eachEntry("halfopen", m, 1, look)
 			}
 			if len(found) != 1 {
@@ -88,7 +88,7 @@ func TestConnectionTimes(t *testing.T) {
 // forgetShortWays makes packets take the long way.
 func (r *rig) forgetShortWays(t testing.TB) {
 	t.Helper()
-	for m := range placesOf(r.drv.obj) {
+	for m := range placesOf(r.drv.dp.obj) {
 		for i := range takenPlaces(t, m) {
 			if err := m.Put(i, make([]byte, m.ValueSize())); err != nil {
 				t.Fatal(err)

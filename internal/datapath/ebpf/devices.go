@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -13,143 +15,154 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// putDevices makes sure of the tunnel device and the uplink, where networks need
+// devices are the interfaces of the host that carry packets of containers: the VXLAN device,
+// the underlay, the uplink, and the host's interface to its containers. Driver.mu guards
+// all but vtep.
+type devices struct {
+	Source table[uint32, tunnelSource] `map:"tunnel_source,global,fixed"`
+
+	cfg      Config
+	obj      *objects
+	att      *attacher
+	settings *programSettings
+	repairs  repairs
+
+	under underlay
+	vlan  bool                       // there are VLAN networks, which need an uplink
+	vtep  atomic.Pointer[netip.Addr] // the tunnel's address, for probes
+	fault func() error               // tests only: called before a device is read
+}
+
+// put makes sure of the tunnel device and the uplink, where networks need
 // them. What cannot be looked at just now stays as it was.
-func (p *applyRun) putDevices() error {
-	old := p.settings.have[0]
+func (d *devices) put(run *applyRun) error {
+	old := d.settings.get()
 	s := old
 	s.Flood, s.VXLAN, s.Uplink, s.Underlay, s.MTU, s.UplinkMTU = 0, 0, 0, 0, 0, 0
-	if p.want.ArpMode == model.ArpFlood {
+	if run.want.ArpMode == model.ArpFlood {
 		s.Flood = 1
 	}
-	binary.BigEndian.PutUint16(s.VXLANPort[:], p.cfg.VXLANPort)
+	binary.BigEndian.PutUint16(s.VXLANPort[:], d.cfg.VXLANPort)
 	var vxlan bool
-	p.vlan = false
-	for _, n := range p.networks {
+	d.vlan = false
+	for _, n := range run.networks {
 		vxlan = vxlan || n.Encap == model.EncapVXLAN
-		p.vlan = p.vlan || n.Encap == model.EncapVLAN
+		d.vlan = d.vlan || n.Encap == model.EncapVLAN
 	}
 	if vxlan {
-		if err := p.putTunnel(&s, old); err != nil {
-			p.problem("tunnel "+p.cfg.Device, err)
-			p.tunnelErr = err
-			if p.stays(p.cfg.Device, old.VXLAN) {
+		if err := d.putTunnel(run, &s, old); err != nil {
+			run.problem("tunnel "+d.cfg.Device, err)
+			run.tunnelErr = err
+			if d.stays(d.cfg.Device, old.VXLAN) {
 				s.VXLAN, s.MTU, s.Underlay = old.VXLAN, old.MTU, old.Underlay
 				if s.Underlay != 0 {
-					p.attached[p.under.name] = true
+					d.att.wanted[d.under.name] = true
 				}
 			}
 		}
 	}
-	if name, err := p.uplinkName(); p.vlan && name != "" {
+	if name, err := d.uplinkName(); d.vlan && name != "" {
 		if err == nil {
-			err = p.putUplink(&s, old, name)
+			err = d.putUplink(run, &s, old, name)
 		}
 		if err != nil {
-			p.problem("uplink "+name, err)
-			if p.stays(name, old.Uplink) {
+			run.problem("uplink "+name, err)
+			if d.stays(name, old.Uplink) {
 				s.Uplink, s.UplinkMTU = old.Uplink, old.UplinkMTU
 			}
 		}
 	}
 	if old.Uplink != 0 && old.Uplink != s.Uplink { // its link goes with all that nobody wants; a filter has no pin to be found by
-		if err := p.att.detach("", int(old.Uplink)); err != nil {
-			p.problem("former uplink", err)
+		if err := d.att.detach("", int(old.Uplink)); err != nil {
+			run.problem("former uplink", err)
 		}
 	}
-	p.putHostSide(&s)
-	if s.Natives = 0; len(p.listRoutedNetworks()) > 0 {
+	d.putHostSide(run, &s)
+	if s.Natives = 0; len(run.routedNetworks()) > 0 {
 		s.Natives = 1
 	}
-	return p.settings.put(0, s)
+	return d.settings.put(s)
 }
 
 // stays tells whether a device that was in use, and could not be made sure of,
 // is still there: then it stays in use, with its program. What the kernel does
 // not tell is taken to be there.
-func (p *applyRun) stays(name string, index uint32) bool {
+func (d *devices) stays(name string, index uint32) bool {
 	if index == 0 {
 		return false
 	}
 	if _, err := netlink.LinkByIndex(int(index)); errors.As(err, &netlink.LinkNotFoundError{}) {
 		return false
 	}
-	p.attached[name] = true
+	d.att.wanted[name] = true
 	return true
 }
 
 // putTunnel makes sure of the tunnel device, its program, and the short ways.
-func (p *applyRun) putTunnel(s *settings, old settings) error {
-	if err := p.askDevices(); err != nil {
+func (d *devices) putTunnel(run *applyRun, s *settings, old settings) error {
+	if err := d.ask(); err != nil {
 		return err
 	}
-	if err := p.under.find(p.want.VTEP); err != nil {
+	if err := d.under.find(run.want.VTEP); err != nil {
 		return err
 	}
-	s.MTU = uint32(p.under.inner())
-	if err := p.source.put(0, p.under.source()); err != nil {
+	s.MTU = uint32(d.under.inner())
+	if err := d.Source.put(0, d.under.source()); err != nil {
 		return err
 	}
-	vtep := p.want.VTEP
-	p.vtep.Store(&vtep)
-	index, made, err := ensureTunnel(p.cfg.Device, tunnelAlias(p.cfg.PinDir), p.cfg.VXLANPort, p.under.inner())
+	vtep := run.want.VTEP
+	d.vtep.Store(&vtep)
+	index, made, err := ensureTunnel(d.cfg.Device, tunnelAlias(d.cfg.PinDir), d.cfg.VXLANPort, d.under.inner())
 	if err != nil {
 		return err
 	}
-	attached, err := p.att.attach(p.cfg.Device, index, true, p.obj.FromTunnel)
+	attached, err := d.att.attach(d.cfg.Device, index, true, d.obj.FromTunnel)
 	if err != nil {
 		return err
 	}
-	p.count(made, attached)
-	p.deviceAgain(p.cfg.Device, old.VXLAN, uint32(index), attached)
-	s.VXLAN, p.attached[p.cfg.Device] = uint32(index), true
-	if err := p.openShortWays(s); err != nil { // packets take the long way
-		p.problem("tunnel "+p.cfg.Device, err)
+	run.count(made, attached)
+	d.deviceAgain(d.cfg.Device, old.VXLAN, uint32(index), attached)
+	s.VXLAN, d.att.wanted[d.cfg.Device] = uint32(index), true
+	if err := d.openShortWays(run, s); err != nil { // packets take the long way
+		run.problem("tunnel "+d.cfg.Device, err)
 	}
 	return nil
 }
 
 // putUplink makes sure of the program on the uplink.
-func (p *applyRun) putUplink(s *settings, old settings, name string) error {
+func (d *devices) putUplink(run *applyRun, s *settings, old settings, name string) error {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
 	index := uint32(l.Attrs().Index)
-	attached, err := p.att.attach(name, int(index), true, p.obj.FromUplink)
+	attached, err := d.att.attach(name, int(index), true, d.obj.FromUplink)
 	if err != nil {
 		return err
 	}
-	p.count(attached)
-	p.attachedAgain(attached && index == old.Uplink, name)
-	s.Uplink, s.UplinkMTU, p.attached[name] = index, uint32(l.Attrs().MTU), true
+	run.count(attached)
+	d.repairs.program(attached && index == old.Uplink, name)
+	s.Uplink, s.UplinkMTU, d.att.wanted[name] = index, uint32(l.Attrs().MTU), true
 	return nil
 }
 
-// attachedAgain tells of a program that had been taken off an interface.
-func (p *applyRun) attachedAgain(was bool, name string) {
-	if was {
-		p.drift.Repaired(p.cfg.Log, driver.DriftProgram, name, 1)
-	}
-}
-
 // deviceAgain tells of a device of ours, or its program, that had been removed.
-func (p *applyRun) deviceAgain(name string, old, index uint32, attached bool) {
+func (d *devices) deviceAgain(name string, old, index uint32, attached bool) {
 	switch {
 	case old == 0:
 	case old != index:
-		p.drift.Repaired(p.cfg.Log, driver.DriftDevice, name, 1)
+		d.repairs.note(driver.DriftDevice, name, 1)
 	default:
-		p.attachedAgain(attached, name)
+		d.repairs.program(attached, name)
 	}
 }
 
-// askDevices fails where a test wants the kernel's answers to fail.
-func (d *Driver) askDevices() error {
-	if d.deviceFault == nil {
+// ask fails where a test wants the kernel's answers to fail.
+func (d *devices) ask() error {
+	if d.fault == nil {
 		return nil
 	}
-	return d.deviceFault()
+	return d.fault()
 }
 
 // tunnelAlias marks the VXLAN device as that of a pin directory's driver.
@@ -220,4 +233,43 @@ func portTaken(name string, udpPort uint16, err error) error {
 		}
 	}
 	return model.Errorf(model.ErrConflict, "interface %s: UDP port %d is held by %s, which is not ours; remove it, or give every netplugin of the cluster another --vxlan-port: %w", name, udpPort, holder, err)
+}
+
+// resized tells whether an interface's change concerns what fits the tunnel or
+// the uplink.
+func (d *devices) resized(index, mtu int, gone bool) bool {
+	if index == d.under.index && (gone || mtu != d.under.mtu) {
+		d.under.index = 0
+		return true
+	}
+	s := d.settings.get()
+	return s.Uplink == uint32(index) && !gone && s.UplinkMTU != uint32(mtu)
+}
+
+// uplinkName is the first uplink that exists; an error comes with the one that
+// could not be looked for.
+func (d *devices) uplinkName() (string, error) {
+	for _, name := range d.cfg.Uplinks {
+		i, err := ifindex(name)
+		if err == nil {
+			err = d.ask()
+		}
+		if err != nil {
+			return name, err
+		}
+		if i != 0 {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// interfaces returns the indexes of the devices that have programs, by name.
+func (d *devices) interfaces() map[string]int {
+	s := d.settings.get()
+	out := map[string]int{d.cfg.Device: int(s.VXLAN), d.under.name: d.under.index}
+	if name, err := d.uplinkName(); err == nil && s.Uplink != 0 {
+		out[name] = int(s.Uplink)
+	}
+	return out
 }

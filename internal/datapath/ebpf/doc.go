@@ -7,6 +7,10 @@
 // takes it over without losing a packet or a connection, and that programs,
 // devices and filters of others stay as they are.
 //
+// Driver is the facade. It owns the lock, the goroutines and the events. Its parts (type
+// datapath) own the tables and the state, one subject each: ports, networks, endpoints,
+// policies, services and others.
+//
 // It must not change anything outside its pin directory, its VXLAN device
 // (recognised by its alias) and its own program attachments, and it must not
 // turn off offloads.

@@ -40,22 +40,29 @@ func toMask(p netip.Prefix) (m addr) {
 	return m
 }
 
-// keyOf is the key of an address, by its domain or a network of it.
-func (d *Driver) keyOf(space uint32, a addr) hostKey {
-	if n, ok := d.last.Networks.Get(model.NetworkID(space)); ok && uint32(n.ID) == space && !a.linkLocal() {
-		space = uint32(n.Domain())
-	}
-	return hostKey{space, a}
+// conntrack is the state of connections beside the connections themselves. It moves
+// connections when the domain of a network changes.
+type conntrack struct {
+	obj          *objects
+	frags        *lru
+	translations *translations
+	endpoints    *endpoints
+	networks     *networks
+	oldConns     []connKey        // in an Apply, keys in the previous domain
+	parted       map[connKey]bool // likewise, translations by the tuple of the client
 }
+
+// begin resets the state of the last Apply.
+func (t *conntrack) begin() { t.oldConns, t.parted = nil, nil }
 
 // rejoin gives the addresses of networks whose domain changes a second entry,
 // under the new one, before anything asks for them there, and so their open
 // connections, which are judged anew then. The former entries go when nothing asks
 // for them any more.
-func (p *applyRun) rejoin() error {
+func (t *conntrack) rejoin(run *applyRun) error {
 	moved := map[uint32]uint32{} // domains, by network
-	for _, s := range p.tags.have {
-		if n := p.networks[model.NetworkID(s.Net)]; n != nil && uint32(n.Domain()) != s.Domain {
+	for _, s := range t.networks.Tags.have {
+		if n := run.networks[model.NetworkID(s.Net)]; n != nil && uint32(n.Domain()) != s.Domain {
 			moved[s.Net] = uint32(n.Domain())
 		}
 	}
@@ -63,25 +70,25 @@ func (p *applyRun) rejoin() error {
 		return nil
 	}
 	again := map[hostKey]hostEntry{}
-	for k, v := range p.hosts.have {
+	for k, v := range t.endpoints.Hosts.have {
 		if domain, ok := moved[v.Net]; ok && !k.IP.linkLocal() {
 			again[hostKey{domain, k.IP}] = v
 		}
 	}
-	if err := p.partTranslations(moved); err != nil {
+	if err := t.partTranslations(moved); err != nil {
 		return err
 	}
 	conns := map[connKey]conn{}
-	err := eachEntry("conns", p.obj.Conns, 1, func(k connKey, v conn) {
+	err := eachEntry("conns", t.obj.Conns, 1, func(k connKey, v conn) {
 		if v.State&connService != 0 {
 			return // it ends
 		}
-		lo, hi := p.hosts.have[hostKey{k.Domain, k.Lo}].Net, p.hosts.have[hostKey{k.Domain, k.Hi}].Net
+		lo, hi := t.endpoints.Hosts.have[hostKey{k.Domain, k.Lo}].Net, t.endpoints.Hosts.have[hostKey{k.Domain, k.Hi}].Net
 		domain, ok := moved[max(lo, hi)]
 		if !ok || lo != 0 && hi != 0 && moved[lo] != moved[hi] {
 			return // of others, or between what is not joined any more
 		}
-		p.oldConns = append(p.oldConns, k)
+		t.oldConns = append(t.oldConns, k)
 		k.Domain = domain
 		conns[k] = v
 	})
@@ -89,13 +96,13 @@ func (p *applyRun) rejoin() error {
 		return err
 	}
 	for k, v := range again {
-		if err := p.hosts.put(k, v); fatal(err) {
+		if err := t.endpoints.Hosts.put(k, v); fatal(err) {
 			return err
 		}
-		delete(p.hosts.wanted, k) // that is for the picture to say
+		delete(t.endpoints.Hosts.wanted, k) // that is for the picture to say
 	}
 	for k, v := range conns {
-		if err := p.obj.Conns.Put(k, v); err != nil {
+		if err := t.obj.Conns.Put(k, v); err != nil {
 			return fmt.Errorf("write map conns: %w", err)
 		}
 	}
@@ -106,54 +113,29 @@ func (p *applyRun) rejoin() error {
 // virtual address of another domain is another one, and the connections behind them.
 // What is behind a client that is its own backend has the key of its network, not its
 // domain, and would be met again by IPv6.
-func (p *applyRun) partTranslations(moved map[uint32]uint32) error {
-	p.parted = map[connKey]bool{}
-	return eachEntry("translations", p.obj.Translations, 1, func(_ connKey, t translation) {
-		for _, a := range []addr{t.Front.Lo, t.Backend} {
-			if domain, ok := moved[p.hosts.have[hostKey{t.Front.Domain, a}].Net]; ok && domain != t.Front.Domain {
-				p.parted[t.Front] = true
+func (t *conntrack) partTranslations(moved map[uint32]uint32) error {
+	t.parted = map[connKey]bool{}
+	return eachEntry("translations", t.obj.Translations, 1, func(_ connKey, x translation) {
+		for _, a := range []addr{x.Front.Lo, x.Backend} {
+			if domain, ok := moved[t.endpoints.Hosts.have[hostKey{x.Front.Domain, a}].Net]; ok && domain != x.Front.Domain {
+				t.parted[x.Front] = true
 			}
 		}
 	})
 }
 
-// removeConns removes the former entries of connections that rejoin has copied, and
+// removeMoved removes the former entries of connections that rejoin has copied, and
 // the translations that partTranslations has found.
-func (p *applyRun) removeConns() error {
-	if len(p.parted) > 0 {
-		if err := p.endTranslations(func(t translation) bool { return p.parted[t.Front] }); err != nil {
+func (t *conntrack) removeMoved(*applyRun) error {
+	if len(t.parted) > 0 {
+		if err := t.translations.end(func(x translation) bool { return t.parted[x.Front] }); err != nil {
 			return err
 		}
 	}
-	for _, k := range p.oldConns {
-		if err := p.obj.Conns.Delete(k); err != nil && !isNotExist(err) {
+	for _, k := range t.oldConns {
+		if err := t.obj.Conns.Delete(k); err != nil && !isNotExist(err) {
 			return fmt.Errorf("write map conns: %w", err)
 		}
 	}
 	return nil
-}
-
-// putSubnets writes which addresses are of a joined network.
-func (p *applyRun) putSubnets(n *desired.Network) error {
-	if n.Joined == 0 {
-		return nil
-	}
-	for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
-		if !s.IsValid() {
-			continue
-		}
-		if err := p.subnets.put(toSubnetKey(n.Domain(), s), uint32(n.ID)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// oldAddresses are the keys that the picture before had for an endpoint.
-func (p *applyRun) oldAddresses(id model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
-	n, ok := p.last.Networks.Get(id)
-	if !ok {
-		return nil
-	}
-	return addresses(n, mac, ips...)
 }

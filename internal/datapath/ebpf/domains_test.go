@@ -29,8 +29,8 @@ func TestModeSwitchLosesNothing(t *testing.T) {
 	c.all("acknowledgement", c.a, [][]byte{data})
 	ctx := make([]byte, 192) // struct __sk_buff
 	pass := func(from *desired.Port, frame []byte) bool {
-		binary.NativeEndian.PutUint32(ctx[40:], uint32(c.drv.indexes[from.IfName]))
-		ret, err := testRun(c.drv.obj.FromContainer, frame, ctx)
+		binary.NativeEndian.PutUint32(ctx[40:], uint32(c.drv.dp.ports.indexes[from.IfName]))
+		ret, err := testRun(c.drv.dp.obj.FromContainer, frame, ctx)
 		return err == nil && ret == redirected
 	}
 	remote := &desired.Remote{Network: 1, MAC: model.MAC{2, 5, 0, 0, 0, 77}, IPv4: containerIP4[1].Next().Next(), Identity: 300, VTEP: vtep2}
@@ -58,7 +58,7 @@ func TestModeSwitchLosesNothing(t *testing.T) {
 		}
 		c.all("the asked end speaks first", c.b, [][]byte{answer})
 		c.all("data", c.a, [][]byte{data})
-		for k := range c.drv.hosts.have {
+		for k := range c.drv.dp.endpoints.Hosts.have {
 			if want := uint32(joined.Domain()); k.Domain != want && !k.IP.linkLocal() {
 				t.Errorf("to router %d: %s is still in domain %d", router, k.IP.netip(), k.Domain)
 			}

@@ -149,7 +149,7 @@ func drift(t *testing.T, way string) {
 		if v := r.inject(t, remote); len(v.VTEPs) != 1 {
 			t.Errorf("%s: afterwards a packet to another host came out as %s", x.name, v)
 		}
-		for name, m := range r.drv.obj.pinned {
+		for name, m := range r.drv.dp.obj.pinned {
 			again, err := ebpf.LoadPinnedMap(filepath.Join(r.pins, "maps", name), nil)
 			if err != nil {
 				t.Errorf("%s: %v", x.name, err)
@@ -243,20 +243,20 @@ func TestPassingError(t *testing.T) {
 			if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 				t.Fatal(err, conformance.Failed(rep))
 			}
-			before := r.drv.settings.have[0]
+			before := r.drv.dp.settings.get()
 			a, _ := pic.Ports.Get("cvna")
 			remote := reference.Packet{
 				Port: a.IfName, SrcMAC: a.MAC, DstMAC: model.MAC{2, 5, 0, 0, 0, 3}, Src: a.IPv4, Dst: netip.MustParseAddr("10.9.0.3"),
 				Proto: model.ProtoUDP, SrcPort: 5000, DstPort: 5000,
 			}
 			r.drv.mu.Lock()
-			r.drv.deviceFault = func() error { return unix.EINTR }
+			r.drv.dp.devices.fault = func() error { return unix.EINTR }
 			r.drv.mu.Unlock()
 			rep, err := drv.Apply(t.Context(), pic)
 			if err != nil || len(rep.Problems) != 3 {
 				t.Errorf("Apply() = %v, %v; want problems of tunnel, uplink and way out", rep.Problems, err)
 			}
-			after := r.drv.settings.have[0]
+			after := r.drv.dp.settings.get()
 			if after.Epoch = before.Epoch; after != before {
 				t.Errorf("settings became %+v, were %+v", after, before)
 			}
@@ -282,11 +282,11 @@ func TestPassingError(t *testing.T) {
 			if _, err := drv.Apply(t.Context(), pic); err != nil {
 				t.Error(err)
 			}
-			if s := r.drv.settings.have[0]; s.VXLAN != 0 {
+			if s := r.drv.dp.settings.get(); s.VXLAN != 0 {
 				t.Errorf("a tunnel that is gone stays in use: %+v", s)
 			}
 			r.drv.mu.Lock()
-			r.drv.deviceFault = nil
+			r.drv.dp.devices.fault = nil
 			r.drv.mu.Unlock()
 			if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 				t.Error(err, conformance.Failed(rep))

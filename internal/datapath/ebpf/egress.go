@@ -54,42 +54,48 @@ func maskWord(p netip.Prefix) uint32 {
 
 // putHostSide makes sure of the host's own side of the way out: a device of
 // which nothing but the program on it ever takes a frame.
-func (p *applyRun) putHostSide(s *settings) {
+func (d *devices) putHostSide(run *applyRun, s *settings) {
 	old := *s
 	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6, s.Router = 0, 0, 0, 0, addr{}, desired.RouterMAC
-	w := p.want.Private
+	w := run.want.Private
 	if w == nil {
 		return
 	}
-	index, made, attached, err := 0, false, false, p.askDevices()
+	index, made, attached, err := 0, false, false, d.ask()
 	if err == nil {
-		index, made, err = ensureHostSide(w, tunnelAlias(p.cfg.PinDir))
+		index, made, err = ensureHostSide(w, tunnelAlias(d.cfg.PinDir))
 	}
 	if err == nil {
-		attached, err = p.att.attach(w.Interface, index, false, p.obj.FromHost)
-		p.count(made, attached)
+		attached, err = d.att.attach(w.Interface, index, false, d.obj.FromHost)
+		run.count(made, attached)
 	}
 	if err != nil {
-		p.problem("interface "+w.Interface, err)
-		if p.stays(w.Interface, old.Host) {
+		run.problem("interface "+w.Interface, err)
+		if d.stays(w.Interface, old.Host) {
 			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6 = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask, old.Private6
 		}
 		return
 	}
-	p.deviceAgain(w.Interface, old.Host, uint32(index), attached)
-	p.attached[w.Interface] = true
+	d.deviceAgain(w.Interface, old.Host, uint32(index), attached)
+	d.att.wanted[w.Interface] = true
 	s.Host, s.HostIP = uint32(index), word(w.Addr)
 	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
 	s.Private6 = toAddr(w.Subnet6.Addr())
 }
 
+// sweepPrivates deletes the private addresses that no port has.
+func (p *ports) sweepPrivates(*applyRun) error {
+	p.private = nil
+	return p.Privates.sweep()
+}
+
 // checkPrivate refuses a port whose private address cannot be, or is another's.
-func (p *applyRun) checkPrivate(o *desired.Port) error {
+func (p *ports) checkPrivate(run *applyRun, o *desired.Port) error {
 	number := o.PrivateNumber()
-	if p.want.Private == nil || !number.IsValid() {
+	if run.want.Private == nil || !number.IsValid() {
 		return nil
 	}
-	if err := p.want.Private.Check(o); err != nil {
+	if err := run.want.Private.Check(o); err != nil {
 		return err
 	}
 	if other := p.private[number]; other != "" && other != o.IfName {
@@ -101,9 +107,9 @@ func (p *applyRun) checkPrivate(o *desired.Port) error {
 
 // putEgress writes a port's part of the way out into its entry, and who has its
 // private address.
-func (p *applyRun) putEgress(index uint32, o *desired.Port, n *desired.Network, entry *port) error {
+func (p *ports) putEgress(run *applyRun, index uint32, o *desired.Port, n *desired.Network, entry *port) error {
 	number := o.PrivateNumber()
-	if p.want.Private == nil || !number.IsValid() {
+	if run.want.Private == nil || !number.IsValid() {
 		return nil
 	}
 	if o.Private.IsValid() {
@@ -118,7 +124,7 @@ func (p *applyRun) putEgress(index uint32, o *desired.Port, n *desired.Network, 
 			entry.Diverts6 = 1
 		}
 	}
-	return p.privates.put(word(number), index)
+	return p.Privates.put(word(number), index)
 }
 
 // ensureHostSide makes the device; it is ours by its alias.
@@ -153,20 +159,17 @@ func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err
 }
 
 // removeHostSide removes the device when there is no way out any more.
-func (p *applyRun) removeHostSide() error {
-	if err := p.privates.sweep(); err != nil {
-		return err
-	}
-	if p.want.Private != nil {
+func (d *devices) removeHostSide(run *applyRun) error {
+	if run.want.Private != nil {
 		return nil
 	}
-	l, err := ourDevice(desired.HostInterface, tunnelAlias(p.cfg.PinDir))
+	l, err := ourDevice(desired.HostInterface, tunnelAlias(d.cfg.PinDir))
 	if err == nil && l != nil {
 		err = netlink.LinkDel(l)
-		p.count(true)
+		run.count(true)
 	}
 	if err != nil {
-		p.problem("interface "+desired.HostInterface, err)
+		run.problem("interface "+desired.HostInterface, err)
 	}
 	return nil
 }

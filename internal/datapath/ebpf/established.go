@@ -3,7 +3,6 @@ package ebpf
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
@@ -18,13 +17,13 @@ func (d *Driver) reportEstablished() error {
 	if m == nil || len(d.pendingAudits) == 0 {
 		return nil
 	}
-	concerned := d.pendingAudits.Sets()
+	dp, concerned := d.dp, d.pendingAudits.Sets()
 	now, err := monotonic()
 	if err != nil {
 		return err
 	}
 	names := map[uint32]string{}
-	for name, i := range d.indexes {
+	for name, i := range dp.ports.indexes {
 		names[uint32(i)] = name
 	}
 	living := driver.Established{}
@@ -33,10 +32,10 @@ func (d *Driver) reportEstablished() error {
 		if c.Flipped != 0 {
 			src, dst, sport, dport = dst, src, dport, sport
 		}
-		from := d.hosts.have[d.keyOf(k.Domain, src)]
-		to, local := d.ports.have[c.InIfindex]
+		from := dp.endpoints.Hosts.have[dp.names.keyOf(k.Domain, src)]
+		to, local := dp.ports.Ports.have[c.InIfindex]
 		ours := from.Ifindex != 0 && concerned[desired.PolicySetID(from.Set)] || local && concerned[desired.PolicySetID(to.Set)]
-		if !ours || expired(k, c, now) || !d.sameEnds(k, c) {
+		if !ours || expired(k, c, now) || !dp.names.sameEnds(k, c) {
 			return
 		}
 		net := from.Net
@@ -48,7 +47,7 @@ func (d *Driver) reportEstablished() error {
 			Routed: c.State&connWay != 0, From: names[from.Ifindex], To: names[c.InIfindex],
 		}, sport)
 	}
-	if err := errors.Join(eachEntry("conns", d.obj.Conns, 1, take), eachEntry("halfopen", d.obj.Halfopen, 1, take)); err != nil {
+	if err := errors.Join(eachEntry("conns", dp.obj.Conns, 1, take), eachEntry("halfopen", dp.obj.Halfopen, 1, take)); err != nil {
 		return fmt.Errorf("tell of living connections: %w", err)
 	}
 	m.established.Add(living, d.pendingAudits, d.endsOf)
@@ -57,20 +56,9 @@ func (d *Driver) reportEstablished() error {
 	return nil
 }
 
-// sameEnds is same_ends of bpf/conntrack.h.
-func (d *Driver) sameEnds(k connKey, c conn) bool {
-	same := func(ip addr, hand uint32) bool { return hand == 0 || hand == d.hosts.have[d.keyOf(k.Domain, ip)].Hand }
-	return same(k.Lo, c.LoHand) && same(k.Hi, c.HiHand)
-}
-
 // endsOf are the ends here of connections that live.
 func (d *Driver) endsOf(a driver.Alike) []driver.End {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return a.Ends(func(name string) *desired.PolicySet {
-		if o, local := d.last.Ports.Get(name); local {
-			return d.setIn(o.Policies)
-		}
-		return nil
-	}, func(ip netip.Addr) desired.Peer { return d.peerAt(uint32(a.Network), toAddr(ip), a.Routed) }, d.audited)
+	return d.dp.names.endsOf(a)
 }

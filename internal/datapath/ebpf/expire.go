@@ -40,11 +40,11 @@ func (d *Driver) maintain(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if n%(expireEvery/roomEvery) != 0 && !d.conns.short() {
+		if n%(expireEvery/roomEvery) != 0 && !d.dp.conns.short() {
 			continue
 		}
 		d.mu.Lock()
-		d.purgeDoomed(time.Now().Add(-doomedGrace))
+		d.dp.policies.purgeDoomed(time.Now().Add(-doomedGrace))
 		d.mu.Unlock()
 		now, err := monotonic()
 		if err == nil {
@@ -54,10 +54,58 @@ func (d *Driver) maintain(ctx context.Context) {
 			d.cfg.Log.Warn("expire connections", "error", err)
 			continue
 		}
-		for _, f := range d.fills() {
-			d.warn(f, time.Now())
+		for _, f := range d.dp.fills() {
+			f.warn(d.cfg.Log, time.Now())
 		}
 	}
+}
+
+// countTables deletes expired entries of the maps that evict, and counts the rest. It does
+// not hold Driver.mu while it reads maps.
+func (d *Driver) countTables(now uint64) error {
+	dp := d.dp
+	d.mu.Lock()
+	moved := dp.endpoints.takeMoved()
+	d.mu.Unlock()
+	translated, counts, err := dp.conntrack.translations.read() // before: whose connections are not there afterwards, have ended
+	living := map[connKey]bool{}
+	if err == nil {
+		err = dp.conns.sweep(func(k connKey, c conn) bool {
+			dead := expired(k, c, now) || moved.between(k, c)
+			if !dead && c.State&connService != 0 {
+				living[k] = true
+			}
+			return dead
+		})
+	}
+	if err != nil {
+		d.mu.Lock()
+		dp.endpoints.putBack(moved)
+		d.mu.Unlock()
+	} else {
+		err = errors.Join(dp.conntrack.translations.sweep(translated, living), d.sweepServiceCounters(counts))
+	}
+	return errors.Join(err, d.sweepAffinities(now),
+		sweepMap(dp.conntrack.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),
+		sweepMap(dp.counters.hits, cpus(), func(uint64, counter) bool { return false }),
+	)
+}
+
+// sweepServiceCounters frees the counters that no service needs.
+func (d *Driver) sweepServiceCounters(living map[counted]bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || !d.dp.applied.known { // it is not known yet whose they are
+		return nil
+	}
+	return d.dp.services.counts.sweep(d.dp.services.seeds(), living)
+}
+
+func (d *Driver) sweepAffinities(now uint64) error {
+	d.mu.Lock()
+	times := d.dp.services.affinityTimes()
+	d.mu.Unlock()
+	return d.dp.services.affinities.sweep(now, times)
 }
 
 func monotonic() (uint64, error) {

@@ -33,55 +33,55 @@ func ipsOf(vips []hostKey) (out []addr) {
 }
 
 // expose moves a service's claims to addresses that clients outside ask for.
-func (p *applyRun) expose(after *serviceRun, key model.ServiceKey, old, now []hostKey) {
+func (r *serviceRun) expose(key model.ServiceKey, old, now []hostKey) {
 	if slices.Equal(old, now) {
 		return
 	}
 	for _, a := range old {
-		p.serving.exposed[a.IP] = slices.DeleteFunc(p.serving.exposed[a.IP], func(k model.ServiceKey) bool { return k == key })
-		after.exposed[a.IP] = true
-		p.generations.add(a)
+		r.s.exposed[a.IP] = slices.DeleteFunc(r.s.exposed[a.IP], func(k model.ServiceKey) bool { return k == key })
+		r.exposed[a.IP] = true
+		r.s.generations.add(a)
 	}
 	for _, a := range now {
-		p.serving.exposed[a.IP] = append(p.serving.exposed[a.IP], key)
-		slices.SortFunc(p.serving.exposed[a.IP], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
-		after.exposed[a.IP] = true
-		p.generations.add(a)
+		r.s.exposed[a.IP] = append(r.s.exposed[a.IP], key)
+		slices.SortFunc(r.s.exposed[a.IP], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
+		r.exposed[a.IP] = true
+		r.s.generations.add(a)
 	}
 }
 
 // putExposed lets addresses lead clients outside where they now do: to the first
 // service that is exposed there, and has the address in its own domain.
-func (p *applyRun) putExposed(after *serviceRun) error {
-	for a := range after.moved {
-		after.exposed[a.IP] = true
+func (r *serviceRun) putExposed() error {
+	for a := range r.moved {
+		r.exposed[a.IP] = true
 	}
-	if p.scratch {
-		for a := range p.exposed.have {
-			after.exposed[a] = true
+	if r.run.scratch {
+		for a := range r.maps.Exposed.have {
+			r.exposed[a] = true
 		}
 	}
-	for a := range after.exposed {
+	for a := range r.exposed {
 		var to *desired.Network
-		for _, key := range p.serving.exposed[a] {
-			s, _ := p.want.Services.Get(key)
-			n := p.networks[s.Network]
-			if claims := p.serving.claims[hostKey{uint32(n.Domain()), a}]; len(claims) > 0 && claims[0] == key {
+		for _, key := range r.s.exposed[a] {
+			s, _ := r.run.want.Services.Get(key)
+			n := r.run.networks[s.Network]
+			if claims := r.s.claims[hostKey{uint32(n.Domain()), a}]; len(claims) > 0 && claims[0] == key {
 				to = n
 				break
 			}
 		}
-		if len(p.serving.exposed[a]) == 0 {
-			delete(p.serving.exposed, a)
+		if len(r.s.exposed[a]) == 0 {
+			delete(r.s.exposed, a)
 		}
 		if to == nil {
-			to = p.openAt(a)
+			to = r.openAt(a)
 		}
 		var err error
 		if to == nil {
-			err = p.exposed.del(a)
+			err = r.maps.Exposed.del(a)
 		} else {
-			err = p.exposed.put(a, toExposed(to))
+			err = r.maps.Exposed.put(a, toExposed(to))
 		}
 		if err != nil {
 			return err

@@ -150,25 +150,25 @@ func (r *rig) garbage(t testing.TB) func(testing.TB) {
 			t.Fatal(err)
 		}
 	}
-	must(d.obj.Ports.Put(uint32(99999), port{Net: 1, Encap: 1}))
-	must(d.obj.Hosts.Put(hostKey{Domain: 77, IP: addr{1}}, hostEntry{Identity: 5}))
-	must(d.obj.Stations.Put(stationKey{Net: 77, MAC: model.MAC{2, 1}}, station{Ifindex: 3}))
-	must(d.obj.Rules.Put(ruleKey{Instance: 123456, PortBits: anyProtocol}, rule{Weight: [2]uint32{0, actAllow << actionShift}}))
-	must(d.obj.Members.Put(memberKey{1, 0, 900}, station{Ifindex: 1}))
-	must(d.obj.Sets.Put(uint32(777), policySet{Instance: 123455}))
+	must(d.dp.obj.Ports.Put(uint32(99999), port{Net: 1, Encap: 1}))
+	must(d.dp.obj.Hosts.Put(hostKey{Domain: 77, IP: addr{1}}, hostEntry{Identity: 5}))
+	must(d.dp.obj.Stations.Put(stationKey{Net: 77, MAC: model.MAC{2, 1}}, station{Ifindex: 3}))
+	must(d.dp.obj.Rules.Put(ruleKey{Instance: 123456, PortBits: anyProtocol}, rule{Weight: [2]uint32{0, actAllow << actionShift}}))
+	must(d.dp.obj.Members.Put(memberKey{1, 0, 900}, station{Ifindex: 1}))
+	must(d.dp.obj.Sets.Put(uint32(777), policySet{Instance: 123455}))
 	r.addWire(t, "cvgarbage", model.MAC{2, 9})
 	index := 0
 	r.thread.do(func() {
 		var err error
 		index, err = ifindex("cvgarbage")
 		must(err)
-		if d.att.way == attachClsact {
-			_, err := d.att.attach("cvgarbage", index, true, d.obj.FromContainer)
+		if d.dp.att.way == attachClsact {
+			_, err := d.dp.att.attach("cvgarbage", index, true, d.dp.obj.FromContainer)
 			must(err)
-			must(d.obj.Ports.Put(uint32(index), port{Net: 1, Encap: 1}))
+			must(d.dp.obj.Ports.Put(uint32(index), port{Net: 1, Encap: 1}))
 			return
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.obj.FromContainer, Attach: attachType(true)})
+		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.dp.obj.FromContainer, Attach: attachType(true)})
 		must(err)
 		must(l.Pin(filepath.Join(r.pins, "links", "cvgarbage:in")))
 		must(l.Close())

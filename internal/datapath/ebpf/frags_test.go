@@ -101,11 +101,11 @@ func TestFragmentsDoNotOverlap(t *testing.T) {
 	}
 	var key fragKey
 	var value frag
-	if err := eachEntry("frags", j.rig.drv.obj.Frags, 1, func(k fragKey, v frag) { key, value = k, v }); err != nil {
+	if err := eachEntry("frags", j.rig.drv.dp.obj.Frags, 1, func(k fragKey, v frag) { key, value = k, v }); err != nil {
 		t.Fatal(err)
 	}
 	value.Parts = 63
-	if err := j.rig.drv.obj.Frags.Put(key, value); err != nil {
+	if err := j.rig.drv.dp.obj.Frags.Put(key, value); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := send(1), send(2); !a || b {

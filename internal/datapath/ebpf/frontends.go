@@ -45,9 +45,9 @@ func newSharedVIPs() sharedVIPs {
 }
 
 // loadSharedVIPs takes over what the maps hold; of are the services there.
-func (s *serving) loadSharedVIPs(d *Driver, of map[uint32]*servedService) {
+func (s *serving) loadSharedVIPs(of map[uint32]*servedService) {
 	s.spots = newSharedVIPs()
-	for a, n := range d.vips.have {
+	for a, n := range s.maps.VIPs.have {
 		number := n &^ (vipShared | vipOwn)
 		if number == 0 || of[n] != nil {
 			continue
@@ -60,7 +60,7 @@ func (s *serving) loadSharedVIPs(d *Driver, of map[uint32]*servedService) {
 		s.number = max(s.number, number)
 	}
 	sets := map[uint32]*sourceSet{}
-	for k := range d.sources.have {
+	for k := range s.maps.Sources.have {
 		n := k.Domain &^ sources6
 		if sets[n] == nil {
 			sets[n] = &sourceSet{number: n}
@@ -84,11 +84,11 @@ func (x *sourceSet) name() string {
 }
 
 // sourcesOf is the set of some prefixes, written; nil = of none.
-func (p *applyRun) sourcesOf(after *serviceRun, prefixes []netip.Prefix) (*sourceSet, error) {
+func (r *serviceRun) sourcesOf(prefixes []netip.Prefix) (*sourceSet, error) {
 	if len(prefixes) == 0 {
 		return nil, nil
 	}
-	set := &sourceSet{number: p.serving.number + 1}
+	set := &sourceSet{number: r.s.number + 1}
 	for _, x := range prefixes {
 		bits := domainBits + 128 - x.Addr().BitLen() + x.Bits()
 		k := subnetKey{Bits: uint32(bits), Domain: set.number, IP: toAddr(x.Masked().Addr())}
@@ -100,22 +100,22 @@ func (p *applyRun) sourcesOf(after *serviceRun, prefixes []netip.Prefix) (*sourc
 		}
 	}
 	name := set.name()
-	if had := p.serving.spots.sources[name]; had != nil {
+	if had := r.s.spots.sources[name]; had != nil {
 		for _, k := range had.keys { // it is wanted
-			if err := p.sources.put(k, 1); err != nil {
+			if err := r.maps.Sources.put(k, 1); err != nil {
 				return nil, err
 			}
 		}
 		return had, nil
 	}
-	if err := p.sources.room(set.keys...); err != nil {
+	if err := r.maps.Sources.room(set.keys...); err != nil {
 		return nil, err
 	}
-	p.serving.number++
-	p.serving.spots.sources[name] = set
-	after.sources[set] = true // until a face names it
+	r.s.number++
+	r.s.spots.sources[name] = set
+	r.sources[set] = true // until a face names it
 	for _, k := range set.keys {
-		if err := p.sources.put(k, 1); err != nil {
+		if err := r.maps.Sources.put(k, 1); err != nil {
 			return nil, err
 		}
 	}
@@ -132,12 +132,12 @@ func (at hostKey) forAll() (k hostKey, ok bool) {
 }
 
 // addrsOf are the addresses of a spot.
-func (p *applyRun) addrsOf(at hostKey) (out []hostKey) {
+func (r *serviceRun) addrsOf(at hostKey) (out []hostKey) {
 	a := at.IP.vip()
 	if !a.IsUnspecified() {
 		return []hostKey{at}
 	}
-	for n := range p.want.NodeAddrs.All() {
+	for n := range r.run.want.NodeAddrs.All() {
 		if n.Is6() == a.Is6() {
 			out = append(out, hostKey{at.Domain, toAddr(n)})
 		}
@@ -153,10 +153,10 @@ type frontend struct {
 
 // frontendsOf are the faces of a service in a domain, under a number. The prefixes of their
 // clients are written.
-func (p *applyRun) frontendsOf(after *serviceRun, number uint32, s *desired.Service, domain desired.Domain) (map[frontendKey]frontend, error) {
+func (r *serviceRun) frontendsOf(number uint32, s *desired.Service, domain desired.Domain) (map[frontendKey]frontend, error) {
 	out := make(map[frontendKey]frontend, len(s.Frontends))
 	for _, f := range s.Frontends {
-		set, err := p.sourcesOf(after, f.Sources)
+		set, err := r.sourcesOf(f.Sources)
 		if err != nil {
 			return out, err
 		}
@@ -182,27 +182,27 @@ func vipsOf(faces map[frontendKey]frontend) map[hostKey]bool {
 }
 
 // checkFrontendRoom tells whether there is room for faces, before anything leads to them.
-func (p *applyRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
+func (r *serviceRun) checkFrontendRoom(faces map[frontendKey]frontend) error {
 	var fronts []frontKey
 	var vips []hostKey
 	for k := range faces {
-		fronts = append(fronts, frontKey{VIP: p.serving.spots.number[k.at], Port: k.port, Proto: k.proto})
+		fronts = append(fronts, frontKey{VIP: r.s.spots.number[k.at], Port: k.port, Proto: k.proto})
 	}
 	for at := range vipsOf(faces) {
-		vips = append(vips, p.addrsOf(at)...)
+		vips = append(vips, r.addrsOf(at)...)
 		if k, all := at.forAll(); all {
 			vips = append(vips, k)
 		}
 	}
-	if err := p.servicePorts.room(fronts...); err != nil {
+	if err := r.maps.ServicePorts.room(fronts...); err != nil {
 		return err
 	}
-	return p.vips.room(vips...)
+	return r.maps.VIPs.room(vips...)
 }
 
 // putFrontend moves a service's claims from its former faces to others, which may be none.
-func (p *applyRun) putFrontend(after *serviceRun, key model.ServiceKey, x *servedService, faces map[frontendKey]frontend) {
-	spots := &p.serving.spots
+func (r *serviceRun) putFrontend(key model.ServiceKey, x *servedService, faces map[frontendKey]frontend) {
+	spots := &r.s.spots
 	turn := map[hostKey]bool{}
 	for k, v := range x.frontends {
 		if now, stays := faces[k]; stays && now == v {
@@ -213,15 +213,15 @@ func (p *applyRun) putFrontend(after *serviceRun, key model.ServiceKey, x *serve
 		}
 		if v.sources != nil {
 			v.sources.users--
-			after.sources[v.sources] = true
+			r.sources[v.sources] = true
 		}
-		after.frontends[k], turn[k.at] = true, true
+		r.frontends[k], turn[k.at] = true, true
 	}
 	for k, v := range faces {
 		was, had := x.frontends[k]
 		if had && was == v {
-			if p.scratch {
-				after.frontends[k] = true
+			if r.run.scratch {
+				r.frontends[k] = true
 			}
 			continue
 		}
@@ -233,10 +233,10 @@ func (p *applyRun) putFrontend(after *serviceRun, key model.ServiceKey, x *serve
 		if v.sources != nil {
 			v.sources.users++
 		}
-		after.frontends[k], turn[k.at] = true, true
+		r.frontends[k], turn[k.at] = true, true
 	}
 	for at := range turn {
-		after.spots[at] = true
+		r.spots[at] = true
 	}
 	x.frontends = faces
 }
@@ -257,30 +257,30 @@ func exposedVIPs(s *desired.Service) (out []addr) {
 }
 
 // exposeFrontends moves a service's claims to spots that clients outside ask at.
-func (p *applyRun) exposeFrontends(after *serviceRun, key model.ServiceKey, x *servedService, now []addr) {
+func (r *serviceRun) exposeFrontends(key model.ServiceKey, x *servedService, now []addr) {
 	for _, a := range x.exposedVIPs {
 		if !slices.Contains(now, a) {
-			p.serving.spots.open[a] = slices.DeleteFunc(p.serving.spots.open[a], func(k model.ServiceKey) bool { return k == key })
-			after.exposedVIPs[a] = true
+			r.s.spots.open[a] = slices.DeleteFunc(r.s.spots.open[a], func(k model.ServiceKey) bool { return k == key })
+			r.exposedVIPs[a] = true
 		}
 	}
 	for _, a := range now {
 		if !slices.Contains(x.exposedVIPs, a) {
-			p.serving.spots.open[a] = append(p.serving.spots.open[a], key)
-			slices.SortFunc(p.serving.spots.open[a], compareServices)
-			after.exposedVIPs[a] = true
+			r.s.spots.open[a] = append(r.s.spots.open[a], key)
+			slices.SortFunc(r.s.spots.open[a], compareServices)
+			r.exposedVIPs[a] = true
 		}
 	}
 	x.exposedVIPs = now
 }
 
 // moveNodes notes what becomes of addresses that are nodes' now, or are no more.
-func (p *applyRun) moveNodes(after *serviceRun) {
-	spots := &p.serving.spots
-	if !differs(p.want.NodeAddrs, spots.nodes) {
+func (r *serviceRun) moveNodes() {
+	spots := &r.s.spots
+	if !differs(r.run.want.NodeAddrs, spots.nodes) {
 		return
 	}
-	for c := range p.want.NodeAddrs.Diff(spots.nodes) {
+	for c := range r.run.want.NodeAddrs.Diff(spots.nodes) {
 		if c.Had == c.Has {
 			continue
 		}
@@ -288,62 +288,62 @@ func (p *applyRun) moveNodes(after *serviceRun) {
 		for at := range spots.number {
 			if at.IP == a || at.IP == toAddr(desired.AnyNode(c.Key)) {
 				k := hostKey{at.Domain, a}
-				after.moved[k] = true
-				p.generations.add(k)
+				r.moved[k] = true
+				r.s.generations.add(k)
 			}
 		}
-		after.exposed[a] = true
+		r.exposed[a] = true
 	}
-	spots.nodes = p.want.NodeAddrs
+	spots.nodes = r.run.want.NodeAddrs
 }
 
 // putFrontends lets ports of spots lead where they now do, and numbers spots that are new.
 // It comes before addresses lead to these.
-func (p *applyRun) putFrontends(after *serviceRun) error {
-	spots := &p.serving.spots
-	for k := range after.frontends {
+func (r *serviceRun) putFrontends() error {
+	spots := &r.s.spots
+	for k := range r.frontends {
 		if len(spots.claims[k]) > 0 && spots.number[k.at] == 0 {
-			p.serving.number++
-			spots.number[k.at] = p.serving.number
+			r.s.number++
+			spots.number[k.at] = r.s.number
 		}
 		front := frontKey{VIP: spots.number[k.at], Port: k.port, Proto: k.proto}
 		claims := spots.claims[k]
 		if len(claims) == 0 {
 			delete(spots.claims, k)
-			after.fronts = append(after.fronts, front)
+			r.fronts = append(r.fronts, front)
 			continue
 		}
-		if err := p.servicePorts.put(front, p.serving.of[claims[0]].frontends[k].frontEntry); err != nil {
+		if err := r.maps.ServicePorts.put(front, r.s.of[claims[0]].frontends[k].frontEntry); err != nil {
 			return err
 		}
 	}
-	for at := range after.spots {
-		addrs := p.addrsOf(at)
-		p.generations.add(addrs...)
+	for at := range r.spots {
+		addrs := r.addrsOf(at)
+		r.s.generations.add(addrs...)
 		for _, a := range addrs {
-			after.moved[a] = true
+			r.moved[a] = true
 		}
 		if k, all := at.forAll(); all && spots.count[at] > 0 { // before nodes' addresses rest on it
-			if err := p.vips.put(k, spots.number[at]|vipShared); err != nil {
+			if err := r.maps.VIPs.put(k, spots.number[at]|vipShared); err != nil {
 				return err
 			}
 		}
 	}
-	for a := range after.exposedVIPs {
-		for _, k := range p.addrsOf(hostKey{IP: a}) {
-			after.exposed[k.IP] = true
+	for a := range r.exposedVIPs {
+		for _, k := range r.addrsOf(hostKey{IP: a}) {
+			r.exposed[k.IP] = true
 		}
 	}
 	return nil
 }
 
 // leadsTo is where an address leads that no service has to itself; 0 = nowhere.
-func (p *applyRun) leadsTo(a hostKey) uint32 {
-	spots, ip := &p.serving.spots, a.IP.vip()
+func (r *serviceRun) leadsTo(a hostKey) uint32 {
+	spots, ip := &r.s.spots, a.IP.vip()
 	switch own := spots.count[a] > 0; {
-	case !p.want.IsNode(ip) && !own:
+	case !r.run.want.IsNode(ip) && !own:
 		return 0
-	case !p.want.IsNode(ip):
+	case !r.run.want.IsNode(ip):
 		return spots.number[a]
 	case own:
 		return spots.number[a] | vipShared | vipOwn
@@ -357,16 +357,16 @@ func (p *applyRun) leadsTo(a hostKey) uint32 {
 
 // openAt is the network in which clients outside ask at an address that no service has
 // to itself; nil = in none.
-func (p *applyRun) openAt(a addr) *desired.Network {
-	keys := p.serving.spots.open[a]
-	if ip := a.vip(); p.want.IsNode(ip) {
-		keys = slices.Concat(keys, p.serving.spots.open[toAddr(desired.AnyNode(ip))])
+func (r *serviceRun) openAt(a addr) *desired.Network {
+	keys := r.s.spots.open[a]
+	if ip := a.vip(); r.run.want.IsNode(ip) {
+		keys = slices.Concat(keys, r.s.spots.open[toAddr(desired.AnyNode(ip))])
 		slices.SortFunc(keys, compareServices)
 	}
 	for _, key := range keys {
-		s, _ := p.want.Services.Get(key)
-		n := p.networks[s.Network]
-		if len(p.serving.claims[hostKey{uint32(n.Domain()), a}]) == 0 {
+		s, _ := r.run.want.Services.Get(key)
+		n := r.run.networks[s.Network]
+		if len(r.s.claims[hostKey{uint32(n.Domain()), a}]) == 0 {
 			return n
 		}
 	}
@@ -375,40 +375,40 @@ func (p *applyRun) openAt(a addr) *desired.Network {
 
 // removeFrontends takes out what no packet is led to any more: fronts, spots without any, and
 // prefixes that no face names.
-func (p *applyRun) removeFrontends(after *serviceRun) error {
-	spots := &p.serving.spots
-	for _, k := range after.fronts {
-		if err := p.servicePorts.del(k); err != nil {
+func (r *serviceRun) removeFrontends() error {
+	spots := &r.s.spots
+	for _, k := range r.fronts {
+		if err := r.maps.ServicePorts.del(k); err != nil {
 			return err
 		}
 	}
-	if p.scratch { // what no picture names any more
+	if r.run.scratch { // what no picture names any more
 		for at := range spots.number {
-			after.spots[at] = true
+			r.spots[at] = true
 		}
 		for _, set := range spots.sources {
-			after.sources[set] = true
+			r.sources[set] = true
 		}
 	}
-	for at := range after.spots {
+	for at := range r.spots {
 		if spots.count[at] == 0 {
 			delete(spots.count, at)
 			delete(spots.number, at)
 		}
 	}
-	for set := range after.sources {
+	for set := range r.sources {
 		if set.users > 0 {
 			continue
 		}
 		for _, k := range set.keys {
-			if err := p.sources.del(k); err != nil {
+			if err := r.maps.Sources.del(k); err != nil {
 				return err
 			}
 		}
 		delete(spots.sources, set.name())
 	}
-	if p.scratch {
-		return p.sources.sweep()
+	if r.run.scratch {
+		return r.maps.Sources.sweep()
 	}
 	return nil
 }
@@ -425,9 +425,9 @@ func lostFrontends(was, now map[frontendKey]frontend) bool {
 }
 
 // frontendOf is the front by which a translation came, if it is a face.
-func (x *servedService) frontendOf(p *applyRun, t translation) (frontEntry, bool) {
+func (x *servedService) frontendOf(t translation, want *desired.Host) (frontEntry, bool) {
 	f, ok := x.frontends[frontendKey{hostKey{t.Front.Domain, t.Front.Hi}, t.Front.HiPort, t.Front.Proto}]
-	if a := t.Front.Hi.vip(); !ok && p.want.IsNode(a) {
+	if a := t.Front.Hi.vip(); !ok && want.IsNode(a) {
 		f, ok = x.frontends[frontendKey{hostKey{t.Front.Domain, toAddr(desired.AnyNode(a))}, t.Front.HiPort, t.Front.Proto}]
 	}
 	return f.frontEntry, ok

@@ -41,7 +41,7 @@ func (r *rig) fullTables(tb testing.TB, client *desired.Port, s *desired.Service
 		fronts, behinds, all = append(fronts, front), append(behinds, x.behind()), append(all, x)
 		conns = append(conns, conn{Seen: now, State: connReplied | connOpen | connService, Owner: 1})
 	}
-	obj := r.drv.obj
+	obj := r.drv.dp.obj
 	for at := range slices.Chunk(seq(n), 4096) {
 		lo, hi := at[0], at[len(at)-1]+1
 		for what, err := range map[string]error{
@@ -56,7 +56,7 @@ func (r *rig) fullTables(tb testing.TB, client *desired.Port, s *desired.Service
 	if err := r.drv.countTables(now); err != nil { // which tells the programs how many there are
 		tb.Fatal(err)
 	}
-	if held := r.drv.translations.held.Load(); held != uint64(2*n) {
+	if held := r.drv.dp.conntrack.translations.held.Load(); held != uint64(2*n) {
 		tb.Fatalf("%d entries of %d translations", held, n)
 	}
 }
@@ -142,7 +142,7 @@ func BenchmarkFullTables(b *testing.B) {
 		note("cpu-ms/removed-of-none", apply(idle))
 		apply(pic)
 		note("cpu-ms/removed-of-all", apply(without))
-		if err := r.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
+		if err := r.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 			b.Fatal(err)
 		}
 		apply(pic)

@@ -80,11 +80,11 @@ func (j *judged) drops(t testing.TB) (n uint64) {
 func (j *judged) forget(t testing.TB) {
 	t.Helper()
 	j.rig.drv.mu.Lock()
-	epoch := j.rig.drv.newEpoch()
+	epoch := j.rig.drv.dp.settings.newEpoch()
 	j.rig.drv.mu.Unlock()
 	err := errors.Join(epoch,
-		j.rig.drv.conns.sweep(func(connKey, conn) bool { return true }),
-		sweepMap(j.rig.drv, j.rig.drv.frags, 1, func(fragKey, frag) bool { return true }))
+		j.rig.drv.dp.conns.sweep(func(connKey, conn) bool { return true }),
+		sweepMap(j.rig.drv.dp.conntrack.frags, 1, func(fragKey, frag) bool { return true }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +169,8 @@ func (j *judged) send(t testing.TB, f []byte) bool {
 	var err error
 	j.thread.do(func() {
 		ctx := make([]byte, 192) // struct __sk_buff
-		binary.NativeEndian.PutUint32(ctx[40:], uint32(j.rig.drv.indexes[j.a.IfName]))
-		ret, err = testRun(j.rig.drv.obj.FromContainer, f, ctx)
+		binary.NativeEndian.PutUint32(ctx[40:], uint32(j.rig.drv.dp.ports.indexes[j.a.IfName]))
+		ret, err = testRun(j.rig.drv.dp.obj.FromContainer, f, ctx)
 	})
 	switch {
 	case errors.Is(err, unix.EINVAL) && len(f) >= 14:
@@ -196,7 +196,7 @@ func (j *judged) send(t testing.TB, f []byte) bool {
 // no drops.
 func (j *judged) waiting(t testing.TB) (yes bool) {
 	t.Helper()
-	if err := eachEntry("frags", j.rig.drv.obj.Frags, 1, func(_ fragKey, f frag) { yes = yes || f.Waits > 0 }); err != nil {
+	if err := eachEntry("frags", j.rig.drv.dp.obj.Frags, 1, func(_ fragKey, f frag) { yes = yes || f.Waits > 0 }); err != nil {
 		t.Fatal(err)
 	}
 	return yes

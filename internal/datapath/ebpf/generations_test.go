@@ -33,7 +33,7 @@ func placesOf(o *objects) map[*ebpf.Map]int {
 // have some.
 func (r *rig) keepShortWays(t testing.TB) (n int) {
 	t.Helper()
-	for m, size := range placesOf(r.drv.obj) {
+	for m, size := range placesOf(r.drv.dp.obj) {
 		for i, set := range takenPlaces(t, m) {
 			for way := range slices.Chunk(set, size) {
 				if bytes.Equal(way, make([]byte, size)) {
@@ -43,7 +43,7 @@ func (r *rig) keepShortWays(t testing.TB) (n int) {
 				if at == 0 { // forgotten
 					continue
 				}
-				if m != r.drv.obj.Lanes {
+				if m != r.drv.dp.obj.Lanes {
 					n++
 				}
 				binary.NativeEndian.PutUint64(way[liveUntil:], at+1<<40)
@@ -106,7 +106,7 @@ func TestEventConcernsItsEndpoint(t *testing.T) {
 			t.Fatal("nothing takes a short way")
 		}
 		c.drv.mu.Lock()
-		err := c.drv.conns.sweep(func(connKey, conn) bool { return true })
+		err := c.drv.dp.conns.sweep(func(connKey, conn) bool { return true })
 		c.drv.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestStrangersAreTakenOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func() (n int) {
-		_ = eachEntry("conns", c.drv.obj.Conns, 1, func(connKey, conn) { n++ })
+		_ = eachEntry("conns", c.drv.dp.obj.Conns, 1, func(connKey, conn) { n++ })
 		return n
 	}
 	if n := count(); n != 5 {
@@ -211,11 +211,11 @@ func TestPlaces(t *testing.T) {
 	c := newCrowded(t, nil)
 	c.connect("a's", c.a, 10000, 1)
 	var found conn
-	_ = eachEntry("conns", c.drv.obj.Conns, 1, func(_ connKey, v conn) { found = v })
-	want := c.drv.settings.have[0].Epoch
+	_ = eachEntry("conns", c.drv.dp.obj.Conns, 1, func(_ connKey, v conn) { found = v })
+	want := c.drv.dp.settings.get().Epoch
 	for _, p := range []*desired.Port{c.a, c.b} {
 		var n uint32
-		if err := c.drv.generations.m.Lookup(generationIndex(hostKey{1, toAddr(p.IPv4)}), &n); err != nil || n == 0 {
+		if err := c.drv.dp.endpoints.generations.m.Lookup(generationIndex(hostKey{1, toAddr(p.IPv4)}), &n); err != nil || n == 0 {
 			t.Fatalf("%s has %d turns after it came (%v)", p.IPv4, n, err)
 		}
 		want += n
@@ -229,7 +229,7 @@ func TestPlaces(t *testing.T) {
 // epoch that follows.
 func TestRestartJudgesAnew(t *testing.T) {
 	c := newCrowded(t, nil)
-	before := c.drv.settings.have[0].Epoch
+	before := c.drv.dp.settings.get().Epoch
 	if err := c.drv.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestRestartJudgesAnew(t *testing.T) {
 		if rep, err := drv.Apply(t.Context(), c.pic); err != nil || conformance.Failed(rep) != nil {
 			t.Fatal(err, conformance.Failed(rep))
 		}
-		if now := c.drv.settings.have[0].Epoch; now != before+1 {
+		if now := c.drv.dp.settings.get().Epoch; now != before+1 {
 			t.Errorf("epoch %d, want %d", now, before+1)
 		}
 	}

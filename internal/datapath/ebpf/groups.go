@@ -22,39 +22,46 @@ type joinedKey struct {
 	Group   addr
 }
 
-// putGroups writes which port hears which group. What a packet does is looked up for each
+// multicastGroups are the multicast groups of local ports. Driver.mu guards it.
+type multicastGroups struct {
+	Joined   table[joinedKey, uint32] `map:"joined"`
+	joinedAt map[string]int           // interface index of ports in it
+	ports    *ports
+}
+
+// put writes which port hears which group. What a packet does is looked up for each
 // packet, so that no verdict is stale.
-func (p *applyRun) putGroups() error {
-	changed := p.scratch
-	for range p.want.Groups.Diff(p.last.Groups) {
+func (g *multicastGroups) put(run *applyRun) error {
+	changed := run.scratch
+	for range run.want.Groups.Diff(run.last.Groups) {
 		changed = true
 		break
 	}
-	for name, index := range p.joinedAt {
-		changed = changed || p.indexes[name] != index
+	for name, index := range g.joinedAt {
+		changed = changed || g.ports.indexes[name] != index
 	}
 	if !changed {
 		return nil
 	}
-	p.joined.begin()
-	clear(p.joinedAt)
-	for k, g := range p.want.Groups.All() {
-		for _, name := range g.Ports {
-			index, there := p.indexes[name]
-			o, ok := p.want.Ports.Get(name)
+	g.Joined.begin()
+	clear(g.joinedAt)
+	for k, want := range run.want.Groups.All() {
+		for _, name := range want.Ports {
+			index, there := g.ports.indexes[name]
+			o, ok := run.want.Ports.Get(name)
 			if !there || !ok || o.Network != k.Network {
-				p.joinedAt[name] = index
+				g.joinedAt[name] = index
 				continue
 			}
-			if err := p.joined.put(joinedKey{uint32(index), toAddr(k.Addr)}, uint32(k.Network)); fatal(err) {
+			if err := g.Joined.put(joinedKey{uint32(index), toAddr(k.Addr)}, uint32(k.Network)); fatal(err) {
 				return err
 			} else if err != nil {
-				p.problem(fmt.Sprintf("multicast group %s of network %d", k.Addr, k.Network), err)
+				run.problem(fmt.Sprintf("multicast group %s of network %d", k.Addr, k.Network), err)
 			}
-			p.joinedAt[name] = index
+			g.joinedAt[name] = index
 		}
 	}
-	return p.joined.sweep()
+	return g.Joined.sweep()
 }
 
 // Memory layout of struct told.
@@ -62,7 +69,7 @@ const toldHead = 16
 
 // hearMemberships hands on what the programs tell, until the driver ends.
 func (d *Driver) hearMemberships() error {
-	ring, err := ringbuf.NewReader(d.obj.Memberships)
+	ring, err := ringbuf.NewReader(d.dp.obj.Memberships)
 	if err != nil {
 		return fmt.Errorf("ebpf driver: open the ring buffer of memberships: %w", err)
 	}
@@ -109,11 +116,7 @@ func (d *Driver) membership(raw []byte) (r driver.MembershipReport, ok bool) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, i := range d.indexes {
-		if i == index {
-			r.Port = name
-		}
-	}
+	r.Port = d.dp.ports.nameOf(index)
 	return r, r.Port != ""
 }
 
@@ -126,7 +129,7 @@ const frameMark = 0xc0ffee76
 // Send implements driver.Memberships.
 func (d *Driver) Send(port string, frame []byte) error {
 	d.mu.Lock()
-	index, ok := d.indexes[port]
+	index, ok := d.dp.ports.indexes[port]
 	d.mu.Unlock()
 	if !ok {
 		return model.Errorf(model.ErrNotFound, "ebpf driver: there is no port %s", port)

@@ -413,7 +413,7 @@ func (r *rig) last(t testing.TB) {
 func (d *Driver) setFault(fn func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.w.fault = fn
+	d.dp.tables.w.fault = fn
 }
 
 func (r *rig) config(t testing.TB) Config {

@@ -23,69 +23,70 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	if d.closed {
 		return "", model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
 	}
-	for _, t := range d.restorables {
-		back, err := t.peek() // what was written stays known: restoreTables compares with it
-		defer back()
-		if err != nil {
-			return "", fmt.Errorf("ebpf driver: %w", err)
-		}
+	back, err := d.dp.tables.peek() // what was written stays known: restore compares with it
+	defer back()
+	if err != nil {
+		return "", fmt.Errorf("ebpf driver: %w", err)
 	}
-	names := map[uint32]string{0: "-"}
-	for name, i := range d.indexes {
-		names[uint32(i)] = name
-	}
+	return d.dp.describe(), nil
+}
+
+// describe returns the entries of the tables as text.
+func (dp *datapath) describe() string {
+	names := dp.ports.names()
+	names[0] = "-"
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	encap := map[uint32]model.Encap{encapVXLAN: model.EncapVXLAN, encapVLAN: model.EncapVLAN}
-	for i, p := range d.ports.have {
+	for i, p := range dp.ports.Ports.have {
 		add("port %s network %d %s %d %s %s %s identity %d policy %d", names[i], p.Net, encap[p.Encap], p.Tag, p.MAC,
 			text(p.IP4), text(p.IP6), p.Identity, p.Set)
 	}
-	for a, i := range d.privates.have {
-		o := d.ports.have[i]
+	for a, i := range dp.ports.Privates.have {
+		o := dp.ports.Ports.have[i]
 		add("private address %s port %s router %s private %s router %s", unword(a), names[i], unword(o.RouterIP), text(o.Private6), text(o.RouterIP6))
 	}
-	for k, s := range d.tags.have {
+	for k, s := range dp.networks.Tags.have {
 		add("tag %s %d network %d domain %d", encap[k.Encap], k.Tag, s.Net, s.Domain)
 	}
-	for id, n := range d.networks.have {
+	for id, n := range dp.networks.Networks.have {
 		add("network %d %s %d ports %d vteps %d", id, encap[n.Encap], n.Tag, n.Ports, n.VTEPs)
 	}
-	for k, id := range d.subnets.have {
+	for k, id := range dp.networks.Subnets.have {
 		add("domain %d subnet %s network %d", k.Domain, k.prefix(), id)
 	}
-	for k, m := range d.members.have {
+	for k, m := range dp.networks.Members.have {
 		add("member %d/%d/%d %s %s policy %d", k.Net, k.Kind, k.Index, names[m.Ifindex], m.vtep(), m.Set)
 	}
-	for k, s := range d.stations.have {
+	for k, s := range dp.endpoints.Stations.have {
 		add("station %d/%s port %s vtep %s policy %d", k.Net, k.MAC, names[s.Ifindex], s.vtep(), s.Set)
 	}
-	for k, h := range d.hosts.have {
+	for k, h := range dp.endpoints.Hosts.have {
 		add("address %d/%s %s port %s identity %d policy %d", h.Net, text(k.IP), h.MAC, names[h.Ifindex], h.Identity, h.Set)
 	}
-	for id, s := range d.sets.have {
+	for id, s := range dp.policies.Sets.have {
 		for dir, word := range []string{dirIn: "in", dirOut: "out"} {
 			tierAt := map[uint8]int{}
 			for i := range int(min(s.Tiers[dir], maxTiers)) {
 				tierAt[s.Stages[dir][i].Tier] = i
 				add("policy %d %s tier %d default %v", id, word, i, actions[s.Stages[dir][i].Action])
 			}
-			for k, v := range d.rules.of[s.Instance] {
+			for k, v := range dp.policies.Rules.of[s.Instance] {
 				r := v.at(s.Generation)
 				if i, ok := tierAt[k.Tier]; ok && int(k.Dir) == dir && r.weight != 0 {
-					add("policy %d %s tier %d %s -> %s %s priority %d", id, word, i, k.text(), actions[r.action()], d.ruleIDs[r.id], r.weight>>actionShift>>2)
+					add("policy %d %s tier %d %s -> %s %s priority %d", id, word, i, k.text(), actions[r.action()], dp.policies.ruleIDs[r.id], r.weight>>actionShift>>2)
 				}
 			}
 		}
 	}
-	lines = append(lines, d.serviceLines()...)
+	lines = append(lines, dp.services.lines(&dp.applied.host)...)
 	slices.Sort(lines)
-	s := d.settings.have[0]
-	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v, host %s\n", d.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0, unword(s.HostIP))
+	s := dp.settings.get()
+	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v, host %s\n", dp.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0, unword(s.HostIP))
 	if len(lines) == 0 {
-		return head, nil
+		return head
 	}
-	return head + strings.Join(lines, "\n") + "\n", nil
+	return head + strings.Join(lines, "\n") + "\n"
 }
 
 var actions = map[uint8]model.Action{actDeny: model.Deny, actAllow: model.Allow, actPass: model.Pass}

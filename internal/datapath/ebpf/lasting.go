@@ -66,33 +66,6 @@ func (d *Driver) linkLasting(ctx context.Context, home netns.NsHandle) {
 	}
 }
 
-// dueForLink lists the ports that have stood for long and have no link. It keeps
-// known: when each of those without a link is due.
-func (d *Driver) dueForLink(known map[string]lasting, now time.Time) (due []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name, index := range d.indexes {
-		if d.att.linked(pinName(name, true), index) {
-			delete(known, name)
-			continue
-		}
-		k, ok := known[name]
-		if !ok || k.index != index {
-			k = lasting{index, now.Add(lastsAfter)}
-			known[name] = k
-		}
-		if !k.due.After(now) {
-			due = append(due, name)
-		}
-	}
-	for name := range known {
-		if _, ok := d.indexes[name]; !ok {
-			delete(known, name)
-		}
-	}
-	return due
-}
-
 // linkPort puts the program of a port's way in behind a TCX link. The kernel
 // asks links before filters, and does not come to those of others once the
 // program has spoken: a port that has any keeps to its filter.
@@ -106,14 +79,46 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 			return model.Errorf(model.ErrConflict, "interface %s: a %s filter of priority %d is not ours", name, f.Type(), f.Attrs().Priority)
 		}
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.obj.FromContainer, Attach: attachType(true)})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.dp.obj.FromContainer, Attach: attachType(true)})
 	if err != nil {
 		return fmt.Errorf("interface %s: attach: %w", name, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ctx.Err() != nil || d.indexes[name] != index { // the port went meanwhile
+	if ctx.Err() != nil || d.dp.ports.indexes[name] != index { // the port went meanwhile
 		return removeLink(l)
 	}
-	return d.att.keep(pinName(name, true), name, l)
+	return d.dp.att.keep(pinName(name, true), name, l)
+}
+
+// dueForLink lists the ports that have stood for long and have no link.
+func (d *Driver) dueForLink(known map[string]lasting, now time.Time) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dp.ports.dueForLink(known, now)
+}
+
+// dueForLink lists the ports that have stood for long and have no link. It keeps
+// known: when each of those without a link is due.
+func (p *ports) dueForLink(known map[string]lasting, now time.Time) (due []string) {
+	for name, index := range p.indexes {
+		if p.att.linked(pinName(name, true), index) {
+			delete(known, name)
+			continue
+		}
+		k, ok := known[name]
+		if !ok || k.index != index {
+			k = lasting{index, now.Add(lastsAfter)}
+			known[name] = k
+		}
+		if !k.due.After(now) {
+			due = append(due, name)
+		}
+	}
+	for name := range known {
+		if _, ok := p.indexes[name]; !ok {
+			delete(known, name)
+		}
+	}
+	return due
 }

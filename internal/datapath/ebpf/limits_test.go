@@ -42,7 +42,7 @@ func TestFullMaps(t *testing.T) {
 		if _, err := drv.Apply(t.Context(), desired.Host{}); err != nil { // or the size would be refused
 			t.Fatal(err)
 		}
-		if err := r.drv.obj.Conns.Put(kept, conn{Seen: now}); err != nil {
+		if err := r.drv.dp.obj.Conns.Put(kept, conn{Seen: now}); err != nil {
 			t.Fatal(err)
 		}
 		if err := drv.Close(); err != nil {
@@ -85,7 +85,7 @@ func TestFullMaps(t *testing.T) {
 		if again, err := drv.Apply(t.Context(), big); err != nil || len(again.Problems) != len(rep.Problems) {
 			t.Errorf("%s: Apply() again = %v, %d problems; want %d", name, err, len(again.Problems), len(rep.Problems))
 		}
-		if err := r.drv.obj.Conns.Lookup(kept, &conn{}); err != nil {
+		if err := r.drv.dp.obj.Conns.Lookup(kept, &conn{}); err != nil {
 			t.Errorf("%s: the connection is gone: %v", name, err)
 		}
 	}
@@ -114,12 +114,12 @@ func TestTooBigIsKnown(t *testing.T) {
 	}
 	apply := func(when string, refused, tried int) {
 		t.Helper()
-		before := r.drv.instance
+		before := r.drv.dp.policies.instance
 		rep, err := drv.Apply(t.Context(), pic)
 		if err != nil || len(rep.Problems) != refused || refused > 0 && !errors.Is(rep.Problems[0].Err, model.ErrExhausted) {
 			t.Errorf("%s: Apply() = %v, %v; want %d problems", when, rep.Problems, err, refused)
 		}
-		if n := int(r.drv.instance - before); n != tried {
+		if n := int(r.drv.dp.policies.instance - before); n != tried {
 			t.Errorf("%s: %d sets were worked out, want %d", when, n, tried)
 		}
 	}
@@ -134,8 +134,8 @@ func TestTooBigIsKnown(t *testing.T) {
 	apply("another one changes", 1, 1)
 	pic.PolicySets = pic.PolicySets.Delete(1)
 	apply("the first leaves", 1, 0) // while packets may be looking it up
-	for len(r.drv.doomed) > 0 {
-		r.drv.purgeDoomed(time.Now())
+	for len(r.drv.dp.policies.doomed) > 0 {
+		r.drv.dp.policies.purgeDoomed(time.Now())
 	}
 	set(4, 1)
 	apply("one leaves that is not enough", 1, 1)
@@ -203,9 +203,9 @@ func TestEvictionsAreTold(t *testing.T) {
 		if err := r.drv.countTables(now); err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range r.drv.fills() {
+		for _, f := range r.drv.dp.fills() {
 			f.at = f.at.Add(-warnEvery)
-			r.drv.warn(f, f.at.Add(2*warnEvery))
+			f.warn(r.drv.cfg.Log, f.at.Add(2*warnEvery))
 		}
 	}
 	before := r.drv.Tables()

@@ -216,14 +216,11 @@ func removeOthers(spec *ebpf.CollectionSpec, at string) error {
 	return nil
 }
 
-// sizable are the maps whose size may be chosen.
-var sizable = []string{"ports", "tags", "networks", "subnets", "natives", "nodes", "stations", "hosts", "members", "joined", "sets", "rules", "privates", "tunnels", "tunnel_ends", "vips", "exposed", "services", "service_ports", "sources", "backends", "conns", "halfopen", "affines", "frags", "hits"}
-
 // CheckSizes tells whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {
 	for name, n := range sizes {
-		if !slices.Contains(sizable, name) {
-			return model.InvalidField("map", name, "must be one of "+strings.Join(sizable, ", "))
+		if names := sizable(); !slices.Contains(names, name) {
+			return model.InvalidField("map", name, "must be one of "+strings.Join(names, ", "))
 		}
 		if n < 1 || n > maxEntries {
 			return model.InvalidField("size of map "+name, n, fmt.Sprintf("must be between 1 and %d", maxEntries))
@@ -301,7 +298,7 @@ func perCPU(t ebpf.MapType) bool {
 
 // lossy are the sizable maps that may become too small for what they hold:
 // packets fill them, or the next Apply does, which tells what does not fit.
-var lossy = append([]string{"conns", "halfopen", "affines", "frags", "hits"}, policyMaps...)
+var lossy = slices.Concat(packetMaps, policyMaps)
 
 // policyMaps make sense together only: a set's entry stands for its rules.
 // While there is none, its ports let nothing through.
@@ -349,7 +346,7 @@ func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 		}
 	}
 	if isFull(err) {
-		if slices.Contains(sizable, spec.Name) && !slices.Contains(lossy, spec.Name) {
+		if slices.Contains(sizable(), spec.Name) && !slices.Contains(lossy, spec.Name) {
 			return false, model.Errorf(model.ErrInvalid, "map %s of this host's data plane holds %d entries and may not have %d: netplugin --ebpf-map-sizes %[1]s=N with N of at least %[2]d", spec.Name, held, spec.MaxEntries)
 		}
 		err = nil

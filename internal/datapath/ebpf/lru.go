@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -29,15 +30,16 @@ type fill struct {
 // programs made that is neither there any more nor was deleted here is evicted.
 type lru struct {
 	fill
-	made    uint32 // its counter in the map created
+	made    uint32    // its counter in created
+	created *ebpf.Map // counters of the programs
 	m       *ebpf.Map
 	counted bool
 	base    uint64 // made before the first count and gone since
 	deleted uint64 // since then
 }
 
-func newLRU(name string, m *ebpf.Map, made uint32, quiet bool) *lru {
-	return &lru{fill: fill{name: name, quiet: quiet, most: uint64(m.MaxEntries())}, m: m, made: made}
+func newLRU(name string, m, created *ebpf.Map, made uint32, quiet bool) *lru {
+	return &lru{fill: fill{name: name, quiet: quiet, most: uint64(m.MaxEntries())}, m: m, created: created, made: made}
 }
 
 // EVICTED_HALF, MADE_FRAG and MADE_HIT of bpf/maps.h.
@@ -51,10 +53,10 @@ const (
 // warnEvery is how often at most evictions of a map are told.
 const warnEvery = time.Minute
 
-// madeBy reads a counter of the programs.
-func (d *Driver) madeBy(slot uint32) (sum uint64, err error) {
+// readCreated reads a counter of the entries that the programs made.
+func readCreated(created *ebpf.Map, slot uint32) (sum uint64, err error) {
 	var per []uint64
-	if err := d.obj.Created.Lookup(slot, &per); err != nil {
+	if err := created.Lookup(slot, &per); err != nil {
 		return 0, fmt.Errorf("read map created: %w", err)
 	}
 	for _, n := range per {
@@ -104,10 +106,10 @@ func deleteAll[K any](name string, m *ebpf.Map, keys []K) error {
 }
 
 // sweepMap deletes the entries that fn says and counts the others.
-func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) bool) error {
+func sweepMap[K comparable, V any](l *lru, width int, fn func(K, V) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	made, err := d.madeBy(l.made) // before: what is made while we count must not look evicted
+	made, err := readCreated(l.created, l.made) // before: what is made while we count must not look evicted
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) b
 		return err
 	}
 	if !l.counted {
-		if made, err = d.madeBy(l.made); err != nil {
+		if made, err = readCreated(l.created, l.made); err != nil {
 			return err
 		}
 		l.counted, l.base = true, made-left-uint64(len(dead))
@@ -145,13 +147,13 @@ func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) b
 }
 
 // warn tells of evictions, at most once in a while.
-func (d *Driver) warn(f *fill, now time.Time) {
+func (f *fill) warn(log *slog.Logger, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.quiet || f.evicted == f.warned || now.Sub(f.at) < warnEvery {
 		return
 	}
-	d.cfg.Log.Warn("a map was full and made room; netplugin --ebpf-map-sizes makes it bigger", "map", f.name,
+	log.Warn("a map was full and made room; netplugin --ebpf-map-sizes makes it bigger", "map", f.name,
 		"evicted", f.evicted-f.warned, "capacity", f.most)
 	f.warned, f.at = f.evicted, now
 }
@@ -160,34 +162,4 @@ func (f *fill) stats() driver.TableStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return driver.TableStats{Entries: f.entries, Capacity: f.most, Evicts: true, Evicted: f.evicted, Quiet: f.quiet}
-}
-
-// fills are those of all maps that make room.
-func (d *Driver) fills() []*fill {
-	return []*fill{&d.conns.open, &d.conns.half, &d.frags.fill, &d.hits.fill, &d.affines.fill}
-}
-
-// countTables takes out of the maps that evict what is dead, and counts the rest.
-func (d *Driver) countTables(now uint64) error {
-	left := d.movedAddresses()
-	translated, counts, err := d.readTranslations() // before: whose connections are not there afterwards, have ended
-	living := map[connKey]bool{}
-	if err == nil {
-		err = d.conns.sweep(func(k connKey, c conn) bool {
-			dead := expired(k, c, now) || left.between(k, c)
-			if !dead && c.State&connService != 0 {
-				living[k] = true
-			}
-			return dead
-		})
-	}
-	if err != nil {
-		d.ask(left)
-	} else {
-		err = errors.Join(d.sweepTranslations(translated, living), d.sweepCounterSlots(counts))
-	}
-	return errors.Join(err, d.sweepAffines(now),
-		sweepMap(d, d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),
-		sweepMap(d, d.hits, cpus(), func(uint64, counter) bool { return false }),
-	)
 }

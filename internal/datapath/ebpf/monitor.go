@@ -6,25 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
-
-// setMonitor tells the programs who listens. It is no change of the picture.
-func (d *Driver) setMonitor(bits uint32) error {
-	s := d.settings.have[0]
-	s.Monitor = bits
-	d.settings.quiet = true
-	defer func() { d.settings.quiet = false }()
-	return d.settings.put(0, s)
-}
 
 // Monitor implements driver.Driver: the programs write into a ring buffer what
 // is drained here. bpf/monitor.h says what they hold back.
@@ -42,14 +32,14 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		}
 	}
 	m := &monitor{
-		d: d, queue: driver.NewFlowQueue(), told: map[slotKey]event{}, perCPU: make([]eventSlot, cpus()),
+		obj: d.dp.obj, log: d.cfg.Log, queue: driver.NewFlowQueue(), told: map[slotKey]event{}, perCPU: make([]eventSlot, cpus()),
 	}
 	var err error
-	if m.ring, err = ringbuf.NewReader(d.obj.Events); err != nil {
+	if m.ring, err = ringbuf.NewReader(d.dp.obj.Events); err != nil {
 		return nil, fmt.Errorf("ebpf driver: open the ring buffer: %w", err)
 	}
 	if err = m.reset(); err == nil {
-		err = d.setMonitor(monitorBits(opts))
+		err = d.dp.settings.setMonitor(monitorBits(opts))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: monitor: %w", errors.Join(err, m.ring.Close()))
@@ -62,9 +52,26 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	d.wg.Go(func() {
 		defer m.queue.Close()
 		defer close(done) // before: who sees the queue closed may begin another one
-		m.run(ctx)
+		m.run(ctx, d.run, d.nameFlow)
+		d.endMonitor(m)
 	})
 	return m.queue.Events(), nil
+}
+
+// nameFlow resolves the names of an event. It returns the verdicts to audit.
+func (d *Driver) nameFlow(f *driver.FlowEvent, e event) []verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dp.names.name(f, e)
+}
+
+func (d *Driver) endMonitor(m *monitor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.monitor = nil
+	if err := errors.Join(d.dp.settings.setMonitor(0), m.ring.Close()); err != nil {
+		d.cfg.Log.Warn("end the monitor", "error", err)
+	}
 }
 
 // ChangeMonitor implements driver.Driver.
@@ -74,7 +81,7 @@ func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) er
 	if d.monitor == nil {
 		return model.Errorf(model.ErrNotFound, "ebpf driver: it is not monitored")
 	}
-	return d.setMonitor(monitorBits(opts))
+	return d.dp.settings.setMonitor(monitorBits(opts))
 }
 
 // monitorBits are the options as the programs read them.
@@ -94,7 +101,9 @@ type slotKey struct{ cpu, slot uint32 }
 
 // monitor drains the ring buffer.
 type monitor struct {
-	d           *Driver
+	obj         *objects
+	log         *slog.Logger
+	name        func(*driver.FlowEvent, event) []verdict
 	ring        *ringbuf.Reader
 	queue       *driver.FlowQueue
 	begun       uint64            // monotonic; what is older was meant for another reader
@@ -108,7 +117,7 @@ type monitor struct {
 // reset makes the programs forget what they told an earlier reader.
 func (m *monitor) reset() (err error) {
 	for i := range uint32(eventSlots) {
-		if err := m.d.obj.EventSlots.Put(i, m.perCPU); err != nil {
+		if err := m.obj.EventSlots.Put(i, m.perCPU); err != nil {
 			return fmt.Errorf("write map event_slots: %w", err)
 		}
 	}
@@ -123,7 +132,7 @@ func (m *monitor) reset() (err error) {
 func (m *monitor) readLost() (sum uint64, err error) {
 	var per []eventBudget
 	for i := range uint32(2) { // without and with asides
-		if err := m.d.obj.EventBudgets.Lookup(i, &per); err != nil {
+		if err := m.obj.EventBudgets.Lookup(i, &per); err != nil {
 			return 0, fmt.Errorf("read map event_budgets: %w", err)
 		}
 		for _, b := range per {
@@ -133,22 +142,22 @@ func (m *monitor) readLost() (sum uint64, err error) {
 	return sum, nil
 }
 
-// run passes events on until ctx or the driver ends.
-func (m *monitor) run(ctx context.Context) {
+// run passes events on until ctx or the driver ends. name resolves their names.
+func (m *monitor) run(ctx, ofDriver context.Context, name func(*driver.FlowEvent, event) []verdict) {
+	m.name = name
 	wake := func() { _ = m.ring.Flush() } // fails when it is closed, which nobody waits on
 	defer context.AfterFunc(ctx, wake)()
-	defer context.AfterFunc(m.d.run, wake)()
+	defer context.AfterFunc(ofDriver, wake)()
 	next := time.Now().Add(time.Second)
 	m.ring.SetDeadline(next)
 	var rec ringbuf.Record
-	for ctx.Err() == nil && m.d.run.Err() == nil {
+	for ctx.Err() == nil && ofDriver.Err() == nil {
 		err := m.ring.ReadInto(&rec)
 		switch {
 		case err == nil:
 			m.take(rec.RawSample)
 		case !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ringbuf.ErrFlushed):
-			m.d.cfg.Log.Warn("the monitor has ended", "error", err)
-			m.end()
+			m.log.Warn("the monitor has ended", "error", err)
 			return
 		}
 		if now := time.Now(); !now.Before(next) {
@@ -157,16 +166,6 @@ func (m *monitor) run(ctx context.Context) {
 			m.ring.SetDeadline(next)
 		}
 		m.established.Tell(m.queue, &m.asking)
-	}
-	m.end()
-}
-
-func (m *monitor) end() {
-	m.d.mu.Lock()
-	defer m.d.mu.Unlock()
-	m.d.monitor = nil
-	if err := errors.Join(m.d.setMonitor(0), m.ring.Close()); err != nil {
-		m.d.cfg.Log.Warn("end the monitor", "error", err)
 	}
 }
 
@@ -191,7 +190,7 @@ func (m *monitor) tick() {
 		if now-e.Time < 2*uint64(time.Second) {
 			continue
 		}
-		if err := m.d.obj.EventSlots.Lookup(k.slot, &m.perCPU); err != nil || int(k.cpu) >= len(m.perCPU) {
+		if err := m.obj.EventSlots.Lookup(k.slot, &m.perCPU); err != nil || int(k.cpu) >= len(m.perCPU) {
 			delete(m.told, k)
 			continue
 		}
@@ -234,49 +233,9 @@ func (m *monitor) tell(e event, at time.Time) {
 			f.SrcPort, f.DstPort = e.SrcPort, e.DstPort
 		}
 	}
-	asides := m.d.name(&f, e)
+	asides := m.name(&f, e)
 	m.auditEvents(f, asides)
 	if e.Plain != 0 {
 		m.queue.Send(f)
 	}
-}
-
-// name gives an event the names of the picture; it returns whom to ask for more.
-func (d *Driver) name(f *driver.FlowEvent, e event) (asides []verdict) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if e.Ifindex != 0 {
-		for name, i := range d.indexes {
-			if uint32(i) == e.Ifindex {
-				f.Port = name
-			}
-		}
-	}
-	if e.Asides != 0 {
-		asides = d.verdicts(e)
-	}
-	if f.Kind == driver.FlowDrop && e.InSet != 0 {
-		e.OutSet = 0 // which has not denied it
-	}
-	f.Decisions = slices.Concat(
-		d.decision(model.Out, e.OutSet, e.OutRule, e.Tier), d.decision(model.In, e.InSet, e.InRule, e.Tier))
-	return asides
-}
-
-// decision names who decided at one end, if it has a policy.
-func (d *Driver) decision(dir model.Direction, set uint32, rule uint64, tier uint8) []driver.Decision {
-	if set == 0 {
-		return nil
-	}
-	x := driver.Decision{Direction: dir, Rule: d.ruleIDs[rule]}
-	if s, ok := d.last.PolicySets.Get(desired.PolicySetID(set)); ok && rule == 0 {
-		tiers := s.In
-		if dir == model.Out {
-			tiers = s.Out
-		}
-		if int(tier) < len(tiers) {
-			x.ByDefault(tiers[tier])
-		}
-	}
-	return []driver.Decision{x}
 }

@@ -50,9 +50,9 @@ func TestMonitorFlood(t *testing.T) {
 	} {
 		r.thread.do(func() {
 			ctx := make([]byte, 192) // struct __sk_buff
-			binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[from.IfName]))
+			binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.dp.ports.indexes[from.IfName]))
 			for i := range flood {
-				if _, err := testRun(r.drv.obj.FromContainer, conformance.Frame(spoofed(test.kind(i))), ctx); err != nil {
+				if _, err := testRun(r.drv.dp.obj.FromContainer, conformance.Frame(spoofed(test.kind(i))), ctx); err != nil {
 					t.Errorf("run: %v", err)
 					return
 				}

@@ -52,7 +52,7 @@ func TestPathMTU(t *testing.T) {
 		for i, ns := range w.hosts {
 			run(t, "ip", "-n", ns, "link", "set", "u0", "mtu", strconv.Itoa(int(mtu)))
 			timeout := time.After(10 * time.Second)
-			for fits := uint32(0); fits != mtu-50; fits = w.drivers[i].settings.have[0].MTU { // the first event may be of something else
+			for fits := uint32(0); fits != mtu-50; fits = w.drivers[i].dp.settings.get().MTU { // the first event may be of something else
 				select {
 				case <-w.drivers[i].Events():
 				case <-timeout:

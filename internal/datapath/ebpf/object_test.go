@@ -111,8 +111,8 @@ func TestMalformedNeverPass(t *testing.T) {
 		r.thread.do(func() {
 			var err error
 			ctx := make([]byte, 192) // struct __sk_buff
-			binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[from.IfName]))
-			ret, err = testRun(r.drv.obj.FromContainer, f, ctx)
+			binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.dp.ports.indexes[from.IfName]))
+			ret, err = testRun(r.drv.dp.obj.FromContainer, f, ctx)
 			if err != nil {
 				t.Errorf("run: %v", err)
 			}

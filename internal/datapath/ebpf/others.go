@@ -18,11 +18,11 @@ import (
 // judge it by tables that nobody keeps. They are not taken off: who made them
 // may be at work.
 
-// ownPrograms are the identifiers of this process's programs.
-func (d *Driver) ownPrograms() ([]ebpf.ProgramID, error) {
+// own returns the identifiers of the programs of this process.
+func (a *attacher) own(o *objects) ([]ebpf.ProgramID, error) {
 	var ids []ebpf.ProgramID
-	for _, prog := range []*ebpf.Program{d.obj.FromContainer, d.obj.FromTunnel, d.obj.FromUnderlay, d.obj.FromUplink, d.obj.FromHost, d.obj.ToContainer} {
-		id, err := d.att.id(prog)
+	for _, prog := range []*ebpf.Program{o.FromContainer, o.FromTunnel, o.FromUnderlay, o.FromUplink, o.FromHost, o.ToContainer} {
+		id, err := a.id(prog)
 		if err != nil {
 			return nil, err
 		}
@@ -68,15 +68,15 @@ const whatToDo = "start netplugin with that directory again, or, when none that 
 // directory holds: the tunnel's device is that directory's, which is there. Ports
 // that this process has not served yet then keep its programs, with which they
 // go on; ours know no tunnel.
-func (p *applyRun) served() error {
+func served(tunnelErr error) error {
 	var other otherDirError
-	if !errors.As(p.tunnelErr, &other) {
+	if !errors.As(tunnelErr, &other) {
 		return nil
 	}
 	if _, err := os.Stat(other.dir); err != nil {
 		return nil //nolint:nilerr // it was removed, as its problem advises
 	}
-	return p.tunnelErr
+	return tunnelErr
 }
 
 // otherDirError says that a device is another pin directory's.
@@ -93,11 +93,11 @@ func (otherDirError) Unwrap() error { return model.ErrConflict }
 
 // checkOthers tells, for each port and device, whether programs of another pin
 // directory stand before ours.
-func (p *applyRun) checkOthers() error {
+func (p *ports) checkOthers() error {
 	if p.att.way != attachTCX {
 		return nil
 	}
-	own, err := p.ownPrograms()
+	own, err := p.att.own(p.obj)
 	if err != nil {
 		return fmt.Errorf("ask for programs: %w", err)
 	}
@@ -107,12 +107,7 @@ func (p *applyRun) checkOthers() error {
 			p.overlaid[name] = err
 		}
 	}
-	s := p.settings.have[0]
-	devices := map[string]int{p.cfg.Device: int(s.VXLAN), p.under.name: p.under.index}
-	if name, err := p.uplinkName(); err == nil && s.Uplink != 0 {
-		devices[name] = int(s.Uplink)
-	}
-	for name, index := range devices {
+	for name, index := range p.devices.interfaces() {
 		if name == "" || index == 0 {
 			continue
 		}
@@ -125,20 +120,20 @@ func (p *applyRun) checkOthers() error {
 
 // tellUnserved makes those ports fail, programmed as they are, that cannot work:
 // a container must not start without a network and nobody saying so.
-func (p *applyRun) tellUnserved() {
+func (p *ports) tellUnserved(run *applyRun) {
 	if err := p.overlaid[""]; err != nil {
-		p.problem("programs", err)
+		run.problem("programs", err)
 	}
-	for name, o := range p.want.Ports.All() {
-		if p.rep.Ports.Err(name) != nil {
+	for name, o := range run.want.Ports.All() {
+		if run.rep.Ports.Err(name) != nil {
 			continue
 		}
 		err := p.overlaid[name]
-		if n := p.networks[o.Network]; err == nil && n != nil && n.Encap == model.EncapVXLAN && p.settings.have[0].VXLAN == 0 {
-			err = p.tunnelErr
+		if n := run.networks[o.Network]; err == nil && n != nil && n.Encap == model.EncapVXLAN && p.devices.settings.get().VXLAN == 0 {
+			err = run.tunnelErr
 		}
 		if err != nil {
-			p.rep.Ports.Set(name, driver.PortStatus{Err: err})
+			run.rep.Ports.Set(name, driver.PortStatus{Err: err})
 		}
 	}
 }

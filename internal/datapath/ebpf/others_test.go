@@ -59,12 +59,12 @@ func TestOtherPinDirectory(t *testing.T) {
 	run(t, "ip", "-n", r.host, "link", "del", DefaultDevice)
 	run(t, "ip", "-n", r.host, "link", "del", desired.HostInterface)
 	r.drv.mu.Lock()
-	r.drv.verified = r.drv.verified.Add(-verifyEvery)
+	r.drv.dp.ports.verified = r.drv.dp.ports.verified.Add(-verifyEvery)
 	r.drv.mu.Unlock()
 	if rep, err = drv.Apply(t.Context(), pic); err != nil {
 		t.Fatal(err)
 	}
-	if r.drv.att.way == attachTCX && rep.Ports.Err("cvna") == nil {
+	if r.drv.dp.att.way == attachTCX && rep.Ports.Err("cvna") == nil {
 		t.Error("a program of the former directory stands before a port's, and nobody says so")
 	}
 	if err := os.RemoveAll(old); err != nil {
@@ -72,7 +72,7 @@ func TestOtherPinDirectory(t *testing.T) {
 	}
 	waitFor(t, "all to be well", func() bool { // the kernel takes programs off some time after their pins
 		r.drv.mu.Lock()
-		r.drv.verified = r.drv.verified.Add(-verifyEvery)
+		r.drv.dp.ports.verified = r.drv.dp.ports.verified.Add(-verifyEvery)
 		r.drv.mu.Unlock()
 		rep, err := drv.Apply(t.Context(), pic)
 		return err == nil && conformance.Failed(rep) == nil

@@ -16,7 +16,7 @@ func (c *crowded) lose(t *testing.T) {
 	c.keepShortWays(t)
 	c.drv.mu.Lock()
 	defer c.drv.mu.Unlock()
-	if err := c.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
+	if err := c.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,7 +61,7 @@ func TestPassesLast(t *testing.T) {
 	last := func() (until uint64, at time.Time) {
 		at = time.Now()
 		c.connect("a connection", c.a, 10000, 1)
-		for _, set := range takenPlaces(t, c.drv.obj.Passes) {
+		for _, set := range takenPlaces(t, c.drv.dp.obj.Passes) {
 			for way := range slices.Chunk(set, passBytes) {
 				until = max(until, binary.NativeEndian.Uint64(way[liveUntil:]))
 			}
@@ -76,7 +76,7 @@ func TestPassesLast(t *testing.T) {
 		second, age = now.Sub(begun).Seconds(), float64(until-first)
 	}
 	var ticks uint32
-	if err := c.drv.obj.FastTicks.Get(&ticks); err != nil {
+	if err := c.drv.dp.obj.FastTicks.Get(&ticks); err != nil {
 		t.Fatal(err)
 	}
 	if lasts := float64(ticks) * second / age; lasts < 9 || lasts > 11 {
@@ -91,7 +91,7 @@ func TestEndsGoShort(t *testing.T) {
 	const fin, ack = reference.FlagFIN, reference.FlagACK
 	c.connect("a connection", c.a, 10000, 1)
 	c.all("an answer", c.b, c.segments(c.a, 10000, 1, ack, true))
-	if err := emptyMap(c.drv.obj.Stations); err != nil { // without which the long way lets nothing by
+	if err := emptyMap(c.drv.dp.obj.Stations); err != nil { // without which the long way lets nothing by
 		t.Fatal(err)
 	}
 	state := func() (s uint8) {

@@ -56,22 +56,32 @@ func (w *pinWatch) begin() error {
 	return nil
 }
 
+// pins are the pinned objects of this process, and their directory. Driver.mu guards lock.
+type pins struct {
+	dir     string
+	obj     *objects
+	att     *attacher
+	repairs repairs
+	lock    pinLock
+	watch   *pinWatch
+}
+
 // watchPins tells the owner when pins are gone that this process did not remove.
 func (d *Driver) watchPins(ctx context.Context) {
 	defer d.wg.Done()
-	defer context.AfterFunc(ctx, func() { _ = d.pinWatch.file.Close() })() // nothing is written
+	defer context.AfterFunc(ctx, func() { _ = d.dp.pins.watch.file.Close() })() // nothing is written
 	b := make([]byte, 16<<10)
 	for {
-		if _, err := d.pinWatch.file.Read(b); err != nil {
+		if _, err := d.dp.pins.watch.file.Read(b); err != nil {
 			if ctx.Err() == nil {
 				d.cfg.Log.Warn("removals of pinned objects are not told: they are found at the next look only", "error", err)
 			}
 			return
 		}
 		d.mu.Lock()
-		gone := !d.closed && len(d.lostPins()) > 0
+		gone := !d.closed && len(d.dp.pins.lost()) > 0
 		if gone {
-			d.verified = time.Time{} // the next Apply looks at everything
+			d.dp.ports.verified = time.Time{} // the next Apply looks at everything
 		}
 		d.mu.Unlock()
 		if gone {
@@ -131,36 +141,36 @@ type pinned interface {
 	Unpin() error
 }
 
-// lostPins are the objects that are pinned no more, by where they should be. The
-// caller holds d.mu.
-func (d *Driver) lostPins() map[string]pinned {
+// lost are the objects that are pinned no more, by where they should be. The caller holds
+// Driver.mu.
+func (p *pins) lost() map[string]pinned {
 	lost := map[string]pinned{}
 	look := func(path string, p pinned) {
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			lost[path] = p
 		}
 	}
-	for name, m := range d.obj.pinned {
-		look(filepath.Join(d.cfg.PinDir, "maps", name), m)
+	for name, m := range p.obj.pinned {
+		look(filepath.Join(p.dir, "maps", name), m)
 	}
-	for path, o := range d.obj.reusable {
+	for path, o := range p.obj.reusable {
 		look(path, o)
 	}
-	for name, l := range d.att.links {
-		look(filepath.Join(d.att.dir, name), l)
+	for name, l := range p.att.links {
+		look(filepath.Join(p.att.dir, name), l)
 	}
 	return lost
 }
 
-// putPins puts lost pins back.
-func (p *applyRun) putPins() {
-	lost := p.lostPins()
+// put puts lost pins back.
+func (p *pins) put(run *applyRun) {
+	lost := p.lost()
 	if len(lost) == 0 {
 		return
 	}
-	err := pinDirectory(p.cfg.PinDir)
+	err := pinDirectory(p.dir)
 	if err == nil {
-		err = p.pinLock.lock(p.cfg.PinDir)
+		err = p.lock.lock(p.dir)
 	}
 	for path, o := range lost {
 		if err == nil {
@@ -171,12 +181,12 @@ func (p *applyRun) putPins() {
 		}
 	}
 	if err == nil {
-		err = p.pinWatch.begin()
+		err = p.watch.begin()
 	}
 	if err != nil {
-		p.problem("pin directory "+strings.TrimSuffix(p.cfg.PinDir, "/"), err)
+		run.problem("pin directory "+strings.TrimSuffix(p.dir, "/"), err)
 		return
 	}
-	p.count(true)
-	p.drift.Repaired(p.cfg.Log, driver.DriftPin, p.cfg.PinDir, len(lost))
+	run.count(true)
+	p.repairs.note(driver.DriftPin, p.dir, len(lost))
 }

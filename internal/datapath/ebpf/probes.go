@@ -31,7 +31,7 @@ func (d *Driver) ProbeAnswers() <-chan uint64 { return d.probed }
 
 // Probe implements driver.TunnelProber.
 func (d *Driver) Probe(to netip.Addr, nonce uint64, size int) (err error) {
-	from := d.vtep.Load()
+	from := d.dp.devices.vtep.Load()
 	if from == nil || !from.IsValid() {
 		return model.Errorf(model.ErrUnavailable, "ebpf driver: there is no tunnel yet")
 	}

@@ -87,10 +87,10 @@ func (r *rig) clocked(tb testing.TB, ifname string, frame []byte, n int) float64
 		ctxIn, ctxOut        uint32
 		ctx, outCtx          uint64
 	}{
-		fd: uint32(r.drv.obj.FromContainer.FD()), in: uint32(len(frame)), out: uint32(len(out)), repeat: uint32(n), ctxIn: uint32(len(ctx)),
+		fd: uint32(r.drv.dp.obj.FromContainer.FD()), in: uint32(len(frame)), out: uint32(len(out)), repeat: uint32(n), ctxIn: uint32(len(ctx)),
 		frame: uint64(uintptr(unsafe.Pointer(&frame[0]))), outFrame: uint64(uintptr(unsafe.Pointer(&out[0]))), ctx: uint64(uintptr(unsafe.Pointer(&ctx[0]))),
 	}
-	binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[ifname]))
+	binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.dp.ports.indexes[ifname]))
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		const testRun = 10

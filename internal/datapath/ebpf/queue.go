@@ -28,17 +28,40 @@ type queued struct {
 	near, far int // the devices; 0 = none
 }
 
+// bandwidth is the queues, devices and programs of ports with a rate. Driver.mu guards it.
+type bandwidth struct {
+	Queues table[uint32, queue] `map:"queues,fixed"`
+
+	pinDir  string
+	obj     *objects
+	att     *attacher
+	repairs repairs
+
+	queued  map[string]queued     // by port
+	qdiscs  map[int]shaping.Queue // in an Apply, queues of interfaces; nil = not read yet
+	lacking bool                  // in an Apply: it was reported that the kernel has no queues
+}
+
+// begin resets the state of the last Apply.
+func (b *bandwidth) begin() {
+	b.Queues.begin()
+	b.qdiscs, b.lacking = nil, false
+}
+
+// forget drops the state of a port that is gone.
+func (b *bandwidth) forget(port string) { delete(b.queued, port) }
+
 // queues are those of this driver.
 var queues = shaping.New(nil, 0xc017)
 
 // setQueue makes sure of an interface's queue.
-func (p *applyRun) setQueue(index int, l desired.Limit, mtu int) (changed bool, err error) {
-	if p.qdiscs == nil {
-		if p.qdiscs, err = queues.Have(); err != nil {
+func (b *bandwidth) setQueue(index int, l desired.Limit, mtu int) (changed bool, err error) {
+	if b.qdiscs == nil {
+		if b.qdiscs, err = queues.Have(); err != nil {
 			return false, err
 		}
 	}
-	return queues.Set(p.qdiscs, index, l, mtu)
+	return queues.Set(b.qdiscs, index, l, mtu)
 }
 
 // queueAlias marks the devices of a pin directory's driver.
@@ -52,53 +75,54 @@ func queueDevices(port string) (near, far string) {
 // putQueues makes what a port's rate asks for and returns what of it the port's entry
 // has. A rate that cannot be held is a problem of its own: the port works without. On a
 // kernel that has no queues at all nothing is made that would be of no use, and marks stay.
-func (p *applyRun) putQueues(name string, index int, verify bool) (receives bool, tos uint8, err error) {
-	r, ok := p.want.Bandwidth.Get(name)
+// had reports whether the port has a queue so far.
+func (b *bandwidth) putQueues(run *applyRun, name string, index int, had bool) (receives bool, tos uint8, err error) {
+	r, ok := run.want.Bandwidth.Get(name)
 	if !ok {
-		delete(p.queued, name)
+		delete(b.queued, name)
 		return false, 0, nil
 	}
 	lacking := queues.Lacking()
 	limited := r.Send.Bits > 0 || r.Receive.Bits > 0
 	if limited && lacking != nil {
-		if !p.lacking {
-			p.problem("bandwidth", lacking)
+		if !b.lacking {
+			run.problem("bandwidth", lacking)
 		}
-		p.lacking = true
+		b.lacking = true
 		r = &desired.Rate{DSCP: r.DSCP}
 	}
-	q, known := p.queued[name]
+	q, known := b.queued[name]
 	if q.index != index {
 		q, known = queued{index: index}, false
 	}
-	if !known || verify || q.rate != *r {
-		if verify && p.qdiscs == nil {
-			if p.qdiscs, err = queues.Have(); err != nil {
+	if !known || run.verify || q.rate != *r {
+		if run.verify && b.qdiscs == nil {
+			if b.qdiscs, err = queues.Have(); err != nil {
 				return false, 0, err
 			}
 		}
 		again := known && q.rate == *r
-		if err = p.makeQueues(name, &q, *r, again); err != nil {
-			delete(p.queued, name)
+		if err = b.makeQueues(run, name, &q, *r, again); err != nil {
+			delete(b.queued, name)
 			if limited && lacking == nil && queues.Lacking() != nil {
-				return p.putQueues(name, index, verify)
+				return b.putQueues(run, name, index, had)
 			}
-			return p.ports.have[uint32(index)].Queued != 0, 0, err
+			return had, 0, err
 		}
 		q.rate = *r
-		p.queued[name] = q
+		b.queued[name] = q
 	}
 	if r.Send.Bits > 0 || r.DSCP > 0 {
-		err = p.queues.put(uint32(index), queue{To: uint32(q.near), TOS: r.DSCP << 2})
+		err = b.Queues.put(uint32(index), queue{To: uint32(q.near), TOS: r.DSCP << 2})
 	}
 	if err == nil && q.far != 0 {
-		err = p.queues.put(uint32(q.far), queue{To: uint32(index)})
+		err = b.Queues.put(uint32(q.far), queue{To: uint32(index)})
 	}
 	return r.Receive.Bits > 0, r.DSCP << 2, err
 }
 
 // makeQueues makes the queues, devices and programs of a port; again = they were there.
-func (p *applyRun) makeQueues(name string, q *queued, r desired.Rate, again bool) error {
+func (b *bandwidth) makeQueues(run *applyRun, name string, q *queued, r desired.Rate, again bool) error {
 	var changed bool
 	mtu := 0
 	if r.Receive.Bits > 0 || r.Send.Bits > 0 {
@@ -109,7 +133,7 @@ func (p *applyRun) makeQueues(name string, q *queued, r desired.Rate, again bool
 		mtu = l.Attrs().MTU
 	}
 	if r.Receive.Bits > 0 {
-		done, err := p.setQueue(q.index, r.Receive, mtu)
+		done, err := b.setQueue(q.index, r.Receive, mtu)
 		if err != nil {
 			return err
 		}
@@ -119,44 +143,44 @@ func (p *applyRun) makeQueues(name string, q *queued, r desired.Rate, again bool
 	if r.Send.Bits > 0 {
 		nearName, farName := queueDevices(name)
 		// As big as packets of any interface are.
-		near, far, made, err := queues.Ensure(shaping.Pair{Near: nearName, Far: farName, Alias: queueAlias(p.cfg.PinDir), MTU: 65535})
+		near, far, made, err := queues.Ensure(shaping.Pair{Near: nearName, Far: farName, Alias: queueAlias(b.pinDir), MTU: 65535})
 		if err != nil {
 			return err
 		}
-		set, err := p.setQueue(near, r.Send, mtu)
+		set, err := b.setQueue(near, r.Send, mtu)
 		if err != nil && made { // nobody would find them
 			err = errors.Join(err, queues.Delete(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nearName, Index: near}}))
 		}
 		if err != nil {
 			return err
 		}
-		back, err := p.att.filter(farName, far, true, p.obj.FromQueue)
+		back, err := b.att.filter(farName, far, true, b.obj.FromQueue)
 		if err != nil {
 			return err
 		}
 		// The way back has to be there before anything is sent to it.
-		if err := p.queues.put(uint32(far), queue{To: uint32(q.index)}); err != nil {
+		if err := b.Queues.put(uint32(far), queue{To: uint32(q.index)}); err != nil {
 			return err
 		}
 		q.near, q.far = near, far
 		changed = changed || made || set || back
 	}
 	if r.Send.Bits > 0 || r.DSCP > 0 {
-		if err := p.queues.put(uint32(q.index), queue{To: uint32(q.near), TOS: r.DSCP << 2}); err != nil {
+		if err := b.Queues.put(uint32(q.index), queue{To: uint32(q.near), TOS: r.DSCP << 2}); err != nil {
 			return err
 		}
-		done, err := p.att.before(name, q.index, p.obj.ToQueue)
+		done, err := b.att.before(name, q.index, b.obj.ToQueue)
 		if err == nil {
-			err = p.att.unlink(pinName(name, true)) // which would see packets first
+			err = b.att.unlink(pinName(name, true)) // which would see packets first
 		}
 		if err != nil {
 			return err
 		}
 		changed = changed || done
 	}
-	p.count(changed)
+	run.count(changed)
 	if again && changed {
-		p.drift.Repaired(p.cfg.Log, driver.DriftDevice, "queue of "+name, 1)
+		b.repairs.note(driver.DriftDevice, "queue of "+name, 1)
 	}
 	return nil
 }
@@ -164,46 +188,41 @@ func (p *applyRun) makeQueues(name string, q *queued, r desired.Rate, again bool
 // putRated writes a port's entry, with what its rate asks for. The host's own interface
 // (onHost) is reached by the queue in any case, though that has no limit: the short way
 // (bpf_redirect_peer) leads into other namespaces only.
-func (p *applyRun) putRated(name string, index uint32, entry port, onHost, verify bool) error {
-	queued, tos, err := p.putQueues(name, int(index), verify)
+func (p *ports) putRated(run *applyRun, name string, index uint32, entry port, onHost bool) error {
+	had := p.Ports.have[index].Queued != 0
+	queued, tos, err := p.bandwidth.putQueues(run, name, int(index), had)
 	if fatal(err) {
 		return err
 	} else if err != nil {
-		p.problem("bandwidth of port "+name, err)
+		run.problem("bandwidth of port "+name, err)
 	}
 	if entry.TOS = tos; queued || onHost {
 		entry.Queued = 1
 	}
-	had := p.ports.have[index].Queued != 0
-	return errors.Join(p.ports.put(index, entry), p.dropReceive(index, had))
+	err = p.Ports.put(index, entry)
+	if had && p.Ports.have[index].Queued == 0 {
+		run.count(true)
+		err = errors.Join(err, queues.Remove(int(index)))
+	}
+	return err
 }
 
 // dropQueue takes the queue of a port that goes away.
-func (p *applyRun) dropQueue(index uint32, o port) {
+func (b *bandwidth) dropQueue(run *applyRun, index uint32, o port) {
 	if o.Queued == 0 {
 		return
 	}
 	if err := queues.Remove(int(index)); err != nil {
-		p.problem("bandwidth", err)
+		run.problem("bandwidth", err)
 	}
 }
 
-// dropReceive takes a port's queue away, when its entry does not say any more that
-// there is one.
-func (p *applyRun) dropReceive(index uint32, had bool) error {
-	if !had || p.ports.have[index].Queued != 0 {
-		return nil
-	}
-	p.count(true)
-	return queues.Remove(int(index))
-}
-
-// removeQueues removes what no rate asks for: programs first, so that nothing is sent
+// remove removes what no rate asks for: programs first, so that nothing is sent
 // to a device that goes.
-func (p *applyRun) removeQueues() error {
+func (b *bandwidth) remove(*applyRun) error {
 	var devices []netlink.Link
-	for index := range p.queues.have {
-		if p.queues.wanted[index] {
+	for index := range b.Queues.have {
+		if b.Queues.wanted[index] {
 			continue
 		}
 		l, err := netlink.LinkByIndex(int(index))
@@ -211,13 +230,13 @@ func (p *applyRun) removeQueues() error {
 		case errors.As(err, &netlink.LinkNotFoundError{}):
 		case err != nil:
 			return fmt.Errorf("interface %d: %w", index, err)
-		case l.Attrs().Alias == queueAlias(p.cfg.PinDir):
+		case l.Attrs().Alias == queueAlias(b.pinDir):
 			devices = append(devices, l)
 		default:
 			err = notBefore(l.Attrs().Index)
 		}
 		if err == nil || errors.As(err, &netlink.LinkNotFoundError{}) {
-			err = p.queues.del(index)
+			err = b.Queues.del(index)
 		}
 		if err != nil {
 			return err

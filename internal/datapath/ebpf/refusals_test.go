@@ -52,11 +52,11 @@ func TestServiceRefusalsAreBounded(t *testing.T) {
 		t.Errorf("%d of %d connections were refused in %d seconds, want 1000 to %d", refused, len(frames), seconds, most)
 	}
 	t.Logf("%d refused in %v s", refused, float64(now-began)/1e9)
-	all, _, err := r.drv.readTranslations()
+	all, _, err := r.drv.dp.conntrack.translations.read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := r.drv.conns.held(); err != nil || held != 0 || len(all) != 0 {
+	if held, err := r.drv.dp.conns.held(); err != nil || held != 0 || len(all) != 0 {
 		t.Errorf("%d open connections, %d translations, %v", held, len(all), err)
 	}
 }

@@ -30,15 +30,15 @@ func TestNumbersChange(t *testing.T) {
 		writes, lost := 0, 0
 		c.drv.setFault(func() error {
 			writes++
-			seg := c.drv.tags.have[tagKey{toEncap(former.Encap), former.Tag}]
-			routed := c.drv.subnets.have[toSubnetKey(former.Domain(), former.Subnet)]
+			seg := c.drv.dp.networks.Tags.have[tagKey{toEncap(former.Encap), former.Tag}]
+			routed := c.drv.dp.networks.Subnets.have[toSubnetKey(former.Domain(), former.Subnet)]
 			from := []uint32{seg.Net, routed}
-			for _, p := range c.drv.ports.have {
+			for _, p := range c.drv.dp.ports.Ports.have {
 				from = append(from, p.Net)
 			}
 			for _, under := range from {
 				for _, mac := range []model.MAC{c.a.MAC, c.b.MAC, far.MAC} {
-					if _, ok := c.drv.stations.have[stationKey{Net: under, MAC: mac}]; !ok && under != 0 && id != 1 {
+					if _, ok := c.drv.dp.endpoints.Stations.have[stationKey{Net: under, MAC: mac}]; !ok && under != 0 && id != 1 {
 						lost++
 					}
 				}
@@ -51,7 +51,7 @@ func TestNumbersChange(t *testing.T) {
 		if lost > 0 || writes == 0 {
 			t.Errorf("to number %d: %d times a tag, a subnet or a port leads to nobody, in %d writes", id, lost, writes)
 		}
-		if seg := c.drv.tags.have[tagKey{toEncap(former.Encap), former.Tag}]; seg.Net != uint32(id) {
+		if seg := c.drv.dp.networks.Tags.have[tagKey{toEncap(former.Encap), former.Tag}]; seg.Net != uint32(id) {
 			t.Errorf("the tag leads to network %d, want %d", seg.Net, id)
 		}
 	}

@@ -47,28 +47,28 @@ func (u unlike) String() string {
 	return fmt.Sprintf("map %s (%d gone, %d wrong, %d too many)", u.table, u.gone, u.wrong, u.tooMuch)
 }
 
-// restoreDue tells whether an Apply that has changed something, or nothing, looks at what
-// the maps hold.
-func (d *Driver) restoreDue(changed bool) bool {
+// restoreDue reports whether an Apply compares the maps with what was written. changed
+// reports whether the Apply has written anything.
+func (t *mapTables) restoreDue(changed bool) bool {
 	pause := restorePause
 	if changed {
 		pause = restoreLatest
 	}
-	return time.Since(d.restored) >= max(pause, restoreShare*d.restoreTook)
+	return time.Since(t.restored) >= max(pause, restoreShare*t.restoreTook)
 }
 
-// restoreTables makes the maps again what was written, and tells what was not so.
-// Verdicts that packets have met meanwhile are made anew.
-func (d *Driver) restoreTables() error {
+// restore repairs entries that somebody else changed, and reports them. Verdicts that
+// packets met in between are judged again.
+func (t *mapTables) restore() error {
 	began := time.Now()
-	defer func() { d.restored, d.restoreTook = time.Now(), time.Since(began) }()
+	defer func() { t.restored, t.restoreTook = time.Now(), time.Since(began) }()
 	var errs []error
-	for _, t := range d.restorables {
-		u, err := t.restore()
+	for _, x := range t.restorables {
+		u, err := x.restore()
 		if u.n() > 0 {
-			d.w.changes += u.n()
-			d.w.global++
-			d.drift.Repaired(d.cfg.Log, driver.DriftEntry, u.String(), u.n())
+			t.w.changes += u.n()
+			t.w.global++
+			t.repairs.note(driver.DriftEntry, u.String(), u.n())
 		}
 		errs = append(errs, err)
 	}

@@ -23,7 +23,7 @@ func contents(t *testing.T, d *Driver) map[string]map[string]string {
 	t.Helper()
 	out := map[string]map[string]string{}
 	for _, name := range restoredNames(d) {
-		m := d.obj.pinned[name]
+		m := d.dp.obj.pinned[name]
 		entries := map[string]string{}
 		var k, v []byte
 		it := m.Iterate()
@@ -49,8 +49,8 @@ func contents(t *testing.T, d *Driver) map[string]map[string]string {
 }
 
 func restoredNames(d *Driver) (names []string) {
-	for _, t := range d.restorables {
-		if t == d.slots { // TestSlotsPutBack
+	for _, t := range d.dp.tables.restorables {
+		if t == d.dp.services.slots { // TestSlotsPutBack
 			continue
 		}
 		name := "rules"
@@ -81,7 +81,7 @@ func TestEntriesPutBack(t *testing.T) {
 	look := func() {
 		t.Helper()
 		d.mu.Lock()
-		d.restored = time.Time{} // as long ago as may be
+		d.dp.tables.restored = time.Time{} // as long ago as may be
 		d.mu.Unlock()
 		if rep, err := drv.Apply(t.Context(), pic); err != nil || conformance.Failed(rep) != nil {
 			t.Fatal(err, conformance.Failed(rep))
@@ -100,7 +100,7 @@ func TestEntriesPutBack(t *testing.T) {
 	}
 	want := map[string]unlike{}
 	for name, entries := range before {
-		m, u := d.obj.pinned[name], unlike{table: name}
+		m, u := d.dp.obj.pinned[name], unlike{table: name}
 		if m.Type() != ebpf.Array {
 			must(m.Put(strayKey(m), make([]byte, m.ValueSize())))
 			u.tooMuch++
@@ -169,12 +169,12 @@ func TestEntryGone(t *testing.T) {
 		t.Fatalf("before: %s", v)
 	}
 	k := stationKey{Net: 1, MAC: p.DstMAC}
-	if err := r.drv.obj.Stations.Delete(k); err != nil {
+	if err := r.drv.dp.obj.Stations.Delete(k); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range slices.Collect(maps.Keys(r.drv.hosts.have)) {
+	for _, k := range slices.Collect(maps.Keys(r.drv.dp.endpoints.Hosts.have)) {
 		if k.IP == toAddr(p.Dst) {
-			if err := r.drv.obj.Hosts.Delete(k); err != nil {
+			if err := r.drv.dp.obj.Hosts.Delete(k); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -184,7 +184,7 @@ func TestEntryGone(t *testing.T) {
 		t.Fatalf("without its entries: %s", v)
 	}
 	r.drv.mu.Lock()
-	r.drv.restored = time.Time{}
+	r.drv.dp.tables.restored = time.Time{}
 	r.drv.mu.Unlock()
 	if _, err := drv.Apply(t.Context(), pic); err != nil {
 		t.Fatal(err)
@@ -211,8 +211,8 @@ func TestRestoreDue(t *testing.T) {
 		{restoreLatest, restoreLatest / 10, false, false},
 		{3 * restoreLatest, restoreLatest / 10, false, true},
 	} {
-		d := &Driver{restored: time.Now().Add(-x.ago), restoreTook: x.took}
-		if got := d.restoreDue(x.changed); got != x.want {
+		tables := &mapTables{restored: time.Now().Add(-x.ago), restoreTook: x.took}
+		if got := tables.restoreDue(x.changed); got != x.want {
 			t.Errorf("%+v: %v", x, got)
 		}
 	}
@@ -225,7 +225,8 @@ func TestRestoreFails(t *testing.T) {
 		require(t)
 		t.Fatal(err)
 	}
-	x := newTable[uint32, uint32]("some", m, &writer{})
+	x := &table[uint32, uint32]{}
+	x.open(m, &writer{}, tableTag{name: "some"})
 	x.have[1] = 7
 	if err := m.Close(); err != nil {
 		t.Fatal(err)

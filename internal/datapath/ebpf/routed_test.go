@@ -41,8 +41,8 @@ func (r *rig) through(t testing.TB, ifname string, frame []byte) []byte {
 	ctx, out := make([]byte, 192), make([]byte, 2048) // struct __sk_buff, the frame
 	opts := ebpf.RunOptions{Data: frame, DataOut: out, Context: ctx}
 	r.thread.do(func() {
-		binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[ifname]))
-		ret, err := r.drv.obj.FromContainer.Run(&opts)
+		binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.dp.ports.indexes[ifname]))
+		ret, err := r.drv.dp.obj.FromContainer.Run(&opts)
 		if err != nil {
 			t.Errorf("run on %x: %v", frame, err)
 		}

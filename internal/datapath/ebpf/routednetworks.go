@@ -3,42 +3,43 @@ package ebpf
 import (
 	"fmt"
 	"net/netip"
-	"slices"
-
-	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
 // nodeHere, as a machine's number, is this one: NODE_HERE of bpf/maps.h.
 const nodeHere = 1<<32 - 1
 
-// listRoutedNetworks are the networks that the host's stack knows by their own addresses,
-// by their numbers.
-func (p *applyRun) listRoutedNetworks() (out []*desired.Network) {
-	for _, n := range p.networks {
-		if n.Routed {
-			out = append(out, n)
-		}
-	}
-	slices.SortFunc(out, func(a, b *desired.Network) int { return int(a.ID) - int(b.ID) })
-	return out
+// routing is the addresses beside those of endpoints: tunnels of other hosts, routed
+// networks, and nodes of the cluster. Driver.mu guards it.
+type routing struct {
+	Tunnels table[tunnelSource, uint32] `map:"tunnels"`
+	Reverse table[uint32, tunnelSource] `map:"tunnel_ends"` // addresses by number
+	Natives table[subnetKey, segment]   `map:"natives"`
+	Nodes   table[addr, uint32]         `map:"nodes"` // by number in Tunnels
+	last    uint32                      // last number of a tunnel
 }
+
+// begin resets the state of the last Apply.
+func (x *routing) begin() { x.Natives.begin() }
+
+// sweep deletes the routed networks that are gone.
+func (x *routing) sweep(*applyRun) error { return x.Natives.sweep() }
 
 // putRoutedNetworks writes which addresses are of a native network: of two with one subnet, of
 // that with the smaller number.
-func (p *applyRun) putRoutedNetworks() error {
-	for _, n := range p.listRoutedNetworks() {
+func (x *routing) putRoutedNetworks(run *applyRun) error {
+	for _, n := range run.routedNetworks() {
 		for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
 			if !s.IsValid() {
 				continue
 			}
 			k := toSubnetKey(0, s)
-			if p.routedNetworks.wanted[k] {
+			if x.Natives.wanted[k] {
 				continue
 			}
-			if err := p.routedNetworks.put(k, segment{uint32(n.ID), uint32(n.Domain())}); fatal(err) {
+			if err := x.Natives.put(k, segment{uint32(n.ID), uint32(n.Domain())}); fatal(err) {
 				return err
 			} else if err != nil {
-				p.problem(fmt.Sprintf("network %d", n.ID), err)
+				run.problem(fmt.Sprintf("network %d", n.ID), err)
 			}
 		}
 	}
@@ -47,22 +48,22 @@ func (p *applyRun) putRoutedNetworks() error {
 
 // putNodes writes whose the addresses of the cluster's machines are, by the numbers of
 // their tunnel endpoints.
-func (p *applyRun) putNodes() error {
-	if !p.scratch && !differs(p.want.Nodes, p.last.Nodes) && !differs(p.want.Tunnels, p.last.Tunnels) && p.want.VTEP == p.last.VTEP {
+func (x *routing) putNodes(run *applyRun) error {
+	if !run.scratch && !differs(run.want.Nodes, run.last.Nodes) && !differs(run.want.Tunnels, run.last.Tunnels) && run.want.VTEP == run.last.VTEP {
 		return nil
 	}
-	p.nodes.begin()
-	for a, vtep := range p.want.Nodes.All() {
-		number := p.tunnels.have[toTunnel(vtep)]
-		if vtep == p.want.VTEP {
+	x.Nodes.begin()
+	for a, vtep := range run.want.Nodes.All() {
+		number := x.Tunnels.have[toTunnel(vtep)]
+		if vtep == run.want.VTEP {
 			number = nodeHere
 		}
-		if err := p.nodes.put(toAddr(a), number); fatal(err) {
+		if err := x.Nodes.put(toAddr(a), number); fatal(err) {
 			return err
 		} else if err != nil {
-			p.problem("addresses of the cluster's machines", err)
+			run.problem("addresses of the cluster's machines", err)
 			break
 		}
 	}
-	return p.nodes.sweep()
+	return x.Nodes.sweep()
 }

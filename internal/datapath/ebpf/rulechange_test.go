@@ -52,7 +52,7 @@ func TestChangeIsAtomic(t *testing.T) {
 		other.Set(runtime.NumCPU() - 1)
 		_ = unix.SchedSetaffinity(0, &other) // with one processor nothing is under way meanwhile
 		ctx := make([]byte, 192)
-		binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[a.IfName]))
+		binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.dp.ports.indexes[a.IfName]))
 		frame := conformance.Frame(web(a, b, 4000, 80))
 		passed, sent := 0, 0
 		for {
@@ -62,7 +62,7 @@ func TestChangeIsAtomic(t *testing.T) {
 				return
 			default:
 			}
-			ret, err := r.drv.obj.FromContainer.Run(&ebpf.RunOptions{Data: frame, Context: ctx})
+			ret, err := r.drv.dp.obj.FromContainer.Run(&ebpf.RunOptions{Data: frame, Context: ctx})
 			if err != nil || ret == redirected {
 				passed++
 			}
@@ -108,9 +108,9 @@ func TestOneRuleOfMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.drv = c.open(t)
-		was := c.rig.drv.sets.have[2]
+		was := c.rig.drv.dp.policies.Sets.have[2]
 		c.apply()
-		if now := c.rig.drv.sets.have[2]; now != was {
+		if now := c.rig.drv.dp.policies.Sets.have[2]; now != was {
 			t.Errorf("%s: a restart turns generation %d into %d, and nothing has changed", name, was.Generation, now.Generation)
 		}
 	}
@@ -139,7 +139,7 @@ func (c *ruleChanger) apply() (writes int, took time.Duration) {
 	c.t.Helper()
 	c.pic.PolicySets = c.pic.PolicySets.Set(2, &desired.PolicySet{ID: 2, In: []desired.Tier{{Tier: model.TierContiv, Default: model.Deny, Rules: c.rules}}})
 	c.rig.drv.mu.Lock()
-	for _, x := range c.rig.drv.index { // as if the last change were a while ago, so that none waits for packets under way
+	for _, x := range c.rig.drv.dp.policies.index { // as if the last change were a while ago, so that none waits for packets under way
 		x.switched = time.Time{}
 	}
 	c.rig.drv.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // TestRuleIDsBounded: what rules were once called is not kept for ever, and
 // those that stand are not forgotten.
 func TestRuleIDsBounded(t *testing.T) {
-	d := &Driver{ruleIDs: map[uint64]string{}}
+	p := newPolicies()
 	set := func(id desired.PolicySetID, rules ...string) *desired.PolicySet {
 		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}
 		for _, r := range rules {
@@ -20,7 +20,7 @@ func TestRuleIDsBounded(t *testing.T) {
 	}
 	learn := func(s *desired.PolicySet) {
 		for _, r := range s.In[0].Rules.All() {
-			d.learn(r)
+			p.learn(r)
 		}
 	}
 	stays := set(1, "stays")
@@ -28,14 +28,14 @@ func TestRuleIDsBounded(t *testing.T) {
 	for i := range 5 * maxRuleIDs {
 		comes := set(2, fmt.Sprintf("rule %d", i))
 		learn(comes)
-		p := &applyRun{Driver: d}
-		p.want.PolicySets = p.want.PolicySets.Set(1, stays).Set(2, comes)
-		p.forgetRules()
+		run := &applyRun{}
+		run.want.PolicySets = run.want.PolicySets.Set(1, stays).Set(2, comes)
+		p.forgetRules(run)
 	}
-	if n := len(d.ruleIDs); n > maxRuleIDs {
+	if n := len(p.ruleIDs); n > maxRuleIDs {
 		t.Errorf("%d ids are kept", n)
 	}
-	if d.ruleIDs[ruleNumber("stays")] != "stays" {
+	if p.ruleIDs[ruleNumber("stays")] != "stays" {
 		t.Error("the id of a rule that stands is forgotten")
 	}
 }

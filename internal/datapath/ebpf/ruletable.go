@@ -22,8 +22,8 @@ type ruleTable struct {
 	held atomic.Uint64
 }
 
-func newRuleTable(m *ebpf.Map, w *writer) *ruleTable {
-	return &ruleTable{m: m, w: w, most: int(m.MaxEntries()), of: map[uint32]map[ruleKey]rule{}}
+func (t *ruleTable) open(m *ebpf.Map, w *writer, _ tableTag) {
+	t.m, t.w, t.most, t.of = m, w, int(m.MaxEntries()), map[uint32]map[ruleKey]rule{}
 }
 
 // fill implements filled.

@@ -93,7 +93,7 @@ func TestMerged(t *testing.T) {
 	if merged < size/70_000 {
 		t.Errorf("%d frames of several segments came: the test shows nothing", merged)
 	}
-	if short := w.drivers[1].att.way == attachTCX; short && device > uint64(merged/2) {
+	if short := w.drivers[1].dp.att.way == attachTCX; short && device > uint64(merged/2) {
 		t.Errorf("%d packets went through the VXLAN device, beside %d merged ones", device, merged)
 	}
 	for _, bad := range []string{"TcpInCsumErrors", "UdpInCsumErrors"} {
@@ -125,7 +125,7 @@ func sniff(t testing.TB, ns, ifname string, bytes int) int {
 func (w *twoHosts) tunnelled(t testing.TB, i int) (n netlink.LinkStatistics) {
 	t.Helper()
 	w.threads[i].do(func() {
-		l, err := netlink.LinkByIndex(int(w.drivers[i].settings.have[0].VXLAN))
+		l, err := netlink.LinkByIndex(int(w.drivers[i].dp.settings.get().VXLAN))
 		if err != nil {
 			t.Error(err)
 			return

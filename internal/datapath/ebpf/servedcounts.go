@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -45,60 +47,65 @@ func (t translation) counted() counted {
 	return counted{Seed: t.Seed, Backend: t.ID, What: what}
 }
 
-// servedCounts are what the driver knows of places besides what the maps hold.
-type servedCounts struct {
+// serviceCounters are the counters of connections to services. The programs allocate them,
+// the driver frees them and knows the backends by name.
+type serviceCounters struct {
+	counted    *ebpf.Map
+	counters   *ebpf.Map
 	names      map[uint64]model.EndpointKey // of backends that were counted, those that have left too
 	held, most atomic.Uint64
 }
 
-func (s *servedCounts) fill() (string, driver.TableStats) {
+func (s *serviceCounters) fill() (string, driver.TableStats) {
 	return "counted", driver.TableStats{Entries: s.held.Load(), Capacity: s.most.Load()}
 }
 
-// counterSlots calls fn for every place that is taken.
-func (d *Driver) counterSlots(fn func(at uint32, c counted)) error {
-	return eachEntry("counted", d.obj.Counted, 1, func(at uint32, c counted) {
+func newServiceCounters(o *objects) *serviceCounters {
+	s := &serviceCounters{counted: o.Counted, counters: o.ServedCounters, names: map[uint64]model.EndpointKey{}}
+	s.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is nobody's
+	return s
+}
+
+// slots calls fn for every allocated counter.
+func (s *serviceCounters) slots(fn func(at uint32, c counted)) error {
+	return eachEntry("counted", s.counted, 1, func(at uint32, c counted) {
 		if c.ID != 0 && c.whole() {
 			fn(at, c)
 		}
 	})
 }
 
-// establishedServices tells how many connections to services live, by where they are counted.
-func (d *Driver) establishedServices() (map[counted]uint64, error) {
+// established tells how many connections to services live, by where they are counted.
+func (t *translations) established() (map[counted]uint64, error) {
 	living := map[counted]uint64{}
-	return living, eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+	return living, eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if k.Pad == asClient || k.Pad == asClientOutside {
 			living[t.counted()]++
 		}
 	})
 }
 
-// serviceStats are the counts of the services that there are, of whose connections
-// so many live. Of a backend that has left they are told while it is known whose they
-// were.
-func (d *Driver) serviceStats(living map[counted]uint64) (map[driver.ServiceOf]driver.ServiceStats, error) {
+// stats returns the counts of a host's services, which it gets by their seeds. living is
+// the number of established connections. A backend that is gone counts while its name is
+// known.
+func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.ServiceKey, living map[counted]uint64) (map[driver.ServiceOf]driver.ServiceStats, error) {
 	out := map[driver.ServiceOf]driver.ServiceStats{}
-	if len(d.serving.of) == 0 {
+	if len(services) == 0 {
 		return out, nil
 	}
-	services := map[uint64]model.ServiceKey{}
-	for key, x := range d.serving.of {
-		services[x.seed] = key
-	}
 	at := map[uint32]counted{}
-	if err := d.counterSlots(func(place uint32, c counted) { at[place] = c }); err != nil {
+	if err := s.slots(func(place uint32, c counted) { at[place] = c }); err != nil {
 		return out, err
 	}
-	d.nameBackends(services, slices.Concat(slices.Collect(maps.Values(at)), slices.Collect(maps.Keys(living))))
+	s.nameBackends(host, services, slices.Concat(slices.Collect(maps.Values(at)), slices.Collect(maps.Keys(living))))
 	for place, c := range at {
 		key, there := services[c.Seed]
-		name, known := d.counts.names[c.Backend]
+		name, known := s.names[c.Backend]
 		if !there || !known {
 			continue
 		}
 		var per []servedCounter
-		if err := d.obj.ServedCounters.Lookup(place, &per); err != nil {
+		if err := s.counters.Lookup(place, &per); err != nil {
 			return out, fmt.Errorf("ebpf driver: read map served_counters: %w", err)
 		}
 		sum := driver.ServiceStats{}
@@ -113,43 +120,43 @@ func (d *Driver) serviceStats(living map[counted]uint64) (map[driver.ServiceOf]d
 	}
 	for c, n := range living { // also of those that have no place
 		key, there := services[c.Seed]
-		name, known := d.counts.names[c.Backend]
+		name, known := s.names[c.Backend]
 		if !there || !known {
 			continue
 		}
 		of := c.of(key, name)
-		s := out[of]
-		s.Connections = n
-		out[of] = s
+		sum := out[of]
+		sum.Connections = n
+		out[of] = sum
 	}
 	return out, nil
 }
 
 // nameBackends learns whose the places and the connections are.
-func (d *Driver) nameBackends(services map[uint64]model.ServiceKey, at []counted) {
+func (s *serviceCounters) nameBackends(host *desired.Host, services map[uint64]model.ServiceKey, at []counted) {
 	todo := map[uint64]bool{} // services with backends that have no name yet
 	for _, c := range at {
-		if _, known := d.counts.names[c.Backend]; !known {
+		if _, known := s.names[c.Backend]; !known {
 			todo[c.Seed] = true
 		}
 	}
 	for seed := range todo {
-		s, ok := d.last.Services.Get(services[seed])
+		x, ok := host.Services.Get(services[seed])
 		if !ok {
 			continue
 		}
-		for key := range s.Backends.All() {
-			d.counts.names[desired.BackendID(key)] = key
+		for key := range x.Backends.All() {
+			s.names[desired.BackendID(key)] = key
 		}
 	}
 }
 
-// freeCounterSlots gives back the places that unused says, and counts the others.
-func (d *Driver) freeCounterSlots(unused func(counted) bool) error {
+// free gives back the places that unused says, and counts the others.
+func (s *serviceCounters) free(unused func(counted) bool) error {
 	var free []uint32
 	names := map[uint64]bool{}
 	held := uint64(0)
-	err := d.counterSlots(func(at uint32, c counted) {
+	err := s.slots(func(at uint32, c counted) {
 		if unused(c) {
 			free = append(free, at)
 			return
@@ -162,35 +169,26 @@ func (d *Driver) freeCounterSlots(unused func(counted) bool) error {
 	}
 	zero := make([]servedCounter, cpus())
 	for _, at := range free { // the place last: who takes it finds nothing counted
-		if err := d.obj.ServedCounters.Put(at, zero); err != nil {
+		if err := s.counters.Put(at, zero); err != nil {
 			return fmt.Errorf("write map served_counters: %w", err)
 		}
-		if err := d.obj.Counted.Put(at, counted{}); err != nil {
+		if err := s.counted.Put(at, counted{}); err != nil {
 			return fmt.Errorf("write map counted: %w", err)
 		}
 	}
-	for id := range d.counts.names {
+	for id := range s.names {
 		if !names[id] {
-			delete(d.counts.names, id)
+			delete(s.names, id)
 		}
 	}
-	d.counts.held.Store(held)
+	s.held.Store(held)
 	return nil
 }
 
-// sweepCounterSlots gives back the places of services that are gone, and of backends that
-// have left and have no connections any more.
-func (d *Driver) sweepCounterSlots(living map[counted]bool) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed || !d.known { // it is not known yet whose they are
-		return nil
-	}
-	services := map[uint64]*servedService{}
-	for _, x := range d.serving.of {
-		services[x.seed] = x
-	}
-	return d.freeCounterSlots(func(c counted) bool {
+// sweep frees the counters of services that are gone, and of backends that are gone and
+// have no connections. It gets the services by their seeds.
+func (s *serviceCounters) sweep(services map[uint64]*servedService, living map[counted]bool) error {
+	return s.free(func(c counted) bool {
 		x := services[c.Seed]
 		if x == nil {
 			return true

@@ -84,7 +84,7 @@ func TestServedPlaces(t *testing.T) {
 	pic.Services = pic.Services.Set(far, &without)
 	apply()
 	counted("once its backend has left", want, 2)
-	if err := r.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
+	if err := r.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	sweep() // takes out the translations

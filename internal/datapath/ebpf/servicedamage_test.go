@@ -20,7 +20,7 @@ import (
 // was right becomes wrong.
 func TestDamagedToService(t *testing.T) {
 	j := newJudged(t)
-	pic := j.rig.drv.last
+	pic := j.rig.drv.dp.applied.host
 	n, _ := pic.Networks.Get(j.a.Network)
 	with := *n
 	with.Subnet, with.Subnet6 = netip.MustParsePrefix("10.9.0.0/24"), netip.MustParsePrefix("fd00:9::/64")
@@ -43,10 +43,10 @@ func TestDamagedToService(t *testing.T) {
 		ctx := make([]byte, 192) // struct __sk_buff
 		out = make([]byte, 4096)
 		j.thread.do(func() {
-			binary.NativeEndian.PutUint32(ctx[40:], uint32(j.rig.drv.indexes[j.a.IfName]))
+			binary.NativeEndian.PutUint32(ctx[40:], uint32(j.rig.drv.dp.ports.indexes[j.a.IfName]))
 			o := &ebpf.RunOptions{Data: f, DataOut: out, Context: ctx}
 			var err error
-			if ret, err = j.rig.drv.obj.FromContainer.Run(o); err != nil {
+			if ret, err = j.rig.drv.dp.obj.FromContainer.Run(o); err != nil {
 				t.Errorf("run: %v", err)
 			}
 			out = o.DataOut

@@ -8,20 +8,20 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// serviceLines are the services as the maps hold them, as text. Numbers and places are
+// lines are the services as the maps hold them, as text. Numbers and places are
 // left out: the text depends on the picture only.
-func (d *Driver) serviceLines() (lines []string) {
+func (s *serving) lines(last *desired.Host) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	names, backends := map[uint32]string{}, map[uint64]string{}
-	for key, x := range d.serving.of {
+	for key, x := range s.of {
 		names[x.number] = "service " + key.String()
-		if s, ok := d.last.Services.Get(key); ok {
-			for k := range s.Backends.All() {
+		if known, ok := last.Services.Get(key); ok {
+			for k := range known.Backends.All() {
 				backends[desired.BackendID(k)] = k.String()
 			}
 		}
 	}
-	for a, n := range d.vips.have {
+	for a, n := range s.maps.VIPs.have {
 		switch {
 		case a.Domain&allNodes != 0:
 			add("all nodes' addresses %s domain %d", text(a.IP), a.Domain&^allNodes)
@@ -33,28 +33,28 @@ func (d *Driver) serviceLines() (lines []string) {
 			add("%s address %s domain %d", names[n], text(a.IP), a.Domain)
 		}
 	}
-	for k, claims := range d.serving.spots.claims {
-		f := d.serving.of[claims[0]].frontends[k]
+	for k, claims := range s.spots.claims {
+		f := s.of[claims[0]].frontends[k]
 		sources := "all"
 		if f.sources != nil {
 			sources = f.sources.name()
 		}
 		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.vip(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
 	}
-	for a, x := range d.exposed.have {
+	for a, x := range s.maps.Exposed.have {
 		add("address %s leads clients outside to domain %d", text(a), x.Domain)
 	}
-	for k, to := range d.servicePorts.have {
+	for k, to := range s.maps.ServicePorts.have {
 		add("%s port %s %d to %d, traffic policy inside %d, outside %d", names[to.Service], model.Protocol(k.Proto), k.Port, to.Port, to.Inside, to.Outside)
 	}
-	for n, h := range d.services.have {
+	for n, h := range s.maps.Services.have {
 		way := "compared"
 		if h.Table != [backendTables]uint32{} {
 			way = "in a table"
 		}
 		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)
 	}
-	for k, b := range d.backends.have {
+	for k, b := range s.maps.Backends.have {
 		add("%s backend %s %s %s state %d port %d chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.Among)
 	}
 	return lines

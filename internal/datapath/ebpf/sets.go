@@ -15,9 +15,56 @@ import (
 // last header referred to it.
 const doomedGrace = 100 * time.Millisecond
 
-func (p *applyRun) putSets() error {
-	defer p.forgetRules()
-	for c := range p.want.PolicySets.Diff(p.last.PolicySets) {
+// policies are the policy sets and their rules. Driver.mu guards it.
+type policies struct {
+	Sets  table[uint32, policySet] `map:"sets"`
+	Rules ruleTable                `map:"rules"`
+
+	refused   map[desired.PolicySetID]refusal    // sets that do not fit
+	index     map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
+	withered  map[*ruleIndex]bool                // those of them with entries that are to be taken out
+	cleaned   map[desired.PolicySetID]time.Time  // when entries of a set were last deleted or replaced without a new generation; forgotten after doomedGrace
+	instance  uint32                             // last one used
+	doomed    []doomedInstance                   // that no set refers to any more
+	ruleIDs   map[uint64]string                  // by number
+	rulesKept int                                // how many rules the last clean-up of ruleIDs has left
+	rewritten map[desired.PolicySetID]bool       // in an Apply, sets whose connections are judged again
+}
+
+// doomedInstance is what the rules of a set that is gone stand under.
+type doomedInstance struct {
+	instance uint32
+	since    time.Time
+}
+
+func newPolicies() *policies {
+	return &policies{
+		refused: map[desired.PolicySetID]refusal{}, index: map[desired.PolicySetID]*ruleIndex{}, withered: map[*ruleIndex]bool{},
+		cleaned: map[desired.PolicySetID]time.Time{}, ruleIDs: map[uint64]string{},
+	}
+}
+
+// load initialises the state from the tables.
+func (p *policies) load() {
+	used := map[uint32]bool{}
+	for _, s := range p.Sets.have {
+		used[s.Instance] = true
+		p.instance = max(p.instance, s.Instance)
+	}
+	for v := range p.Rules.of {
+		p.instance = max(p.instance, v)
+		if !used[v] {
+			p.doomed = append(p.doomed, doomedInstance{instance: v})
+		}
+	}
+}
+
+// begin resets the state of the last Apply.
+func (p *policies) begin() { p.rewritten = map[desired.PolicySetID]bool{} }
+
+func (p *policies) put(run *applyRun) error {
+	defer p.forgetRules(run)
+	for c := range run.want.PolicySets.Diff(run.last.PolicySets) {
 		was := p.refused[c.Key]
 		delete(p.refused, c.Key)
 		if !c.Has || c.New.Audited != "" { // the programs need not know of it
@@ -34,7 +81,7 @@ func (p *applyRun) putSets() error {
 			return err
 		}
 		p.refused[c.Key] = refusal{c.New, err}
-		p.problem(fmt.Sprintf("policy %d", c.Key), err)
+		run.problem(fmt.Sprintf("policy %d", c.Key), err)
 	}
 	return nil
 }
@@ -56,7 +103,7 @@ func (e noRoom) Unwrap() error { return e.error }
 // again tells at once that a set that did not fit does not fit: to work out all of its
 // entries to see that takes seconds, for which every other change would wait as long as
 // somebody leaves it so.
-func (p *applyRun) again(was refusal, s *desired.PolicySet) error {
+func (p *policies) again(was refusal, s *desired.PolicySet) error {
 	var full noRoom
 	if was.set != s || !errors.As(was.err, &full) {
 		return nil
@@ -69,17 +116,17 @@ func (p *applyRun) again(was refusal, s *desired.PolicySet) error {
 const maxRuleIDs = 20000
 
 // learn remembers the id behind the number of a rule's counters.
-func (d *Driver) learn(r *desired.Rule) { d.ruleIDs[ruleNumber(r.ID)] = r.ID }
+func (p *policies) learn(r *desired.Rule) { p.ruleIDs[ruleNumber(r.ID)] = r.ID }
 
 // forgetRules leaves only the rules that are wanted when twice as many, and more
 // than maxRuleIDs, have gathered.
-func (p *applyRun) forgetRules() {
+func (p *policies) forgetRules(run *applyRun) {
 	if len(p.ruleIDs) <= max(maxRuleIDs, 2*p.rulesKept) {
 		return
 	}
 	defer func() { p.rulesKept = len(p.ruleIDs) }()
 	clear(p.ruleIDs)
-	for _, s := range p.want.PolicySets.All() {
+	for _, s := range run.want.PolicySets.All() {
 		for _, rules := range rulesOf(s) {
 			for _, r := range rules.All() {
 				p.learn(r)
@@ -90,7 +137,7 @@ func (p *applyRun) forgetRules() {
 
 // putSet writes what differs of a set and puts it in force by one write, so that
 // every packet meets either the old rules or the new ones.
-func (p *applyRun) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
+func (p *policies) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 	if id == 0 || s.ID != id {
 		return model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID)
 	}
@@ -103,13 +150,13 @@ func (p *applyRun) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 	if x != nil && x.set == s {
 		return nil
 	}
-	head, had := p.sets.have[uint32(id)]
+	head, had := p.Sets.have[uint32(id)]
 	if x == nil {
 		if !had {
 			p.instance++
 			head = policySet{Instance: p.instance}
 		}
-		x = newRuleIndex(p.rules, head)
+		x = newRuleIndex(&p.Rules, head)
 		// Until all is written the index is no one's: what broke off is begun anew.
 	}
 	delete(p.index, id)
@@ -128,7 +175,7 @@ func (p *applyRun) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 }
 
 // turnOver makes a set of what its index holds.
-func (p *applyRun) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
+func (p *policies) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
 	e := x.edit(p.learn)
 	if err := e.to(s); err != nil {
 		return fmt.Errorf("policy set %d: %w", id, err)
@@ -151,7 +198,7 @@ func (p *applyRun) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.Pol
 				p.cleaned[id] = time.Now()
 			}
 			x.head = same
-			return p.sets.put(uint32(id), same)
+			return p.Sets.put(uint32(id), same)
 		}
 	}
 	if err := p.room(fresh); err != nil {
@@ -159,11 +206,11 @@ func (p *applyRun) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.Pol
 	}
 	p.reuse()
 	for _, w := range writes {
-		if err := p.rules.put(w.k, w.v); err != nil {
+		if err := p.Rules.put(w.k, w.v); err != nil {
 			return err
 		}
 	}
-	if err := p.sets.put(uint32(id), head); err != nil {
+	if err := p.Sets.put(uint32(id), head); err != nil {
 		return err
 	}
 	p.rewritten[id] = true
@@ -175,7 +222,7 @@ func (p *applyRun) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.Pol
 // reuse has the connections of sets judged anew of which something was taken out
 // or replaced a moment ago: what is written takes its memory, and a packet that
 // had just found it may have read the new for it.
-func (p *applyRun) reuse() {
+func (p *policies) reuse() {
 	for id, at := range p.cleaned {
 		if time.Since(at) < doomedGrace {
 			p.rewritten[id] = true
@@ -186,13 +233,13 @@ func (p *applyRun) reuse() {
 }
 
 // room refuses what does not fit before anything is written.
-func (p *applyRun) room(fresh int) error {
-	if p.rules.room(fresh) == nil {
+func (p *policies) room(fresh int) error {
+	if p.Rules.room(fresh) == nil {
 		return nil
 	}
 	grace()
 	p.purgeDoomed(time.Now())
-	if err := p.rules.room(fresh); err != nil {
+	if err := p.Rules.room(fresh); err != nil {
 		return noRoom{err, fresh}
 	}
 	return nil
@@ -206,52 +253,61 @@ func grace() {
 	}
 }
 
-func (d *Driver) doom(instance uint32) {
-	d.doomed = append(d.doomed, doomedInstance{instance, time.Now()})
+func (p *policies) doom(instance uint32) {
+	p.doomed = append(p.doomed, doomedInstance{instance, time.Now()})
 }
 
 // purgeDoomed removes what nothing has referred to since before.
-func (d *Driver) purgeDoomed(before time.Time) {
-	fault, changes, global := d.w.fault, d.w.changes, d.w.global
-	d.w.fault = nil
-	defer func() { d.w.fault, d.w.changes, d.w.global = fault, changes, global }()
-	keep := d.doomed[:0]
-	for _, v := range d.doomed {
+func (p *policies) purgeDoomed(before time.Time) {
+	w := p.Rules.w
+	fault, changes, global := w.fault, w.changes, w.global
+	w.fault = nil
+	defer func() { w.fault, w.changes, w.global = fault, changes, global }()
+	keep := p.doomed[:0]
+	for _, v := range p.doomed {
 		ok := !v.since.After(before)
-		for k := range d.rules.of[v.instance] {
+		for k := range p.Rules.of[v.instance] {
 			if !ok {
 				break
 			}
-			ok = d.rules.drop(k) == nil
+			ok = p.Rules.drop(k) == nil
 		}
 		if !ok {
 			keep = append(keep, v)
 		}
 	}
-	d.doomed = keep
-	for x := range d.withered {
+	p.doomed = keep
+	for x := range p.withered {
 		if x.switched.After(before) {
 			continue
 		}
-		d.cleaned[x.set.ID] = time.Now()
+		p.cleaned[x.set.ID] = time.Now()
 		if x.clean() == nil { // or it is tried again
-			delete(d.withered, x)
+			delete(p.withered, x)
 		}
 	}
 }
 
-func (p *applyRun) removeSets() error {
-	for id, s := range p.sets.have {
-		if s, ok := p.want.PolicySets.Get(desired.PolicySetID(id)); ok && s.Audited == "" {
+func (p *policies) remove(run *applyRun) error {
+	for id, s := range p.Sets.have {
+		if s, ok := run.want.PolicySets.Get(desired.PolicySetID(id)); ok && s.Audited == "" {
 			continue
 		}
 		delete(p.refused, desired.PolicySetID(id))
-		if err := p.sets.del(id); err != nil {
+		if err := p.Sets.del(id); err != nil {
 			return err
 		}
 		delete(p.withered, p.index[desired.PolicySetID(id)])
 		delete(p.index, desired.PolicySetID(id))
 		p.doom(s.Instance)
+	}
+	return nil
+}
+
+// setIn is a set whose rules are in; nil = they are not.
+func (p *policies) setIn(id desired.PolicySetID) *desired.PolicySet {
+	if x := p.index[id]; x != nil {
+		return x.set
 	}
 	return nil
 }

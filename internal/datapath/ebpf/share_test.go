@@ -85,7 +85,7 @@ func (c *crowded) conns() map[connKey]conn {
 	c.t.Helper()
 	out := map[connKey]conn{}
 	note := func(k connKey, v conn) { out[k] = v }
-	if err := errors.Join(eachEntry("conns", c.drv.obj.Conns, 1, note), eachEntry("halfopen", c.drv.obj.Halfopen, 1, note)); err != nil {
+	if err := errors.Join(eachEntry("conns", c.drv.dp.obj.Conns, 1, note), eachEntry("halfopen", c.drv.dp.obj.Halfopen, 1, note)); err != nil {
 		c.t.Fatal(err)
 	}
 	return out
@@ -167,17 +167,17 @@ func TestOpenConnectionsAreShared(t *testing.T) {
 	c.all("the other end of new connections speaks", c.b, c.segments(c.c, 30000, 20, reference.FlagACK, true))
 	c.all("the other end of the flood's last", c.b, c.segments(c.a, 29900, 100, reference.FlagACK, true))
 	// What the driver took away is nobody's any more.
-	if err := c.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
+	if err := c.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	left, taken := 0, 0
 	for i := range uint32(owners) {
 		var spent, given share
-		if c.drv.obj.Spent.Lookup(i, &spent) == nil && c.drv.obj.Given.Lookup(i, &given) == nil && spent != given {
+		if c.drv.dp.obj.Spent.Lookup(i, &spent) == nil && c.drv.dp.obj.Given.Lookup(i, &given) == nil && spent != given {
 			left++
 		}
 	}
-	_ = eachEntry("slots", c.drv.obj.Slots, 1, func(_ uint32, s slot) {
+	_ = eachEntry("slots", c.drv.dp.obj.Slots, 1, func(_ uint32, s slot) {
 		if s.Owner != 0 {
 			taken++
 		}
@@ -193,7 +193,7 @@ func TestDriverAway(t *testing.T) {
 	const room = 1024
 	c := newCrowded(t, map[string]uint32{"conns": room, "halfopen": room})
 	for i := range 60 {
-		if err := c.drv.obj.Swept.Put(uint32(0), uint64(0)); err != nil { // and the driver, which is there, may say otherwise soon
+		if err := c.drv.dp.obj.Swept.Put(uint32(0), uint64(0)); err != nil { // and the driver, which is there, may say otherwise soon
 			t.Fatal(err)
 		}
 		c.connect("busy", c.a, uint16(10000+50*i), 50)

@@ -15,19 +15,19 @@ func underPin(ifname string) string { return ifname + ":" + underDir }
 // them (no TCX, an IPv6 address, no Ethernet, IPsec policies, which they would
 // bypass) packets take the way through the host's stack, as the first ones of
 // every connection do.
-func (p *applyRun) openShortWays(s *settings) error {
-	name := p.under.name
-	if p.att.way != attachTCX || !p.want.VTEP.Is4() || name == "" {
+func (d *devices) openShortWays(run *applyRun, s *settings) error {
+	name := d.under.name
+	if d.att.way != attachTCX || !run.want.VTEP.Is4() || name == "" {
 		return nil
 	}
-	if _, err := p.att.link(underPin(name), name, p.under.index, true, p.obj.FromUnderlay); err != nil {
+	if _, err := d.att.link(underPin(name), name, d.under.index, true, d.obj.FromUnderlay); err != nil {
 		return err
 	}
-	p.attached[name] = true
+	d.att.wanted[name] = true
 	policies, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
 	if err != nil || len(policies) > 0 {
 		return nil //nolint:nilerr // a kernel that does not tell is taken for one that has some
 	}
-	s.Underlay, s.VTEP, s.VTEPMask = uint32(p.under.index), p.want.VTEP.As4(), p.under.mask
+	s.Underlay, s.VTEP, s.VTEPMask = uint32(d.under.index), run.want.VTEP.As4(), d.under.mask
 	return nil
 }

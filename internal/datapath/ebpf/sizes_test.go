@@ -19,11 +19,11 @@ func TestTablesTellTheirFill(t *testing.T) {
 	told := func(when string) {
 		t.Helper()
 		got := r.drv.Tables()
-		want := append(slices.Clone(sizable), "translations", "counted", "queues") // the first's size follows from others', the rest are fixed
+		want := append(sizable(), "translations", "counted", "queues") // the first's size follows from others', the rest are fixed
 		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(slices.Values(want))) {
 			t.Errorf("%s: tables %v, want %v", when, names, want)
 		}
-		o := r.drv.obj
+		o := r.drv.dp.obj
 		for name, m := range map[string]interface {
 			MaxEntries() uint32
 		}{"ports": o.Ports, "stations": o.Stations, "hosts": o.Hosts, "sets": o.Sets, "rules": o.Rules} {

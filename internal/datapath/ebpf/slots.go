@@ -18,7 +18,10 @@ import (
 // choices. What was written is known by its sum, since a table has 128 KiB; what it has to
 // say follows from the service's backends.
 type slotTables struct {
-	d    *Driver
+	choices  *ebpf.Map
+	backends *table[backendKey, backendEntry]
+	repairs  repairs
+
 	seed maphash.Seed
 	sums map[uint32]uint64 // by key of choices
 	// found are those of a former process, whose sums are of what they were found to hold:
@@ -30,8 +33,8 @@ type slotTables struct {
 // judgeFor bounds how long a look judges what was found.
 const judgeFor = 50 * time.Millisecond
 
-func newSlotTables(d *Driver) *slotTables {
-	return &slotTables{d, maphash.MakeSeed(), map[uint32]uint64{}, map[uint32]bool{}}
+func newSlotTables(choices *ebpf.Map, backends *table[backendKey, backendEntry], r repairs) *slotTables {
+	return &slotTables{choices, backends, r, maphash.MakeSeed(), map[uint32]uint64{}, map[uint32]bool{}}
 }
 
 func (t *slotTables) sum(table []ownersRow) uint64 {
@@ -62,14 +65,14 @@ func (t *slotTables) trusted(key uint32, table []ownersRow) []ownersRow {
 	} else {
 		u.wrong = 1
 	}
-	t.d.drift.Repaired(t.d.cfg.Log, driver.DriftEntry, u.String(), 1)
+	t.repairs.note(driver.DriftEntry, u.String(), 1)
 	return nil
 }
 
 // readOwners opens a table and reads it; fresh says that there is none, and that it is a
 // new one.
 func (t *slotTables) readOwners(key uint32) (inner *ebpf.Map, table []ownersRow, fresh bool, err error) {
-	err = t.d.obj.Choices.Lookup(key, &inner)
+	err = t.choices.Lookup(key, &inner)
 	if isNotExist(err) {
 		inner, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 2 * ownersInRow, MaxEntries: rows})
 		return inner, nil, true, err
@@ -87,7 +90,7 @@ func (t *slotTables) readOwners(key uint32) (inner *ebpf.Map, table []ownersRow,
 
 // membersOf are who a table's slots are divided among.
 func (t *slotTables) membersOf(key uint32) (out []member) {
-	for k, b := range t.d.backends.have {
+	for k, b := range t.backends.have {
 		if k.Service == key>>3 && b.Among>>(key&7)&1 != 0 {
 			out = append(out, member{b.ID, k.Index})
 		}
@@ -101,7 +104,7 @@ func (t *slotTables) restore() (unlike, error) {
 	u := unlike{table: "choices"}
 	var strays []uint32
 	var key, id uint32
-	it := t.d.obj.Choices.Iterate()
+	it := t.choices.Iterate()
 	for it.Next(&key, &id) {
 		if _, ok := t.sums[key]; !ok {
 			strays = append(strays, key)
@@ -111,7 +114,7 @@ func (t *slotTables) restore() (unlike, error) {
 		return u, fmt.Errorf("read map choices: %w", err)
 	}
 	for _, key := range strays { // first: they may take the room
-		if err := t.d.obj.Choices.Delete(key); err != nil && !isNotExist(err) {
+		if err := t.choices.Delete(key); err != nil && !isNotExist(err) {
 			return u, fmt.Errorf("write map choices: %w", err)
 		}
 		u.tooMuch++
@@ -156,15 +159,25 @@ func (t *slotTables) put(key uint32, inner *ebpf.Map, table, next []ownersRow, f
 		}
 	}
 	if fresh {
-		if err := t.d.obj.Choices.Put(key, inner); err != nil {
+		if err := t.choices.Put(key, inner); err != nil {
 			if isFull(err) {
-				return 0, manyServices(t.d.obj.Choices)
+				return 0, manyServices(t.choices)
 			}
 			return 0, writeError{fmt.Errorf("write map choices: %w", err)}
 		}
 	}
 	t.wrote(key, next)
 	return len(keys), nil
+}
+
+// delete deletes a table that no service uses.
+func (t *slotTables) delete(key uint32) error {
+	if err := t.choices.Delete(key); err != nil && !isNotExist(err) {
+		return writeError{fmt.Errorf("write map choices: %w", err)}
+	}
+	delete(t.sums, key)
+	delete(t.found, key)
+	return nil
 }
 
 // peek: nothing of it is shown.

@@ -56,7 +56,7 @@ func TestSlotsPutBack(t *testing.T) {
 	look := func() {
 		t.Helper()
 		d.mu.Lock()
-		d.restored = time.Time{} // as long ago as may be
+		d.dp.tables.restored = time.Time{} // as long ago as may be
 		d.mu.Unlock()
 		rep, err := drv.Apply(t.Context(), pic)
 		must(err)
@@ -65,7 +65,7 @@ func TestSlotsPutBack(t *testing.T) {
 	open := func(key uint32) *ebpf.Map {
 		t.Helper()
 		var inner *ebpf.Map
-		must(d.obj.Choices.Lookup(key, &inner))
+		must(d.dp.obj.Choices.Lookup(key, &inner))
 		t.Cleanup(func() { _ = inner.Close() }) // it was read
 		return inner
 	}
@@ -73,7 +73,7 @@ func TestSlotsPutBack(t *testing.T) {
 		t.Helper()
 		out := map[uint32][]ownersRow{}
 		var key, id uint32
-		it := d.obj.Choices.Iterate()
+		it := d.dp.obj.Choices.Iterate()
 		for it.Next(&key, &id) {
 			table := make([]ownersRow, rows)
 			inner := open(key)
@@ -113,25 +113,25 @@ func TestSlotsPutBack(t *testing.T) {
 	look()
 	same("two rows are changed", before, &repairs, 2)
 
-	must(d.obj.Choices.Delete(key))
+	must(d.dp.obj.Choices.Delete(key))
 	look()
 	same("it is gone", before, &repairs, 1)
 
 	other, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 2 * ownersInRow, MaxEntries: rows})
 	must(err)
 	defer func() { _ = other.Close() }() // in memory
-	must(d.obj.Choices.Put(key+8, other))
+	must(d.dp.obj.Choices.Put(key+8, other))
 	look()
 	same("one is too many", before, &repairs, 1)
 
 	must(open(key).Put(uint32(3), row)) // owners that the service has
 	apply(41)
-	want := map[uint32][]ownersRow{key: ownersOf(nil, nil, d.slots.membersOf(key))}
-	if len(d.slots.membersOf(key)) != 41 {
-		t.Errorf("%d backends", len(d.slots.membersOf(key)))
+	want := map[uint32][]ownersRow{key: ownersOf(nil, nil, d.dp.services.slots.membersOf(key))}
+	if len(d.dp.services.slots.membersOf(key)) != 41 {
+		t.Errorf("%d backends", len(d.dp.services.slots.membersOf(key)))
 	}
 	same("a row is changed, and a backend comes", want, &repairs, 1)
-	must(d.obj.Choices.Delete(key))
+	must(d.dp.obj.Choices.Delete(key))
 	apply(40)
 	same("it is gone, and a backend goes", before, &repairs, 1)
 

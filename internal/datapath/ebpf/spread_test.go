@@ -75,7 +75,7 @@ func TestAffinitySpreads(t *testing.T) {
 		}
 		got, of := map[uint64]int{}, map[addr]uint64{}
 		moved, all := 0, 0
-		if err := eachEntry("translations", r.drv.obj.Translations, 1, func(k connKey, v translation) {
+		if err := eachEntry("translations", r.drv.dp.obj.Translations, 1, func(k connKey, v translation) {
 			if k.Pad != asClientOutside {
 				return
 			}
@@ -142,7 +142,7 @@ func (r *rig) fromHost(t testing.TB, frames ...[]byte) (out []int32) {
 	t.Helper()
 	r.thread.do(func() {
 		for _, f := range frames {
-			ret, err := testRun(r.drv.obj.FromHost, f, make([]byte, 192)) // struct __sk_buff
+			ret, err := testRun(r.drv.dp.obj.FromHost, f, make([]byte, 192)) // struct __sk_buff
 			if err != nil {
 				t.Errorf("run on %x: %v", f, err)
 				return

@@ -37,30 +37,63 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	if err := d.usable(ctx); err != nil {
 		return out, err
 	}
-	for name, index := range d.indexes {
-		s := driver.PortStats{Endpoint: d.endpoint[name]}
-		var per []portCounter
-		if o, ok := d.ports.have[uint32(index)]; ok { // not shut
-			if err := d.obj.PortCounters.Lookup(o.Slot, &per); err != nil {
-				return out, fmt.Errorf("ebpf driver: read map port_counters: %w", err)
+	dp := d.dp
+	for name, index := range dp.ports.indexes {
+		s := driver.PortStats{Endpoint: dp.ports.endpoint[name]}
+		if o, ok := dp.ports.Ports.have[uint32(index)]; ok { // not shut
+			if err := dp.counters.addPort(&s, o.Slot); err != nil {
+				return out, err
 			}
-		}
-		for _, c := range per {
-			s.RxPackets += c.Rx.Packets
-			s.RxBytes += c.Rx.Bytes
-			s.TxPackets += c.Tx.Packets
-			s.TxBytes += c.Tx.Bytes
 		}
 		out.Ports[name] = s
 	}
 	for id, c := range hits {
-		if name, ok := d.ruleIDs[id]; ok {
+		if name, ok := dp.policies.ruleIDs[id]; ok {
 			out.Rules[name] = driver.RuleStats(c)
 		}
 	}
+	if out.Drops, err = dp.counters.drops(); err != nil {
+		return out, err
+	}
+	services := map[uint64]model.ServiceKey{}
+	for key, x := range dp.services.of {
+		services[x.seed] = key
+	}
+	out.Services, err = dp.services.counts.stats(&dp.applied.host, services, living)
+	return out, err
+}
+
+// counters are the counters of ports, rules and drops. They need no lock.
+type counters struct {
+	obj  *objects
+	hits *lru
+}
+
+func newCounters(o *objects) *counters {
+	return &counters{o, newLRU("hits", o.Hits, o.Created, madeHit, true)} // counters of rules that are no more go first
+}
+
+// addPort adds the counters of a port.
+func (c *counters) addPort(s *driver.PortStats, slot uint32) error {
+	var per []portCounter
+	if err := c.obj.PortCounters.Lookup(slot, &per); err != nil {
+		return fmt.Errorf("ebpf driver: read map port_counters: %w", err)
+	}
+	for _, n := range per {
+		s.RxPackets += n.Rx.Packets
+		s.RxBytes += n.Rx.Bytes
+		s.TxPackets += n.Tx.Packets
+		s.TxBytes += n.Tx.Bytes
+	}
+	return nil
+}
+
+// drops returns the dropped packets by reason.
+func (c *counters) drops() (map[string]uint64, error) {
+	out := map[string]uint64{}
 	for reason, name := range dropNames {
 		var per []uint64
-		if err := d.obj.Drops.Lookup(uint32(reason), &per); err != nil {
+		if err := c.obj.Drops.Lookup(uint32(reason), &per); err != nil {
 			return out, fmt.Errorf("ebpf driver: read map drops: %w", err)
 		}
 		var sum uint64
@@ -68,11 +101,10 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			sum += n
 		}
 		if sum > 0 && name != "" {
-			out.Drops[name] = sum
+			out[name] = sum
 		}
 	}
-	out.Services, err = d.serviceStats(living)
-	return out, err
+	return out, nil
 }
 
 // usable tells whether ctx has ended or the driver is closed; d.mu is held.
@@ -94,27 +126,27 @@ func (d *Driver) readMuch(ctx context.Context) (hits map[uint64]counter, living 
 		d.mu.Unlock()
 		return nil, nil, err
 	}
-	serves := len(d.serving.of) > 0
+	serves := len(d.dp.services.of) > 0
 	d.reading.RLock()
 	defer d.reading.RUnlock()
 	d.mu.Unlock()
-	if hits, err = d.ruleCounters(); err != nil || !serves {
+	if hits, err = d.dp.counters.rules(); err != nil || !serves {
 		return hits, nil, err
 	}
-	living, err = d.establishedServices()
+	living, err = d.dp.conntrack.translations.established()
 	return hits, living, err
 }
 
-// ruleCounters adds up what was counted for each rule: by processors on their
+// rules adds up what was counted for each rule: by processors on their
 // own (tallies), and where a rule has no tally (hits). A tally that went to
 // another rule in between would be missed, so all is read again then.
-func (d *Driver) ruleCounters() (out map[uint64]counter, err error) {
-	add := func(id uint64, c counter) {
+func (c *counters) rules() (out map[uint64]counter, err error) {
+	add := func(id uint64, n counter) {
 		sum := out[id]
-		out[id] = counter{sum.Packets + c.Packets, sum.Bytes + c.Bytes}
+		out[id] = counter{sum.Packets + n.Packets, sum.Bytes + n.Bytes}
 	}
 	kept := func(a, b tally) bool { return a.ID == 0 || a.ID == b.ID }
-	before, err := d.readTallies()
+	before, err := c.readTallies()
 	for range 3 { // a tally moves when nothing has hit its rule for a second at least
 		if err != nil {
 			return nil, err
@@ -122,17 +154,17 @@ func (d *Driver) ruleCounters() (out map[uint64]counter, err error) {
 		out = map[uint64]counter{}
 		var id uint64
 		var per []counter
-		it := d.obj.Hits.Iterate()
+		it := c.obj.Hits.Iterate()
 		for it.Next(&id, &per) {
-			for _, c := range per {
-				add(id, c)
+			for _, n := range per {
+				add(id, n)
 			}
 		}
 		if err := it.Err(); err != nil {
 			return nil, fmt.Errorf("ebpf driver: read map hits: %w", err)
 		}
 		was := before
-		before, err = d.readTallies()
+		before, err = c.readTallies()
 		if slices.EqualFunc(was, before, kept) {
 			break
 		}
@@ -144,11 +176,11 @@ func (d *Driver) ruleCounters() (out map[uint64]counter, err error) {
 }
 
 // readTallies returns those of all processors.
-func (d *Driver) readTallies() ([]tally, error) {
-	most, width := int(d.obj.Tallies.MaxEntries()), cpus()
+func (c *counters) readTallies() ([]tally, error) {
+	most, width := int(c.obj.Tallies.MaxEntries()), cpus()
 	keys, out := make([]uint32, most), make([]tally, most*width)
 	var cur ebpf.MapBatchCursor
-	if _, err := d.obj.Tallies.BatchLookup(&cur, keys, out, nil); err != nil && !isNotExist(err) {
+	if _, err := c.obj.Tallies.BatchLookup(&cur, keys, out, nil); err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("ebpf driver: read map tallies: %w", err)
 	}
 	return out, nil
@@ -158,12 +190,12 @@ func (d *Driver) readTallies() ([]tally, error) {
 // hold; those that packets fill are counted every expireEvery, when what is dead
 // is taken out. So neither lock nor map is waited for.
 func (d *Driver) Tables() map[string]driver.TableStats {
-	out := make(map[string]driver.TableStats, len(d.tables)+4)
-	for _, t := range d.tables {
+	out := map[string]driver.TableStats{}
+	for _, t := range d.dp.tables.filled {
 		name, s := t.fill()
 		out[name] = s
 	}
-	for _, f := range d.fills() {
+	for _, f := range d.dp.fills() {
 		out[f.name] = f.stats()
 	}
 	return out

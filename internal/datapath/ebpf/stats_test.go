@@ -15,7 +15,7 @@ import (
 // takeTallies gives all tallies of all processors to one rule.
 func (r *rig) takeTallies(t testing.TB, to tally) {
 	t.Helper()
-	m := r.drv.obj.Tallies
+	m := r.drv.dp.obj.Tallies
 	keys := make([]uint32, m.MaxEntries())
 	for i := range keys {
 		keys[i] = uint32(i)
@@ -49,7 +49,7 @@ func TestRulesCountEveryPacket(t *testing.T) {
 			r.takeTallies(t, c.had)
 			want := map[string]driver.RuleStats{}
 			if n := c.had.N; n.Packets > 0 {
-				k := uint64(cpus()) * uint64(r.drv.obj.Tallies.MaxEntries())
+				k := uint64(cpus()) * uint64(r.drv.dp.obj.Tallies.MaxEntries())
 				want[other] = driver.RuleStats{Packets: n.Packets * k, Bytes: n.Bytes * k}
 			}
 			send := func(ifname string, p reference.Packet, times int) {
@@ -86,7 +86,7 @@ func TestRulesCountEveryPacket(t *testing.T) {
 					t.Errorf("port %s: %+v, want %d packets each way", ifname, p, fast+1)
 				}
 			}
-			tallies, err := r.drv.readTallies()
+			tallies, err := r.drv.dp.counters.readTallies()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestDeleteAll(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
 	defer drv.Close()
-	m := r.drv.obj.Affines
+	m := r.drv.dp.obj.Affines
 	var keys []affineKey
 	for i := range 10_000 {
 		k := affineKey{Seed: uint64(i)}

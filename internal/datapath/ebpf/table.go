@@ -51,8 +51,8 @@ func (t *table[K, V]) fill() (string, driver.TableStats) {
 // count takes down how much is held, after every change of have.
 func (t *table[K, V]) count() { t.held.Store(uint64(len(t.have))) }
 
-func newTable[K, V comparable](name string, m *ebpf.Map, w *writer) *table[K, V] {
-	return &table[K, V]{name: name, m: m, w: w, have: map[K]V{}}
+func (t *table[K, V]) open(m *ebpf.Map, w *writer, tag tableTag) {
+	t.name, t.m, t.w, t.global, t.have = tag.name, m, w, tag.global, map[K]V{}
 }
 
 // load reads back what the map holds.

@@ -25,9 +25,9 @@ func (r *rig) from(t testing.TB, ifname string, frames ...[]byte) []int32 {
 	var out []int32
 	ctx := make([]byte, 192) // struct __sk_buff
 	r.thread.do(func() {
-		binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.indexes[ifname]))
+		binary.NativeEndian.PutUint32(ctx[40:], uint32(r.drv.dp.ports.indexes[ifname]))
 		for _, f := range frames {
-			ret, err := testRun(r.drv.obj.FromContainer, f, ctx)
+			ret, err := testRun(r.drv.dp.obj.FromContainer, f, ctx)
 			if err != nil {
 				t.Errorf("run on %x: %v", f, err)
 				return

@@ -6,13 +6,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
 // translations are the connections to services: each is entered twice, as the client
 // sends it and under the key of the connection behind it, as long as whose it lives.
-type translations struct{ held, most atomic.Uint64 }
+type translations struct {
+	m          *ebpf.Map
+	conns      *connections
+	held, most atomic.Uint64
+}
+
+func newTranslations(m *ebpf.Map, conns *connections) *translations {
+	t := &translations{m: m, conns: conns}
+	t.most.Store(uint64(m.MaxEntries()))
+	return t
+}
 
 func (t *translations) fill() (string, driver.TableStats) {
 	return "translations", driver.TableStats{Entries: t.held.Load(), Capacity: t.most.Load()}
@@ -44,8 +56,8 @@ func before(a, b addr, aPort, bPort uint16) bool {
 	return aPort <= bPort
 }
 
-// sweepTranslations takes out the translations whose connections are not among those that live.
-func (d *Driver) sweepTranslations(all map[connKey]connKey, living map[connKey]bool) error {
+// sweep takes out the translations whose connections are not among those that live.
+func (t *translations) sweep(all map[connKey]connKey, living map[connKey]bool) error {
 	for k, behind := range all {
 		if living[behind] {
 			continue
@@ -53,7 +65,7 @@ func (d *Driver) sweepTranslations(all map[connKey]connKey, living map[connKey]b
 		// It may have become an open one while they were looked through.
 		var c conn
 		there := false
-		for _, m := range []interface{ Lookup(k, v any) error }{d.obj.Halfopen, d.obj.Conns} {
+		for _, m := range []interface{ Lookup(k, v any) error }{t.conns.obj.Halfopen, t.conns.obj.Conns} {
 			err := m.Lookup(behind, &c)
 			if err != nil && !isNotExist(err) {
 				return fmt.Errorf("read connections: %w", err)
@@ -63,20 +75,20 @@ func (d *Driver) sweepTranslations(all map[connKey]connKey, living map[connKey]b
 		if there {
 			continue
 		}
-		if err := d.obj.Translations.Delete(k); err != nil && !isNotExist(err) {
+		if err := t.m.Delete(k); err != nil && !isNotExist(err) {
 			return fmt.Errorf("write map translations: %w", err)
 		}
 		delete(all, k)
 	}
-	d.translations.held.Store(uint64(len(all)))
+	t.held.Store(uint64(len(all)))
 	return nil
 }
 
-// readTranslations returns the entries, with the keys of their connections, and where
+// read returns the entries, with the keys of their connections, and where
 // those are counted.
-func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted]bool, err error) {
+func (t *translations) read() (all map[connKey]connKey, counts map[counted]bool, err error) {
 	all, counts = map[connKey]connKey{}, map[counted]bool{}
-	err = eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+	err = eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if all[k] = k; k.Pad == asClient || k.Pad == asClientOutside {
 			all[k] = t.behind()
 			counts[t.counted()] = true
@@ -85,13 +97,13 @@ func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted
 	return all, counts, err
 }
 
-// endTranslations takes out those that have ended, as those of services that are gone,
+// end takes out those that have ended, as those of services that are gone,
 // and the connections behind them: a service that is made anew begins without them, and
 // another one that has the same tuple behind it finds it free.
-func (d *Driver) endTranslations(ended func(translation) bool) error {
+func (t *translations) end(ended func(translation) bool) error {
 	var left []connKey
 	behind := map[connKey]bool{}
-	if err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+	if err := eachEntry("translations", t.m, 1, func(k connKey, t translation) {
 		if !ended(t) {
 			return
 		}
@@ -101,27 +113,32 @@ func (d *Driver) endTranslations(ended func(translation) bool) error {
 	}); err != nil || len(left) == 0 {
 		return err
 	}
-	if err := deleteAll("translations", d.obj.Translations, left); err != nil {
+	if err := deleteAll("translations", t.m, left); err != nil {
 		return writeError{err}
 	}
-	if err := d.conns.sweep(func(k connKey, _ conn) bool { return behind[k] }); err != nil {
+	if err := t.conns.sweep(func(k connKey, _ conn) bool { return behind[k] }); err != nil {
 		return writeError{err}
 	}
 	return nil
 }
 
-// sweepAffines forgets the clients whose time is over, and counts the others by their
-// services.
-func (d *Driver) sweepAffines(now uint64) error {
-	d.mu.Lock()
-	lasts := map[uint64]time.Duration{}
-	for _, s := range d.services.have {
-		lasts[s.Seed] = time.Duration(s.Affinity)
-	}
-	d.mu.Unlock()
+// affinities are the clients that stay with a backend of a service. The programs add
+// entries.
+type affinities struct {
+	lru    *lru
+	counts *ebpf.Map // clients by the seed of the service
+}
+
+func newAffinities(o *objects) *affinities {
+	return &affinities{newLRU("affines", o.Affines, o.Created, madeAffine, false), o.AffineCounts}
+}
+
+// sweep forgets the clients whose time is over, and counts the others by their services.
+// It gets the times by the seeds of services.
+func (a *affinities) sweep(now uint64, times map[uint64]time.Duration) error {
 	counts := map[uint64]uint32{}
-	err := sweepMap(d, d.affines, 1, func(k affineKey, a affine) bool {
-		if now > a.Last && now-a.Last >= uint64(lasts[k.Seed]) {
+	err := sweepMap(a.lru, 1, func(k affineKey, x affine) bool {
+		if now > x.Last && now-x.Last >= uint64(times[k.Seed]) {
 			return true
 		}
 		counts[k.Seed]++
@@ -131,7 +148,7 @@ func (d *Driver) sweepAffines(now uint64) error {
 		return err
 	}
 	var gone []uint64
-	if err := eachEntry("affine_counts", d.obj.AffineCounts, 1, func(seed uint64, _ uint32) {
+	if err := eachEntry("affine_counts", a.counts, 1, func(seed uint64, _ uint32) {
 		if counts[seed] == 0 {
 			gone = append(gone, seed)
 		}
@@ -139,40 +156,34 @@ func (d *Driver) sweepAffines(now uint64) error {
 		return err
 	}
 	for _, seed := range gone {
-		if err := d.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {
+		if err := a.counts.Delete(seed); err != nil && !isNotExist(err) {
 			return fmt.Errorf("write map affine_counts: %w", err)
 		}
 	}
 	for seed, n := range counts {
-		if err := d.obj.AffineCounts.Put(seed, n); err != nil && !isFull(err) {
+		if err := a.counts.Put(seed, n); err != nil && !isFull(err) {
 			return fmt.Errorf("write map affine_counts: %w", err)
 		}
 	}
 	return nil
 }
 
-// forgetClients takes out who stays with which backend of services that are gone, and
-// what is counted of them. No packet is led there any more.
-func (p *applyRun) forgetClients(gone map[uint64]bool) error {
-	if len(gone) == 0 {
-		return nil
-	}
+// forget takes out who stays with which backend of services that are gone, by their seeds.
+// No packet is led there any more.
+func (a *affinities) forget(gone map[uint64]bool) error {
 	var left []affineKey
-	if err := eachEntry("affines", p.obj.Affines, 1, func(k affineKey, _ affine) {
+	if err := eachEntry("affines", a.lru.m, 1, func(k affineKey, _ affine) {
 		if gone[k.Seed] {
 			left = append(left, k)
 		}
 	}); err != nil {
 		return err
 	}
-	if err := deleteAll("affines", p.obj.Affines, left); err != nil {
-		return writeError{err}
-	}
-	if err := p.freeCounterSlots(func(c counted) bool { return gone[c.Seed] }); err != nil {
+	if err := deleteAll("affines", a.lru.m, left); err != nil {
 		return writeError{err}
 	}
 	for seed := range gone {
-		if err := p.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {
+		if err := a.counts.Delete(seed); err != nil && !isNotExist(err) {
 			return writeError{fmt.Errorf("write map affine_counts: %w", err)}
 		}
 	}

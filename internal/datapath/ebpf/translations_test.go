@@ -75,7 +75,7 @@ func TestTranslationsEnd(t *testing.T) {
 	}
 	there := func() int {
 		t.Helper()
-		all, _, err := r.drv.readTranslations()
+		all, _, err := r.drv.dp.conntrack.translations.read()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestTranslationsEnd(t *testing.T) {
 	if n := there(); n > 2*128 {
 		t.Errorf("after a flood there are %d entries, and room for %d connections", n, 128)
 	}
-	if err := r.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
+	if err := r.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	if sweep(); there() != 0 {

@@ -8,44 +8,44 @@ import (
 
 // putTunnels gives every other host's tunnel endpoint a number, which it keeps while
 // it is in the picture: connections remember it. No other one gets that number soon.
-func (p *applyRun) putTunnels() error {
-	if !p.scratch && !differs(p.want.Tunnels, p.last.Tunnels) {
+func (x *routing) putTunnels(run *applyRun) error {
+	if !run.scratch && !differs(run.want.Tunnels, run.last.Tunnels) {
 		return nil
 	}
 	wanted := map[tunnelSource]bool{}
-	for a := range p.want.Tunnels.All() {
+	for a := range run.want.Tunnels.All() {
 		wanted[toTunnel(a)] = true
 	}
-	for at, n := range p.tunnels.have {
-		if p.lastTunnel = max(p.lastTunnel, n); wanted[at] && p.ends.have[n] == at {
+	for at, n := range x.Tunnels.have {
+		if x.last = max(x.last, n); wanted[at] && x.Reverse.have[n] == at {
 			continue
 		}
-		if err := p.tunnels.del(at); err != nil {
+		if err := x.Tunnels.del(at); err != nil {
 			return err
 		}
 	}
-	for n, at := range p.ends.have {
-		if p.tunnels.have[at] == n {
+	for n, at := range x.Reverse.have {
+		if x.Tunnels.have[at] == n {
 			continue
 		}
-		if err := p.ends.del(n); err != nil {
+		if err := x.Reverse.del(n); err != nil {
 			return err
 		}
 	}
 	for at := range wanted {
-		if _, there := p.tunnels.have[at]; there {
+		if _, there := x.Tunnels.have[at]; there {
 			continue
 		}
-		p.lastTunnel++
-		err := p.ends.put(p.lastTunnel, at) // first: whoever finds the number finds the rest
+		x.last++
+		err := x.Reverse.put(x.last, at) // first: whoever finds the number finds the rest
 		if err == nil {
-			err = p.tunnels.put(at, p.lastTunnel)
+			err = x.Tunnels.put(at, x.last)
 		}
 		if fatal(err) {
 			return err
 		}
 		if err != nil {
-			p.problem("tunnels of other hosts", err)
+			run.problem("tunnels of other hosts", err)
 			return nil
 		}
 	}

@@ -63,25 +63,3 @@ func (u *underlay) source() (s tunnelSource) {
 func (u *underlay) inner() int {
 	return u.mtu - desired.TunnelOverhead(u.vtep)
 }
-
-// resized tells whether an interface's change concerns what fits the tunnel or
-// the uplink. The caller holds d.mu.
-func (d *Driver) resized(index, mtu int, gone bool) bool {
-	if index == d.under.index && (gone || mtu != d.under.mtu) {
-		d.under.index = 0
-		return true
-	}
-	s := d.settings.have[0]
-	return s.Uplink == uint32(index) && !gone && s.UplinkMTU != uint32(mtu)
-}
-
-// networkMoved tells whether a network changed its tag, its domain or its subnets,
-// which endpoints repeat.
-func (d *Driver) networkMoved(want desired.Host) bool {
-	for c := range want.Networks.Diff(d.last.Networks) {
-		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag || c.Old.Joined != c.New.Joined || c.Old.Subnet != c.New.Subnet || c.Old.Subnet6 != c.New.Subnet6) {
-			return true
-		}
-	}
-	return want.VTEP != d.last.VTEP
-}

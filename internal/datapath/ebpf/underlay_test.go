@@ -20,7 +20,7 @@ import (
 // knows yet pass the VXLAN devices by, those that the tunnel carries whole.
 func TestFirstPacketsPassTheDevice(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
-	if w.drivers[0].att.way != attachTCX {
+	if w.drivers[0].dp.att.way != attachTCX {
 		t.Skip("no short ways between hosts")
 	}
 	device := func() (n uint64) {
@@ -49,7 +49,7 @@ func TestFirstPacketsPassTheDevice(t *testing.T) {
 // device's, or nobody's, and what the program takes out is judged.
 func TestEnters(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
-	if w.drivers[1].att.way != attachTCX {
+	if w.drivers[1].dp.att.way != attachTCX {
 		t.Skip("no short ways between hosts")
 	}
 	mac := func(i int) (m model.MAC) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ type heard struct {
 	lost    bool         // messages did not arrive
 	wake    chan struct{}
 	sock    *nl.NetlinkSocket // that is read from, for tests
+	log     *slog.Logger
 }
 
 type linkNews struct {
@@ -47,8 +49,8 @@ type linkNews struct {
 	gone, up bool
 }
 
-func newHeard() *heard {
-	return &heard{links: map[int]linkNews{}, filters: map[int]bool{}, wake: make(chan struct{}, 1)}
+func newHeard(log *slog.Logger) *heard {
+	return &heard{log: log, links: map[int]linkNews{}, filters: map[int]bool{}, wake: make(chan struct{}, 1)}
 }
 
 func (h *heard) note(fn func()) {
@@ -92,12 +94,15 @@ func (d *Driver) startWatching() error {
 		s.Close()
 		return fmt.Errorf("ebpf driver: open this network namespace: %w", err)
 	}
-	if d.pinWatch, err = newPinWatch(d.cfg.PinDir); err != nil {
+	if d.dp.pins.watch, err = newPinWatch(d.cfg.PinDir); err != nil {
 		s.Close()
 		return errors.Join(err, home.Close())
 	}
 	d.wg.Add(4)
-	go d.listen(d.run, s, home)
+	go func() {
+		defer d.wg.Done()
+		d.heard.listen(d.run, s, home)
+	}()
 	go d.watchLinks(d.run)
 	go d.follow(d.run)
 	go d.watchPins(d.run)
@@ -106,41 +111,40 @@ func (d *Driver) startWatching() error {
 
 // listen reads messages until ctx ends. When some are lost, or the subscription
 // breaks and is renewed, everything may have changed.
-func (d *Driver) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHandle) {
-	defer d.wg.Done()
+func (h *heard) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHandle) {
 	defer func() { _ = home.Close() }() // open for reading
 	runtime.LockOSThread()              // never unlocked: the thread ends with the goroutine
 	if err := netns.Set(home); err != nil {
-		d.cfg.Log.Warn("a broken subscription to interfaces' changes could not be renewed: the driver's namespace cannot be entered", "error", err)
+		h.log.Warn("a broken subscription to interfaces' changes could not be renewed: the driver's namespace cannot be entered", "error", err)
 	}
 	for {
-		d.heard.note(func() { d.heard.sock = s })
+		h.note(func() { h.sock = s })
 		stop := context.AfterFunc(ctx, s.Close)
-		err := d.hear(s)
+		err := h.hear(s)
 		if !stop() {
 			return
 		}
 		s.Close()
-		d.cfg.Log.Warn("the subscription to interfaces' changes is broken and will be renewed", "error", err)
+		h.log.Warn("the subscription to interfaces' changes is broken and will be renewed", "error", err)
 		for s = nil; s == nil; {
 			if waiting.Pause(ctx, listenAgain) != nil {
 				return
 			}
 			if s, err = subscribe(); err != nil {
-				d.cfg.Log.Warn("interfaces' changes are not told: they are found at the next look only", "error", err)
+				h.log.Warn("interfaces' changes are not told: they are found at the next look only", "error", err)
 			}
 		}
-		d.heard.note(func() { d.heard.lost = true })
+		h.note(func() { h.lost = true })
 	}
 }
 
 // hear reads messages until the socket fails.
-func (d *Driver) hear(s *nl.NetlinkSocket) error {
+func (h *heard) hear(s *nl.NetlinkSocket) error {
 	for {
 		msgs, from, err := s.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
-			d.cfg.Log.Warn("some of the kernel's messages about interfaces were lost; looking at all of them")
-			d.heard.note(func() { d.heard.lost = true })
+			h.log.Warn("some of the kernel's messages about interfaces were lost; looking at all of them")
+			h.note(func() { h.lost = true })
 			continue
 		}
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
@@ -152,9 +156,9 @@ func (d *Driver) hear(s *nl.NetlinkSocket) error {
 		if from.Pid != nl.PidKernel {
 			continue
 		}
-		d.heard.note(func() {
+		h.note(func() {
 			for _, m := range msgs {
-				d.heard.message(m)
+				h.message(m)
 			}
 		})
 	}
@@ -189,7 +193,10 @@ func (d *Driver) follow(ctx context.Context) {
 		case <-d.heard.wake:
 		}
 		links, filters, lost := d.heard.take()
-		for _, reason := range d.relevantChanges(links, filters, lost) {
+		d.mu.Lock()
+		reasons := d.dp.relevantChanges(links, filters, lost)
+		d.mu.Unlock()
+		for _, reason := range reasons {
 			d.notify(reason)
 		}
 	}
@@ -213,10 +220,10 @@ func (d *Driver) watchLinks(ctx context.Context) {
 		}
 		d.mu.Lock()
 		off := ""
-		for name, l := range d.att.links {
+		for name, l := range d.dp.att.links {
 			device, _, _ := strings.Cut(name, ":")
-			if _, port := d.indexes[device]; !port && ifindexOf(l) == 0 {
-				off, d.verified = device, time.Time{} // the next Apply looks at everything
+			if _, port := d.dp.ports.indexes[device]; !port && ifindexOf(l) == 0 {
+				off, d.dp.ports.verified = device, time.Time{} // the next Apply looks at everything
 			}
 		}
 		d.mu.Unlock()
@@ -228,34 +235,33 @@ func (d *Driver) watchLinks(ctx context.Context) {
 
 // relevantChanges says why the data plane may not be any more what was applied, and
 // sees to it that the next Apply looks there.
-func (d *Driver) relevantChanges(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (dp *datapath) relevantChanges(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
+	p := dp.ports
 	if lost {
-		d.under.index, d.verified = 0, time.Time{}
+		dp.devices.under.index, p.verified = 0, time.Time{}
 		reasons = append(reasons, "messages about interfaces were lost")
 	}
-	s := d.settings.have[0]
-	devices := map[int]string{int(s.VXLAN): d.cfg.Device, int(s.Host): desired.HostInterface, int(s.Uplink): "the uplink", d.under.index: d.under.name}
+	s := dp.settings.get()
+	devices := map[int]string{int(s.VXLAN): dp.devices.cfg.Device, int(s.Host): desired.HostInterface, int(s.Uplink): "the uplink", dp.devices.under.index: dp.devices.under.name}
 	delete(devices, 0)
 	for index, l := range links {
-		if d.resized(index, l.mtu, l.gone) {
+		if dp.devices.resized(index, l.mtu, l.gone) {
 			reasons = append(reasons, "the MTU of interface "+l.name+" changed")
 		}
-		was, ours := d.indexes[l.name]
-		_, missing := d.last.Ports.Get(l.name)
+		was, ours := p.indexes[l.name]
+		_, missing := dp.applied.host.Ports.Get(l.name)
 		_, device := devices[index]
 		down := !l.up && (index == int(s.VXLAN) || index == int(s.Host))
-		uplink := d.vlan && s.Uplink == 0 && slices.Contains(d.cfg.Uplinks, l.name)
-		set := ours && !l.gone && was == index && l.up == d.down[index] // up or down
+		uplink := dp.devices.vlan && s.Uplink == 0 && slices.Contains(dp.devices.cfg.Uplinks, l.name)
+		set := ours && !l.gone && was == index && l.up == p.down[index] // up or down
 		if set {
-			d.down[index] = !l.up
+			p.down[index] = !l.up
 		}
 		if set || ours && (l.gone || was != index) || (missing && !ours || uplink) && !l.gone || device && (l.gone || down) {
 			reasons = append(reasons, "interface "+l.name+" changed")
 		}
 	}
-	for name, index := range d.indexes {
+	for name, index := range p.indexes {
 		if l, told := links[index]; told && !l.gone && l.name != name {
 			reasons = append(reasons, "interface "+name+" was renamed "+l.name)
 		}
@@ -263,18 +269,18 @@ func (d *Driver) relevantChanges(links map[int]linkNews, filters map[int]bool, l
 	if len(filters) == 0 {
 		return reasons
 	}
-	for name, index := range d.indexes {
+	for name, index := range p.indexes {
 		if filters[index] {
 			devices[index] = name
 		}
 	}
-	for name, q := range d.queued {
+	for name, q := range dp.bandwidth.queued {
 		devices[q.near], devices[q.far] = "of the queue of "+name, "of the queue of "+name
 	}
 	delete(devices, 0)
 	for index, name := range devices {
 		if filters[index] && !links[index].gone {
-			d.verified = time.Time{}
+			p.verified = time.Time{}
 			reasons = append(reasons, "what is attached to interface "+name+" changed")
 		}
 	}

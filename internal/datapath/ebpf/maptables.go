@@ -1,0 +1,117 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// mapTable is a map that only the driver writes, with a copy of its entries.
+type mapTable interface {
+	filled
+	restorable
+	open(m *ebpf.Map, w *writer, tag tableTag)
+	load() error
+}
+
+// tableTag is the parsed tag of a table: the name of its map, then options. "global" means
+// that a change may affect any connection, "fixed" that the size cannot be configured.
+type tableTag struct {
+	name          string
+	global, fixed bool
+}
+
+// tagsOf yields the tags of the tables of a part by field index.
+func tagsOf(part any) iter.Seq2[int, tableTag] {
+	return func(yield func(int, tableTag) bool) {
+		of := reflect.TypeOf(part).Elem()
+		for i := range of.NumField() {
+			tag, ok := of.Field(i).Tag.Lookup("map")
+			if !ok {
+				continue
+			}
+			words := strings.Split(tag, ",")
+			if !yield(i, tableTag{words[0], slices.Contains(words, "global"), slices.Contains(words, "fixed")}) {
+				return
+			}
+		}
+	}
+}
+
+// mapTables lists the tables of all parts. A table is an exported field of its part with a
+// tag map:"NAME". Opening, reading, restoring, counting and sizing work on this list, so a
+// new map needs one field and nothing else.
+type mapTables struct {
+	w           writer
+	repairs     repairs
+	filled      []filled     // tables with a fill level
+	restorables []restorable // tables that restore can repair
+	restored    time.Time    // when restore last looked
+	restoreTook time.Duration
+}
+
+// open opens the tables of parts and reads their maps.
+func (t *mapTables) open(o *objects, parts ...any) error {
+	at := map[string]*ebpf.Map{}
+	for name, m := range fieldsOf[*ebpf.Map](&o.datapathMaps) {
+		at[name] = *m
+	}
+	for _, part := range parts {
+		for i, tag := range tagsOf(part) {
+			x, ok := reflect.TypeAssert[mapTable](reflect.ValueOf(part).Elem().Field(i).Addr())
+			m := at[tag.name]
+			if !ok || m == nil {
+				return fmt.Errorf("ebpf driver: there is no table of map %s", tag.name)
+			}
+			x.open(m, &t.w, tag)
+			if err := x.load(); err != nil {
+				return fmt.Errorf("ebpf driver: %w", err)
+			}
+			t.restorables = append(t.restorables, x)
+			if m.Type() != ebpf.Array {
+				t.filled = append(t.filled, x)
+			}
+		}
+	}
+	t.restored = time.Now() // what is there was read
+	return nil
+}
+
+// peek makes the tables show what the maps hold now. back, which is never nil, undoes that.
+func (t *mapTables) peek() (back func(), err error) {
+	var all []func()
+	back = func() {
+		for _, fn := range slices.Backward(all) {
+			fn()
+		}
+	}
+	var errs []error
+	for _, x := range t.restorables {
+		fn, err := x.peek()
+		all, errs = append(all, fn), append(errs, err)
+	}
+	return back, errors.Join(errs...)
+}
+
+// packetMaps are the maps with a configurable size that packets fill.
+var packetMaps = []string{"conns", "halfopen", "affines", "frags", "hits"}
+
+// sizable are the maps whose size may be chosen.
+func sizable() []string {
+	names := slices.Clone(packetMaps)
+	for _, part := range (&datapath{services: &serving{}}).tableParts() {
+		for _, tag := range tagsOf(part) {
+			if !tag.fixed {
+				names = append(names, tag.name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
