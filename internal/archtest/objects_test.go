@@ -254,8 +254,6 @@ var oversized = map[string]size{
 	"internal/netmaster/kubernetes/controller.intent": {165, 1, 0},
 	"internal/netmaster/membership.Member":            {88, 12, 2},
 	"internal/netplugin/agent.Agent":                  {195, 35, 0},
-	"internal/netplugin/attachment.Service":           {93, 23, 0},
-	"internal/netplugin/attachment.infraFollower":     {94, 3, 0},
 	"internal/netplugin/bgp.learner":                  {10, 13, 10},
 	"internal/netplugin/observe.Observer":             {42, 9, 0},
 	"internal/netplugin/runtimes/docker.Plugin":       {45, 16, 0},

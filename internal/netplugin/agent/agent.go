@@ -161,8 +161,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
 		Cluster: a.cluster, WayOut: a.way, Control: a.control, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters,
 		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, LateGrace: cfg.LateGrace,
-		Kick: a.kick, Begun: a.awaitFirst, Ready: func() error { return a.Able() }, Mine: a.mine, Hook: cfg.Hook,
-		Tell: func(text string) { a.SetStanding(observe.AboutAttachments, text) },
+		Agent: forParts{a}, Hook: cfg.Hook,
 	})
 	if err != nil {
 		return err
@@ -186,8 +185,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
 		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP, "GET /inspect/mirror": a.getMirroring},
 		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}, a.tunnels}, cfg.Metrics),
-		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Tunnels: a.tunnels.Err, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
-		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
+		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, Agent: forParts{a},
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,
 	})
 	if err != nil {
@@ -242,7 +240,7 @@ func (a *Agent) RESTAddr() net.Addr {
 func (a *Agent) Close() error {
 	var errs []error
 	if a.Service != nil {
-		a.Service.Close()
+		a.Ports.Close()
 	}
 	listeners := []net.Listener{a.rest}
 	for _, s := range a.sockets {
@@ -461,7 +459,7 @@ func (a *Agent) compare(ctx context.Context) error {
 		return model.Errorf(model.ErrUnavailable,
 			"the cluster's store does not answer: %w; if the address is wrong, give it with --etcd-endpoints or --consul-endpoints", a.cluster.Stale())
 	}
-	if err := a.AssignPrivate(ctx); err != nil {
+	if err := a.Ports.AssignPrivate(ctx); err != nil {
 		return err
 	}
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {

@@ -15,25 +15,25 @@ func (a *Agent) path() string { return hoststack.Path(a.control.NetmasterAddress
 
 // hostChanges are the changes of this host's own networking that can be taken back.
 func (a *Agent) hostChanges() []hostChanges {
-	return []hostChanges{&infraInterfaces{of: a.Service}, stackRoutes{a.way.Changes(), a.kick}, learnedRoutes{a.fabric}, forwardingMode{a.cluster}}
+	return []hostChanges{&infraInterfaces{of: a.Infra}, stackRoutes{a.way.Changes(), a.kick}, learnedRoutes{a.fabric}, forwardingMode{a.cluster}}
 }
 
 // infraInterfaces are the host's interfaces on infra networks.
 type infraInterfaces struct {
-	of     *attachment.Service
+	of     *attachment.InfraNetworks
 	newest model.NetworkKey // as found last
 }
 
 func (i *infraInterfaces) Newest(since time.Time) (made time.Time, what string) {
-	i.newest, made = i.of.NewestInfra(since)
+	i.newest, made = i.of.Newest(since)
 	return made, "interface on infra network " + i.newest.String()
 }
 
 func (i *infraInterfaces) Suspend(time.Time) error {
-	return i.of.SuspendInfra(i.newest, "this host's interface on it is down: since it was made no netmaster answered, and without it one does; delete the network, and choose another subnet")
+	return i.of.Suspend(i.newest, "this host's interface on it is down: since it was made no netmaster answered, and without it one does; delete the network, and choose another subnet")
 }
 
-func (i *infraInterfaces) Resume(time.Time) error { return i.of.ResumeInfra(i.newest) }
+func (i *infraInterfaces) Resume(time.Time) error { return i.of.Resume(i.newest) }
 
 // stackRoutes are the host's routes to services and native networks.
 type stackRoutes struct {

@@ -191,12 +191,12 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		})
 	}
 	b.eventually("the newest change", func() error {
-		if newest, _ := b.agent.NewestInfra(time.Time{}); newest != k {
+		if newest, _ := b.agent.Infra.Newest(time.Time{}); newest != k {
 			return fmt.Errorf("it is %q", newest)
 		}
 		return nil
 	})
-	if err := b.agent.SuspendInfra(k, "taken back by the test"); err != nil {
+	if err := b.agent.Infra.Suspend(k, "taken back by the test"); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the host's status says it", func() error {
@@ -208,7 +208,7 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		return errors.New("nothing says that it is taken back")
 	})
 	up(false)
-	if err := b.agent.ResumeInfra(k); err != nil {
+	if err := b.agent.Infra.Resume(k); err != nil {
 		t.Fatal(err)
 	}
 	up(true)

@@ -16,7 +16,7 @@ import (
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
 	known := a.way.Addresses.Refresh(look) // before the picture, which may know more by then
-	ports := a.PublishedChanges()
+	ports := a.Ports.Changes()
 	a.control.Refresh(look)
 	pic, ok := a.cluster.Compile()
 	if !ok || !known || !a.control.Known() || !a.mayProgram() {
@@ -67,7 +67,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	var failed []string
 	if err == nil {
 		var problems []compile.Problem
-		problems, failed = a.FollowWayOut(ctx, pic.Want, look)
+		problems, failed = a.Ports.FollowWayOut(ctx, pic.Want, look)
 		o.Ports, o.Problems = ports, append(o.Problems, problems...)
 	}
 	for name, st := range report.Ports.All() {

@@ -18,7 +18,7 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	old := a.cfg.Predecessor
 	start := time.Now()
 	if a.can.UserSpace {
-		a.SetTxChecksum(false)
+		a.Interfaces.SetTxChecksum(false)
 	}
 	if p := a.can.Preparer; p != nil {
 		if err := p.Prepare(ctx, want); err != nil {
@@ -46,7 +46,7 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	rep.Changes += changes
 	a.cfg.Predecessor = nil
 	if !a.can.UserSpace {
-		a.SetTxChecksum(true)
+		a.Interfaces.SetTxChecksum(true)
 	}
 	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", rep.Ports.Len(),
 		"prepared", ready.Sub(start), "programmed", programmed.Sub(ready), "removed", gone.Sub(programmed), "took", time.Since(ready))

@@ -10,7 +10,7 @@ import (
 // apart refuses an interface on a network whose addresses another interface of the
 // container has a subnet for: the container would send all of it by one of the two, with an
 // address that this one must not use.
-func (a *Service) apart(r attach.Request, network model.Network) error {
+func (a *attacher) apart(r attach.Request, network model.Network) error {
 	for _, e := range a.journal.all() {
 		if e.State != StateDone || e.Result == nil || e.Request.Container != r.Container || e.Request.Key == r.Key {
 			continue

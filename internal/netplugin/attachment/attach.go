@@ -28,8 +28,16 @@ type target struct {
 	tenantGiven bool
 }
 
-// Attach implements attach.Service.
-func (a *Service) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+// attacher makes attachments. It owns no state: the journal has them.
+type attacher struct {
+	*deps
+	veths    *Interfaces
+	releaser *releaser
+	facts    *facts
+}
+
+// Attach is attach.Service's.
+func (a *attacher) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
@@ -44,18 +52,18 @@ func (a *Service) Attach(ctx context.Context, r attach.Request) (attach.Result, 
 	return res, nil
 }
 
-func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
 	t, err := parseTarget(r)
 	if err != nil {
 		return attach.Result{}, err
 	}
-	unlock, err := a.turns.Take(ctx, r.Key)
+	unlock, err := a.journal.turns.Take(ctx, r.Key)
 	if err != nil {
 		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
 	defer unlock()
 	if a.cfg.spool().Has(r.Key) { // a deletion of the former attachment of that name
-		if err := a.detachLocked(ctx, r.Key); err != nil {
+		if err := a.releaser.detachLocked(ctx, r.Key); err != nil {
 			return attach.Result{}, err
 		}
 	}
@@ -63,8 +71,8 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 	if err != nil || res.Endpoint != "" {
 		return res, err
 	}
-	a.cfg.Begun(ctx)
-	if err := a.cfg.Ready(); err != nil {
+	a.agent.AwaitFirst(ctx)
+	if err := a.agent.Able(); err != nil {
 		return attach.Result{}, err
 	}
 	if t, err = a.place(ctx, &r.Pod, t, r.Pod.Name != "" && a.journal.hasPod(r.Key)); err != nil {
@@ -150,7 +158,7 @@ func samePod(was, asked attach.Pod) bool {
 // existing answers for an attachment that stands: ADD is idempotent. One whose interface
 // is there but not as asked for is the former one, to be released before another is made;
 // of any other nothing is left.
-func (a *Service) existing(ctx context.Context, r attach.Request, t target) (res attach.Result, former *Entry, err error) {
+func (a *attacher) existing(ctx context.Context, r attach.Request, t target) (res attach.Result, former *Entry, err error) {
 	e, ok := a.journal.get(r.Key)
 	if !ok {
 		return res, nil, nil
@@ -166,10 +174,10 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (res
 			return res, nil, err
 		}
 		if same && there && (r.Parked || vethpair.Verify(expectation(e, r.Netns)) == nil) {
-			if a.checkPort(e) == nil {
+			if a.veths.checkPort(e) == nil {
 				return *e.Result, nil, a.followProcess(ctx, e, r)
 			}
-			if err := a.cfg.Ready(); err != nil {
+			if err := a.agent.Able(); err != nil {
 				return res, nil, err
 			}
 			// Somebody has deleted the endpoint under the container.
@@ -194,7 +202,7 @@ func sameNetns(a, b string) bool {
 
 // attachNew makes an attachment that the journal does not know. Whatever fails
 // is undone.
-func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
+func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
 	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
 		return res, err
 	}
@@ -206,7 +214,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	}
 	e := Entry{
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
-		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.early.of(r.Key, time.Now()),
+		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.facts.early.of(r.Key, time.Now()),
 	}
 	a.cluster.Acquire(key.Network) // which reads its endpoints, if nobody here has had it, while netmaster works
 	defer func() {
@@ -233,7 +241,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	a.cluster.Endpoints.Hide(key)
 	made := make(chan vethOutcome, 1)
 	if known {
-		go func() { made <- a.makeVethAnew(ctx, e, mtu) }()
+		go func() { made <- a.veths.makeVethAnew(ctx, e, mtu) }()
 	}
 	defer func() {
 		if err != nil {
@@ -269,7 +277,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
 			return res, err
 		}
-		made <- a.makeVethAnew(ctx, e, mtu)
+		made <- a.veths.makeVethAnew(ctx, e, mtu)
 		known = true
 	}
 	veth := <-made
@@ -283,10 +291,10 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	}
 	clock.mark("endpoints")
 	a.cluster.Endpoints.Reveal(key)
-	a.kick("attach")
+	a.agent.Kick("attach")
 
 	out6 := ep.IPv6.IsValid() && a.way.Addresses.Settled().Private6(e.Private).IsValid()
-	led, led6 := a.led(ep, e.Private)
+	led, led6 := a.veths.led(ep, e.Private)
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
@@ -315,14 +323,14 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 			return res, err
 		}
 	}
-	if res.Routes, err = a.configure(res); err != nil {
+	if res.Routes, err = a.veths.configure(res); err != nil {
 		return res, err
 	}
 	clock.mark("configure")
 	if err = a.cfg.Hook(StepConfigured); err != nil {
 		return res, err
 	}
-	policies, err := a.waitProgrammed(ctx, ep, e.HostIf, at)
+	policies, err := a.veths.waitProgrammed(ctx, ep, e.HostIf, at)
 	if err != nil {
 		return res, err
 	}
@@ -335,7 +343,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if err = a.journal.put(e); err != nil {
 		return res, err
 	}
-	a.early.forget(r.Key)
+	a.facts.early.forget(r.Key)
 	clock.mark("done")
 	a.log.Debug("attach phases", clock.attrs...)
 	err = a.cfg.Hook(StepDone)
@@ -364,9 +372,9 @@ type vethOutcome struct {
 // makeVethAnew makes a pair once the data plane has no port of its name any more, as of an
 // attachment that ended a moment ago: a switch that has one would not notice that it is
 // another interface, and take in nothing of it.
-func (a *Service) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOutcome {
+func (a *Interfaces) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOutcome {
 	if o, _ := a.reached.Get(); hasPort(o, e.HostIf) {
-		a.kick("an interface is made anew")
+		a.agent.Kick("an interface is made anew")
 		if err := a.awaitNoPort(ctx, e.HostIf); err != nil {
 			return vethOutcome{err: model.Errorf(model.ErrUnavailable, "wait until the data plane has let go of the former interface %s: %w", e.HostIf, err)}
 		}
@@ -374,7 +382,7 @@ func (a *Service) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOutcom
 	return a.makeVeth(e, mtu)
 }
 
-func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
+func (a *Interfaces) makeVeth(e Entry, mtu int) vethOutcome {
 	pair := vethpair.Pair{
 		HostIf: e.HostIf, Alias: aliasOf(e.Endpoint),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
@@ -393,7 +401,7 @@ func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
 // createRequest asks netmaster for an endpoint. Labels that will be told later count
 // as not known only where a policy selects by labels: else who waits for them would
 // gain nothing.
-func (a *Service) createRequest(e Entry, t target) api.CreateEndpointRequest {
+func (a *deps) createRequest(e Entry, t target) api.CreateEndpointRequest {
 	req := createRequest(a.cfg.Host, e, t)
 	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Told.ID == "" && a.cluster.Lookup.AsksForLabels(t.tenant)
 	return req
@@ -432,13 +440,13 @@ func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointReq
 
 // undo removes what a failed attachment has made so far. It must end even when
 // ctx has.
-func (a *Service) undo(ctx context.Context, e Entry, made <-chan vethOutcome, started bool) {
+func (a *attacher) undo(ctx context.Context, e Entry, made <-chan vethOutcome, started bool) {
 	if started {
 		<-made // whatever came of it, it has ended
 	}
 	e.State = StateIntent // the network is released by attachNew, not with the entry
-	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
+	if err := a.releaser.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.Key().String(), "error", err)
-		a.owe.Ring()
+		a.releaser.owe.Ring()
 	}
 }

@@ -52,7 +52,7 @@ func (a *Service) Check(_ context.Context, r attach.CheckRequest) error {
 		err = vethpair.Verify(want)
 	}
 	if err == nil {
-		err = a.checkPort(e)
+		err = a.Interfaces.checkPort(e)
 	}
 	if err != nil {
 		return fmt.Errorf("check %s: %w", r.Key, err)
@@ -60,7 +60,7 @@ func (a *Service) Check(_ context.Context, r attach.CheckRequest) error {
 	return nil
 }
 
-func (a *Service) checkPort(e Entry) error {
+func (a *Interfaces) checkPort(e Entry) error {
 	o, _ := a.reached.Get()
 	st, ok := o.Report.Ports.Get(e.HostIf)
 	switch {

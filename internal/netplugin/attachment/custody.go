@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
@@ -28,9 +29,15 @@ const (
 	custodyParallel = 8
 )
 
+// restorer puts endpoints back that the store lacks. It owns the bell that calls it.
+type restorer struct {
+	*deps
+	custody waiting.Bell // calls keepAttachments
+}
+
 // keepAttachments puts back what the store lacks of this host's attachments,
 // until ctx ends.
-func (a *Service) keepAttachments(ctx context.Context) {
+func (a *restorer) keepAttachments(ctx context.Context) {
 	tick := time.NewTicker(custodyEvery)
 	defer tick.Stop()
 	for {
@@ -51,7 +58,7 @@ func (a *Service) keepAttachments(ctx context.Context) {
 
 // learn notes of adopted attachments what the store has of their endpoints, so that
 // these can be put back too, and tells whether it has all of them.
-func (a *Service) learn(ctx context.Context) bool {
+func (a *restorer) learn(ctx context.Context) bool {
 	all := true
 	for _, e := range a.journal.all() {
 		if e.State == StateDone && e.Result == nil && e.Seen == nil {
@@ -61,12 +68,12 @@ func (a *Service) learn(ctx context.Context) bool {
 	return all
 }
 
-func (a *Service) learnOne(ctx context.Context, e Entry) bool {
+func (a *restorer) learnOne(ctx context.Context, e Entry) bool {
 	ep := a.cluster.Endpoints.Get([]model.EndpointKey{e.Endpoint})[e.Endpoint]
 	if ep.Host != a.cfg.Host || ep.MAC == (model.MAC{}) {
 		return false // not known here yet, or not there
 	}
-	unlock, err := a.turns.Take(ctx, e.Key())
+	unlock, err := a.journal.turns.Take(ctx, e.Key())
 	if err != nil {
 		return false
 	}
@@ -81,13 +88,13 @@ func (a *Service) learnOne(ctx context.Context, e Entry) bool {
 }
 
 // putBack tries once, and tells whether there is nothing more to do.
-func (a *Service) putBack(ctx context.Context) bool {
+func (a *restorer) putBack(ctx context.Context) bool {
 	lost := a.cluster.Endpoints.Lost()
 	if len(lost) == 0 {
-		a.cfg.Tell("")
+		a.agent.SetAttachmentsProblem("")
 		return true
 	}
-	if a.cfg.Mine() != nil || a.masters.API() == nil {
+	if a.agent.Owns() != nil || a.masters.API() == nil {
 		return false // said elsewhere
 	}
 	var mu sync.Mutex
@@ -114,15 +121,15 @@ func (a *Service) putBack(ctx context.Context) bool {
 		a.log.Debug("attachments are not put back into the store yet", "error", err)
 	}
 	if refused > 0 {
-		a.cfg.Tell(fmt.Sprintf(
+		a.agent.SetAttachmentsProblem(fmt.Sprintf(
 			"%d attachments of this host are not in the store and cannot be put back: their containers are cut off; %s; remove and add such containers again", refused, first))
 	}
 	return false // until the mirror shows them
 }
 
 // putBackOne creates an attachment's endpoint as it was.
-func (a *Service) putBackOne(ctx context.Context, o statemirror.Owned) error {
-	unlock, err := a.turns.Take(ctx, o.Key)
+func (a *restorer) putBackOne(ctx context.Context, o statemirror.Owned) error {
+	unlock, err := a.journal.turns.Take(ctx, o.Key)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
@@ -19,8 +20,21 @@ import (
 // what does not answer by then is owed.
 const detachMaster = 3 * time.Second
 
-// Detach implements attach.Service.
-func (a *Service) Detach(ctx context.Context, r attach.DetachRequest) error {
+// releaser detaches: it releases attachments, pays the releases that are owed, and releases
+// endpoints that nothing here needs. It owns what asks for that, the state of the spool, and
+// what containers have changed of their interfaces.
+type releaser struct {
+	*deps
+	ports    *PublishedPorts
+	owe      waiting.Bell // calls payOwed
+	followed waiting.Bell // calls releaseOrphans
+	inside   inside
+	// spoolTrouble is why the spool cannot be read; empty = it can.
+	spoolTrouble atomic.Pointer[string]
+}
+
+// Detach is attach.Service's.
+func (a *releaser) Detach(ctx context.Context, r attach.DetachRequest) error {
 	start := time.Now()
 	err := a.checkKnown(r)
 	if err == nil {
@@ -35,7 +49,7 @@ func (a *Service) Detach(ctx context.Context, r attach.DetachRequest) error {
 }
 
 // checkKnown fails where a person asks for what is not attached, or not in that way.
-func (a *Service) checkKnown(r attach.DetachRequest) error {
+func (a *releaser) checkKnown(r attach.DetachRequest) error {
 	if !r.Known {
 		return nil
 	}
@@ -54,8 +68,8 @@ func (a *Service) checkKnown(r attach.DetachRequest) error {
 	return model.Errorf(model.ErrNotFound, "nothing is attached there")
 }
 
-func (a *Service) detach(ctx context.Context, k attach.Key) error {
-	unlock, err := a.turns.Take(ctx, k)
+func (a *releaser) detach(ctx context.Context, k attach.Key) error {
+	unlock, err := a.journal.turns.Take(ctx, k)
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
@@ -66,7 +80,7 @@ func (a *Service) detach(ctx context.Context, k attach.Key) error {
 // detachLocked releases an attachment, or makes its release owed; only what is
 // owed and cannot be written down is an error, of kind model.ErrUnavailable. A
 // spooled deletion of the attachment is then settled.
-func (a *Service) detachLocked(ctx context.Context, k attach.Key) error {
+func (a *releaser) detachLocked(ctx context.Context, k attach.Key) error {
 	if e, ok := a.journal.get(k); ok {
 		if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 			a.owe.Ring()
@@ -85,7 +99,7 @@ func (a *Service) detachLocked(ctx context.Context, k attach.Key) error {
 // error the entry stays owed. A journal that cannot be written stops nothing of
 // it; only when something else fails too is it part of the error. The caller
 // holds the attachment's lock.
-func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
+func (a *releaser) releaseEntry(ctx context.Context, e Entry) error {
 	stood := e.State == StateDone
 	second := e.Result != nil && e.Request.Netns != "" && len(e.Result.Routes) == 0
 	e.State, e.Result = StateOwed, nil
@@ -97,7 +111,7 @@ func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 		return err
 	}
 	a.cluster.Endpoints.Hide(e.Endpoint)
-	a.kick("detach")
+	a.agent.Kick("detach")
 	if err := vethpair.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 		return errors.Join(err, unsaved)
 	}
@@ -121,12 +135,12 @@ func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
 		return err
 	}
 	a.cluster.Endpoints.Forget(e.Endpoint)
-	a.releasePrivate(e)
+	a.ports.releasePrivate(e)
 	return a.cfg.Hook(StepForgotten)
 }
 
-// Collect implements attach.Service.
-func (a *Service) Collect(ctx context.Context, r attach.CollectRequest) error {
+// Collect is attach.Service's.
+func (a *releaser) Collect(ctx context.Context, r attach.CollectRequest) error {
 	if r.Config == "" {
 		return model.InvalidField("config", r.Config, "must be the name of the CNI network configuration")
 	}
@@ -152,7 +166,7 @@ func (a *Service) Collect(ctx context.Context, r attach.CollectRequest) error {
 // payOwed releases what is owed, whenever something is or netmaster comes back,
 // with a back-off for each attachment; and replays the spool. It runs until ctx
 // ends.
-func (a *Service) payOwed(ctx context.Context) {
+func (a *releaser) payOwed(ctx context.Context) {
 	retries := waiting.NewBackoff[attach.Key](waiting.BackoffConfig{Base: 500 * time.Millisecond, Max: 10 * time.Second})
 	poll := time.NewTicker(a.cfg.SpoolEvery)
 	defer poll.Stop()
@@ -195,8 +209,8 @@ func (a *Service) payOwed(ctx context.Context) {
 	}
 }
 
-func (a *Service) payOne(ctx context.Context, k attach.Key) error {
-	unlock, err := a.turns.Take(ctx, k)
+func (a *releaser) payOne(ctx context.Context, k attach.Key) error {
+	unlock, err := a.journal.turns.Take(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -213,14 +227,14 @@ func (a *Service) payOne(ctx context.Context, k attach.Key) error {
 }
 
 // replaySpool does the deletions that contivk8s could not hand over.
-func (a *Service) replaySpool(ctx context.Context) {
+func (a *releaser) replaySpool(ctx context.Context) {
 	list, err := a.cfg.spool().List()
 	text := ""
 	if err != nil {
 		text = "not all spooled deletions can be read; what they should have deleted may still be in the store: look at them, and delete the files: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	if was := a.spoolTrouble.Swap(&text); was == nil && text != "" || was != nil && *was != text {
-		a.kick("spool") // a problem tells people
+		a.agent.Kick("spool") // a problem tells people
 	}
 	for _, r := range list {
 		if err := a.Detach(ctx, r); err != nil {

@@ -25,17 +25,24 @@ const (
 	waitingFor = 10 * time.Minute
 )
 
-// Tell implements attach.Service. It is the one way by which anything that an
+// facts tells netmaster what orchestrators say of containers. It owns the facts of
+// attachments that do not stand.
+type facts struct {
+	*deps
+	early early
+}
+
+// Tell is attach.Service's. It is the one way by which anything that an
 // orchestrator tells reaches the cluster: the endpoint's name follows, its
 // identity, and the services that its labels select.
-func (a *Service) Tell(ctx context.Context, f attach.Fact) error {
+func (a *facts) Tell(ctx context.Context, f attach.Fact) error {
 	if err := a.tell(ctx, f); err != nil {
 		return fmt.Errorf("tell of %s: %w", f.Key, err)
 	}
 	return nil
 }
 
-func (a *Service) tell(ctx context.Context, f attach.Fact) error {
+func (a *facts) tell(ctx context.Context, f attach.Fact) error {
 	if f.Container == "" || f.IfName == "" {
 		return model.InvalidField("container and ifname", f.Key, "must not be empty")
 	}
@@ -44,7 +51,7 @@ func (a *Service) tell(ctx context.Context, f attach.Fact) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)
 	defer cancel()
-	unlock, err := a.turns.Take(ctx, f.Key)
+	unlock, err := a.journal.turns.Take(ctx, f.Key)
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
@@ -71,7 +78,7 @@ func (a *Service) tell(ctx context.Context, f attach.Fact) error {
 
 // update tells netmaster what is known of an attachment; before is which labels
 // it had been told.
-func (a *Service) update(ctx context.Context, e Entry, before map[string]string) error {
+func (a *facts) update(ctx context.Context, e Entry, before map[string]string) error {
 	c := a.masters.API()
 	if c == nil {
 		return masterclient.ErrNone

@@ -60,7 +60,7 @@ func newTeller(t *testing.T) *teller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.Service = &Service{log: slog.New(slog.DiscardHandler), masters: m, journal: j}
+	x.Service = join(&deps{log: slog.New(slog.DiscardHandler), masters: m, journal: j})
 	x.holdEntry(Entry{State: StateDone, HostIf: "v1", Endpoint: standsAs, Request: attach.Request{Key: standing, Labels: map[string]string{"tier": "web"}}})
 	return x
 }
@@ -160,34 +160,34 @@ func TestTellEarly(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	got := x.early.of(k, now)
+	got := x.facts.early.of(k, now)
 	if want := (attach.Fact{Key: k, Rev: 3, ID: "id9", Name: "db", Labels: map[string]string{"app": "db"}}); !got.Equal(want) || got.Rev != want.Rev {
 		t.Errorf("it will be attached as %+v", got)
 	}
-	x.early.keep(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
-	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Told: x.early.of(k, now)}
+	x.facts.early.keep(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
+	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Told: x.facts.early.of(k, now)}
 	if diff := cmp.Diff(map[string]string{"app": "db", "tier": "data"}, labelsOf(again)); diff != "" {
 		t.Errorf("labels of one that has ended and is attached anew (-want +got):\n%s", diff)
 	}
-	if old := x.early.of(k, now.Add(waitingFor)); old.Name != "" {
+	if old := x.facts.early.of(k, now.Add(waitingFor)); old.Name != "" {
 		t.Errorf("after its time: %+v", old)
 	}
 	if x.got.Event != "" {
 		t.Errorf("netmaster has heard %+v", x.got)
 	}
 	for i := range 2 * maxWaiting {
-		x.early.keep(attach.Fact{Key: attach.Key{Container: strconv.Itoa(i)}, Name: "x"}, now.Add(time.Duration(i)))
+		x.facts.early.keep(attach.Fact{Key: attach.Key{Container: strconv.Itoa(i)}, Name: "x"}, now.Add(time.Duration(i)))
 	}
 	last := attach.Key{Container: strconv.Itoa(2*maxWaiting - 1)}
-	if n := len(x.early.facts); n != maxWaiting || x.early.of(k, now).Name != "" || x.early.of(last, now).Name == "" {
-		t.Errorf("%d wait; the last: %+v", n, x.early.of(last, now))
+	if n := len(x.facts.early.facts); n != maxWaiting || x.facts.early.of(k, now).Name != "" || x.facts.early.of(last, now).Name == "" {
+		t.Errorf("%d wait; the last: %+v", n, x.facts.early.of(last, now))
 	}
-	x.early.keepFormer(attach.Fact{Key: last, ID: "former", Name: "before", Rev: 9}, now)
-	if got := x.early.of(last, now); got.ID != "former" || got.Name != "x" {
+	x.facts.early.keepFormer(attach.Fact{Key: last, ID: "former", Name: "before", Rev: 9}, now)
+	if got := x.facts.early.of(last, now); got.ID != "former" || got.Name != "x" {
 		t.Errorf("with what was told before: %+v", got)
 	}
-	x.early.forget(last)
-	if x.early.of(last, now).Name != "" {
+	x.facts.early.forget(last)
+	if x.facts.early.of(last, now).Name != "" {
 		t.Error("it is not forgotten")
 	}
 }
@@ -196,7 +196,7 @@ func TestTellEarly(t *testing.T) {
 // caller does.
 func TestTellBusy(t *testing.T) {
 	x := newTeller(t)
-	end, err := x.turns.Take(t.Context(), standing)
+	end, err := x.journal.turns.Take(t.Context(), standing)
 	if err != nil {
 		t.Fatal(err)
 	}

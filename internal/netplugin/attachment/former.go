@@ -15,7 +15,7 @@ const admitWait = 2 * time.Second
 // admitted tells whether netmaster would refuse an attachment for its network, group or
 // MTU: a container that has an interface keeps it then. The tenant must have been
 // acquired. What only netmaster knows, such as who has an address, is not looked at.
-func (a *Service) admitted(ctx context.Context, r attach.Request, t target) error {
+func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) error {
 	if err := a.cluster.Lookup.AwaitTenant(ctx, t.tenant); err != nil {
 		return err
 	}
@@ -28,9 +28,9 @@ func (a *Service) admitted(ctx context.Context, r attach.Request, t target) erro
 }
 
 // releaseFormer releases what stands in the way of an attachment of the same name.
-func (a *Service) releaseFormer(ctx context.Context, e Entry) error {
-	a.early.keepFormer(e.Told, time.Now())
-	if err := a.releaseEntry(ctx, e); err != nil {
+func (a *attacher) releaseFormer(ctx context.Context, e Entry) error {
+	a.facts.early.keepFormer(e.Told, time.Now())
+	if err := a.releaser.releaseEntry(ctx, e); err != nil {
 		return model.Errorf(model.ErrUnavailable, "its former attachment as %s is not released yet: %w", e.Endpoint, err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
@@ -46,9 +47,22 @@ func OfHost(host model.HostName, v vethpair.Veth) bool {
 	return ok && key.ID == model.HostEndpoint(host)
 }
 
+// InfraNetworks keeps the host's own endpoints on infra networks. It owns what is wrong with
+// them, and which were taken back.
+type InfraNetworks struct {
+	*deps
+	attacher *attacher
+	releaser *releaser
+	veths    *Interfaces
+	infra    waiting.Bell // calls keepInfra
+	changes  infraChanges
+	// infraProblems are those of the host's own endpoints, by what they are of; nil = none.
+	infraProblems atomic.Pointer[map[string]string]
+}
+
 // wantsInfra tells whether the host is to be on a network; ErrUnavailable while that is
 // not known.
-func (a *Service) wantsInfra(k model.NetworkKey) (bool, error) {
+func (a *deps) wantsInfra(k model.NetworkKey) (bool, error) {
 	wanted, known := a.cluster.Lookup.Infra()
 	if !known {
 		return false, model.Errorf(model.ErrUnavailable, "the infra networks are not known")
@@ -57,10 +71,10 @@ func (a *Service) wantsInfra(k model.NetworkKey) (bool, error) {
 }
 
 // keepInfra has the host on all infra networks, and on no others, until ctx ends.
-func (a *Service) keepInfra(ctx context.Context) {
+func (a *InfraNetworks) keepInfra(ctx context.Context) {
 	tick := time.NewTicker(infraEvery)
 	defer tick.Stop()
-	f := infraFollower{Service: a, retries: waiting.NewBackoff[attach.Key](waiting.BackoffConfig{Base: time.Second, Max: 30 * time.Second})}
+	f := infraFollower{InfraNetworks: a, retries: waiting.NewBackoff[attach.Key](waiting.BackoffConfig{Base: time.Second, Max: 30 * time.Second})}
 	for {
 		f.follow(ctx)
 		select {
@@ -74,14 +88,14 @@ func (a *Service) keepInfra(ctx context.Context) {
 
 // infraFollower is what keepInfra knows from one look to the next.
 type infraFollower struct {
-	*Service
+	*InfraNetworks
 	retries *waiting.Backoff[attach.Key]
 	ruled   bool // Own has been told that there is none
 }
 
 func (f *infraFollower) follow(ctx context.Context) {
 	wanted, known := f.cluster.Lookup.Infra()
-	if !known || f.cfg.Ready() != nil {
+	if !known || f.agent.Able() != nil {
 		return
 	}
 	problems := map[string]string{}
@@ -107,7 +121,7 @@ func (f *infraFollower) follow(ctx context.Context) {
 	f.ruled = len(names) == 0
 	for _, e := range f.journal.all() {
 		if e.Request.OnHost && e.State != StateOwed && !wanted[e.Endpoint.Network] {
-			if err := f.Detach(ctx, attach.DetachRequest{Key: e.Key()}); err != nil {
+			if err := f.releaser.Detach(ctx, attach.DetachRequest{Key: e.Key()}); err != nil {
 				problems["infra network "+e.Endpoint.Network.String()] = err.Error()
 			}
 		}
@@ -139,13 +153,13 @@ func (f *infraFollower) follow(ctx context.Context) {
 		own() // settings of the interfaces that are new
 	}
 	if was := f.infraProblems.Swap(&problems); was == nil && len(problems) > 0 || was != nil && !maps.Equal(*was, problems) {
-		f.kick("infra networks") // problems tell people
+		f.agent.Kick("infra networks") // problems tell people
 	}
 }
 
 func compareNetworks(a, b model.NetworkKey) int { return strings.Compare(a.String(), b.String()) }
 
-func (a *Service) infraProblem(object string) string {
+func (a *InfraNetworks) infraProblem(object string) string {
 	if was := a.infraProblems.Load(); was != nil {
 		return (*was)[object]
 	}
@@ -153,7 +167,7 @@ func (a *Service) infraProblem(object string) string {
 }
 
 // problemsOfInfra are those of the host's own endpoints.
-func (a *Service) problemsOfInfra() (out []compile.Problem) {
+func (a *InfraNetworks) problemsOfInfra() (out []compile.Problem) {
 	all := a.infraProblems.Load()
 	if all == nil {
 		return nil
@@ -166,7 +180,7 @@ func (a *Service) problemsOfInfra() (out []compile.Problem) {
 
 // ensureInfra makes the host's interface on a network as it must be, and tells whether it
 // had anything to do.
-func (a *Service) ensureInfra(ctx context.Context, k model.NetworkKey) (did bool, err error) {
+func (a *InfraNetworks) ensureInfra(ctx context.Context, k model.NetworkKey) (did bool, err error) {
 	e, ok := a.journal.get(infraKey(k))
 	switch {
 	case ok && e.State == StateDone && e.Result != nil && !a.cluster.Guard.Refused(e.Endpoint):
@@ -175,7 +189,7 @@ func (a *Service) ensureInfra(ctx context.Context, k model.NetworkKey) (did bool
 		}
 		return true, a.repairInfra(ctx, e.Key())
 	case ok && e.State == StateDone: // its addresses are somebody else's now, or of no use
-		if err := a.Detach(ctx, attach.DetachRequest{Key: e.Key()}); err != nil {
+		if err := a.releaser.Detach(ctx, attach.DetachRequest{Key: e.Key()}); err != nil {
 			return true, err
 		}
 		a.cluster.Refuse(e.Endpoint, false)
@@ -184,7 +198,7 @@ func (a *Service) ensureInfra(ctx context.Context, k model.NetworkKey) (did bool
 		Key: infraKey(k), Tenant: string(k.Tenant), Network: string(k.Name), Name: string(model.HostEndpoint(a.cfg.Host)),
 		Source: attach.SourceInfra, OnHost: true,
 	}
-	_, err = a.Attach(ctx, r)
+	_, err = a.attacher.Attach(ctx, r)
 	return true, err
 }
 
@@ -201,8 +215,8 @@ func infraStands(e Entry) bool {
 
 // repairInfra makes the interface anew that the journal knows: the machine was restarted,
 // or somebody has deleted or changed it.
-func (a *Service) repairInfra(ctx context.Context, k attach.Key) error {
-	unlock, err := a.turns.Take(ctx, k)
+func (a *InfraNetworks) repairInfra(ctx context.Context, k attach.Key) error {
+	unlock, err := a.journal.turns.Take(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -217,21 +231,21 @@ func (a *Service) repairInfra(ctx context.Context, k attach.Key) error {
 	a.cluster.Endpoints.Hide(e.Endpoint)
 	defer func() {
 		a.cluster.Endpoints.Reveal(e.Endpoint)
-		a.kick("an infra network's interface")
+		a.agent.Kick("an infra network's interface")
 	}()
-	a.kick("an infra network's interface is made again")
-	if err := a.awaitNoPort(ctx, e.HostIf); err != nil {
+	a.agent.Kick("an infra network's interface is made again")
+	if err := a.veths.awaitNoPort(ctx, e.HostIf); err != nil {
 		return err
 	}
 	if err := vethpair.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 		return err
 	}
-	veth := a.makeVeth(e, res.MTU)
+	veth := a.veths.makeVeth(e, res.MTU)
 	if veth.err != nil {
 		return veth.err
 	}
 	res.HostMAC = veth.mac
-	if _, err := a.configure(res); err != nil {
+	if _, err := a.veths.configure(res); err != nil {
 		return err
 	}
 	e.BootID, e.Result = a.bootID, &res
@@ -240,7 +254,7 @@ func (a *Service) repairInfra(ctx context.Context, k attach.Key) error {
 }
 
 // awaitNoPort waits until the data plane has no port of a name any more.
-func (a *Service) awaitNoPort(ctx context.Context, name string) error {
+func (a *Interfaces) awaitNoPort(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	return a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) {

@@ -41,8 +41,8 @@ func (c *infraChanges) keep(wanted map[model.NetworkKey]bool) {
 	maps.DeleteFunc(c.suspended, func(k model.NetworkKey, _ string) bool { return !wanted[k] })
 }
 
-// NewestInfra returns the network on which the host got an interface last after since.
-func (a *Service) NewestInfra(since time.Time) (newest model.NetworkKey, at time.Time) {
+// Newest returns the network on which the host got an interface last after since.
+func (a *InfraNetworks) Newest(since time.Time) (newest model.NetworkKey, at time.Time) {
 	a.changes.mu.Lock()
 	defer a.changes.mu.Unlock()
 	for k, made := range a.changes.made {
@@ -53,9 +53,9 @@ func (a *Service) NewestInfra(since time.Time) (newest model.NetworkKey, at time
 	return newest, at
 }
 
-// SuspendInfra takes the host's interface on a network down, and with it its routes; why
-// is told as a problem. ResumeInfra takes it up again.
-func (a *Service) SuspendInfra(k model.NetworkKey, why string) error {
+// Suspend takes the host's interface on a network down, and with it its routes; why
+// is told as a problem. Resume takes it up again.
+func (a *InfraNetworks) Suspend(k model.NetworkKey, why string) error {
 	a.changes.mu.Lock()
 	if a.changes.suspended == nil {
 		a.changes.suspended = map[model.NetworkKey]string{}
@@ -66,8 +66,8 @@ func (a *Service) SuspendInfra(k model.NetworkKey, why string) error {
 	return vethpair.SetUp(string(k.Name), false)
 }
 
-// ResumeInfra ends a SuspendInfra.
-func (a *Service) ResumeInfra(k model.NetworkKey) error {
+// Resume ends a Suspend.
+func (a *InfraNetworks) Resume(k model.NetworkKey) error {
 	a.changes.mu.Lock()
 	delete(a.changes.suspended, k)
 	a.changes.mu.Unlock()

@@ -57,10 +57,10 @@ func (i *inside) look(j *journal) {
 	i.mu.Unlock()
 }
 
-// ChangedInside says how the container's interface differs from what it was given; "" = it
-// does not, or nobody has looked yet.
-func (a *Service) ChangedInside(k attach.Key) string {
-	a.inside.mu.Lock()
-	defer a.inside.mu.Unlock()
-	return a.inside.changed[k]
+// of says how the container's interface differs from what it was given; "" = it does not, or
+// nothing has been compared yet.
+func (i *inside) of(k attach.Key) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.changed[k]
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
@@ -75,7 +76,8 @@ func (e Entry) title() string {
 type journal struct {
 	dir   string
 	log   *slog.Logger
-	fresh bool // the directory did not exist before
+	fresh bool                      // the directory did not exist before
+	turns waiting.Turns[attach.Key] // one request at a time for an attachment
 
 	mu      sync.Mutex
 	entries map[attach.Key]Entry

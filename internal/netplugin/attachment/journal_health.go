@@ -130,10 +130,10 @@ func (j *journal) rewrite(k attach.Key) error {
 
 // repairJournal writes what the journal's directory lacks, and has people told
 // when it cannot be written, or can again.
-func (a *Service) repairJournal(ctx context.Context) {
+func (a *releaser) repairJournal(ctx context.Context) {
 	before := a.journal.problems()
 	for _, k := range a.journal.lacks() {
-		unlock, err := a.turns.Take(ctx, k)
+		unlock, err := a.journal.turns.Take(ctx, k)
 		if err != nil {
 			return
 		}
@@ -145,7 +145,7 @@ func (a *Service) repairJournal(ctx context.Context) {
 		}
 	}
 	if !slices.Equal(before, a.journal.problems()) {
-		a.kick("journal")
+		a.agent.Kick("journal")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // releaseLate releases endpoints that came after they were given up. It needs
 // no proof that they are this host's: this process asked for each of them.
-func (a *Service) releaseLate(ctx context.Context, grace time.Duration) {
+func (a *releaser) releaseLate(ctx context.Context, grace time.Duration) {
 	for _, e := range a.cluster.Endpoints.Orphans(time.Now(), grace) {
 		if err := a.releaseLateOne(ctx, e); err != nil {
 			a.log.Debug("an endpoint that came late is not released yet", "endpoint", e.Key.String(), "error", err)
@@ -23,9 +23,9 @@ func (a *Service) releaseLate(ctx context.Context, grace time.Duration) {
 	}
 }
 
-func (a *Service) releaseLateOne(ctx context.Context, e model.Endpoint) error {
+func (a *releaser) releaseLateOne(ctx context.Context, e model.Endpoint) error {
 	if k, ok := attachmentOf(a.cfg.Host, e.Key); ok { // it may be attached anew just now
-		unlock, err := a.turns.Take(ctx, k)
+		unlock, err := a.journal.turns.Take(ctx, k)
 		if err != nil {
 			return err
 		}

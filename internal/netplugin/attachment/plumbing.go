@@ -8,9 +8,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
+// Interfaces makes containers' interfaces, and waits until the data plane has their ports.
+// It owns no state.
+type Interfaces struct{ *deps }
+
 // led tells by which families the virtual router leads an endpoint with a private
 // address somewhere: out through the host, or to its tenant's other networks.
-func (a *Service) led(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
+func (a *Interfaces) led(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
 	routed := a.can.Routes && a.cluster.Settings.Routes()
 	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Addresses.Settled().Private6(private).IsValid())
 }
@@ -38,7 +42,7 @@ func addresses(n model.Network, ep model.Endpoint, led6 bool) []attach.Address {
 func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
 
 // configure sets up the container's side and returns the routes that it made.
-func (a *Service) configure(res attach.Result) ([]attach.Route, error) {
+func (a *Interfaces) configure(res attach.Result) ([]attach.Route, error) {
 	in := vethpair.Inside{
 		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC,
 		TxChecksumOff: a.can.UserSpace,
@@ -64,7 +68,7 @@ func (a *Service) configure(res attach.Result) ([]attach.Route, error) {
 }
 
 // SetTxChecksum switches the checksum offload of all containers' interfaces.
-func (a *Service) SetTxChecksum(on bool) {
+func (a *Interfaces) SetTxChecksum(on bool) {
 	pairs := map[string]string{}
 	for _, e := range a.journal.all() {
 		pairs[e.HostIf] = e.Request.Netns

@@ -16,7 +16,7 @@ import (
 //
 // A pod's second interface (Multus) is no pod of Kubernetes: the labels say its tenant
 // alone, and network and group are as asked for.
-func (a *Service) place(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
+func (a *attacher) place(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
 	if pod.Name == "" {
 		return asked, nil
 	}

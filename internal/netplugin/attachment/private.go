@@ -8,17 +8,17 @@ import (
 
 // releasePrivate gives back the private address of an attachment that has gone,
 // and with it the ports that lead there.
-func (a *Service) releasePrivate(e Entry) {
+func (a *PublishedPorts) releasePrivate(e Entry) {
 	a.way.Addresses.Release(e.Key(), e.Endpoint, e.Private)
 	if len(e.Ports) > 0 {
-		a.publishing.changes.Add(1)
-		a.kick("ports of " + e.Key().String())
+		a.changes.Add(1)
+		a.agent.Kick("ports of " + e.Key().String())
 	}
 }
 
 // AssignPrivate gives a private address to every attachment that has none of
 // the present subnet: one that an earlier version made, or that was adopted.
-func (a *Service) AssignPrivate(ctx context.Context) error {
+func (a *PublishedPorts) AssignPrivate(ctx context.Context) error {
 	if a.way.Addresses.Settled() == nil {
 		return nil
 	}
@@ -30,12 +30,12 @@ func (a *Service) AssignPrivate(ctx context.Context) error {
 			return err
 		}
 	}
-	a.kick("private addresses")
+	a.agent.Kick("private addresses")
 	return nil
 }
 
-func (a *Service) assignPrivateOf(ctx context.Context, k attach.Key) error {
-	unlock, err := a.turns.Take(ctx, k)
+func (a *PublishedPorts) assignPrivateOf(ctx context.Context, k attach.Key) error {
+	unlock, err := a.journal.turns.Take(ctx, k)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func hasAddresses(r attach.Result, asked []netip.Addr) bool {
 // followProcess gives the endpoint of a bare process that stands the labels and name
 // that are asked for now: who asks again has no other way to change them. Of a
 // container its runtime asks again for nothing else than before.
-func (a *Service) followProcess(ctx context.Context, e Entry, r attach.Request) error {
+func (a *attacher) followProcess(ctx context.Context, e Entry, r attach.Request) error {
 	if r.Source != attach.SourceProcess || r.Name == e.Request.Name && maps.Equal(r.Labels, e.Request.Labels) {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (a *Service) followProcess(ctx context.Context, e Entry, r attach.Request) 
 	e.Request.Name, e.Request.Labels = r.Name, r.Labels
 	told := e
 	told.Told.Name = r.Name
-	if err := a.update(ctx, told, before); err != nil {
+	if err := a.facts.update(ctx, told, before); err != nil {
 		return err
 	}
 	return a.journal.put(e)
@@ -40,7 +40,7 @@ func (a *Service) followProcess(ctx context.Context, e Entry, r attach.Request) 
 // releaseEnded releases the attachments whose namespaces are gone, and their interfaces
 // with them: of bare processes, whom no runtime deletes, and of containers whose runtime
 // did not.
-func (a *Service) releaseEnded(ctx context.Context) {
+func (a *releaser) releaseEnded(ctx context.Context) {
 	for _, e := range a.journal.all() {
 		if e.State != StateDone || e.Request.Source != attach.SourceProcess && !isGoneNetns(e.Request.Netns) {
 			continue
@@ -60,11 +60,11 @@ func isGoneNetns(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func (a *Service) releaseIfEnded(ctx context.Context, e Entry) error {
+func (a *releaser) releaseIfEnded(ctx context.Context, e Entry) error {
 	if there, err := vethpair.Exists(e.HostIf); there || err != nil {
 		return err
 	}
-	unlock, err := a.turns.Take(ctx, e.Key())
+	unlock, err := a.journal.turns.Take(ctx, e.Key())
 	if err != nil {
 		return err
 	}

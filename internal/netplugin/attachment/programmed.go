@@ -22,7 +22,7 @@ const fallback = 2 * time.Second
 // waitProgrammed waits until the data plane holds the port of an endpoint, with
 // its policy as of where the endpoint was committed or later, and returns up to where
 // that is so for sure.
-func (a *Service) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf string, at masterclient.Committed) (store.Revision, error) {
+func (a *Interfaces) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf string, at masterclient.Committed) (store.Revision, error) {
 	started := time.Now()
 	timer := time.NewTimer(fallback)
 	defer timer.Stop()
@@ -42,7 +42,7 @@ func (a *Service) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf 
 }
 
 // missing says why a port does not count as programmed yet.
-func (a *Service) missing(o statemirror.SyncStatus, ep model.Endpoint, hostIf string, at masterclient.Committed, late bool) error {
+func (a *Interfaces) missing(o statemirror.SyncStatus, ep model.Endpoint, hostIf string, at masterclient.Committed, late bool) error {
 	if o.Err != nil {
 		return o.Err
 	}

@@ -25,7 +25,7 @@ func TestMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Service{cluster: cluster}
+	a := &Interfaces{&deps{cluster: cluster}}
 	at := masterclient.Committed{Revision: 10, Global: 4, Written: 7, Deleted: 8}
 	var all statemirror.Scope
 	all.Tenant, all.All = "blue", true
@@ -87,7 +87,7 @@ func TestVethAnew(t *testing.T) {
 		reached.Set(o)
 	}
 	kicked := make(chan string, 9)
-	a := &Service{reached: &reached, kick: func(reason string) { kicked <- reason }, cfg: Config{Timeout: time.Minute}}
+	a := &Interfaces{&deps{reached: &reached, agent: kicker{kicked: kicked}, cfg: Config{Timeout: time.Minute}}}
 	e := Entry{HostIf: "cvaaaaaaaaaaaaa", Request: attach.Request{Netns: filepath.Join(t.TempDir(), "gone")}} // so that none is made
 	pass("other")
 	if out := a.makeVethAnew(t.Context(), e, 1400); !errors.Is(out.err, model.ErrNotFound) || len(kicked) != 0 {
@@ -108,3 +108,11 @@ func TestVethAnew(t *testing.T) {
 		t.Errorf("once it is gone: %v", err)
 	}
 }
+
+// kicker is an agent that tells of kicks.
+type kicker struct {
+	Agent
+	kicked chan<- string
+}
+
+func (k kicker) Kick(reason string) { k.kicked <- reason }

@@ -25,22 +25,26 @@ const (
 	lastDynamic  = 65535
 )
 
-// publishing serialises the choice of host ports, and holds them, so that no
-// process of the host has what a container publishes.
-type publishing struct {
+// PublishedPorts chooses the host ports that containers publish, and holds them, so that no
+// process of the host has them.
+type PublishedPorts struct {
+	*deps
 	changes atomic.Uint64 // of published ports, counted
 
-	mu   sync.Mutex
+	mu   sync.Mutex // serialises the choice of ports
 	held hoststack.Holder
 }
 
-// PublishedChanges counts the changes of published ports: an Outcome says up to
+// Changes counts the changes of published ports: an Outcome says up to
 // which the host's stack has them.
-func (a *Service) PublishedChanges() uint64 { return a.publishing.changes.Load() }
+func (a *PublishedPorts) Changes() uint64 { return a.changes.Load() }
+
+// Close lets others have the ports that are published.
+func (a *PublishedPorts) Close() { a.held.Keep(nil) }
 
 // hostPorts are the ports of the host that a binding of an attachment takes: one of
 // each address family that leads to it, and that the binding is for.
-func (a *Service) hostPorts(e Entry, b attach.PortBinding) (ports []hoststack.HostPort) {
+func (a *PublishedPorts) hostPorts(e Entry, b attach.PortBinding) (ports []hoststack.HostPort) {
 	var four, six bool
 	if e.Result != nil {
 		for _, x := range e.Result.Addresses {
@@ -71,7 +75,7 @@ func hostPortText(b attach.PortBinding) string {
 }
 
 // hold reserves the host ports of a binding, unless the runtime does.
-func (a *Service) hold(e Entry, b attach.PortBinding) error {
+func (a *PublishedPorts) hold(e Entry, b attach.PortBinding) error {
 	ports := a.hostPorts(e, b)
 	if len(ports) == 0 {
 		return model.Errorf(model.ErrInvalid, "host port %s: this host does not reach the container by that address family", hostPortText(b))
@@ -81,7 +85,7 @@ func (a *Service) hold(e Entry, b attach.PortBinding) error {
 	}
 	to := netip.AddrPortFrom(a.way.Addresses.Settled().Private6(e.Private), b.ContainerPort)
 	for _, p := range ports {
-		if err := a.publishing.held.Hold(p, to); err != nil {
+		if err := a.held.Hold(p, to); err != nil {
 			return err
 		}
 	}
@@ -91,11 +95,11 @@ func (a *Service) hold(e Entry, b attach.PortBinding) error {
 // ownPort refuses the ports of Contiv itself, whether or not a process holds
 // them now: the tunnel's, which may be the kernel's or the switch's, and the
 // control plane's on this host.
-func (a *Service) ownPort(b attach.PortBinding) error {
+func (a *PublishedPorts) ownPort(b attach.PortBinding) error {
 	if b.Proto == model.ProtoUDP && int(b.HostPort) == a.cfg.VXLANPort {
 		return model.Errorf(model.ErrExists, "host port %d/%s: address already in use by the tunnel between Contiv's hosts", b.HostPort, b.Proto)
 	}
-	if b.Proto == model.ProtoTCP && slices.Contains(a.control.OwnPorts(), b.HostPort) {
+	if b.Proto == model.ProtoTCP && slices.Contains(a.cfg.Control.OwnPorts(), b.HostPort) {
 		return model.Errorf(model.ErrExists, "host port %d/%s: address already in use by Contiv's control plane (netmaster, the store or netplugin)", b.HostPort, b.Proto)
 	}
 	if whose := a.way.HealthPortOf(b.HostPort); b.Proto == model.ProtoTCP && whose != "" {
@@ -107,9 +111,9 @@ func (a *Service) ownPort(b attach.PortBinding) error {
 // holdPublished holds what the journal says is published. A port that somebody
 // has taken meanwhile is told, and stays the container's, which had it first;
 // one of Contiv's own is withheld from it.
-func (a *Service) holdPublished(journal []Entry) (problems map[string]error, withheld map[attach.PortBinding]bool) {
-	a.publishing.mu.Lock()
-	defer a.publishing.mu.Unlock()
+func (a *PublishedPorts) holdPublished(journal []Entry) (problems map[string]error, withheld map[attach.PortBinding]bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	problems, withheld = map[string]error{}, map[attach.PortBinding]bool{}
 	for _, e := range journal {
 		if e.State == StateOwed {
@@ -133,7 +137,7 @@ func (a *Service) holdPublished(journal []Entry) (problems map[string]error, wit
 // FollowWayOut makes the host's own stack follow the picture and the journal,
 // once the data plane does. failed are the objects of problems that another try may
 // end.
-func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem, failed []string) {
+func (a *PublishedPorts) FollowWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem, failed []string) {
 	if !a.way.Able {
 		return nil, nil
 	}
@@ -161,10 +165,10 @@ func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool)
 }
 
 // giveUpPorts ends the holding of what is not published any more.
-func (a *Service) giveUpPorts() {
-	a.publishing.mu.Lock()
-	defer a.publishing.mu.Unlock()
-	if !a.publishing.held.Any() {
+func (a *PublishedPorts) giveUpPorts() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.held.Any() {
 		return
 	}
 	wanted := map[hoststack.HostPort]bool{}
@@ -181,11 +185,11 @@ func (a *Service) giveUpPorts() {
 			}
 		}
 	}
-	a.publishing.held.Keep(wanted)
+	a.held.Keep(wanted)
 }
 
-// Publish implements attach.Service.
-func (a *Service) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+// Publish is attach.Service's.
+func (a *PublishedPorts) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
 	res, err := a.publish(ctx, r)
 	if err != nil {
 		return attach.PublishResult{}, fmt.Errorf("publish ports of %s: %w", r.Key, err)
@@ -194,14 +198,14 @@ func (a *Service) Publish(ctx context.Context, r attach.PublishRequest) (attach.
 }
 
 // Published lists what an attachment publishes.
-func (a *Service) Published(k attach.Key) []attach.PortBinding {
+func (a *PublishedPorts) Published(k attach.Key) []attach.PortBinding {
 	e, _ := a.journal.get(k)
 	return e.Ports
 }
 
-func (a *Service) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+func (a *PublishedPorts) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
 	var res attach.PublishResult
-	unlock, err := a.turns.Take(ctx, r.Key)
+	unlock, err := a.journal.turns.Take(ctx, r.Key)
 	if err != nil {
 		return res, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
@@ -220,13 +224,13 @@ func (a *Service) publish(ctx context.Context, r attach.PublishRequest) (attach.
 	if err != nil {
 		return res, err
 	}
-	return attach.PublishResult{Ports: chosen}, a.waitPublished(ctx, a.publishing.changes.Add(1))
+	return attach.PublishResult{Ports: chosen}, a.waitPublished(ctx, a.changes.Add(1))
 }
 
 // choose finds the host ports of an attachment and journals them.
-func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBinding, error) {
-	a.publishing.mu.Lock()
-	defer a.publishing.mu.Unlock()
+func (a *PublishedPorts) choose(e Entry, want []attach.PortBinding) ([]attach.PortBinding, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	type holder struct {
 		attach.PortBinding
 		who string
@@ -245,7 +249,7 @@ func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBindi
 	done := false
 	defer func() {
 		if !done { // what was held for nothing is given up
-			a.kick("ports that are not published")
+			a.agent.Kick("ports that are not published")
 		}
 	}()
 	for _, b := range want {
@@ -303,8 +307,8 @@ func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBindi
 }
 
 // waitPublished waits until the host's stack holds a change of published ports.
-func (a *Service) waitPublished(ctx context.Context, change uint64) error {
-	a.kick("published ports")
+func (a *PublishedPorts) waitPublished(ctx context.Context, change uint64) error {
+	a.agent.Kick("published ports")
 	err := a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) {
 		if o.Err != nil || o.Ports < change {
 			return false, nil //nolint:nilerr // another pass may bring it

@@ -43,7 +43,7 @@ func (a *Service) Recover() error {
 	if err := a.sweep(known); err != nil {
 		return err
 	}
-	a.holdPublished(a.journal.all()) // what fails is told by the first pass
+	a.Ports.holdPublished(a.journal.all()) // what fails is told by the first pass
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (a *Service) vethThere(e Entry) bool {
 // holdEntry enters what is so, whether it can be written or not: a full disk must
 // not keep netplugin from starting. The status tells of it, and repairJournal
 // writes later.
-func (a *Service) holdEntry(e Entry) {
+func (a *deps) holdEntry(e Entry) {
 	if err := a.journal.hold(e); err != nil {
 		a.log.Error("a journal entry cannot be written yet", "attachment", e.Key().String(), "error", err)
 	}
@@ -137,7 +137,7 @@ func endpointOf(v vethpair.Veth) (model.EndpointKey, bool) {
 // journal entry knows: their journal was lost. Endpoints that others created on
 // this host are left alone. It asks once, when everything else runs, and again when
 // the store was not followed for a while.
-func (a *Service) releaseOrphans(ctx context.Context) {
+func (a *releaser) releaseOrphans(ctx context.Context) {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
 	for ctx.Err() == nil {
 		err := a.tryReleaseOrphans(ctx)
@@ -157,8 +157,8 @@ func (a *Service) releaseOrphans(ctx context.Context) {
 	}
 }
 
-func (a *Service) tryReleaseOrphans(ctx context.Context) error {
-	if err := a.cfg.Mine(); err != nil {
+func (a *releaser) tryReleaseOrphans(ctx context.Context) error {
+	if err := a.agent.Owns(); err != nil {
 		return err
 	}
 	eps, err := a.masters.Endpoints(ctx)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,51 +37,62 @@ type Config struct {
 	Underlay   *statemirror.Underlay
 	Reached    *statemirror.SyncTracker
 	Netmasters *masterclient.Client
+	Agent      Agent
 
 	Timeout    time.Duration // of one Attach
 	SpoolEvery time.Duration // how often the spool is looked at; 0 = 10 s
 	LateGrace  time.Duration // 0 = statemirror.LateGrace
 
-	Kick  func(reason string)     // has a pass made
-	Begun func(context.Context)   // waits, for a while, for an agent that has just started
-	Ready func() error            // why nothing can be attached now
-	Mine  func() error            // why endpoints of this host may not be created or released now
-	Tell  func(text string)       // what is wrong with attachments as a whole; "" = nothing
-	Hook  func(step string) error // called at every one of Steps; its error fails the step
+	Hook func(step string) error // called at every one of Steps; its error fails the step
+}
+
+// Agent is what a Service needs of the agent that it is part of.
+type Agent interface {
+	// Kick requests a sync of the data plane.
+	Kick(reason string)
+	// AwaitFirst waits, for a while, for an agent that has just started.
+	AwaitFirst(ctx context.Context)
+	// Able reports, by its error, whether anything can be attached now.
+	Able() error
+	// Owns reports, by its error, whether endpoints of this host may be created and released.
+	Owns() error
+	// SetAttachmentsProblem says what is wrong with attachments as a whole; "" = nothing.
+	SetAttachmentsProblem(text string)
 }
 
 // JournalDir is where the journal is in a state directory.
 func JournalDir(stateDir string) string { return filepath.Join(stateDir, "attach") }
 
-// Service attaches and detaches the containers of one host. Its exported methods
-// are safe for concurrent use.
-type Service struct {
+// deps is what the parts of a Service use: the journal, and others of this host. It has no
+// state of its own.
+type deps struct {
 	cfg     Config
+	agent   Agent
 	log     *slog.Logger
 	can     driver.Capabilities
 	cluster *statemirror.State
 	way     *statemirror.Egress
-	control *statemirror.ControlPlane
 	masters *masterclient.Client
 	reached *statemirror.SyncTracker
-	kick    func(reason string)
+	bootID  string
+	journal *journal
 
-	bootID     string
-	journal    *journal
-	turns      waiting.Turns[attach.Key] // one request at a time for an attachment
-	early      early
-	publishing publishing
-	owe        waiting.Bell // calls payOwed
-	custody    waiting.Bell // calls keepAttachments
-	followed   waiting.Bell // calls releaseOrphans
-	infra      waiting.Bell // calls keepInfra
-	changes    infraChanges
-	// infraProblems are those of the host's own endpoints, by what they are of; nil = none.
-	infraProblems atomic.Pointer[map[string]string]
-	// spoolTrouble is why the spool cannot be read; empty = it can.
-	spoolTrouble atomic.Pointer[string]
-	inside       inside
-	attachTime   *prometheus.HistogramVec
+	attachTime *prometheus.HistogramVec
+}
+
+// Service attaches and detaches the containers of one host. Its exported methods
+// are safe for concurrent use. It joins its parts, of which each owns its state; the
+// journal, which they share, has a lock of its own and one for each attachment.
+type Service struct {
+	*deps
+	Interfaces *Interfaces
+	Ports      *PublishedPorts
+	Infra      *InfraNetworks
+
+	facts    *facts
+	releaser *releaser
+	attacher *attacher
+	restorer *restorer
 }
 
 // New opens the journal. Recover, before anything is asked of the Service.
@@ -97,54 +107,90 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{
-		cfg: cfg, log: cfg.Log, can: cfg.Can, cluster: cfg.Cluster, way: cfg.WayOut, control: cfg.Control, masters: cfg.Netmasters,
-		reached: cfg.Reached, kick: cfg.Kick, bootID: BootID(), journal: journal,
-		owe: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(), infra: waiting.NewBell(),
+	return join(&deps{
+		cfg: cfg, agent: cfg.Agent, log: cfg.Log, can: cfg.Can, cluster: cfg.Cluster, way: cfg.WayOut, masters: cfg.Netmasters,
+		reached: cfg.Reached, bootID: BootID(), journal: journal,
 		attachTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "contiv_netplugin_request_seconds", Help: "Time of one attach or detach, by outcome.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"verb", "outcome"}),
-	}, nil
+	}), nil
 }
+
+// join makes the parts of a Service.
+func join(d *deps) *Service {
+	s := &Service{deps: d, Interfaces: &Interfaces{d}, Ports: &PublishedPorts{deps: d}, facts: &facts{deps: d}}
+	s.releaser = &releaser{deps: d, ports: s.Ports, owe: waiting.NewBell(), followed: waiting.NewBell()}
+	s.attacher = &attacher{deps: d, veths: s.Interfaces, releaser: s.releaser, facts: s.facts}
+	s.restorer = &restorer{deps: d, custody: waiting.NewBell()}
+	s.Infra = &InfraNetworks{deps: d, attacher: s.attacher, releaser: s.releaser, veths: s.Interfaces, infra: waiting.NewBell()}
+	return s
+}
+
+// Attach implements attach.Service.
+func (a *Service) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+	return a.attacher.Attach(ctx, r)
+}
+
+// Detach implements attach.Service.
+func (a *Service) Detach(ctx context.Context, r attach.DetachRequest) error {
+	return a.releaser.Detach(ctx, r)
+}
+
+// Collect implements attach.Service.
+func (a *Service) Collect(ctx context.Context, r attach.CollectRequest) error {
+	return a.releaser.Collect(ctx, r)
+}
+
+// Publish implements attach.Service.
+func (a *Service) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+	return a.Ports.Publish(ctx, r)
+}
+
+// Published lists what an attachment publishes.
+func (a *Service) Published(k attach.Key) []attach.PortBinding { return a.Ports.Published(k) }
+
+// Tell implements attach.Service.
+func (a *Service) Tell(ctx context.Context, f attach.Fact) error { return a.facts.Tell(ctx, f) }
 
 // Run pays what is owed and puts back what the store lacks, until ctx ends. What
 // was spooled is done first: started is called then.
 func (a *Service) Run(ctx context.Context, started func()) {
 	var running sync.WaitGroup
-	running.Go(func() { a.payOwed(ctx) })
-	running.Go(func() { a.releaseOrphans(ctx) })
-	running.Go(func() { a.keepAttachments(ctx) })
-	running.Go(func() { a.keepInfra(ctx) })
-	a.replaySpool(ctx)
-	a.owe.Ring()
+	running.Go(func() { a.releaser.payOwed(ctx) })
+	running.Go(func() { a.releaser.releaseOrphans(ctx) })
+	running.Go(func() { a.restorer.keepAttachments(ctx) })
+	running.Go(func() { a.Infra.keepInfra(ctx) })
+	a.releaser.replaySpool(ctx)
+	a.releaser.owe.Ring()
 	started()
 	running.Wait()
 }
 
 // Pay has what is owed paid now: the way to netmaster may be free again.
-func (a *Service) Pay() { a.owe.Ring() }
+func (a *Service) Pay() { a.releaser.owe.Ring() }
 
 // PutBack has what the store lacks put back now.
-func (a *Service) PutBack() { a.custody.Ring() }
+func (a *Service) PutBack() { a.restorer.custody.Ring() }
 
 // ReleaseOrphans has the endpoints released that no attachment knows: the store
 // is followed again, or another one was met.
-func (a *Service) ReleaseOrphans() { a.followed.Ring() }
+func (a *Service) ReleaseOrphans() { a.releaser.followed.Ring() }
 
 // FollowInfra has the host's own endpoints looked at now.
-func (a *Service) FollowInfra() { a.infra.Ring() }
+func (a *Service) FollowInfra() { a.Infra.infra.Ring() }
 
-// Close lets others have the ports that are published.
-func (a *Service) Close() { a.publishing.held.Keep(nil) }
+// ChangedInside says how the container's interface differs from what it was given; "" = it
+// does not, or nothing has been compared yet.
+func (a *Service) ChangedInside(k attach.Key) string { return a.releaser.inside.of(k) }
 
 // Metrics are the Service's own.
 func (a *Service) Metrics() []prometheus.Collector { return []prometheus.Collector{a.attachTime} }
 
 // Problems says what people should know of journal and spool.
 func (a *Service) Problems() []compile.Problem {
-	problems := append(a.journal.problems(), a.problemsOfInfra()...)
-	if why := a.spoolTrouble.Load(); why != nil && *why != "" {
+	problems := append(a.journal.problems(), a.Infra.problemsOfInfra()...)
+	if why := a.releaser.spoolTrouble.Load(); why != nil && *why != "" {
 		problems = append(problems, compile.Problem{Object: "spool", Text: *why})
 	}
 	return problems

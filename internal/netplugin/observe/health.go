@@ -35,13 +35,13 @@ type check struct {
 // checks are all, the most telling first.
 var checks = []check{
 	{condition.HostStore, true, storeFollowed},
-	{condition.HostName, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Named() }},
+	{condition.HostName, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Agent.Named() }},
 	{condition.HostDataPlane, true, dataPlaneFollows},
 	{condition.HostNetmaster, true, func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
 	{condition.HostJournal, true, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
 	{condition.HostDisk, false, diskHasRoom},
 	{condition.HostTunnel, false, tunnelLeads},
-	{condition.HostTunnels, false, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Tunnels() }},
+	{condition.HostTunnels, false, func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Agent.Tunnels() }},
 	{condition.HostAttachments, false, attachmentsHaveEndpoints},
 	{condition.HostPorts, false, portsProgrammed},
 	{condition.HostSettings, false, without("global")},
@@ -126,7 +126,7 @@ func (a *Observer) Able() error {
 	if err := storeFollowed(context.Background(), a, seen); err != nil {
 		return err
 	}
-	if err := a.cfg.Mine(); err != nil {
+	if err := a.cfg.Agent.Owns(); err != nil {
 		return err
 	}
 	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {

@@ -44,19 +44,30 @@ type Config struct {
 	Netmasters  *masterclient.Client
 	Attachments *attachment.Service
 
-	BGP         func() *tables.BGPStatus
+	Agent       Agent
 	More        map[string]http.HandlerFunc // what the inspection answers beside the Observer's own, by http.ServeMux's patterns
-	Tunnels     func() error                // which tunnels lead to nobody
-	Named       func() error                // why the host's name is not this agent's
-	Mine        func() error                // why endpoints of this host may not be created or released now
-	Kick        func(reason string)
-	WriteStatus func(context.Context, tables.HostStatus) error
 
 	StatusEvery time.Duration // least time between two status writes
 	StatusLook  time.Duration // how often the host's health is looked at when nothing happens
 	StatusBeat  time.Duration // longest time between two status writes
 
 	Now func() time.Time // the time of day
+}
+
+// Agent is what an Observer asks of the agent that it is part of.
+type Agent interface {
+	// Kick requests a sync of the data plane.
+	Kick(reason string)
+	// Named reports, by its error, whether the host's name is this agent's.
+	Named() error
+	// Owns reports, by its error, whether endpoints of this host may be created and released.
+	Owns() error
+	// Tunnels reports, by its error, which tunnels lead to no host.
+	Tunnels() error
+	// BGP returns the state of BGP; nil = there is none.
+	BGP() *tables.BGPStatus
+	// WriteStatus writes the host's status to the store.
+	WriteStatus(ctx context.Context, now tables.HostStatus) error
 }
 
 // Observer tells of one host. Its exported methods are safe for concurrent use.

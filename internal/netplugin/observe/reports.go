@@ -185,7 +185,7 @@ func (a *Observer) pass(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, passWait)
 	defer cancel()
 	before, _, _ := a.cfg.Reached.Totals()
-	a.cfg.Kick("the doctor asks")
+	a.cfg.Agent.Kick("the doctor asks")
 	err := a.cfg.Reached.Until(ctx, func(statemirror.SyncStatus) (bool, error) {
 		now, _, _ := a.cfg.Reached.Totals()
 		return now > before, nil

@@ -41,7 +41,7 @@ func (s *status) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.a.cfg.Named() != nil { // another's status is not ours to write; the claim pokes
+		if s.a.cfg.Agent.Named() != nil { // another's status is not ours to write; the claim pokes
 			continue
 		}
 		// Netmasters know the last word's age by the time of day, which may have been set.
@@ -56,7 +56,7 @@ func (s *status) run(ctx context.Context) {
 		if beat || !sameStatus(now, last) {
 			day := s.a.cfg.Now().Round(0)
 			now.Updated = day.UTC().Format(time.RFC3339)
-			err := s.a.cfg.WriteStatus(ctx, now)
+			err := s.a.cfg.Agent.WriteStatus(ctx, now)
 			switch {
 			case err == nil:
 				last, said, at = now, time.Now(), day
@@ -86,7 +86,7 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 	seen := a.look()
 	s := tables.HostStatus{
 		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
-		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: a.cfg.BGP(),
+		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: a.cfg.Agent.BGP(),
 	}
 	s.Ports, s.Pending = seen.CountPorts()
 	if seen.Err != nil {

@@ -1,0 +1,33 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// forParts is the agent as its attachments and its observer know it.
+type forParts struct{ of *Agent }
+
+var (
+	_ attachment.Agent = forParts{}
+	_ observe.Agent    = forParts{}
+)
+
+func (p forParts) Kick(reason string)             { p.of.kick(reason) }
+func (p forParts) AwaitFirst(ctx context.Context) { p.of.awaitFirst(ctx) }
+func (p forParts) Able() error                    { return p.of.Able() }
+func (p forParts) Owns() error                    { return p.of.mine() }
+func (p forParts) Named() error                   { return p.of.named() }
+func (p forParts) Tunnels() error                 { return p.of.tunnels.Err() }
+func (p forParts) BGP() *tables.BGPStatus         { return p.of.fabric.Status() }
+
+func (p forParts) SetAttachmentsProblem(text string) {
+	p.of.SetStanding(observe.AboutAttachments, text)
+}
+
+func (p forParts) WriteStatus(ctx context.Context, now tables.HostStatus) error {
+	return p.of.writeStatus(ctx, now)
+}
