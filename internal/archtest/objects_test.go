@@ -249,7 +249,6 @@ var oversized = map[string]size{
 	"internal/datapath/ovs/pipeline.list":             {61, 2, 0},
 	"internal/datapath/reference.tables":              {49, 18, 0},
 	"internal/netctl.factory":                         {96, 11, 0},
-	"internal/netmaster/apiserver.server":             {127, 29, 0},
 	"internal/netmaster/control.View":                 {165, 36, 3},
 	"internal/netmaster/kubernetes/controller.intent": {165, 1, 0},
 	"internal/netmaster/membership.Member":            {88, 12, 2},

@@ -62,7 +62,7 @@ func aciGwUnset(v *control.View) (model.AciGw, bool) {
 	return model.AciGw{EnforcePolicies: true}, settings.Infra == model.InfraACI || v.AciFabric().Kept
 }
 
-func aciGwOper(_ *server, v *control.View, _ model.AciGw) any {
+func aciGwOper(_ *core, v *control.View, _ model.AciGw) any {
 	f := v.AciFabric()
 	o := api.AciGwOper{NumAppProfiles: len(v.AppProfiles("")), Via: f.Via, InStep: f.InStep, Trouble: f.Trouble, Since: f.Since}
 	for _, p := range f.Problems {

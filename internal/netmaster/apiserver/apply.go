@@ -53,7 +53,7 @@ func (t *applyTime) more() bool {
 }
 
 func (s *server) handleApply() {
-	rt := handleRead(s, "POST", "/api/v1/apply", access.OwnTenants, s.readApply, ofApply, s.apply)
+	rt := handleRead(s.router, "POST", "/api/v1/apply", access.OwnTenants, s.objects.readApply, ofApply, s.objects.apply)
 	rt.limit, rt.body = applyTimeouts*s.timeout, MaxApplyBody
 }
 
@@ -64,7 +64,7 @@ type applyRequest struct {
 	begin time.Time
 }
 
-func (s *server) readApply(w http.ResponseWriter, r *request) (req applyRequest, err error) {
+func (s *objectHandlers) readApply(w http.ResponseWriter, r *request) (req applyRequest, err error) {
 	req.begin = time.Now()
 	if _, err := decodeUpTo(w, r, &req.ApplyRequest, MaxApplyBody); err != nil {
 		return req, err
@@ -92,7 +92,7 @@ func ofList(_ *request, l list) (res access.Resource, err error) {
 }
 
 // apply makes a list of objects be as given.
-func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any, error) {
+func (s *objectHandlers) apply(_ http.ResponseWriter, r *request, req applyRequest) (any, error) {
 	changes, results := req.changes, req.results
 	if req.Set != "" {
 		if err := model.ParseSetName(req.Set); err != nil {
@@ -144,7 +144,7 @@ func (s *server) apply(_ http.ResponseWriter, r *request, req applyRequest) (any
 }
 
 // compareSet says how the objects of a request differ from those that are a set's.
-func (s *server) compareSet(ctx context.Context, a control.Actor, set string, answer *api.ApplyResponse) error {
+func (s *objectHandlers) compareSet(ctx context.Context, a control.Actor, set string, answer *api.ApplyResponse) error {
 	members, err := s.control.Ownership.SetMembers(ctx, a, set)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ type list struct {
 }
 
 // changesOf reads the objects of a list.
-func (s *server) changesOf(objects []json.RawMessage) (l list, err error) {
+func (s *objectHandlers) changesOf(objects []json.RawMessage) (l list, err error) {
 	if n := len(objects); n > maxListed {
 		return l, model.Errorf(model.ErrInvalid, "objects: must be at most %d in one list, and not %d: give several", maxListed, n)
 	}

@@ -123,7 +123,7 @@ func startAskingOn(t *testing.T, mem *memory.Store, change func(*Config)) *askin
 // routeOf returns a route, such as "GET /version".
 func (s *server) routeOf(t *testing.T, name string) *route {
 	t.Helper()
-	for _, rt := range s.routes {
+	for _, rt := range s.router.routes {
 		if rt.method+" "+rt.path == name {
 			return rt
 		}
@@ -134,7 +134,7 @@ func (s *server) routeOf(t *testing.T, name string) *route {
 
 // onlyDecide has the server note who is let in, and do nothing then.
 func (a *asking) onlyDecide() {
-	for _, rt := range a.s.routes {
+	for _, rt := range a.s.router.routes {
 		prepare := rt.prepare
 		rt.prepare = func(w http.ResponseWriter, r *request) (access.Resource, func() (any, error), error) {
 			res, _, err := prepare(w, r)

@@ -25,13 +25,13 @@ type Recorder interface{ Record(e audit.Entry) }
 
 // serve answers a request for a route: the client is identified, the request is read once,
 // the decision is made of what it says, and only then its handler runs.
-func (s *server) serve(rt *route, w http.ResponseWriter, hr *http.Request) {
+func (s *router) serve(rt *route, w http.ResponseWriter, hr *http.Request) {
 	s.serveTo(rt, w, hr, s.identify)
 }
 
 // serveFor answers a request that the server makes itself, for a client that is known: what
 // the client may not, it may not.
-func (s *server) serveFor(client access.Identity, path string) http.Handler {
+func (s *router) serveFor(client access.Identity, path string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		for _, rt := range s.routes {
 			if rt.method == hr.Method && rt.path == path {
@@ -43,7 +43,7 @@ func (s *server) serveFor(client access.Identity, path string) http.Handler {
 	})
 }
 
-func (s *server) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, identify func(*http.Request) (access.Identity, error)) {
+func (s *router) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, identify func(*http.Request) (access.Identity, error)) {
 	begin := time.Now()
 	e := entryOf(hr, rt.method+" "+rt.path)
 	r := &request{Request: hr}
@@ -117,7 +117,7 @@ func (s *server) serveTo(rt *route, w http.ResponseWriter, hr *http.Request, ide
 
 // decide reads a request and decides whether the client may do it. It returns what does
 // it; a *refusal.Refusal says that the client may not.
-func (s *server) decide(rt *route, w http.ResponseWriter, r *request, e *audit.Entry) (do func() (any, error), err error) {
+func (s *router) decide(rt *route, w http.ResponseWriter, r *request, e *audit.Entry) (do func() (any, error), err error) {
 	defer recovered(&err)
 	pattern := rt.method + " " + rt.path
 	if err := errors.Join(checkQuery(pattern, r.Request), checkConditions(pattern, r.Request)); err != nil {
@@ -162,7 +162,7 @@ func recovered(err *error) {
 }
 
 // identify finds out who sends a request.
-func (s *server) identify(r *http.Request) (access.Identity, error) {
+func (s *router) identify(r *http.Request) (access.Identity, error) {
 	if s.authenticate == nil {
 		return access.Everyone(), nil
 	}
@@ -171,7 +171,7 @@ func (s *server) identify(r *http.Request) (access.Identity, error) {
 
 // known returns a request of a client, which acts for that client alone. Handlers do not
 // see what the client has shown.
-func (s *server) known(hr *http.Request, id access.Identity) *request {
+func (s *router) known(hr *http.Request, id access.Identity) *request {
 	r := hr.WithContext(hr.Context())
 	r.Header = hr.Header.Clone()
 	r.Header.Del("Authorization")
@@ -207,7 +207,7 @@ func originOf(r *http.Request) (o control.Origin) {
 }
 
 // serveUnknown answers a request for no route, of whose absence only cluster admins hear.
-func (s *server) serveUnknown(w http.ResponseWriter, r *http.Request, answer func(w http.ResponseWriter)) {
+func (s *router) serveUnknown(w http.ResponseWriter, r *http.Request, answer func(w http.ResponseWriter)) {
 	e := entryOf(r, "")
 	id, err := s.identify(r)
 	e.Who, e.How, e.ID = id.Name, id.How, id.ID
@@ -229,7 +229,7 @@ func (s *server) serveUnknown(w http.ResponseWriter, r *http.Request, answer fun
 }
 
 // deny answers a client that is not let in, and records it.
-func (s *server) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err error) {
+func (s *router) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err error) {
 	no := refusal.Of(err)
 	if no.Cause != nil {
 		s.log.Warn("a client could not be identified", "method", r.Method, "route", e.Route, "error", no.Cause)
@@ -243,7 +243,7 @@ func (s *server) deny(w http.ResponseWriter, r *http.Request, e audit.Entry, err
 }
 
 // record records what was let in, if it is to be.
-func (s *server) record(rt *route, r *request, e audit.Entry) {
+func (s *router) record(rt *route, r *request, e audit.Entry) {
 	if s.audit == nil || rt.verb == verbRead {
 		return
 	}
@@ -300,7 +300,7 @@ const lookAgain = 10 * time.Second
 // whileLetIn returns a context that ends when what let a client in does so no more, such as
 // a token that was revoked: the refusal is the context's cause. end ends it, and the checks.
 // That nobody can tell whether it does, as with the store away, ends nothing.
-func (s *server) whileLetIn(ctx context.Context, shown *http.Request) (_ context.Context, end func()) {
+func (s *router) whileLetIn(ctx context.Context, shown *http.Request) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -139,10 +139,10 @@ func TestEveryRoute(t *testing.T) {
 	f := startAsking(t, nil)
 	f.town()
 	f.onlyDecide()
-	if len(f.s.routes) < 100 {
-		t.Fatalf("only %d routes", len(f.s.routes))
+	if len(f.s.router.routes) < 100 {
+		t.Fatalf("only %d routes", len(f.s.router.routes))
 	}
-	for _, rt := range f.s.routes {
+	for _, rt := range f.s.router.routes {
 		route := rt.method + " " + rt.path
 		if rt.need == access.Public {
 			if route != "GET /healthz" && route != "GET /readyz" {
@@ -206,7 +206,7 @@ func TestRouteWithoutCapabilityIsRefused(t *testing.T) {
 		{access.OwnTenants, nothing, true},
 		{access.View | access.WithinScope, nil, true},
 	} {
-		s := &server{mux: http.NewServeMux()}
+		s := &router{core: &core{}, mux: http.NewServeMux()}
 		rt := s.handle("GET", "/x", tc.need, tc.of, nil)
 		if err := rt.check(); (err == nil) != tc.ok {
 			t.Errorf("%v: %v", tc, err)

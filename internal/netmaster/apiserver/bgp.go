@@ -85,7 +85,7 @@ func bgpToAPI(b model.Bgp) api.Bgp {
 
 // bgpOper is what the host told last of its speaker; more of it is told by the
 // host itself, at netplugin's /inspect/bgp.
-func bgpOper(s *server, _ *control.View, b model.Bgp) any {
+func bgpOper(s *core, _ *control.View, b model.Bgp) any {
 	ctx, cancel := context.WithTimeout(context.Background(), bgpOperTime)
 	defer cancel()
 	h, err := s.control.Hosts.Get(ctx, control.Admin(), b.Host)

@@ -16,7 +16,7 @@ type cleanupAnswer struct {
 
 // cleanup deletes endpoints whose containers are gone for good: those of a
 // network, of a group, or one.
-func (s *server) cleanup(_ http.ResponseWriter, r *request) (any, error) {
+func (s *endpointHandlers) cleanup(_ http.ResponseWriter, r *request) (any, error) {
 	tenant, err := model.ParseTenantName(r.PathValue("tenant"))
 	if err != nil {
 		return nil, err

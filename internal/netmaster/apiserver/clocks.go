@@ -40,7 +40,7 @@ func (f facts) ahead(host string) (time.Duration, bool) {
 }
 
 // heard is when the last status of hosts came here.
-func (s *server) heard() map[string]control.Heard {
+func (s *diagnosis) heard() map[string]control.Heard {
 	if s.hostWatch == nil {
 		return nil
 	}

@@ -11,6 +11,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 )
 
+// memberHandlers answers for the members of a store that netmasters are by themselves.
+type memberHandlers struct {
+	*core
+	members Members // nil = the store is not netmasters' own
+}
+
 // Members are the netmasters that are a replicated store by themselves.
 type Members interface {
 	Members(ctx context.Context) (api.Members, error)
@@ -26,22 +32,22 @@ type Members interface {
 const memberTime = 28 * time.Second
 
 func (s *server) handleMembers() {
-	s.handle("GET", "/api/v1/cluster/members", access.View, nil, s.clusterMembers)
-	s.handle("POST", "/api/v1/cluster/tokens", access.AdminOnly, nil, s.newJoinToken)
-	s.handle("DELETE", "/api/v1/cluster/members/{name}", access.AdminOnly, named("member", "name"), s.removeMember)
-	s.handle("POST", "/api/v1/cluster/relieve", access.AdminOnly, nil, s.relieveMembers)
-	s.handle("POST", "/api/v1/cluster/authorities/renew", access.AdminOnly, nil, s.renewAuthorities)
+	s.router.handle("GET", "/api/v1/cluster/members", access.View, nil, s.members.clusterMembers)
+	s.router.handle("POST", "/api/v1/cluster/tokens", access.AdminOnly, nil, s.members.newJoinToken)
+	s.router.handle("DELETE", "/api/v1/cluster/members/{name}", access.AdminOnly, named("member", "name"), s.members.removeMember)
+	s.router.handle("POST", "/api/v1/cluster/relieve", access.AdminOnly, nil, s.members.relieveMembers)
+	s.router.handle("POST", "/api/v1/cluster/authorities/renew", access.AdminOnly, nil, s.members.renewAuthorities)
 }
 
 // embedded returns the members, or says whose matter they are.
-func (s *server) embedded() (Members, error) {
+func (s *memberHandlers) embedded() (Members, error) {
 	if s.members == nil {
 		return nil, model.Errorf(model.ErrConflict, "the cluster's state is in a store of its own (--etcd-endpoints, --consul-endpoints): its members are that store's matter")
 	}
 	return s.members, nil
 }
 
-func (s *server) clusterMembers(_ http.ResponseWriter, r *request) (any, error) {
+func (s *memberHandlers) clusterMembers(_ http.ResponseWriter, r *request) (any, error) {
 	m, err := s.embedded()
 	if err != nil {
 		return nil, err
@@ -49,7 +55,7 @@ func (s *server) clusterMembers(_ http.ResponseWriter, r *request) (any, error) 
 	return m.Members(r.Context())
 }
 
-func (s *server) newJoinToken(w http.ResponseWriter, r *request) (any, error) {
+func (s *memberHandlers) newJoinToken(w http.ResponseWriter, r *request) (any, error) {
 	var q api.JoinTokenRequest
 	if _, err := decode(w, r, &q); err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func (s *server) newJoinToken(w http.ResponseWriter, r *request) (any, error) {
 	return t, nil
 }
 
-func (s *server) removeMember(_ http.ResponseWriter, r *request) (any, error) {
+func (s *memberHandlers) removeMember(_ http.ResponseWriter, r *request) (any, error) {
 	force, err := boolQuery(r, "force")
 	if err != nil {
 		return nil, err
@@ -92,14 +98,14 @@ type relieveRequest struct{}
 // renewRequest is as relieveRequest.
 type renewRequest struct{}
 
-func (s *server) relieveMembers(w http.ResponseWriter, r *request) (any, error) {
+func (s *memberHandlers) relieveMembers(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &relieveRequest{}); err != nil {
 		return nil, err
 	}
 	return s.changeMembers(r, func(ctx context.Context, m Members) error { return m.RelieveMembers(ctx) })
 }
 
-func (s *server) renewAuthorities(w http.ResponseWriter, r *request) (any, error) {
+func (s *memberHandlers) renewAuthorities(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &renewRequest{}); err != nil {
 		return nil, err
 	}
@@ -108,7 +114,7 @@ func (s *server) renewAuthorities(w http.ResponseWriter, r *request) (any, error
 
 // changeMembers makes a change and answers with the members after it; a member that
 // has removed itself cannot tell them.
-func (s *server) changeMembers(r *request, change func(context.Context, Members) error) (any, error) {
+func (s *memberHandlers) changeMembers(r *request, change func(context.Context, Members) error) (any, error) {
 	m, err := s.embedded()
 	if err != nil {
 		return nil, err
@@ -128,7 +134,7 @@ func (s *server) changeMembers(r *request, change func(context.Context, Members)
 
 // storeMembers are the members of a store of several, for the status: each is a
 // server of it.
-func (s *server) storeMembers(ctx context.Context) (servers []api.StoreServer, warnings []string) {
+func (s *memberHandlers) storeMembers(ctx context.Context) (servers []api.StoreServer, warnings []string) {
 	if s.members == nil {
 		return nil, nil
 	}

@@ -14,11 +14,11 @@ import (
 
 // Services of Kubernetes are read here and changed there.
 func (s *server) handleClusterServices() {
-	s.handle("GET", "/api/v1/clusterServices", access.View, nil, s.clusterServices)
-	s.handle("GET", "/api/v1/clusterServices/{namespace}/{name}", access.View, nil, s.clusterService)
+	s.router.handle("GET", "/api/v1/clusterServices", access.View, nil, s.services.clusterServices)
+	s.router.handle("GET", "/api/v1/clusterServices/{namespace}/{name}", access.View, nil, s.services.clusterService)
 }
 
-func (s *server) clusterServices(_ http.ResponseWriter, r *request) (any, error) {
+func (s *serviceHandlers) clusterServices(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (s *server) clusterServices(_ http.ResponseWriter, r *request) (any, error)
 	return out, nil
 }
 
-func (s *server) clusterService(_ http.ResponseWriter, r *request) (any, error) {
+func (s *serviceHandlers) clusterService(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	key: model.ParsePolicyKey, list: (*control.View).Policies, get: (*control.View).Policy,
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
 	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: by(inPolicies, (*control.Policies).DeletePolicy),
-	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
+	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
 	fields: map[string]field{
 		"owner":      ownerField(),
 		"tenantName": tenantField(), "policyName": {text: nameText, required: true},

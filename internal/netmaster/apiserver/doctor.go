@@ -16,21 +16,34 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
+// diagnosis answers how the cluster, its hosts and netmasters are.
+type diagnosis struct {
+	*core
+	router    *router
+	hosts     *hostHandlers
+	streams   *streams
+	members   *memberHandlers
+	hostKeys  HostKeys
+	hostWatch *control.HostWatch                                             // nil = it is not known when hosts' statuses came
+	peer      func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
+	support   *supportbundle.Support                                         // nil = little is told
+}
+
 // repairRequest is the body of POST /api/v1/doctor/repair, which says all by its path.
 type repairRequest struct{}
 
 func (s *server) handleDoctor() {
-	s.handle("GET", "/api/v1/doctor/netmaster", access.View|access.Peer, nil, func(http.ResponseWriter, *request) (any, error) { return s.machine(), nil })
-	s.handleStream("POST", "/plugin/report/{id}", access.OwnHost, ofHostQuery, s.deliverReport).verb = verbReport
+	s.router.handle("GET", "/api/v1/doctor/netmaster", access.View|access.Peer, nil, func(http.ResponseWriter, *request) (any, error) { return s.diagnosis.machine(), nil })
+	s.router.handleStream("POST", "/plugin/report/{id}", access.OwnHost, ofHostQuery, s.streams.deliverReport).verb = verbReport
 	// All that a netmaster or a host knows: recorded too.
-	s.handleStream("GET", "/api/v1/bundle", access.AdminOnly, nil, s.ownBundle).verb = verbChange
-	s.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, named("bundle", "name"), s.hostBundle).verb = verbChange
-	s.handle("GET", "/api/v1/doctor", access.View, nil, s.doctor)
-	s.handle("POST", "/api/v1/doctor/repair", access.AdminOnly, nil, s.repair)
+	s.router.handleStream("GET", "/api/v1/bundle", access.AdminOnly, nil, s.diagnosis.ownBundle).verb = verbChange
+	s.router.handleStream("GET", "/api/v1/hosts/{name}/bundle", access.AdminOnly, named("bundle", "name"), s.streams.hostBundle).verb = verbChange
+	s.router.handle("GET", "/api/v1/doctor", access.View, nil, s.diagnosis.doctor)
+	s.router.handle("POST", "/api/v1/doctor/repair", access.AdminOnly, nil, s.diagnosis.repair)
 }
 
 // doctor answers GET /api/v1/doctor.
-func (s *server) doctor(_ http.ResponseWriter, r *request) (any, error) {
+func (s *diagnosis) doctor(_ http.ResponseWriter, r *request) (any, error) {
 	ctx, cancel := atLeisure(r)
 	defer cancel()
 	owners, err := s.control.Repair.Owners(ctx)
@@ -41,7 +54,7 @@ func (s *server) doctor(_ http.ResponseWriter, r *request) (any, error) {
 }
 
 // repair answers POST /api/v1/doctor/repair.
-func (s *server) repair(w http.ResponseWriter, r *request) (any, error) {
+func (s *diagnosis) repair(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &repairRequest{}); err != nil {
 		return nil, err
 	}
@@ -69,7 +82,7 @@ func atLeisure(r *request) (context.Context, context.CancelFunc) {
 }
 
 // diagnose looks at all but the store's contents, which somebody has looked at.
-func (s *server) diagnose(ctx context.Context, a control.Actor, owners []control.OwnerFinding, repaired []control.Repaired) (api.Diagnosis, error) {
+func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []control.OwnerFinding, repaired []control.Repaired) (api.Diagnosis, error) {
 	none := api.Diagnosis{}
 	v, err := s.control.View(ctx)
 	if err != nil {
@@ -81,7 +94,7 @@ func (s *server) diagnose(ctx context.Context, a control.Actor, owners []control
 	}
 	facts := facts{now: time.Now(), heard: s.heard(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric(), most: fabricFindings}
 	for _, h := range hosts {
-		facts.hosts = append(facts.hosts, s.hostToAPI(h, facts.now))
+		facts.hosts = append(facts.hosts, s.hosts.hostToAPI(h, facts.now))
 	}
 	if facts.masters, err = s.cluster.Masters(ctx); err != nil {
 		return none, err
@@ -93,7 +106,7 @@ func (s *server) diagnose(ctx context.Context, a control.Actor, owners []control
 			alive++
 		}
 	}
-	if facts.told, err = s.askHosts(ctx, a, alive); err != nil {
+	if facts.told, err = s.streams.askHosts(ctx, a, alive); err != nil {
 		return none, err
 	}
 	if s.hostKeys != nil { // after the answers: a host may have got another one meanwhile
@@ -125,7 +138,7 @@ func (s *server) diagnose(ctx context.Context, a control.Actor, owners []control
 const mastersAnswer = 3 * time.Second
 
 // machine is what this netmaster tells of itself.
-func (s *server) machine() api.Machine {
+func (s *diagnosis) machine() api.Machine {
 	if s.support == nil {
 		return api.Machine{Version: s.version.Version}
 	}
@@ -133,7 +146,7 @@ func (s *server) machine() api.Machine {
 }
 
 // hearMasters asks the other netmasters what they tell of themselves.
-func (s *server) hearMasters(ctx context.Context, f *facts) {
+func (s *diagnosis) hearMasters(ctx context.Context, f *facts) {
 	ctx, cancel := context.WithTimeout(ctx, mastersAnswer)
 	defer cancel()
 	f.machines, f.unheard, f.mastersAhead = map[string]api.Machine{}, map[string]string{}, map[string]time.Duration{}
@@ -166,10 +179,10 @@ func (s *server) hearMasters(ctx context.Context, f *facts) {
 }
 
 // ownBundle answers GET /api/v1/bundle: what this netmaster packs.
-func (s *server) ownBundle(w http.ResponseWriter, r *request) {
+func (s *diagnosis) ownBundle(w http.ResponseWriter, r *request) {
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
-		s.requests.WithLabelValues("/api/v1/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
+		s.router.requests.WithLabelValues("/api/v1/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
 	support := s.support
 	if support == nil {
@@ -182,7 +195,7 @@ func (s *server) ownBundle(w http.ResponseWriter, r *request) {
 		"status.json": "/api/v1/status", "hosts.json": "/api/v1/hosts", "store.json": "/api/v1/store", "doctor.json": "/api/v1/doctor", "ready.txt": "/readyz",
 		"metrics.txt": "/metrics", "info.json": "/info", "version.json": "/version", "settings.json": "/api/v1/globals",
 	} {
-		parts = append(parts, supportbundle.Served(name, s.serveFor(r.client, path), path))
+		parts = append(parts, supportbundle.Served(name, s.router.serveFor(r.client, path), path))
 	}
 	slices.SortFunc(parts, func(a, b supportbundle.Part) int { return cmp.Compare(a.Name, b.Name) })
 	sw.Header().Set("Content-Type", "application/x-tar")

@@ -30,7 +30,7 @@ func TestDoor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		routes = slices.DeleteFunc(s.routes, func(rt *route) bool { return rt.need == access.Public })
+		routes = slices.DeleteFunc(s.router.routes, func(rt *route) bool { return rt.need == access.Public })
 		for _, none := range []string{"POST /healthz", "GET /readyz/x", "GET /nothing", "GET /"} {
 			method, path, _ := strings.Cut(none, " ")
 			routes = append(routes, &route{method: method, path: path})

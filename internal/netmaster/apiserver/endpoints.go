@@ -11,17 +11,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
+// endpointHandlers answers for endpoints, for people and for hosts that attach containers.
+type endpointHandlers struct {
+	*core
+	pods Pods // nil = none
+}
+
 func (s *server) handleEndpoints() {
-	handleRead(s, "GET", "/api/v1/inspect/endpoints/{key}", access.View|access.OwnTenants, s.endpointsNamed, ofEndpoints, s.inspectEndpoint)
-	handleRead(s, "POST", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpointsNamed, ofEndpoints, s.drainer(true))
-	handleRead(s, "DELETE", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpointsNamed, ofEndpoints, s.drainer(false))
-	handleRead(s, "GET", "/api/v1/endpoints", access.View|access.OwnTenants|access.OwnHost, readEndpointsQuery, ofEndpointsQuery, s.endpoints) // a host releases those that it has lost
+	handleRead(s.router, "GET", "/api/v1/inspect/endpoints/{key}", access.View|access.OwnTenants, s.endpoints.endpointsNamed, ofEndpoints, s.endpoints.inspectEndpoint)
+	handleRead(s.router, "POST", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpoints.endpointsNamed, ofEndpoints, s.endpoints.drainer(true))
+	handleRead(s.router, "DELETE", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpoints.endpointsNamed, ofEndpoints, s.endpoints.drainer(false))
+	handleRead(s.router, "GET", "/api/v1/endpoints", access.View|access.OwnTenants|access.OwnHost, readEndpointsQuery, ofEndpointsQuery, s.endpoints.endpoints) // a host releases those that it has lost
 }
 
 // inspectEndpoint finds an endpoint by its key (tenant:network:id), its id, its
 // container's id or its exact name, in this order; 1.x took any part of one
 // (known fault 30).
-func (s *server) inspectEndpoint(_ http.ResponseWriter, r *request, found endpointsFound) (any, error) {
+func (s *endpointHandlers) inspectEndpoint(_ http.ResponseWriter, r *request, found endpointsFound) (any, error) {
 	e, err := found.one()
 	if err != nil {
 		return nil, err
@@ -41,7 +47,7 @@ func bare(w http.ResponseWriter, r *request) error {
 }
 
 // drainer answers that an endpoint drains, or does no more.
-func (s *server) drainer(drain bool) func(http.ResponseWriter, *request, endpointsFound) (any, error) {
+func (s *endpointHandlers) drainer(drain bool) func(http.ResponseWriter, *request, endpointsFound) (any, error) {
 	return func(w http.ResponseWriter, r *request, found endpointsFound) (any, error) {
 		if drain {
 			if err := bare(w, r); err != nil {
@@ -70,7 +76,7 @@ type endpointsFound struct {
 }
 
 // endpointsNamed finds the endpoints whose key, id, container or name is in the path.
-func (s *server) endpointsNamed(_ http.ResponseWriter, r *request) (endpointsFound, error) {
+func (s *endpointHandlers) endpointsNamed(_ http.ResponseWriter, r *request) (endpointsFound, error) {
 	v, err := s.control.View(r.Context())
 	found := endpointsFound{view: v, text: r.PathValue("key")}
 	if err != nil {

@@ -88,7 +88,7 @@ func wantsJSON(r *http.Request) bool {
 }
 
 // refuse answers with an error.
-func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (s *router) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeError(w, r, s.log, err, s.legacy)
 }
 

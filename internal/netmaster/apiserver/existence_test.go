@@ -53,7 +53,7 @@ func TestOthersObjectsLookLikeNone(t *testing.T) {
 		t.Errorf("the tag of another tenant's network: %d %s", w.Code, w.Body)
 	}
 	var paths []string
-	for _, rt := range f.s.routes {
+	for _, rt := range f.s.router.routes {
 		path := rt.path
 		if rt.method != http.MethodGet || !strings.Contains(path, "{") {
 			continue

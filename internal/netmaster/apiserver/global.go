@@ -17,7 +17,7 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 	key: only(globalName), list: singleton((*control.View).Global), get: one((*control.View).Global),
 	parse: globalFromAPI, render: globalToAPI,
 	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: forget(inSettings, (*control.Settings).DeleteGlobal),
-	oper: api.GlobalOper{}, inspect: func(s *server, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
+	oper: api.GlobalOper{}, inspect: func(s *core, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
 	fields: map[string]field{
 		"name":             {text: "global", enum: []string{"global"}, required: true},
 		"networkInfraType": {text: "default, aci or aci-opflex; empty = as it is; cannot change while there are networks", enum: []string{"", "default", "aci", "aci-opflex"}},

@@ -12,7 +12,7 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	key: model.ParseGroupKey, list: (*control.View).Groups, get: (*control.View).Group,
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
 	change: changeGroup, delete: byAny(inTenants, (*control.Tenants).DeleteGroup),
-	oper: api.EndpointGroupOper{}, inspect: func(_ *server, v *control.View, g model.Group) any { return groupOper(v, g) },
+	oper: api.EndpointGroupOper{}, inspect: func(_ *core, v *control.View, g model.Group) any { return groupOper(v, g) },
 	fields: map[string]field{
 		"owner":            ownerField(),
 		"tenantName":       tenantField(),

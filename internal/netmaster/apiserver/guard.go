@@ -9,7 +9,7 @@ import (
 
 // isOurName reports whether a DNS name is one of this server's: one that was configured, or
 // that of a host of the cluster.
-func (s *server) isOurName(name string) bool {
+func (s *router) isOurName(name string) bool {
 	if slices.ContainsFunc(s.allowed, func(h string) bool { return strings.EqualFold(strings.TrimSuffix(h, "."), name) }) {
 		return true
 	}

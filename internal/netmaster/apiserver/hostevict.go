@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func (s *server) evictHost(w http.ResponseWriter, r *request) (any, error) {
+func (s *hostHandlers) evictHost(w http.ResponseWriter, r *request) (any, error) {
 	if err := bare(w, r); err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (s *server) evictHost(w http.ResponseWriter, r *request) (any, error) {
 }
 
 // hostDrainer answers that a host drains, or does no more.
-func (s *server) hostDrainer(drain bool) handler {
+func (s *hostHandlers) hostDrainer(drain bool) handler {
 	return func(w http.ResponseWriter, r *request) (any, error) {
 		if drain {
 			if err := bare(w, r); err != nil {

@@ -17,19 +17,26 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-func (s *server) handleHosts() {
-	s.handle("GET", "/api/v1/status", access.View|access.WithinScope, nil, s.status)
-	s.handle("GET", "/api/v1/hosts", access.View|access.WithinScope, nil, s.hosts)
-	s.handle("GET", "/api/v1/hosts/{name}", access.View|access.WithinScope, nil, s.host)
-	s.handle("DELETE", "/api/v1/hosts/{name}", access.AdminOnly, named("host", "name"), s.removeHost)
-	s.handle("POST", "/api/v1/hosts/{name}/evict", access.AdminOnly, named("host", "name"), s.evictHost)
-	s.handle("POST", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hostDrainer(true))
-	s.handle("DELETE", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hostDrainer(false))
-	s.handle("POST", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hostAddress(true))
-	s.handle("DELETE", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hostAddress(false))
+// hostHandlers answers for hosts, and takes what their agents report.
+type hostHandlers struct {
+	*core
+	// evictAfter is Config.EvictAfter.
+	evictAfter time.Duration
 }
 
-func (s *server) hosts(_ http.ResponseWriter, r *request) (any, error) {
+func (s *server) handleHosts() {
+	s.router.handle("GET", "/api/v1/status", access.View|access.WithinScope, nil, s.diagnosis.status)
+	s.router.handle("GET", "/api/v1/hosts", access.View|access.WithinScope, nil, s.hosts.hosts)
+	s.router.handle("GET", "/api/v1/hosts/{name}", access.View|access.WithinScope, nil, s.hosts.host)
+	s.router.handle("DELETE", "/api/v1/hosts/{name}", access.AdminOnly, named("host", "name"), s.hosts.removeHost)
+	s.router.handle("POST", "/api/v1/hosts/{name}/evict", access.AdminOnly, named("host", "name"), s.hosts.evictHost)
+	s.router.handle("POST", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hosts.hostDrainer(true))
+	s.router.handle("DELETE", "/api/v1/hosts/{name}/drain", access.AdminOnly, named("host", "name"), s.hosts.hostDrainer(false))
+	s.router.handle("POST", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hosts.hostAddress(true))
+	s.router.handle("DELETE", "/api/v1/hosts/{name}/addresses/{address}", access.AdminOnly, ofHostAddress, s.hosts.hostAddress(false))
+}
+
+func (s *hostHandlers) hosts(_ http.ResponseWriter, r *request) (any, error) {
 	all, err := s.control.Hosts.List(r.Context(), r.actor)
 	if err != nil {
 		return nil, err
@@ -41,7 +48,7 @@ func (s *server) hosts(_ http.ResponseWriter, r *request) (any, error) {
 	return out, nil
 }
 
-func (s *server) host(_ http.ResponseWriter, r *request) (any, error) {
+func (s *hostHandlers) host(_ http.ResponseWriter, r *request) (any, error) {
 	h, err := s.control.Hosts.Get(r.Context(), r.actor, model.HostName(r.PathValue("name")))
 	if err != nil {
 		return nil, err
@@ -49,7 +56,7 @@ func (s *server) host(_ http.ResponseWriter, r *request) (any, error) {
 	return s.seenHost(r.scope(), h, time.Now()), nil
 }
 
-func (s *server) removeHost(_ http.ResponseWriter, r *request) (any, error) {
+func (s *hostHandlers) removeHost(_ http.ResponseWriter, r *request) (any, error) {
 	force, err := boolQuery(r, "force")
 	if err != nil {
 		return nil, err
@@ -110,7 +117,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 }
 
 // hostAddress adds an address to those that count as a host's, or takes it away.
-func (s *server) hostAddress(add bool) handler {
+func (s *hostHandlers) hostAddress(add bool) handler {
 	return func(w http.ResponseWriter, r *request) (any, error) {
 		if add {
 			if err := bare(w, r); err != nil {
@@ -158,7 +165,7 @@ func ofHostAddress(r *request) (access.Resource, error) {
 
 // endpoints lists the endpoints that ?tenant=, ?host=, ?network= and ?group= all
 // choose; a network or group is NAME (of any tenant) or TENANT:NAME.
-func (s *server) endpoints(_ http.ResponseWriter, r *request, q endpointsQuery) (any, error) {
+func (s *endpointHandlers) endpoints(_ http.ResponseWriter, r *request, q endpointsQuery) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func tag(w http.ResponseWriter, v *control.View, kind, key string) {
 
 // underIfMatch returns a request whose use-case is committed only while the object has the
 // revision that the request names in If-Match, if it names one.
-func (s *server) underIfMatch(r *request, kind, key string) (*request, error) {
+func (s *objectHandlers) underIfMatch(r *request, kind, key string) (*request, error) {
 	all := r.Header.Values("If-Match")
 	if len(all) == 0 {
 		return r, nil
@@ -74,7 +74,7 @@ func checkConditions(pattern string, r *http.Request) error {
 
 // tagCommitted sends the entity tag of an object that was written, once the view has the
 // commit, or without when the store is slow.
-func (s *server) tagCommitted(w http.ResponseWriter, r *request, kind, key string, done control.Commit) {
+func (s *objectHandlers) tagCommitted(w http.ResponseWriter, r *request, kind, key string, done control.Commit) {
 	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
 		s.log.Debug("a write is answered with links and revision as they were before", "path", r.URL.Path, "error", err)
 	}

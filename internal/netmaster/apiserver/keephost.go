@@ -17,13 +17,13 @@ import (
 
 // handleAgents registers what agents tell of their hosts.
 func (s *server) handleAgents() {
-	handleRead(s, "POST", "/plugin/host", access.OwnHost, readBody[api.HostReport], func(_ *request, in api.HostReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.keepHost).verb = verbReport
-	handleRead(s, "POST", "/plugin/hostStatus", access.OwnHost, readBody[api.HostStatusReport], func(_ *request, in api.HostStatusReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.hostStatus).verb = verbReport
-	handleRead(s, "POST", "/plugin/answer", access.OwnHost, readBody[api.AnswerReport], func(_ *request, in api.AnswerReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.answerNeighbours).verb = verbReport
-	s.handle("POST", "/plugin/hostsHeard", access.Peer, nil, s.hostsHeard).verb = verbReport
+	handleRead(s.router, "POST", "/plugin/host", access.OwnHost, readBody[api.HostReport], func(_ *request, in api.HostReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.hosts.keepHost).verb = verbReport
+	handleRead(s.router, "POST", "/plugin/hostStatus", access.OwnHost, readBody[api.HostStatusReport], func(_ *request, in api.HostStatusReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.hosts.hostStatus).verb = verbReport
+	handleRead(s.router, "POST", "/plugin/answer", access.OwnHost, readBody[api.AnswerReport], func(_ *request, in api.AnswerReport) (access.Resource, error) { return ofHost(in.Host), nil }, s.hosts.answerNeighbours).verb = verbReport
+	s.router.handle("POST", "/plugin/hostsHeard", access.Peer, nil, s.hosts.hostsHeard).verb = verbReport
 }
 
-func (s *server) keepHost(_ http.ResponseWriter, r *request, req api.HostReport) (any, error) {
+func (s *hostHandlers) keepHost(_ http.ResponseWriter, r *request, req api.HostReport) (any, error) {
 	report, err := HostReport(req)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func agentOf(version int, host, installation string) (model.HostName, error) {
 	return model.ParseHostName(host)
 }
 
-func (s *server) hostStatus(_ http.ResponseWriter, r *request, req api.HostStatusReport) (any, error) {
+func (s *hostHandlers) hostStatus(_ http.ResponseWriter, r *request, req api.HostStatusReport) (any, error) {
 	status, err := HostStatus(req)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 	return st, nil
 }
 
-func (s *server) hostsHeard(w http.ResponseWriter, r *request) (any, error) {
+func (s *hostHandlers) hostsHeard(w http.ResponseWriter, r *request) (any, error) {
 	var req api.HostsHeard
 	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (s *server) hostsHeard(w http.ResponseWriter, r *request) (any, error) {
 // maxAble is more than there are load balancers' addresses on a link.
 const maxAble = 4096
 
-func (s *server) answerNeighbours(_ http.ResponseWriter, r *request, req api.AnswerReport) (any, error) {
+func (s *hostHandlers) answerNeighbours(_ http.ResponseWriter, r *request, req api.AnswerReport) (any, error) {
 	report, err := AnswerReport(req)
 	if err != nil {
 		return nil, err

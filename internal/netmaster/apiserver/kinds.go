@@ -41,7 +41,7 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	// oper is a zero wire object of the operational state, and inspect makes one;
 	// nil = the kind has none.
 	oper    any
-	inspect func(*server, *control.View, M) any
+	inspect func(*core, *control.View, M) any
 	// unset is what inspect shows in place of an object that is not there; nil, or
 	// false: it is not found.
 	unset func(*control.View) (M, bool)
@@ -60,9 +60,9 @@ type kind struct {
 	get  func(v *control.View, key string) (any, error)
 	del  func(ctx context.Context, c *control.Controller, a control.Actor, key string) error
 	// inspect returns the operational state; nil = the kind has none.
-	inspect func(s *server, v *control.View, key string) (any, error)
+	inspect func(s *core, v *control.View, key string) (any, error)
 	// unset returns what inspect shows of an object that is not there; nil = it is not found.
-	unset func(s *server, v *control.View, key string) (config, oper any, ok bool)
+	unset func(s *core, v *control.View, key string) (config, oper any, ok bool)
 	// read turns a body, which is a JSON object without the server's fields, into a wish.
 	read func(c *control.Controller, body []byte) (wish, error)
 	// render makes the wire object, without links, of an object of package model;
@@ -184,7 +184,7 @@ func (r rest[A, K, M]) one(v *control.View, key string) (any, error) {
 	return r.linked(v, m), nil
 }
 
-func (r rest[A, K, M]) state(s *server, v *control.View, key string) (any, error) {
+func (r rest[A, K, M]) state(s *core, v *control.View, key string) (any, error) {
 	m, err := r.find(v, key)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (r rest[A, K, M]) state(s *server, v *control.View, key string) (any, error
 	return r.inspect(s, v, m), nil
 }
 
-func (r rest[A, K, M]) stateUnset(s *server, v *control.View, key string) (config, oper any, ok bool) {
+func (r rest[A, K, M]) stateUnset(s *core, v *control.View, key string) (config, oper any, ok bool) {
 	if _, err := r.key(key); err != nil {
 		return nil, nil, false
 	}
@@ -305,13 +305,13 @@ func (s *server) handleOf(k *kind, method, path string, need access.Capability, 
 	if !strings.HasSuffix(path, "/{key}") {
 		of = nil // a list
 	}
-	s.handle(method, path, need, of, h).kind = k
+	s.router.handle(method, path, need, of, h).kind = k
 }
 
 // handleKind registers a collection's routes.
 func (s *server) handleKind(k *kind) {
 	base, inspect := "/api/v1/"+k.collection, "/api/v1/inspect/"+k.collection
-	write := func(w http.ResponseWriter, r *request) (any, error) { return s.write(k, w, r) }
+	write := func(w http.ResponseWriter, r *request) (any, error) { return s.objects.write(k, w, r) }
 	s.handleOf(k, "GET", base, k.access.list, func(_ http.ResponseWriter, r *request) (any, error) {
 		v, err := s.control.View(r.Context())
 		if err != nil {
@@ -331,7 +331,7 @@ func (s *server) handleKind(k *kind) {
 	s.handleOf(k, "PUT", base+"/{key}", k.access.write, write)
 	s.handleOf(k, "DELETE", base+"/{key}", k.access.write, func(_ http.ResponseWriter, r *request) (any, error) {
 		key := r.PathValue("key")
-		r, err := s.underIfMatch(r, k.name, key)
+		r, err := s.objects.underIfMatch(r, k.name, key)
 		if err != nil {
 			return nil, err
 		}
@@ -345,14 +345,14 @@ func (s *server) handleKind(k *kind) {
 		key := r.PathValue("key")
 		config, err := k.get(v, key)
 		if errors.Is(err, model.ErrNotFound) && k.unset != nil {
-			if config, oper, ok := k.unset(s, v, key); ok {
+			if config, oper, ok := k.unset(s.core, v, key); ok {
 				return struct{ Config, Oper any }{config, oper}, nil
 			}
 		}
 		if err != nil || k.inspect == nil {
 			return struct{ Config any }{config}, err
 		}
-		oper, err := k.inspect(s, v, key)
+		oper, err := k.inspect(s.core, v, key)
 		return struct{ Config, Oper any }{config, shown(r.scope(), oper)}, err
 	})
 }

@@ -38,7 +38,7 @@ func TestStreamEndsWithToken(t *testing.T) {
 			}
 			return nil
 		})
-		s := &server{mux: http.NewServeMux(), authenticate: func(r *http.Request) (access.Identity, error) {
+		s := &router{core: &core{}, mux: http.NewServeMux(), authenticate: func(r *http.Request) (access.Identity, error) {
 			return access.Identify(r, []access.Bearer{bearer})
 		}}
 		s.handleStream("GET", "/api/v1/monitor", access.View, nil, func(_ http.ResponseWriter, r *request) {

@@ -16,12 +16,12 @@ import (
 const relayWrite = 10 * time.Second
 
 // relay answers POST /plugin/mirror: a stream both ways, for as long as both ends live.
-func (s *server) relay(w http.ResponseWriter, r *request) {
+func (s *streams) relay(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
-		s.requests.WithLabelValues("/plugin/mirror", http.MethodPost, strconv.Itoa(sw.status)).Inc()
-		s.durations.WithLabelValues("/plugin/mirror", http.MethodPost).Observe(time.Since(begin).Seconds())
+		s.router.requests.WithLabelValues("/plugin/mirror", http.MethodPost, strconv.Itoa(sw.status)).Inc()
+		s.router.durations.WithLabelValues("/plugin/mirror", http.MethodPost).Observe(time.Since(begin).Seconds())
 	}()
 	ctx, cancel := context.WithCancel(r.Context())
 	var watching sync.WaitGroup
@@ -36,7 +36,7 @@ func (s *server) relay(w http.ResponseWriter, r *request) {
 	})
 	rc := http.NewResponseController(sw)
 	if err := rc.EnableFullDuplex(); err != nil {
-		s.refuse(sw, r.Request, err)
+		s.router.refuse(sw, r.Request, err)
 		return
 	}
 	_ = rc.SetReadDeadline(time.Time{}) // asks come when they come; not every connection has deadlines
@@ -54,7 +54,7 @@ func (s *server) relay(w http.ResponseWriter, r *request) {
 }
 
 // relayMetrics tell of the agents that mirror from this netmaster.
-func (s *server) relayMetrics() []prometheus.Collector {
+func (s *streams) relayMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "contiv_netmaster_relayed_hosts", Help: "Hosts that mirror the cluster's state from this netmaster.",

@@ -22,6 +22,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/refusal"
 )
 
+// streams owns the monitors and reports that hosts are asked for and deliver, and hands the
+// store on to agents.
+type streams struct {
+	*core
+	router   *router
+	monitors monitors
+	reports  reports
+	stopping <-chan struct{}
+}
+
 const (
 	// maxMonitors is how many streams of events one netmaster serves at once.
 	maxMonitors = 8
@@ -126,11 +136,11 @@ func (s *monitorStream) silent(hosts []model.HostName) []string {
 
 // watch answers GET /api/v1/monitor: a line for each event, until the client
 // goes, is too slow, or the server stops.
-func (s *server) watch(w http.ResponseWriter, r *request) {
+func (s *streams) watch(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
-		s.requests.WithLabelValues("/api/v1/monitor", r.Method, strconv.Itoa(sw.status)).Inc()
+		s.router.requests.WithLabelValues("/api/v1/monitor", r.Method, strconv.Itoa(sw.status)).Inc()
 		s.log.Debug("monitor", "client", r.RemoteAddr, "status", sw.status, "took", time.Since(begin))
 	}()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -146,7 +156,7 @@ func (s *server) watch(w http.ResponseWriter, r *request) {
 		stream, err = s.monitors.add(ctx, id, scope)
 	}
 	if err != nil {
-		s.refuse(sw, r.Request, err)
+		s.router.refuse(sw, r.Request, err)
 		return
 	}
 	defer s.monitors.remove(id)
@@ -155,7 +165,7 @@ func (s *server) watch(w http.ResponseWriter, r *request) {
 	m, err := s.control.Hosts.OpenMonitor(octx, r.actor, req)
 	ocancel()
 	if err != nil {
-		s.refuse(sw, r.Request, err)
+		s.router.refuse(sw, r.Request, err)
 		return
 	}
 	defer func() {
@@ -179,7 +189,7 @@ func (s *server) watch(w http.ResponseWriter, r *request) {
 
 // stream sends events until it has to end, and returns why (Reason and Text), when the
 // client is still there to read it.
-func (s *server) stream(ctx context.Context, stream *monitorStream, m *control.Monitor, send func([]byte) bool) (end api.FlowEvent) {
+func (s *streams) stream(ctx context.Context, stream *monitorStream, m *control.Monitor, send func([]byte) bool) (end api.FlowEvent) {
 	hosts := "no host: no netplugin has told of its host yet"
 	switch n := len(m.Hosts); {
 	case n == 0 && stream.scope.Limited():
@@ -271,7 +281,7 @@ func monitorRequest(r *request) (req control.MonitorRequest, err error) {
 
 // deliver answers POST /plugin/monitor/{id}: an agent's events for a monitor,
 // one a line, as long as it runs.
-func (s *server) deliver(w http.ResponseWriter, r *request) {
+func (s *streams) deliver(w http.ResponseWriter, r *request) {
 	stream := s.monitors.get(r.PathValue("id"))
 	host, err := model.ParseHostName(r.URL.Query().Get("host"))
 	switch {
@@ -285,7 +295,7 @@ func (s *server) deliver(w http.ResponseWriter, r *request) {
 		err = stream.begin(string(host))
 	}
 	if err != nil {
-		s.refuse(w, r.Request, err)
+		s.router.refuse(w, r.Request, err)
 		return
 	}
 	defer stream.finish(string(host))
@@ -304,7 +314,7 @@ func (s *server) deliver(w http.ResponseWriter, r *request) {
 		}
 		var e api.FlowEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Event == api.FlowEnd {
-			s.refuse(w, r.Request, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
+			s.router.refuse(w, r.Request, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
 			return
 		}
 		e.Host = string(host)

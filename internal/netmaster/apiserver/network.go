@@ -12,7 +12,7 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 	key: model.ParseNetworkKey, list: (*control.View).Networks, get: (*control.View).Network,
 	parse: apiconv.Network, render: networkToAPI, linked: networkView,
 	change: plain(inNetworks, (*control.Networks).ChangeNetwork), delete: by(inNetworks, (*control.Networks).DeleteNetwork),
-	oper: api.NetworkOper{}, inspect: func(_ *server, v *control.View, n model.Network) any { return networkOper(v, n) },
+	oper: api.NetworkOper{}, inspect: func(_ *core, v *control.View, n model.Network) any { return networkOper(v, n) },
 	fields: map[string]field{
 		"owner":       ownerField(),
 		"tenantName":  tenantField(),

@@ -28,7 +28,7 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	delete: func(c *control.Controller, ctx context.Context, a control.Actor, k model.PolicyKey) error {
 		return c.Policies.DeleteNetworkPolicy(ctx, a, k, model.OwnerUser)
 	},
-	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
+	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
 	fields: map[string]field{
 		"tenantName":        tenantField(),
 		"networkPolicyName": {text: nameText + "; no policy of the tenant has it", required: true},

@@ -16,9 +16,9 @@ import (
 const networkRulePath = "/api/v1/networkPolicys/{key}/rules/{rule}"
 
 func (s *server) handleNetworkRules() {
-	s.handle("GET", networkRulePath, access.View|access.OwnTenants, ofNetworkRule, s.networkRule)
-	s.handle("PUT", networkRulePath, access.OwnTenants, ofNetworkRule, s.putNetworkRule)
-	s.handle("DELETE", networkRulePath, access.OwnTenants, ofNetworkRule, s.deleteNetworkRule)
+	s.router.handle("GET", networkRulePath, access.View|access.OwnTenants, ofNetworkRule, s.objects.networkRule)
+	s.router.handle("PUT", networkRulePath, access.OwnTenants, ofNetworkRule, s.objects.putNetworkRule)
+	s.router.handle("DELETE", networkRulePath, access.OwnTenants, ofNetworkRule, s.objects.deleteNetworkRule)
 }
 
 // ofNetworkRule is about the rule that a path names.
@@ -38,7 +38,7 @@ func networkRuleKey(r *request) (k model.RuleKey, err error) {
 	return k, err
 }
 
-func (s *server) networkRule(w http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) networkRule(w http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *server) networkRule(w http.ResponseWriter, r *request) (any, error) {
 }
 
 // putNetworkRule adds a rule to a network policy, or replaces it.
-func (s *server) putNetworkRule(w http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) putNetworkRule(w http.ResponseWriter, r *request) (any, error) {
 	var body json.RawMessage
 	if _, err := decode(w, r, &body); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *server) putNetworkRule(w http.ResponseWriter, r *request) (any, error) 
 	return networkRuleToAPI(done.Object.(model.PolicyRule)), nil //nolint:forcetypeassert // what ChangeNetworkRule reads
 }
 
-func (s *server) deleteNetworkRule(_ http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) deleteNetworkRule(_ http.ResponseWriter, r *request) (any, error) {
 	k, err := networkRuleKey(r)
 	if err != nil {
 		return nil, notFound("rule", r.PathValue("key")+":"+r.PathValue("rule"))

@@ -19,7 +19,7 @@ type text string
 // ofnet tells of every host (or of the one that ?host= names) what it should
 // look like and what its agent says that it looks like. 1.x showed the caches
 // of its OpenFlow library here.
-func (s *server) ofnet(_ http.ResponseWriter, r *request) (any, error) {
+func (s *endpointHandlers) ofnet(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

@@ -30,4 +30,4 @@ func (f facts) judgeCertificates(where string, all []api.Certificate) (out []api
 }
 
 // ownName is the object of findings about this netmaster.
-func (s *server) ownName() string { return "netmaster " + cmp.Or(s.address, "here") }
+func (s *diagnosis) ownName() string { return "netmaster " + cmp.Or(s.address, "here") }

@@ -16,7 +16,7 @@ var foundAlready = []*condition.Condition{
 
 // judgeHealth tells of the health of the netmaster that answers, such as that it does not
 // follow Kubernetes: without, people would hear of it from probes alone.
-func (s *server) judgeHealth(ctx context.Context, hosts []api.Host) (out []api.Finding) {
+func (s *diagnosis) judgeHealth(ctx context.Context, hosts []api.Host) (out []api.Finding) {
 	for _, c := range s.cluster.Health(ctx).Conditions {
 		if c.OK || slices.ContainsFunc(foundAlready, func(f *condition.Condition) bool { return f.Name() == c.Name }) {
 			continue

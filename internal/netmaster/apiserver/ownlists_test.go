@@ -42,7 +42,7 @@ func TestListsShowOnlyOwnTenants(t *testing.T) {
 		return list
 	}
 	lists := 0
-	for _, rt := range f.s.routes {
+	for _, rt := range f.s.router.routes {
 		if rt.method != http.MethodGet || rt.need&access.WithinScope == 0 || rt.kind == nil && rt.path != "/services" {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 // plainPaths refuses writes of paths with a "." or ".." segment, escaped or not: routers and
 // clients that follow their redirections would take them for another object (RFC 3986 section
 // 5.2.4).
-func (s *server) plainPaths(next http.Handler) http.Handler {
+func (s *router) plainPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			for segment := range strings.SplitSeq(r.URL.EscapedPath(), "/") {

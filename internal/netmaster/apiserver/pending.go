@@ -14,17 +14,17 @@ import (
 
 // handlePending registers what is about changes that wait to be confirmed.
 func (s *server) handlePending() {
-	s.handle("GET", "/api/v1/pending", access.View, nil, s.pending)
+	s.router.handle("GET", "/api/v1/pending", access.View, nil, s.objects.pending)
 	// What can cut hosts off is for cluster admins.
-	handleRead(s, "POST", "/api/v1/pending", access.AdminOnly, s.readTrial, ofTrial, s.try).body = MaxApplyBody
-	s.handle("POST", "/api/v1/pending/{id}/confirm", access.AdminOnly, named("pending", "id"), s.confirm)
-	s.handle("DELETE", "/api/v1/pending/{id}", access.AdminOnly, named("pending", "id"), s.revert)
+	handleRead(s.router, "POST", "/api/v1/pending", access.AdminOnly, s.objects.readTrial, ofTrial, s.objects.try).body = MaxApplyBody
+	s.router.handle("POST", "/api/v1/pending/{id}/confirm", access.AdminOnly, named("pending", "id"), s.objects.confirm)
+	s.router.handle("DELETE", "/api/v1/pending/{id}", access.AdminOnly, named("pending", "id"), s.objects.revert)
 }
 
 // confirmRequest is the body of a request that says all by its path.
 type confirmRequest struct{}
 
-func (s *server) pending(_ http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) pending(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (s *server) pending(_ http.ResponseWriter, r *request) (any, error) {
 	return out, nil
 }
 
-func (s *server) pendingChange(w control.Waiting) api.PendingChange {
+func (s *objectHandlers) pendingChange(w control.Waiting) api.PendingChange {
 	p := api.PendingChange{
 		ID: w.ID, Began: w.Began.UTC().Format(time.RFC3339), Within: int(w.Within / time.Second),
 		Left: int(math.Ceil(w.Left.Seconds())), Objects: []api.PendingObject{},
@@ -57,7 +57,7 @@ type trial struct {
 	within  time.Duration
 }
 
-func (s *server) readTrial(w http.ResponseWriter, r *request) (t trial, err error) {
+func (s *objectHandlers) readTrial(w http.ResponseWriter, r *request) (t trial, err error) {
 	var req api.PendingRequest
 	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
 		return t, err
@@ -77,7 +77,7 @@ func (s *server) readTrial(w http.ResponseWriter, r *request) (t trial, err erro
 func ofTrial(r *request, t trial) (access.Resource, error) { return ofList(r, t.list) }
 
 // try puts a list of objects on trial.
-func (s *server) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
+func (s *objectHandlers) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
 	waits, err := s.control.Pending.Try(r.Context(), r.actor, t.changes, t.objects, t.within)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s *server) try(_ http.ResponseWriter, r *request, t trial) (any, error) {
 	return s.pendingChange(waits), nil
 }
 
-func (s *server) confirm(w http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) confirm(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &confirmRequest{}); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *server) confirm(w http.ResponseWriter, r *request) (any, error) {
 	})
 }
 
-func (s *server) revert(_ http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) revert(_ http.ResponseWriter, r *request) (any, error) {
 	id := r.PathValue("id")
 	return api.PendingAnswer{ID: id}, s.control.Pending.Revert(r.Context(), id)
 }

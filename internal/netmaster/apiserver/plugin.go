@@ -17,15 +17,15 @@ import (
 
 // handlePlugin registers what runtimes ask for.
 func (s *server) handlePlugin() {
-	handleRead(s, "POST", "/plugin/createEndpoint", access.OwnHost, endpointBody[api.CreateEndpointRequest], ofCreateEndpoint, s.createEndpoint)
-	s.handle("POST", "/plugin/pod", access.AnyHost, nil, s.placePod).verb = verbReport
-	handleRead(s, "POST", "/plugin/deleteEndpoint", access.OwnHost, readBody[api.DeleteEndpointRequest], s.ofDeleteEndpoint, s.deleteEndpoint)
-	handleRead(s, "POST", "/plugin/updateEndpoint", access.OwnHost, endpointBody[api.UpdateEndpointRequest], s.ofUpdateEndpoint, s.updateEndpoint)
-	handleRead(s, "POST", "/plugin/allocAddress", access.OwnHost, readBody[api.AllocAddressRequest], ofAllocAddress, s.allocAddress)
-	handleRead(s, "POST", "/plugin/releaseAddress", access.OwnHost, readBody[api.ReleaseAddressRequest], s.ofReleaseAddress, s.releaseAddress)
+	handleRead(s.router, "POST", "/plugin/createEndpoint", access.OwnHost, endpointBody[api.CreateEndpointRequest], ofCreateEndpoint, s.endpoints.createEndpoint)
+	s.router.handle("POST", "/plugin/pod", access.AnyHost, nil, s.endpoints.placePod).verb = verbReport
+	handleRead(s.router, "POST", "/plugin/deleteEndpoint", access.OwnHost, readBody[api.DeleteEndpointRequest], s.endpoints.ofDeleteEndpoint, s.endpoints.deleteEndpoint)
+	handleRead(s.router, "POST", "/plugin/updateEndpoint", access.OwnHost, endpointBody[api.UpdateEndpointRequest], s.endpoints.ofUpdateEndpoint, s.endpoints.updateEndpoint)
+	handleRead(s.router, "POST", "/plugin/allocAddress", access.OwnHost, readBody[api.AllocAddressRequest], ofAllocAddress, s.endpoints.allocAddress)
+	handleRead(s.router, "POST", "/plugin/releaseAddress", access.OwnHost, readBody[api.ReleaseAddressRequest], s.endpoints.ofReleaseAddress, s.endpoints.releaseAddress)
 }
 
-func (s *server) createEndpoint(w http.ResponseWriter, r *request, req api.CreateEndpointRequest) (any, error) {
+func (s *endpointHandlers) createEndpoint(w http.ResponseWriter, r *request, req api.CreateEndpointRequest) (any, error) {
 	pod := req.ConfigEP.Pod
 	req.ConfigEP.Pod = nil
 	want, err := endpointFromAPI(req)
@@ -71,7 +71,7 @@ func endpointBody[T any](w http.ResponseWriter, r *request) (in T, err error) {
 	return in, strictEndpoint.unambiguous(text)
 }
 
-func (s *server) deleteEndpoint(_ http.ResponseWriter, r *request, req api.DeleteEndpointRequest) (any, error) {
+func (s *endpointHandlers) deleteEndpoint(_ http.ResponseWriter, r *request, req api.DeleteEndpointRequest) (any, error) {
 	k, err := endpointKey(req.TenantName, req.NetworkName, req.EndpointID)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *server) deleteEndpoint(_ http.ResponseWriter, r *request, req api.Delet
 	return api.DeleteEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
 }
 
-func (s *server) updateEndpoint(w http.ResponseWriter, r *request, req api.UpdateEndpointRequest) (any, error) {
+func (s *endpointHandlers) updateEndpoint(w http.ResponseWriter, r *request, req api.UpdateEndpointRequest) (any, error) {
 	if req.Event != api.EventStart && req.Event != api.EventDie {
 		return nil, model.InvalidField("Event", req.Event, "must be start or die")
 	}
@@ -136,7 +136,7 @@ func unhealthy(health string) (*bool, error) {
 }
 
 // containerDied records that a container has stopped, for all its endpoints.
-func (s *server) containerDied(ctx context.Context, a control.Actor, v *control.View, id string) error {
+func (s *endpointHandlers) containerDied(ctx context.Context, a control.Actor, v *control.View, id string) error {
 	if id == "" {
 		return model.InvalidField("ContainerID", "", "must not be empty")
 	}
@@ -166,7 +166,7 @@ func networkOrGroup(v *control.View, tenant model.TenantName, name string) (mode
 	return model.NetworkKey{}, model.Errorf(model.ErrNotFound, "network %q of tenant %q does not exist", clip([]byte(name)), tenant)
 }
 
-func (s *server) allocAddress(_ http.ResponseWriter, r *request, req api.AllocAddressRequest) (any, error) {
+func (s *endpointHandlers) allocAddress(_ http.ResponseWriter, r *request, req api.AllocAddressRequest) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -315,7 +315,7 @@ func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupNam
 	return model.Network{}, "", model.Errorf(model.ErrConflict, "NetworkID %q may mean any of the networks %s", clip([]byte(id)), strings.Join(keys, ", "))
 }
 
-func (s *server) releaseAddress(_ http.ResponseWriter, r *request, req api.ReleaseAddressRequest) (any, error) {
+func (s *endpointHandlers) releaseAddress(_ http.ResponseWriter, r *request, req api.ReleaseAddressRequest) (any, error) {
 	a, err := releasedAddress(req)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ type Pods interface {
 }
 
 // placePod answers where a pod belongs, before anybody makes an endpoint for it.
-func (s *server) placePod(w http.ResponseWriter, r *request) (any, error) {
+func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, error) {
 	req, err := endpointBody[api.Pod](w, r)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *server) placePod(w http.ResponseWriter, r *request) (any, error) {
 
 // podEndpoint needs a pod's UID where an endpoint is made: between the question for its
 // place and that another pod may have got the name.
-func (s *server) podEndpoint(ctx context.Context, p api.Pod, needsUID bool) (model.Endpoint, error) {
+func (s *endpointHandlers) podEndpoint(ctx context.Context, p api.Pod, needsUID bool) (model.Endpoint, error) {
 	for _, f := range []struct{ name, value string }{{"Namespace", p.Namespace}, {"Name", p.Name}, {"UID", p.UID}} {
 		if f.value == "" && (f.name != "UID" || needsUID) {
 			return model.Endpoint{}, model.InvalidField(f.name, "", "must not be empty: Kubernetes is followed, and the pod must be known")
@@ -69,7 +69,7 @@ func followsNone(p api.Pod) error {
 
 // asPod makes an endpoint that is asked for the pod's: what Kubernetes says counts,
 // not what the request does.
-func (s *server) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) error {
+func (s *endpointHandlers) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) error {
 	if s.pods == nil {
 		return followsNone(p)
 	}

@@ -98,7 +98,7 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 	ask("POST", "/api/v1/globals/global", "is-root", `{"name":"global","networkInfraType":"default","vlans":"1-4094","vxlans":"1-10000"}`)
 	ask("POST", "/api/v1/tenants/blue", "is-root", `{"tenantName":"blue"}`)
 	ask("PUT", "/api/v1/Bgps/h1", "is-root", bgp)
-	for _, rt := range f.s.routes {
+	for _, rt := range f.s.router.routes {
 		method, path := rt.method, rt.path
 		path = hole.ReplaceAllString(path, "h1")
 		ask(method, path, planted, "")

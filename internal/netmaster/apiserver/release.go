@@ -12,7 +12,7 @@ import (
 )
 
 // release gives to users what belongs to an object of Kubernetes.
-func (s *server) release(_ http.ResponseWriter, r *request, ask api.Release) (any, error) {
+func (s *storeHandlers) release(_ http.ResponseWriter, r *request, ask api.Release) (any, error) {
 	return ask, s.control.Ownership.Release(r.Context(), control.Author{}, model.Owned{Kind: cmp.Or(ask.Kind, "release"), Key: ask.Key})
 }
 

@@ -77,7 +77,7 @@ func (r *reports) remove(id string) {
 }
 
 // ask has hosts report to x until close is called.
-func (s *server) ask(ctx context.Context, a control.Actor, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
+func (s *streams) ask(ctx context.Context, a control.Actor, what string, host model.HostName, spread time.Duration, x *report) (stop func(), err error) {
 	id := rand.Text()
 	if err := s.reports.add(id, x); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *server) ask(ctx context.Context, a control.Actor, what string, host mod
 }
 
 // deliverReport answers POST /plugin/report/{id}: what a host tells of itself.
-func (s *server) deliverReport(w http.ResponseWriter, r *request) {
+func (s *streams) deliverReport(w http.ResponseWriter, r *request) {
 	x := s.reports.get(r.PathValue("id"))
 	host, err := model.ParseHostName(r.URL.Query().Get("host"))
 	if err == nil && x == nil {
@@ -113,7 +113,7 @@ func (s *server) deliverReport(w http.ResponseWriter, r *request) {
 		err = x.take(string(host), r.Body)
 	}
 	if err != nil {
-		s.refuse(w, r.Request, err)
+		s.router.refuse(w, r.Request, err)
 		return
 	}
 	w.WriteHeader(http.StatusOK)
@@ -149,7 +149,7 @@ func (t *told) note(host string, i api.HostInspection, older bool) {
 
 // askHosts asks all hosts to tell of themselves, and waits for those that are alive, but
 // no longer than inspectionAnswer.
-func (s *server) askHosts(ctx context.Context, a control.Actor, alive int) (*told, error) {
+func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*told, error) {
 	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
 		return t, nil
@@ -186,19 +186,19 @@ func (s *server) askHosts(ctx context.Context, a control.Actor, alive int) (*tol
 }
 
 // hostBundle answers GET /api/v1/hosts/{name}/bundle: it hands on what the host packs.
-func (s *server) hostBundle(w http.ResponseWriter, r *request) {
+func (s *streams) hostBundle(w http.ResponseWriter, r *request) {
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
-		s.requests.WithLabelValues("/api/v1/hosts/{name}/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
+		s.router.requests.WithLabelValues("/api/v1/hosts/{name}/bundle", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
 	if err := s.passBundle(r.Context(), r.actor, sw, model.HostName(r.PathValue("name"))); err != nil {
-		s.refuse(sw, r.Request, err)
+		s.router.refuse(sw, r.Request, err)
 	}
 }
 
 // passBundle returns an error while nothing has been sent; later it cuts the connection,
 // so that nobody takes a part for the whole.
-func (s *server) passBundle(ctx context.Context, a control.Actor, w http.ResponseWriter, host model.HostName) error {
+func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.ResponseWriter, host model.HostName) error {
 	if host == "" {
 		return notFound("host", "")
 	}

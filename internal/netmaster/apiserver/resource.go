@@ -31,7 +31,7 @@ func ofCreateEndpoint(_ *request, in api.CreateEndpointRequest) (access.Resource
 	return access.Resource{Objects: endpointObject(in.TenantName, in.NetworkName, in.EndpointID), Hosts: []string{in.ConfigEP.Host}}, nil
 }
 
-func (s *server) ofDeleteEndpoint(r *request, in api.DeleteEndpointRequest) (access.Resource, error) {
+func (s *endpointHandlers) ofDeleteEndpoint(r *request, in api.DeleteEndpointRequest) (access.Resource, error) {
 	return s.ofEndpoint(r.Context(), in.TenantName, in.NetworkName, in.EndpointID)
 }
 
@@ -41,7 +41,7 @@ func byContainer(in api.UpdateEndpointRequest) bool {
 	return in.Event == api.EventDie && (in.EndpointID == "" || in.Tenant == "")
 }
 
-func (s *server) ofUpdateEndpoint(r *request, in api.UpdateEndpointRequest) (access.Resource, error) {
+func (s *endpointHandlers) ofUpdateEndpoint(r *request, in api.UpdateEndpointRequest) (access.Resource, error) {
 	if !byContainer(in) {
 		return s.ofEndpoint(r.Context(), in.Tenant, in.Network, in.EndpointID)
 	}
@@ -58,7 +58,7 @@ func (s *server) ofUpdateEndpoint(r *request, in api.UpdateEndpointRequest) (acc
 }
 
 // ofEndpoint is about the endpoint with an id on a network, or on that of a group, of a tenant.
-func (s *server) ofEndpoint(ctx context.Context, tenant, networkOrGroupName, id string) (access.Resource, error) {
+func (s *endpointHandlers) ofEndpoint(ctx context.Context, tenant, networkOrGroupName, id string) (access.Resource, error) {
 	v, err := s.control.View(ctx)
 	if err != nil {
 		return access.Resource{}, err
@@ -84,7 +84,7 @@ func ofAllocAddress(_ *request, in api.AllocAddressRequest) (access.Resource, er
 
 // ofReleaseAddress is about the hosts for which an address is reserved, or that have its
 // endpoint; "" is an address of no host.
-func (s *server) ofReleaseAddress(r *request, in api.ReleaseAddressRequest) (access.Resource, error) {
+func (s *endpointHandlers) ofReleaseAddress(r *request, in api.ReleaseAddressRequest) (access.Resource, error) {
 	res := access.Resource{Objects: []audit.Object{{Kind: "address", Key: in.NetworkID + " " + in.IPv4Address}}, Unowned: true}
 	a, err := releasedAddress(in)
 	if err != nil {

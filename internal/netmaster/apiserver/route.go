@@ -6,10 +6,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
+
+// router owns the routes, and lets requests in: it identifies clients, decides what they
+// may do, counts and records what they did. The server registers routes; handlers refuse by it.
+type router struct {
+	*core
+	allowed []string // names of this server, see Config.Hosts
+	audit   Recorder
+	// authenticate and audit are Config's.
+	authenticate func(r *http.Request) (access.Identity, error)
+	bodies       bodies
+	durations    *prometheus.HistogramVec
+	legacy       bool // see Config.LegacyErrors
+	mux          *http.ServeMux
+	names        []string // of the collections
+	refusals     reportRefusals
+	requests     *prometheus.CounterVec
+	routes       []*route // in the order of their registration
+}
 
 // request is a request of a client that is known.
 type request struct {
@@ -56,7 +76,7 @@ type route struct {
 }
 
 // add registers a route, with and without trailing slash.
-func (s *server) add(rt *route) *route {
+func (s *router) add(rt *route) *route {
 	if rt.method != http.MethodGet {
 		rt.verb = verbChange
 	}
@@ -77,7 +97,7 @@ func (rt *route) check() error {
 }
 
 // handle registers a handler that reads no body before it is known what the request is about.
-func (s *server) handle(method, path string, need access.Capability, of about, h handler) *route {
+func (s *router) handle(method, path string, need access.Capability, of about, h handler) *route {
 	return s.add(&route{method: method, path: path, need: need, limit: s.timeout, hasResource: of != nil, prepare: func(w http.ResponseWriter, r *request) (res access.Resource, do func() (any, error), err error) {
 		if of != nil {
 			res, err = of(r)
@@ -87,7 +107,7 @@ func (s *server) handle(method, path string, need access.Capability, of about, h
 }
 
 // handleStream registers a handler that answers by itself, for as long as it takes.
-func (s *server) handleStream(method, path string, need access.Capability, of about, h func(w http.ResponseWriter, r *request)) *route {
+func (s *router) handleStream(method, path string, need access.Capability, of about, h func(w http.ResponseWriter, r *request)) *route {
 	rt := s.handle(method, path, need, of, func(w http.ResponseWriter, r *request) (any, error) { h(w, r); return nil, nil })
 	rt.limit = 0
 	return rt
@@ -96,7 +116,7 @@ func (s *server) handleStream(method, path string, need access.Capability, of ab
 // handleRead registers a handler of a request whose body or query says what it is about:
 // read reads it once, for the decision and for the handler.
 func handleRead[T any](
-	s *server, method, path string, need access.Capability,
+	s *router, method, path string, need access.Capability,
 	read func(w http.ResponseWriter, r *request) (T, error), of func(r *request, in T) (access.Resource, error), h func(w http.ResponseWriter, r *request, in T) (any, error),
 ) *route {
 	return s.add(&route{method: method, path: path, need: need, limit: s.timeout, body: MaxBody, hasResource: true, prepare: func(w http.ResponseWriter, r *request) (access.Resource, func() (any, error), error) {

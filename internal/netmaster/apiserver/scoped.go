@@ -14,7 +14,7 @@ import (
 )
 
 // seenHost is a host as the one who asks sees it.
-func (s *server) seenHost(scope control.Scope, h control.HostState, now time.Time) api.Host {
+func (s *hostHandlers) seenHost(scope control.Scope, h control.HostState, now time.Time) api.Host {
 	if !scope.Limited() {
 		return s.hostToAPI(h, now)
 	}
@@ -65,7 +65,7 @@ func shown(scope control.Scope, oper any) any {
 }
 
 // tenantStatus is the status of what some tenants have.
-func (s *server) tenantStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
+func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
 	scope := a.Scope()
 	hosts, err := s.control.Hosts.List(ctx, a)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *server) tenantStatus(ctx context.Context, a control.Actor) (o api.Clust
 	}
 	now := time.Now()
 	for _, h := range hosts {
-		seen := s.seenHost(scope, h, now)
+		seen := s.hosts.seenHost(scope, h, now)
 		o.Hosts, o.Endpoints = append(o.Hosts, seen), o.Endpoints+seen.Endpoints
 		switch {
 		case seen.State == api.HostAway:

@@ -69,38 +69,31 @@ type Config struct {
 	Members Members
 }
 
-type server struct {
+// core is what all parts of the server use: the use-cases and what Config says of this
+// netmaster. It has no state.
+type core struct {
+	address string
+	cluster Cluster
 	control *control.Controller
-	// evictAfter is Config.EvictAfter.
-	evictAfter time.Duration
-	cluster    Cluster
-	version    api.Version
-	mode       string
-	log        *slog.Logger
-	timeout    time.Duration
-	address    string
-	stopping   <-chan struct{}
-	monitors   monitors
-	reports    reports
-	hostKeys   HostKeys
-	hostWatch  *control.HostWatch                                             // nil = it is not known when hosts' statuses came
-	support    *supportbundle.Support                                         // nil = little is told
-	peer       func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
-	mux        *http.ServeMux
-	names      []string // of the collections
-	routes     []*route // in the order of their registration
-	allowed    []string // names of this server, see Config.Hosts
-	legacy     bool     // see Config.LegacyErrors
-	pods       Pods     // nil = none
-	members    Members  // nil = the store is not netmasters' own
-	tokens     Tokens   // nil = none
-	// authenticate and audit are Config's.
-	authenticate func(r *http.Request) (access.Identity, error)
-	audit        Recorder
-	refusals     reportRefusals
-	bodies       bodies
-	requests     *prometheus.CounterVec
-	durations    *prometheus.HistogramVec
+	log     *slog.Logger
+	timeout time.Duration
+	version api.Version
+	mode    string // see Config.Mode
+}
+
+// server joins the parts of netmaster's HTTP interface, and registers their routes.
+type server struct {
+	*core
+	router    *router
+	objects   *objectHandlers
+	hosts     *hostHandlers
+	endpoints *endpointHandlers
+	services  *serviceHandlers
+	streams   *streams
+	store     *storeHandlers
+	members   *memberHandlers
+	tokens    *tokenHandlers
+	diagnosis *diagnosis
 }
 
 // New returns netmaster's HTTP interface.
@@ -114,13 +107,40 @@ func New(cfg Config) (http.Handler, error) {
 
 // guarded is the server behind the checks that all requests pass.
 func (s *server) guarded() http.Handler {
-	return s.plainPaths(origin.Handler(origin.Config{
-		IsOurs: s.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
+	return s.router.plainPaths(origin.Handler(origin.Config{
+		IsOurs: s.router.isOurName, Remedy: "have netmaster started with --allowed-hosts %s",
 		Refuse: func(w http.ResponseWriter, r *http.Request, sentence string) {
-			s.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
+			s.router.refuse(w, r, model.Errorf(errForbidden, "%s", sentence))
 		},
 		IsStream: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
-	}, s))
+	}, s.router))
+}
+
+// join makes the parts of a server.
+func join(cfg Config) *server {
+	c := &core{control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, address: cfg.Address, mode: cfg.Mode}
+	rt := &router{
+		core: c, mux: http.NewServeMux(), allowed: cfg.Hosts, legacy: cfg.LegacyErrors, authenticate: cfg.Authenticate, audit: cfg.Audit,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
+		}, []string{"route", "method", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "contiv_netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
+		}, []string{"route", "method"}),
+	}
+	s := &server{
+		core: c, router: rt,
+		objects: &objectHandlers{core: c, router: rt}, hosts: &hostHandlers{core: c, evictAfter: cfg.EvictAfter}, endpoints: &endpointHandlers{core: c, pods: cfg.Pods},
+		services: &serviceHandlers{c}, store: &storeHandlers{core: c, router: rt}, tokens: &tokenHandlers{cfg.Tokens},
+		streams: &streams{core: c, router: rt, monitors: monitors{byID: map[string]*monitorStream{}}, stopping: cfg.Stopping},
+		members: &memberHandlers{core: c, members: cfg.Members},
+	}
+	s.diagnosis = &diagnosis{
+		core: c, router: rt, hosts: s.hosts, streams: s.streams, members: s.members,
+		hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, support: cfg.Support, peer: cfg.Peer,
+	}
+	return s
 }
 
 // newServer returns the server with all its routes.
@@ -131,31 +151,20 @@ func newServer(cfg Config) (*server, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
-	s := &server{
-		control: cfg.Control, evictAfter: cfg.EvictAfter, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
-		address: cfg.Address, stopping: cfg.Stopping, support: cfg.Support, hostKeys: cfg.HostKeys, hostWatch: cfg.Watch, peer: cfg.Peer, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members, tokens: cfg.Tokens, authenticate: cfg.Authenticate, audit: cfg.Audit,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
-		}, []string{"route", "method", "code"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "contiv_netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
-		}, []string{"route", "method"}),
-	}
+	s := join(cfg)
 	asks := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "contiv_netmaster_token_required", Help: "1 where only those are let in who show a token or a certificate, 0 where everybody is.",
 	})
 	if cfg.Authenticate != nil {
 		asks.Set(1)
 	}
-	for _, c := range append(s.relayMetrics(), s.requests, s.durations, asks, findings{s}, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
+	for _, c := range append(s.streams.relayMetrics(), s.router.requests, s.router.durations, asks, findings{s.diagnosis}, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster, cfg.EvictAfter}) {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	for _, k := range collections() {
-		s.names = append(s.names, k.collection)
+		s.router.names = append(s.router.names, k.collection)
 		s.handleKind(k)
 	}
 	s.handleNetworkRules()
@@ -166,34 +175,34 @@ func newServer(cfg Config) (*server, error) {
 	s.handleStore()
 	s.handleTokens()
 	s.handleDoctor()
-	s.handleStream("GET", "/api/v1/monitor", access.View|access.WithinScope, nil, s.watch).lasts = true
-	s.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.deliver).verb = verbReport // under an id that only asked agents know
-	s.handleStream("POST", "/plugin/mirror", access.AnyHost, nil, s.relay).verb = verbReport                 // what the store lets every host read, and less
+	s.router.handleStream("GET", "/api/v1/monitor", access.View|access.WithinScope, nil, s.streams.watch).lasts = true
+	s.router.handleStream("POST", "/plugin/monitor/{id}", access.OwnHost, ofHostQuery, s.streams.deliver).verb = verbReport // under an id that only asked agents know
+	s.router.handleStream("POST", "/plugin/mirror", access.AnyHost, nil, s.streams.relay).verb = verbReport                 // what the store lets every host read, and less
 	s.handleMembers()
 	s.handleApply()
 	s.handlePending()
 	s.handleEndpoints()
 	s.handleServices()
-	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", access.AdminOnly, ofCleanup, s.cleanup)
-	s.handle("GET", "/version", everyone, nil, func(http.ResponseWriter, *request) (any, error) { return cfg.Version, nil })
-	s.handle("GET", "/info", access.View, nil, func(_ http.ResponseWriter, r *request) (any, error) { return s.cluster.Info(r.Context()) })
-	s.handle("GET", "/debug/ofnet", access.View, nil, s.ofnet)
-	s.handle("GET", "/healthz", access.Public, nil, func(http.ResponseWriter, *request) (any, error) { return "ok", nil })
-	s.handleStream("GET", "/readyz", access.Public, nil, func(w http.ResponseWriter, r *request) { s.cluster.Health(r.Context()).ServeHTTP(w, r.Request) })
+	s.router.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", access.AdminOnly, ofCleanup, s.endpoints.cleanup)
+	s.router.handle("GET", "/version", everyone, nil, func(http.ResponseWriter, *request) (any, error) { return cfg.Version, nil })
+	s.router.handle("GET", "/info", access.View, nil, func(_ http.ResponseWriter, r *request) (any, error) { return s.cluster.Info(r.Context()) })
+	s.router.handle("GET", "/debug/ofnet", access.View, nil, s.endpoints.ofnet)
+	s.router.handle("GET", "/healthz", access.Public, nil, func(http.ResponseWriter, *request) (any, error) { return "ok", nil })
+	s.router.handleStream("GET", "/readyz", access.Public, nil, func(w http.ResponseWriter, r *request) { s.cluster.Health(r.Context()).ServeHTTP(w, r.Request) })
 	shown := promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{})
-	s.handleStream("GET", "/metrics", access.View, nil, func(w http.ResponseWriter, r *request) { shown.ServeHTTP(w, r.Request) })
+	s.router.handleStream("GET", "/metrics", access.View, nil, func(w http.ResponseWriter, r *request) { shown.ServeHTTP(w, r.Request) })
 	var description []byte
-	s.handleStream("GET", "/openapi.json", everyone, nil, func(w http.ResponseWriter, _ *request) {
+	s.router.handleStream("GET", "/openapi.json", everyone, nil, func(w http.ResponseWriter, _ *request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(description) // the client may be gone
 	})
-	for _, rt := range s.routes {
+	for _, rt := range s.router.routes {
 		if err := rt.check(); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if description, err = openAPI(s.routes); err != nil {
+	if description, err = openAPI(s.router.routes); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -231,7 +240,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap lets http.ResponseController and MaxBytesReader reach the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (s *server) answer(w http.ResponseWriter, r *request, do func() (any, error)) {
+func (s *router) answer(w http.ResponseWriter, r *request, do func() (any, error)) {
 	v, err := func() (v any, err error) {
 		defer recovered(&err)
 		return do()
@@ -285,7 +294,7 @@ func writeList(w io.Writer, list iter.Seq[any]) error {
 
 // ServeHTTP answers what has a route, and otherwise says in a sentence what is
 // missing.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
 		s.mux.ServeHTTP(w, r)
@@ -318,7 +327,7 @@ func methodLabel(method string) string {
 	return "other"
 }
 
-func (s *server) noRoute(path string) string {
+func (s *router) noRoute(path string) string {
 	rest, ok := strings.CutPrefix(path, "/api/v1/")
 	if !ok {
 		return fmt.Sprintf("%s does not exist", clip([]byte(path)))

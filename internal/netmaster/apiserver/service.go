@@ -14,7 +14,7 @@ var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 	key: model.ParseServiceKey, list: (*control.View).Services, get: (*control.View).Service,
 	parse: serviceFromAPI, render: serviceToAPI,
 	change: plain(inServices, (*control.Services).ChangeService), delete: byAny(inServices, (*control.Services).DeleteService),
-	oper: api.ServiceLBOper{}, inspect: func(_ *server, v *control.View, s model.Service) any { return serviceOper(v, s) },
+	oper: api.ServiceLBOper{}, inspect: func(_ *core, v *control.View, s model.Service) any { return serviceOper(v, s) },
 	fields: map[string]field{
 		"tenantName":  tenantField(),
 		"serviceName": {text: longText, required: true},

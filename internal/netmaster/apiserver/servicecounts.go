@@ -24,7 +24,7 @@ type hostCounts struct {
 }
 
 // serviceCounts answers GET /api/v1/serviceLBs/{key}/counts.
-func (s *server) serviceCounts(_ http.ResponseWriter, r *request) (any, error) {
+func (s *streams) serviceCounts(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

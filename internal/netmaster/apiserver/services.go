@@ -11,6 +11,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
+// serviceHandlers answers for services of networks and of Kubernetes.
+type serviceHandlers struct {
+	*core
+}
+
 // serviceInfo tells of a service in the words of /services.
 func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 	o := api.ServiceInfo{
@@ -38,9 +43,9 @@ func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 }
 
 func (s *server) handleServices() {
-	s.handle("GET", "/services", access.View|access.WithinScope, nil, s.services)
-	s.handle("GET", "/service/{id}", access.View|access.OwnTenants, ofServiceID, s.service)
-	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", access.View|access.OwnTenants, named("serviceLB", "key"), s.serviceCounts)
+	s.router.handle("GET", "/services", access.View|access.WithinScope, nil, s.services.services)
+	s.router.handle("GET", "/service/{id}", access.View|access.OwnTenants, ofServiceID, s.services.service)
+	s.router.handle("GET", "/api/v1/serviceLBs/{key}/counts", access.View|access.OwnTenants, named("serviceLB", "key"), s.streams.serviceCounts)
 }
 
 // ofServiceID is about a service by its id, "service:tenant".
@@ -50,7 +55,7 @@ func ofServiceID(r *request) (access.Resource, error) {
 }
 
 // services lists the services that the client may read, with their providers.
-func (s *server) services(_ http.ResponseWriter, r *request) (any, error) {
+func (s *serviceHandlers) services(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func (s *server) services(_ http.ResponseWriter, r *request) (any, error) {
 }
 
 // service tells of one service by its id, "service:tenant", in a list of one.
-func (s *server) service(_ http.ResponseWriter, r *request) (any, error) {
+func (s *serviceHandlers) service(_ http.ResponseWriter, r *request) (any, error) {
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ const (
 )
 
 // status tells what an operator looks at first.
-func (s *server) status(_ http.ResponseWriter, r *request) (any, error) {
+func (s *diagnosis) status(_ http.ResponseWriter, r *request) (any, error) {
 	return s.clusterStatus(r.Context(), r.actor)
 }
 
@@ -34,7 +34,7 @@ var findingsDesc = prometheus.NewDesc("contiv_cluster_findings",
 
 // findings are the counts of what the status says, as metrics: where it says that not all
 // is well, an alert can.
-type findings struct{ s *server }
+type findings struct{ s *diagnosis }
 
 // Describe implements prometheus.Collector.
 func (findings) Describe(ch chan<- *prometheus.Desc) { ch <- findingsDesc }
@@ -61,7 +61,7 @@ func (f findings) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (s *server) clusterStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
+func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.ClusterStatus, err error) {
 	if a.Scope().Limited() {
 		return s.tenantStatus(ctx, a)
 	}
@@ -84,13 +84,13 @@ func (s *server) clusterStatus(ctx context.Context, a control.Actor) (o api.Clus
 		return o, err
 	}
 	o.Stores = stores
-	servers, warnings := s.storeMembers(ctx)
+	servers, warnings := s.members.storeMembers(ctx)
 	if len(servers) > 0 {
 		o.Stores = servers
 	}
 	now := time.Now()
 	for _, h := range hosts {
-		o.Hosts = append(o.Hosts, s.hostToAPI(h, now))
+		o.Hosts = append(o.Hosts, s.hosts.hostToAPI(h, now))
 		o.Endpoints += h.Endpoints
 	}
 	vlans, vnis := v.TagPools()
@@ -114,7 +114,7 @@ func (s *server) clusterStatus(ctx context.Context, a control.Actor) (o api.Clus
 }
 
 // judgeView says what is wrong with what the store has.
-func (s *server) judgeView(v *control.View, hosts []control.HostState) (out []api.Finding) {
+func (s *diagnosis) judgeView(v *control.View, hosts []control.HostState) (out []api.Finding) {
 	for _, w := range v.Waiting() {
 		out = append(out, condition.ChangeWaits.Finding("cluster", waitingText(w)))
 	}

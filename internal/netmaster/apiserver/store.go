@@ -11,12 +11,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
+// storeHandlers answers for the store: what it is, backups, adoption.
+type storeHandlers struct {
+	*core
+	router *router
+}
+
 // handleStore registers what is about the store as a whole.
 func (s *server) handleStore() {
-	s.handle("GET", "/api/v1/store", access.View|access.WithinScope, nil, s.storeInfo) // who logs in keeps the token by the store's id
-	s.handle("POST", "/api/v1/store/adopt", access.AdminOnly, nil, s.adoptStore)
-	handleRead(s, "POST", "/api/v1/release", access.AdminOnly, readBody[api.Release], ofRelease, s.release)
-	s.handleStream("GET", "/api/v1/backup", access.AdminOnly, nil, s.backup).verb = verbChange // the whole store, also what lets people in: recorded too
+	s.router.handle("GET", "/api/v1/store", access.View|access.WithinScope, nil, s.store.storeInfo) // who logs in keeps the token by the store's id
+	s.router.handle("POST", "/api/v1/store/adopt", access.AdminOnly, nil, s.store.adoptStore)
+	handleRead(s.router, "POST", "/api/v1/release", access.AdminOnly, readBody[api.Release], ofRelease, s.store.release)
+	s.router.handleStream("GET", "/api/v1/backup", access.AdminOnly, nil, s.store.backup).verb = verbChange // the whole store, also what lets people in: recorded too
 }
 
 // adoptRequest is the body of a request that says all by its path.
@@ -26,12 +32,12 @@ func storeInfo(i control.Incarnation, rev int64) api.StoreInfo {
 	return api.StoreInfo{ID: i.ID, Epoch: i.Epoch, Since: i.Since, Revision: rev, Replaces: i.Replaces}
 }
 
-func (s *server) storeInfo(_ http.ResponseWriter, r *request) (any, error) {
+func (s *storeHandlers) storeInfo(_ http.ResponseWriter, r *request) (any, error) {
 	i, rev, err := s.control.Store.Identity(r.Context())
 	return storeInfo(i, int64(rev)), err
 }
 
-func (s *server) adoptStore(w http.ResponseWriter, r *request) (any, error) {
+func (s *storeHandlers) adoptStore(w http.ResponseWriter, r *request) (any, error) {
 	if _, err := decode(w, r, &adoptRequest{}); err != nil {
 		return nil, err
 	}
@@ -51,15 +57,15 @@ const backupWrite = time.Minute
 // backup streams a copy of the store, however long that takes. A copy that
 // breaks off has no hash at its end, and the connection is cut, so that nobody
 // takes it for a whole one.
-func (s *server) backup(w http.ResponseWriter, r *request) {
+func (s *storeHandlers) backup(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
-		s.requests.WithLabelValues("/api/v1/backup", r.Method, strconv.Itoa(sw.status)).Inc()
+		s.router.requests.WithLabelValues("/api/v1/backup", r.Method, strconv.Itoa(sw.status)).Inc()
 	}()
 	snap, err := s.control.Store.Backup(r.Context())
 	if err != nil {
-		s.refuse(sw, r.Request, err)
+		s.router.refuse(sw, r.Request, err)
 		return
 	}
 	defer snap.Close()

@@ -15,7 +15,7 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	key: model.ParseTenantName, list: tenantList, get: (*control.View).Tenant,
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
 	change: changeTenant, delete: byAny(inTenants, (*control.Tenants).DeleteTenant),
-	oper: api.TenantOper{}, inspect: func(_ *server, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
+	oper: api.TenantOper{}, inspect: func(_ *core, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
 	fields: map[string]field{
 		"owner":          ownerField(),
 		"tenantName":     {text: nameText, required: true},

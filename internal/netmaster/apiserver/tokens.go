@@ -11,6 +11,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
 )
 
+// tokenHandlers answers for the cluster's tokens.
+type tokenHandlers struct {
+	tokens Tokens // nil = none
+}
+
 // Tokens keeps what lets its bearers in.
 type Tokens interface {
 	// CreateToken makes a token for a client.
@@ -20,19 +25,19 @@ type Tokens interface {
 }
 
 func (s *server) handleTokens() {
-	s.handle("GET", "/api/v1/tokens", access.AdminOnly, nil, func(_ http.ResponseWriter, r *request) (any, error) {
-		if s.tokens == nil {
+	s.router.handle("GET", "/api/v1/tokens", access.AdminOnly, nil, func(_ http.ResponseWriter, r *request) (any, error) {
+		if s.tokens.tokens == nil {
 			return nil, errNoTokens()
 		}
-		return s.tokens.ListTokens(r.Context())
+		return s.tokens.tokens.ListTokens(r.Context())
 	})
-	handleRead(s, "POST", "/api/v1/tokens", access.AdminOnly, readBody[api.TokenRequest], ofToken, s.createToken)
-	s.handle("DELETE", "/api/v1/tokens/{id}", access.AdminOnly, named("token", "id"), func(_ http.ResponseWriter, r *request) (any, error) {
-		if s.tokens == nil {
+	handleRead(s.router, "POST", "/api/v1/tokens", access.AdminOnly, readBody[api.TokenRequest], ofToken, s.tokens.createToken)
+	s.router.handle("DELETE", "/api/v1/tokens/{id}", access.AdminOnly, named("token", "id"), func(_ http.ResponseWriter, r *request) (any, error) {
+		if s.tokens.tokens == nil {
 			return nil, errNoTokens()
 		}
 		id := r.PathValue("id")
-		return id, s.tokens.RevokeToken(r.Context(), id)
+		return id, s.tokens.tokens.RevokeToken(r.Context(), id)
 	})
 }
 
@@ -40,7 +45,7 @@ func ofToken(_ *request, ask api.TokenRequest) (access.Resource, error) {
 	return access.Resource{Objects: []audit.Object{{Kind: "token", Key: ask.Name + " " + ask.Role + " " + strings.Join(ask.Tenants, ",")}}}, nil
 }
 
-func (s *server) createToken(w http.ResponseWriter, r *request, ask api.TokenRequest) (any, error) {
+func (s *tokenHandlers) createToken(w http.ResponseWriter, r *request, ask api.TokenRequest) (any, error) {
 	if s.tokens == nil {
 		return nil, errNoTokens()
 	}

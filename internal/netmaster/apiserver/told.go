@@ -13,7 +13,7 @@ import (
 )
 
 // hostToAPI is what is told of a host, with what is left of its grace time.
-func (s *server) hostToAPI(h control.HostState, now time.Time) api.Host {
+func (s *hostHandlers) hostToAPI(h control.HostState, now time.Time) api.Host {
 	o := hostToAPI(h, now)
 	if a := h.Absence; a.Host != "" && !a.Evicted && s.evictAfter > 0 {
 		o.EvictSeconds = max(1, int64(s.evictAfter/time.Second)-a.Seconds)

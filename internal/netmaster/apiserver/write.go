@@ -13,6 +13,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
+// objectHandlers answers for the kinds of objects, lists to be applied and unconfirmed changes.
+type objectHandlers struct {
+	*core
+	router *router
+}
+
 // wish is an object that a request asks for.
 type wish struct {
 	change   control.Change
@@ -109,7 +115,7 @@ func warn(w http.ResponseWriter, texts []string) {
 }
 
 // write creates or changes an object and answers with it as it was committed.
-func (s *server) write(k *kind, w http.ResponseWriter, r *request) (any, error) {
+func (s *objectHandlers) write(k *kind, w http.ResponseWriter, r *request) (any, error) {
 	var body json.RawMessage
 	if _, err := decodeUpTo(w, r, &body, k.body); err != nil {
 		return nil, err

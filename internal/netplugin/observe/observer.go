@@ -44,8 +44,8 @@ type Config struct {
 	Netmasters  *masterclient.Client
 	Attachments *attachment.Service
 
-	Agent       Agent
-	More        map[string]http.HandlerFunc // what the inspection answers beside the Observer's own, by http.ServeMux's patterns
+	Agent Agent
+	More  map[string]http.HandlerFunc // what the inspection answers beside the Observer's own, by http.ServeMux's patterns
 
 	StatusEvery time.Duration // least time between two status writes
 	StatusLook  time.Duration // how often the host's health is looked at when nothing happens
