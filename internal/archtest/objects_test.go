@@ -245,7 +245,6 @@ var oversized = map[string]size{
 	"internal/datapath/conformance.randomFaces":       {56, 5, 0},
 	"internal/datapath/conformance.randomServices":    {51, 19, 0},
 	"internal/datapath/conformance.services":          {66, 6, 0},
-	"internal/datapath/ovs.Driver":                   {125, 58, 44},
 	"internal/datapath/ovs/pipeline.list":             {61, 2, 0},
 	"internal/datapath/reference.tables":              {49, 18, 0},
 	"internal/netctl.factory":                         {96, 11, 0},

@@ -2,9 +2,11 @@ package ovs
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -20,38 +22,30 @@ import (
 // some 20 us.
 const answersPerSecond = 200
 
-// setMeters bounds the packets that come to be answered. A switch that cannot bound
-// them sends none.
-func (d *Driver) setMeters(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
-	d.answers = true
-	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions, pipeline.MeterServices, pipeline.MeterReopen} {
-		if err := d.sw.SetMeter(ctx, id, answersPerSecond); err != nil {
-			d.answers = false
-			d.cfg.Log.Warn("routers do not answer what they refuse, since the switch cannot bound it", "error", err)
-			return
-		}
-	}
-	if err := d.sw.SetMeter(ctx, pipeline.MeterProbes, pipeline.ProbeRate); err != nil {
-		d.answers = false
-		d.cfg.Log.Warn("tunnels are not tested, and routers do not answer, since the switch cannot bound it", "error", err)
-		return
-	}
-	if err := d.sw.Share(ctx, pipeline.MembershipRate, pipeline.MembershipMeters()...); err != nil {
-		d.answers = false
-		d.cfg.Log.Warn("who hears multicast is not known, and routers do not answer, since the switch cannot bound it", "error", err)
-	}
+// responder answers packets that flows cannot answer, and hands on other packets that the
+// switch sends up. It does not wait for an Apply: it has its own copy of the desired state.
+type responder struct {
+	*env
+	daemon   *daemon
+	underlay *underlay
+
+	latest     atomic.Pointer[desired.Host] // the desired state that the switch's flows are of
+	named      atomic.Pointer[numbering]    // ports by the number that their flows are for
+	reports    chan driver.MembershipReport
+	probed     chan uint64
+	answerc    atomic.Pointer[openflow.Conn] // by which it answers for routers; nil while there is none
+	tunnelPort atomic.Uint32                 // its number; 0 = there is none
+	tooBig     atomic.Uint64                 // packets that were told so
+	listed     time.Time                     // when connections were listed last for a packet from outside; of answerOn
 }
 
 // keepAnswering answers until ctx ends, on one connection after the other.
-func (d *Driver) keepAnswering(ctx context.Context) {
-	defer d.wg.Done()
+func (a *responder) keepAnswering(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if conn, err := d.dial(ctx); err == nil {
-			d.answerOn(ctx, conn)
+		if conn, err := dial(ctx, a.cfg); err == nil {
+			a.answerOn(ctx, conn)
 			_ = conn.Close() // nothing is lost with it
 		}
 		select {
@@ -63,30 +57,30 @@ func (d *Driver) keepAnswering(ctx context.Context) {
 }
 
 // answerOn answers until the connection or ctx ends.
-func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
+func (a *responder) answerOn(ctx context.Context, conn *openflow.Conn) {
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := conn.TakePackets(short, func(p openflow.PacketIn) {
 		if pipeline.TellsMembership(p.Table, p.Cookie) {
-			d.hear(conn, p)
+			a.hear(conn, p)
 		} else if pipeline.AnswersProbe(p.Table, p.Cookie) {
-			d.hearProbe(p)
+			a.hearProbe(p)
 		} else if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
-			d.begin(ctx, conn, p)
+			a.begin(ctx, conn, p)
 		} else if pipeline.Reopens(p.Table, p.Cookie) {
-			d.forgetClosed(ctx, conn, p)
-		} else if frame := d.answerTo(p); frame != nil {
+			a.forgetClosed(ctx, conn, p)
+		} else if frame := a.answerTo(p); frame != nil {
 			_ = conn.SendPacket(p.Register(openflow.InPort), frame) // who asked asks again
 		}
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			d.cfg.Log.Warn("routers do not answer what they refuse", "error", err)
+			a.cfg.Log.Warn("routers do not answer what they refuse", "error", err)
 		}
 		return
 	}
-	d.answerc.Store(conn)
-	defer d.answerc.Store(nil)
+	a.answerc.Store(conn)
+	defer a.answerc.Store(nil)
 	select {
 	case <-ctx.Done():
 	case <-conn.Done():
@@ -94,8 +88,8 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 }
 
 // portAt is the endpoint at a port of the switch; nil = none.
-func (d *Driver) portAt(host *desired.Host, number uint32) *desired.Port {
-	names := d.named.Load()
+func (a *responder) portAt(host *desired.Host, number uint32) *desired.Port {
+	names := a.named.Load()
 	if names == nil {
 		return nil
 	}
@@ -104,7 +98,7 @@ func (d *Driver) portAt(host *desired.Host, number uint32) *desired.Port {
 }
 
 // answerTo makes the answer to a packet that came to be answered, nil = none.
-func (d *Driver) answerTo(p openflow.PacketIn) []byte {
+func (a *responder) answerTo(p openflow.PacketIn) []byte {
 	if nobody, _ := pipeline.ServiceAsks(p.Table, p.Cookie); nobody {
 		return refuseService(p.Frame)
 	}
@@ -112,14 +106,14 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 	if !refused && !pipeline.AsksRouter(p.Table, p.Cookie) {
 		return nil // for a monitor
 	}
-	host := d.latest.Load()
+	host := a.latest.Load()
 	if host == nil {
 		return nil
 	}
 	network := model.NetworkID(p.Register(pipeline.RegNetwork))
 	if refusal.TooBig {
-		d.tooBig.Add(1)
-		if port := d.portAt(host, p.Register(openflow.InPort)); port != nil && len(p.Frame) >= ethernetLen {
+		a.tooBig.Add(1)
+		if port := a.portAt(host, p.Register(openflow.InPort)); port != nil && len(p.Frame) >= ethernetLen {
 			network = port.Network // the packet may be routed by now
 			copy(p.Frame[6:12], port.MAC[:])
 		}
@@ -132,9 +126,9 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 		if pipeline.IsService(p.Register(pipeline.RegService)) {
 			asSent(p)
 		}
-		mtu := d.mtu()
+		mtu := a.underlay.mtu()
 		if pipeline.TooBigForUplink(p.Register(pipeline.RegPort)) {
-			mtu = d.uplinkMTU()
+			mtu = a.underlay.uplinkMTU()
 		}
 		return refuse(n, refusal, mtu, p.Frame)
 	}

@@ -19,7 +19,7 @@ func BenchmarkFaces(b *testing.B) {
 			l := newLive(b, 1)
 			defer l.drv.Close()
 			l.apply(b)
-			before := len(l.drv.pic.ledger.installed)
+			before := len(l.drv.flows.pic.ledger.installed)
 			for i := range 100 {
 				l.pic.NodeAddrs = l.pic.NodeAddrs.Set(netip.AddrFrom4([4]byte{10, 20, 0, byte(i)}), struct{}{})
 			}
@@ -39,7 +39,7 @@ func BenchmarkFaces(b *testing.B) {
 			}
 			start := b.Elapsed()
 			l.apply(b)
-			b.Logf("%d services, %d flows and %d groups: put in within %v", n, len(l.drv.pic.ledger.installed)-before, len(l.drv.pic.services.groups.have), b.Elapsed()-start)
+			b.Logf("%d services, %d flows and %d groups: put in within %v", n, len(l.drv.flows.pic.ledger.installed)-before, len(l.drv.flows.pic.services.groups.have), b.Elapsed()-start)
 			key := model.ServiceKey{Tenant: "blue", Name: "s5"}
 			b.ResetTimer()
 			for i := range b.N {

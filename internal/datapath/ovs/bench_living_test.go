@@ -27,7 +27,7 @@ func BenchmarkLiving(b *testing.B) {
 				l.apply(b, l.with)
 				took += time.Since(began)
 				began = time.Now()
-				if _, err := control(b.Context(), l.RunDir, "dpctl/dump-conntrack", l.drv.datapath(), "zone="+strconv.Itoa(int(l.from.Network))); err != nil {
+				if _, err := control(b.Context(), l.RunDir, "dpctl/dump-conntrack", l.drv.daemon.datapath(), "zone="+strconv.Itoa(int(l.from.Network))); err != nil {
 					b.Fatal(err)
 				}
 				list += time.Since(began)

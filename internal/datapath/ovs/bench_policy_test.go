@@ -101,7 +101,7 @@ func BenchmarkPolicyFlows(b *testing.B) {
 	for _, flows := range []int{40000, 200000, 400000, 1000000} {
 		b.Run(strconv.Itoa(flows), func(b *testing.B) {
 			l := newLive(b, 1)
-			patient := func() { l.drv.patience, l.drv.pic.policies.most = 10*time.Minute, 2*flows }
+			patient := func() { l.drv.patience, l.drv.flows.pic.policies.most = 10*time.Minute, 2*flows }
 			patient()
 			set := manyRules(4711, "identities", flows/4)
 			for b.Loop() {
@@ -192,7 +192,7 @@ func benchPurge(b *testing.B, n int) {
 		purged += l.busy(b) - start
 		rounds++
 	}
-	flows := l.drv.askFills(b.Context())[tableDatapath].Entries
+	flows := l.drv.daemon.askFills(b.Context())[tableDatapath].Entries
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(rounds*n) }
 	b.ReportMetric(float64(flows), "flows")
 	b.ReportMetric(each(purge), "us-purge/flow")
@@ -206,13 +206,13 @@ func (l *live) arrived(b *testing.B, port string, n uint64) {
 	b.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		ports, err := l.drv.sw.PortStats(b.Context())
+		ports, err := l.drv.conns.sw.PortStats(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
 		var came uint64
 		for _, p := range ports {
-			if p.Port == l.drv.pic.numbers[port] {
+			if p.Port == l.drv.flows.pic.numbers[port] {
 				came = p.TxPackets
 			}
 		}

@@ -37,7 +37,7 @@ func BenchmarkServices(b *testing.B) {
 			}
 			start := b.Elapsed()
 			l.apply(b)
-			b.Logf("%d services, %d flows: put in within %v", n, len(l.drv.pic.ledger.installed), b.Elapsed()-start)
+			b.Logf("%d services, %d flows: put in within %v", n, len(l.drv.flows.pic.ledger.installed), b.Elapsed()-start)
 			start = b.Elapsed()
 			if _, err := l.drv.Stats(b.Context()); err != nil {
 				b.Fatal(err)

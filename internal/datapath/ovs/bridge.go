@@ -3,60 +3,73 @@ package ovs
 import (
 	"context"
 	"hash/fnv"
+	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// wantedBridge is what the bridge has to be; d.rowMu is held.
-func (d *Driver) wantedBridge() bridgeRow {
+// bridge is the row of our bridge in the database, and the bridges of others. rowMu guards
+// the row, so that corrections do not wait for an Apply. Methods that use connections need
+// Driver.mu.
+type bridge struct {
+	*env
+	conns *connections
+
+	rowMu  sync.Mutex // one correction of the bridge's row at a time; may be taken under Driver.mu
+	bridge string     // the row, once it was known as Contiv's
+	noted  string     // the last route that was to be given; "" = none
+}
+
+// wantedBridge is what the bridge has to be; rowMu is held.
+func (b *bridge) wantedBridge() bridgeRow {
 	secure := "secure"
 	ids := map[string]string{markKey: markBridge}
-	if d.noted != "" {
-		ids[routeKey] = d.noted
+	if b.noted != "" {
+		ids[routeKey] = b.noted
 	}
 	return bridgeRow{
-		Name: d.cfg.Bridge, FailMode: &secure, DatapathType: d.cfg.Datapath,
+		Name: b.cfg.Bridge, FailMode: &secure, DatapathType: b.cfg.Datapath,
 		ExternalIDs: ids,
 		OtherConfig: map[string]string{
 			"disable-in-band": "true",
 			// A fixed address keeps the datapath from changing with its ports.
-			hwaddr: d.stationMAC(4).String(),
+			hwaddr: stationMAC(b.cfg, 4).String(),
 		},
 	}
 }
 
 // stationMAC is an address of this host's bridge, always the same: kind tells its
 // interfaces apart.
-func (d *Driver) stationMAC(kind byte) model.MAC {
+func stationMAC(cfg Config, kind byte) model.MAC {
 	h := fnv.New32a()
-	h.Write([]byte(d.cfg.Bridge + d.cfg.VTEP.String()))
+	h.Write([]byte(cfg.Bridge + cfg.VTEP.String()))
 	s := h.Sum32()
 	return model.MAC{2, kind, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
 }
 
 // ensureBridge makes the bridge, or corrects it, and tells whether it did. It does not
-// need d.mu.
-func (d *Driver) ensureBridge(ctx context.Context, db *database) (bool, error) {
-	d.rowMu.Lock()
-	defer d.rowMu.Unlock()
-	want := d.wantedBridge()
+// need Driver.mu.
+func (b *bridge) ensureBridge(ctx context.Context, db *database) (bool, error) {
+	b.rowMu.Lock()
+	defer b.rowMu.Unlock()
+	want := b.wantedBridge()
 	db.mu.Lock()
-	have := db.bridge(d.cfg.Bridge)
+	have := db.bridge(b.cfg.Bridge)
 	db.mu.Unlock()
 	if have == nil {
 		if err := db.createBridge(ctx, want); err != nil {
-			return false, model.Errorf(model.ErrUnavailable, "create bridge %s: %w", d.cfg.Bridge, err)
+			return false, model.Errorf(model.ErrUnavailable, "create bridge %s: %w", b.cfg.Bridge, err)
 		}
 		return true, nil
 	}
-	if have.ExternalIDs[markKey] != markBridge && have.UUID != d.bridge {
-		return false, model.Errorf(model.ErrConflict, "bridge %s exists and is not Contiv's: give another name with --ovs-bridge or remove it", d.cfg.Bridge)
+	if have.ExternalIDs[markKey] != markBridge && have.UUID != b.bridge {
+		return false, model.Errorf(model.ErrConflict, "bridge %s exists and is not Contiv's: give another name with --ovs-bridge or remove it", b.cfg.Bridge)
 	}
-	d.bridge = have.UUID
+	b.bridge = have.UUID
 	changed, err := db.updateBridge(ctx, have, want)
 	if err != nil {
-		return false, model.Errorf(model.ErrUnavailable, "update bridge %s: %w", d.cfg.Bridge, err)
+		return false, model.Errorf(model.ErrUnavailable, "update bridge %s: %w", b.cfg.Bridge, err)
 	}
 	return changed, nil
 }
@@ -64,22 +77,22 @@ func (d *Driver) ensureBridge(ctx context.Context, db *database) (bool, error) {
 // restoreBridge makes the bridge again if somebody has deleted it, and corrects what
 // somebody has changed of it: without it, and in versions of OpenFlow that it does not
 // speak any more, there is no switch to connect to.
-func (d *Driver) restoreBridge(ctx context.Context, db *database) error {
-	changed, err := d.ensureBridge(ctx, db)
+func (b *bridge) restoreBridge(ctx context.Context, db *database) error {
+	changed, err := b.ensureBridge(ctx, db)
 	if changed {
-		d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
+		b.drift.Repaired(b.cfg.Log, driver.DriftPort, b.cfg.Bridge, 1)
 	}
 	return err
 }
 
 // bridgeMoved tells whether somebody has changed what has to be of the bridge.
-func (d *Driver) bridgeMoved(db *database) bool {
-	d.rowMu.Lock()
-	want := d.wantedBridge()
-	d.rowMu.Unlock()
+func (b *bridge) bridgeMoved(db *database) bool {
+	b.rowMu.Lock()
+	want := b.wantedBridge()
+	b.rowMu.Unlock()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	have := db.bridge(d.cfg.Bridge)
+	have := db.bridge(b.cfg.Bridge)
 	if have == nil {
 		return false // its ports are gone too
 	}
@@ -88,14 +101,14 @@ func (d *Driver) bridgeMoved(db *database) bool {
 }
 
 // keepBridge puts back what others change of the bridge until the connection to the
-// database, or ctx, ends. It does not need d.mu, which somebody may hold who waits for a
+// database, or ctx, ends. It does not need Driver.mu, which somebody may hold who waits for a
 // switch that does not answer because of just that.
-func (d *Driver) keepBridge(ctx context.Context, db *database) {
+func (b *bridge) keepBridge(ctx context.Context, db *database) {
 	for {
 		ch := db.changes.Next()
-		if d.bridgeMoved(db) {
-			if err := d.restoreBridge(ctx, db); err != nil {
-				d.cfg.Log.Warn("what was changed of the bridge is not put back yet", "bridge", d.cfg.Bridge, "error", err)
+		if b.bridgeMoved(db) {
+			if err := b.restoreBridge(ctx, db); err != nil {
+				b.cfg.Log.Warn("what was changed of the bridge is not put back yet", "bridge", b.cfg.Bridge, "error", err)
 			}
 		}
 		select {

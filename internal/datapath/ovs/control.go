@@ -63,6 +63,14 @@ func controlAt(ctx context.Context, path, command string, args []string) (string
 	return answer.Result, nil
 }
 
+// daemon calls ovs-vswitchd on its control socket: for cached flows and tracked
+// connections. It needs no lock.
+type daemon struct {
+	*env
+	flushSoon chan struct{} // asks for the cache to be flushed soon
+	listable  uint64        // maxLiving, but in tests
+}
+
 // forgetCached makes the datapath in user space forget what it has cached, so that the
 // next packet of everything is judged by the tables as they are now. The switch's own
 // revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps with
@@ -70,7 +78,7 @@ func controlAt(ctx context.Context, path, command string, args []string) (string
 // flows that a revalidating thread holds, and that thread may write what it found in the
 // old tables afterwards (docs/design/ovs-pipeline.md, "Stale datapath flows"). After a
 // change that revokes nothing, this may last until the cache is flushed a moment later.
-func (d *Driver) forgetCached(ctx context.Context, revokes bool) {
+func (d *daemon) forgetCached(ctx context.Context, revokes bool) {
 	if d.cfg.Datapath != "netdev" {
 		return
 	}
@@ -91,8 +99,7 @@ func (d *Driver) forgetCached(ctx context.Context, revokes bool) {
 }
 
 // flushLater flushes the cache some time after changes that revoked nothing.
-func (d *Driver) flushLater(ctx context.Context) {
-	defer d.wg.Done()
+func (d *daemon) flushLater(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,7 +118,7 @@ func (d *Driver) flushLater(ctx context.Context) {
 // would else make connections that are about to be forgotten anew, until the switch's
 // own revalidation has come to them: meant are those of what. In user space every change
 // has flushed them.
-func (d *Driver) purgeKernel(ctx context.Context, what string) {
+func (d *daemon) purgeKernel(ctx context.Context, what string) {
 	if d.cfg.Datapath == "netdev" {
 		return
 	}

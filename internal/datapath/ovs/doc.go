@@ -8,6 +8,10 @@
 // and changes only what differs, and that bridges, ports and flows that do not
 // carry its mark are left alone.
 //
+// Driver is the facade. It owns the lock, the goroutines and the order of an Apply. Its
+// parts own the state, one subject each: connections, bridge, underlay, bandwidth, ports,
+// flows and others.
+//
 // It must not decide policy, nor know where a picture comes from.
 // docs/design/ovs-pipeline.md describes the flows.
 package ovs

@@ -43,7 +43,7 @@ func TestInterfaceIsUpWhenTheKernelSaysSo(t *testing.T) {
 		select {
 		case e := <-drv.Events():
 			drv.mu.Lock()
-			moved := drv.devicesMoved()
+			moved := drv.ports.devicesMoved(drv.want)
 			drv.mu.Unlock()
 			if moved && strings.Contains(e.Reason, "set up or down") {
 				return
@@ -72,7 +72,7 @@ func TestInterfaceSetUpDuringAReportIsAnEvent(t *testing.T) {
 	r.PauseSwitch() // its database stays as it is
 	defer r.ResumeSwitch()
 	drv.mu.Lock()
-	drv.devices[name] = deviceDown // as if the report had come before the interface was set up
+	drv.ports.devices[name] = deviceDown // as if the report had come before the interface was set up
 	drv.mu.Unlock()
 	for timeout := time.After(10 * time.Second); ; {
 		select {

@@ -105,7 +105,7 @@ func TestUnderlayCut(t *testing.T) {
 		t.Fatal(err, conformance.Failed(rep))
 	}
 	drv.mu.Lock()
-	drv.under = underlayBridge // which is in another namespace here
+	drv.underlay.under = underlayBridge // which is in another namespace here
 	drv.mu.Unlock()
 	for _, x := range []struct{ set, want string }{{"down", "no interface in bridge " + underlayBridge}, {"up", ""}} {
 		r.Run("ip", "-n", r.NS, "link", "set", underlayWire, x.set)
@@ -138,15 +138,15 @@ func TestBesideSwitch(t *testing.T) {
 	defer drv.Close()
 	drv.mu.Lock()
 	defer drv.mu.Unlock()
-	if p := drv.underlayProblems(); len(p) != 0 {
+	if p := drv.underlay.underlayProblems(); len(p) != 0 {
 		t.Errorf("an address that no interface has: %v", p)
 	}
 	drv.cfg.VTEP = netip.MustParseAddr("127.0.0.1")
-	if p := drv.underlayProblems(); len(p) != 1 || p[0].Object != "tunnel underlay" || !strings.Contains(p[0].Err.Error(), "lies on interface lo, which is not of Open vSwitch") {
+	if p := drv.underlay.underlayProblems(); len(p) != 1 || p[0].Object != "tunnel underlay" || !strings.Contains(p[0].Err.Error(), "lies on interface lo, which is not of Open vSwitch") {
 		t.Errorf("the address of lo: %v", p)
 	}
-	drv.under = underlayBridge
-	if p := drv.underlayProblems(); len(p) != 0 {
+	drv.underlay.under = underlayBridge
+	if p := drv.underlay.underlayProblems(); len(p) != 0 {
 		t.Errorf("a bridge has it: %v", p)
 	}
 }
@@ -189,10 +189,10 @@ func TestBridgeDeleted(t *testing.T) {
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]
 	l.drv.mu.Lock() // nobody puts it back before the connection has gone
-	sw := l.drv.sw
+	sw := l.drv.conns.sw
 	l.Vsctl("--no-wait", "del-br", "contivBr")
 	<-sw.Done()
-	l.drv.sw = nil // as keepSwitch is about to do
+	l.drv.conns.sw = nil // as keepSwitch is about to do
 	l.drv.mu.Unlock()
 	for deadline := time.Now().Add(15 * time.Second); l.in(a, "ping", "-c", "1", "-W", "1", b.port.IPv4.String()).Run() != nil; {
 		if time.Now().After(deadline) {

@@ -100,8 +100,8 @@ func TestFacesShareGroups(t *testing.T) {
 	l := newServed(t)
 	all := append(slices.Clone(shared), netip.IPv4Unspecified(), netip.IPv6Unspecified())
 	l.serve(t, faced(l.served(200, l.boxes[1:]...), all...))
-	groups := func() int { return len(l.drv.pic.services.groups.have) }
-	one, flows := groups(), len(l.drv.pic.ledger.installed)
+	groups := func() int { return len(l.drv.flows.pic.services.groups.have) }
+	one, flows := groups(), len(l.drv.flows.pic.ledger.installed)
 	want := 4 // of each protocol and family
 	if !ovstest.Kernel() {
 		want += 2 // for fragments of UDP
@@ -119,11 +119,11 @@ func TestFacesShareGroups(t *testing.T) {
 		l.pic.NodeAddrs = l.pic.NodeAddrs.Set(netip.AddrFrom4([4]byte{10, 20, 0, byte(i)}), struct{}{})
 	}
 	l.apply(t)
-	if n := len(l.drv.pic.ledger.installed); n != flows+20 {
+	if n := len(l.drv.flows.pic.ledger.installed); n != flows+20 {
 		t.Errorf("20 nodes more made %d flows of %d", n, flows)
 	}
 	l.serve(t)
-	if n := groups(); n != 0 || len(l.drv.pic.services.faces.spots)+len(l.drv.pic.services.faces.claims)+len(l.drv.pic.services.faces.open)+len(l.drv.pic.services.faces.named) != 0 {
-		t.Errorf("%d groups are left, and %+v", n, l.drv.pic.services.faces)
+	if n := groups(); n != 0 || len(l.drv.flows.pic.services.faces.spots)+len(l.drv.flows.pic.services.faces.claims)+len(l.drv.flows.pic.services.faces.open)+len(l.drv.flows.pic.services.faces.named) != 0 {
+		t.Errorf("%d groups are left, and %+v", n, l.drv.flows.pic.services.faces)
 	}
 }

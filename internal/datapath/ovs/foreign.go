@@ -32,33 +32,33 @@ type otherBridge struct {
 
 // otherBridges lists the bridges that are 1.x's, or take packets of the picture's
 // hosts away.
-func (d *Driver) otherBridges(want desired.Host) (out []otherBridge) {
+func (b *bridge) otherBridges(want desired.Host) (out []otherBridge) {
 	hosts := map[netip.Addr]bool{}
 	for _, n := range want.Networks.All() {
 		for _, v := range n.VTEPs {
 			hosts[v] = true
 		}
 	}
-	d.db.mu.Lock()
-	defer d.db.mu.Unlock()
-	for _, b := range d.db.bridges {
-		if b.Name == d.cfg.Bridge {
+	b.conns.db.mu.Lock()
+	defer b.conns.db.mu.Unlock()
+	for _, row := range b.conns.db.bridges {
+		if row.Name == b.cfg.Bridge {
 			continue
 		}
-		is1x := slices.Contains(bridges1x, b.Name)
-		o := otherBridge{row: b}
-		for _, id := range b.Ports {
-			p := d.db.ports[id]
+		is1x := slices.Contains(bridges1x, row.Name)
+		o := otherBridge{row: row}
+		for _, id := range row.Ports {
+			p := b.conns.db.ports[id]
 			if p == nil {
 				continue
 			}
-			s := d.db.port(p.called())
-			remote := d.takesFrom(s.iface)
+			s := b.conns.db.port(p.called())
+			remote := takesFrom(s.iface, b.cfg.VXLANPort)
 			at, err := netip.ParseAddr(remote)
 			switch {
 			case remote != "" && (is1x || err == nil && hosts[at]):
 				o.tunnels = append(o.tunnels, fmt.Sprintf("%s (from %s)", p.Name, remote))
-			case s.iface != nil && s.iface.Type == "vxlan", p.Name == b.Name, slices.Contains(ports1x, p.Name), slices.Contains(d.cfg.Uplinks, p.Name):
+			case s.iface != nil && s.iface.Type == "vxlan", p.Name == row.Name, slices.Contains(ports1x, p.Name), slices.Contains(b.cfg.Uplinks, p.Name):
 			case s.gone(): // with its container
 			default:
 				o.used = append(o.used, p.Name)
@@ -68,13 +68,13 @@ func (d *Driver) otherBridges(want desired.Host) (out []otherBridge) {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, func(a, b otherBridge) int { return strings.Compare(a.row.Name, b.row.Name) })
+	slices.SortFunc(out, func(x, y otherBridge) int { return strings.Compare(x.row.Name, y.row.Name) })
 	return out
 }
 
 // takesFrom is the host whose tunnel packets to our UDP port an interface takes; ""
 // when it is no such tunnel port, or names no host.
-func (d *Driver) takesFrom(i *interfaceRow) string {
+func takesFrom(i *interfaceRow, ourPort uint16) string {
 	if i == nil || i.Type != "vxlan" {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (d *Driver) takesFrom(i *interfaceRow) string {
 	if port == "" {
 		port = strconv.Itoa(DefaultVXLANPort)
 	}
-	if remote := i.Options["remote_ip"]; remote != "flow" && port == strconv.Itoa(int(d.cfg.VXLANPort)) {
+	if remote := i.Options["remote_ip"]; remote != "flow" && port == strconv.Itoa(int(ourPort)) {
 		return remote
 	}
 	return ""
@@ -90,14 +90,14 @@ func (d *Driver) takesFrom(i *interfaceRow) string {
 
 // clearOthers removes the bridges of 1.x that no container of 1.x is left on. It
 // tells of the others, and of bridges that take packets away from our tunnel.
-func (d *Driver) clearOthers(ctx context.Context, want desired.Host) (removed int, problems []driver.Problem) {
-	for _, o := range d.otherBridges(want) {
+func (b *bridge) clearOthers(ctx context.Context, want desired.Host) (removed int, problems []driver.Problem) {
+	for _, o := range b.otherBridges(want) {
 		name := o.row.Name
 		is1x := slices.Contains(bridges1x, name)
 		if is1x && len(o.used) == 0 {
-			err := d.removeBridge(ctx, o.row)
+			err := b.removeBridge(ctx, o.row)
 			if err == nil {
-				d.cfg.Log.Warn("removed a bridge of Contiv 1.x, which no container is on any more", "bridge", name)
+				b.cfg.Log.Warn("removed a bridge of Contiv 1.x, which no container is on any more", "bridge", name)
 				removed++
 				continue
 			}
@@ -108,7 +108,7 @@ func (d *Driver) clearOthers(ctx context.Context, want desired.Host) (removed in
 		slices.Sort(o.used)
 		why := "it is Contiv 1.x's"
 		if len(o.tunnels) > 0 {
-			why = fmt.Sprintf("its tunnel ports take packets of UDP port %d away from Contiv's, so nothing comes through from these hosts: %s", d.cfg.VXLANPort, strings.Join(o.tunnels, ", "))
+			why = fmt.Sprintf("its tunnel ports take packets of UDP port %d away from Contiv's, so nothing comes through from these hosts: %s", b.cfg.VXLANPort, strings.Join(o.tunnels, ", "))
 		}
 		do := fmt.Sprintf("remove them (ovs-vsctl del-port %s PORT), or the bridge (ovs-vsctl del-br %[1]s)", name)
 		if is1x {
@@ -120,14 +120,14 @@ func (d *Driver) clearOthers(ctx context.Context, want desired.Host) (removed in
 }
 
 // removeBridge removes a bridge with its ports.
-func (d *Driver) removeBridge(ctx context.Context, b *bridgeRow) error {
-	row := d.db.rootRow()
-	ops, err := d.db.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.Bridges, Mutator: ovsdb.MutateOperationDelete, Value: []string{b.UUID}})
+func (b *bridge) removeBridge(ctx context.Context, other *bridgeRow) error {
+	row := b.conns.db.rootRow()
+	ops, err := b.conns.db.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.Bridges, Mutator: ovsdb.MutateOperationDelete, Value: []string{other.UUID}})
 	if err == nil {
-		err = d.db.transact(ctx, ops)
+		err = b.conns.db.transact(ctx, ops)
 	}
 	if err != nil {
 		return err
 	}
-	return d.db.wait(ctx, func() bool { return d.db.bridges[b.UUID] == nil })
+	return b.conns.db.wait(ctx, func() bool { return b.conns.db.bridges[other.UUID] == nil })
 }

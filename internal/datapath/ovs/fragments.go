@@ -11,7 +11,7 @@ const smallestPiece = "400"
 // takeSmallPieces has the datapath in user space take fragments of smallestPiece. It
 // holds for all of the datapath, other bridges' connections included, until the switch
 // ends.
-func (d *Driver) takeSmallPieces(ctx context.Context) {
+func (d *daemon) takeSmallPieces(ctx context.Context) {
 	if d.cfg.Datapath != "netdev" {
 		return
 	}

@@ -134,71 +134,71 @@ func (g *groups) found(listed map[uint32]int, flows map[string]string) {
 
 // findServices reads which groups the switch has, beside the flows that were found,
 // and, first, what a former driver has left of services.
-func (d *Driver) findServices(ctx context.Context, flows map[string]string, first bool) error {
-	conn, err := d.groupConn(ctx)
+func (t *flows) findServices(ctx context.Context, flows map[string]string, first bool) error {
+	conn, err := t.groupConn(ctx)
 	if err != nil {
-		if len(d.pic.services.groups.want) == 0 {
-			d.cfg.Log.Debug("the switch's groups cannot be read", "error", err)
+		if len(t.pic.services.groups.want) == 0 {
+			t.cfg.Log.Debug("the switch's groups cannot be read", "error", err)
 			return nil // nobody needs any
 		}
 		return err
 	}
 	listed, err := conn.List(ctx)
 	if err == nil && first {
-		err = d.findTranslations(ctx)
+		err = t.findTranslations(ctx)
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: read what services have: %w", err)
 	}
-	d.pic.services.groups.found(listed, flows)
+	t.pic.services.groups.found(listed, flows)
 	return nil
 }
 
 // changeGroups commits changes of groups as one bundle.
-func (d *Driver) changeGroups(ctx context.Context, mods []openflow.GroupMod) error {
+func (t *flows) changeGroups(ctx context.Context, mods []openflow.GroupMod) error {
 	if len(mods) == 0 {
 		return nil
 	}
-	if d.fault != nil {
-		if err := d.fault(); err != nil {
+	if t.fault != nil {
+		if err := t.fault(); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.patience)
 	defer cancel()
-	conn, err := d.groupConn(ctx)
+	conn, err := t.groupConn(ctx)
 	if err != nil {
 		return err
 	}
 	if err := conn.Change(ctx, mods); err != nil {
-		d.known = false // the bundle may or may not have been committed
+		t.known = false // the bundle may or may not have been committed
 		return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
-	d.pic.services.groups.done(mods)
+	t.pic.services.groups.done(mods)
 	return nil
 }
 
 // groupConn is the connection for groups, made when it is needed first.
-func (d *Driver) groupConn(ctx context.Context) (openflow.Groups, error) {
-	if d.groupc.Conn != nil {
+func (t *flows) groupConn(ctx context.Context) (openflow.Groups, error) {
+	if t.groupc.Conn != nil {
 		select {
-		case <-d.groupc.Done():
-			d.closeGroups()
+		case <-t.groupc.Done():
+			t.closeGroups()
 		default:
-			return d.groupc, nil
+			return t.groupc, nil
 		}
 	}
-	conn, err := openflow.DialGroups(ctx, filepath.Join(d.cfg.RunDir, d.cfg.Bridge+".mgmt"))
+	conn, err := openflow.DialGroups(ctx, filepath.Join(t.cfg.RunDir, t.cfg.Bridge+".mgmt"))
 	if err != nil {
 		return conn, model.Errorf(model.ErrUnavailable, "open vswitch: %w; services need OpenFlow 1.5, is it among the bridge's protocols?", err)
 	}
-	d.groupc = conn
+	t.groupc = conn
 	return conn, nil
 }
 
-func (d *Driver) closeGroups() {
-	if d.groupc.Conn != nil {
-		_ = d.groupc.Close() // nothing is lost with it
-		d.groupc.Conn = nil
+func (t *flows) closeGroups() {
+	if t.groupc.Conn != nil {
+		_ = t.groupc.Close() // nothing is lost with it
+		t.groupc.Conn = nil
 	}
 }

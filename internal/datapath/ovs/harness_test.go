@@ -343,7 +343,7 @@ func (r *rig) inject(t testing.TB, p reference.Packet) reference.Verdict {
 // first barrier, and sent the driver's answers before it answers a second one.
 func (r *rig) answered(t testing.TB) bool {
 	t.Helper()
-	host := r.drv.latest.Load()
+	host := r.drv.responder.latest.Load()
 	if host == nil {
 		return false
 	}
@@ -355,7 +355,7 @@ func (r *rig) answered(t testing.TB) bool {
 		return false
 	}
 	for range 2 {
-		conn := r.drv.answerc.Load()
+		conn := r.drv.responder.answerc.Load()
 		if conn == nil {
 			return false
 		}

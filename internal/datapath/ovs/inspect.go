@@ -21,23 +21,23 @@ import (
 func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sw == nil || d.db == nil {
+	if d.conns.sw == nil || d.conns.db == nil {
 		return "", model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "bridge %s datapath %s\n", d.cfg.Bridge, d.cfg.Datapath)
 	have := map[string]portState{}
 	byNumber := map[uint32]string{}
-	d.db.mu.Lock()
-	for name := range d.db.named {
-		if h := d.db.port(name); h.bridge == d.cfg.Bridge {
+	d.conns.db.mu.Lock()
+	for name := range d.conns.db.named {
+		if h := d.conns.db.port(name); h.bridge == d.cfg.Bridge {
 			have[name] = h
 			if n := h.number(); n != 0 {
 				byNumber[n] = name
 			}
 		}
 	}
-	d.db.mu.Unlock()
+	d.conns.db.mu.Unlock()
 	names := slices.Sorted(maps.Keys(have))
 	for _, name := range names {
 		h := have[name]
@@ -56,8 +56,8 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 		text     string
 	}
 	var lines []line
-	if err := d.sw.DumpFlows(ctx, openflow.AllFlows, func(s openflow.FlowStats) {
-		lines = append(lines, line{s.Flow.Table, s.Flow.Priority, d.describe(s, byNumber)})
+	if err := d.conns.sw.DumpFlows(ctx, openflow.AllFlows, func(s openflow.FlowStats) {
+		lines = append(lines, line{s.Flow.Table, s.Flow.Priority, d.names.describe(s, byNumber)})
 	}); err != nil {
 		return "", model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
@@ -73,27 +73,6 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 		fmt.Fprintf(&b, "  %s\n", l.text)
 	}
 	return b.String(), nil
-}
-
-// describe prints a flow without its table, and what its cookie stands for.
-func (d *Driver) describe(s openflow.FlowStats, byNumber map[uint32]string) string {
-	f := s.Flow
-	if s.Err != nil {
-		return fmt.Sprintf("priority=%d foreign, not decoded: %v", f.Priority, s.Err)
-	}
-	kind, n, ours := pipeline.KindOf(f.Cookie)
-	f.Cookie = 0
-	_, text, _ := strings.Cut(f.String(), ", ")
-	text = nameMeters(namePorts(text, byNumber))
-	switch {
-	case !ours:
-		return text + " # foreign"
-	case kind == pipeline.KindDrop:
-		return text + " # " + pipeline.Reason(n)
-	case kind == pipeline.KindAllow || kind == pipeline.KindDeny || kind == pipeline.KindPass:
-		return text + " # rule " + d.rules[n]
-	}
-	return text
 }
 
 var meterNumber = regexp.MustCompile(`meter:[0-9]+`)

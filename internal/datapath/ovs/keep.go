@@ -3,21 +3,30 @@ package ovs
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 )
 
+// connections are the connections to the database and the switch. Driver.mu guards db and sw.
+type connections struct {
+	*env
+	silent atomic.Bool // the switch has a connection and does not answer
+	db     *database   // nil while it is away
+	sw     *openflow.Conn
+}
+
 // dial connects to the bridge's management socket; the switch makes the socket soon
 // after the bridge is in the database.
-func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
+func dial(ctx context.Context, cfg Config) (*openflow.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c, err := openflow.Dial(ctx, filepath.Join(d.cfg.RunDir, d.cfg.Bridge+".mgmt"))
+		c, err := openflow.Dial(ctx, filepath.Join(cfg.RunDir, cfg.Bridge+".mgmt"))
 		if err == nil {
 			return c, nil
 		}
@@ -33,13 +42,12 @@ func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
 // ports or uplinks that the flows were made for have changed by themselves, and when
 // interfaces of ports have come or gone.
 func (d *Driver) keepDatabase(ctx context.Context, db *database) {
-	defer d.wg.Done()
-	d.wg.Go(func() { d.keepBridge(ctx, db) })
+	d.wg.Go(func() { d.bridge.keepBridge(ctx, db) })
 	for {
 		ch := db.changes.Next()
 		d.mu.Lock()
-		stale, moved := d.db == db && d.portsMoved(), d.db == db && d.devicesMoved()
-		led := d.db == db && d.tunnelMoved()
+		same := d.conns.db == db && d.want != nil
+		stale, moved, led := same && d.ports.portsMoved(d.want), same && d.ports.devicesMoved(d.want), same && d.ports.tunnelMoved(d.want)
 		d.mu.Unlock()
 		switch {
 		case stale:
@@ -57,14 +65,14 @@ func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 			d.cfg.Log.Warn("connection to the switch's database is lost", "database", d.cfg.OVSDB)
 			db.close()
 			d.mu.Lock()
-			d.db = nil
+			d.conns.db = nil
 			d.mu.Unlock()
 			d.notify("connection to the switch's database is lost") // so that a pass finds out, and health tells
 			if db = d.reopen(ctx); db == nil {
 				return
 			}
 			at := db
-			d.wg.Go(func() { d.keepBridge(ctx, at) })
+			d.wg.Go(func() { d.bridge.keepBridge(ctx, at) })
 			d.replay(ctx, "the switch's database is back")
 		}
 	}
@@ -79,7 +87,7 @@ func (d *Driver) reopen(ctx context.Context) *database {
 		cancel()
 		if err == nil {
 			d.mu.Lock()
-			d.db = db
+			d.conns.db = db
 			d.mu.Unlock()
 			return db
 		}
@@ -94,18 +102,17 @@ func (d *Driver) reopen(ctx context.Context) *database {
 // keepSwitch renews the OpenFlow connection and replays everything as soon as
 // there is a new one: in user space a switch that restarts has lost its flows.
 func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
-	defer d.wg.Done()
 	for {
 		conn, end := context.WithCancel(ctx)
 		of := sw // which is another one by the time that it begins, perhaps
-		d.wg.Go(func() { d.heartbeat(conn, of) })
+		d.wg.Go(func() { d.conns.heartbeat(conn, of) })
 		d.followFlows(ctx, sw)
 		end()
 		if ctx.Err() != nil {
 			return
 		}
 		d.mu.Lock()
-		d.sw, d.known = nil, false
+		d.conns.sw, d.flows.known = nil, false
 		d.mu.Unlock()
 		if ctx.Err() != nil {
 			return
@@ -113,7 +120,7 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 		d.cfg.Log.Warn("connection to the switch is lost", "bridge", d.cfg.Bridge)
 		d.notify("connection to the switch is lost")
 		for sw = nil; sw == nil; {
-			sw, _ = d.dial(ctx) // tried again until the driver closes
+			sw, _ = dial(ctx, d.cfg) // tried again until the driver closes
 			if ctx.Err() != nil {
 				if sw != nil {
 					_ = sw.Close() // nobody used it yet
@@ -122,8 +129,8 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 			}
 		}
 		d.mu.Lock()
-		d.sw = sw
-		clear(d.asked) // a switch that restarts knows no neighbours
+		d.conns.sw = sw
+		clear(d.underlay.asked) // a switch that restarts knows no neighbours
 		d.mu.Unlock()
 		d.replay(ctx, "connected to the switch again")
 	}
@@ -138,7 +145,7 @@ const (
 
 // Hangs implements driver.Watched.
 func (d *Driver) Hangs() error {
-	if d.silent.Load() {
+	if d.conns.silent.Load() {
 		return errSilent
 	}
 	return nil
@@ -146,7 +153,7 @@ func (d *Driver) Hangs() error {
 
 // heartbeat tells when the switch stops answering, and when it answers again, until the
 // connection or ctx ends: a switch that hangs keeps its connections.
-func (d *Driver) heartbeat(ctx context.Context, sw *openflow.Conn) {
+func (c *connections) heartbeat(ctx context.Context, sw *openflow.Conn) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
@@ -159,16 +166,16 @@ func (d *Driver) heartbeat(ctx context.Context, sw *openflow.Conn) {
 		}
 		silence := time.AfterFunc(beatWait, func() {
 			if ctx.Err() == nil {
-				d.silent.Store(true)
-				d.notify("the switch does not answer")
+				c.silent.Store(true)
+				c.notify("the switch does not answer")
 			}
 		})
 		_ = sw.Barrier(ctx) // of a connection that breaks others hear
 		if silence.Stop() {
 			continue
 		}
-		if d.silent.Swap(false) {
-			d.notify("the switch answers again")
+		if c.silent.Swap(false) {
+			c.notify("the switch answers again")
 		}
 	}
 }

@@ -15,26 +15,26 @@ import (
 const leftFor = time.Minute
 
 // noteLeft remembers ports that the switch was told to let go of.
-func (d *Driver) noteLeft(names []string) {
+func (s *ports) noteLeft(names []string) {
 	now := time.Now()
-	for name, at := range d.left {
+	for name, at := range s.left {
 		if now.Sub(at) > leftFor {
-			delete(d.left, name)
+			delete(s.left, name)
 		}
 	}
 	for _, name := range names {
-		d.left[name] = now
+		s.left[name] = now
 	}
 }
 
 // letGo waits until the switch has let go of former ports of the names of new ones.
-func (d *Driver) letGo(ctx context.Context, next []newPort) error {
-	if !slices.ContainsFunc(next, func(p newPort) bool { _, ok := d.left[p.name]; return ok }) {
+func (s *ports) letGo(ctx context.Context, next []newPort) error {
+	if !slices.ContainsFunc(next, func(p newPort) bool { _, ok := s.left[p.name]; return ok }) {
 		return nil
 	}
-	if err := d.db.follow(ctx, d.cfg.Bridge, nil); err != nil {
+	if err := s.conns.db.follow(ctx, s.cfg.Bridge, nil); err != nil {
 		return err
 	}
-	clear(d.left)
+	clear(s.left)
 	return nil
 }

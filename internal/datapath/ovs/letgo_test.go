@@ -31,21 +31,21 @@ func (l *live) anew(t *testing.T, b *box) {
 	l.PauseSwitch()
 	gone := l.pic
 	gone.Ports = gone.Ports.Delete(b.port.IfName)
-	if n, err := d.removePorts(t.Context(), gone); err != nil || n != 1 {
+	if n, err := d.ports.removePorts(t.Context(), gone); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	l.Run("ip", "-n", l.NS, "link", "del", b.port.IfName)
 	l.plug(b)
 	made := make(chan error, 1)
 	go func() {
-		_, _, err := d.ensurePorts(t.Context(), l.pic)
+		_, _, err := d.ports.ensurePorts(t.Context(), l.pic)
 		made <- err
 	}()
 	eventually(t, "the port to be made, or waited for", func() bool {
 		there := l.Vsctl("--no-wait", "--bare", "find", "port", "name="+b.port.IfName) != ""
-		d.db.mu.Lock()
-		defer d.db.mu.Unlock()
-		return there || d.db.next > d.db.current
+		d.conns.db.mu.Lock()
+		defer d.conns.db.mu.Unlock()
+		return there || d.conns.db.next > d.conns.db.current
 	})
 	l.ResumeSwitch()
 	if err := <-made; err != nil {

@@ -21,25 +21,25 @@ const maxLiving = 100_000
 // nobody has been told of would judge the connections that live. Only then does it
 // have the switch list the connections that it tracks in the zones concerned.
 func (d *Driver) tellLiving(ctx context.Context) {
-	w := d.watching
+	w := d.flows.watching
 	if w == nil || w.over || len(d.untold) == 0 {
 		return
 	}
 	missed := func(err error) {
 		d.cfg.Log.Warn("the monitor misses connections that live, until the next change", "error", err)
 	}
-	full, err := d.conntrack(ctx)
+	full, err := d.daemon.conntrack(ctx)
 	if err != nil {
 		missed(err)
 		return
 	}
 	living := driver.Established{}
-	here := newResidents(d.pic.have)
-	if full.Entries > d.listable {
+	here := newResidents(d.flows.pic.have)
+	if full.Entries > d.daemon.listable {
 		w.queue.Lose(full.Entries)
 	} else {
 		for domain := range here.domains(d.untold.Sets()) {
-			text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
+			text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.daemon.datapath(), fmt.Sprint("zone=", zoneOf(domain)))
 			if err != nil {
 				missed(err)
 				return
@@ -65,7 +65,7 @@ func (d *Driver) endsOf(here *residents, a driver.Alike) []driver.End {
 	defer d.mu.Unlock()
 	in := func(id desired.PolicySetID) *desired.PolicySet {
 		s, ok := here.host.PolicySets.Get(id)
-		if !ok || d.pic.policies.closed[id] != nil {
+		if !ok || d.flows.pic.policies.closed[id] != nil {
 			return nil
 		}
 		return s

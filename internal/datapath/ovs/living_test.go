@@ -95,7 +95,7 @@ func TestLivingTooMany(t *testing.T) {
 	}
 	for _, listable := range []uint64{3, 2} {
 		a.drv.mu.Lock()
-		a.drv.listable = listable
+		a.drv.daemon.listable = listable
 		a.drv.mu.Unlock()
 		a.apply(t, a.with)
 		e := <-events

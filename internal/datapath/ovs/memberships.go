@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
@@ -17,24 +18,26 @@ type numbering struct {
 	tunnel uint32 // by which the driver sends probes, likewise
 }
 
-func (d *Driver) nameNumbers() {
-	n := numbering{ports: make(map[uint32]string, len(d.pic.numbers)), uplink: d.pic.config.Uplink}
-	if d.pic.config.Answers {
-		n.tunnel = d.pic.config.Tunnel
+// nameNumbers takes over a desired state whose flows the switch has.
+func (a *responder) nameNumbers(host *desired.Host, pic *picture) {
+	n := numbering{ports: make(map[uint32]string, len(pic.numbers)), uplink: pic.config.Uplink}
+	if pic.config.Answers {
+		n.tunnel = pic.config.Tunnel
 	}
-	for name, number := range d.pic.numbers {
+	for name, number := range pic.numbers {
 		n.ports[number] = name
 	}
-	d.named.Store(&n)
+	a.latest.Store(host)
+	a.named.Store(&n)
 }
 
 // hear hands on what the switch has sent up about memberships of multicast groups. What
 // endpoints of VLAN networks say by IGMP it sends to the uplink, if it is of members; what
 // they say by MLD flows send there.
-func (d *Driver) hear(conn *openflow.Conn, p openflow.PacketIn) {
+func (a *responder) hear(conn *openflow.Conn, p openflow.PacketIn) {
 	r := driver.MembershipReport{Network: model.NetworkID(p.Register(pipeline.RegNetwork)), Frame: slices.Clone(p.Frame)}
 	if kind, number, _ := pipeline.KindOf(p.Cookie); kind == pipeline.KindPort {
-		names, pic := d.named.Load(), d.latest.Load()
+		names, pic := a.named.Load(), a.latest.Load()
 		if names == nil || names.ports[number] == "" {
 			return
 		}
@@ -46,17 +49,17 @@ func (d *Driver) hear(conn *openflow.Conn, p openflow.PacketIn) {
 		}
 	}
 	select {
-	case d.reports <- r:
+	case a.reports <- r:
 	default: // it is asked again
 	}
 }
 
 // Reports implements driver.Memberships.
-func (d *Driver) Reports() <-chan driver.MembershipReport { return d.reports }
+func (d *Driver) Reports() <-chan driver.MembershipReport { return d.responder.reports }
 
 // Send implements driver.Memberships.
 func (d *Driver) Send(port string, frame []byte) error {
-	names, conn := d.named.Load(), d.answerc.Load()
+	names, conn := d.responder.named.Load(), d.responder.answerc.Load()
 	if names == nil || conn == nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: the switch does not answer yet")
 	}

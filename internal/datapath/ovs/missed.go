@@ -43,26 +43,26 @@ func (d *Driver) catchMissed() {
 	d.missed = true
 	d.wg.Go(func() {
 		defer context.AfterFunc(d.run, func() { _ = c.Close() })() // nothing is lost with it
-		d.handOn(c.(*net.UDPConn))
+		d.responder.handOn(c.(*net.UDPConn))
 	})
 }
 
 // handOn hands missed frames to the switch until the socket is closed.
-func (d *Driver) handOn(c *net.UDPConn) {
+func (a *responder) handOn(c *net.UDPConn) {
 	b := make([]byte, 64<<10)
 	for {
 		n, from, err := c.ReadFromUDPAddrPort(b)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		conn, port := d.answerc.Load(), d.tunnelPort.Load()
+		conn, port := a.answerc.Load(), a.tunnelPort.Load()
 		if err != nil || conn == nil || port == 0 {
 			continue
 		}
 		// Flows judge who sent it, as of all that comes by the tunnel: every process can
 		// send to this port.
 		if vni, frame, err := decapsulate(b[:n]); err == nil {
-			_ = conn.TakeTunnelled(port, vni, from.Addr().Unmap(), d.cfg.VTEP, frame) // the next one may fare better
+			_ = conn.TakeTunnelled(port, vni, from.Addr().Unmap(), a.cfg.VTEP, frame) // the next one may fare better
 		}
 	}
 }

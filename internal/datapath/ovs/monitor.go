@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
@@ -24,8 +23,9 @@ const maxHeld = 4096
 
 // watch is a monitor under way.
 type watch struct {
-	d       *Driver
-	opts    driver.MonitorOptions // guarded by d.mu
+	cfg     Config
+	name    func(openflow.PacketIn) (driver.FlowEvent, bool)
+	opts    driver.MonitorOptions // guarded by Driver.mu
 	over    bool                  // it is ending; likewise
 	queue   *driver.FlowQueue
 	samples chan openflow.PacketIn
@@ -67,7 +67,7 @@ type heldEvent struct {
 // over the whole bridge. Flows and meters are as before when the monitor ends.
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
-		d: d, opts: opts, queue: driver.NewFlowQueue(),
+		cfg: d.cfg, name: d.nameFlow, opts: opts, queue: driver.NewFlowQueue(),
 		samples: make(chan openflow.PacketIn, samplesPerSecond), held: map[alike]*heldEvent{},
 		more: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
@@ -76,43 +76,53 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	switch {
 	case d.run.Err() != nil:
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: the driver is closed")
-	case d.watching != nil:
+	case d.flows.watching != nil:
 		return nil, model.Errorf(model.ErrConflict, "open vswitch: it is monitored already")
 	}
 	if err := w.connect(ctx); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: monitor: %w", err)
 	}
-	d.watching = w
-	d.pic.policies.listen(true)
-	if err := d.rewatch(ctx, w.dress); err != nil {
-		d.watching, d.shared = nil, nil
-		d.pic.policies.listen(false)
-		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.rewatch(ctx, nil), w.conn.Close())
+	d.flows.watching = w
+	d.flows.pic.policies.listen(true)
+	if err := d.flows.rewatch(ctx, w.dress); err != nil {
+		d.flows.watching, d.flows.shared = nil, nil
+		d.flows.pic.policies.listen(false)
+		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.flows.rewatch(ctx, nil), w.conn.Close())
 	}
 	d.tellLiving(ctx)
-	d.wg.Go(func() { w.run(ctx) })
+	d.wg.Go(func() {
+		w.run(ctx, d.run)
+		d.endWatch(w)
+	})
 	return w.queue.Events(), nil
+}
+
+// nameFlow resolves a packet that the switch sent up to a flow event.
+func (d *Driver) nameFlow(p openflow.PacketIn) (driver.FlowEvent, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.names.flowEvent(p)
 }
 
 // ChangeMonitor implements driver.Driver.
 func (d *Driver) ChangeMonitor(ctx context.Context, opts driver.MonitorOptions) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.watching
+	w := d.flows.watching
 	if w == nil || w.over {
 		return model.Errorf(model.ErrNotFound, "open vswitch: it is not monitored")
 	}
 	w.opts = opts
-	return d.rewatch(ctx, w.dress)
+	return d.flows.rewatch(ctx, w.dress)
 }
 
 // rewatch rewrites the flows that monitoring changes, in one atomic bundle.
-func (d *Driver) rewatch(ctx context.Context, dress func(key, body string) string) error {
-	d.pic.ledger.setWatch(dress)
-	if !d.known || d.sw == nil {
+func (t *flows) rewatch(ctx context.Context, dress func(key, body string) string) error {
+	t.pic.ledger.setWatch(dress)
+	if !t.known || t.conns.sw == nil {
 		return nil // the next Apply or replay writes everything
 	}
-	return d.write(ctx, d.pic.ledger.edits())
+	return t.write(ctx, t.pic.ledger.edits())
 }
 
 // dress is what monitoring makes of a flow's body.
@@ -129,7 +139,7 @@ func (w *watch) dress(key, body string) string {
 
 // connect opens the monitor's connection.
 func (w *watch) connect(ctx context.Context) error {
-	conn, err := w.d.dial(ctx)
+	conn, err := dial(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
@@ -158,13 +168,12 @@ func (w *watch) receive(p openflow.PacketIn) {
 }
 
 // run passes events on until ctx or the driver ends.
-func (w *watch) run(ctx context.Context) {
+func (w *watch) run(ctx, ofDriver context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.d.run, cancel)()
+	defer context.AfterFunc(ofDriver, cancel)()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	defer w.end()
 	for {
 		var gone <-chan struct{}
 		if w.conn != nil {
@@ -189,15 +198,15 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// end makes the flows be as before.
-func (w *watch) end() {
+// endWatch makes the flows be as before.
+func (d *Driver) endWatch(w *watch) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	w.d.mu.Lock()
+	d.mu.Lock()
 	w.over = true
-	w.d.pic.policies.listen(false)
-	err := w.d.rewatch(ctx, nil)
-	w.d.mu.Unlock()
+	d.flows.pic.policies.listen(false)
+	err := d.flows.rewatch(ctx, nil)
+	d.mu.Unlock()
 	if w.conn != nil {
 		if err == nil {
 			err = w.conn.ForgetPackets(ctx, pipeline.Shares()...)
@@ -205,11 +214,11 @@ func (w *watch) end() {
 		_ = w.conn.Close() // nothing was left unsaid
 	}
 	if err != nil {
-		w.d.cfg.Log.Warn("end the monitor; what it added goes with the next change", "error", err)
+		w.cfg.Log.Warn("end the monitor; what it added goes with the next change", "error", err)
 	}
-	w.d.mu.Lock()
-	w.d.watching, w.d.shared = nil, nil // now that the bound is gone, another may set its own
-	w.d.mu.Unlock()
+	d.mu.Lock()
+	d.flows.watching, d.flows.shared = nil, nil // now that the bound is gone, another may set its own
+	d.mu.Unlock()
 	w.queue.Close()
 	close(w.ended)
 }
@@ -230,7 +239,7 @@ func (w *watch) tick(ctx context.Context) {
 	}
 	if w.conn == nil {
 		if err := w.connect(ctx); err != nil {
-			w.d.cfg.Log.Debug("the monitor is without its switch", "error", err)
+			w.cfg.Log.Debug("the monitor is without its switch", "error", err)
 		}
 		return
 	}
@@ -261,7 +270,7 @@ func (w *watch) miss(ctx context.Context) {
 
 // take tells of one packet, unless one like it was told of less than a second ago.
 func (w *watch) take(p openflow.PacketIn) {
-	e, ok := w.d.flowEvent(p)
+	e, ok := w.name(p)
 	if !ok {
 		return
 	}
@@ -282,110 +291,4 @@ func (w *watch) take(p openflow.PacketIn) {
 		w.held[k] = &heldEvent{event: e, told: e.Time}
 	}
 	w.queue.Send(e)
-}
-
-// flowEvent says what a packet that the switch sent up stands for.
-func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
-	e := driver.FlowEvent{
-		Time: time.Now(), Count: 1, Kind: driver.FlowDrop, Network: model.NetworkID(p.Register(pipeline.RegNetwork)),
-	}
-	readFrame(p.Frame, &e)
-	kind, number, ours := pipeline.KindOf(p.Cookie)
-	if !ours {
-		return e, false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	in := p.Register(openflow.InPort)
-	for name, n := range d.pic.numbers {
-		if n == in {
-			e.Port = name
-		}
-	}
-	if port, ok := d.pic.have.Ports.Get(e.Port); ok {
-		e.Network = port.Network // the register may have the network that the packet is routed to
-	}
-	if e.Port == "" && in == d.pic.config.Host && in != 0 {
-		for _, port := range d.pic.have.Ports.All() {
-			switch { // commit would translate the private address
-			case port.Private.IsValid() && port.Private == e.Dst:
-				e.Dst = port.IPv4
-			case port.Private6.IsValid() && port.Private6 == e.Dst:
-				e.Dst = port.IPv6
-			}
-		}
-	}
-	if aside, ok := pipeline.AsideOf(p.Table, p.Register); ok {
-		return d.asideEvent(e, aside)
-	}
-	sets := map[bool]uint32{true: p.Register(pipeline.RegOutSet), false: p.Register(pipeline.RegInSet)}
-	out, tier, policy := pipeline.PolicyStage(p.Table)
-	switch {
-	case kind == pipeline.KindDeny && policy:
-		e.Reason = driver.DropPolicy
-		e.Decisions = []driver.Decision{{Direction: direction(out), Rule: d.rules[number]}}
-	case kind == pipeline.KindDrop && policy:
-		e.Reason = driver.DropPolicy
-		e.Decisions = []driver.Decision{{Direction: direction(out)}}
-		e.Decisions[0].ByDefault(d.tierOf(sets[out], out, tier))
-	case kind == pipeline.KindDrop:
-		if d.watching == nil || d.watching.opts.NoDrops {
-			return e, false // it came to be answered
-		}
-		e.Reason = pipeline.Reason(number)
-	case pipeline.Commits(p.Table):
-		if e.DstMAC[0]&1 != 0 {
-			return e, false // a broadcast begins no connection
-		}
-		e.Kind = driver.FlowConnection
-		if sets[true] != 0 {
-			e.Decisions = append(e.Decisions, driver.Decision{Direction: model.Out, Rule: d.rules[p.Register(pipeline.RegRuleOut)]})
-		}
-		if sets[false] != 0 {
-			e.Decisions = append(e.Decisions, driver.Decision{Direction: model.In, Rule: d.rules[p.Register(pipeline.RegRuleIn)]})
-		}
-	default:
-		return e, false
-	}
-	return e, true
-}
-
-func direction(out bool) model.Direction {
-	if out {
-		return model.Out
-	}
-	return model.In
-}
-
-// asideEvent says what a packet tells aside from its verdict.
-func (d *Driver) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEvent, bool) {
-	if e.DstMAC[0]&1 != 0 {
-		return e, false // a broadcast begins no connection
-	}
-	e.Kind = a.Kind
-	said := driver.Decision{Direction: direction(a.Out), Rule: d.rules[a.Rule], Action: a.Action}
-	if a.Tier >= 0 {
-		said.ByDefault(d.tierOf(uint32(a.Set), a.Out, a.Tier))
-	}
-	e.Decisions = []driver.Decision{said}
-	if a.Kind != driver.FlowLogged {
-		if s, ok := d.pic.have.PolicySets.Get(a.Set); ok {
-			e.Policy = s.Audited
-		}
-	}
-	return e, true
-}
-
-// tierOf is a tier of a policy set, zero when the set is not in force.
-func (d *Driver) tierOf(set uint32, out bool, tier int) desired.Tier {
-	id := desired.PolicySetID(set)
-	s, ok := d.pic.have.PolicySets.Get(id)
-	if !ok || d.pic.policies.closed[id] != nil {
-		return desired.Tier{}
-	}
-	tiers := tiersOf(s, out)
-	if tier >= len(tiers) {
-		return desired.Tier{}
-	}
-	return tiers[tier]
 }

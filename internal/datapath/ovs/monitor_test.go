@@ -47,7 +47,7 @@ func TestMonitorFlood(t *testing.T) {
 	}
 	defer drv.Close()
 	var gate sync.Mutex // what holds it keeps the reader from reading
-	w := drv.watching
+	w := drv.flows.watching
 	err = w.conn.ReceivePackets(t.Context(), samplesPerSecond, func(p openflow.PacketIn) {
 		gate.Lock()
 		defer gate.Unlock()
@@ -153,7 +153,7 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 	r, drv, big, _ := monitored(t)
 	dump := func() map[string]string {
 		out := map[string]string{}
-		err := r.drv.sw.DumpFlows(t.Context(), openflow.AllFlows, func(s openflow.FlowStats) { out[s.Flow.Key()] = s.Flow.String() })
+		err := r.drv.conns.sw.DumpFlows(t.Context(), openflow.AllFlows, func(s openflow.FlowStats) { out[s.Flow.Key()] = s.Flow.String() })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 		t.Errorf("meters after the monitor: %s, before it: %s", after, meters)
 	}
 	r.drv.mu.Lock() // as if the process had died under monitoring
-	err = r.drv.rewatch(t.Context(), (&watch{opts: driver.MonitorOptions{Connections: true}}).dress)
+	err = r.drv.flows.rewatch(t.Context(), (&watch{opts: driver.MonitorOptions{Connections: true}}).dress)
 	r.drv.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

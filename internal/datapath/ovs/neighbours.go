@@ -35,8 +35,8 @@ const (
 
 // resolve asks for the IPv4 neighbours that the picture's tunnels lead to, and waits
 // a moment when there are new ones.
-func (d *Driver) resolve(ctx context.Context, want desired.Host) {
-	if d.cfg.Datapath != "netdev" {
+func (u *underlay) resolve(ctx context.Context, want desired.Host) {
+	if u.cfg.Datapath != "netdev" {
 		return
 	}
 	now, vteps := time.Now(), map[netip.Addr]bool{}
@@ -54,11 +54,11 @@ func (d *Driver) resolve(ctx context.Context, want desired.Host) {
 	source := map[int]netip.Addr{}
 	fresh := false
 	for v := range vteps {
-		last, known := d.asked[v]
+		last, known := u.asked[v]
 		if !v.Is4() || known && now.Sub(last) < resolveAgain {
 			continue
 		}
-		d.asked[v], fresh = now, fresh || !known
+		u.asked[v], fresh = now, fresh || !known
 		routes, err := netlink.RouteGet(v.AsSlice())
 		if err != nil || len(routes) == 0 {
 			continue // no way there: packets say so themselves
@@ -73,9 +73,9 @@ func (d *Driver) resolve(ctx context.Context, want desired.Host) {
 		}
 		links[routes[0].LinkIndex], source[routes[0].LinkIndex] = append(links[routes[0].LinkIndex], hop), own.Unmap()
 	}
-	for v := range d.asked {
+	for v := range u.asked {
 		if !vteps[v] {
-			delete(d.asked, v)
+			delete(u.asked, v)
 		}
 	}
 	wait := resolveWait
@@ -84,7 +84,7 @@ func (d *Driver) resolve(ctx context.Context, want desired.Host) {
 	}
 	for index, hops := range links {
 		if err := askNeighbours(ctx, index, source[index], hops, wait); err != nil {
-			d.cfg.Log.Debug("neighbours of the tunnel were not asked for: the first packet to each may be lost", "error", err)
+			u.cfg.Log.Debug("neighbours of the tunnel were not asked for: the first packet to each may be lost", "error", err)
 		}
 	}
 }

@@ -7,14 +7,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
-	"github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -74,73 +72,48 @@ func (c Config) defaults() (Config, error) {
 	return c, nil
 }
 
-// Driver implements driver.Driver on Open vSwitch. Its methods may be called
-// from several goroutines.
+// Driver implements driver.Driver on Open vSwitch. Its methods may be called from several
+// goroutines. It owns the lock, the goroutines and the order of an Apply; its parts own the
+// state.
 type Driver struct {
-	cfg    Config
+	*env
+	run    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	events chan driver.Event
+	fills  fills
 
-	run       context.Context // ends with Close
-	flushSoon chan struct{}   // asks for the cache to be flushed soon
+	daemon    *daemon
+	conns     *connections
+	bridge    *bridge
+	underlay  *underlay
+	bandwidth *bandwidth
+	flows     *flows
+	ports     *ports
+	names     *flowNames
+	responder *responder
+	native    *ownMark
 
-	latest     atomic.Pointer[desired.Host] // the picture that the switch's flows are of
-	named      atomic.Pointer[numbering]    // ports by the number that their flows are for
-	reports    chan driver.MembershipReport
-	probed     chan uint64
-	answerc    atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
-	tunnelPort atomic.Uint32                 // its number; 0 = there is none
+	mu     sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
+	want   *desired.Host        // what was last asked for
+	untold driver.PendingAudits // audits that came or changed while nobody monitored
+	missed bool                 // what the switch misses of the tunnel is taken
+}
 
-	rowMu  sync.Mutex // one correction of the bridge's row at a time; may be taken under mu
-	bridge string     // the row, once it was known as Contiv's
-	noted  string     // the last route that was to be given; "" = none
-
-	mu        sync.Mutex // one Apply, replay or reading at a time
-	db        *database
-	sw        *openflow.Conn
-	pic       *picture
-	silent    atomic.Bool     // the switch has a connection and does not answer
-	prepares  bool            // what the old driver still holds is left out
-	want      *desired.Host   // what was last asked for
-	known     bool            // the ledger knows what the switch holds
-	groupc    openflow.Groups // by which groups are changed; none until there are services
-	answers   bool            // the switch bounds what comes to be answered
-	tooBig    atomic.Uint64   // packets that were told so
-	tunnelMTU atomic.Uint32
-	wireMTU   atomic.Uint32                 // of the uplinks
-	measure   atomic.Pointer[func() uint16] // measureMTU, but in tests
-	alone     bool                          // the tunnel\'s address has no subnet
-	widest    map[model.Encap]uint16        // the biggest MTU of containers, by their networks' encapsulation
-	rules     map[uint32]string             // rule ids by the number in cookies
-	kept      int                           // how many of rules the last clean-up has left
-	fills     fills
-	verified  time.Time
-	dumpTook  time.Duration
-	strange   strangeFlows         // as of verified
-	patience  time.Duration        // switchPatience, but in tests
-	listable  uint64               // maxLiving, but in tests
-	listed    time.Time            // when connections were listed last for a packet from outside; of answerOn
-	watching  *watch               // who monitors; nil = nobody
-	shared    *openflow.Conn       // to the switch that has the meters of shares
-	untold    driver.PendingAudits // audits that came or changed while nobody monitored
-	fault     func() error         // tests only: asked before every write
-	drift     driver.Drift
-	missed    bool                     // what the switch misses of the tunnel is taken
-	asked     map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
-	stood     map[string]bool          // wanted ports that the switch has had
-	route     netip.Prefix             // the tunnel's link, to which the switch has been given a route; zero = it has none
-	routeSeen time.Time                // when the host's addresses were last looked at for it
-	under     string                   // the bridge that has the tunnel's address; "" = none, or not known yet
-	cut       bool                     // no cable in that bridge has a link, as reported
-	showsOwn  int                      // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
-	shaper    shaper
-	shaped    map[string]shaped    // ports with a limit, by name
-	remade    map[string]int       // ports whose pair was made again, which the switch has to open again, with their numbers
-	left      map[string]time.Time // ports that the switch was told to let go of, and when
-	swept     bool                 // nothing of limits is left that is gone
-	shapeSeen time.Time            // when what was made for limits was last looked at
-	devices   map[string]string    // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
+// newDriver makes a driver without connections.
+func newDriver(cfg Config) *Driver {
+	e := &env{cfg: cfg, events: make(chan driver.Event, 16), patience: switchPatience}
+	d := &Driver{env: e, untold: driver.PendingAudits{}}
+	d.daemon = &daemon{env: e, flushSoon: make(chan struct{}, 1), listable: maxLiving}
+	d.conns = &connections{env: e}
+	d.bridge = &bridge{env: e, conns: d.conns}
+	d.bandwidth = &bandwidth{env: e, conns: d.conns, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}}
+	d.underlay = &underlay{env: e, conns: d.conns, bridge: d.bridge, links: d.bandwidth.shaper.links, asked: map[netip.Addr]time.Time{}}
+	d.flows = &flows{env: e, conns: d.conns, daemon: d.daemon, pic: newPicture()}
+	d.ports = &ports{env: e, conns: d.conns, bridge: d.bridge, underlay: d.underlay, bandwidth: d.bandwidth, flows: d.flows, left: map[string]time.Time{}}
+	d.names = &flowNames{flows: d.flows, rules: map[uint32]string{}}
+	d.responder = &responder{env: e, daemon: d.daemon, underlay: d.underlay, reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256)}
+	d.native = &ownMark{env: e, showsOwn: -1}
+	return d
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -157,43 +130,34 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), reports: make(chan driver.MembershipReport, 256), probed: make(chan uint64, 256), flushSoon: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.PendingAudits{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1, shaper: newShaper(cfg), shaped: map[string]shaped{}, remade: map[string]int{}, left: map[string]time.Time{}}
-	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
+	d := newDriver(cfg)
+	if d.conns.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
-	if err := d.refuseOwnUplinks(); err != nil {
-		d.db.close()
+	if err := refuseOwnUplinks(cfg, d.conns.db); err != nil {
+		d.conns.db.close()
 		return nil, err
 	}
-	if _, err := d.ensureBridge(ctx, d.db); err != nil {
-		d.db.close()
+	if _, err := d.bridge.ensureBridge(ctx, d.conns.db); err != nil {
+		d.conns.db.close()
 		return nil, err
 	}
-	if d.sw, err = d.dial(ctx); err != nil {
-		d.db.close()
+	if d.conns.sw, err = dial(ctx, cfg); err != nil {
+		d.conns.db.close()
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is ovs-vswitchd running, and is --ovs-run-dir its directory?", err)
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.run, d.cancel = run, cancel
-	measure := d.measureMTU
-	d.measure.Store(&measure)
-	d.noteMTU()
-	d.wg.Add(6)
-	go d.watchMTU(run)
-	go d.keepAnswering(run)
-	go d.watchInterfaces(run)
-	go d.flushLater(run)
-	go d.keepDatabase(run, d.db)
-	go d.keepSwitch(run, d.sw)
-	return d, nil
-}
-
-// notify tells the owner; when it does not listen, the events that wait are enough.
-func (d *Driver) notify(reason string) {
-	select {
-	case d.events <- driver.Event{Reason: reason}:
-	default:
+	measure := d.underlay.measureMTU
+	d.underlay.measure.Store(&measure)
+	d.underlay.noteMTU()
+	db, sw := d.conns.db, d.conns.sw
+	for _, fn := range []func(context.Context){d.watchMTU, d.responder.keepAnswering, d.watchInterfaces, d.daemon.flushLater} {
+		d.wg.Go(func() { fn(run) })
 	}
+	d.wg.Go(func() { d.keepDatabase(run, db) })
+	d.wg.Go(func() { d.keepSwitch(run, sw) })
+	return d, nil
 }
 
 // DriftRepairs implements driver.Drifting.
@@ -209,13 +173,13 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.cancel()
-	w := d.watching
+	w := d.flows.watching
 	d.mu.Unlock()
 	if w != nil {
 		<-w.ended // it takes its flows back
 	}
 	d.mu.Lock()
-	sw := d.sw
+	sw := d.conns.sw
 	d.mu.Unlock()
 	var err error
 	if sw != nil {
@@ -224,17 +188,17 @@ func (d *Driver) Close() error {
 	d.wg.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sw != nil && d.sw != sw {
-		err = errors.Join(err, d.sw.Close())
+	if d.conns.sw != nil && d.conns.sw != sw {
+		err = errors.Join(err, d.conns.sw.Close())
 	}
-	d.closeGroups()
-	if d.db != nil {
-		d.db.close()
+	d.flows.closeGroups()
+	if d.conns.db != nil {
+		d.conns.db.close()
 	}
-	d.db, d.sw = nil, nil
+	d.conns.db, d.conns.sw = nil, nil
 	close(d.events)
-	close(d.reports)
-	close(d.probed)
+	close(d.responder.reports)
+	close(d.responder.probed)
 	return err
 }
 
@@ -257,15 +221,15 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 func (d *Driver) Prepare(ctx context.Context, want desired.Host) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.db == nil || d.sw == nil {
+	if d.conns.db == nil || d.conns.sw == nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
-	d.prepares = true
-	defer func() { d.prepares = false }()
-	if _, _, err := d.ensurePorts(ctx, want); err != nil {
+	d.ports.prepares = true
+	defer func() { d.ports.prepares = false }()
+	if _, _, err := d.ports.ensurePorts(ctx, want); err != nil {
 		return fmt.Errorf("open vswitch: ports: %w", err)
 	}
-	d.awaitNumbers(ctx, want)
+	d.ports.awaitNumbers(ctx, want)
 	return nil
 }
 
@@ -277,217 +241,76 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err := d.Hangs(); err != nil {
 		return rep, err
 	}
-	if d.db != nil {
-		if err := d.restoreBridge(ctx, d.db); err != nil {
+	if d.conns.db != nil {
+		if err := d.bridge.restoreBridge(ctx, d.conns.db); err != nil {
 			return rep, fmt.Errorf("open vswitch: %w", err)
 		}
 	}
-	if d.db == nil || d.sw == nil {
+	if d.conns.db == nil || d.conns.sw == nil {
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
-	if err := d.keepRoute(ctx, force); err != nil {
+	if err := d.underlay.keepRoute(ctx, force); err != nil {
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
-	d.learnAll(want)
-	d.noteWidest(want)
-	removed, others := d.clearOthers(ctx, want)
+	d.names.learnAll(want)
+	d.underlay.noteWidest(want)
+	removed, others := d.bridge.clearOthers(ctx, want)
 	rep.Changes += removed
 	rep.Problems = append(rep.Problems, others...)
-	limited, limits := d.shape(want, force)
-	made, problems, err := d.ensurePorts(ctx, want)
+	limited, limits := d.bandwidth.shape(want, force)
+	made, problems, err := d.ports.ensurePorts(ctx, want)
 	rep.Changes += limited + made
 	rep.Problems = append(rep.Problems, limits...)
 	rep.Problems = append(rep.Problems, problems...)
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
-	d.resolve(ctx, want)
+	d.underlay.resolve(ctx, want)
 	d.catchMissed()
 	// What can be closed or opened now does not wait for new ports.
-	if err := d.flows(ctx, want, &rep, force); err != nil {
+	if err := d.putFlows(ctx, want, &rep, force); err != nil {
 		return rep, err
 	}
-	if d.awaitNumbers(ctx, want) {
-		if err := d.flows(ctx, want, &rep, false); err != nil {
+	if d.ports.awaitNumbers(ctx, want) {
+		if err := d.putFlows(ctx, want, &rep, false); err != nil {
 			return rep, err
 		}
 	}
-	gone, err := d.removePorts(ctx, want)
+	gone, err := d.ports.removePorts(ctx, want)
 	rep.Changes += gone
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
-	gone, limits = d.unshape()
+	gone, limits = d.bandwidth.unshape()
 	rep.Changes += gone
 	rep.Problems = append(rep.Problems, limits...)
-	d.remember(want)
+	d.ports.remember(want)
 	d.tellLiving(ctx)
-	d.reportPorts(want, &rep, tunnelTrouble(problems))
-	rep.Problems = append(rep.Problems, d.pic.policies.problems()...)
-	rep.Problems = append(rep.Problems, d.pic.services.problems()...)
-	rep.Problems = append(rep.Problems, d.underlayProblems()...)
-	rep.Problems = append(rep.Problems, d.showOwn(want)...)
-	rep.Problems = append(rep.Problems, d.strangers()...)
+	d.ports.reportPorts(want, &rep, tunnelTrouble(problems))
+	rep.Problems = append(rep.Problems, d.flows.pic.policies.problems()...)
+	rep.Problems = append(rep.Problems, d.flows.pic.services.problems()...)
+	rep.Problems = append(rep.Problems, d.underlay.underlayProblems()...)
+	rep.Problems = append(rep.Problems, d.native.showOwn(want)...)
+	rep.Problems = append(rep.Problems, d.ports.strangers()...)
 	return rep, nil
 }
 
-// flows brings the switch's flows up to date. When nothing is to be changed it
+// putFlows brings the switch's flows up to date. When nothing is to be changed it
 // compares them with what they should be, unless it did a moment ago.
-func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
-	if force || !d.known {
-		d.setMeters(ctx)
-		d.takeSmallPieces(ctx)
+func (d *Driver) putFlows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
+	if force || !d.flows.known {
+		d.flows.setMeters(ctx)
+		d.daemon.takeSmallPieces(ctx)
 	}
-	cfg, numbers := d.inputs(want)
-	d.tunnelPort.Store(cfg.Tunnel)
-	before := d.pic.have.PolicySets
-	d.pic.update(want, cfg, numbers)
+	cfg, numbers := d.ports.inputs(want)
+	d.responder.tunnelPort.Store(cfg.Tunnel)
+	before := d.flows.pic.have.PolicySets
+	d.flows.pic.update(want, cfg, numbers)
 	d.untold.Note(before, want.PolicySets)
-	unknown := !d.known
-	if unknown {
-		if err := d.readBack(ctx); err != nil {
-			return err
-		}
-	}
-	if err := d.makeRoom(ctx); err != nil {
-		return err
-	}
-	edits := d.pic.ledger.edits()
-	// Reading back costs up to a twentieth of the time.
-	if force && !unknown || len(edits) == 0 && rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook {
-		own := len(edits)
-		if err := d.readBack(ctx); err != nil {
-			return err
-		}
-		edits = d.pic.ledger.edits()
-		d.drift.Repaired(d.cfg.Log, driver.DriftFlow, d.cfg.Bridge, max(len(edits)-own, 0))
-	}
-	first, last := d.pic.services.groups.edits() // flows lead to groups
-	if err := d.changeGroups(ctx, first); err != nil {
-		return err
-	}
-	if err := d.write(ctx, edits); err != nil {
-		return err
-	}
-	if err := d.changeGroups(ctx, last); err != nil {
-		return err
-	}
-	d.latest.Store(&want)
-	d.nameNumbers()
-	if err := d.emptyZones(ctx); err != nil {
-		return err
-	}
-	if err := d.endTranslations(ctx); err != nil {
-		return err
-	}
-	d.fills.flows.Store(uint64(len(d.pic.ledger.installed)))
-	rep.Changes += len(edits) + len(first) + len(last)
-	return nil
-}
-
-// readBack learns what flows of ours, and of others, the switch holds.
-func (d *Driver) readBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
-	start := time.Now()
-	found := map[string]string{}
-	var odd []openflow.Mod
-	var strange strangeFlows
-	err := d.sw.DumpFlows(ctx, openflow.AllFlows, func(s openflow.FlowStats) {
-		switch {
-		case !strange.note(s):
-		case s.Err != nil: // ours, but of another version
-			odd = append(odd, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: s.Flow.Cookie}, CookieMask: ^uint64(0)})
-		default:
-			found[s.Flow.Key()] = s.Flow.Body()
-		}
-	})
-	d.strange = strange
-	if err != nil {
-		return model.Errorf(model.ErrUnavailable, "open vswitch: read flows: %w", err)
-	}
-	d.pic.ledger.found(found)
-	d.pic.findLeft()
-	if err := d.findServices(ctx, found, !d.known); err != nil {
-		return err
-	}
-	d.known, d.verified, d.dumpTook = true, time.Now(), time.Since(start)
-	if len(odd) == 0 {
-		return nil
-	}
-	// Flows that cannot be decoded go in the bundle in which their replacements come.
-	for _, m := range odd {
-		for k, body := range found {
-			if f, err := openflow.FromParts(k, body); err == nil && f.Cookie == m.Flow.Cookie {
-				delete(found, k) // goes with the odd flow of its cookie, so it is written again
-			}
-		}
-	}
-	d.pic.ledger.found(found)
-	edits := d.pic.ledger.edits()
-	mods, err := toMods(edits)
-	if err != nil {
-		return err
-	}
-	if err := d.commit(ctx, append(odd, mods...), true); err != nil {
-		return err
-	}
-	d.pic.ledger.done(edits)
-	return nil
-}
-
-func toMods(edits []edit) ([]openflow.Mod, error) {
-	mods := make([]openflow.Mod, 0, len(edits))
-	for _, e := range edits {
-		f, err := openflow.FromParts(e.key, e.body)
-		if err != nil {
-			return nil, err
-		}
-		mods = append(mods, openflow.Mod{Delete: e.remove, Flow: f})
-	}
-	return mods, nil
-}
-
-// write commits edits as one atomic change.
-func (d *Driver) write(ctx context.Context, edits []edit) error {
-	mods, err := toMods(edits)
-	if err != nil {
-		return fmt.Errorf("open vswitch: %w", err)
-	}
-	if err := d.commit(ctx, mods, d.pic.revokes(edits)); err != nil {
-		return err
-	}
-	d.pic.ledger.done(edits)
-	return nil
-}
-
-// commit changes the switch's flows at once. What revokes has taken effect when it returns.
-func (d *Driver) commit(ctx context.Context, mods []openflow.Mod, revokes bool) error {
-	if len(mods) == 0 {
-		return nil
-	}
-	// Giving up in the middle would leave open whether the bundle was committed.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
-	defer cancel()
-	if d.fault != nil {
-		if err := d.fault(); err != nil {
-			return err
-		}
-	}
-	if d.watching != nil && d.shared != d.sw { // the monitor's flows name meters
-		if err := d.sw.Share(ctx, pipeline.ShareRate, pipeline.Shares()...); err != nil {
-			return model.Errorf(model.ErrUnavailable, "open vswitch: bound what is told of each port: %w", err)
-		}
-		d.shared = d.sw
-	}
-	err := d.sw.Commit(ctx, mods)
+	changes, err := d.flows.sync(ctx, force, rep.Changes > 0, func() { d.responder.nameNumbers(&want, d.flows.pic) })
 	if err == nil {
-		d.forgetCached(ctx, revokes)
-		return nil
+		rep.Changes += changes
+		d.fills.flows.Store(uint64(len(d.flows.pic.ledger.installed)))
 	}
-	d.known, d.shared = false, nil // the bundle may or may not have been committed
-	if e := (*openflow.Error)(nil); errors.As(err, &e) {
-		return fmt.Errorf("open vswitch: %w", err)
-	}
-	return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
+	return err
 }

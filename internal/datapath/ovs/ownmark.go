@@ -33,14 +33,20 @@ const (
 	sourceOffset = 6
 )
 
+// ownMark is the filter that marks packets of the host's own sockets. Driver.mu guards it.
+type ownMark struct {
+	*env
+	showsOwn int // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
+}
+
 // showOwn makes sure of the filter while there are native networks, and takes it away
 // after them.
-func (d *Driver) showOwn(want desired.Host) []driver.Problem {
-	if d.cfg.Datapath != "netdev" || want.Private == nil {
+func (o *ownMark) showOwn(want desired.Host) []driver.Problem {
+	if o.cfg.Datapath != "netdev" || want.Private == nil {
 		return nil
 	}
 	native := hasNative(want)
-	if !native && d.showsOwn == 0 {
+	if !native && o.showsOwn == 0 {
 		return nil
 	}
 	err := func() error {
@@ -62,7 +68,7 @@ func (d *Driver) showOwn(want desired.Host) []driver.Problem {
 					return err
 				}
 			}
-			d.showsOwn = 0
+			o.showsOwn = 0
 			return nil
 		}
 		prog, tag, err := loadOwn()
@@ -71,14 +77,14 @@ func (d *Driver) showOwn(want desired.Host) []driver.Problem {
 		}
 		defer func() { _ = prog.Close() }() // the filter holds it
 		if at < 0 || have[at].(*netlink.BpfFilter).Tag != tag {
-			if d.showsOwn == link.Attrs().Index {
-				d.drift.Repaired(d.cfg.Log, driver.DriftProgram, want.Private.Interface, 1)
+			if o.showsOwn == link.Attrs().Index {
+				o.drift.Repaired(o.cfg.Log, driver.DriftProgram, want.Private.Interface, 1)
 			}
 			if err := attachOwn(link.Attrs().Index, prog); err != nil {
 				return err
 			}
 		}
-		d.showsOwn = link.Attrs().Index
+		o.showsOwn = link.Attrs().Index
 		return nil
 	}()
 	if err == nil {

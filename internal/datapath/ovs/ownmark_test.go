@@ -35,7 +35,7 @@ func TestOwnFilter(t *testing.T) {
 	}
 	command("ip", "netns", "add", ns)
 	t.Cleanup(func() { command("ip", "netns", "del", ns) })
-	d := &Driver{cfg: Config{Datapath: "netdev", Log: slog.New(slog.DiscardHandler)}, showsOwn: -1}
+	o := &ownMark{env: &env{cfg: Config{Datapath: "netdev", Log: slog.New(slog.DiscardHandler)}}, showsOwn: -1}
 	want := desired.Host{Private: desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))}
 	want.Private.Interface = "own0"
 	native := want
@@ -44,7 +44,7 @@ func TestOwnFilter(t *testing.T) {
 	show := func(want desired.Host) {
 		t.Helper()
 		if err := inNamespace(ns, func() error {
-			for _, p := range d.showOwn(want) {
+			for _, p := range o.showOwn(want) {
 				return p.Err
 			}
 			return nil

@@ -40,12 +40,12 @@ func TestShrunkTunnelIsToldToSenders(t *testing.T) {
 	a := l.boxes[0]
 	l.Run("ip", "-n", a.ns, "route", "add", "default", "via", l.net.Router().String(), "dev", "eth0", "onlink")
 	l.Run("ip", "-n", a.ns, "-6", "route", "add", "default", "via", l.net.Router6().String(), "dev", "eth0")
-	eventually(t, "somebody answers", func() bool { return l.drv.answerc.Load() != nil })
+	eventually(t, "somebody answers", func() bool { return l.drv.responder.answerc.Load() != nil })
 	shrink := func(mtu uint16) {
 		t.Helper()
 		now := func() uint16 { return mtu }
-		l.drv.measure.Store(&now)
-		l.drv.noteMTU()
+		l.drv.underlay.measure.Store(&now)
+		l.drv.underlay.noteMTU()
 		l.apply(t)
 	}
 	learned := func(to netip.Addr) string {

@@ -11,11 +11,11 @@ import (
 // Tunnel probes: flows answer requests (pipeline/probes.go), and send answers here.
 
 // ProbeAnswers implements driver.TunnelProber.
-func (d *Driver) ProbeAnswers() <-chan uint64 { return d.probed }
+func (d *Driver) ProbeAnswers() <-chan uint64 { return d.responder.probed }
 
 // Probe implements driver.TunnelProber.
 func (d *Driver) Probe(to netip.Addr, nonce uint64, size int) error {
-	names, conn := d.named.Load(), d.answerc.Load()
+	names, conn := d.responder.named.Load(), d.responder.answerc.Load()
 	if names == nil || conn == nil || names.tunnel == 0 {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: there is no tunnel yet, or the switch does not answer")
 	}
@@ -23,10 +23,10 @@ func (d *Driver) Probe(to netip.Addr, nonce uint64, size int) error {
 }
 
 // hearProbe hands on an answer.
-func (d *Driver) hearProbe(p openflow.PacketIn) {
+func (a *responder) hearProbe(p openflow.PacketIn) {
 	if nonce, ok := driver.ReadProbeAnswer(p.Frame); ok {
 		select {
-		case d.probed <- nonce:
+		case a.probed <- nonce:
 		default: // it counts as lost, and the next one does not
 		}
 	}

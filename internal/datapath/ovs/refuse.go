@@ -157,7 +157,7 @@ const againPatience = time.Second
 
 // begin takes a client's request as that of a new connection: its translation is
 // forgotten, whose backend has no new ones, and the switch takes the packet once more.
-func (d *Driver) begin(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
+func (a *responder) begin(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
 	ctx, cancel := context.WithTimeout(ctx, againPatience)
 	defer cancel()
 	f := p.Frame
@@ -177,10 +177,10 @@ func (d *Driver) begin(ctx context.Context, conn *openflow.Conn, p openflow.Pack
 	segment[16], segment[17] = 0, 0
 	be.PutUint16(segment[16:], transportSum(front.src, front.dst, front.proto, segment))
 	zone, policy := uint16(p.Register(pipeline.RegZone)), zoneOf(desired.Domain(p.Register(pipeline.RegDomain))) //nolint:gosec // 16 bits wide
-	if err := d.flushTracked(ctx, c.tracked(zone)); err != nil {                                                 // it would come up again and again
-		d.cfg.Log.Debug("a client's connection cannot begin anew by the same port", "service", front.dst, "error", err)
+	if err := a.daemon.flushTracked(ctx, c.tracked(zone)); err != nil {                                          // it would come up again and again
+		a.cfg.Log.Debug("a client's connection cannot begin anew by the same port", "service", front.dst, "error", err)
 		return
 	}
-	_ = d.flushTracked(ctx, connection{proto: c.proto, orig: c.behind()}.tracked(policy)) // policy may not have let it through
-	_ = conn.TakePacket(p.Register(openflow.InPort), f)                                   // else its sender sends it again
+	_ = a.daemon.flushTracked(ctx, connection{proto: c.proto, orig: c.behind()}.tracked(policy)) // policy may not have let it through
+	_ = conn.TakePacket(p.Register(openflow.InPort), f)                                          // else its sender sends it again
 }

@@ -20,7 +20,7 @@ const listEvery = time.Second
 // that sends such a segment has none of these addresses and ports, so what tracking knows
 // is out of date. Sources outside may be forged: they reopen what is closing, and do not end
 // what is established (RFC 5961 section 4).
-func (d *Driver) forgetClosed(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
+func (a *responder) forgetClosed(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
 	ctx, cancel := context.WithTimeout(ctx, againPatience)
 	defer cancel()
 	f := p.Frame
@@ -35,11 +35,11 @@ func (d *Driver) forgetClosed(ctx context.Context, conn *openflow.Conn, p openfl
 	be := binary.BigEndian
 	c := connection{proto: h.proto, orig: tuple{h.src, h.dst, be.Uint16(f[h.at:]), be.Uint16(f[h.at+2:])}}
 	origin := p.Register(pipeline.RegOrigin)
-	if !pipeline.FromGuarded(origin) && !d.isClosing(ctx, c, zone) {
+	if !pipeline.FromGuarded(origin) && !a.isClosing(ctx, c, zone) {
 		return
 	}
-	if err := d.flushTracked(ctx, c.tracked(zone)); err != nil {
-		d.cfg.Log.Debug("a connection cannot be opened again by the same ports", "client", h.src, "server", h.dst, "error", err)
+	if err := a.daemon.flushTracked(ctx, c.tracked(zone)); err != nil {
+		a.cfg.Log.Debug("a connection cannot be opened again by the same ports", "client", h.src, "server", h.dst, "error", err)
 		return
 	}
 	request := f[h.at+13]&tcpACK == 0
@@ -51,15 +51,15 @@ func (d *Driver) forgetClosed(ctx context.Context, conn *openflow.Conn, p openfl
 
 // isClosing reports whether the switch tracks a connection that is not established. It
 // costs the switch a look at all connections, and reports false while that is too much.
-func (d *Driver) isClosing(ctx context.Context, c connection, zone uint16) bool {
-	if time.Since(d.listed) < listEvery {
+func (a *responder) isClosing(ctx context.Context, c connection, zone uint16) bool {
+	if time.Since(a.listed) < listEvery {
 		return false
 	}
-	d.listed = time.Now()
-	if full, err := d.conntrack(ctx); err != nil || full.Entries > d.listable {
+	a.listed = time.Now()
+	if full, err := a.daemon.conntrack(ctx); err != nil || full.Entries > a.daemon.listable {
 		return false
 	}
-	text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.datapath(), fmt.Sprint("zone=", zone))
+	text, err := control(ctx, a.cfg.RunDir, "dpctl/dump-conntrack", a.daemon.datapath(), fmt.Sprint("zone=", zone))
 	if err != nil {
 		return false
 	}

@@ -215,7 +215,7 @@ func TestSwitchSilent(t *testing.T) {
 	l := newLive(t, 1)
 	defer l.drv.Close()
 	l.PauseSwitch()
-	l.drv.patience, l.drv.verified = 100*time.Millisecond, time.Time{}
+	l.drv.patience, l.drv.flows.verified = 100*time.Millisecond, time.Time{}
 	start := time.Now()
 	_, err := l.drv.Apply(t.Context(), l.pic)
 	if took := time.Since(start); !errors.Is(err, model.ErrUnavailable) || took > 10*time.Second {

@@ -30,57 +30,57 @@ const (
 // keepRoute gives the switch the tunnel's route, or takes back one that is not right any
 // more; force asks the switch whether it still has it. Until it has the route the tunnel
 // keeps local_ip, and packets are lost while interfaces come and go.
-func (d *Driver) keepRoute(ctx context.Context, force bool) error {
-	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() {
+func (u *underlay) keepRoute(ctx context.Context, force bool) error {
+	if u.cfg.Datapath != "netdev" || !u.cfg.VTEP.IsValid() {
 		return nil
 	}
-	if !force && time.Since(d.routeSeen) < routeAgain {
+	if !force && time.Since(u.routeSeen) < routeAgain {
 		return nil
 	}
-	d.alone = false
-	bridge, link := d.tunnelLink()
+	u.alone = false
+	bridge, link := u.tunnelLink()
 	want := netip.Prefix{}
 	if link.IsValid() {
 		want = link.Masked()
 	}
-	d.routeSeen = time.Now()
-	if !force && want == d.route {
+	u.routeSeen = time.Now()
+	if !force && want == u.route {
 		return nil
 	}
-	d.db.mu.Lock()
+	u.conns.db.mu.Lock()
 	given := ""
-	if b := d.db.bridge(d.cfg.Bridge); b != nil {
+	if b := u.conns.db.bridge(u.cfg.Bridge); b != nil {
 		given = b.ExternalIDs[routeKey]
 	}
-	d.db.mu.Unlock()
+	u.conns.db.mu.Unlock()
 	if given != "" && given != want.String() {
-		dropRoute(ctx, d.cfg.RunDir, given)
+		dropRoute(ctx, u.cfg.RunDir, given)
 	}
 	if !want.IsValid() {
-		d.route = want
+		u.route = want
 		return nil
 	}
-	d.rowMu.Lock()
-	d.noted = want.String() // before there is something to find
-	d.rowMu.Unlock()
-	if _, err := d.ensureBridge(ctx, d.db); err != nil {
+	u.bridge.rowMu.Lock()
+	u.bridge.noted = want.String() // before there is something to find
+	u.bridge.rowMu.Unlock()
+	if _, err := u.bridge.ensureBridge(ctx, u.conns.db); err != nil {
 		return err
 	}
-	table, err := control(ctx, d.cfg.RunDir, "ovs/route/show")
-	if err == nil && !hasRoute(table, want, bridge, d.cfg.VTEP) {
-		if _, err = control(ctx, d.cfg.RunDir, "ovs/route/add", want.String(), bridge); err == nil {
-			table, err = control(ctx, d.cfg.RunDir, "ovs/route/show")
+	table, err := control(ctx, u.cfg.RunDir, "ovs/route/show")
+	if err == nil && !hasRoute(table, want, bridge, u.cfg.VTEP) {
+		if _, err = control(ctx, u.cfg.RunDir, "ovs/route/add", want.String(), bridge); err == nil {
+			table, err = control(ctx, u.cfg.RunDir, "ovs/route/show")
 		}
 	}
 	switch {
 	case err != nil: // it stands still, or is of a version without
-		d.routeSeen = time.Time{}
-		d.cfg.Log.Debug("the switch was not given the route to the tunnel's link: packets between hosts may be lost while interfaces come and go", "route", want, "error", err)
-	case hasRoute(table, want, bridge, d.cfg.VTEP):
-		d.route = want
+		u.routeSeen = time.Time{}
+		u.cfg.Log.Debug("the switch was not given the route to the tunnel's link: packets between hosts may be lost while interfaces come and go", "route", want, "error", err)
+	case hasRoute(table, want, bridge, u.cfg.VTEP):
+		u.route = want
 	default: // with another source
-		d.route = netip.Prefix{}
-		dropRoute(ctx, d.cfg.RunDir, want.String())
+		u.route = netip.Prefix{}
+		dropRoute(ctx, u.cfg.RunDir, want.String())
 	}
 	return nil
 }
@@ -107,13 +107,13 @@ func hasRoute(table string, route netip.Prefix, bridge string, src netip.Addr) b
 // link's prefix, where the switch can find both by itself: no bridge has another address
 // of the family, and no route leads to a part of the link by another way, over which the
 // given route would win. Else the prefix is zero.
-func (d *Driver) tunnelLink() (bridge string, link netip.Prefix) {
-	links, family := d.shaper.links, netlink.FAMILY_V4
-	if d.cfg.VTEP.Is6() {
+func (u *underlay) tunnelLink() (bridge string, link netip.Prefix) {
+	links, family := u.links, netlink.FAMILY_V4
+	if u.cfg.VTEP.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	for _, name := range d.db.bridgeNames() {
-		if name == d.cfg.Bridge {
+	for _, name := range u.conns.db.bridgeNames() {
+		if name == u.cfg.Bridge {
 			continue
 		}
 		l, err := links.LinkByName(name)
@@ -129,10 +129,10 @@ func (d *Driver) tunnelLink() (bridge string, link netip.Prefix) {
 			ones, bits := a.Mask.Size()
 			switch ip = ip.Unmap(); {
 			case !ok || ip.IsLinkLocalUnicast():
-			case ip == d.cfg.VTEP && ones == bits: // the switch takes a source whose subnet holds the next hop
-				d.alone = true
+			case ip == u.cfg.VTEP && ones == bits: // the switch takes a source whose subnet holds the next hop
+				u.alone = true
 				return "", netip.Prefix{}
-			case ip != d.cfg.VTEP || ones == bits || link.IsValid():
+			case ip != u.cfg.VTEP || ones == bits || link.IsValid():
 				return "", netip.Prefix{}
 			default:
 				bridge, link = name, netip.PrefixFrom(ip, ones)

@@ -50,7 +50,7 @@ func TestRoute(t *testing.T) {
 		eventually(t, fmt.Sprintf("%s: a route is given, and the tunnel has no address of its own: %v", when, want), func() bool {
 			pic.Revision++
 			d.mu.Lock()
-			d.routeSeen = time.Time{} // as after routeAgain
+			d.underlay.routeSeen = time.Time{} // as after routeAgain
 			d.mu.Unlock()
 			if _, err := d.Apply(t.Context(), pic); err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestRoute(t *testing.T) {
 	eventually(t, "an address without a subnet is told", func() bool {
 		pic.Revision++
 		d.mu.Lock()
-		d.routeSeen = time.Time{}
+		d.underlay.routeSeen = time.Time{}
 		d.mu.Unlock()
 		rep, err := d.Apply(t.Context(), pic)
 		if err != nil {

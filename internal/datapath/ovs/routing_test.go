@@ -84,7 +84,7 @@ func TestRoutedRestarts(t *testing.T) {
 	if err := roundTrip(c, 10*time.Second); err != nil {
 		t.Errorf("after a crash of the switch: %v", err)
 	}
-	eventually(t, "somebody answers after a crash of the switch", func() bool { return l.drv.answerc.Load() != nil })
+	eventually(t, "somebody answers after a crash of the switch", func() bool { return l.drv.responder.answerc.Load() != nil })
 	l.refuses(t)
 }
 
@@ -115,7 +115,7 @@ func TestRoutedPathMTU(t *testing.T) {
 	}
 	l.apply(t)
 	a := l.boxes[0]
-	eventually(t, "somebody answers", func() bool { return l.drv.answerc.Load() != nil })
+	eventually(t, "somebody answers", func() bool { return l.drv.responder.answerc.Load() != nil })
 	for _, x := range []struct {
 		to         netip.Addr
 		fits, more string // bytes of a ping's payload

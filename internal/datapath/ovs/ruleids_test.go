@@ -11,7 +11,7 @@ import (
 // that stand are not forgotten, and with more than maxRules standing a pass learns
 // the rules that have changed, not all again.
 func TestRuleIDsBounded(t *testing.T) {
-	d := &Driver{rules: map[uint32]string{}, pic: newPicture()}
+	d := newDriver(Config{})
 	set := func(id desired.PolicySetID, tag string, n int) *desired.PolicySet {
 		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}
 		for i := range n {
@@ -24,18 +24,18 @@ func TestRuleIDsBounded(t *testing.T) {
 	pass := func(i int) {
 		want := desired.Host{}
 		want.PolicySets = want.PolicySets.Set(1, stays).Set(2, set(2, fmt.Sprintf("pass %d", i), 100))
-		d.learnAll(want)
-		d.pic.have = want
+		d.names.learnAll(want)
+		d.flows.pic.have = want
 	}
 	again := 0 // passes that learned all again
 	for i := range 2000 {
-		before := len(d.rules)
+		before := len(d.names.rules)
 		pass(i)
-		if len(d.rules) <= before {
+		if len(d.names.rules) <= before {
 			again++
 		}
-		if len(d.rules) > 4*maxRules+200 {
-			t.Fatalf("pass %d: %d ids are kept", i, len(d.rules))
+		if len(d.names.rules) > 4*maxRules+200 {
+			t.Fatalf("pass %d: %d ids are kept", i, len(d.names.rules))
 		}
 	}
 	if again > 10 {
@@ -49,7 +49,7 @@ func TestRuleIDsBounded(t *testing.T) {
 }
 
 func (d *Driver) knows(id string) bool {
-	for _, known := range d.rules {
+	for _, known := range d.names.rules {
 		if known == id {
 			return true
 		}

@@ -102,8 +102,8 @@ func (b backends) at(s *desired.Service, a netip.Addr) (model.EndpointKey, bool)
 }
 
 // serviceStats reads what is counted of services.
-func (d *Driver) serviceStats(ctx context.Context, out *driver.Stats) error {
-	s := d.pic.services
+func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
+	s := t.pic.services
 	out.Services = map[driver.ServiceOf]driver.ServiceStats{}
 	if len(s.serving) == 0 {
 		return nil
@@ -126,16 +126,16 @@ func (d *Driver) serviceStats(ctx context.Context, out *driver.Stats) error {
 		}
 	}
 	for part := range uint32(pipeline.CounterParts) { // in user space the switch forwards nothing while it lists one
-		err := d.sw.DumpFlows(ctx, openflow.Filter{Table: 0xff, Cookie: pipeline.CountersPart(part), CookieMask: ^uint64(0), Used: true}, func(f openflow.FlowStats) {
+		err := t.conns.sw.DumpFlows(ctx, openflow.Filter{Table: 0xff, Cookie: pipeline.CountersPart(part), CookieMask: ^uint64(0), Used: true}, func(f openflow.FlowStats) {
 			c, ok := pipeline.CountOf(f.Flow)
 			if !ok || f.Err != nil {
 				return
 			}
-			x, _ := d.pic.have.Services.Get(s.named[c.Service])
+			x, _ := t.pic.have.Services.Get(s.named[c.Service])
 			var n driver.ServiceStats
 			switch {
 			case c.Back:
-				x = s.at(d.pic.have, place{c.Domain, c.Front})
+				x = s.at(t.pic.have, place{c.Domain, c.Front})
 				n = driver.ServiceStats{PacketsIn: f.Packets, BytesIn: f.Bytes}
 			case c.Begun:
 				n.Total = f.Packets
@@ -148,8 +148,8 @@ func (d *Driver) serviceStats(ctx context.Context, out *driver.Stats) error {
 			return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 		}
 	}
-	out.ConnectionsUnknown = d.livingServed(ctx, func(domain desired.Domain, c connection) {
-		x := s.at(d.pic.have, place{domain, c.orig.dst})
+	out.ConnectionsUnknown = t.livingServed(ctx, func(domain desired.Domain, c connection) {
+		x := s.at(t.pic.have, place{domain, c.orig.dst})
 		if x == nil || s.counts.has[x.Key] == 0 {
 			return
 		}
@@ -162,15 +162,15 @@ func (d *Driver) serviceStats(ctx context.Context, out *driver.Stats) error {
 
 // livingServed yields the translations that the switch tracks; why says what hinders it,
 // such as that it tracks too many connections to be asked for them.
-func (d *Driver) livingServed(ctx context.Context, yield func(desired.Domain, connection)) (why string) {
-	full, err := d.conntrack(ctx)
-	if err == nil && full.Entries > d.listable {
-		return fmt.Sprintf("connections that live are not counted while the switch tracks more than %d, which it would have to list", d.listable)
+func (t *flows) livingServed(ctx context.Context, yield func(desired.Domain, connection)) (why string) {
+	full, err := t.daemon.conntrack(ctx)
+	if err == nil && full.Entries > t.daemon.listable {
+		return fmt.Sprintf("connections that live are not counted while the switch tracks more than %d, which it would have to list", t.daemon.listable)
 	}
-	for domain, zone := range d.pic.services.zones {
+	for domain, zone := range t.pic.services.zones {
 		var text string
 		if err == nil {
-			text, err = control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.datapath(), fmt.Sprint("zone=", zone))
+			text, err = control(ctx, t.cfg.RunDir, "dpctl/dump-conntrack", t.daemon.datapath(), fmt.Sprint("zone=", zone))
 		}
 		for line := range strings.Lines(text) {
 			if c, ok := readConnection(line); ok {

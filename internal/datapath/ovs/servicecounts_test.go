@@ -214,7 +214,7 @@ func TestCountsByPort(t *testing.T) {
 func TestCountersAreBounded(t *testing.T) {
 	l := newServed(t)
 	b := l.boxes[1]
-	l.drv.pic.services.counts.most = 3 * 4 // two ports by two families
+	l.drv.flows.pic.services.counts.most = 3 * 4 // two ports by two families
 	first, second := l.served(201, b), l.served(202, b)
 	l.pic.Services = l.pic.Services.Set(first.Key, first).Set(second.Key, second)
 	rep := l.apply(t)
@@ -250,7 +250,7 @@ func TestCountersAreBounded(t *testing.T) {
 	} else {
 		defer conn.Close()
 	}
-	l.drv.listable = 1
+	l.drv.daemon.listable = 1
 	if why := stats().ConnectionsUnknown; !strings.Contains(why, "more than 1") {
 		t.Errorf("with more connections than are listed: %q", why)
 	}

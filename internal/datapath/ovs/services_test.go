@@ -316,7 +316,7 @@ func TestGroupsAreKept(t *testing.T) {
 		return len(all)
 	}
 	want := list()
-	for id := range l.drv.pic.services.groups.names {
+	for id := range l.drv.flows.pic.services.groups.names {
 		l.Ofctl("contivBr", "del-groups", fmt.Sprint("group_id=", id))
 		break
 	}

@@ -60,10 +60,21 @@ func newShaper(cfg Config) shaper {
 	return shaper{links, shaping.New(links, shapeMajor), "contiv-ovs queue " + cfg.Bridge + " ", cfg.Datapath == "netdev"}
 }
 
+// bandwidth is the queues and devices of ports with a limit. Driver.mu guards it.
+type bandwidth struct {
+	*env
+	conns     *connections
+	shaper    shaper
+	shaped    map[string]shaped // ports with a limit, by name
+	remade    map[string]int    // ports whose pair was made again, which the switch has to open again, with their numbers
+	swept     bool              // nothing of limits is left that is gone
+	shapeSeen time.Time         // when what was made for limits was last looked at
+}
+
 // newPort describes the switch's port of an endpoint.
-func (d *Driver) newPort(name string, p *desired.Port) newPort {
+func (b *bandwidth) newPort(name string, p *desired.Port) newPort {
 	n := newPort{name: name, externalIDs: map[string]string{markKey: markPort, endpointKey: p.Endpoint.String()}}
-	if _, ok := d.shaped[name]; ok {
+	if _, ok := b.shaped[name]; ok {
 		n.name = shaping.Named(farPrefix, name)
 		n.externalIDs[behindKey] = name
 	}
@@ -72,24 +83,24 @@ func (d *Driver) newPort(name string, p *desired.Port) newPort {
 
 // shape makes what limits of the picture ask for, before the switch is told of the
 // devices. A limit that cannot be held is a problem: the port works without.
-func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []driver.Problem) {
-	verify := force || time.Since(d.shapeSeen) > shapeVerify
+func (b *bandwidth) shape(want desired.Host, force bool) (changes int, problems []driver.Problem) {
+	verify := force || time.Since(b.shapeSeen) > shapeVerify
 	var have map[int]shaping.Queue
 	for name, r := range want.Bandwidth.All() {
 		if _, ok := want.Ports.Get(name); !ok || r.Send.Bits == 0 && r.Receive.Bits == 0 {
 			continue
 		}
-		if d.shaper.queues.Lacking() != nil { // devices would be of no use
-			delete(d.shaped, name)
+		if b.shaper.queues.Lacking() != nil { // devices would be of no use
+			delete(b.shaped, name)
 			continue
 		}
-		s, known := d.shaped[name]
-		l, err := d.shaper.links.LinkByName(name)
+		s, known := b.shaped[name]
+		l, err := b.shaper.links.LinkByName(name)
 		switch {
 		case errors.As(err, &netlink.LinkNotFoundError{}):
 			if known { // the switch has the pair, which is still there
 				s.trouble, s.index = model.Errorf(model.ErrNotFound, "interface %s does not exist", name), 0
-				d.shaped[name] = s
+				b.shaped[name] = s
 			}
 			continue // else the switch tells
 		case err == nil:
@@ -99,50 +110,50 @@ func (d *Driver) shape(want desired.Host, force bool) (changes int, problems []d
 			}
 		}
 		same := known && s.index == index(l) && s.rate == *r
-		if err == nil && (!same || verify || d.deviceOf(name) != "") {
+		if err == nil && (!same || verify || b.deviceOf(name) != "") {
 			if have == nil {
-				have, err = d.shaper.queues.Have()
+				have, err = b.shaper.queues.Have()
 			}
 			var changed bool
 			if err == nil {
 				near := s.near
-				s.near, changed, err = d.shaper.ensure(name, l, *r, have)
+				s.near, changed, err = b.shaper.ensure(name, l, *r, have)
 				if known && near != 0 && near != s.near {
-					d.remade[name] = 0
+					b.remade[name] = 0
 				}
 			}
 			if changed && err == nil {
 				changes++
 			}
 			if changed && err == nil && same {
-				d.drift.Repaired(d.cfg.Log, driver.DriftDevice, "queue of "+name, 1)
+				b.drift.Repaired(b.cfg.Log, driver.DriftDevice, "queue of "+name, 1)
 			}
 		}
 		if err != nil {
-			if d.shaper.queues.Lacking() == nil {
+			if b.shaper.queues.Lacking() == nil {
 				problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
 			}
-			delete(d.shaped, name) // the switch gets its interface itself
-			d.swept = false
+			delete(b.shaped, name) // the switch gets its interface itself
+			b.swept = false
 			continue
 		}
 		s.rate, s.index = *r, index(l)
-		d.shaped[name] = s
+		b.shaped[name] = s
 	}
-	if err := d.shaper.queues.Lacking(); err != nil && limits(want) { // once for all
+	if err := b.shaper.queues.Lacking(); err != nil && limits(want) { // once for all
 		problems = append(problems, driver.Problem{Object: "bandwidth", Err: err})
 	}
-	for name := range d.shaped {
+	for name := range b.shaped {
 		if r, ok := want.Bandwidth.Get(name); ok && (r.Send.Bits > 0 || r.Receive.Bits > 0) {
 			if _, ok := want.Ports.Get(name); ok {
 				continue
 			}
 		}
-		delete(d.shaped, name)
-		d.swept = false
+		delete(b.shaped, name)
+		b.swept = false
 	}
 	if verify {
-		d.shapeSeen = time.Now()
+		b.shapeSeen = time.Now()
 	}
 	return changes, problems
 }
@@ -160,32 +171,32 @@ func limits(want desired.Host) bool {
 // closeRemade takes those ports from the switch whose pair somebody took away and that was
 // made again: the switch has the former device still, which leads nowhere, and opens the
 // new one only if it has let go of the port.
-func (d *Driver) closeRemade(ctx context.Context) error {
+func (b *bandwidth) closeRemade(ctx context.Context) error {
 	var ids []string
-	d.db.mu.Lock()
-	bridge := d.db.bridge(d.cfg.Bridge)
-	for name := range d.remade {
-		if h := d.db.port(name); h.port != nil && h.bridge == d.cfg.Bridge && h.port.ExternalIDs[behindKey] == name {
-			d.remade[name] = int(h.number())
+	b.conns.db.mu.Lock()
+	bridge := b.conns.db.bridge(b.cfg.Bridge)
+	for name := range b.remade {
+		if h := b.conns.db.port(name); h.port != nil && h.bridge == b.cfg.Bridge && h.port.ExternalIDs[behindKey] == name {
+			b.remade[name] = int(h.number())
 			ids = append(ids, h.port.UUID)
 		}
 	}
-	d.db.mu.Unlock()
+	b.conns.db.mu.Unlock()
 	if len(ids) == 0 {
 		return nil
 	}
-	ops, err := d.db.mutatePorts(bridge, "delete", ids)
+	ops, err := b.conns.db.mutatePorts(bridge, "delete", ids)
 	if err != nil {
 		return err
 	}
-	return d.db.follow(ctx, d.cfg.Bridge, ops)
+	return b.conns.db.follow(ctx, b.cfg.Bridge, ops)
 }
 
 // deviceOf says what is wrong with the device that the switch has for a port.
-func (d *Driver) deviceOf(name string) string {
-	d.db.mu.Lock()
-	defer d.db.mu.Unlock()
-	return d.db.port(name).device()
+func (b *bandwidth) deviceOf(name string) string {
+	b.conns.db.mu.Lock()
+	defer b.conns.db.mu.Unlock()
+	return b.conns.db.port(name).device()
 }
 
 // interfacePoll is how often the kernel is asked for interfaces and queues of ports with a
@@ -196,7 +207,6 @@ const interfacePoll = time.Second
 // watchInterfaces notifies when an interface of a port with a limit has come, gone, or been
 // set up or down, when one of its queues is gone, and when an interface that was down is up.
 func (d *Driver) watchInterfaces(ctx context.Context) {
-	defer d.wg.Done()
 	tick := time.NewTicker(interfacePoll)
 	defer tick.Stop()
 	for {
@@ -206,19 +216,19 @@ func (d *Driver) watchInterfaces(ctx context.Context) {
 		case <-tick.C:
 		}
 		d.mu.Lock()
-		moved, taken := d.deviceUp(), ""
+		moved, taken := d.ports.deviceUp(), ""
 		have := map[int]shaping.Queue{}
-		if len(d.shaped) > 0 {
+		if len(d.bandwidth.shaped) > 0 {
 			var err error
-			if have, err = d.shaper.queues.Have(); err != nil {
+			if have, err = d.bandwidth.shaper.queues.Have(); err != nil {
 				have = nil // the next look tells
 			}
 		}
-		for name, s := range d.shaped {
+		for name, s := range d.bandwidth.shaped {
 			if have != nil && s.trouble == nil && (s.rate.Send.Bits > 0 && have[s.near].Bucket == nil || s.rate.Receive.Bits > 0 && have[s.index].Bucket == nil) {
-				taken, d.shapeSeen = name, time.Time{}
+				taken, d.bandwidth.shapeSeen = name, time.Time{}
 			}
-			l, err := d.shaper.links.LinkByName(name)
+			l, err := d.bandwidth.shaper.links.LinkByName(name)
 			if gone := (netlink.LinkNotFoundError{}); err != nil && !errors.As(err, &gone) {
 				continue
 			}
@@ -245,22 +255,22 @@ func index(l netlink.Link) int {
 }
 
 // unshape removes what no limit asks for any more, once the switch does not use it.
-func (d *Driver) unshape() (changes int, problems []driver.Problem) {
-	if d.swept {
+func (b *bandwidth) unshape() (changes int, problems []driver.Problem) {
+	if b.swept {
 		return 0, nil
 	}
-	left, err := d.shaper.left()
+	left, err := b.shaper.left()
 	if err != nil {
 		return 0, []driver.Problem{{Object: "bandwidth", Err: err}}
 	}
-	d.swept = true
+	b.swept = true
 	for name, near := range left {
-		if _, stays := d.shaped[name]; stays {
+		if _, stays := b.shaped[name]; stays {
 			continue
 		}
-		if err := d.shaper.remove(name, near); err != nil {
+		if err := b.shaper.remove(name, near); err != nil {
 			problems = append(problems, driver.Problem{Object: "bandwidth of port " + name, Err: err})
-			d.swept = false
+			b.swept = false
 			continue
 		}
 		changes++

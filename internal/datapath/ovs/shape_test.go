@@ -223,7 +223,7 @@ func TestPairTaken(t *testing.T) {
 		l.Run("ip", "-n", l.NS, "link", "del", shaping.Named(prefix, a.port.IfName))
 		eventually(t, prefix+": the port stands again", func() bool { // its watch may be at it too
 			l.drv.mu.Lock()
-			l.drv.shapeSeen = time.Time{} // as when its watch has seen it
+			l.drv.bandwidth.shapeSeen = time.Time{} // as when its watch has seen it
 			l.drv.mu.Unlock()
 			l.pic.Revision++
 			return l.drv.portStatus(t, l.pic, a.port.IfName) == nil

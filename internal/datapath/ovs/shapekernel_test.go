@@ -22,8 +22,8 @@ func TestQueuesOfKernels(t *testing.T) {
 	l := newShapedLive(t, 2)
 	defer func() { _ = l.drv.Close() }()
 	l.drv.mu.Lock()
-	queues, k := l.drv.shaper.queues, &conformance.Unbucketed{Kernel: l.cfg.links}
-	l.drv.shaper.queues = shaping.New(k, shapeMajor)
+	queues, k := l.drv.bandwidth.shaper.queues, &conformance.Unbucketed{Kernel: l.cfg.links}
+	l.drv.bandwidth.shaper.queues = shaping.New(k, shapeMajor)
 	l.drv.mu.Unlock()
 	limit := desired.Limit{Bits: 1_000_000}
 	for _, b := range l.boxes {
@@ -45,7 +45,7 @@ func TestQueuesOfKernels(t *testing.T) {
 		t.Errorf("the kernel was asked %d times", k.Asked)
 	}
 	l.drv.mu.Lock()
-	l.drv.shaper.queues = queues
+	l.drv.bandwidth.shaper.queues = queues
 	l.drv.mu.Unlock()
 	if rep := l.apply(t); len(rep.Problems) > 0 {
 		t.Fatal(rep.Problems)

@@ -60,7 +60,7 @@ func TestAffinitySpreads(t *testing.T) {
 			}
 			if sent := int(port)*clients + i + 1; sent%atOnce == 0 {
 				eventually(t, fmt.Sprintf("the switch has taken %d packets", sent), func() bool {
-					is, err := d.conntrack(t.Context())
+					is, err := d.daemon.conntrack(t.Context())
 					return err == nil && int(is.Entries) >= 2*sent // the translation and what is behind it
 				})
 			}
@@ -68,7 +68,7 @@ func TestAffinitySpreads(t *testing.T) {
 	}
 	of, got := map[netip.Addr]netip.Addr{}, map[model.EndpointKey]uint64{}
 	living, moved := 0, 0
-	if why := d.livingServed(t.Context(), func(_ desired.Domain, c connection) {
+	if why := d.flows.livingServed(t.Context(), func(_ desired.Domain, c connection) {
 		living++
 		if was, ok := of[c.orig.src]; ok && was != c.reply.src {
 			moved++

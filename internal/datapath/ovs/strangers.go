@@ -41,20 +41,20 @@ func (s *strangeFlows) note(f openflow.FlowStats) (ours bool) {
 
 // strangers tells what is in the bridge that is not ours: flows as of the last look at
 // all of them.
-func (d *Driver) strangers() (problems []driver.Problem) {
-	bridge := d.cfg.Bridge
-	if s := d.strange; s.n > 0 {
+func (s *ports) strangers() (problems []driver.Problem) {
+	bridge := s.cfg.Bridge
+	if found := s.flows.strange; found.n > 0 {
 		problems = append(problems, driver.Problem{Object: "flows of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,
-			"%d of them are not Contiv's, and may let through what policies forbid; the first is %q; 'ovs-ofctl -O OpenFlow15 del-flows %s cookie=%#x/-1' takes those of its cookie away", s.n, s.first, bridge, s.cookie)})
+			"%d of them are not Contiv's, and may let through what policies forbid; the first is %q; 'ovs-ofctl -O OpenFlow15 del-flows %s cookie=%#x/-1' takes those of its cookie away", found.n, found.first, bridge, found.cookie)})
 	}
 	var names []string
-	d.db.mu.Lock()
-	for name, p := range d.db.named {
-		if name != bridge && p.ExternalIDs[markKey] == "" && d.db.holder[p.UUID] == bridge {
+	s.conns.db.mu.Lock()
+	for name, p := range s.conns.db.named {
+		if name != bridge && p.ExternalIDs[markKey] == "" && s.conns.db.holder[p.UUID] == bridge {
 			names = append(names, name)
 		}
 	}
-	d.db.mu.Unlock()
+	s.conns.db.mu.Unlock()
 	if len(names) > 0 {
 		slices.Sort(names)
 		problems = append(problems, driver.Problem{Object: "ports of bridge " + bridge, Strange: true, Err: model.Errorf(model.ErrConflict,

@@ -22,7 +22,7 @@ func TestStrangers(t *testing.T) {
 	look := func() (texts []string) {
 		t.Helper()
 		drv.mu.Lock()
-		drv.verified = time.Time{} // as long ago as may be
+		drv.flows.verified = time.Time{} // as long ago as may be
 		drv.mu.Unlock()
 		rep, err := drv.Apply(t.Context(), small)
 		if err != nil {

@@ -45,7 +45,7 @@ func (d *Driver) Tables() map[string]driver.TableStats {
 	defer d.fills.mu.Unlock()
 	if time.Since(d.fills.at) >= fillEvery {
 		ctx, cancel := context.WithTimeout(d.run, fillTimeout)
-		d.fills.last = d.askFills(ctx)
+		d.fills.last = d.daemon.askFills(ctx)
 		cancel()
 		d.fills.at = time.Now()
 	}
@@ -57,7 +57,7 @@ func (d *Driver) Tables() map[string]driver.TableStats {
 }
 
 // askFills asks the switch, and on the kernel's datapath the kernel.
-func (d *Driver) askFills(ctx context.Context) map[string]driver.TableStats {
+func (d *daemon) askFills(ctx context.Context) map[string]driver.TableStats {
 	out := map[string]driver.TableStats{}
 	tell := func(name string, s driver.TableStats, err error) {
 		if err != nil {
@@ -104,7 +104,7 @@ const (
 
 // conntrack tells how full the table of tracked connections is. For the datapath in
 // user space the switch knows, for the kernel's the kernel.
-func (d *Driver) conntrack(ctx context.Context) (driver.TableStats, error) {
+func (d *daemon) conntrack(ctx context.Context) (driver.TableStats, error) {
 	if d.cfg.Datapath != "netdev" {
 		count, err := os.ReadFile(conntrackCount)
 		most, err2 := os.ReadFile(conntrackMax)
@@ -125,7 +125,7 @@ func (d *Driver) conntrack(ctx context.Context) (driver.TableStats, error) {
 }
 
 // datapath is the name that the switch gives the datapath of its bridges.
-func (d *Driver) datapath() string { return d.cfg.Datapath + "@ovs-" + d.cfg.Datapath }
+func (d *daemon) datapath() string { return d.cfg.Datapath + "@ovs-" + d.cfg.Datapath }
 
 func twoNumbers(entries, capacity string) (s driver.TableStats, err error) {
 	var errs [2]error

@@ -39,34 +39,34 @@ func (c connection) behind() tuple {
 
 // endTranslations ends those that do not go on with the picture, in the domains
 // where some may have, and forgets with whom clients of former services stay.
-func (d *Driver) endTranslations(ctx context.Context) error {
-	s := d.pic.services
+func (t *flows) endTranslations(ctx context.Context) error {
+	s := t.pic.services
 	if len(s.check) == 0 && len(s.former) == 0 && len(s.forget) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.patience)
 	defer cancel()
 	if len(s.forget) > 0 {
 		var mods []openflow.Mod
 		for n := range s.forget {
 			mods = append(mods, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: pipeline.AffineMagic | uint64(n)}, CookieMask: ^uint64(0)})
 		}
-		if err := d.commit(ctx, mods, true); err != nil {
+		if err := t.commit(ctx, mods, true); err != nil {
 			return err
 		}
 		clear(s.forget)
 	}
 	clients := map[place]bool{}
-	for _, p := range d.pic.have.Ports.All() {
+	for _, p := range t.pic.have.Ports.All() {
 		for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
-			clients[place{domainIn(d.pic.have, p.Network), a}] = true
+			clients[place{domainIn(t.pic.have, p.Network), a}] = true
 		}
 	}
 	if len(s.check) > 0 || len(s.former) > 0 {
-		d.purgeKernel(ctx, "services")
+		t.daemon.purgeKernel(ctx, "services")
 	}
 	for domain, zone := range s.check {
-		if err := d.lookThrough(ctx, domain, zone, clients, false); err != nil {
+		if err := t.lookThrough(ctx, domain, zone, clients, false); err != nil {
 			return err
 		}
 		delete(s.check, domain)
@@ -75,7 +75,7 @@ func (d *Driver) endTranslations(ctx context.Context) error {
 	clear(s.faces.ended)
 	for domain, zones := range s.former {
 		for _, zone := range zones {
-			if err := d.lookThrough(ctx, domain, zone, clients, true); err != nil {
+			if err := t.lookThrough(ctx, domain, zone, clients, true); err != nil {
 				return err
 			}
 		}
@@ -112,23 +112,23 @@ func mayEnd(was, now *desired.Service) bool {
 }
 
 // lookThrough ends the translations in a zone that do not go on, or all.
-func (d *Driver) lookThrough(ctx context.Context, domain desired.Domain, zone uint16, clients map[place]bool, all bool) error {
-	text, err := control(ctx, d.cfg.RunDir, "dpctl/dump-conntrack", d.datapath(), fmt.Sprint("zone=", zone))
+func (t *flows) lookThrough(ctx context.Context, domain desired.Domain, zone uint16, clients map[place]bool, all bool) error {
+	text, err := control(ctx, t.cfg.RunDir, "dpctl/dump-conntrack", t.daemon.datapath(), fmt.Sprint("zone=", zone))
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: list translations: %w", err)
 	}
-	keep := keeper{d.pic.services, d.pic.have, domain, clients, map[*desired.Service]map[netip.Addr]*desired.Backend{}}
+	keep := keeper{t.pic.services, t.pic.have, domain, clients, map[*desired.Service]map[netip.Addr]*desired.Backend{}}
 	var ended []openflow.Tracked
 	for line := range strings.Lines(text) {
 		if c, ok := readConnection(line); ok && (all || !keep.keeps(c)) {
 			ended = append(ended, c.tracked(zone), connection{proto: c.proto, orig: c.behind()}.tracked(zoneOf(domain)))
 		}
 	}
-	err = d.sw.FlushTracked(ctx, ended)
+	err = t.conns.sw.FlushTracked(ctx, ended)
 	if e := (*openflow.Error)(nil); errors.As(err, &e) { // of an older Open vSwitch
-		for _, t := range ended {
-			if err := d.flushTracked(ctx, t); err != nil {
-				d.cfg.Log.Debug("a connection to a service was not forgotten; it may have ended", "connection", t, "error", err)
+		for _, c := range ended {
+			if err := t.daemon.flushTracked(ctx, c); err != nil {
+				t.cfg.Log.Debug("a connection to a service was not forgotten; it may have ended", "connection", c, "error", err)
 			}
 		}
 		return nil
@@ -150,7 +150,7 @@ func (c connection) tracked(zone uint16) openflow.Tracked {
 // flushTracked forgets a connection by the switch's control socket, and fails where
 // there is none. Open vSwitch 3.1.0 takes no connection beside a datapath's name, others
 // need it where there is more than one.
-func (d *Driver) flushTracked(ctx context.Context, t openflow.Tracked) error {
+func (d *daemon) flushTracked(ctx context.Context, t openflow.Tracked) error {
 	family := "nw"
 	if t.Src.Addr().Is6() {
 		family = "ipv6"
@@ -205,9 +205,9 @@ func (k keeper) isOutside(a netip.Addr) bool {
 
 // findTranslations looks for what a former driver has left: domains with
 // translations, and services whose clients stay with their backends.
-func (d *Driver) findTranslations(ctx context.Context) error {
-	s := d.pic.services
-	for k, body := range d.pic.ledger.installed {
+func (t *flows) findTranslations(ctx context.Context) error {
+	s := t.pic.services
+	for k, body := range t.pic.ledger.installed {
 		if k[0] != byte(pipeline.Output) {
 			continue
 		}
@@ -223,10 +223,10 @@ func (d *Driver) findTranslations(ctx context.Context) error {
 			}
 		}
 	}
-	return d.sw.DumpFlows(ctx, openflow.Filter{Table: uint8(pipeline.Affine), Cookie: pipeline.AffineMagic, CookieMask: pipeline.MagicMask},
+	return t.conns.sw.DumpFlows(ctx, openflow.Filter{Table: uint8(pipeline.Affine), Cookie: pipeline.AffineMagic, CookieMask: pipeline.MagicMask},
 		func(f openflow.FlowStats) {
 			n := uint32(f.Flow.Cookie)
-			x, _ := d.pic.have.Services.Get(s.named[n])
+			x, _ := t.pic.have.Services.Get(s.named[n])
 			if x == nil || x.Affinity == 0 {
 				s.forget[n] = true
 			}

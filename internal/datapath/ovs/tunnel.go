@@ -55,15 +55,15 @@ func optionsDiffer(h portState, want newPort) bool {
 }
 
 // tunnelMoved tells whether somebody has changed where the tunnel leads.
-func (d *Driver) tunnelMoved() bool {
-	if d.want == nil || d.db == nil {
+func (s *ports) tunnelMoved(host *desired.Host) bool {
+	if s.conns.db == nil {
 		return false
 	}
-	want := d.infrastructure(*d.want)[tunnelName]
-	d.db.mu.Lock()
-	defer d.db.mu.Unlock()
-	h := d.db.port(tunnelName)
-	return d.ours(h) && optionsDiffer(h, want)
+	want := s.infrastructure(*host)[tunnelName]
+	s.conns.db.mu.Lock()
+	defer s.conns.db.mu.Unlock()
+	h := s.conns.db.port(tunnelName)
+	return s.ours(h) && optionsDiffer(h, want)
 }
 
 // tunnelTrouble is what is wrong with the tunnel port, nil when nothing is.

@@ -12,7 +12,8 @@ func TestLinksUntold(t *testing.T) {
 	up, down := "up", "down"
 	index, number := 7, map[string]int{"eth1": 1, "eth2": 2}
 	db := &database{bridges: map[string]*bridgeRow{}, ports: map[string]*portRow{}, ifaces: map[string]*interfaceRow{}, named: map[string]*portRow{}, holder: map[string]string{}}
-	d := &Driver{cfg: Config{Bridge: "br", Uplinks: []string{"eth1", "eth2"}}, db: db, pic: newPicture(), under: "br"}
+	d := newDriver(Config{Bridge: "br", Uplinks: []string{"eth1", "eth2"}})
+	d.conns.db, d.underlay.under = db, "br"
 	links := func(state map[string]*string) {
 		db.set(&bridgeRow{UUID: "br", Name: "br", Ports: []string{"eth1", "eth2"}})
 		for name, s := range state {
@@ -40,9 +41,9 @@ func TestLinksUntold(t *testing.T) {
 		{"the first one has none again, and of the other nothing is told", map[string]*string{"eth1": &down, "eth2": nil}, 1, false},
 	} {
 		links(x.links)
-		d.pic.config, d.cut = d.config(desired.Host{}), d.isCut()
-		if d.pic.config.Uplink != x.uplink || d.cut != x.cut {
-			t.Errorf("%s: uplink %d, cut off: %v, want %d and %v", x.name, d.pic.config.Uplink, d.cut, x.uplink, x.cut)
+		d.flows.pic.config, d.underlay.cut = d.ports.config(desired.Host{}), d.underlay.isCut()
+		if d.flows.pic.config.Uplink != x.uplink || d.underlay.cut != x.cut {
+			t.Errorf("%s: uplink %d, cut off: %v, want %d and %v", x.name, d.flows.pic.config.Uplink, d.underlay.cut, x.uplink, x.cut)
 		}
 	}
 }

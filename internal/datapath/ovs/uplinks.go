@@ -11,11 +11,11 @@ import (
 
 // refuseOwnUplinks refuses uplinks that would take an address from the host's stack, unless
 // they are in the bridge already.
-func (d *Driver) refuseOwnUplinks() error {
-	d.db.mu.Lock()
-	defer d.db.mu.Unlock()
-	for _, name := range d.cfg.Uplinks {
-		if d.db.port(name).port != nil {
+func refuseOwnUplinks(cfg Config, db *database) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, name := range cfg.Uplinks {
+		if db.port(name).port != nil {
 			continue
 		}
 		if err := refuseOwn(uplinkPort(name)); err != nil {

@@ -59,30 +59,30 @@ func (l *ledger) entries() iter.Seq[openflow.Flow] {
 // makeRoom closes domains that have left and whose zones others come into, and
 // empties these zones. A port that goes from the one domain to the other is closed
 // until its new flows come.
-func (d *Driver) makeRoom(ctx context.Context) error {
+func (t *flows) makeRoom(ctx context.Context) error {
 	taken := map[uint16]bool{}
-	if len(d.pic.left) > 0 {
-		for is := range d.pic.domains {
+	if len(t.pic.left) > 0 {
+		for is := range t.pic.domains {
 			taken[zoneOf(is)] = true
 		}
 	}
-	for was := range d.pic.left {
+	for was := range t.pic.left {
 		if !taken[zoneOf(was)] {
 			continue
 		}
 		var edits []edit
-		for f := range d.pic.ledger.entries() {
+		for f := range t.pic.ledger.entries() {
 			if pipeline.DomainOf(f) == was {
 				edits = append(edits, edit{key: f.Key(), body: f.Body(), remove: true})
 			}
 		}
-		if err := d.write(ctx, edits); err != nil {
+		if err := t.write(ctx, edits); err != nil {
 			return err
 		}
 		for _, e := range edits { // the new domain may want a flow of this key
-			d.pic.ledger.pending[e.key] = struct{}{}
+			t.pic.ledger.pending[e.key] = struct{}{}
 		}
-		if err := d.emptyZone(ctx, was); err != nil {
+		if err := t.emptyZone(ctx, was); err != nil {
 			return err
 		}
 	}
@@ -90,9 +90,9 @@ func (d *Driver) makeRoom(ctx context.Context) error {
 }
 
 // emptyZones forgets the connections of the domains that have left.
-func (d *Driver) emptyZones(ctx context.Context) error {
-	for was := range d.pic.left {
-		if err := d.emptyZone(ctx, was); err != nil {
+func (t *flows) emptyZones(ctx context.Context) error {
+	for was := range t.pic.left {
+		if err := t.emptyZone(ctx, was); err != nil {
 			return err
 		}
 	}
@@ -101,14 +101,14 @@ func (d *Driver) emptyZones(ctx context.Context) error {
 
 // emptyZone forgets a domain's connections, and first the datapath's cached flows,
 // which would remember more.
-func (d *Driver) emptyZone(ctx context.Context, was desired.Domain) error {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
+func (t *flows) emptyZone(ctx context.Context, was desired.Domain) error {
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
 	zone := zoneOf(was)
-	d.purgeKernel(ctx, "a domain that is gone")
-	if err := d.sw.FlushZone(ctx, zone); err != nil {
+	t.daemon.purgeKernel(ctx, "a domain that is gone")
+	if err := t.conns.sw.FlushZone(ctx, zone); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
-	delete(d.pic.left, was)
+	delete(t.pic.left, was)
 	return nil
 }
