@@ -22,7 +22,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/datapath/ebpf ./internal/datapa
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test test-unit test-lab test-matrix test-full test-race check chaos-operator lint fmt mutate vulncheck generate test-kernel test-consul test-cluster test-compose test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -65,6 +65,8 @@ test-bgp: ## the BGP speaker, and netplugins with it, with FRR and BIRD in names
 	tools/deps.sh bgp && go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
+check: ## vet, lint and -short tests of what changed since BASE (main), or of PKG: a minute for a leaf package, four for internal/model
+	@nice tools/check.sh $(filter-out ./...,$(PKG))
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
 mutate: ## change the lines of PKG that changed since BASE (empty: all) one by one, and run the tests of PKG, or TESTS="./x ./y": prints the changes that no test fails on
@@ -74,7 +76,6 @@ vulncheck: ## known vulnerabilities in what the binaries call; needs network
 generate: ## rewrite generated files and goldens; `git diff` then shows the drift
 	go generate ./...
 	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do go test -count=1 $$d -update; done
-
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 1s -fuzztime $(or $(FUZZTIME),30s) $$dir; done; done
@@ -84,7 +85,6 @@ bench-cluster bench-datapath bench-scale: deps ## whole clusters; a packet's way
 bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
-
 demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
 	@tools/deps.sh demo $(DRIVER)
 	bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)

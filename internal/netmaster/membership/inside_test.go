@@ -23,16 +23,20 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/jointoken"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
+	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
 // numbers maps numbers of members in this process to the tests that use them: tests run at
 // the same time, and each number is an address.
 var numbers sync.Map
 
-// config is a member in this process. No other test may use its number n.
+// config is a member in this process. No test that runs meanwhile may use its number n.
 func config(t *testing.T, n int, name string) Config {
 	t.Helper()
-	if other, taken := numbers.LoadOrStore(n, t.Name()); taken && other != t.Name() {
+	switch other, taken := numbers.LoadOrStore(n, t.Name()); {
+	case !taken:
+		t.Cleanup(func() { numbers.Delete(n) })
+	case other != t.Name():
 		t.Fatalf("%v has number %d: take another one", other, n)
 	}
 	return Config{
@@ -44,6 +48,7 @@ func config(t *testing.T, n int, name string) Config {
 // start starts a member in this process.
 func start(t *testing.T, cfg Config) *Member {
 	t.Helper()
+	netnstest.SkipShort(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	m, err := Start(ctx, cfg)

@@ -70,9 +70,20 @@ func reexec() int {
 	return 0
 }
 
-// Need skips a test outside such a namespace, unless CI says that it must run.
+// SkipShort skips a test that needs a kernel, a server or a whole program when only -short
+// tests run: `make check` answers while one waits.
+func SkipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not among the -short tests")
+	}
+}
+
+// Need skips a test outside such a namespace, unless CI says that it must run, and among
+// -short tests.
 func Need(t testing.TB) {
 	t.Helper()
+	SkipShort(t)
 	if os.Getenv(inside) != "" {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
 )
 
 // Schema is where Debian keeps the switch's database schema.
@@ -56,6 +57,9 @@ type Server struct {
 // programs are installed.
 func Require(t testing.TB, programs ...string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("not among the -short tests")
+	}
 	var missing []string
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root")
