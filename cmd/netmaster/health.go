@@ -48,14 +48,14 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		}
 		condition.MasterDisk.Add(&h, err) // it serves as long as it can
 	}
-	if _, there := v.Global(); !there {
+	if _, there := v.Settings.Global(); !there {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
 	condition.MasterSettings.Add(&h, err)
 	if text := c.ctrl.Store.Trouble(); text != "" {
 		condition.MasterSameStore.Add(&h, errors.New(text)) // it serves what there is
 	}
-	if f := v.AciFabric(); f.Kept {
+	if f := v.Settings.AciFabric(); f.Kept {
 		apiserver.AddFabric(&h, f) // what is in the fabric stays
 	}
 	if c.token != nil {
@@ -96,7 +96,7 @@ func (i intent) Networks(ctx context.Context) ([]model.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.Networks(""), nil
+	return v.Networks.List(""), nil
 }
 
 func (i intent) Groups(ctx context.Context) ([]model.Group, error) {
@@ -104,5 +104,5 @@ func (i intent) Groups(ctx context.Context) ([]model.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.Groups(""), nil
+	return v.Groups.List(""), nil
 }

@@ -108,7 +108,7 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks str
 	if err != nil {
 		return err
 	}
-	if _, there := v.Network(control.PodNetwork); there {
+	if _, there := v.Networks.Get(control.PodNetwork); there {
 		k.lacks(nil)
 		return nil
 	}

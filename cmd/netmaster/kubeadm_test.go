@@ -127,7 +127,7 @@ func TestKubeadm(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			if n, ok := v.Network(control.PodNetwork); ok {
+			if n, ok := v.Networks.Get(control.PodNetwork); ok {
 				got = fmt.Sprint(n.Subnet, " ", n.Subnet6, " ", n.Native)
 			}
 			if got != x.want {

@@ -483,7 +483,7 @@ func (o *options) compare(ctx context.Context, ctrl *control.Controller, log *sl
 	if err != nil {
 		return err
 	}
-	g, ok := v.Global()
+	g, ok := v.Settings.Global()
 	if !ok {
 		return nil
 	}

@@ -248,8 +248,6 @@ var oversized = map[string]size{
 	"internal/datapath/ovs/pipeline.list":             {61, 2, 0},
 	"internal/datapath/reference.tables":              {49, 18, 0},
 	"internal/netctl.factory":                         {96, 11, 0},
-	"internal/netmaster/control.View":                 {165, 36, 3},
-	"internal/netmaster/kubernetes/controller.intent": {165, 1, 0},
 	"internal/netmaster/membership.Member":            {88, 12, 2},
 	"internal/netplugin/agent.Agent":                  {195, 35, 0},
 	"internal/netplugin/bgp.learner":                  {10, 13, 10},

@@ -13,7 +13,7 @@ const aciGwName = "aciGw"
 
 var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
 	collection: "aciGws", name: "aciGw", access: ofCluster,
-	key: only(aciGwName), list: singleton((*control.View).AciGw), get: one((*control.View).AciGw),
+	key: only(aciGwName), list: singleton(ofSettings, (*control.SettingsView).AciGw), get: one(ofSettings, (*control.SettingsView).AciGw),
 	parse: aciGwFromAPI, render: aciGwToAPI,
 	change: ofValue(control.ChangeAciGw), delete: forget(inSettings, (*control.Settings).DeleteAciGw),
 	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
@@ -58,13 +58,13 @@ func aciGwToAPI(g model.AciGw) api.AciGw {
 // aciGwUnset are the settings in force while none are set: an ACI fabric is kept by them,
 // and may have trouble.
 func aciGwUnset(v *control.View) (model.AciGw, bool) {
-	settings, _ := v.Global()
-	return model.AciGw{EnforcePolicies: true}, settings.Infra == model.InfraACI || v.AciFabric().Kept
+	settings, _ := v.Settings.Global()
+	return model.AciGw{EnforcePolicies: true}, settings.Infra == model.InfraACI || v.Settings.AciFabric().Kept
 }
 
 func aciGwOper(_ *core, v *control.View, _ model.AciGw) any {
-	f := v.AciFabric()
-	o := api.AciGwOper{NumAppProfiles: len(v.AppProfiles("")), Via: f.Via, InStep: f.InStep, Trouble: f.Trouble, Since: f.Since}
+	f := v.Settings.AciFabric()
+	o := api.AciGwOper{NumAppProfiles: len(v.Tenants.AppProfiles("")), Via: f.Via, InStep: f.InStep, Trouble: f.Trouble, Since: f.Since}
 	for _, p := range f.Problems {
 		o.Problems = append(o.Problems, api.AciProblem(p))
 	}

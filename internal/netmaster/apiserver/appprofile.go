@@ -8,7 +8,7 @@ import (
 
 var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
 	collection: "appProfiles", name: "appProfile", access: ofTenants,
-	key: model.ParseAppProfileKey, list: (*control.View).AppProfiles, get: (*control.View).AppProfile,
+	key: model.ParseAppProfileKey, list: listIn(ofTenantsIn, (*control.TenantView).AppProfiles), get: getIn(ofTenantsIn, (*control.TenantView).AppProfile),
 	parse: appProfileFromAPI, render: appProfileToAPI,
 	change: plain(inTenants, (*control.Tenants).ChangeAppProfile), delete: byAny(inTenants, (*control.Tenants).DeleteAppProfile),
 	oper: api.AppProfileOper{}, inspect: appProfileOper,

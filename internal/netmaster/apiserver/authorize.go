@@ -139,7 +139,7 @@ func (s *router) decide(rt *route, w http.ResponseWriter, r *request, e *audit.E
 		}
 	}
 	if rt.verb == verbChange && len(e.Objects) == 1 {
-		e.Before = int64(s.control.Current().Written(e.Objects[0].Kind, e.Objects[0].Key))
+		e.Before = int64(s.control.Current().Revisions.Written(e.Objects[0].Kind, e.Objects[0].Key))
 	}
 	return do, nil
 }

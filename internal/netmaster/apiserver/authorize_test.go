@@ -360,9 +360,9 @@ func FuzzTenantListChangesItsTenantOnly(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, _ := v.Global()
-			return fmt.Sprint(g, v.Tenants(), v.Bgps(), v.Networks("red"), v.Groups("red"), v.Policies("red"), v.NetworkPolicies("red"), v.Rules("red"), v.NetProfiles("red"), v.Services("red"),
-				v.AppProfiles("red"), v.ExtContracts("red"), v.Volumes("red"), v.VolumeProfiles("red"), v.Endpoints(""))
+			g, _ := v.Settings.Global()
+			return fmt.Sprint(g, v.Tenants.List(), v.Settings.Bgps(), v.Networks.List("red"), v.Groups.List("red"), v.Policies.ListContiv("red"), v.Policies.NetworkPolicies("red"), v.Policies.Rules("red"), v.Groups.NetProfiles("red"), v.Services.List("red"),
+				v.Tenants.AppProfiles("red"), v.Groups.ExtContracts("red"), v.Tenants.Volumes("red"), v.Tenants.VolumeProfiles("red"), v.Endpoints.List(""))
 		}
 		before := others()
 		w := s.ask("blue", "POST", "/api/v1/apply", `{"objects":[`+object+`]}`)

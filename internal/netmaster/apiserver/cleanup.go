@@ -37,7 +37,7 @@ func (s *endpointHandlers) cleanup(_ http.ResponseWriter, r *request) (any, erro
 			return nil, err
 		}
 		var found []model.Endpoint
-		for _, e := range v.FindEndpoints(id) {
+		for _, e := range v.Endpoints.Find(id) {
 			if e.Key.Network.Tenant == tenant {
 				found = append(found, e)
 			}

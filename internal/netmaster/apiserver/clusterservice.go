@@ -24,7 +24,7 @@ func (s *serviceHandlers) clusterServices(_ http.ResponseWriter, r *request) (an
 		return nil, err
 	}
 	out := []api.ClusterService{}
-	for _, x := range v.ClusterServices() {
+	for _, x := range v.Kubernetes.ClusterServices() {
 		o := clusterServiceToAPI(v, x)
 		o.Backends = nil
 		out = append(out, o)
@@ -42,7 +42,7 @@ func (s *serviceHandlers) clusterService(_ http.ResponseWriter, r *request) (any
 	if err != nil {
 		return nil, notFound("service of Kubernetes", text)
 	}
-	x, ok := v.ClusterService(k)
+	x, ok := v.Kubernetes.ClusterService(k)
 	if !ok {
 		return nil, notFound("service of Kubernetes", text)
 	}
@@ -61,7 +61,7 @@ func clusterServiceToAPI(v *control.View, s model.ClusterService) api.ClusterSer
 		o.Sources = append(o.Sources, p.String())
 	}
 	for _, a := range s.Balanced {
-		if h := v.AnsweredBy(a); h != "" {
+		if h := v.Hosts.AnsweredBy(a); h != "" {
 			if o.AnsweredBy == nil {
 				o.AnsweredBy = map[string]string{}
 			}
@@ -77,7 +77,7 @@ func clusterServiceToAPI(v *control.View, s model.ClusterService) api.ClusterSer
 	for _, p := range s.Ports {
 		o.Ports = append(o.Ports, api.ClusterPort{Name: p.Name, Protocol: p.Protocol.String(), Port: int(p.Port), NodePort: int(p.Node)})
 	}
-	for _, x := range v.SlicesOf(s.Key) {
+	for _, x := range v.Kubernetes.SlicesOf(s.Key) {
 		var ports []string
 		for _, p := range x.Ports {
 			text := fmt.Sprintf("%d/%s", p.Port, p.Protocol)
@@ -91,7 +91,7 @@ func clusterServiceToAPI(v *control.View, s model.ClusterService) api.ClusterSer
 				o.Ready++
 			}
 			back := api.ClusterBackend{Address: b.Addr.String(), Slice: x.Key.Name, State: string(b.State), Pod: b.Pod, Node: string(b.Node), Zone: b.Zone, Ports: ports}
-			if e, ok := v.PodEndpoint(b.Pod); ok && (e.IPv4 == b.Addr || e.IPv6 == b.Addr) {
+			if e, ok := v.Pods.PodEndpoint(b.Pod); ok && (e.IPv4 == b.Addr || e.IPv6 == b.Addr) {
 				back.Endpoint, back.Host = e.Key.String(), string(e.Host)
 			}
 			o.Backends = append(o.Backends, back)

@@ -9,7 +9,7 @@ import (
 
 var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	collection: "policys", name: "policy", access: ofTenants,
-	key: model.ParsePolicyKey, list: (*control.View).Policies, get: (*control.View).Policy,
+	key: model.ParsePolicyKey, list: listIn(ofPolicies, (*control.PolicyView).ListContiv), get: getIn(ofPolicies, (*control.PolicyView).GetContiv),
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
 	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: by(inPolicies, (*control.Policies).DeletePolicy),
 	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
@@ -31,10 +31,10 @@ func policyToAPI(p model.ContivPolicy) api.Policy {
 
 func policyView(v *control.View, p model.ContivPolicy) api.Policy {
 	o := policyToAPI(p)
-	for _, g := range v.GroupsOfPolicy(p.Key) {
+	for _, g := range v.Groups.OfPolicy(p.Key) {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
-	for _, r := range v.RulesOfPolicy(p.Key) {
+	for _, r := range v.Policies.RulesOfPolicy(p.Key) {
 		addLink(&o.LinkSets.Rules, "rule", r.Key.String())
 	}
 	return o
@@ -42,8 +42,8 @@ func policyView(v *control.View, p model.ContivPolicy) api.Policy {
 
 func policyOper(v *control.View, p model.ContivPolicy) api.PolicyOper {
 	var o api.PolicyOper
-	for _, g := range v.GroupsOfPolicy(p.Key) {
-		o.Endpoints = append(o.Endpoints, endpointOpers(v, v.EndpointsOfGroup(g.Key))...)
+	for _, g := range v.Groups.OfPolicy(p.Key) {
+		o.Endpoints = append(o.Endpoints, endpointOpers(v, v.Endpoints.OfGroup(g.Key))...)
 	}
 	o.NumEndpoints = len(o.Endpoints)
 	return o

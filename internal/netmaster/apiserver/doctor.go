@@ -92,7 +92,7 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 	if err != nil {
 		return none, err
 	}
-	facts := facts{now: time.Now(), heard: s.heard(), stores: s.cluster.Stores(ctx), fabric: v.AciFabric(), most: fabricFindings}
+	facts := facts{now: time.Now(), heard: s.heard(), stores: s.cluster.Stores(ctx), fabric: v.Settings.AciFabric(), most: fabricFindings}
 	for _, h := range hosts {
 		facts.hosts = append(facts.hosts, s.hosts.hostToAPI(h, facts.now))
 	}
@@ -117,9 +117,9 @@ func (s *diagnosis) diagnose(ctx context.Context, a control.Actor, owners []cont
 	facts.asked = s.address != ""
 	facts.told.mu.Lock() // a late host may still write
 	defer facts.told.mu.Unlock()
-	vlans, vnis := v.TagPools()
+	vlans, vnis := v.Addresses.TagPools()
 	facts.pools = append(facts.pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
-	for _, p := range v.AddressPools() {
+	for _, p := range v.Addresses.AddressPools() {
 		if p.Share() < nearlyFull || len(facts.pools) == fewPools {
 			break
 		}

@@ -112,10 +112,10 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 		Rates:            ratesToAPI(e.Rates),
 	}
 	o.EndpointGroupID = groupNumber(v, e)
-	if h, ok := v.Host(e.Host); ok {
+	if h, ok := v.Hosts.Get(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
-	o.Draining = v.Drains(e)
+	o.Draining = v.Hosts.Drains(e)
 	if e.Unhealthy {
 		o.Health = api.Unhealthy
 	}
@@ -138,7 +138,7 @@ func groupNumber(v *control.View, e model.Endpoint) int {
 	if e.Group == "" {
 		return 0
 	}
-	if g, ok := v.Group(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}); ok {
+	if g, ok := v.Groups.Get(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}); ok {
 		return int(g.ID)
 	}
 	return int(e.Identity)
@@ -169,7 +169,7 @@ func endpointConfig(v *control.View, e model.Endpoint) api.EndpointConfig {
 		EPCommonName:     e.Name,
 	}
 	o.EndpointGroupID = groupNumber(v, e)
-	if h, ok := v.Host(e.Host); ok {
+	if h, ok := v.Hosts.Get(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
 	return o

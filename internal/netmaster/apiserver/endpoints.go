@@ -84,12 +84,12 @@ func (s *endpointHandlers) endpointsNamed(_ http.ResponseWriter, r *request) (en
 	}
 	scope := r.scope()
 	if k, err := model.ParseEndpointKey(found.text); err == nil && scope.Has(k.Network.Tenant) {
-		if e, is := v.Endpoint(k); is {
+		if e, is := v.Endpoints.Get(k); is {
 			found.exact, found.list = true, []model.Endpoint{e}
 			return found, nil
 		}
 	}
-	found.list = slices.DeleteFunc(slices.Clone(v.FindEndpoints(found.text)), func(e model.Endpoint) bool { return !scope.Has(e.Key.Network.Tenant) })
+	found.list = slices.DeleteFunc(slices.Clone(v.Endpoints.Find(found.text)), func(e model.Endpoint) bool { return !scope.Has(e.Key.Network.Tenant) })
 	return found, nil
 }
 

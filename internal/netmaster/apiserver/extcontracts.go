@@ -8,7 +8,7 @@ import (
 
 var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtContracts]{
 	collection: "extContractsGroups", name: "extContractsGroup", access: ofTenants,
-	key: model.ParseExtContractsKey, list: (*control.View).ExtContracts, get: (*control.View).ExtContractsGroup,
+	key: model.ParseExtContractsKey, list: listIn(ofGroups, (*control.GroupView).ExtContracts), get: getIn(ofGroups, (*control.GroupView).ExtContractsGroup),
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
 	change: ofValue(control.ChangeExtContracts), delete: byAny(inTenants, (*control.Tenants).DeleteExtContracts),
 	fields: map[string]field{
@@ -37,7 +37,7 @@ func extContractsToAPI(e model.ExtContracts) api.ExtContractsGroup {
 
 func extContractsView(v *control.View, e model.ExtContracts) api.ExtContractsGroup {
 	o := extContractsToAPI(e)
-	for _, g := range v.GroupsOfExtContracts(e.Key) {
+	for _, g := range v.Groups.OfExtContracts(e.Key) {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
 	return o

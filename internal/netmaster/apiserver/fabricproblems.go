@@ -18,14 +18,14 @@ func appProfileOper(_ *core, v *control.View, p model.AppProfile) any {
 	for _, name := range p.Groups {
 		k := model.GroupKey{Tenant: p.Key.Tenant, Name: name}
 		is = append(is, "endpointGroup "+k.String())
-		g, _ := v.Group(k)
+		g, _ := v.Groups.Get(k)
 		for _, policy := range g.Policies {
 			rules["rule "+model.PolicyKey{Tenant: p.Key.Tenant, Name: policy}.String()] = true
 		}
 	}
 	at := "uni/tn-" + string(p.Key.Tenant) + "/ap-" + p.Key.Name // the fabric's own names
 	var o api.AppProfileOper
-	for _, x := range v.AciFabric().Problems {
+	for _, x := range v.Settings.AciFabric().Problems {
 		end := max(0, strings.LastIndexByte(x.Object, ':'))
 		if slices.Contains(is, x.Object) || rules[x.Object[:end]] || x.Object == at || strings.HasPrefix(x.Object, at+"/") {
 			o.Problems = append(o.Problems, api.AciProblem(x))

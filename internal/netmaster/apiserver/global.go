@@ -14,7 +14,7 @@ const globalName = "global"
 
 var _ = register(rest[api.Global, struct{}, model.Global]{
 	collection: "globals", name: "global", access: ofCluster,
-	key: only(globalName), list: singleton((*control.View).Global), get: one((*control.View).Global),
+	key: only(globalName), list: singleton(ofSettings, (*control.SettingsView).Global), get: one(ofSettings, (*control.SettingsView).Global),
 	parse: globalFromAPI, render: globalToAPI,
 	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: forget(inSettings, (*control.Settings).DeleteGlobal),
 	oper: api.GlobalOper{}, inspect: func(s *core, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
@@ -91,16 +91,16 @@ func globalToAPI(g model.Global) api.Global {
 }
 
 func globalOper(v *control.View, mode string) api.GlobalOper {
-	g, _ := v.Global()
+	g, _ := v.Settings.Global()
 	return api.GlobalOper{
 		ClusterMode: mode,
 		// As 1.x answered: the number before the range; nobody counts from it.
 		FreeVXLANsStart: max(int(g.VXLANs.Lo)-1, 0),
-		NumNetworks:     len(v.Networks("")),
-		VlansInUse:      v.TagsInUse(model.EncapVLAN),
-		VxlansInUse:     v.TagsInUse(model.EncapVXLAN),
+		NumNetworks:     len(v.Networks.List("")),
+		VlansInUse:      v.Networks.TagsInUse(model.EncapVLAN),
+		VxlansInUse:     v.Networks.TagsInUse(model.EncapVXLAN),
 
 		FormerLabels:      g.FormerLabels.Entries(),
-		EndpointsToFollow: v.UnfollowedEndpoints(),
+		EndpointsToFollow: v.Endpoints.UnfollowedEndpoints(),
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	collection: "endpointGroups", name: "endpointGroup", access: ofTenantsForDocker,
-	key: model.ParseGroupKey, list: (*control.View).Groups, get: (*control.View).Group,
+	key: model.ParseGroupKey, list: listIn(ofGroups, (*control.GroupView).List), get: getIn(ofGroups, (*control.GroupView).Get),
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
 	change: changeGroup, delete: byAny(inTenants, (*control.Tenants).DeleteGroup),
 	oper: api.EndpointGroupOper{}, inspect: func(_ *core, v *control.View, g model.Group) any { return groupOper(v, g) },
@@ -59,10 +59,10 @@ func groupToAPI(g model.Group) api.EndpointGroup {
 
 func groupView(v *control.View, g model.Group) api.EndpointGroup {
 	o := groupToAPI(g)
-	if k, ok := v.AppProfileOf(g.Key); ok {
+	if k, ok := v.Tenants.AppProfileOf(g.Key); ok {
 		o.Links.AppProfile = api.Link{Type: "appProfile", Key: k.String()}
 	}
-	for _, r := range v.RulesOfGroup(g.Key) {
+	for _, r := range v.Policies.RulesOfGroup(g.Key) {
 		addLink(&o.LinkSets.MatchRules, "rule", r.Key.String())
 	}
 	return o
@@ -70,7 +70,7 @@ func groupView(v *control.View, g model.Group) api.EndpointGroup {
 
 // groupOper builds a group's operational state.
 func groupOper(v *control.View, g model.Group) api.EndpointGroupOper {
-	es := v.EndpointsOfGroup(g.Key)
+	es := v.Endpoints.OfGroup(g.Key)
 	o := api.EndpointGroupOper{
 		Endpoints:    endpointOpers(v, es),
 		GroupTag:     g.CfgdTag,
@@ -79,7 +79,7 @@ func groupOper(v *control.View, g model.Group) api.EndpointGroupOper {
 	if o.GroupTag == "" {
 		o.GroupTag = string(g.Key.Name) + "." + string(g.Key.Tenant)
 	}
-	n, ok := v.Network(g.NetworkKey())
+	n, ok := v.Networks.Get(g.NetworkKey())
 	if !ok {
 		return o
 	}
@@ -92,7 +92,7 @@ func groupOper(v *control.View, g model.Group) api.EndpointGroupOper {
 	}
 	if g.Pool.IsValid() {
 		var held []model.AddrRange
-		for _, a := range v.Addresses(n.Key) {
+		for _, a := range v.Addresses.Addresses(n.Key) {
 			held = append(held, model.AddrRange{First: a, Last: a})
 		}
 		o.AllocatedIPAddresses, o.AvailableIPAddresses = rangeTexts(g.Pool, held)

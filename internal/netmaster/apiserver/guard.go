@@ -13,6 +13,6 @@ func (s *router) isOurName(name string) bool {
 	if slices.ContainsFunc(s.allowed, func(h string) bool { return strings.EqualFold(strings.TrimSuffix(h, "."), name) }) {
 		return true
 	}
-	_, known := s.control.Current().Host(model.HostName(name))
+	_, known := s.control.Current().Hosts.Get(model.HostName(name))
 	return known
 }

@@ -171,11 +171,11 @@ func (s *endpointHandlers) endpoints(_ http.ResponseWriter, r *request, q endpoi
 		return nil, err
 	}
 	tenant, host := q.tenant, q.host
-	if _, ok := v.Tenant(tenant); tenant != "" && !ok {
+	if _, ok := v.Tenants.Get(tenant); tenant != "" && !ok {
 		return nil, notFound("tenant", string(tenant))
 	}
-	_, known := v.Host(host)
-	known = (known || v.NumEndpointsOfHost(host) > 0) && !r.scope().Limited()
+	_, known := v.Hosts.Get(host)
+	known = (known || v.Endpoints.CountOfHost(host) > 0) && !r.scope().Limited()
 	if host != "" && !known { // it may have told no more than that it is alive, or have nothing of the scope
 		if _, err := s.control.Hosts.Get(r.Context(), r.actor, host); err != nil {
 			return nil, err
@@ -183,13 +183,13 @@ func (s *endpointHandlers) endpoints(_ http.ResponseWriter, r *request, q endpoi
 	}
 	network, group := parseScoped(q.network, tenant), parseScoped(q.group, tenant)
 	networks := find(v, network, func(t model.TenantName, name string) (model.Network, bool) {
-		return v.Network(model.NetworkKey{Tenant: t, Name: model.NetworkName(name)})
+		return v.Networks.Get(model.NetworkKey{Tenant: t, Name: model.NetworkName(name)})
 	})
 	if !network.any && (len(networks) == 0 || tenant != "" && network.tenant != tenant) {
 		return nil, notFound("network", q.network)
 	}
 	groups := find(v, group, func(t model.TenantName, name string) (model.Group, bool) {
-		return v.Group(model.GroupKey{Tenant: t, Name: model.GroupName(name)})
+		return v.Groups.Get(model.GroupKey{Tenant: t, Name: model.GroupName(name)})
 	})
 	if !group.any && (len(groups) == 0 || tenant != "" && group.tenant != tenant) {
 		return nil, notFound("endpointGroup", q.group)
@@ -199,17 +199,17 @@ func (s *endpointHandlers) endpoints(_ http.ResponseWriter, r *request, q endpoi
 	var list []model.Endpoint
 	switch {
 	case host != "":
-		list = v.EndpointsOfHost(host)
+		list = v.Endpoints.OfHost(host)
 	case !group.any:
 		for _, g := range groups {
-			list = append(list, v.EndpointsOfGroup(g.Key)...)
+			list = append(list, v.Endpoints.OfGroup(g.Key)...)
 		}
 	case !network.any:
 		for _, n := range networks {
-			list = append(list, v.EndpointsOfNetwork(n.Key)...)
+			list = append(list, v.Endpoints.OfNetwork(n.Key)...)
 		}
 	default:
-		list = v.Endpoints(tenant)
+		list = v.Endpoints.List(tenant)
 	}
 	return iter.Seq[any](func(yield func(any) bool) {
 		for _, e := range list {
@@ -256,7 +256,7 @@ func find[V any](v *control.View, s scoped, get func(model.TenantName, string) (
 	if s.any {
 		return nil
 	}
-	tenants := v.Tenants()
+	tenants := v.Tenants.List()
 	if s.tenant != "" {
 		tenants = []model.Tenant{{Name: s.tenant}}
 	}

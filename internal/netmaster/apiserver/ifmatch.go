@@ -12,7 +12,7 @@ import (
 
 // tag sends an object's revision as its entity tag (RFC 9110 section 8.8.3).
 func tag(w http.ResponseWriter, v *control.View, kind, key string) {
-	if rev := v.Written(kind, key); rev != 0 {
+	if rev := v.Revisions.Written(kind, key); rev != 0 {
 		w.Header().Set("ETag", fmt.Sprintf("%q", strconv.FormatInt(int64(rev), 10)))
 	}
 }
@@ -36,7 +36,7 @@ func (s *objectHandlers) underIfMatch(r *request, kind, key string) (*request, e
 		return nil, err
 	}
 	under := *r
-	under.Request = r.WithContext(v.OnlyAt(r.Context(), kind, key, rev))
+	under.Request = r.WithContext(v.Revisions.OnlyAt(r.Context(), kind, key, rev))
 	return &under, nil
 }
 

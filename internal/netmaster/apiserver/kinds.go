@@ -237,6 +237,23 @@ func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err err
 	return w, nil
 }
 
+// The parts of a view, by subject.
+func ofGroups(v *control.View) *control.GroupView      { return v.Groups }
+func ofNetworks(v *control.View) *control.NetworkView  { return v.Networks }
+func ofPolicies(v *control.View) *control.PolicyView   { return v.Policies }
+func ofServices(v *control.View) *control.ServiceView  { return v.Services }
+func ofSettings(v *control.View) *control.SettingsView { return v.Settings }
+func ofTenantsIn(v *control.View) *control.TenantView  { return v.Tenants }
+
+// listIn is the list of a kind, and getIn its get, by a part of the view.
+func listIn[S, M any](of func(*control.View) S, list func(S, model.TenantName) []M) func(*control.View, model.TenantName) []M {
+	return func(v *control.View, t model.TenantName) []M { return list(of(v), t) }
+}
+
+func getIn[S, K, M any](of func(*control.View) S, get func(S, K) (M, bool)) func(*control.View, K) (M, bool) {
+	return func(v *control.View, k K) (M, bool) { return get(of(v), k) }
+}
+
 // The use-cases of a controller, by subject.
 func inEndpoints(c *control.Controller) *control.Endpoints { return c.Endpoints }
 func inNetworks(c *control.Controller) *control.Networks   { return c.Networks }
@@ -280,17 +297,17 @@ func only(name string) func(string) (struct{}, error) {
 	}
 }
 
-func singleton[M any](get func(*control.View) (M, bool)) func(*control.View, model.TenantName) []M {
+func singleton[S, M any](of func(*control.View) S, get func(S) (M, bool)) func(*control.View, model.TenantName) []M {
 	return func(v *control.View, _ model.TenantName) []M {
-		if m, ok := get(v); ok {
+		if m, ok := get(of(v)); ok {
 			return []M{m}
 		}
 		return nil
 	}
 }
 
-func one[M any](get func(*control.View) (M, bool)) func(*control.View, struct{}) (M, bool) {
-	return func(v *control.View, _ struct{}) (M, bool) { return get(v) }
+func one[S, M any](of func(*control.View) S, get func(S) (M, bool)) func(*control.View, struct{}) (M, bool) {
+	return func(v *control.View, _ struct{}) (M, bool) { return get(of(v)) }
 }
 
 func forget[S any](in func(*control.Controller) S, del func(S, context.Context) error) func(*control.Controller, context.Context, control.Actor, struct{}) error {

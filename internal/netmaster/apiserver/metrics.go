@@ -70,14 +70,14 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	if m.watch != nil {
 		m.collectHosts(v, gauge)
 	}
-	if _, known := v.Global(); known { // else nothing has been read yet
-		gauge(pendingCount, float64(len(v.Waiting())))
-		vlans, vnis := v.TagPools()
+	if _, known := v.Settings.Global(); known { // else nothing has been read yet
+		gauge(pendingCount, float64(len(v.Pending.Waiting())))
+		vlans, vnis := v.Addresses.TagPools()
 		for name, p := range map[string]control.Pool{"vlans": vlans, "vnis": vnis} {
 			gauge(tagsUsed, float64(p.Used), name)
 			gauge(tagsSize, float64(p.Size), name)
 		}
-		for i, p := range v.AddressPools() {
+		for i, p := range v.Addresses.AddressPools() {
 			if i == maxNetworkSeries {
 				break
 			}
@@ -85,8 +85,8 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(addressesSize, float64(p.Size), p.Network.String())
 		}
 		for kind, n := range map[string]int{
-			"tenants": len(v.Tenants()), "networks": len(v.Networks("")), "groups": len(v.Groups("")), "policies": len(v.Policies("")),
-			"rules": len(v.Rules("")), "endpoints": v.NumAllEndpoints(),
+			"tenants": len(v.Tenants.List()), "networks": len(v.Networks.List("")), "groups": len(v.Groups.List("")), "policies": len(v.Policies.ListContiv("")),
+			"rules": len(v.Policies.Rules("")), "endpoints": v.Endpoints.Count(),
 		} {
 			gauge(objectCount, float64(n), kind)
 		}
@@ -110,7 +110,7 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m clusterMetrics) collectHosts(v *control.View, gauge func(*prometheus.Desc, float64, ...string)) {
 	alive, statuses := m.watch.Seen()
-	hosts, n := v.Hosts(), 0
+	hosts, n := v.Hosts.List(), 0
 	truth := map[bool]float64{true: 1}
 	for _, h := range hosts {
 		st, name := statuses[h.Name], string(h.Name)
@@ -119,14 +119,14 @@ func (m clusterMetrics) collectHosts(v *control.View, gauge func(*prometheus.Des
 		}
 		gauge(hostAlive, truth[alive[h.Name]], name)
 		gauge(hostReady, truth[alive[h.Name] && st.Ready], name)
-		if a, away := v.HostAbsence(h.Name); away {
+		if a, away := v.Hosts.HostAbsence(h.Name); away {
 			gauge(hostAway, float64(a.Seconds), name)
 		}
 		for kind, count := range st.Kinds {
 			gauge(hostProblems, float64(count), name, kind)
 		}
 	}
-	gauge(manyHostsAway, truth[v.TooManyAway(alive)])
+	gauge(manyHostsAway, truth[v.Hosts.TooManyAway(alive)])
 	gauge(hostEvict, m.evict.Seconds())
 	gauge(hostsKnown, float64(len(hosts)))
 	gauge(hostsAlive, float64(n))

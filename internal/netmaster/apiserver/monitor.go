@@ -150,7 +150,7 @@ func (s *streams) watch(w http.ResponseWriter, r *request) {
 	var stream *monitorStream
 	scope := flowScope{r.scope(), nil}
 	scope.on = func(host string) bool {
-		return slices.ContainsFunc(s.control.Current().EndpointsOfHost(model.HostName(host)), func(e model.Endpoint) bool { return scope.Has(e.Key.Network.Tenant) })
+		return slices.ContainsFunc(s.control.Current().Endpoints.OfHost(model.HostName(host)), func(e model.Endpoint) bool { return scope.Has(e.Key.Network.Tenant) })
 	}
 	if err == nil {
 		stream, err = s.monitors.add(ctx, id, scope)

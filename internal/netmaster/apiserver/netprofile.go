@@ -11,7 +11,7 @@ import (
 
 var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	collection: "netprofiles", name: "netprofile", access: ofTenants,
-	key: model.ParseNetProfileKey, list: (*control.View).NetProfiles, get: (*control.View).NetProfile,
+	key: model.ParseNetProfileKey, list: listIn(ofGroups, (*control.GroupView).NetProfiles), get: getIn(ofGroups, (*control.GroupView).NetProfile),
 	parse: apiconv.NetProfile, render: netProfileToAPI, linked: netProfileView,
 	change: ofValue(control.ChangeNetProfile), delete: byAny(inTenants, (*control.Tenants).DeleteNetProfile),
 	fields: map[string]field{
@@ -38,7 +38,7 @@ func netProfileToAPI(p model.NetProfile) api.NetProfile {
 
 func netProfileView(v *control.View, p model.NetProfile) api.NetProfile {
 	o := netProfileToAPI(p)
-	for _, g := range v.GroupsOfNetProfile(p.Key) {
+	for _, g := range v.Groups.OfNetProfile(p.Key) {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
 	return o

@@ -9,7 +9,7 @@ import (
 
 var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 	collection: "networks", name: "network", access: ofTenantsForDocker,
-	key: model.ParseNetworkKey, list: (*control.View).Networks, get: (*control.View).Network,
+	key: model.ParseNetworkKey, list: listIn(ofNetworks, (*control.NetworkView).List), get: getIn(ofNetworks, (*control.NetworkView).Get),
 	parse: apiconv.Network, render: networkToAPI, linked: networkView,
 	change: plain(inNetworks, (*control.Networks).ChangeNetwork), delete: by(inNetworks, (*control.Networks).DeleteNetwork),
 	oper: api.NetworkOper{}, inspect: func(_ *core, v *control.View, n model.Network) any { return networkOper(v, n) },
@@ -57,10 +57,10 @@ func networkToAPI(n model.Network) api.Network {
 
 func networkView(v *control.View, n model.Network) api.Network {
 	o := networkToAPI(n)
-	for _, g := range v.GroupsOfNetwork(n.Key) {
+	for _, g := range v.Groups.OfNetwork(n.Key) {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
-	for _, s := range v.ServicesOfNetwork(n.Key) {
+	for _, s := range v.Services.OfNetwork(n.Key) {
 		addLink(&o.LinkSets.Servicelbs, "serviceLB", s.Key.String())
 	}
 	return o
@@ -68,7 +68,7 @@ func networkView(v *control.View, n model.Network) api.Network {
 
 // networkOper builds a network's operational state.
 func networkOper(v *control.View, n model.Network) api.NetworkOper {
-	es := v.EndpointsOfNetwork(n.Key)
+	es := v.Endpoints.OfNetwork(n.Key)
 	o := api.NetworkOper{
 		Endpoints:    endpointOpers(v, es),
 		NetworkTag:   n.CfgdTag,
@@ -89,7 +89,7 @@ func networkOper(v *control.View, n model.Network) api.NetworkOper {
 		usable = model.HostRange(subnet)
 	}
 	var held []model.AddrRange
-	for _, a := range v.Addresses(n.Key) {
+	for _, a := range v.Addresses.Addresses(n.Key) {
 		if subnet.Contains(a) {
 			o.AllocatedAddressesCount++
 			held = append(held, model.AddrRange{First: a, Last: a})
@@ -98,7 +98,7 @@ func networkOper(v *control.View, n model.Network) api.NetworkOper {
 	if gateway.IsValid() {
 		held = append(held, model.AddrRange{First: gateway, Last: gateway})
 	}
-	for _, g := range v.GroupsOfNetwork(n.Key) {
+	for _, g := range v.Groups.OfNetwork(n.Key) {
 		if g.Pool.IsValid() {
 			held = append(held, g.Pool)
 		}

@@ -22,7 +22,7 @@ const (
 
 var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	collection: "networkPolicys", name: "networkPolicy", access: ofTenants, strict: strictPolicy, body: MaxApplyBody,
-	key: model.ParsePolicyKey, list: (*control.View).NetworkPolicies, get: (*control.View).NetworkPolicy,
+	key: model.ParsePolicyKey, list: listIn(ofPolicies, (*control.PolicyView).NetworkPolicies), get: getIn(ofPolicies, (*control.PolicyView).NetworkPolicy),
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
 	change: plain(inPolicies, (*control.Policies).ReplaceNetworkPolicy),
 	delete: func(c *control.Controller, ctx context.Context, a control.Actor, k model.PolicyKey) error {
@@ -254,6 +254,6 @@ func portsToAPI(list []model.PortMatch) (out []api.NetworkPolicyPort) {
 
 // networkPolicyOper lists the endpoints that a policy applies to.
 func networkPolicyOper(v *control.View, n model.NetworkPolicy) api.PolicyOper {
-	es := v.EndpointsSelected(n.Policy.Applies)
+	es := v.Endpoints.EndpointsSelected(n.Policy.Applies)
 	return api.PolicyOper{Endpoints: endpointOpers(v, es), NumEndpoints: len(es)}
 }

@@ -48,7 +48,7 @@ func (s *objectHandlers) networkRule(w http.ResponseWriter, r *request) (any, er
 		return nil, notFound("rule", r.PathValue("key")+":"+r.PathValue("rule"))
 	}
 	tag(w, v, "rule", k.String())
-	rule, ok := v.NetworkRule(k)
+	rule, ok := v.Policies.NetworkRule(k)
 	if !ok {
 		return nil, notFound("rule", k.String())
 	}

@@ -52,12 +52,12 @@ func (s *endpointHandlers) ofnet(_ http.ResponseWriter, r *request) (any, error)
 // writeHost tells what a host should look like.
 func writeHost(b *strings.Builder, v *control.View, name model.HostName) {
 	fmt.Fprintf(b, "\nhost %s\n", name)
-	if h, ok := v.Host(name); ok {
+	if h, ok := v.Hosts.Get(name); ok {
 		fmt.Fprintf(b, "  control %s, vtep %s, driver %s\n", addrText(h.Control), addrText(h.VTEP), h.Driver)
 	} else {
 		b.WriteString("  no netplugin has told of it\n")
 	}
-	eps := v.EndpointsOfHost(name)
+	eps := v.Endpoints.OfHost(name)
 	fmt.Fprintf(b, "  desired: %d endpoints\n", len(eps))
 	var last model.NetworkKey
 	for _, e := range eps {
@@ -77,19 +77,19 @@ func writeHost(b *strings.Builder, v *control.View, name model.HostName) {
 // writeNetwork tells of a network that a host has endpoints on, and of the
 // hosts that it reaches there.
 func writeNetwork(b *strings.Builder, v *control.View, k model.NetworkKey, self model.HostName) {
-	n, ok := v.Network(k)
+	n, ok := v.Networks.Get(k)
 	if !ok {
 		fmt.Fprintf(b, "    network %s does not exist\n", k)
 		return
 	}
 	var peers []netip.Addr
 	seen := map[model.HostName]bool{self: true}
-	for _, e := range v.EndpointsOfNetwork(k) {
+	for _, e := range v.Endpoints.OfNetwork(k) {
 		if seen[e.Host] {
 			continue
 		}
 		seen[e.Host] = true
-		if h, ok := v.Host(e.Host); ok && n.Encap == model.EncapVXLAN {
+		if h, ok := v.Hosts.Get(e.Host); ok && n.Encap == model.EncapVXLAN {
 			peers = append(peers, h.VTEP)
 		}
 	}

@@ -30,7 +30,7 @@ func (s *objectHandlers) pending(_ http.ResponseWriter, r *request) (any, error)
 		return nil, err
 	}
 	out := []api.PendingChange{}
-	for _, w := range v.Waiting() {
+	for _, w := range v.Pending.Waiting() {
 		out = append(out, s.pendingChange(w))
 	}
 	return out, nil

@@ -55,9 +55,9 @@ func (s *endpointHandlers) createEndpoint(w http.ResponseWriter, r *request, req
 	}
 	warn(w, warnings(want))
 	v := s.control.Current()
-	written, deleted := v.TenantRevisions(e.Key.Network.Tenant)
+	written, deleted := v.Revisions.TenantRevisions(e.Key.Network.Tenant)
 	return api.CreateEndpointResponse{
-		EndpointConfig: endpointConfig(v, e), Revision: int64(rev), GlobalRevision: int64(v.GlobalRevision()),
+		EndpointConfig: endpointConfig(v, e), Revision: int64(rev), GlobalRevision: int64(v.Revisions.GlobalRevision()),
 		TenantWritten: int64(written), TenantDeleted: int64(deleted),
 	}, nil
 }
@@ -142,7 +142,7 @@ func (s *endpointHandlers) containerDied(ctx context.Context, a control.Actor, v
 	}
 	found := false
 	var errs []error
-	for _, e := range v.FindEndpoints(id) {
+	for _, e := range v.Endpoints.Find(id) {
 		if e.Container == id {
 			found = true
 			errs = append(errs, s.control.Endpoints.UpdateEndpoint(ctx, a, control.EndpointUpdate{Key: e.Key, Stopped: true}))
@@ -157,10 +157,10 @@ func (s *endpointHandlers) containerDied(ctx context.Context, a control.Actor, v
 // networkOrGroup finds a tenant's network by its name or by the name of a
 // group on it, since a runtime's network may be either.
 func networkOrGroup(v *control.View, tenant model.TenantName, name string) (model.NetworkKey, error) {
-	if n, ok := v.Network(model.NetworkKey{Tenant: tenant, Name: model.NetworkName(name)}); ok {
+	if n, ok := v.Networks.Get(model.NetworkKey{Tenant: tenant, Name: model.NetworkName(name)}); ok {
 		return n.Key, nil
 	}
-	if g, ok := v.Group(model.GroupKey{Tenant: tenant, Name: model.GroupName(name)}); ok {
+	if g, ok := v.Groups.Get(model.GroupKey{Tenant: tenant, Name: model.GroupName(name)}); ok {
 		return g.NetworkKey(), nil
 	}
 	return model.NetworkKey{}, model.Errorf(model.ErrNotFound, "network %q of tenant %q does not exist", clip([]byte(name)), tenant)
@@ -246,7 +246,7 @@ func networkOfPool(v *control.View, pool netip.Prefix, tenant model.TenantName) 
 		return model.Network{}, model.InvalidField("NetworkID", "", "must be network.tenant, unless AddressPool names a subnet")
 	}
 	var found []model.Network
-	for _, n := range v.Networks(tenant) {
+	for _, n := range v.Networks.List(tenant) {
 		if n.Subnet == pool || n.Subnet6 == pool {
 			found = append(found, n)
 		}
@@ -278,12 +278,12 @@ func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupNam
 	}
 	var found []match
 	try := func(network, tenant, group string) {
-		n, ok := v.Network(model.NetworkKey{Tenant: model.TenantName(tenant), Name: model.NetworkName(network)})
+		n, ok := v.Networks.Get(model.NetworkKey{Tenant: model.TenantName(tenant), Name: model.NetworkName(network)})
 		if !ok {
 			return
 		}
 		if group != "" {
-			if _, ok := v.Group(model.GroupKey{Tenant: n.Key.Tenant, Name: model.GroupName(group)}); !ok {
+			if _, ok := v.Groups.Get(model.GroupKey{Tenant: n.Key.Tenant, Name: model.GroupName(group)}); !ok {
 				return
 			}
 		}

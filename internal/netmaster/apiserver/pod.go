@@ -30,7 +30,7 @@ func (s *endpointHandlers) placePod(w http.ResponseWriter, r *request) (any, err
 	}
 	if s.pods == nil {
 		v, err := s.control.View(r.Context())
-		if err == nil && v.KubernetesCluster().UID != "" { // it would be under no policy of Kubernetes
+		if err == nil && v.Settings.KubernetesCluster().UID != "" { // it would be under no policy of Kubernetes
 			err = followsNone(req)
 		}
 		return api.PodPlace{}, err

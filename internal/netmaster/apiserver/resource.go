@@ -50,7 +50,7 @@ func (s *endpointHandlers) ofUpdateEndpoint(r *request, in api.UpdateEndpointReq
 		return access.Resource{}, err
 	}
 	res := access.Resource{Objects: []audit.Object{{Kind: "endpoint", Key: in.ContainerID}}}
-	for _, e := range v.FindEndpoints(in.ContainerID) {
+	for _, e := range v.Endpoints.Find(in.ContainerID) {
 		res.Hosts = append(res.Hosts, string(e.Host))
 	}
 	res.Unowned = len(res.Hosts) == 0
@@ -68,7 +68,7 @@ func (s *endpointHandlers) ofEndpoint(ctx context.Context, tenant, networkOrGrou
 	if err != nil {
 		return res, nil //nolint:nilerr // what is on no network is nobody's
 	}
-	if e, there := v.Endpoint(model.EndpointKey{Network: k, ID: model.EndpointID(id)}); there {
+	if e, there := v.Endpoints.Get(model.EndpointKey{Network: k, ID: model.EndpointID(id)}); there {
 		res.Hosts, res.Unowned = []string{string(e.Host)}, false
 	}
 	return res, nil

@@ -9,7 +9,7 @@ import (
 
 var _ = register(rest[api.Rule, model.RuleKey, model.Rule]{
 	collection: "rules", name: "rule", access: ofTenants,
-	key: model.ParseRuleKey, list: (*control.View).Rules, get: (*control.View).Rule,
+	key: model.ParseRuleKey, list: listIn(ofPolicies, (*control.PolicyView).Rules), get: getIn(ofPolicies, (*control.PolicyView).Rule),
 	parse: apiconv.Rule, render: ruleToAPI,
 	change: plain(inPolicies, (*control.Policies).ChangeRule), delete: by(inPolicies, (*control.Policies).DeleteRule),
 	fields: map[string]field{

@@ -98,7 +98,7 @@ func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.Cl
 			add(condition.HostDrains, "host "+seen.Name, "", "it drains: services send its providers no new connections")
 		}
 	}
-	for _, p := range v.AddressPools() {
+	for _, p := range v.Addresses.AddressPools() {
 		if p.Share() < nearlyFull {
 			break
 		}

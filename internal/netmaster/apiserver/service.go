@@ -11,7 +11,7 @@ import (
 
 var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 	collection: "serviceLBs", name: "serviceLB", access: ofTenants,
-	key: model.ParseServiceKey, list: (*control.View).Services, get: (*control.View).Service,
+	key: model.ParseServiceKey, list: listIn(ofServices, (*control.ServiceView).List), get: getIn(ofServices, (*control.ServiceView).Get),
 	parse: serviceFromAPI, render: serviceToAPI,
 	change: plain(inServices, (*control.Services).ChangeService), delete: byAny(inServices, (*control.Services).DeleteService),
 	oper: api.ServiceLBOper{}, inspect: func(_ *core, v *control.View, s model.Service) any { return serviceOper(v, s) },
@@ -87,7 +87,7 @@ func serviceID(k model.ServiceKey) string { return k.Name + ":" + string(k.Tenan
 // serviceOper builds the operational state of a load-balanced service; its
 // providers carry its name instead of their group's, as in 1.x.
 func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
-	providers := endpointOpers(v, v.Providers(s))
+	providers := endpointOpers(v, v.Services.Providers(s))
 	for i := range providers {
 		providers[i].ServiceName = s.Key.Name
 	}

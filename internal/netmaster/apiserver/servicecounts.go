@@ -33,7 +33,7 @@ func (s *streams) serviceCounts(_ http.ResponseWriter, r *request) (any, error) 
 	if err != nil {
 		return nil, notFound("serviceLB", r.PathValue("key"))
 	}
-	service, ok := v.Service(key)
+	service, ok := v.Services.Get(key)
 	if !ok {
 		return nil, notFound("serviceLB", r.PathValue("key"))
 	}
@@ -64,7 +64,7 @@ func (s *streams) serviceCounts(_ http.ResponseWriter, r *request) (any, error) 
 // endpointsOf are a service's providers, without counts.
 func endpointsOf(v *control.View, s model.Service) []api.ProviderCounts {
 	out := []api.ProviderCounts{}
-	for _, e := range v.Providers(s) {
+	for _, e := range v.Services.Providers(s) {
 		o := endpointOper(v, e)
 		out = append(out, api.ProviderCounts{Endpoint: e.Key.String(), Container: o.ContainerName, Host: o.HomingHost, Health: o.Health, Draining: o.Draining})
 	}

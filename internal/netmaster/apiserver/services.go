@@ -25,7 +25,7 @@ func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 	for _, sel := range s.Selectors {
 		o.Selectors[sel.Key] = sel.Value
 	}
-	for _, e := range v.Providers(s) {
+	for _, e := range v.Services.Providers(s) {
 		a := addrText(e.IPv4)
 		if a == "" {
 			a = addrText(e.IPv6)
@@ -34,7 +34,7 @@ func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 			IPAddress: a, ContainerID: e.Container, Labels: e.Labels, Tenant: string(e.Key.Network.Tenant),
 			Network: string(e.Key.Network.Name), EpIDKey: networkID(e.Key.Network) + "-" + string(e.Key.ID),
 		}
-		for _, other := range v.ServicesOf(e) {
+		for _, other := range v.Services.ServicesOf(e) {
 			p.Services = append(p.Services, serviceID(other.Key))
 		}
 		o.Providers[a+":"+p.Tenant] = p
@@ -61,7 +61,7 @@ func (s *serviceHandlers) services(_ http.ResponseWriter, r *request) (any, erro
 		return nil, err
 	}
 	return iter.Seq[any](func(yield func(any) bool) {
-		for _, x := range within(v, r.scope(), (*control.View).Services) {
+		for _, x := range within(v, r.scope(), listIn(ofServices, (*control.ServiceView).List)) {
 			if !yield(serviceInfo(v, x)) {
 				return
 			}
@@ -77,7 +77,7 @@ func (s *serviceHandlers) service(_ http.ResponseWriter, r *request) (any, error
 	}
 	id := r.PathValue("id")
 	name, tenant, _ := strings.Cut(id, ":")
-	x, ok := v.Service(model.ServiceKey{Tenant: model.TenantName(tenant), Name: name})
+	x, ok := v.Services.Get(model.ServiceKey{Tenant: model.TenantName(tenant), Name: name})
 	if !ok {
 		return nil, model.Errorf(model.ErrNotFound, "service %q does not exist; an id is service:tenant", clip([]byte(id)))
 	}

@@ -93,15 +93,15 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 		o.Hosts = append(o.Hosts, s.hosts.hostToAPI(h, now))
 		o.Endpoints += h.Endpoints
 	}
-	vlans, vnis := v.TagPools()
+	vlans, vnis := v.Addresses.TagPools()
 	o.Pools = append(o.Pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
-	for _, p := range v.AddressPools() {
+	for _, p := range v.Addresses.AddressPools() {
 		if p.Share() < nearlyFull || len(o.Pools) == fewPools {
 			break
 		}
 		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
-	f := facts{now: now, heard: s.heard(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.AciFabric()}
+	f := facts{now: now, heard: s.heard(), masters: o.Masters, stores: o.Stores, hosts: o.Hosts, pools: o.Pools, fabric: v.Settings.AciFabric()}
 	found := f.judgeCluster()
 	found = append(found, f.judgeCertificates(s.ownName(), s.machine().Certificates)...)
 	for _, text := range warnings {
@@ -115,7 +115,7 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 
 // judgeView says what is wrong with what the store has.
 func (s *diagnosis) judgeView(v *control.View, hosts []control.HostState) (out []api.Finding) {
-	for _, w := range v.Waiting() {
+	for _, w := range v.Pending.Waiting() {
 		out = append(out, condition.ChangeWaits.Finding("cluster", waitingText(w)))
 	}
 	out = slices.Concat(out, servicesOverlapped(v), servicesLost(v))

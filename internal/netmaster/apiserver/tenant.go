@@ -12,7 +12,7 @@ import (
 
 var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	collection: "tenants", name: "tenant", access: ofTenant,
-	key: model.ParseTenantName, list: tenantList, get: (*control.View).Tenant,
+	key: model.ParseTenantName, list: tenantList, get: getIn(ofTenantsIn, (*control.TenantView).Get),
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
 	change: changeTenant, delete: byAny(inTenants, (*control.Tenants).DeleteTenant),
 	oper: api.TenantOper{}, inspect: func(_ *core, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
@@ -31,9 +31,9 @@ var ofTenant = kindAccess{list: ofTenants.list, get: ofTenantsForDocker.get, ins
 // tenantList returns a tenant, or all ("").
 func tenantList(v *control.View, name model.TenantName) []model.Tenant {
 	if name == "" {
-		return v.Tenants()
+		return v.Tenants.List()
 	}
-	if t, ok := v.Tenant(name); ok {
+	if t, ok := v.Tenants.Get(name); ok {
 		return []model.Tenant{t}
 	}
 	return nil
@@ -53,28 +53,28 @@ func tenantToAPI(t model.Tenant) api.Tenant {
 
 func tenantView(v *control.View, t model.Tenant) api.Tenant {
 	o := tenantToAPI(t)
-	for _, n := range v.Networks(t.Name) {
+	for _, n := range v.Networks.List(t.Name) {
 		addLink(&o.LinkSets.Networks, "network", n.Key.String())
 	}
-	for _, g := range v.Groups(t.Name) {
+	for _, g := range v.Groups.List(t.Name) {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
-	for _, p := range v.Policies(t.Name) {
+	for _, p := range v.Policies.ListContiv(t.Name) {
 		addLink(&o.LinkSets.Policies, "policy", p.Key.String())
 	}
-	for _, p := range v.NetProfiles(t.Name) {
+	for _, p := range v.Groups.NetProfiles(t.Name) {
 		addLink(&o.LinkSets.NetProfiles, "netprofile", p.Key.String())
 	}
-	for _, p := range v.AppProfiles(t.Name) {
+	for _, p := range v.Tenants.AppProfiles(t.Name) {
 		addLink(&o.LinkSets.AppProfiles, "appProfile", p.Key.String())
 	}
-	for _, s := range v.Services(t.Name) {
+	for _, s := range v.Services.List(t.Name) {
 		addLink(&o.LinkSets.Servicelbs, "serviceLB", s.Key.String())
 	}
-	for _, x := range v.Volumes(t.Name) {
+	for _, x := range v.Tenants.Volumes(t.Name) {
 		addLink(&o.LinkSets.Volumes, "volume", x.Key.String())
 	}
-	for _, p := range v.VolumeProfiles(t.Name) {
+	for _, p := range v.Tenants.VolumeProfiles(t.Name) {
 		addLink(&o.LinkSets.VolumeProfiles, "volumeProfile", p.Key.String())
 	}
 	return o
@@ -84,21 +84,21 @@ func tenantView(v *control.View, t model.Tenant) api.Tenant {
 // tags, as in 1.x.
 func tenantOper(v *control.View, t model.TenantName) api.TenantOper {
 	var o api.TenantOper
-	for _, g := range v.Groups(t) {
+	for _, g := range v.Groups.List(t) {
 		oper := groupOper(v, g)
 		oper.GroupTag = ""
 		o.EndpointGroups = append(o.EndpointGroups, oper)
 	}
-	for _, n := range v.Networks(t) {
+	for _, n := range v.Networks.List(t) {
 		oper := networkOper(v, n)
 		oper.NetworkTag = ""
 		o.TotalEndpoints += oper.NumEndpoints
 		o.Networks = append(o.Networks, oper)
 	}
-	for _, x := range v.Services(t) {
+	for _, x := range v.Services.List(t) {
 		o.Servicelbs = append(o.Servicelbs, serviceOper(v, x))
 	}
-	o.TotalServicelbs, o.TotalNetprofiles, o.TotalAppProfiles = len(o.Servicelbs), len(v.NetProfiles(t)), len(v.AppProfiles(t))
-	o.TotalEPGs, o.TotalNetworks, o.TotalPolicies = len(o.EndpointGroups), len(o.Networks), len(v.Policies(t))
+	o.TotalServicelbs, o.TotalNetprofiles, o.TotalAppProfiles = len(o.Servicelbs), len(v.Groups.NetProfiles(t)), len(v.Tenants.AppProfiles(t))
+	o.TotalEPGs, o.TotalNetworks, o.TotalPolicies = len(o.EndpointGroups), len(o.Networks), len(v.Policies.ListContiv(t))
 	return o
 }

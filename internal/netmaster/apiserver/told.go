@@ -51,8 +51,8 @@ func manyAway(v *control.View, hosts []control.HostState) string {
 	for _, h := range hosts {
 		alive[h.Name] = h.Alive
 	}
-	away, known := v.CountAway(alive)
-	if away < 2 || !v.TooManyAway(alive) { // of one alone all has been said
+	away, known := v.Hosts.CountAway(alive)
+	if away < 2 || !v.Hosts.TooManyAway(alive) { // of one alone all has been said
 		return ""
 	}
 	return fmt.Sprintf("%d of %d hosts are away: more than half, so the network or netmasters are likelier at fault than each host, and the cluster waits: it gives up none of their endpoints, no time counts towards --evict-after, and services still send to their providers there", away, known)
@@ -69,7 +69,7 @@ func waitingText(w control.Waiting) string {
 
 // servicesLost names services whose rows somebody has deleted in the store.
 func servicesLost(v *control.View) (out []api.Finding) {
-	for _, a := range v.LostServices() {
+	for _, a := range v.Services.LostServices() {
 		f := condition.ObjectMissing.Finding("service "+string(a.Network.Tenant)+":"+a.Service,
 			fmt.Sprintf("it is not there, or cannot be read, and its address %s of network %s is still allocated to it: nobody is served there", a.Addr, a.Network))
 		f.Remedy = "free its address with 'netctl doctor --repair', then create the service again"
@@ -81,11 +81,11 @@ func servicesLost(v *control.View) (out []api.Finding) {
 // servicesOverlapped names networks that lie in the ranges of Kubernetes' services'
 // addresses.
 func servicesOverlapped(v *control.View) (out []api.Finding) {
-	ranges := v.ServiceRanges()
+	ranges := v.AddressOwners.ServiceRanges()
 	if len(ranges.Ranges) == 0 {
 		return nil
 	}
-	for _, n := range v.Networks("") {
+	for _, n := range v.Networks.List("") {
 		for _, subnet := range []netip.Prefix{n.Subnet, n.Subnet6} {
 			if by, overlaps := ranges.Overlapping(subnet); subnet.IsValid() && overlaps {
 				out = append(out, condition.ServicesOverlap.Finding("network "+n.Key.String(), fmt.Sprintf("its subnet %s overlaps %s, a range of services' addresses (--service-cidr, or a ServiceCIDR of Kubernetes): services with addresses there are not served", subnet, by)))

@@ -8,7 +8,7 @@ import (
 
 var _ = register(rest[api.Volume, model.VolumeKey, model.Volume]{
 	collection: "volumes", name: "volume", access: ofTenants,
-	key: model.ParseVolumeKey, list: (*control.View).Volumes, get: (*control.View).Volume,
+	key: model.ParseVolumeKey, list: listIn(ofTenantsIn, (*control.TenantView).Volumes), get: getIn(ofTenantsIn, (*control.TenantView).Volume),
 	parse: volumeFromAPI, render: volumeToAPI,
 	change: ofValue(control.ChangeVolume), delete: byAny(inTenants, (*control.Tenants).DeleteVolume),
 	fields: storageFields("volumeName"),

@@ -8,7 +8,7 @@ import (
 
 var _ = register(rest[api.VolumeProfile, model.VolumeProfileKey, model.VolumeProfile]{
 	collection: "volumeProfiles", name: "volumeProfile", access: ofTenants,
-	key: model.ParseVolumeProfileKey, list: (*control.View).VolumeProfiles, get: (*control.View).VolumeProfile,
+	key: model.ParseVolumeProfileKey, list: listIn(ofTenantsIn, (*control.TenantView).VolumeProfiles), get: getIn(ofTenantsIn, (*control.TenantView).VolumeProfile),
 	parse: volumeProfileFromAPI, render: volumeProfileToAPI,
 	change: ofValue(control.ChangeVolumeProfile), delete: byAny(inTenants, (*control.Tenants).DeleteVolumeProfile),
 	fields: storageFields("volumeProfileName"),

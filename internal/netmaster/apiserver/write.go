@@ -57,7 +57,7 @@ func clusterWarnings(v *control.View, m any) []string {
 // may be misspelt. Where a tenant has no endpoints there is nothing to compare with.
 func selectorWarnings(v *control.View, p model.NetworkPolicy) (out []string) {
 	hint := func(what string, s model.Selector) {
-		if len(out) < maxWarned && v.SelectsNoneOf(s) {
+		if len(out) < maxWarned && v.Endpoints.SelectsNoneOf(s) {
 			out = append(out, what+" no endpoint now (tenant "+s.String()+"): check the spelling, unless such endpoints are still to come")
 		}
 	}
@@ -79,7 +79,7 @@ func fabricWarnings(v *control.View, m any) []string {
 	default:
 		return nil
 	}
-	if g, ok := v.Global(); !ok || g.Infra == model.InfraACI {
+	if g, ok := v.Settings.Global(); !ok || g.Infra == model.InfraACI {
 		return nil
 	}
 	return []string{"no effect while the cluster's infrastructure type is not aci ('netctl global set --fabric-mode aci')"}

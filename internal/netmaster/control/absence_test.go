@@ -93,14 +93,14 @@ func TestGraceTime(t *testing.T) {
 		}
 		const grace = 10 * time.Minute
 		away := func() time.Duration {
-			a, _ := c.fresh().HostAbsence("h1")
+			a, _ := c.fresh().Hosts.HostAbsence("h1")
 			return time.Duration(a.Seconds) * time.Second
 		}
 		has := func(when string, want int) {
 			t.Helper()
 			v := c.fresh()
-			if n := v.NumEndpointsOfHost("h1"); n != want || v.NumEndpointsOfHost("h2") != 1 || v.NumEndpointsOfHost("h3") != 1 {
-				t.Errorf("%s: h1 has %d endpoints, want %d; h2 has %d, h3 has %d", when, n, want, v.NumEndpointsOfHost("h2"), v.NumEndpointsOfHost("h3"))
+			if n := v.Endpoints.CountOfHost("h1"); n != want || v.Endpoints.CountOfHost("h2") != 1 || v.Endpoints.CountOfHost("h3") != 1 {
+				t.Errorf("%s: h1 has %d endpoints, want %d; h2 has %d, h3 has %d", when, n, want, v.Endpoints.CountOfHost("h2"), v.Endpoints.CountOfHost("h3"))
 			}
 		}
 
@@ -140,7 +140,7 @@ func TestGraceTime(t *testing.T) {
 
 		living = reports
 		passes(30 * time.Second)
-		if got, there := c.fresh().HostAbsence("h1"); there {
+		if got, there := c.fresh().Hosts.HostAbsence("h1"); there {
 			t.Errorf("it is back, and away: %+v", got)
 		}
 		c.create(endpoint("n", "again", func(e *model.Endpoint) { e.Host = "h1" }))
@@ -170,12 +170,12 @@ func TestManyAway(t *testing.T) {
 			}
 			left := 0
 			for _, r := range reports {
-				left += c.fresh().NumEndpointsOfHost(r.Name)
+				left += c.fresh().Endpoints.CountOfHost(r.Name)
 			}
 			if told := log.count("more than half of the hosts are away"); left != want || (told == 1) != (want == 4) {
 				t.Errorf("%d of 4 hosts are away: %d endpoints are left, want %d; told %d times", away, left, want, told)
 			}
-			if a, there := c.fresh().HostAbsence("h1"); !there || a.Evicted == (want == 4) || want == 4 && a.Seconds != 0 {
+			if a, there := c.fresh().Hosts.HostAbsence("h1"); !there || a.Evicted == (want == 4) || want == 4 && a.Seconds != 0 {
 				t.Errorf("%d of 4 hosts are away: %+v", away, a)
 			}
 			l.stop()
@@ -205,7 +205,7 @@ func TestLongAwayOfMany(t *testing.T) {
 			pass(2 * time.Second)
 		}
 		for _, r := range reports {
-			if n := c.fresh().NumEndpointsOfHost(r.Name); n != 1 {
+			if n := c.fresh().Endpoints.CountOfHost(r.Name); n != 1 {
 				t.Errorf("%s has %d endpoints left", r.Name, n)
 			}
 		}
@@ -245,7 +245,7 @@ func TestReplacedLeader(t *testing.T) {
 		})
 		c.ok(err)
 		fenced("a host that is back", absences)
-		if _, there := c.fresh().HostAbsence("h2"); !there {
+		if _, there := c.fresh().Hosts.HostAbsence("h2"); !there {
 			t.Error("it forgot that a host was away")
 		}
 		c.ok(c.HostLeases.LeaveHost(ctx, "h1", "i1"))
@@ -256,7 +256,7 @@ func TestReplacedLeader(t *testing.T) {
 		})
 		c.ok(err)
 		fenced("a host that is away", absences)
-		if a, there := c.fresh().HostAbsence("h1"); there || c.fresh().NumEndpointsOfHost("h1") != 1 {
+		if a, there := c.fresh().Hosts.HostAbsence("h1"); there || c.fresh().Endpoints.CountOfHost("h1") != 1 {
 			t.Errorf("it counted or gave up: %+v", a)
 		}
 		reports = nil

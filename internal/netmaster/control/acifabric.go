@@ -9,23 +9,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	aciFabric = newPart(func() *tables.AciFabric { return new(tables.AciFabric) })
-
-	_ = enter(tables.AciFabricKey{}, func(v *View, ch tables.Change) {
-		*aciFabric.in(v) = tables.AciFabric{}
-		if f := value[tables.AciFabric](ch); f != nil {
-			*aciFabric.in(v) = *f
-		}
-	}, kind{})
-)
-
 // AciFabric is how an ACI fabric is kept.
 type AciFabric = tables.AciFabric
 
 // AciFabric returns how the ACI fabric is kept; zero where none was kept yet.
-func (v *View) AciFabric() AciFabric {
-	return read(v, func() tables.AciFabric { return *aciFabric.in(v) })
+func (s *SettingsView) AciFabric() AciFabric {
+	return read(s.mu, func() tables.AciFabric { return s.aciFabric })
 }
 
 // NoteAciFabric changes, for the leader, what is noted of how the fabric is kept. That
@@ -65,24 +54,24 @@ type FabricObjects struct {
 // FabricObjects returns all of one moment, but for rules, which are of that moment or
 // later.
 func (v *View) FabricObjects() FabricObjects {
-	out := read(v, func() FabricObjects {
+	out := read(&v.mu, func() FabricObjects {
 		f := FabricObjects{
 			Settings: model.AciGw{EnforcePolicies: true}, // as when it is made without saying
-			Profiles: appProfileRows.in(v).list(""), Groups: groupRows.in(v).list(""),
-			Networks: networkRows.in(v).list(""), External: extContractsRows.in(v).list(""),
+			Profiles: v.Tenants.appProfileRows.listed(""), Groups: v.Groups.groupRows.listed(""),
+			Networks: v.Networks.networkRows.listed(""), External: v.Groups.extContractsRows.listed(""),
 		}
-		f.Wanted = globalRows.in(v).all[tables.GlobalKey{}].Infra == model.InfraACI
-		if g, there := aciGwRows.in(v).all[tables.AciGwKey{}]; there {
+		f.Wanted = v.Settings.globalRows.all[tables.GlobalKey{}].Infra == model.InfraACI
+		if g, there := v.Settings.aciGwRows.all[tables.AciGwKey{}]; there {
 			f.Settings = g
 		}
 		return f
 	})
-	out.Rules = v.Rules("")
+	out.Rules = v.Policies.Rules("")
 	return out
 }
 
 // FabricChanged returns what is closed when something of FabricObjects changes.
-func (v *View) FabricChanged() <-chan struct{} { return v.fabric.Next() }
+func (rv *RevisionView) FabricChanged() <-chan struct{} { return rv.fabric.Next() }
 
 // fabricKinds are the kinds of FabricObjects.
 var fabricKinds = map[string]bool{

@@ -9,11 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	aciGwRows = newRowsPart[tables.AciGwKey, model.AciGw](nil, func(_, _ tables.AciGwKey) int { return 0 })
-
-	_ = register(aciGwRows, nil, kind{name: "aciGw"})
-)
+var _ = register[tables.AciGwKey](kind{name: "aciGw"})
 
 // ChangeAciGw sets the settings of the ACI fabric.
 func ChangeAciGw(valid model.Valid[model.AciGw]) Change {
@@ -45,4 +41,4 @@ func (st *Settings) DeleteAciGw(ctx context.Context) error {
 }
 
 // AciGw returns the settings of the ACI fabric.
-func (v *View) AciGw() (model.AciGw, bool) { return aciGwRows.find(v, tables.AciGwKey{}) }
+func (s *SettingsView) AciGw() (model.AciGw, bool) { return s.aciGwRows.find(tables.AciGwKey{}) }

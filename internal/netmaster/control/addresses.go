@@ -41,7 +41,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 	if len(r.Requester) > model.MaxEndpointText {
 		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
 	}
-	if n, known := as.commits.view.Network(r.Network); known {
+	if n, known := as.commits.view.Networks.Get(r.Network); known {
 		if err := as.mayReserve(r, n); err != nil {
 			return netip.Addr{}, err
 		}
@@ -59,7 +59,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 			if err != nil {
 				return err
 			}
-			if row.Exists() && !expired(row.Value, as.commits.view) {
+			if row.Exists() && !as.commits.view.Addresses.expired(row.Value) {
 				return model.Errorf(model.ErrConflict, "PreferredIPv4Address %q: %s", got, ownerText(row.Value))
 			}
 		} else if got, err = cl.freeAddr(ctx, tx, n, r.IPv6, pools, r.Group); err != nil {
@@ -100,8 +100,8 @@ func (as *Addresses) mayReserve(r AddressRequest, n model.Network) error {
 	case n.Subnet.IsValid() && bits < 12:
 		most = max(minReserved, 1<<bits/8)
 	}
-	has := read(as.commits.view, func() int {
-		if s := as.commits.view.spaces[n.Key]; s != nil {
+	has := read(&as.commits.view.mu, func() int {
+		if s := as.commits.view.Addresses.spaces[n.Key]; s != nil {
 			return s.kept[h]
 		}
 		return 0
@@ -166,18 +166,18 @@ func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.Addr
 }
 
 // expired tells whether an address is kept by a reservation that has run out.
-func expired(a tables.Address, v *View) bool {
-	return read(v, func() bool { return expiredLocked(a, v) })
+func (av *AddressView) expired(a tables.Address) bool {
+	return read(av.mu, func() bool { return av.expiredLocked(a) })
 }
 
-func expiredLocked(a tables.Address, v *View) bool {
+func (av *AddressView) expiredLocked(a tables.Address) bool {
 	if a.Reservation == nil {
 		return false
 	}
-	if over, known := v.kept.over(a); known {
+	if over, known := av.kept.over(a); known {
 		return over
 	}
-	return !v.now().Before(a.Reservation.Expires)
+	return !av.now().Before(a.Reservation.Expires)
 }
 
 // ReleaseAddress gives a reserved address back. An address that nobody has
@@ -216,15 +216,15 @@ func (as *Addresses) AddressHost(ctx context.Context, k model.NetworkKey, a neti
 	if err != nil {
 		return "", err
 	}
-	return read(v, func() model.HostName {
+	return read(&v.mu, func() model.HostName {
 		var owner tables.Address
-		owner, err = v.ownerOf(tables.AddressKey{Network: k, Addr: a})
-		return v.hostOf(owner)
+		owner, err = v.Addresses.ownerOf(tables.AddressKey{Network: k, Addr: a})
+		return v.Endpoints.hostOf(owner)
 	}), err
 }
 
-func (v *View) ownerOf(k tables.AddressKey) (tables.Address, error) {
-	if s := v.spaces[k.Network]; s != nil {
+func (av *AddressView) ownerOf(k tables.AddressKey) (tables.Address, error) {
+	if s := av.spaces[k.Network]; s != nil {
 		if o, there := s.owners[k.Addr]; there {
 			return o.Address, nil
 		}
@@ -232,9 +232,9 @@ func (v *View) ownerOf(k tables.AddressKey) (tables.Address, error) {
 	return tables.Address{}, model.Errorf(model.ErrNotFound, "address %s of network %q is not allocated", k.Addr, k.Network)
 }
 
-func (v *View) hostOf(a tables.Address) model.HostName {
+func (ev *EndpointView) hostOf(a tables.Address) model.HostName {
 	if a.Reservation != nil {
 		return a.Reservation.Host
 	}
-	return v.endpoints[model.EndpointKey{Network: a.Network, ID: a.Endpoint}].Host
+	return ev.endpoints[model.EndpointKey{Network: a.Network, ID: a.Endpoint}].Host
 }

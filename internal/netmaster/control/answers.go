@@ -70,32 +70,6 @@ type sign struct {
 
 func signOf(a tables.Answerer) sign { return sign{a.Installation, a.Run, a.Seq} }
 
-var (
-	answerers = newPart(func() *answering {
-		return &answering{hosts: map[model.HostName]seenAnswerer{}, of: map[netip.Addr]model.HostName{}}
-	})
-	_ = enter(tables.AnswererKey{}, func(v *View, ch tables.Change) {
-		x, k := answerers.in(v), ch.Key.(tables.AnswererKey) //nolint:forcetypeassert // it is registered for that
-		if row := value[tables.Answerer](ch); row != nil {
-			seen := seenAnswerer{row.Addrs, signOf(*row), time.Now()}
-			if old, had := x.hosts[k.Host]; had && old.last == seen.last {
-				seen.at = old.at
-			}
-			x.hosts[k.Host] = seen
-		} else {
-			delete(x.hosts, k.Host)
-		}
-	}, kind{})
-	_ = enter(tables.AnsweredKey{}, func(v *View, ch tables.Change) {
-		x, k := answerers.in(v), ch.Key.(tables.AnsweredKey) //nolint:forcetypeassert // it is registered for that
-		if row := value[tables.Answered](ch); row != nil {
-			x.of[k.Addr] = row.Host
-		} else {
-			delete(x.of, k.Addr)
-		}
-	}, kind{})
-)
-
 func (a *answering) contents() any { // when something was seen is only remembered
 	hosts := map[model.HostName][]netip.Addr{}
 	for h, x := range a.hosts {
@@ -112,9 +86,9 @@ func (a *answering) silent(h model.HostName, last sign) bool {
 }
 
 // AnsweredBy is the host that answers its neighbours for an address; empty = none.
-func (v *View) AnsweredBy(a netip.Addr) model.HostName {
-	return read(v, func() model.HostName {
-		x := answerers.in(v)
+func (hv *HostView) AnsweredBy(a netip.Addr) model.HostName {
+	return read(hv.mu, func() model.HostName {
+		x := hv.answerers
 		h := x.of[a]
 		if row, ok := x.hosts[h]; !ok || !slices.Contains(row.addrs, a) || x.silent(h, row.last) {
 			return ""
@@ -192,15 +166,15 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 // Answer keeps what a host answers for, gives it what nobody else has, and returns all
 // that it has: for model.AnswerFor from the moment before it asked.
 func (an *Answers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
-	pooled := read(an.commits.view, func() []netip.Addr {
-		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := balancedAddrs.in(an.commits.view).by[a]; return !is })
+	pooled := read(&an.commits.view.mu, func() []netip.Addr {
+		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := an.commits.view.AddressOwners.balancedAddrs.by[a]; return !is })
 	})
 	r.Able = pooled
 	prefers := an.answers.hear(r)
 	for i, more := 0, true; more && i < answerParts; i++ {
 		var want []netip.Addr
-		known := read(an.commits.view, func() bool {
-			x := answerers.in(an.commits.view)
+		known := read(&an.commits.view.mu, func() bool {
+			x := an.commits.view.Hosts.answerers
 			mine, known := x.hosts[r.Host]
 			want = nil
 			for _, a := range r.Able {
@@ -356,5 +330,26 @@ func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, fo
 }
 
 func (an *Answers) silentAnswerer(a tables.Answerer) bool {
-	return read(an.commits.view, func() bool { return answerers.in(an.commits.view).silent(a.Host, signOf(a)) })
+	return read(&an.commits.view.mu, func() bool { return an.commits.view.Hosts.answerers.silent(a.Host, signOf(a)) })
+}
+
+func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
+	x := hv.answerers
+	if row == nil {
+		delete(x.hosts, k.Host)
+		return
+	}
+	seen := seenAnswerer{row.Addrs, signOf(*row), time.Now()}
+	if old, had := x.hosts[k.Host]; had && old.last == seen.last {
+		seen.at = old.at
+	}
+	x.hosts[k.Host] = seen
+}
+
+func (hv *HostView) enterAnswered(k tables.AnsweredKey, row *tables.Answered) {
+	if row != nil {
+		hv.answerers.of[k.Addr] = row.Host
+	} else {
+		delete(hv.answerers.of, k.Addr)
+	}
 }

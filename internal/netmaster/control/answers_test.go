@@ -145,7 +145,7 @@ func TestAnswer(t *testing.T) {
 		if n != len(all) {
 			t.Fatalf("%d of %d are answered for: %v", n, len(all), held)
 		}
-		if by := h.masters[1].view.AnsweredBy(held["h2"][0]); by != "h2" {
+		if by := h.masters[1].view.Hosts.AnsweredBy(held["h2"][0]); by != "h2" {
 			t.Errorf("the other netmaster sees %q answer for %s", by, held["h2"][0])
 		}
 		// One dies, and with it the netmaster that was asked; what others have stays theirs.

@@ -246,7 +246,7 @@ func (c *Committer) fitAll(steps []step) (bad step, err error) {
 			groups, atGroups = append(groups, *s.group), append(atGroups, s)
 		}
 	}
-	if i, err := c.view.fit(rules, replaced, groups); err != nil {
+	if i, err := c.view.Policies.fit(rules, replaced, groups); err != nil {
 		return append(at, atGroups...)[i], err
 	}
 	return step{}, nil

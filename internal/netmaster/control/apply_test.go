@@ -67,7 +67,7 @@ func TestApply(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("again: %d transactions", n)
 	}
-	if x, ok := c.fresh().Tenant("blue"); !ok || x.DefaultNetwork != "n" {
+	if x, ok := c.fresh().Tenants.Get("blue"); !ok || x.DefaultNetwork != "n" {
 		t.Errorf("tenant %+v", x)
 	}
 }
@@ -132,10 +132,10 @@ func TestApplyLongList(t *testing.T) {
 		t.Errorf("%d turns", turns)
 	}
 	v := c.fresh()
-	if n := len(v.RulesOfPolicy(policyKey("blue:p"))); n != 201 {
+	if n := len(v.Policies.RulesOfPolicy(policyKey("blue:p"))); n != 201 {
 		t.Errorf("%d rules", n)
 	}
-	got, _ := v.AppProfile(app.Key)
+	got, _ := v.Tenants.AppProfile(app.Key)
 	if diff := cmp.Diff(app.Groups, got.Groups); diff != "" {
 		t.Errorf("groups of the app profile (-want +got):\n%s", diff)
 	}
@@ -183,7 +183,7 @@ func TestApplyFailsInBetween(t *testing.T) {
 	if !ok || e.Index < 90 || !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), "applied already") {
 		t.Fatalf("error %v", err)
 	}
-	if n := len(c.fresh().RulesOfPolicy(policyKey("blue:p"))); n == 0 {
+	if n := len(c.fresh().Policies.RulesOfPolicy(policyKey("blue:p"))); n == 0 {
 		t.Error("nothing is applied")
 	}
 	c.put(policy("blue:q"))
@@ -241,8 +241,8 @@ func TestApplyInParallel(t *testing.T) {
 	}
 	a.ok(sides.Wait())
 	v := a.fresh()
-	if n := len(v.RulesOfPolicy(policyKey("blue:p"))); n != 61 || len(v.Networks("blue")) != 1 {
-		t.Errorf("%d rules, networks %v", n, v.Networks("blue"))
+	if n := len(v.Policies.RulesOfPolicy(policyKey("blue:p"))); n != 61 || len(v.Networks.List("blue")) != 1 {
+		t.Errorf("%d rules, networks %v", n, v.Networks.List("blue"))
 	}
 }
 
@@ -269,7 +269,7 @@ func TestApplyManyEndpoints(t *testing.T) {
 		}
 	}
 	c.st.Conflict(0)
-	if eps := c.fresh().EndpointsOfNetwork(netKey("n")); len(eps) != len(list) {
+	if eps := c.fresh().Endpoints.OfNetwork(netKey("n")); len(eps) != len(list) {
 		t.Errorf("%d endpoints", len(eps))
 	}
 }

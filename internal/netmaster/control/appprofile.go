@@ -10,20 +10,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	appProfileRows     = newRowsPart[model.AppProfileKey, model.AppProfile](func(k model.AppProfileKey) model.TenantName { return k.Tenant }, func(a, b model.AppProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
-	appProfilesOfGroup = newPart(func() index[model.GroupKey, model.AppProfileKey] { return index[model.GroupKey, model.AppProfileKey]{} })
-	appProfileMod      = newPart(func() map[model.AppProfileKey]store.Revision { return map[model.AppProfileKey]store.Revision{} }) // of the last write
+var _ = register[model.AppProfileKey](kind{
+	name:      "appProfile",
+	empty:     none(tables.AppProfiles, tables.AppProfilesOf, "app profiles", func(x model.AppProfile) string { return x.Key.Name }),
+	reference: "appprofile", usedBy: "it belongs to app profiles",
+})
 
-	_ = register(appProfileRows, enterAppProfile, kind{
-		name:      "appProfile",
-		empty:     none(tables.AppProfiles, tables.AppProfilesOf, "app profiles", func(x model.AppProfile) string { return x.Key.Name }),
-		reference: "appprofile", usedBy: "it belongs to app profiles",
-	})
-)
-
-func enterAppProfile(v *View, k model.AppProfileKey, old, now *model.AppProfile, mod store.Revision) {
-	ofGroup, mods := appProfilesOfGroup.in(v), appProfileMod.in(v)
+func (tv *TenantView) enterAppProfile(ch tables.Change) {
+	k, old, now := tv.appProfileRows.enter(ch)
+	ofGroup, mods := tv.appProfilesOfGroup, tv.appProfileMod
 	if old != nil {
 		for _, g := range old.Groups {
 			ofGroup.put(model.GroupKey{Tenant: k.Tenant, Name: g}, k, false)
@@ -31,7 +26,7 @@ func enterAppProfile(v *View, k model.AppProfileKey, old, now *model.AppProfile,
 		delete(mods, k)
 	}
 	if now != nil {
-		mods[k] = mod
+		mods[k] = ch.Mod
 		for _, g := range now.Groups {
 			ofGroup.put(model.GroupKey{Tenant: k.Tenant, Name: g}, k, true)
 		}
@@ -164,20 +159,22 @@ func (ts *Tenants) DeleteAppProfile(ctx context.Context, k model.AppProfileKey) 
 }
 
 // AppProfiles returns app profiles.
-func (v *View) AppProfiles(t model.TenantName) []model.AppProfile { return appProfileRows.list(v, t) }
+func (tv *TenantView) AppProfiles(t model.TenantName) []model.AppProfile {
+	return tv.appProfileRows.list(t)
+}
 
 // AppProfile finds an app profile.
-func (v *View) AppProfile(k model.AppProfileKey) (model.AppProfile, bool) {
-	return appProfileRows.find(v, k)
+func (tv *TenantView) AppProfile(k model.AppProfileKey) (model.AppProfile, bool) {
+	return tv.appProfileRows.find(k)
 }
 
 // AppProfileOf returns the app profile of a group: the one written last, if it
 // is in several.
-func (v *View) AppProfileOf(g model.GroupKey) (k model.AppProfileKey, ok bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	for p := range appProfilesOfGroup.in(v)[g] {
-		a, b := appProfileMod.in(v)[p], appProfileMod.in(v)[k]
+func (tv *TenantView) AppProfileOf(g model.GroupKey) (k model.AppProfileKey, ok bool) {
+	tv.mu.RLock()
+	defer tv.mu.RUnlock()
+	for p := range tv.appProfilesOfGroup[g] {
+		a, b := tv.appProfileMod[p], tv.appProfileMod[k]
 		if !ok || a > b || a == b && p.Name < k.Name {
 			k, ok = p, true
 		}

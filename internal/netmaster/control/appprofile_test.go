@@ -28,12 +28,12 @@ func TestLargeAppProfile(t *testing.T) {
 	c.put(app("big", names...))
 	check := func(want ...model.GroupName) {
 		t.Helper()
-		p, _ := c.fresh().AppProfile(appKey("big"))
+		p, _ := c.fresh().Tenants.AppProfile(appKey("big"))
 		if d := cmp.Diff(want, p.Groups); d != "" {
 			t.Fatal(d)
 		}
 		for _, g := range names {
-			k, ok := c.fresh().AppProfileOf(groupKey(string(g)))
+			k, ok := c.fresh().Tenants.AppProfileOf(groupKey(string(g)))
 			if ok != slices.Contains(want, g) || ok && k != appKey("big") {
 				t.Errorf("group %s is in %v", g, k)
 			}
@@ -46,7 +46,7 @@ func TestLargeAppProfile(t *testing.T) {
 	check(names[:20]...)
 	c.ok(c.remove(groupKey("g0")))
 	c.put(app("small", names[0]))
-	if k, _ := c.fresh().AppProfileOf(groupKey(string(names[0]))); k != appKey("small") {
+	if k, _ := c.fresh().Tenants.AppProfileOf(groupKey(string(names[0]))); k != appKey("small") {
 		t.Errorf("the group is in %v, not in the profile that took it last", k)
 	}
 	c.ok(c.remove(appKey("big")))

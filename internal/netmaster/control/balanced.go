@@ -21,29 +21,12 @@ type balanced struct {
 	last [2]netip.Addr
 }
 
-var (
-	balancedAddrs = newPart(func() *balanced {
-		return &balanced{by: map[netip.Addr]model.ClusterServiceKey{}, of: index[model.ClusterServiceKey, netip.Addr]{}}
-	})
-	_ = enter(tables.BalancedKey{}, func(v *View, ch tables.Change) {
-		b, k := balancedAddrs.in(v), ch.Key.(tables.BalancedKey) //nolint:forcetypeassert // it is registered for that
-		if old, had := b.by[k.Addr]; had {
-			b.of.remove(old, k.Addr)
-			delete(b.by, k.Addr)
-		}
-		if row := value[tables.Balanced](ch); row != nil {
-			b.by[k.Addr] = row.Service
-			b.of.add(row.Service, k.Addr)
-		}
-	}, kind{})
-)
-
 // BalancedAddrs returns the addresses of the load balancers' pool that a service has;
 // sorted.
-func (v *View) BalancedAddrs(k model.ClusterServiceKey) []netip.Addr {
-	return read(v, func() []netip.Addr {
+func (ov *AddressOwnerView) BalancedAddrs(k model.ClusterServiceKey) []netip.Addr {
+	return read(ov.mu, func() []netip.Addr {
 		var out []netip.Addr
-		for a := range balancedAddrs.in(v).of[k] {
+		for a := range ov.balancedAddrs.of[k] {
 			out = append(out, a)
 		}
 		slices.SortFunc(out, netip.Addr.Compare)
@@ -52,10 +35,10 @@ func (v *View) BalancedAddrs(k model.ClusterServiceKey) []netip.Addr {
 }
 
 // BalancedServices returns the services that have addresses of the pool, in no sequence.
-func (v *View) BalancedServices() []model.ClusterServiceKey {
-	return read(v, func() []model.ClusterServiceKey {
+func (ov *AddressOwnerView) BalancedServices() []model.ClusterServiceKey {
+	return read(ov.mu, func() []model.ClusterServiceKey {
 		var out []model.ClusterServiceKey
-		for k := range balancedAddrs.in(v).of {
+		for k := range ov.balancedAddrs.of {
 			out = append(out, k)
 		}
 		return out
@@ -85,7 +68,7 @@ func (ks *Kubernetes) Balance(ctx context.Context, fence store.Fence, w PoolWish
 	_, err := ks.commits.update(ctx, fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
 		fence.Require(tx)
 		out, refused = nil, nil
-		had := ks.commits.view.BalancedAddrs(w.Service)
+		had := ks.commits.view.AddressOwners.BalancedAddrs(w.Service)
 		for _, v6 := range []bool{false, true} {
 			addr, err := ks.balance(tx, w, v6, had)
 			switch {
@@ -133,7 +116,7 @@ func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr
 	if v6 {
 		family = 1
 	}
-	last := balancedAddrs.in(ks.commits.view).last[family]
+	last := ks.commits.view.AddressOwners.balancedAddrs.last[family]
 	ks.commits.view.mu.RUnlock()
 	looked := 0
 	for a := range w.Pool.From(last, v6) {
@@ -141,8 +124,8 @@ func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr
 			break
 		}
 		ks.commits.view.mu.Lock()
-		_, taken := balancedAddrs.in(ks.commits.view).by[a]
-		balancedAddrs.in(ks.commits.view).last[family] = a
+		_, taken := ks.commits.view.AddressOwners.balancedAddrs.by[a]
+		ks.commits.view.AddressOwners.balancedAddrs.last[family] = a
 		ks.commits.view.mu.Unlock()
 		if taken {
 			continue
@@ -160,9 +143,9 @@ func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr
 }
 
 // fronted says in words which other service leads from an address; empty = none.
-func (v *View) fronted(a netip.Addr, k model.ClusterServiceKey) string {
-	return read(v, func() string {
-		for other := range frontedAt.in(v)[a] {
+func (kv *KubernetesView) fronted(a netip.Addr, k model.ClusterServiceKey) string {
+	return read(kv.mu, func() string {
+		for other := range kv.frontedAt[a] {
 			if other != k {
 				return fmt.Sprintf("is an external address of service %s", other)
 			}
@@ -177,7 +160,7 @@ func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error 
 	if !w.Pool.Contains(a) {
 		return model.Errorf(model.ErrConflict, "%s is not in the load balancers' pool", a)
 	}
-	for _, whose := range []string{ks.commits.view.WhoseAddress(a), ks.commits.view.WhoseServiceAddress(a), ks.commits.view.fronted(a, w.Service)} {
+	for _, whose := range []string{ks.commits.view.AddressOwners.WhoseAddress(a), ks.commits.view.AddressOwners.WhoseServiceAddress(a), ks.commits.view.Kubernetes.fronted(a, w.Service)} {
 		if whose != "" {
 			return model.Errorf(model.ErrConflict, "%s %s", a, whose)
 		}
@@ -192,4 +175,16 @@ func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error 
 		return model.Errorf(model.ErrConflict, "%s is service %s's", a, row.Value.Service)
 	}
 	return nil
+}
+
+func (ov *AddressOwnerView) enterBalanced(k tables.BalancedKey, row *tables.Balanced) {
+	b := ov.balancedAddrs
+	if old, had := b.by[k.Addr]; had {
+		b.of.remove(old, k.Addr)
+		delete(b.by, k.Addr)
+	}
+	if row != nil {
+		b.by[k.Addr] = row.Service
+		b.of.add(row.Service, k.Addr)
+	}
 }

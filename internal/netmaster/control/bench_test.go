@@ -48,7 +48,7 @@ func BenchmarkLists(b *testing.B) {
 	b.Run("networks", func(b *testing.B) {
 		for b.Loop() {
 			v, err := c.View(ctx)
-			if err != nil || len(v.Networks("default")) != many+1 {
+			if err != nil || len(v.Networks.List("default")) != many+1 {
 				b.Fatal(err)
 			}
 		}
@@ -56,7 +56,7 @@ func BenchmarkLists(b *testing.B) {
 	b.Run("endpoints", func(b *testing.B) {
 		for b.Loop() {
 			v, err := c.View(ctx)
-			if err != nil || len(v.EndpointsOfNetwork(netKey("n"))) != many {
+			if err != nil || len(v.Endpoints.OfNetwork(netKey("n"))) != many {
 				b.Fatal(err)
 			}
 		}
@@ -64,7 +64,7 @@ func BenchmarkLists(b *testing.B) {
 	b.Run("usage", func(b *testing.B) {
 		for b.Loop() {
 			v, err := c.View(ctx)
-			if err != nil || v.NetworkUsage(netKey("n")).Count != many {
+			if err != nil || v.Addresses.NetworkUsage(netKey("n")).Count != many {
 				b.Fatal(err)
 			}
 		}

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -9,11 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	bgpRows = newRowsPart[tables.BgpKey, model.Bgp](nil, func(a, b tables.BgpKey) int { return cmp.Compare(a.Host, b.Host) })
-
-	_ = register(bgpRows, nil, kind{name: "Bgp"})
-)
+var _ = register[tables.BgpKey](kind{name: "Bgp"})
 
 // ChangeBgp creates a host's BGP settings or replaces them. The host must be one
 // that an agent has told of (known fault 26): otherwise model.ErrNotFound.
@@ -71,9 +66,9 @@ func (st *Settings) DeleteBgp(ctx context.Context, h model.HostName) error {
 }
 
 // Bgps returns the BGP settings of all hosts.
-func (v *View) Bgps() []model.Bgp { return bgpRows.list(v, "") }
+func (s *SettingsView) Bgps() []model.Bgp { return s.bgpRows.list("") }
 
 // Bgp finds a host's BGP settings.
-func (v *View) Bgp(h model.HostName) (model.Bgp, bool) {
-	return bgpRows.find(v, tables.BgpKey{Host: h})
+func (s *SettingsView) Bgp(h model.HostName) (model.Bgp, bool) {
+	return s.bgpRows.find(tables.BgpKey{Host: h})
 }

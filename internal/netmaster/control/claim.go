@@ -72,7 +72,7 @@ func (cl *claim) addr(n model.Network, v6 bool, cursor string, allowed ipam.Rang
 	v := cl.c.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s := v.space(n.Key)
+	s := v.Addresses.space(n.Key)
 	s.build(n)
 	sp := s.family(v6)
 	if sp == nil {
@@ -101,7 +101,7 @@ func (cl *claim) number(kind tables.NumberKind, lo, hi uint32) (uint32, bool) {
 	v := cl.c.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := v.numbers[kind]
+	n := v.Addresses.numbers[kind]
 	x, ok := n.Next(lo, hi)
 	if !ok {
 		return 0, false
@@ -203,23 +203,23 @@ func (cl *claim) done(rev store.Revision) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if rev > v.rev {
-		v.settling = append(v.settling, settling{rev, cl})
+		v.Addresses.settling = append(v.Addresses.settling, settling{rev, cl})
 		return
 	}
-	v.free(cl)
+	v.Addresses.free(cl)
 }
 
-func (v *View) free(cl *claim) {
+func (av *AddressView) free(cl *claim) {
 	for _, k := range cl.addrs.all {
-		s := v.space(k.Network)
+		s := av.space(k.Network)
 		if s.held[k.Addr]--; s.held[k.Addr] <= 0 {
 			delete(s.held, k.Addr)
 		}
 		s.mark(k.Addr)
-		v.dropSpace(k.Network)
+		av.dropSpace(k.Network)
 	}
 	for _, k := range cl.numbers.all {
-		n := v.numbers[k.Kind]
+		n := av.numbers[k.Kind]
 		if n.held[k.Number]--; n.held[k.Number] <= 0 {
 			delete(n.held, k.Number)
 		}
@@ -228,16 +228,16 @@ func (v *View) free(cl *claim) {
 	cl.addrs, cl.numbers = held[tables.AddressKey]{}, held[tables.NumberKey]{}
 }
 
-// settle frees the claims whose commits the view has reached.
-func (v *View) settle() {
-	rest := v.settling[:0]
-	for _, s := range v.settling {
-		if s.rev <= v.rev {
-			v.free(s.claim)
+// settle frees the claims whose commits the view has reached, which is at rev.
+func (av *AddressView) settle(rev store.Revision) {
+	rest := av.settling[:0]
+	for _, s := range av.settling {
+		if s.rev <= rev {
+			av.free(s.claim)
 		} else {
 			rest = append(rest, s)
 		}
 	}
-	clear(v.settling[len(rest):])
-	v.settling = rest
+	clear(av.settling[len(rest):])
+	av.settling = rest
 }

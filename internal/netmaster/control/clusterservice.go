@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,98 +15,40 @@ import (
 // Services of an orchestrator: their rows belong to it, and its keeper alone writes
 // them, as the leader who has the fence.
 
-var (
-	clusterServiceRows = newRowsPart[model.ClusterServiceKey, model.ClusterService](nil, func(a, b model.ClusterServiceKey) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	serviceSliceRows = newRowsPart[model.ServiceSliceKey, model.ServiceSlice](nil, func(a, b model.ServiceSliceKey) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	clusterNodeRows = newRowsPart[model.NodeName, model.ClusterNode](nil, cmp.Compare[model.NodeName])
-
-	slicesOfService = newPart(func() index[model.ClusterServiceKey, model.ServiceSliceKey] {
-		return index[model.ClusterServiceKey, model.ServiceSliceKey]{}
-	})
-	servicesAt    = newPart(func() index[netip.Addr, model.ClusterServiceKey] { return index[netip.Addr, model.ClusterServiceKey]{} })
-	frontedAt     = newPart(func() index[netip.Addr, model.ClusterServiceKey] { return index[netip.Addr, model.ClusterServiceKey]{} })
-	nodesAt       = newPart(func() index[netip.Addr, model.NodeName] { return index[netip.Addr, model.NodeName]{} })
-	clusterFronts = newPart(func() *int { return new(int) }) // of all services of the orchestrator
-	serviceRanges = newPart(func() *model.ServiceRanges { return new(model.ServiceRanges) })
-
-	_ = register(clusterServiceRows, func(v *View, k model.ClusterServiceKey, old, now *model.ClusterService, _ store.Revision) {
-		if old != nil {
-			*clusterFronts.in(v) -= old.Fronts()
-		}
-		if now != nil {
-			*clusterFronts.in(v) += now.Fronts()
-		}
-		for _, s := range []*model.ClusterService{old, now} {
-			if s == nil {
-				continue
-			}
-			for _, a := range s.Addrs {
-				servicesAt.in(v).put(a, k, s == now)
-			}
-			for _, a := range slices.Concat(s.Balanced, s.External) {
-				frontedAt.in(v).put(a, k, s == now)
-			}
-		}
-	}, kind{})
-	_ = register(serviceSliceRows, func(v *View, k model.ServiceSliceKey, old, now *model.ServiceSlice, _ store.Revision) {
-		if old != nil {
-			slicesOfService.in(v).put(old.ServiceKey(), k, false)
-		}
-		if now != nil {
-			slicesOfService.in(v).put(now.ServiceKey(), k, true)
-		}
-	}, kind{})
-	_ = register(clusterNodeRows, func(v *View, k model.NodeName, old, now *model.ClusterNode, _ store.Revision) {
-		for _, n := range []*model.ClusterNode{old, now} {
-			for i := 0; n != nil && i < len(n.Addrs); i++ {
-				nodesAt.in(v).put(n.Addrs[i], k, n == now)
-			}
-		}
-	}, kind{})
-	_ = enter(tables.ServiceRangesKey{}, func(v *View, ch tables.Change) {
-		*serviceRanges.in(v) = model.ServiceRanges{}
-		if r := value[model.ServiceRanges](ch); r != nil {
-			*serviceRanges.in(v) = *r
-		}
-	}, kind{})
-)
-
 // ClusterServices returns the services of the orchestrator.
-func (v *View) ClusterServices() []model.ClusterService { return clusterServiceRows.list(v, "") }
+func (kv *KubernetesView) ClusterServices() []model.ClusterService {
+	return kv.clusterServiceRows.list("")
+}
 
 // ClusterService finds a service of the orchestrator.
-func (v *View) ClusterService(k model.ClusterServiceKey) (model.ClusterService, bool) {
-	return clusterServiceRows.find(v, k)
+func (kv *KubernetesView) ClusterService(k model.ClusterServiceKey) (model.ClusterService, bool) {
+	return kv.clusterServiceRows.find(k)
 }
 
 // ServiceSlices returns the backends of all services of the orchestrator.
-func (v *View) ServiceSlices() []model.ServiceSlice { return serviceSliceRows.list(v, "") }
+func (kv *KubernetesView) ServiceSlices() []model.ServiceSlice { return kv.serviceSliceRows.list("") }
 
 // ServiceSlice finds some of a service's backends.
-func (v *View) ServiceSlice(k model.ServiceSliceKey) (model.ServiceSlice, bool) {
-	return serviceSliceRows.find(v, k)
+func (kv *KubernetesView) ServiceSlice(k model.ServiceSliceKey) (model.ServiceSlice, bool) {
+	return kv.serviceSliceRows.find(k)
 }
 
 // SlicesOf returns the backends of a service of the orchestrator.
-func (v *View) SlicesOf(k model.ClusterServiceKey) []model.ServiceSlice {
-	return serviceSliceRows.of(v, func() map[model.ServiceSliceKey]struct{} { return slicesOfService.in(v)[k] })
+func (kv *KubernetesView) SlicesOf(k model.ClusterServiceKey) []model.ServiceSlice {
+	return kv.serviceSliceRows.those(func() map[model.ServiceSliceKey]struct{} { return kv.slicesOfService[k] })
 }
 
 // ClusterNodes returns the nodes of the orchestrator.
-func (v *View) ClusterNodes() []model.ClusterNode { return clusterNodeRows.list(v, "") }
+func (kv *KubernetesView) ClusterNodes() []model.ClusterNode { return kv.clusterNodeRows.list("") }
 
 // ClusterNode finds a node of the orchestrator.
-func (v *View) ClusterNode(k model.NodeName) (model.ClusterNode, bool) {
-	return clusterNodeRows.find(v, k)
+func (kv *KubernetesView) ClusterNode(k model.NodeName) (model.ClusterNode, bool) {
+	return kv.clusterNodeRows.find(k)
 }
 
 // ServiceRanges returns the ranges of the orchestrator's services' addresses.
-func (v *View) ServiceRanges() model.ServiceRanges {
-	return read(v, func() model.ServiceRanges { return *serviceRanges.in(v) })
+func (ov *AddressOwnerView) ServiceRanges() model.ServiceRanges {
+	return read(ov.mu, func() model.ServiceRanges { return ov.serviceRanges })
 }
 
 // Reserve has WhoseAddress say of addresses whose they are, which no row of the store
@@ -115,33 +56,33 @@ func (v *View) ServiceRanges() model.ServiceRanges {
 func (ks *Kubernetes) Reserve(at map[netip.Addr]string) {
 	ks.commits.view.mu.Lock()
 	defer ks.commits.view.mu.Unlock()
-	if ks.commits.view.reserved == nil {
-		ks.commits.view.reserved = map[netip.Addr]string{}
+	if ks.commits.view.AddressOwners.reserved == nil {
+		ks.commits.view.AddressOwners.reserved = map[netip.Addr]string{}
 	}
-	maps.Copy(ks.commits.view.reserved, at)
+	maps.Copy(ks.commits.view.AddressOwners.reserved, at)
 }
 
 // reservedAddresses are those of Reserve.
-func (v *View) reservedAddresses() map[netip.Addr]string {
-	return read(v, func() map[netip.Addr]string { return maps.Clone(v.reserved) })
+func (ov *AddressOwnerView) reservedAddresses() map[netip.Addr]string {
+	return read(ov.mu, func() map[netip.Addr]string { return maps.Clone(ov.reserved) })
 }
 
 // WhoseAddress says in words whose an address is, of networks, nodes of the
 // orchestrator, hosts and what is reserved; empty = nobody's.
-func (v *View) WhoseAddress(a netip.Addr) string {
-	return read(v, func() string {
-		if whose := v.reserved[a]; whose != "" && !slices.ContainsFunc(serviceRanges.in(v).Ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+func (ov *AddressOwnerView) WhoseAddress(a netip.Addr) string {
+	return read(ov.mu, func() string {
+		if whose := ov.reserved[a]; whose != "" && !slices.ContainsFunc(ov.serviceRanges.Ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
 			return whose // not where a service stands before it
 		}
-		if members := nodesAt.in(v)[a]; len(members) > 0 {
+		if members := ov.kubernetes.nodesAt[a]; len(members) > 0 {
 			return fmt.Sprintf("is an address of node %s", slices.Min(slices.Collect(maps.Keys(members))))
 		}
-		for _, h := range hostRows.in(v).list("") {
+		for _, h := range ov.hosts.hostRows.listed("") {
 			if h.VTEP == a || h.Control == a {
 				return fmt.Sprintf("is the address of host %s", h.Name)
 			}
 		}
-		for _, n := range networkRows.in(v).list("") {
+		for _, n := range ov.networks.networkRows.listed("") {
 			if n.Subnet.Contains(a) || n.Subnet6.Contains(a) {
 				return fmt.Sprintf("lies in network %s", n.Key)
 			}
@@ -152,12 +93,12 @@ func (v *View) WhoseAddress(a netip.Addr) string {
 
 // WhoseServiceAddress says in words which service of the orchestrator has an address as
 // cluster address, or in which range of those it lies; empty = none.
-func (v *View) WhoseServiceAddress(a netip.Addr) string {
-	return read(v, func() string {
-		if members := servicesAt.in(v)[a]; len(members) > 0 {
-			return fmt.Sprintf("is the cluster address of service %s", sorted(members, clusterServiceRows.in(v).all, clusterServiceRows.in(v).less)[0].Key)
+func (ov *AddressOwnerView) WhoseServiceAddress(a netip.Addr) string {
+	return read(ov.mu, func() string {
+		if members := ov.kubernetes.servicesAt[a]; len(members) > 0 {
+			return fmt.Sprintf("is the cluster address of service %s", sorted(members, ov.kubernetes.clusterServiceRows.all, ov.kubernetes.clusterServiceRows.less)[0].Key)
 		}
-		for _, p := range serviceRanges.in(v).Ranges {
+		for _, p := range ov.serviceRanges.Ranges {
 			if p.Contains(a) {
 				return fmt.Sprintf("lies in the services' range %s", p)
 			}
@@ -169,13 +110,13 @@ func (v *View) WhoseServiceAddress(a netip.Addr) string {
 // WhoseFront says in words which other service of the orchestrator than k has an address:
 // from the load balancers' pool, or, unless k has it too, as one outside the cluster by one
 // of k's ports; empty = none.
-func (v *View) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model.ClusterPort) string {
-	return read(v, func() string {
-		if other, given := balancedAddrs.in(v).by[a]; given && other != k {
+func (ov *AddressOwnerView) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model.ClusterPort) string {
+	return read(ov.mu, func() string {
+		if other, given := ov.balancedAddrs.by[a]; given && other != k {
 			return fmt.Sprintf("is the load balancer's address of service %s", other)
 		}
-		rows := clusterServiceRows.in(v)
-		members := frontedAt.in(v)[a]
+		rows := ov.kubernetes.clusterServiceRows
+		members := ov.kubernetes.frontedAt[a]
 		if _, has := members[k]; has {
 			return ""
 		}
@@ -190,14 +131,16 @@ func (v *View) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model
 
 // CountServices returns how many services there are, the orchestrator's and
 // load-balanced ones, and how many pairs of address and port these have.
-func (v *View) CountServices() (services, fronts int) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return len(serviceRows.in(v).all) + len(clusterServiceRows.in(v).all), *serviceFronts.in(v) + *clusterFronts.in(v)
+func (sv *ServiceView) CountServices() (services, fronts int) {
+	sv.mu.RLock()
+	defer sv.mu.RUnlock()
+	return len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all), sv.serviceFronts + sv.kubernetes.clusterFronts
 }
 
 // NetworksChanged returns what is closed when the next network comes or goes.
-func (ns *Networks) NetworksChanged() <-chan struct{} { return ns.commits.view.networksCame.Next() }
+func (ns *Networks) NetworksChanged() <-chan struct{} {
+	return ns.commits.view.Networks.networksCame.Next()
+}
 
 // outsideServices refuses a subnet that overlaps a range of the orchestrator's services.
 func outsideServices(tx store.Tx, field string, p netip.Prefix) error {
@@ -292,4 +235,56 @@ func (ks *Kubernetes) PutServiceRanges(ctx context.Context, fence store.Fence, v
 		return putUnless(tx, tables.ServiceRanges, valid, func(a, b model.ServiceRanges) bool { return slices.Equal(a.Ranges, b.Ranges) })
 	})
 	return err
+}
+
+func (kv *KubernetesView) enterClusterService(ch tables.Change) {
+	k, old, now := kv.clusterServiceRows.enter(ch)
+	if old != nil {
+		kv.clusterFronts -= old.Fronts()
+	}
+	if now != nil {
+		kv.clusterFronts += now.Fronts()
+	}
+	for _, s := range []*model.ClusterService{old, now} {
+		if s == nil {
+			continue
+		}
+		for _, a := range s.Addrs {
+			kv.servicesAt.put(a, k, s == now)
+		}
+		for _, a := range slices.Concat(s.Balanced, s.External) {
+			kv.frontedAt.put(a, k, s == now)
+		}
+	}
+}
+
+func (kv *KubernetesView) enterServiceSlice(ch tables.Change) {
+	k, old, now := kv.serviceSliceRows.enter(ch)
+	if old != nil {
+		kv.slicesOfService.put(old.ServiceKey(), k, false)
+	}
+	if now != nil {
+		kv.slicesOfService.put(now.ServiceKey(), k, true)
+	}
+}
+
+func (kv *KubernetesView) enterClusterNode(ch tables.Change) {
+	k, old, now := kv.clusterNodeRows.enter(ch)
+	for _, n := range []*model.ClusterNode{old, now} {
+		for i := 0; n != nil && i < len(n.Addrs); i++ {
+			kv.nodesAt.put(n.Addrs[i], k, n == now)
+		}
+	}
+}
+
+// enterKubernetes enters a change of a service, of its backends or of a node.
+func (kv *KubernetesView) enterKubernetes(ch tables.Change) {
+	switch ch.Key.(type) {
+	case model.ClusterServiceKey:
+		kv.enterClusterService(ch)
+	case model.ServiceSliceKey:
+		kv.enterServiceSlice(ch)
+	case model.NodeName:
+		kv.enterClusterNode(ch)
+	}
 }

@@ -51,13 +51,13 @@ func TestClusterRows(t *testing.T) {
 	names := func() string {
 		v := c.fresh()
 		var out []string
-		for _, s := range v.ClusterServices() {
+		for _, s := range v.Kubernetes.ClusterServices() {
 			out = append(out, s.Key.Name)
-			for _, x := range v.SlicesOf(s.Key) {
+			for _, x := range v.Kubernetes.SlicesOf(s.Key) {
 				out = append(out, x.Key.Name)
 			}
 		}
-		return fmt.Sprint(out, len(v.ServiceSlices()), len(v.ClusterNodes()))
+		return fmt.Sprint(out, len(v.Kubernetes.ServiceSlices()), len(v.Kubernetes.ClusterNodes()))
 	}
 	if got := names(); got != "[a a-1 a-2 b b-1] 3 1" {
 		t.Error(got)
@@ -71,11 +71,11 @@ func TestClusterRows(t *testing.T) {
 	for at, whose := range map[string]string{
 		"192.168.7.1": "is an address of node n1", "192.168.7.2": "", "192.168.7.3": "is the address of the store", "10.96.0.9": "is the address of a netmaster",
 	} {
-		if got := c.fresh().WhoseAddress(addr(at)); got != whose {
+		if got := c.fresh().AddressOwners.WhoseAddress(addr(at)); got != whose {
 			t.Errorf("%s %q, want %q", at, got, whose)
 		}
 	}
-	if got := c.fresh().WhoseServiceAddress(addr("10.96.0.1")); got != "is the cluster address of service ns/a" {
+	if got := c.fresh().AddressOwners.WhoseServiceAddress(addr("10.96.0.1")); got != "is the cluster address of service ns/a" {
 		t.Error(got)
 	}
 	put(ClusterRows{
@@ -86,7 +86,7 @@ func TestClusterRows(t *testing.T) {
 		t.Error(got)
 	}
 	v := c.fresh()
-	if v.WhoseAddress(addr("192.168.7.1"))+v.WhoseServiceAddress(addr("10.96.0.1")) != "" || len(slicesOfService.in(v)) > 0 {
+	if v.AddressOwners.WhoseAddress(addr("192.168.7.1"))+v.AddressOwners.WhoseServiceAddress(addr("10.96.0.1")) != "" || len(v.Kubernetes.slicesOfService) > 0 {
 		t.Error("what is gone is found")
 	}
 	checkMirror(t, c)
@@ -116,10 +116,10 @@ func TestServiceRanges(t *testing.T) {
 	c.refused(model.ErrConflict, `subnet "10.96.7.0/24": overlaps 10.96.0.0/15, from which Kubernetes gives addresses to services`, func() error { return c.try(network("n", "10.96.7.0/24")) })
 	c.refused(model.ErrConflict, `ipv6Subnet "fd00:96::/64": overlaps fd00:96::/112`, func() error { return c.try(network("n", "10.5.0.0/24", "fd00:96::/64")) })
 	c.put(network("old", "10.97.0.0/16")) // as it is
-	if got := c.fresh().WhoseAddress(addr("10.97.0.9")); got != "lies in network default:old" {
+	if got := c.fresh().AddressOwners.WhoseAddress(addr("10.97.0.9")); got != "lies in network default:old" {
 		t.Error(got)
 	}
-	if got := c.fresh().WhoseServiceAddress(addr("10.96.0.9")); got != "lies in the services' range 10.96.0.0/15" {
+	if got := c.fresh().AddressOwners.WhoseServiceAddress(addr("10.96.0.9")); got != "lies in the services' range 10.96.0.0/15" {
 		t.Error(got)
 	}
 	select {
@@ -193,11 +193,11 @@ func TestBalance(t *testing.T) {
 		if text != step.want || step.problem == "" && err != nil || step.problem != "" && (err == nil || !strings.Contains(err.Error(), step.problem)) {
 			t.Errorf("%+v: %s, %v; want %s, %s", step.wish, text, err, step.want, step.problem)
 		}
-		if v := c.fresh(); !slices.Equal(v.BalancedAddrs(step.wish.Service), got) {
-			t.Errorf("%s has %v in the store, and was given %v", step.wish.Service, v.BalancedAddrs(step.wish.Service), got)
+		if v := c.fresh(); !slices.Equal(v.AddressOwners.BalancedAddrs(step.wish.Service), got) {
+			t.Errorf("%s has %v in the store, and was given %v", step.wish.Service, v.AddressOwners.BalancedAddrs(step.wish.Service), got)
 		}
 	}
-	if got := len(c.fresh().BalancedServices()); got != 3 {
+	if got := len(c.fresh().AddressOwners.BalancedServices()); got != 3 {
 		t.Errorf("%d services have addresses, want 3", got)
 	}
 	checkMirror(t, c)
@@ -234,7 +234,7 @@ func TestBalanceMany(t *testing.T) {
 	}
 	g.Wait()
 	k := model.ClusterServiceKey{Namespace: "ns", Name: "s0"}
-	former := a.fresh().BalancedAddrs(k)
+	former := a.fresh().AddressOwners.BalancedAddrs(k)
 	if _, err := a.Kubernetes.Balance(testContext(t), fence, PoolWish{Service: k}); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestClusterServicesCount(t *testing.T) {
 			full.Services = nil
 		}
 	}
-	if services, fronts := c.fresh().CountServices(); services != 256 || fronts != model.MaxFronts {
+	if services, fronts := c.fresh().Services.CountServices(); services != 256 || fronts != model.MaxFronts {
 		t.Errorf("%d services, %d pairs", services, fronts)
 	}
 	c.refused(model.ErrExhausted, "ports: with 1 at its addresses there would be 65537 at those of all services", func() error { return c.try(service("web", "n", "", "a=b")) })
@@ -272,7 +272,7 @@ func TestClusterServicesCount(t *testing.T) {
 	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.ClusterService]{valid(one)}}))
 	c.fresh()
 	c.put(service("web", "n", "", "a=b"))
-	if services, fronts := c.fresh().CountServices(); services != 257 || fronts != model.MaxFronts-model.MaxClusterPorts+1 {
+	if services, fronts := c.fresh().Services.CountServices(); services != 257 || fronts != model.MaxFronts-model.MaxClusterPorts+1 {
 		t.Errorf("%d services, %d pairs", services, fronts)
 	}
 	checkMirror(t, c)

@@ -26,13 +26,13 @@ type Committer struct {
 
 func newCommitter(st store.Store, opts Options) *Committer {
 	c := &Committer{store: st, log: opts.Log, now: opts.Now, view: newView(opts.Log), ready: make(chan struct{})}
-	c.view.now = opts.Now
+	c.view.Addresses.now, c.view.Pending.clock = opts.Now, opts.Now
 	uptime := opts.uptime
 	if uptime == nil {
 		began := opts.Now()
 		uptime = func() time.Duration { return opts.Now().Sub(began) }
 	}
-	c.view.kept = newKeepings(opts.ReservationTTL, uptime)
+	c.view.Addresses.kept = newKeepings(opts.ReservationTTL, uptime)
 	return c
 }
 

@@ -25,9 +25,9 @@ type conditions struct{}
 // OnlyAt returns a context for a use-case that writes or deletes one object, which v holds:
 // its first commit is made only while the object has a revision of Written, else the error
 // is ErrChanged. kind and key are as in Written.
-func (v *View) OnlyAt(ctx context.Context, kind, key string, rev int64) context.Context {
+func (rv *RevisionView) OnlyAt(ctx context.Context, kind, key string, rev int64) context.Context {
 	c := &condition{object: kind + " " + fmt.Sprintf("%q", key), rev: store.Revision(rev)}
-	c.row = read(v, func() string { return v.written[writtenKeyOf(kind, key)].row })
+	c.row = read(rv.mu, func() string { return rv.written[writtenKeyOf(kind, key)].row })
 	return context.WithValue(ctx, conditions{}, c)
 }
 

@@ -9,18 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	policyRows = newRowsPart[model.PolicyKey, model.Policy](func(k model.PolicyKey) model.TenantName { return k.Tenant }, lessPolicy)
-
-	_ = register(policyRows, func(v *View, k model.PolicyKey, _, now *model.Policy, _ store.Revision) {
-		if now == nil {
-			delete(policySizes.in(v).meters, unionOf(k.Tenant, k.Name))
-		}
-	}, kind{
-		name:  "policy",
-		empty: none(tables.Policies, tables.PoliciesOf, "policies", func(x model.Policy) string { return string(x.Key.Name) }),
-	})
-)
+var _ = register[model.PolicyKey](kind{
+	name:  "policy",
+	empty: none(tables.Policies, tables.PoliciesOf, "policies", func(x model.Policy) string { return string(x.Key.Name) }),
+})
 
 func lessPolicy(a, b model.PolicyKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
@@ -43,8 +35,8 @@ func (ps *Policies) DeletePolicy(ctx context.Context, a Actor, k model.PolicyKey
 }
 
 // Policies returns the Contiv policies of a tenant, "" = of all.
-func (v *View) Policies(t model.TenantName) []model.ContivPolicy {
-	return contivPolicies(policyRows.list(v, t))
+func (pv *PolicyView) ListContiv(t model.TenantName) []model.ContivPolicy {
+	return contivPolicies(pv.policyRows.list(t))
 }
 
 func contivPolicies(all []model.Policy) []model.ContivPolicy {
@@ -58,23 +50,29 @@ func contivPolicies(all []model.Policy) []model.ContivPolicy {
 }
 
 // Policy finds a Contiv policy.
-func (v *View) Policy(k model.PolicyKey) (model.ContivPolicy, bool) {
-	p, ok := v.AnyPolicy(k)
+func (pv *PolicyView) GetContiv(k model.PolicyKey) (model.ContivPolicy, bool) {
+	p, ok := pv.Get(k)
 	out, contiv := p.Contiv()
 	return out, ok && contiv
 }
 
 // AnyPolicies returns all policies of a tenant, of whatever kind; "" = of all.
-func (v *View) AnyPolicies(t model.TenantName) []model.Policy {
-	return policyRows.list(v, t)
+func (pv *PolicyView) List(t model.TenantName) []model.Policy {
+	return pv.policyRows.list(t)
 }
 
 // AnyPolicy finds a policy of whatever kind.
-func (v *View) AnyPolicy(k model.PolicyKey) (model.Policy, bool) {
-	return policyRows.find(v, k)
+func (pv *PolicyView) Get(k model.PolicyKey) (model.Policy, bool) {
+	return pv.policyRows.find(k)
 }
 
 // GroupsOfPolicy returns the groups that a policy is attached to.
-func (v *View) GroupsOfPolicy(k model.PolicyKey) []model.Group {
-	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfPolicy.in(v)[k] })
+func (gv *GroupView) OfPolicy(k model.PolicyKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfPolicy[k] })
+}
+
+func (pv *PolicyView) enterPolicy(ch tables.Change) {
+	if k, _, now := pv.policyRows.enter(ch); now == nil {
+		delete(pv.policySizes.meters, unionOf(k.Tenant, k.Name))
+	}
 }

@@ -19,10 +19,10 @@ func (es *Endpoints) DeleteEndpointsOfNetwork(ctx context.Context, k model.Netwo
 	if err != nil {
 		return 0, err
 	}
-	if _, ok := v.Network(k); !ok {
+	if _, ok := v.Networks.Get(k); !ok {
 		return 0, model.Errorf(model.ErrNotFound, "network %q does not exist", k)
 	}
-	return es.deleteEndpoints(ctx, v.EndpointsOfNetwork(k), nil)
+	return es.deleteEndpoints(ctx, v.Endpoints.OfNetwork(k), nil)
 }
 
 // DeleteEndpointsOfGroup deletes all endpoints of a group and tells how many
@@ -32,10 +32,10 @@ func (es *Endpoints) DeleteEndpointsOfGroup(ctx context.Context, k model.GroupKe
 	if err != nil {
 		return 0, err
 	}
-	if _, ok := v.Group(k); !ok {
+	if _, ok := v.Groups.Get(k); !ok {
 		return 0, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", k)
 	}
-	return es.deleteEndpoints(ctx, v.EndpointsOfGroup(k), nil)
+	return es.deleteEndpoints(ctx, v.Endpoints.OfGroup(k), nil)
 }
 
 // deleteEndpoints deletes the endpoints that are still as they were. Each

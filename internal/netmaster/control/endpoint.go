@@ -20,7 +20,7 @@ type Endpoints struct {
 	addresses *Addresses
 }
 
-var _ = enter(model.EndpointKey{}, enterEndpoint, kind{
+var _ = share(kind{
 	name: "endpoint", reference: "endpoint", usedBy: "it has active endpoints",
 })
 
@@ -133,15 +133,15 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 		from := tables.RefKey{Target: tables.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
 		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
-	settings, _ := es.commits.view.Global()
+	settings, _ := es.commits.view.Settings.Global()
 	if of, own := interned(want, settings.Filter().Identifying(want.Labels)); own {
 		keys = append(keys, tables.Globals.Key(tables.GlobalKey{}))
 		if ik, err := internKey(of); err == nil {
 			keys = append(keys, tables.InternedIdentities.Key(ik))
 		}
 	}
-	n, known := es.commits.view.Network(k)
-	if _, there := es.commits.view.Endpoint(want.Key); there {
+	n, known := es.commits.view.Networks.Get(k)
+	if _, there := es.commits.view.Endpoints.Get(want.Key); there {
 		known = false // it has its addresses
 	}
 	for _, f := range []struct {
@@ -151,7 +151,7 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 	}{{n.Subnet, want.IPv4, false}, {n.Subnet6, want.IPv6, true}} {
 		a := f.want
 		if !a.IsValid() && known && f.subnet.IsValid() {
-			ranges, cursor := allowed(n, f.v6, es.commits.view.poolsOf(k), want.Group)
+			ranges, cursor := allowed(n, f.v6, es.commits.view.Addresses.poolsOf(k), want.Group)
 			if free, ok := cl.addr(n, f.v6, cursor, ranges); ok {
 				a = free
 				cl.putBack(tables.AddressKey{Network: k, Addr: a}) // it is still a candidate
@@ -165,8 +165,8 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 }
 
 // poolsOf returns the pools of a network's groups; they must not be changed.
-func (v *View) poolsOf(k model.NetworkKey) map[model.GroupName]model.AddrRange {
-	return read(v, func() map[model.GroupName]model.AddrRange { return v.pools[k].Groups })
+func (av *AddressView) poolsOf(k model.NetworkKey) map[model.GroupName]model.AddrRange {
+	return read(av.mu, func() map[model.GroupName]model.AddrRange { return av.pools[k].Groups })
 }
 
 // sameEndpoint checks that a request for an existing endpoint asks for what is there.
@@ -241,7 +241,7 @@ func (cl *claim) takeAddr(ctx context.Context, tx store.Tx, n model.Network, poo
 			return want, tables.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
-		if r == nil || !expired(row.Value, cl.c.view) && (r.Host != "" && r.Host != host && !r.AnyHost || r.Pod != "" && r.Pod != pod) {
+		if r == nil || !cl.c.view.Addresses.expired(row.Value) && (r.Host != "" && r.Host != host && !r.AnyHost || r.Pod != "" && r.Pod != pod) {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
 		return want, tables.Addresses.Put(tx, owner) // the reservation becomes the owner's

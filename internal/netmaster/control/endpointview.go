@@ -5,52 +5,75 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// EndpointView is the View's part with endpoints.
+type EndpointView struct {
+	networks   *NetworkView
+	groups     *GroupView
+	identities *IdentityView
+	settings   *SettingsView
+
+	mu                 *sync.RWMutex // the View's
+	endpoints          map[model.EndpointKey]model.Endpoint
+	listed             lists[model.Endpoint] // of networks, groups and hosts
+	endpointsOfNetwork index[model.NetworkKey, model.EndpointKey]
+	endpointsOfGroup   index[model.GroupKey, model.EndpointKey]
+	endpointsOfHost    index[model.HostName, model.EndpointKey]
+	endpointsByText    index[string, model.EndpointKey] // id, container and name
+}
+
+func newEndpointView(mu *sync.RWMutex, networks *NetworkView, groups *GroupView, identities *IdentityView, settings *SettingsView) *EndpointView {
+	ev := &EndpointView{mu: mu, networks: networks, groups: groups, identities: identities, settings: settings}
+	ev.reset()
+	return ev
+}
+
+func (ev *EndpointView) reset() {
+	ev.endpoints = map[model.EndpointKey]model.Endpoint{}
+	ev.listed.of = nil
+	ev.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}
+	ev.endpointsOfGroup = index[model.GroupKey, model.EndpointKey]{}
+	ev.endpointsOfHost = index[model.HostName, model.EndpointKey]{}
+	ev.endpointsByText = index[string, model.EndpointKey]{}
+}
+
 func lessEndpoint(a, b model.EndpointKey) int {
 	return cmp.Or(lessNetwork(a.Network, b.Network), cmp.Compare(a.ID, b.ID))
 }
 
-func enterEndpoint(v *View, ch tables.Change) {
-	k := ch.Key.(model.EndpointKey) //nolint:forcetypeassert // it is registered for that
-	if old, had := v.endpoints[k]; had {
-		indexEndpoint(v, old, false)
-		if v.podEndpoints[old.Pod.UID] == k {
-			delete(v.podEndpoints, old.Pod.UID)
-		}
-		delete(v.endpoints, k)
+// enterEndpoint enters a change of an endpoint, and returns what it was and is; nil = it is
+// not there.
+func (ev *EndpointView) enterEndpoint(ch tables.Change) (old, now *model.Endpoint) {
+	k := ch.Key.(model.EndpointKey) //nolint:forcetypeassert // the caller knows it
+	if e, had := ev.endpoints[k]; had {
+		old = &e
+		ev.indexEndpoint(e, false)
+		delete(ev.endpoints, k)
 	}
-	if e := value[model.Endpoint](ch); e != nil {
-		v.endpoints[k] = *e
-		indexEndpoint(v, *e, true)
+	if now = value[model.Endpoint](ch); now != nil {
+		ev.endpoints[k] = *now
+		ev.indexEndpoint(*now, true)
 	}
-	indexPod(v, k)
+	return old, now
 }
 
-func indexEndpoint(v *View, e model.Endpoint, in bool) {
+func (ev *EndpointView) indexEndpoint(e model.Endpoint, in bool) {
 	k, g := e.Key, model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}
-	v.listed.drop(k.Network, g, e.Host)
-	v.endpointsOfNetwork.put(k.Network, k, in)
-	v.endpointsOfHost.put(e.Host, k, in)
+	ev.listed.drop(k.Network, g, e.Host)
+	ev.endpointsOfNetwork.put(k.Network, k, in)
+	ev.endpointsOfHost.put(e.Host, k, in)
 	if e.Group != "" {
-		v.endpointsOfGroup.put(g, k, in)
+		ev.endpointsOfGroup.put(g, k, in)
 	}
-	indexLabels(v, e, in)
 	for _, s := range endpointTexts(e) {
 		if s != "" {
-			v.endpointsByText.put(s, k, in)
+			ev.endpointsByText.put(s, k, in)
 		}
-	}
-	if e.Pod.UID != "" {
-		countPod(v, e, in)
-	}
-	if in {
-		v.identityUsers[e.Identity]++
-	} else if v.identityUsers[e.Identity]--; v.identityUsers[e.Identity] == 0 {
-		delete(v.identityUsers, e.Identity)
 	}
 }
 
@@ -59,67 +82,67 @@ func endpointTexts(e model.Endpoint) []string {
 }
 
 // Endpoint finds an endpoint.
-func (v *View) Endpoint(k model.EndpointKey) (model.Endpoint, bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	e, ok := v.endpoints[k]
+func (ev *EndpointView) Get(k model.EndpointKey) (model.Endpoint, bool) {
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
+	e, ok := ev.endpoints[k]
 	return e, ok
 }
 
 // NumEndpoints returns how many endpoints a network has.
-func (v *View) NumEndpoints(k model.NetworkKey) int {
-	return read(v, func() int { return len(v.endpointsOfNetwork[k]) })
+func (ev *EndpointView) CountOfNetwork(k model.NetworkKey) int {
+	return read(ev.mu, func() int { return len(ev.endpointsOfNetwork[k]) })
 }
 
 // NumEndpointsOfHost returns how many endpoints live on a host.
-func (v *View) NumEndpointsOfHost(k model.HostName) int {
-	return read(v, func() int { return len(v.endpointsOfHost[k]) })
+func (ev *EndpointView) CountOfHost(k model.HostName) int {
+	return read(ev.mu, func() int { return len(ev.endpointsOfHost[k]) })
 }
 
 // NumAllEndpoints returns how many endpoints there are.
-func (v *View) NumAllEndpoints() int { return read(v, func() int { return len(v.endpoints) }) }
+func (ev *EndpointView) Count() int { return read(ev.mu, func() int { return len(ev.endpoints) }) }
 
 // Endpoints returns the endpoints of a tenant, "" = of all.
-func (v *View) Endpoints(t model.TenantName) []model.Endpoint {
+func (ev *EndpointView) List(t model.TenantName) []model.Endpoint {
 	var out []model.Endpoint
-	for _, n := range v.Networks(t) {
-		out = append(out, v.EndpointsOfNetwork(n.Key)...)
+	for _, n := range ev.networks.List(t) {
+		out = append(out, ev.OfNetwork(n.Key)...)
 	}
 	return out
 }
 
 // EndpointsOfNetwork returns a network's endpoints.
-func (v *View) EndpointsOfNetwork(k model.NetworkKey) []model.Endpoint {
-	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfNetwork[k] })
+func (ev *EndpointView) OfNetwork(k model.NetworkKey) []model.Endpoint {
+	return ev.listEndpoints(k, func() map[model.EndpointKey]struct{} { return ev.endpointsOfNetwork[k] })
 }
 
 // EndpointsOfGroup returns a group's endpoints.
-func (v *View) EndpointsOfGroup(k model.GroupKey) []model.Endpoint {
-	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfGroup[k] })
+func (ev *EndpointView) OfGroup(k model.GroupKey) []model.Endpoint {
+	return ev.listEndpoints(k, func() map[model.EndpointKey]struct{} { return ev.endpointsOfGroup[k] })
 }
 
 // EndpointsOfHost returns the endpoints that live on a host.
-func (v *View) EndpointsOfHost(k model.HostName) []model.Endpoint {
-	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfHost[k] })
+func (ev *EndpointView) OfHost(k model.HostName) []model.Endpoint {
+	return ev.listEndpoints(k, func() map[model.EndpointKey]struct{} { return ev.endpointsOfHost[k] })
 }
 
-func (v *View) listEndpoints(owner any, members func() map[model.EndpointKey]struct{}) []model.Endpoint {
-	return read(v, func() []model.Endpoint {
-		return v.listed.get(owner, func() []model.Endpoint { return sorted(members(), v.endpoints, lessEndpoint) })
+func (ev *EndpointView) listEndpoints(owner any, members func() map[model.EndpointKey]struct{}) []model.Endpoint {
+	return read(ev.mu, func() []model.Endpoint {
+		return ev.listed.get(owner, func() []model.Endpoint { return sorted(members(), ev.endpoints, lessEndpoint) })
 	})
 }
 
 // FindEndpoints returns the endpoints whose id, container id or name equals
 // the text (1.x took any that held it as a part, known fault 30).
-func (v *View) FindEndpoints(text string) []model.Endpoint {
-	return read(v, func() []model.Endpoint { return sorted(v.endpointsByText[text], v.endpoints, lessEndpoint) })
+func (ev *EndpointView) Find(text string) []model.Endpoint {
+	return read(ev.mu, func() []model.Endpoint { return sorted(ev.endpointsByText[text], ev.endpoints, lessEndpoint) })
 }
 
 // Addresses returns the addresses of a network that endpoints and reservations
 // hold, in order.
-func (v *View) Addresses(k model.NetworkKey) []netip.Addr {
-	return read(v, func() []netip.Addr {
-		s := v.spaces[k]
+func (av *AddressView) Addresses(k model.NetworkKey) []netip.Addr {
+	return read(av.mu, func() []netip.Addr {
+		s := av.spaces[k]
 		if s == nil {
 			return nil
 		}

@@ -7,14 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	extContractsRows = newRowsPart[model.ExtContractsKey, model.ExtContracts](func(k model.ExtContractsKey) model.TenantName { return k.Tenant }, func(a, b model.ExtContractsKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
-
-	_ = register(extContractsRows, nil, kind{
-		name:  "extContractsGroup",
-		empty: none(tables.ExtContracts, tables.ExtContractsOf, "groups of external contracts", func(x model.ExtContracts) string { return x.Key.Name }),
-	})
-)
+var _ = register[model.ExtContractsKey](kind{
+	name:  "extContractsGroup",
+	empty: none(tables.ExtContracts, tables.ExtContractsOf, "groups of external contracts", func(x model.ExtContracts) string { return x.Key.Name }),
+})
 
 // ChangeExtContracts creates a group of external contracts or replaces it.
 func ChangeExtContracts(valid model.Valid[model.ExtContracts]) Change {
@@ -29,17 +25,17 @@ func (ts *Tenants) DeleteExtContracts(ctx context.Context, k model.ExtContractsK
 }
 
 // ExtContracts returns groups of external contracts.
-func (v *View) ExtContracts(t model.TenantName) []model.ExtContracts {
-	return extContractsRows.list(v, t)
+func (gv *GroupView) ExtContracts(t model.TenantName) []model.ExtContracts {
+	return gv.extContractsRows.list(t)
 }
 
 // ExtContractsGroup finds a group of external contracts.
-func (v *View) ExtContractsGroup(k model.ExtContractsKey) (model.ExtContracts, bool) {
-	return extContractsRows.find(v, k)
+func (gv *GroupView) ExtContractsGroup(k model.ExtContractsKey) (model.ExtContracts, bool) {
+	return gv.extContractsRows.find(k)
 }
 
 // GroupsOfExtContracts returns the endpoint groups that name a group of
 // external contracts.
-func (v *View) GroupsOfExtContracts(k model.ExtContractsKey) []model.Group {
-	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfExtContracts.in(v)[k] })
+func (gv *GroupView) OfExtContracts(k model.ExtContractsKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfExtContracts[k] })
 }

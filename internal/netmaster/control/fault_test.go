@@ -121,7 +121,7 @@ func TestLaggingReplica(t *testing.T) {
 	}
 	other.put(network("later", "10.60.0.0/24"))
 	mine := c.create(endpoint("v1", "mine"))
-	theirs, _ := other.fresh().Endpoint(endpoint("v1", fmt.Sprintf("o%d", freshAfter-3)).Key)
+	theirs, _ := other.fresh().Endpoints.Get(endpoint("v1", fmt.Sprintf("o%d", freshAfter-3)).Key)
 	if mine.IPv4 != theirs.IPv4.Next() {
 		t.Errorf("got %s after %s", mine.IPv4, theirs.IPv4)
 	}

@@ -18,7 +18,7 @@ func (s *sizes) countFlows(p model.PolicyKey, r model.PolicyRule, by int) {
 // fitFlows is fitUnion for hosts whose rules are flows, if there are any. The rules
 // at some indexes join, and others leave. identities bounds how many a selector
 // selects.
-func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, at []int, leaving []model.PolicyRule, identities int) (n int, err error) {
+func (pv *PolicyView) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, at []int, leaving []model.PolicyRule, identities int) (n int, err error) {
 	var joining model.FlowMeter
 	for _, i := range at {
 		joining.Add(rules[i], 1)
@@ -26,20 +26,20 @@ func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, at
 	for _, r := range leaving {
 		joining.Add(r, -1)
 	}
-	meters := policySizes.in(v).flows
+	meters := pv.policySizes.flows
 	most := 0
 	for _, p := range policies {
 		if m := meters[p]; m != nil {
 			most += m.AtMost(identities)
 		}
 	}
-	if most+joining.AtMost(identities) <= model.MaxPolicyFlows || !v.hasDriver(model.DriverOVS) {
+	if most+joining.AtMost(identities) <= model.MaxPolicyFlows || !pv.hosts.hasDriver(model.DriverOVS) {
 		return 0, nil
 	}
-	all := joining.Flows(v.population)
+	all := joining.Flows(pv.population)
 	for _, p := range policies {
 		if m := meters[p]; m != nil {
-			all += m.Flows(v.population)
+			all += m.Flows(pv.population)
 		}
 	}
 	if all <= model.MaxPolicyFlows {
@@ -49,15 +49,15 @@ func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, at
 	for left := all - model.MaxPolicyFlows; len(at) > 0; at = at[:len(at)-1] { // those before the one to blame fit
 		var one model.FlowMeter
 		one.Add(rules[at[len(at)-1]], 1)
-		if left -= one.Flows(v.population); left <= 0 {
+		if left -= one.Flows(pv.population); left <= 0 {
 			return at[len(at)-1], err
 		}
 	}
 	return -1, err
 }
 
-func (v *View) hasDriver(name string) bool {
-	for _, h := range hostRows.in(v).all {
+func (hv *HostView) hasDriver(name string) bool {
+	for _, h := range hv.hostRows.all {
 		if h.Driver == name {
 			return true
 		}

@@ -17,14 +17,7 @@ type Settings struct {
 	networks *Networks
 }
 
-var (
-	globalRows = newRowsPart[tables.GlobalKey, model.Global](nil, func(_, _ tables.GlobalKey) int { return 0 })
-
-	_ = register(globalRows, func(v *View, _ tables.GlobalKey, _, _ *model.Global, _ store.Revision) {
-		v.settings.Tell()
-		v.intent.Tell()
-	}, kind{name: "global"})
-)
+var _ = register[tables.GlobalKey](kind{name: "global"})
 
 // ChangeGlobal changes the settings that are set in g (zero fields stay as
 // they are). The forwarding mode may change at any time (but see allApart), the ranges
@@ -122,8 +115,14 @@ func checkRange(tx store.Tx, field string, kind tables.NumberKind, old, want mod
 }
 
 // Global returns the settings.
-func (v *View) Global() (model.Global, bool) { return globalRows.find(v, tables.GlobalKey{}) }
+func (s *SettingsView) Global() (model.Global, bool) { return s.globalRows.find(tables.GlobalKey{}) }
 
 // IntentChanged returns what is closed when the view gets other settings of the
 // cluster, or a tenant comes, changes or goes.
-func (st *Settings) IntentChanged() <-chan struct{} { return st.commits.view.intent.Next() }
+func (st *Settings) IntentChanged() <-chan struct{} { return st.commits.view.Settings.intent.Next() }
+
+func (s *SettingsView) enterGlobal(ch tables.Change) {
+	s.globalRows.enter(ch)
+	s.settings.Tell()
+	s.intent.Tell()
+}

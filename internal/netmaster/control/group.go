@@ -11,49 +11,42 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	groupRows            = newRowsPart[model.GroupKey, model.Group](func(k model.GroupKey) model.TenantName { return k.Tenant }, lessGroup)
-	groupsOfNetwork      = newPart(func() index[model.NetworkKey, model.GroupKey] { return index[model.NetworkKey, model.GroupKey]{} })
-	groupsOfPolicy       = newPart(func() index[model.PolicyKey, model.GroupKey] { return index[model.PolicyKey, model.GroupKey]{} })
-	groupsOfNetProfile   = newPart(func() index[model.NetProfileKey, model.GroupKey] { return index[model.NetProfileKey, model.GroupKey]{} })
-	groupsOfExtContracts = newPart(func() index[model.ExtContractsKey, model.GroupKey] {
-		return index[model.ExtContractsKey, model.GroupKey]{}
-	})
-
-	_ = register(groupRows, enterGroup, kind{
-		name:      "endpointGroup",
-		empty:     none(tables.Groups, tables.GroupsOf, "endpoint groups", func(x model.Group) string { return string(x.Key.Name) }),
-		reference: "group", usedBy: "it is used by endpoint groups",
-	})
-)
+var _ = register[model.GroupKey](kind{
+	name:      "endpointGroup",
+	empty:     none(tables.Groups, tables.GroupsOf, "endpoint groups", func(x model.Group) string { return string(x.Key.Name) }),
+	reference: "group", usedBy: "it is used by endpoint groups",
+})
 
 func lessGroup(a, b model.GroupKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 }
 
-func enterGroup(v *View, _ model.GroupKey, old, now *model.Group, _ store.Revision) {
+// enterGroup enters a change of a group, and returns what the group was and is; nil = it
+// is not there.
+func (gv *GroupView) enterGroup(ch tables.Change) (old, now *model.Group) {
+	_, old, now = gv.groupRows.enter(ch)
 	if old != nil {
-		indexGroup(v, *old, false)
+		gv.indexGroup(*old, false)
 	}
 	if now != nil {
-		indexGroup(v, *now, true)
+		gv.indexGroup(*now, true)
 	}
+	return old, now
 }
 
 // indexGroup enters (or takes out) what a group names.
-func indexGroup(v *View, g model.Group, in bool) {
+func (gv *GroupView) indexGroup(g model.Group, in bool) {
 	t, k := g.Key.Tenant, g.Key
-	groupsOfNetwork.in(v).put(g.NetworkKey(), k, in)
+	gv.groupsOfNetwork.put(g.NetworkKey(), k, in)
 	if g.NetProfile != "" {
-		groupsOfNetProfile.in(v).put(model.NetProfileKey{Tenant: t, Name: g.NetProfile}, k, in)
+		gv.groupsOfNetProfile.put(model.NetProfileKey{Tenant: t, Name: g.NetProfile}, k, in)
 	}
 	for _, name := range g.ExtContracts {
-		groupsOfExtContracts.in(v).put(model.ExtContractsKey{Tenant: t, Name: name}, k, in)
+		gv.groupsOfExtContracts.put(model.ExtContractsKey{Tenant: t, Name: name}, k, in)
 	}
 	for _, p := range g.Policies {
-		groupsOfPolicy.in(v).put(model.PolicyKey{Tenant: t, Name: p}, k, in)
+		gv.groupsOfPolicy.put(model.PolicyKey{Tenant: t, Name: p}, k, in)
 	}
-	policySizes.in(v).indexGroup(g, in)
 }
 
 // ChangeGroup creates a group, or changes the policies, the net profile, the
@@ -265,12 +258,12 @@ func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) 
 }
 
 // Groups returns the groups of a tenant, "" = of all.
-func (v *View) Groups(t model.TenantName) []model.Group { return groupRows.list(v, t) }
+func (gv *GroupView) List(t model.TenantName) []model.Group { return gv.groupRows.list(t) }
 
 // Group finds a group.
-func (v *View) Group(k model.GroupKey) (model.Group, bool) { return groupRows.find(v, k) }
+func (gv *GroupView) Get(k model.GroupKey) (model.Group, bool) { return gv.groupRows.find(k) }
 
 // GroupsOfNetwork returns the groups on a network.
-func (v *View) GroupsOfNetwork(k model.NetworkKey) []model.Group {
-	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfNetwork.in(v)[k] })
+func (gv *GroupView) OfNetwork(k model.NetworkKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })
 }

@@ -16,13 +16,13 @@ func TestGroupChangesLive(t *testing.T) {
 	c.put(with(group("web", "v1", "p2"), func(g *model.Group) { g.NetProfile, g.ExtContracts = "free", []string{"ec2"} }))
 	v := c.fresh()
 	for name, got := range map[string]int{
-		"p1": len(v.GroupsOfPolicy(policyKey("p1"))), "np": len(v.GroupsOfNetProfile(npKey("np"))), "ec": len(v.GroupsOfExtContracts(ecKey("ec"))),
+		"p1": len(v.Groups.OfPolicy(policyKey("p1"))), "np": len(v.Groups.OfNetProfile(npKey("np"))), "ec": len(v.Groups.OfExtContracts(ecKey("ec"))),
 	} {
 		if got != 0 {
 			t.Errorf("%s still has %d groups", name, got)
 		}
 	}
-	if len(v.GroupsOfPolicy(policyKey("p2"))) != 1 || len(v.GroupsOfNetProfile(npKey("free"))) != 1 || len(v.GroupsOfExtContracts(ecKey("ec2"))) != 1 {
+	if len(v.Groups.OfPolicy(policyKey("p2"))) != 1 || len(v.Groups.OfNetProfile(npKey("free"))) != 1 || len(v.Groups.OfExtContracts(ecKey("ec2"))) != 1 {
 		t.Error("what the group names now does not have it")
 	}
 	c.ok(c.remove(npKey("np")))

@@ -53,7 +53,7 @@ func TestACIWithinConsul(t *testing.T) {
 			if err != nil || n > store.MinOps {
 				t.Errorf("a group of %d policies, %s: %d operations, %v", policies, s.name, n, err)
 			}
-			if g, there := c.fresh().Group(first.Key); there && g.VLAN == 0 {
+			if g, there := c.fresh().Groups.Get(first.Key); there && g.VLAN == 0 {
 				t.Error("it has no VLAN")
 			}
 		}

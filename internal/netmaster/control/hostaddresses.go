@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -18,11 +17,6 @@ import (
 // addresses itself, and other hosts send tunnels to them and deny them to containers.
 // So a host that authenticates itself may report only addresses that are enrolled.
 
-var (
-	hostAddressRows = newRowsPart[tables.HostAddressesKey, tables.HostAddresses](nil, func(a, b tables.HostAddressesKey) int { return cmp.Compare(a.Host, b.Host) })
-	_               = register(hostAddressRows, nil, kind{})
-)
-
 // MaxAddedAddresses bounds the addresses that administrators add to one host.
 const MaxAddedAddresses = 64
 
@@ -31,8 +25,8 @@ const MaxAddedAddresses = 64
 const maxEnrolled = 32
 
 // HostAddresses returns the addresses that count as a host's.
-func (v *View) HostAddresses(k model.HostName) tables.HostAddresses {
-	h, _ := hostAddressRows.find(v, tables.HostAddressesKey{Host: k})
+func (hv *HostView) HostAddresses(k model.HostName) tables.HostAddresses {
+	h, _ := hv.hostAddressRows.find(tables.HostAddressesKey{Host: k})
 	return h
 }
 
@@ -108,7 +102,7 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 // machines that got others by DHCP.
 func (hl *HostLeases) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
 	of := func(a netip.Addr) bool { return slices.Contains(addrs, a) }
-	for _, h := range hostAddressRows.list(hl.commits.view, "") {
+	for _, h := range hl.commits.view.Hosts.hostAddressRows.list("") {
 		if h.Host == k || !slices.ContainsFunc(h.Enrolled, of) {
 			continue
 		}
@@ -130,12 +124,12 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 	if n, in := hl.networkAt(a); in {
 		return fmt.Sprintf("lies in network %s", n), nil
 	}
-	for _, h := range hl.commits.view.Hosts() {
+	for _, h := range hl.commits.view.Hosts.List() {
 		if h.Name != k && (a == h.Control || a == h.VTEP || a == h.IPv6) {
 			return fmt.Sprintf("is the address of host %s", h.Name), nil
 		}
 	}
-	for _, h := range hostAddressRows.list(hl.commits.view, "") {
+	for _, h := range hl.commits.view.Hosts.hostAddressRows.list("") {
 		if h.Host != k && slices.Contains(h.Added, a) {
 			return fmt.Sprintf("was added to host %s", h.Host), nil
 		}
@@ -143,7 +137,7 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 	if first {
 		return "", nil
 	}
-	if whose := read(hl.commits.view, func() string { return hl.commits.view.reserved[a] }); whose != "" {
+	if whose := read(&hl.commits.view.mu, func() string { return hl.commits.view.AddressOwners.reserved[a] }); whose != "" {
 		return whose, nil
 	}
 	masters, err := netmastersAt(tx)
@@ -156,7 +150,7 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 // networkAt finds a network in whose subnets an address lies, among those that hosts may have
 // a route to: what a tenant administrator creates beside these keeps no host out.
 func (hl *HostLeases) networkAt(a netip.Addr) (model.NetworkKey, bool) {
-	for _, n := range hl.commits.view.Networks("") {
+	for _, n := range hl.commits.view.Networks.List("") {
 		for _, p := range subnetsOf(n) {
 			if n.OnHosts() && p.Contains(a) {
 				return n.Key, true

@@ -27,20 +27,20 @@ func (w *HostWatch) event(e HostEvent) {
 
 // tooMany tells whether nothing is concluded of who is away now.
 func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
-	return w.hosts.commits.Current().TooManyAway(alive)
+	return w.hosts.commits.Current().Hosts.TooManyAway(alive)
 }
 
 // TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
 // which nothing is concluded.
-func (v *View) TooManyAway(alive map[model.HostName]bool) bool {
-	return tables.TooManyAway(v.CountAway(alive))
+func (hv *HostView) TooManyAway(alive map[model.HostName]bool) bool {
+	return tables.TooManyAway(hv.CountAway(alive))
 }
 
 // CountAway counts, by who is alive, the hosts that are away and all. Those that were given
 // up count for neither.
-func (v *View) CountAway(alive map[model.HostName]bool) (away, known int) {
-	for _, h := range v.Hosts() {
-		switch row, _ := v.HostAbsence(h.Name); {
+func (hv *HostView) CountAway(alive map[model.HostName]bool) (away, known int) {
+	for _, h := range hv.List() {
+		switch row, _ := hv.HostAbsence(h.Name); {
 		case alive[h.Name]:
 			known++
 		case !row.Evicted:
@@ -63,7 +63,7 @@ type teller struct {
 func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
 	log, many := t.w.hosts.commits.log, t.w.tooMany(alive)
 	known := map[model.HostName]bool{}
-	for _, h := range t.w.hosts.commits.Current().Hosts() {
+	for _, h := range t.w.hosts.commits.Current().Hosts.List() {
 		known[h.Name] = true
 		st := statuses[h.Name]
 		switch {

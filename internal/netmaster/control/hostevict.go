@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,29 +10,21 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	drainRows = newRowsPart[tables.HostDrainKey, tables.HostDrain](nil, func(a, b tables.HostDrainKey) int { return cmp.Compare(a.Host, b.Host) })
-	_         = register(drainRows, nil, kind{})
-
-	absenceRows = newRowsPart[tables.HostAbsenceKey, tables.HostAbsence](nil, func(a, b tables.HostAbsenceKey) int { return cmp.Compare(a.Host, b.Host) })
-	_           = register(absenceRows, nil, kind{})
-)
-
 // HostDrains tells whether services send a host's providers no new connections, as
 // an operator said.
-func (v *View) HostDrains(k model.HostName) bool {
-	_, yes := drainRows.find(v, tables.HostDrainKey{Host: k})
+func (hv *HostView) HostDrains(k model.HostName) bool {
+	_, yes := hv.drainRows.find(tables.HostDrainKey{Host: k})
 	return yes
 }
 
 // HostAbsence returns for how long a host is away, if netmasters count.
-func (v *View) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
-	return absenceRows.find(v, tables.HostAbsenceKey{Host: k})
+func (hv *HostView) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
+	return hv.absenceRows.find(tables.HostAbsenceKey{Host: k})
 }
 
 // Drains tells whether services send an endpoint no new connections, by a word about
 // it or about its host.
-func (v *View) Drains(e model.Endpoint) bool { return e.Draining || v.HostDrains(e.Host) }
+func (hv *HostView) Drains(e model.Endpoint) bool { return e.Draining || hv.HostDrains(e.Host) }
 
 // DrainHost says that services send the providers on a host no new connections, those
 // that begin there later included, or (not drain) that they do again. It holds until

@@ -39,7 +39,7 @@ func TestEvict(t *testing.T) {
 
 	came := errors.New("not back yet")
 	back := func(tx store.Tx) error { // the host is back once the first endpoints are gone
-		if c.fresh().NumEndpointsOfHost("host2") < 7 {
+		if c.fresh().Endpoints.CountOfHost("host2") < 7 {
 			if _, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil {
 				return err
 			}
@@ -47,14 +47,14 @@ func TestEvict(t *testing.T) {
 		}
 		return stillAway("host2")(tx)
 	}
-	n, err := c.Hosts.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), back)
+	n, err := c.Hosts.evict(ctx, "host2", c.fresh().Endpoints.OfHost("host2"), back)
 	if !errors.Is(err, model.ErrInUse) || n != batch || came != nil {
 		t.Errorf("of a host that comes back %d endpoints were released, %v, %v", n, err, came)
 	}
-	if left := c.fresh().NumEndpointsOfHost("host2"); left != 7-batch {
+	if left := c.fresh().Endpoints.CountOfHost("host2"); left != 7-batch {
 		t.Errorf("it has %d endpoints left", left)
 	}
-	if a, there := c.fresh().HostAbsence("host2"); there {
+	if a, there := c.fresh().Hosts.HostAbsence("host2"); there {
 		t.Errorf("it is back, and away: %+v", a)
 	}
 	c.ok(c.HostLeases.LeaveHost(ctx, "host2", "i"))
@@ -63,7 +63,7 @@ func TestEvict(t *testing.T) {
 	})
 	c.ok(err)
 	late := func(store.Tx) error { return context.DeadlineExceeded } // as of many endpoints, in the time of one request
-	if n, err := c.Hosts.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+	if n, err := c.Hosts.evict(ctx, "host2", c.fresh().Endpoints.OfHost("host2"), late); n != 0 || !errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "0 of its 1 endpoints are released") || !strings.Contains(err.Error(), "repeat it") {
 		t.Errorf("an eviction that takes too long: %d, %v", n, err)
 	}
@@ -100,7 +100,7 @@ func TestEvictInfra(t *testing.T) {
 	}
 	c.fresh()
 	c.ok(evict())
-	if left := c.fresh().EndpointsOfHost("host2"); len(left) != 0 {
+	if left := c.fresh().Endpoints.OfHost("host2"); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -120,8 +120,8 @@ func TestDrainHost(t *testing.T) {
 			t.Errorf("%+v, %v", h, err)
 		}
 		v := c.fresh()
-		if v.Drains(there) != on || v.Drains(here) || v.HostDrains("host2") != on {
-			t.Errorf("there %v, here %v, want %v and false", v.Drains(there), v.Drains(here), on)
+		if v.Hosts.Drains(there) != on || v.Hosts.Drains(here) || v.Hosts.HostDrains("host2") != on {
+			t.Errorf("there %v, here %v, want %v and false", v.Hosts.Drains(there), v.Hosts.Drains(here), on)
 		}
 	}
 	drain(true)
@@ -138,7 +138,7 @@ func TestDrainHost(t *testing.T) {
 	if _, err := c.Hosts.RemoveHost(ctx, "host2", true); err != nil {
 		t.Fatal(err)
 	}
-	if c.fresh().HostDrains("host2") {
+	if c.fresh().Hosts.HostDrains("host2") {
 		t.Error("a host that was removed drains")
 	}
 
@@ -154,7 +154,7 @@ func TestDrainHost(t *testing.T) {
 	if i := slices.IndexFunc(all, func(h HostState) bool { return h.Name == "never" }); err != nil || i < 0 || !all[i].Draining {
 		t.Errorf("hosts are %+v, %v", all, err)
 	}
-	if _, err := c.Hosts.RemoveHost(ctx, "never", false); err != nil || c.fresh().HostDrains("never") {
-		t.Errorf("removed: %v, drains: %t", err, c.fresh().HostDrains("never"))
+	if _, err := c.Hosts.RemoveHost(ctx, "never", false); err != nil || c.fresh().Hosts.HostDrains("never") {
+		t.Errorf("removed: %v, drains: %t", err, c.fresh().Hosts.HostDrains("never"))
 	}
 }

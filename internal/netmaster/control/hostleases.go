@@ -248,7 +248,7 @@ func (hl *HostLeases) forgetListening(ctx context.Context, fence store.Fence, al
 
 // sameButForCase returns another host whose name differs from one by case alone.
 func (hl *HostLeases) sameButForCase(name model.HostName) (model.HostName, bool) {
-	for _, h := range hl.commits.view.Hosts() {
+	for _, h := range hl.commits.view.Hosts.List() {
 		if h.Name != name && strings.EqualFold(string(h.Name), string(name)) {
 			return h.Name, true
 		}

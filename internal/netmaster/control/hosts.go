@@ -69,13 +69,13 @@ func (hs *Hosts) List(ctx context.Context, a Actor) ([]HostState, error) {
 		return nil, err
 	}
 	all := map[model.HostName]HostState{}
-	for _, name := range v.HostNames() {
+	for _, name := range v.Hosts.HostNames() {
 		all[name] = HostState{Host: model.Host{Name: name}}
 	}
 	for name := range registered {
 		all[name] = HostState{Host: model.Host{Name: name}}
 	}
-	for _, d := range drainRows.list(v, "") {
+	for _, d := range v.Hosts.drainRows.list("") {
 		all[d.Host] = HostState{Host: model.Host{Name: d.Host}}
 	}
 	for _, st := range statuses {
@@ -83,7 +83,7 @@ func (hs *Hosts) List(ctx context.Context, a Actor) ([]HostState, error) {
 	}
 	out := make([]HostState, 0, len(all))
 	scope := a.Scope()
-	own := v.EndpointsByHost(scope)
+	own := v.Endpoints.CountByHost(scope)
 	for _, h := range all {
 		h.complete(v, registered, silent)
 		if scope.Limited() {
@@ -100,17 +100,17 @@ func (hs *Hosts) List(ctx context.Context, a Actor) ([]HostState, error) {
 // complete adds to a host's name and status what the view, the registry and who
 // hears it know.
 func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Service, silent map[model.HostName]bool) {
-	if rec, known := v.Host(h.Name); known {
+	if rec, known := v.Hosts.Get(h.Name); known {
 		h.Host, h.Known = rec, true
 	}
 	reg, ok := registered[h.Name]
 	h.Registered, h.VXLANPort = ok, reg.Port
 	h.Alive = ok && !silent[h.Name]
-	h.Endpoints = v.NumEndpointsOfHost(h.Name)
-	h.Draining = v.HostDrains(h.Name)
-	h.Addresses = v.HostAddresses(h.Name)
+	h.Endpoints = v.Endpoints.CountOfHost(h.Name)
+	h.Draining = v.Hosts.HostDrains(h.Name)
+	h.Addresses = v.Hosts.HostAddresses(h.Name)
 	if !h.Alive {
-		h.Absence, _ = v.HostAbsence(h.Name)
+		h.Absence, _ = v.Hosts.HostAbsence(h.Name)
 	}
 }
 
@@ -153,7 +153,7 @@ func (hs *Hosts) Get(ctx context.Context, a Actor, k model.HostName) (HostState,
 		return HostState{}, a.Scope().noHost(k)
 	}
 	if scope := a.Scope(); scope.Limited() {
-		if h = h.within(v.EndpointsByHost(scope)); h.Endpoints == 0 {
+		if h = h.within(v.Endpoints.CountByHost(scope)); h.Endpoints == 0 {
 			return HostState{}, scope.noHost(k)
 		}
 	}
@@ -214,7 +214,7 @@ func (hs *Hosts) givenUp(ctx context.Context, k model.HostName, force bool, verb
 	if err != nil {
 		return nil, err
 	}
-	eps := v.EndpointsOfHost(k)
+	eps := v.Endpoints.OfHost(k)
 	others := slices.DeleteFunc(slices.Clone(eps), model.Endpoint.OfHost) // these go with the host
 	if len(others) > 0 && !force {
 		return nil, hasEndpoints(k, others, verb)

@@ -53,7 +53,7 @@ func TestRemoveHost(t *testing.T) {
 		t.Errorf("a host that is away: %+v, %v", h, err)
 	}
 	c.refused(model.ErrInUse, "7 endpoints (default:v1:x1, ", remove(false))
-	if n := c.fresh().NumEndpointsOfHost("host2"); n != 7 {
+	if n := c.fresh().Endpoints.CountOfHost("host2"); n != 7 {
 		t.Errorf("a refusal left %d endpoints", n)
 	}
 	if n, err := c.Hosts.RemoveHost(ctx, "host2", true); n != 7 || err != nil {
@@ -151,16 +151,16 @@ func pass(d time.Duration) {
 func TestPools(t *testing.T) {
 	c := base(t)
 	before := c.fresh()
-	vlans, vnis := before.TagPools()
+	vlans, vnis := before.Addresses.TagPools()
 	c.put(with(network("small", "10.77.0.0/29"), func(n *model.Network) { n.Gateway = addr("10.77.0.1") }))
 	for _, id := range []string{"s1", "s2", "s3"} {
 		c.create(endpoint("small", id))
 	}
 	v := c.fresh()
-	if a, b := v.TagPools(); a.Used+b.Used != vlans.Used+vnis.Used+1 || a.Size != vlans.Size || b.Size != vnis.Size || a.Size == 0 {
+	if a, b := v.Addresses.TagPools(); a.Used+b.Used != vlans.Used+vnis.Used+1 || a.Size != vlans.Size || b.Size != vnis.Size || a.Size == 0 {
 		t.Errorf("tags: %v %v, before %v %v", a, b, vlans, vnis)
 	}
-	if p := v.AddressPools(); len(p) < 2 || p[0].Network.Name != "small" || p[0].Used != 3 || p[0].Size != 5 {
+	if p := v.Addresses.AddressPools(); len(p) < 2 || p[0].Network.Name != "small" || p[0].Used != 3 || p[0].Size != 5 {
 		t.Errorf("addresses: %+v", p)
 	}
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -68,34 +67,58 @@ func forget(tx store.Tx, k tables.InternKey, id model.Identity) {
 	tables.Numbers.Delete(tx, tables.NumberKey{Kind: tables.NumberIdentity, Number: uint32(id)})
 }
 
-var (
-	identityRecords   = newRowsPart[tables.IdentityKey, model.IdentityRecord](nil, func(a, b tables.IdentityKey) int { return cmp.Compare(a.ID, b.ID) })
-	identitiesOf      = newPart(func() index[model.TenantName, model.Identity] { return index[model.TenantName, model.Identity]{} })
-	identitiesOfGroup = newPart(func() index[model.GroupKey, model.Identity] { return index[model.GroupKey, model.Identity]{} })
-
-	_ = register(identityRecords, enterIdentity, kind{})
-)
-
 // enterIdentity enters what an identity stands for.
-func enterIdentity(v *View, _ tables.IdentityKey, old, now *model.IdentityRecord, _ store.Revision) {
+func (iv *IdentityView) enterIdentity(ch tables.Change) {
+	_, old, now := iv.identityRecords.enter(ch)
 	if old != nil {
-		indexIdentity(v, v.joined(*old), false)
+		iv.indexIdentity(iv.joined(*old), false)
 	}
 	if now != nil {
-		indexIdentity(v, v.joined(*now), true)
+		iv.indexIdentity(iv.joined(*now), true)
 	}
 }
 
 // identity is what an identity stands for, with its namespace's labels.
-func (v *View) identity(t model.TenantName, id model.Identity) model.IdentityRecord {
-	return v.joined(identityRecords.in(v).all[tables.IdentityKey{Tenant: t, ID: id}])
+func (iv *IdentityView) identity(t model.TenantName, id model.Identity) model.IdentityRecord {
+	return iv.joined(iv.identityRecords.all[tables.IdentityKey{Tenant: t, ID: id}])
 }
 
-func indexIdentity(v *View, r model.IdentityRecord, in bool) {
-	identitiesOf.in(v).put(r.Network.Tenant, r.ID, in)
-	identitiesOfGroup.in(v).put(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, r.ID, in)
+func (iv *IdentityView) indexIdentity(r model.IdentityRecord, in bool) {
+	iv.identitiesOf.put(r.Network.Tenant, r.ID, in)
+	iv.identitiesOfGroup.put(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, r.ID, in)
 	if r.Namespace != "" {
-		identitiesInNamespace.in(v).put(r.Namespace, tables.IdentityKey{Tenant: r.Network.Tenant, ID: r.ID}, in)
+		iv.identitiesInNamespace.put(r.Namespace, tables.IdentityKey{Tenant: r.Network.Tenant, ID: r.ID}, in)
 	}
-	indexTraits(v, r, in)
+	iv.indexTraits(r, in)
+}
+
+// countUser counts an endpoint that has an identity, or has it no longer.
+func (iv *IdentityView) countUser(id model.Identity, in bool) {
+	if in {
+		iv.identityUsers[id]++
+	} else if iv.identityUsers[id]--; iv.identityUsers[id] == 0 {
+		delete(iv.identityUsers, id)
+	}
+}
+
+// enterIntern enters where an identity is found by its contents.
+func (iv *IdentityView) enterIntern(k tables.InternKey, i *tables.Interned) {
+	if i != nil {
+		iv.interned[k] = *i
+	} else {
+		delete(iv.interned, k)
+	}
+}
+
+// enterIdentities enters a change of an identity, of a namespace, or of where an identity is
+// found by its contents.
+func (iv *IdentityView) enterIdentities(ch tables.Change) {
+	switch k := ch.Key.(type) {
+	case tables.IdentityKey:
+		iv.enterIdentity(ch)
+	case model.NamespaceName:
+		iv.enterNamespace(ch)
+	case tables.InternKey:
+		iv.enterIntern(k, value[tables.Interned](ch))
+	}
 }

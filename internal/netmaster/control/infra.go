@@ -89,7 +89,7 @@ const deleteTries = 3
 // go of it first.
 func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
 	own := func() (eps []model.Endpoint, only bool) {
-		all := ns.commits.view.EndpointsOfNetwork(k)
+		all := ns.commits.view.Endpoints.OfNetwork(k)
 		eps = slices.DeleteFunc(slices.Clone(all), func(e model.Endpoint) bool { return !e.OfHost() })
 		return eps, len(eps) == len(all)
 	}
@@ -145,8 +145,8 @@ func (ns *Networks) IndexInfra(ctx context.Context, fence store.Fence) {
 	if err != nil {
 		return // ctx has ended
 	}
-	for _, n := range v.Networks("") {
-		if t, _ := v.Tenant(n.Key.Tenant); n.Type != model.NetworkInfra || slices.Contains(t.Infra, n.Key.Name) {
+	for _, n := range v.Networks.List("") {
+		if t, _ := v.Tenants.Get(n.Key.Tenant); n.Type != model.NetworkInfra || slices.Contains(t.Infra, n.Key.Name) {
 			continue
 		}
 		_, err := ns.commits.update(ctx, fmt.Sprintf("have hosts on network %q", n.Key), func(tx store.Tx) error {

@@ -27,7 +27,7 @@ func TestInfraIndex(t *testing.T) {
 	ctx := testContext(t)
 	indexed := func() []model.NetworkName {
 		t.Helper()
-		tenant, _ := c.fresh().Tenant("blue")
+		tenant, _ := c.fresh().Tenants.Get("blue")
 		return tenant.Infra
 	}
 	c.put(model.Tenant{Name: "blue"}, model.Tenant{Name: "red"}, infraNetwork("blue:b", "10.2.0.0/16"), infraNetwork("blue:a", "10.1.0.0/16"), network("blue:plain", "10.9.0.0/16"))
@@ -56,7 +56,7 @@ func TestInfraIndex(t *testing.T) {
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"a", "b"}) {
 		t.Fatalf("after a deletion that was refused, indexed are %v", got)
 	}
-	if eps := c.fresh().EndpointsOfNetwork(k); len(eps) != 2 {
+	if eps := c.fresh().Endpoints.OfNetwork(k); len(eps) != 2 {
 		t.Fatalf("after a deletion that was refused, its endpoints are %v", eps)
 	}
 	if _, _, err := c.Endpoints.DeleteEndpoint(ctx, Admin(), model.EndpointKey{Network: k, ID: "c1"}); err != nil {
@@ -69,7 +69,7 @@ func TestInfraIndex(t *testing.T) {
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"b"}) {
 		t.Errorf("after a deletion, indexed are %v", got)
 	}
-	if eps := c.fresh().EndpointsOfHost("h1"); len(eps) != 0 {
+	if eps := c.fresh().Endpoints.OfHost("h1"); len(eps) != 0 {
 		t.Errorf("after a deletion, the host has %v", eps)
 	}
 }
@@ -91,7 +91,7 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 		if err == nil {
 			_, err = c.Put(ctx, by, c.Networks.ChangeNetwork(valid))
 		}
-		got, _ := c.fresh().Network(n.Key)
+		got, _ := c.fresh().Networks.Get(n.Key)
 		return got, err
 	}
 	refused := func(by Actor, n model.Network, kind error, says string) {

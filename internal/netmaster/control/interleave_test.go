@@ -154,7 +154,7 @@ func checkReferences(t *testing.T, c *harness) {
 		case tables.IdentityKey:
 			records[k] = true
 		case tables.AddressKey:
-			if _, ok := v.Network(k.Network); !ok {
+			if _, ok := v.Networks.Get(k.Network); !ok {
 				t.Errorf("address %s of the lost network %s", k.Addr, k.Network)
 			}
 		}
@@ -164,13 +164,13 @@ func checkReferences(t *testing.T, c *harness) {
 			t.Errorf("%s has the identity %d, which has no record", what, id)
 		}
 	}
-	for _, n := range v.Networks("") {
+	for _, n := range v.Networks.List("") {
 		need("network "+n.Key.String(), n.Key.Tenant, n.Identity)
-		for _, e := range v.EndpointsOfNetwork(n.Key) {
+		for _, e := range v.Endpoints.OfNetwork(n.Key) {
 			need("endpoint "+e.Key.String(), n.Key.Tenant, e.Identity)
 		}
-		pools := v.poolsOf(n.Key)
-		for _, g := range v.GroupsOfNetwork(n.Key) {
+		pools := v.Addresses.poolsOf(n.Key)
+		for _, g := range v.Groups.OfNetwork(n.Key) {
 			if g.Pool.IsValid() && pools[g.Key.Name] != g.Pool {
 				t.Errorf("pool of %s is %s, the row says %s", g.Key, g.Pool, pools[g.Key.Name])
 			}
@@ -181,7 +181,7 @@ func checkReferences(t *testing.T, c *harness) {
 			}
 		}
 		v.mu.RLock()
-		for a, o := range v.spaces[n.Key].all() {
+		for a, o := range v.Addresses.spaces[n.Key].all() {
 			for name, p := range pools {
 				if p.Contains(a) && o.Group != name {
 					t.Errorf("%s of group %q lies in the pool of %q", a, o.Group, name)
@@ -190,11 +190,11 @@ func checkReferences(t *testing.T, c *harness) {
 		}
 		v.mu.RUnlock()
 	}
-	for _, g := range v.Groups("") {
+	for _, g := range v.Groups.List("") {
 		need("group "+g.Key.String(), g.Key.Tenant, g.ID)
 	}
-	for _, r := range v.Rules("") {
-		if _, ok := v.Network(model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}); r.Network != "" && !ok {
+	for _, r := range v.Policies.Rules("") {
+		if _, ok := v.Networks.Get(model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}); r.Network != "" && !ok {
 			t.Errorf("rule %s names the lost network %s", r.Key, r.Network)
 		}
 	}
@@ -256,7 +256,7 @@ func TestCreatorsDoNotConflict(t *testing.T) {
 func TestClaims(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/30"))
-	n, _ := c.fresh().Network(netKey("n"))
+	n, _ := c.fresh().Networks.Get(netKey("n"))
 	ranges, cursor := allowed(n, false, nil, "")
 	take := func() (*claim, bool) {
 		cl := c.claim(Admin())

@@ -20,7 +20,7 @@ func TestReservationsOfSetClocks(t *testing.T) {
 	held := func(when string, want int) {
 		t.Helper()
 		c.ok(c.Repair.SweepOnce(ctx, term))
-		if got := len(c.fresh().Addresses(k)); got != want {
+		if got := len(c.fresh().Addresses.Addresses(k)); got != want {
 			t.Errorf("%s: %d addresses are held, want %d", when, got, want)
 		}
 	}

@@ -16,41 +16,41 @@ func checkKinds(t *testing.T, c *harness) {
 	checkMirror(t, c)
 	v := c.fresh()
 	tenant := func(what fmt.Stringer, k model.TenantName) {
-		if _, ok := v.Tenant(k); !ok {
+		if _, ok := v.Tenants.Get(k); !ok {
 			t.Errorf("%s has no tenant", what)
 		}
 	}
-	for _, p := range v.NetProfiles("") {
+	for _, p := range v.Groups.NetProfiles("") {
 		tenant(p.Key, p.Key.Tenant)
 	}
-	for _, e := range v.ExtContracts("") {
+	for _, e := range v.Groups.ExtContracts("") {
 		tenant(e.Key, e.Key.Tenant)
 	}
-	for _, x := range v.Volumes("") {
+	for _, x := range v.Tenants.Volumes("") {
 		tenant(x.Key, x.Key.Tenant)
 	}
-	for _, g := range v.Groups("") {
-		if _, ok := v.NetProfile(model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}); g.NetProfile != "" && !ok {
+	for _, g := range v.Groups.List("") {
+		if _, ok := v.Groups.NetProfile(model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}); g.NetProfile != "" && !ok {
 			t.Errorf("group %s has the lost net profile %s", g.Key, g.NetProfile)
 		}
 		for _, e := range g.ExtContracts {
-			if _, ok := v.ExtContractsGroup(model.ExtContractsKey{Tenant: g.Key.Tenant, Name: e}); !ok {
+			if _, ok := v.Groups.ExtContractsGroup(model.ExtContractsKey{Tenant: g.Key.Tenant, Name: e}); !ok {
 				t.Errorf("group %s has the lost contracts %s", g.Key, e)
 			}
 		}
 	}
-	for _, p := range v.AppProfiles("") {
+	for _, p := range v.Tenants.AppProfiles("") {
 		tenant(p.Key, p.Key.Tenant)
 		for _, g := range p.Groups {
-			if _, ok := v.Group(model.GroupKey{Tenant: p.Key.Tenant, Name: g}); !ok {
+			if _, ok := v.Groups.Get(model.GroupKey{Tenant: p.Key.Tenant, Name: g}); !ok {
 				t.Errorf("app profile %s has the lost group %s", p.Key, g)
 			}
 		}
 	}
 	owned := map[tables.AddressKey]string{}
-	for _, s := range v.Services("") {
+	for _, s := range v.Services.List("") {
 		tenant(s.Key, s.Key.Tenant)
-		if _, ok := v.Network(s.NetworkKey()); !ok {
+		if _, ok := v.Networks.Get(s.NetworkKey()); !ok {
 			t.Errorf("service %s has no network", s.Key)
 		}
 		for _, a := range []netip.Addr{s.VIP, s.VIP6} {
@@ -61,7 +61,7 @@ func checkKinds(t *testing.T, c *harness) {
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	for k, s := range v.spaces {
+	for k, s := range v.Addresses.spaces {
 		for a, o := range s.owners {
 			if ak := (tables.AddressKey{Network: k, Addr: a}); o.Service != owned[ak] {
 				t.Errorf("address %s belongs to the service %q, but %q has it", a, o.Service, owned[ak])

@@ -15,21 +15,10 @@ type Kubernetes struct {
 	commits *Committer
 }
 
-var (
-	kubernetesCluster = newPart(func() *model.KubernetesCluster { return new(model.KubernetesCluster) })
-
-	_ = enter(tables.KubernetesClusterKey{}, func(v *View, ch tables.Change) {
-		*kubernetesCluster.in(v) = model.KubernetesCluster{}
-		if c := value[model.KubernetesCluster](ch); c != nil {
-			*kubernetesCluster.in(v) = *c
-		}
-	}, kind{})
-)
-
 // KubernetesCluster returns which Kubernetes the store follows; it has no UID where that
 // is none yet.
-func (v *View) KubernetesCluster() model.KubernetesCluster {
-	return read(v, func() model.KubernetesCluster { return *kubernetesCluster.in(v) })
+func (s *SettingsView) KubernetesCluster() model.KubernetesCluster {
+	return read(s.mu, func() model.KubernetesCluster { return s.kubernetesCluster })
 }
 
 // FollowKubernetes records that the store follows a Kubernetes, and returns which one it

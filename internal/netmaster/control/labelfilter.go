@@ -44,7 +44,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 		return nil
 	}
 	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
-		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.commits.view.UnfollowedEndpoints())
+		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.commits.view.Endpoints.UnfollowedEndpoints())
 	}
 	// Whoever commits a selector by labels after this read touches the scope; what
 	// was committed before is in a view that is made fresh after it.
@@ -55,7 +55,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 	if err != nil {
 		return err
 	}
-	if label, by := v.selectedBy(g.Filter()); len(by) > 0 {
+	if label, by := v.Policies.selectedBy(g.Filter()); len(by) > 0 {
 		const few = 5
 		more := ""
 		if n := len(by) - few; n > 0 {
@@ -89,7 +89,7 @@ func (lf *LabelFilter) CountLabels(ctx context.Context, fence store.Fence, keys 
 
 // selectedBy returns the policies that select by labels which a filter covers, and
 // the first such label.
-func (v *View) selectedBy(f model.LabelFilter) (label string, by []string) {
+func (pv *PolicyView) selectedBy(f model.LabelFilter) (label string, by []string) {
 	covered := func(s model.Selector) bool {
 		for _, k := range s.LabelKeys() {
 			if f.Covers(k) {
@@ -101,11 +101,11 @@ func (v *View) selectedBy(f model.LabelFilter) (label string, by []string) {
 		}
 		return false
 	}
-	for _, p := range v.AnyPolicies("") {
+	for _, p := range pv.List("") {
 		byPeers := func(r model.PolicyRule) bool {
 			return slices.ContainsFunc(r.Peers, func(x model.Peer) bool { return x.Selector != nil && covered(*x.Selector) })
 		}
-		if covered(p.Applies) || slices.ContainsFunc(v.AnyRulesOf(p.Key), byPeers) {
+		if covered(p.Applies) || slices.ContainsFunc(pv.AnyRulesOf(p.Key), byPeers) {
 			by = append(by, p.Key.String())
 		}
 	}
@@ -136,7 +136,7 @@ func (ps *Policies) selectByLabels(tx store.Tx, selectors ...namedSelector) erro
 			return model.InvalidField(first[k], k, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it (generatedLabels of the cluster's settings has the list: netctl global info)")
 		}
 		if g.Value.FormerLabels.Covers(k) {
-			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, ps.commits.view.UnfollowedEndpoints())
+			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, ps.commits.view.Endpoints.UnfollowedEndpoints())
 		}
 	}
 	tx.Touch(tables.LabelSelectors)
@@ -165,10 +165,10 @@ func peerSelectors(field string, r model.PolicyRule) (out []namedSelector) {
 
 // unfollowed returns the endpoints whose identity is not the one that a label
 // filter gives them.
-func (v *View) unfollowed(f model.LabelFilter) []model.EndpointKey {
-	return read(v, func() (out []model.EndpointKey) {
-		records := identityRecords.in(v).all
-		for k, e := range v.endpoints {
+func (ev *EndpointView) unfollowed(f model.LabelFilter) []model.EndpointKey {
+	return read(ev.mu, func() (out []model.EndpointKey) {
+		records := ev.identities.identityRecords.all
+		for k, e := range ev.endpoints {
 			has := records[tables.IdentityKey{Tenant: k.Network.Tenant, ID: e.Identity}].Labels
 			if !e.LabelsLater && !maps.Equal(has, f.Identifying(e.Labels)) {
 				out = append(out, k)
@@ -180,12 +180,12 @@ func (v *View) unfollowed(f model.LabelFilter) []model.EndpointKey {
 
 // UnfollowedEndpoints returns how many endpoints have not followed the last change
 // of the label filter yet.
-func (v *View) UnfollowedEndpoints() int {
-	g, ok := v.Global()
+func (ev *EndpointView) UnfollowedEndpoints() int {
+	g, ok := ev.settings.Global()
 	if !ok || len(g.FormerLabels) == 0 {
 		return 0
 	}
-	return len(v.unfollowed(g.Filter()))
+	return len(ev.unfollowed(g.Filter()))
 }
 
 // FollowLabelFilter is the leader's task of giving endpoints, one after the other,
@@ -194,10 +194,10 @@ func (v *View) UnfollowedEndpoints() int {
 // leader goes on.
 func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
 	left := func() bool {
-		g, ok := lf.commits.view.Global()
+		g, ok := lf.commits.view.Settings.Global()
 		return ok && len(g.FormerLabels) > 0
 	}
-	return whenever(ctx, &lf.commits.view.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
+	return whenever(ctx, &lf.commits.view.Settings.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
 		lf.commits.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
 	})
 }
@@ -209,9 +209,9 @@ func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error 
 	if err != nil {
 		return err
 	}
-	g, _ := v.Global()
+	g, _ := v.Settings.Global()
 	var failed error
-	left := v.unfollowed(g.Filter())
+	left := v.Endpoints.unfollowed(g.Filter())
 	for _, k := range left {
 		if err := lf.reidentify(ctx, fence, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
 			return err
@@ -235,7 +235,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error 
 		if err != nil {
 			return err
 		}
-		if n := len(v.unfollowed(g.Filter())); n > 0 {
+		if n := len(v.Endpoints.unfollowed(g.Filter())); n > 0 {
 			return model.Errorf(model.ErrConflict, "%d endpoints are left", n)
 		}
 		g.FormerLabels = nil

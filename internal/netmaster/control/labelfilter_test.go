@@ -95,7 +95,7 @@ func TestLabelFilter(t *testing.T) {
 	identities := func() map[model.Identity]int {
 		out := map[model.Identity]int{}
 		for _, e := range eps {
-			e, _ = c.fresh().Endpoint(e.Key)
+			e, _ = c.fresh().Endpoints.Get(e.Key)
 			out[e.Identity]++
 		}
 		return out
@@ -119,7 +119,7 @@ func TestLabelFilter(t *testing.T) {
 	// Out: nothing can select by it from now on, and endpoints follow.
 	c.ok(generated(t, c.Controller, "build", "com.acme."))
 	c.refused(model.ErrInvalid, "generatedLabels", func() error { return c.try(byLabel("build", "build")) })
-	if n := c.fresh().UnfollowedEndpoints(); n != 5 {
+	if n := c.fresh().Endpoints.UnfollowedEndpoints(); n != 5 {
 		t.Errorf("%d endpoints are left to follow, want 5", n)
 	}
 	late := c.create(built("n", "late", "9"))
@@ -133,14 +133,14 @@ func TestLabelFilter(t *testing.T) {
 	if err := c.LabelFilter.followOnce(ctx, first); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("without the leadership: %v", err)
 	}
-	if n := c.fresh().UnfollowedEndpoints(); n != 4 {
+	if n := c.fresh().Endpoints.UnfollowedEndpoints(); n != 4 {
 		t.Errorf("%d endpoints are left to follow, want 4", n)
 	}
 	c.ok(c.LabelFilter.followOnce(ctx, second))
 	if got := identities(); len(got) != 1 || got[late.Identity] != 5 {
 		t.Errorf("identities %v, want that of one that came later, %d", got, late.Identity)
 	}
-	if e, _ := c.fresh().Endpoint(plain.Key); e.Identity != plain.Identity {
+	if e, _ := c.fresh().Endpoints.Get(plain.Key); e.Identity != plain.Identity {
 		t.Error("an endpoint without labels has another identity")
 	}
 	c.put(byLabel("ref", "vcs-ref"))
@@ -163,7 +163,7 @@ func TestLabelFilter(t *testing.T) {
 	if wrong, n := wrongly(t, c.st.Client()); wrong != "" || n != 3 {
 		t.Errorf("with %d policies: %s", n, wrong)
 	}
-	if g, _ := c.fresh().Global(); g.FormerLabels != nil || !g.Equal(model.DefaultGlobal()) {
+	if g, _ := c.fresh().Settings.Global(); g.FormerLabels != nil || !g.Equal(model.DefaultGlobal()) {
 		t.Errorf("at last: %+v", g)
 	}
 }
@@ -237,8 +237,8 @@ func races(t *testing.T, stores ...store.Store) {
 	rest := func() {
 		t.Helper()
 		for _, c := range cs {
-			if err := c.view.settings.Until(running, func() (bool, error) {
-				g, ok := c.view.Global()
+			if err := c.view.Settings.settings.Until(running, func() (bool, error) {
+				g, ok := c.view.Settings.Global()
 				return ok && len(g.FormerLabels) == 0, nil
 			}); err != nil {
 				t.Fatal(err)

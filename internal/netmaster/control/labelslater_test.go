@@ -16,17 +16,17 @@ func TestLabelsLater(t *testing.T) {
 	ctx := testContext(t)
 	c.put(network("n", "10.1.0.0/24"), group("web", "n"))
 	later := func(e *model.Endpoint) { e.LabelsLater = true }
-	g, _ := c.fresh().Group(groupKey("web"))
+	g, _ := c.fresh().Groups.Get(groupKey("web"))
 	labelled := c.create(endpoint("n", "known", inGroup("web"), func(e *model.Endpoint) { e.Labels = map[string]string{"app": "a"} }))
 	for id, u := range map[string]EndpointUpdate{
 		"labels": {Labels: map[string]string{"app": "a"}, Name: "x"}, "none": {}, "ended": {Stopped: true},
 	} {
 		e := c.create(endpoint("n", id, inGroup("web"), later))
-		r, ok := identityRecords.in(c.fresh()).all[tables.IdentityKey{Tenant: "default", ID: e.Identity}]
+		r, ok := c.fresh().Identities.identityRecords.all[tables.IdentityKey{Tenant: "default", ID: e.Identity}]
 		if !ok || !r.LabelsLater || r.Group != "web" || e.Identity == g.ID {
 			t.Errorf("%s: endpoint %+v has the identity %+v", id, e, r)
 		}
-		if list := c.view.unfollowed(model.DefaultGlobal().Filter()); len(list) > 0 {
+		if list := c.view.Endpoints.unfollowed(model.DefaultGlobal().Filter()); len(list) > 0 {
 			t.Errorf("%s: %v are to follow the label filter", id, list)
 		}
 		u.Key = e.Key
@@ -35,7 +35,7 @@ func TestLabelsLater(t *testing.T) {
 		if u.Labels != nil {
 			want = labelled.Identity
 		}
-		if now, _ := c.fresh().Endpoint(e.Key); now.Identity != want || now.LabelsLater {
+		if now, _ := c.fresh().Endpoints.Get(e.Key); now.Identity != want || now.LabelsLater {
 			t.Errorf("%s: endpoint %+v at last, want identity %d", id, now, want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestLabelsTakenBefore(t *testing.T) {
 	c.ok(err)
 	ill := true
 	c.ok(c.Endpoints.UpdateEndpoint(testContext(t), Admin(), EndpointUpdate{Key: e.Key, Unhealthy: &ill}))
-	if got, _ := c.fresh().Endpoint(e.Key); !got.Unhealthy || !maps.Equal(got.Labels, map[string]string{"app": "web"}) {
+	if got, _ := c.fresh().Endpoints.Get(e.Key); !got.Unhealthy || !maps.Equal(got.Labels, map[string]string{"app": "web"}) {
 		t.Errorf("%+v", got)
 	}
 }

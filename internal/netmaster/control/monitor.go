@@ -58,8 +58,8 @@ func (hs *Hosts) OpenMonitor(ctx context.Context, a Actor, r MonitorRequest) (*M
 		q.Report, q.Counts, q.Spread = r.Report, cluster.ReportCounts, int(r.Spread/time.Millisecond)
 	}
 	m := &Monitor{}
-	own := v.EndpointsByHost(scope)
-	for _, h := range v.Hosts() {
+	own := v.Endpoints.CountByHost(scope)
+	for _, h := range v.Hosts.List() {
 		if (r.Host == "" || h.Name == r.Host) && (!scope.Limited() || own[h.Name] > 0) {
 			m.Hosts = append(m.Hosts, h.Name)
 		}
@@ -87,13 +87,13 @@ func groupNamed(v *View, scope Scope, field, text string) (t model.TenantName, g
 		if t, err = model.ParseTenantName(tenant); err != nil {
 			return "", "", model.InvalidField(field, text, "must be an endpoint group: group, or tenant:group")
 		}
-		if _, ok := v.Group(model.GroupKey{Tenant: t, Name: g}); ok && scope.Has(t) {
+		if _, ok := v.Groups.Get(model.GroupKey{Tenant: t, Name: g}); ok && scope.Has(t) {
 			return t, g, nil
 		}
 		return "", "", model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", text)
 	}
-	for _, x := range v.Tenants() {
-		if _, ok := v.Group(model.GroupKey{Tenant: x.Name, Name: g}); ok && scope.Has(x.Name) {
+	for _, x := range v.Tenants.List() {
+		if _, ok := v.Groups.Get(model.GroupKey{Tenant: x.Name, Name: g}); ok && scope.Has(x.Name) {
 			return "", g, nil
 		}
 	}

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,38 +10,30 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	namespaceRows         = newRowsPart[model.NamespaceName, model.Namespace](nil, cmp.Compare[model.NamespaceName])
-	identitiesInNamespace = newPart(func() index[model.NamespaceName, tables.IdentityKey] {
-		return index[model.NamespaceName, tables.IdentityKey]{}
-	})
-
-	_ = register(namespaceRows, enterNamespace, kind{})
-)
-
 // enterNamespace enters what the identities in a namespace have by its labels.
-func enterNamespace(v *View, k model.NamespaceName, old, now *model.Namespace, _ store.Revision) {
-	for id := range identitiesInNamespace.in(v)[k] {
-		r := identityRecords.in(v).all[id]
-		indexTraits(v, r.In(old), false)
-		indexTraits(v, r.In(now), true)
+func (iv *IdentityView) enterNamespace(ch tables.Change) {
+	k, old, now := iv.namespaceRows.enter(ch)
+	for id := range iv.identitiesInNamespace[k] {
+		r := iv.identityRecords.all[id]
+		iv.indexTraits(r.In(old), false)
+		iv.indexTraits(r.In(now), true)
 	}
 }
 
 // Namespaces returns the namespaces of whose labels policies know.
-func (v *View) Namespaces() []model.Namespace { return namespaceRows.list(v, "") }
+func (iv *IdentityView) Namespaces() []model.Namespace { return iv.namespaceRows.list("") }
 
 // Namespace finds the row of a namespace.
-func (v *View) Namespace(k model.NamespaceName) (n model.Namespace, ok bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	n, ok = namespaceRows.in(v).all[k]
+func (iv *IdentityView) Namespace(k model.NamespaceName) (n model.Namespace, ok bool) {
+	iv.mu.RLock()
+	defer iv.mu.RUnlock()
+	n, ok = iv.namespaceRows.all[k]
 	return n, ok
 }
 
 // joined is a record with the labels of its namespace.
-func (v *View) joined(r model.IdentityRecord) model.IdentityRecord {
-	if n, ok := namespaceRows.in(v).all[r.Namespace]; ok {
+func (iv *IdentityView) joined(r model.IdentityRecord) model.IdentityRecord {
+	if n, ok := iv.namespaceRows.all[r.Namespace]; ok {
 		return r.In(&n)
 	}
 	return r

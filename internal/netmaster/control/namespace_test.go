@@ -15,7 +15,7 @@ func TestNamespaces(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("net", "10.0.0.0/16"))
 	fence := c.leader()
-	if c.fresh().GlobalRevision() == 0 {
+	if c.fresh().Revisions.GlobalRevision() == 0 {
 		t.Error("the settings were never written")
 	}
 	http := []model.NamedPort{{Name: "http", Protocol: model.ProtoTCP, Port: 80}}
@@ -29,7 +29,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	team := model.Selector{Tenant: "default", Namespaces: []model.Requirement{{Key: "team", Operator: model.OpIn, Values: []string{"x"}}}}
 	selected := func() (out []model.EndpointID) {
-		for _, e := range c.fresh().EndpointsSelected(team) {
+		for _, e := range c.fresh().Endpoints.EndpointsSelected(team) {
 			out = append(out, e.Key.ID)
 		}
 		slices.Sort(out)
@@ -39,7 +39,7 @@ func TestNamespaces(t *testing.T) {
 		t.Helper()
 		c.ok(c.Kubernetes.PutNamespace(testContext(t), fence, valid(n)))
 	}
-	last := c.fresh().GlobalRevision()
+	last := c.fresh().Revisions.GlobalRevision()
 	for i, step := range []struct {
 		do   func()
 		want []model.EndpointID
@@ -54,7 +54,7 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("step %d: %v, want %v", i, selected(), step.want)
 		}
 		// Each write counts, and no deletion, which a host that lists later never hears of.
-		if rev, wrote := c.fresh().GlobalRevision(), i > 0 && i < 4; wrote != (rev > last) {
+		if rev, wrote := c.fresh().Revisions.GlobalRevision(), i > 0 && i < 4; wrote != (rev > last) {
 			t.Errorf("step %d: what policies depend on was written at %d, before at %d", i, rev, last)
 		} else {
 			last = rev

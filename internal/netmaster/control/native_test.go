@@ -28,7 +28,7 @@ func TestPodNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, ok := c.fresh().Network(PodNetwork)
+	n, ok := c.fresh().Networks.Get(PodNetwork)
 	if !ok || !n.Native || n.Encap != model.EncapVXLAN || n.Subnet != four || n.Subnet6 != six {
 		t.Errorf("made %+v, %v", n, ok)
 	}

@@ -8,14 +8,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	netProfileRows = newRowsPart[model.NetProfileKey, model.NetProfile](func(k model.NetProfileKey) model.TenantName { return k.Tenant }, func(a, b model.NetProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
-
-	_ = register(netProfileRows, nil, kind{
-		name:  "netprofile",
-		empty: none(tables.NetProfiles, tables.NetProfilesOf, "net profiles", func(x model.NetProfile) string { return x.Key.Name }),
-	})
-)
+var _ = register[model.NetProfileKey](kind{
+	name:  "netprofile",
+	empty: none(tables.NetProfiles, tables.NetProfilesOf, "net profiles", func(x model.NetProfile) string { return x.Key.Name }),
+})
 
 // ChangeNetProfile creates a net profile or replaces it, whether or not groups
 // name it.
@@ -47,14 +43,16 @@ func (ts *Tenants) deleteNetProfile(ctx context.Context, a Author, k model.NetPr
 
 // NetProfiles returns the net profiles of a tenant, "" = of all; likewise the
 // methods below.
-func (v *View) NetProfiles(t model.TenantName) []model.NetProfile { return netProfileRows.list(v, t) }
+func (gv *GroupView) NetProfiles(t model.TenantName) []model.NetProfile {
+	return gv.netProfileRows.list(t)
+}
 
 // NetProfile finds a net profile.
-func (v *View) NetProfile(k model.NetProfileKey) (model.NetProfile, bool) {
-	return netProfileRows.find(v, k)
+func (gv *GroupView) NetProfile(k model.NetProfileKey) (model.NetProfile, bool) {
+	return gv.netProfileRows.find(k)
 }
 
 // GroupsOfNetProfile returns the groups that name a net profile.
-func (v *View) GroupsOfNetProfile(k model.NetProfileKey) []model.Group {
-	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfNetProfile.in(v)[k] })
+func (gv *GroupView) OfNetProfile(k model.NetProfileKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetProfile[k] })
 }

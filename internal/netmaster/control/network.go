@@ -20,17 +20,10 @@ type Networks struct {
 	surroundings func() map[netip.Addr]string // see Options.Surroundings
 }
 
-var (
-	networkRows = newRowsPart[model.NetworkKey, model.Network](func(k model.NetworkKey) model.TenantName { return k.Tenant }, lessNetwork)
-
-	_ = register(networkRows, func(v *View, k model.NetworkKey, _, _ *model.Network, _ store.Revision) {
-		v.dropSpace(k)
-		v.networksCame.Tell()
-	}, kind{
-		name:  "network",
-		empty: none(tables.Networks, tables.NetworksOf, "networks", func(x model.Network) string { return string(x.Key.Name) }),
-	})
-)
+var _ = register[model.NetworkKey](kind{
+	name:  "network",
+	empty: none(tables.Networks, tables.NetworksOf, "networks", func(x model.Network) string { return string(x.Key.Name) }),
+})
 
 func lessNetwork(a, b model.NetworkKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
@@ -250,7 +243,7 @@ func (ns *Networks) deleteNetwork(ctx context.Context, a Actor, by Author, k mod
 	if err != nil {
 		return err
 	}
-	if n, _ := v.Network(k); n.Type == model.NetworkInfra {
+	if n, _ := v.Networks.Get(k); n.Type == model.NetworkInfra {
 		return ns.deleteInfra(ctx, a, by, k)
 	}
 	return ns.dropNetwork(ctx, by, k)
@@ -362,21 +355,26 @@ func (ns *Networks) allExpired(addresses []store.KV) error {
 }
 
 // Networks returns the networks of a tenant, "" = of all.
-func (v *View) Networks(t model.TenantName) []model.Network { return networkRows.list(v, t) }
+func (nv *NetworkView) List(t model.TenantName) []model.Network { return nv.networkRows.list(t) }
 
 // Network finds a network.
-func (v *View) Network(k model.NetworkKey) (model.Network, bool) { return networkRows.find(v, k) }
+func (nv *NetworkView) Get(k model.NetworkKey) (model.Network, bool) { return nv.networkRows.find(k) }
 
 // TagsInUse lists the tags of an encapsulation that networks have, such as
 // "1-4, 6-7, 5000".
-func (v *View) TagsInUse(e model.Encap) string {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
+func (nv *NetworkView) TagsInUse(e model.Encap) string {
+	nv.mu.RLock()
+	defer nv.mu.RUnlock()
 	var n ipam.Numbers
-	for _, net := range networkRows.in(v).all {
+	for _, net := range nv.networkRows.all {
 		if net.Encap == e {
 			n.Add(net.Tag)
 		}
 	}
 	return n.String()
+}
+
+func (nv *NetworkView) enterNetwork(ch tables.Change) {
+	nv.networkRows.enter(ch)
+	nv.networksCame.Tell()
 }

@@ -55,7 +55,7 @@ func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner
 		if err := cl.actor.mayWriteTier(tx, r.Key.PolicyKey(), 0); err != nil {
 			return err
 		}
-		if n := ps.commits.view.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
+		if n := ps.commits.view.Policies.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
 			return model.Errorf(model.ErrExhausted, "policy %q has %d rules already; at most %d are allowed; several policies can have one order", r.Key.PolicyKey(), n, model.MaxNetworkPolicyRules)
 		}
 		return ps.putRule(tx, r, model.KindNetwork, owner, "")
@@ -66,9 +66,9 @@ func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner
 }
 
 // otherRules returns how many rules the policy of a rule has beside it.
-func (v *View) otherRules(k model.RuleKey) int {
-	return read(v, func() int {
-		rules := rulesOfPolicy.in(v)[k.PolicyKey()]
+func (pv *PolicyView) otherRules(k model.RuleKey) int {
+	return read(pv.mu, func() int {
+		rules := pv.rulesOfPolicy[k.PolicyKey()]
 		if _, there := rules[k]; there {
 			return len(rules) - 1
 		}
@@ -117,9 +117,9 @@ func (ps *Policies) DeleteNetworkRule(ctx context.Context, a Actor, k model.Rule
 }
 
 // ruleBeside returns another rule of the policy of a rule, or that rule if it knows none.
-func (v *View) ruleBeside(k model.RuleKey) model.RuleKey {
-	return read(v, func() model.RuleKey {
-		for other := range rulesOfPolicy.in(v)[k.PolicyKey()] {
+func (pv *PolicyView) ruleBeside(k model.RuleKey) model.RuleKey {
+	return read(pv.mu, func() model.RuleKey {
+		for other := range pv.rulesOfPolicy[k.PolicyKey()] {
 			if other != k {
 				return other
 			}
@@ -138,7 +138,7 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	}
 	if !p.Default.Decides() {
 		// One rule of the view is enough: to look for any costs the store as much as there are.
-		other, err := tables.Rules.Find(tx, ps.commits.view.ruleBeside(gone))
+		other, err := tables.Rules.Find(tx, ps.commits.view.Policies.ruleBeside(gone))
 		if err != nil {
 			return err
 		}
@@ -158,13 +158,13 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 // Fits tells whether hosts hold a network policy with its rules, in the place of what is
 // in force by its name: what they do not hold is model.ErrExhausted, or model.ErrInvalid
 // where one rule is too much.
-func (v *View) Fits(n model.NetworkPolicy) error {
+func (pv *PolicyView) Fits(n model.NetworkPolicy) error {
 	for _, r := range n.Rules {
 		if err := tooManyNames(r); err != nil {
 			return err
 		}
 	}
-	_, err := v.fit(n.Rules, []model.PolicyKey{n.Policy.Key}, nil)
+	_, err := pv.fit(n.Rules, []model.PolicyKey{n.Policy.Key}, nil)
 	return err
 }
 
@@ -250,48 +250,48 @@ func (ps *Policies) replacePolicy(ctx context.Context, tx store.Tx, n model.Netw
 }
 
 // NetworkPolicies returns the network policies of a tenant, "" = of all.
-func (v *View) NetworkPolicies(t model.TenantName) []model.NetworkPolicy {
+func (pv *PolicyView) NetworkPolicies(t model.TenantName) []model.NetworkPolicy {
 	var out []model.NetworkPolicy
-	for _, p := range v.AnyPolicies(t) {
+	for _, p := range pv.List(t) {
 		if p.Kind == model.KindNetwork {
-			out = append(out, model.NetworkPolicy{Policy: p, Rules: v.AnyRulesOf(p.Key)})
+			out = append(out, model.NetworkPolicy{Policy: p, Rules: pv.AnyRulesOf(p.Key)})
 		}
 	}
 	return out
 }
 
 // NetworkPolicy finds a network policy.
-func (v *View) NetworkPolicy(k model.PolicyKey) (model.NetworkPolicy, bool) {
-	p, ok := v.AnyPolicy(k)
+func (pv *PolicyView) NetworkPolicy(k model.PolicyKey) (model.NetworkPolicy, bool) {
+	p, ok := pv.Get(k)
 	if !ok || p.Kind != model.KindNetwork {
 		return model.NetworkPolicy{}, false
 	}
-	return model.NetworkPolicy{Policy: p, Rules: v.AnyRulesOf(k)}, true
+	return model.NetworkPolicy{Policy: p, Rules: pv.AnyRulesOf(k)}, true
 }
 
 // NetworkRule finds a rule of a network policy.
-func (v *View) NetworkRule(k model.RuleKey) (model.PolicyRule, bool) {
-	if p, ok := v.AnyPolicy(k.PolicyKey()); !ok || p.Kind != model.KindNetwork {
+func (pv *PolicyView) NetworkRule(k model.RuleKey) (model.PolicyRule, bool) {
+	if p, ok := pv.Get(k.PolicyKey()); !ok || p.Kind != model.KindNetwork {
 		return model.PolicyRule{}, false
 	}
-	return ruleRows.find(v, k)
+	return pv.ruleRows.find(k)
 }
 
 // EndpointsSelected returns the endpoints that a selector selects.
-func (v *View) EndpointsSelected(s model.Selector) []model.Endpoint {
+func (ev *EndpointView) EndpointsSelected(s model.Selector) []model.Endpoint {
 	var among []model.Endpoint
 	switch {
 	case s.Group != "":
-		among = v.EndpointsOfGroup(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
+		among = ev.OfGroup(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
 	case s.Network != "":
-		among = v.EndpointsOfNetwork(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
+		among = ev.OfNetwork(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
 	default:
-		among = v.Endpoints(s.Tenant)
+		among = ev.List(s.Tenant)
 	}
-	return read(v, func() []model.Endpoint {
+	return read(ev.mu, func() []model.Endpoint {
 		var out []model.Endpoint
 		for _, e := range among {
-			if s.Selects(v.identity(s.Tenant, e.Identity)) {
+			if s.Selects(ev.identities.identity(s.Tenant, e.Identity)) {
 				out = append(out, e)
 			}
 		}

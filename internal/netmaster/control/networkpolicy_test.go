@@ -107,10 +107,10 @@ func TestNetworkPolicies(t *testing.T) {
 		}
 	}
 	v := c.fresh()
-	if n := len(v.Policies("default")) + len(v.RulesOfPolicy(byDB.Key)); n != 2 {
+	if n := len(v.Policies.ListContiv("default")) + len(v.Policies.RulesOfPolicy(byDB.Key)); n != 2 {
 		t.Errorf("%d policies and rules are told in 1.x's words", n)
 	}
-	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 7 {
+	if n := len(v.Policies.List("default")) + len(v.Policies.AnyRulesOf(byDB.Key)); n != 7 {
 		t.Errorf("%d policies and rules in all", n)
 	}
 
@@ -122,7 +122,7 @@ func TestNetworkPolicies(t *testing.T) {
 	c.ok(c.remove(groupKey("idle")))
 	c.ok(c.remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}))
 	c.ok(c.remove(groupKey("db")))
-	if p, ok := c.fresh().AnyPolicy(byDB.Key); !ok || p.Applies.Group != "pool" {
+	if p, ok := c.fresh().Policies.Get(byDB.Key); !ok || p.Applies.Group != "pool" {
 		t.Errorf("the policy is %+v", p)
 	}
 	if err := c.remove(model.EndpointKey{Network: netKey("v2"), ID: "c9"}); err != nil {
@@ -138,7 +138,7 @@ func TestNetworkPolicies(t *testing.T) {
 		c.ok(c.Policies.DeleteNetworkPolicy(ctx, Admin(), policyKey(name), model.OwnerKubernetes))
 	}
 	v = c.fresh()
-	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 2 {
+	if n := len(v.Policies.List("default")) + len(v.Policies.AnyRulesOf(byDB.Key)); n != 2 {
 		t.Errorf("%d policies and rules are left", n)
 	}
 }
@@ -190,7 +190,7 @@ func TestPolicyIsFenced(t *testing.T) {
 	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 3000) })
 	c.refused(store.ErrFenced, "leadership", func() error { return c.Policies.DropNetworkPolicy(testContext(t), old, key) })
 	c.ok(put(now, 3000))
-	if n := len(c.fresh().AnyRulesOf(key)); n != 3000 {
+	if n := len(c.fresh().Policies.AnyRulesOf(key)); n != 3000 {
 		t.Errorf("%d rules", n)
 	}
 	c.ok(c.Policies.DropNetworkPolicy(testContext(t), now, key))
@@ -252,7 +252,7 @@ func TestTenantAdminWritesNoAdminTier(t *testing.T) {
 			t.Errorf("a tenant admin %s: %v", what, err)
 		}
 	}
-	p, ok := c.fresh().NetworkPolicy(policyKey("corp"))
+	p, ok := c.fresh().Policies.NetworkPolicy(policyKey("corp"))
 	if !ok || p.Policy.Tier != model.TierAdmin || len(p.Rules) != 1 {
 		t.Errorf("policy corp is %v %+v", ok, p)
 	}

@@ -53,7 +53,7 @@ func TestRuleChangesRevisionOfItsPolicy(t *testing.T) {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		now := c.fresh().Written("networkPolicy", k.String())
+		now := c.fresh().Revisions.Written("networkPolicy", k.String())
 		if (now != last) != step.moves {
 			t.Errorf("%s: revision %d, before %d", step.name, now, last)
 		}
@@ -81,7 +81,7 @@ func TestLastRuleStaysInPolicyWithoutDefaults(t *testing.T) {
 	if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "delete the policy instead") {
 		t.Errorf("errors %v", errs)
 	}
-	if n := len(c.fresh().AnyRulesOf(k)); n != 1 {
+	if n := len(c.fresh().Policies.AnyRulesOf(k)); n != 1 {
 		t.Errorf("%d rules are left", n)
 	}
 	c.ok(c.Policies.DeleteNetworkPolicy(testContext(t), Admin(), k, model.OwnerUser))
@@ -111,7 +111,7 @@ func TestConditionHoldsToTheCommit(t *testing.T) {
 	k := manyRules(1, 1).Policy.Key
 	at := func() context.Context {
 		v := c.fresh()
-		return v.OnlyAt(testContext(t), "networkPolicy", k.String(), int64(v.Written("networkPolicy", k.String())))
+		return v.Revisions.OnlyAt(testContext(t), "networkPolicy", k.String(), int64(v.Revisions.Written("networkPolicy", k.String())))
 	}
 	put := func(ctx context.Context, p model.NetworkPolicy) error {
 		_, err := c.Put(ctx, Admin(), c.Policies.ReplaceNetworkPolicy(valid(p)))
@@ -138,7 +138,7 @@ func TestConditionHoldsToTheCommit(t *testing.T) {
 			t.Errorf("%s after a change of one rule: %v", name, err)
 		}
 	}
-	if n := len(c.fresh().AnyRulesOf(k)); n != 3001 {
+	if n := len(c.fresh().Policies.AnyRulesOf(k)); n != 3001 {
 		t.Errorf("%d rules", n)
 	}
 	c.ok(c.Policies.DeleteNetworkPolicy(at(), Admin(), k, model.OwnerUser))

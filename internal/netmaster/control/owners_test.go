@@ -203,7 +203,7 @@ func TestOwnedByNobody(t *testing.T) {
 // the other does not have it, and only said when both do.
 func TestOwnerOfAnother(t *testing.T) {
 	c := ownedCluster(t)
-	e1, _ := c.fresh().Endpoint(model.EndpointKey{Network: netKey("n1"), ID: "e1"})
+	e1, _ := c.fresh().Endpoints.Get(model.EndpointKey{Network: netKey("n1"), ID: "e1"})
 	k := tables.AddressKey{Network: netKey("n1"), Addr: e1.IPv4}
 	c.raw(func(tx store.Tx) { c.ok(tables.Addresses.Put(tx, tables.Address{AddressKey: k, Endpoint: "mac"})) })
 	found, err := c.Repair.Owners(testContext(t))

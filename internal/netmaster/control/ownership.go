@@ -101,19 +101,19 @@ func (v *View) Ownerships() (all []model.Ownership) {
 			all = append(all, model.Ownership{Owned: model.Owned{Kind: kind, Key: key}, Object: object})
 		}
 	}
-	for _, t := range v.Tenants() {
+	for _, t := range v.Tenants.List() {
 		add("tenant", string(t.Name), t.Object)
 	}
-	for _, n := range v.Networks("") {
+	for _, n := range v.Networks.List("") {
 		add("network", n.Key.String(), n.Object)
 	}
-	for _, g := range v.Groups("") {
+	for _, g := range v.Groups.List("") {
 		add("endpointGroup", g.Key.String(), g.Object)
 	}
-	for _, p := range v.AnyPolicies("") {
+	for _, p := range v.Policies.List("") {
 		add("policy", p.Key.String(), p.Object)
 	}
-	for _, p := range v.NetProfiles("") {
+	for _, p := range v.Groups.NetProfiles("") {
 		add("netprofile", p.Key.String(), p.Object)
 	}
 	return all
@@ -319,19 +319,19 @@ func (os *Ownership) Release(ctx context.Context, a Author, o model.Owned) error
 func (v *View) OwnerOf(o model.Owned) (object string, there bool) {
 	switch o.Kind {
 	case "tenant":
-		t, there := v.Tenant(model.TenantName(o.Key))
+		t, there := v.Tenants.Get(model.TenantName(o.Key))
 		return t.Object, there
 	case "network":
-		n, there := parsedFind(o.Key, model.ParseNetworkKey, v.Network)
+		n, there := parsedFind(o.Key, model.ParseNetworkKey, v.Networks.Get)
 		return n.Object, there
 	case "endpointGroup":
-		g, there := parsedFind(o.Key, model.ParseGroupKey, v.Group)
+		g, there := parsedFind(o.Key, model.ParseGroupKey, v.Groups.Get)
 		return g.Object, there
 	case "policy":
-		p, there := parsedFind(o.Key, model.ParsePolicyKey, v.AnyPolicy)
+		p, there := parsedFind(o.Key, model.ParsePolicyKey, v.Policies.Get)
 		return p.Object, there
 	case "netprofile":
-		p, there := parsedFind(o.Key, model.ParseNetProfileKey, v.NetProfile)
+		p, there := parsedFind(o.Key, model.ParseNetProfileKey, v.Groups.NetProfile)
 		return p.Object, there
 	}
 	return "", false
@@ -347,26 +347,26 @@ func parsedFind[K, V any](key string, parse func(string) (K, error), find func(K
 
 // EndpointsOf counts the endpoints of a tenant, network or group, or of the groups that
 // have a policy.
-func (v *View) EndpointsOf(o model.Owned) (n int) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
+func (ev *EndpointView) EndpointsOf(o model.Owned) (n int) {
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
 	switch o.Kind {
 	case "tenant":
-		for _, x := range networkRows.in(v).list(model.TenantName(o.Key)) {
-			n += len(v.endpointsOfNetwork[x.Key])
+		for _, x := range ev.networks.networkRows.listed(model.TenantName(o.Key)) {
+			n += len(ev.endpointsOfNetwork[x.Key])
 		}
 	case "network":
 		if k, err := model.ParseNetworkKey(o.Key); err == nil {
-			n = len(v.endpointsOfNetwork[k])
+			n = len(ev.endpointsOfNetwork[k])
 		}
 	case "endpointGroup":
 		if k, err := model.ParseGroupKey(o.Key); err == nil {
-			n = len(v.endpointsOfGroup[k])
+			n = len(ev.endpointsOfGroup[k])
 		}
 	case "policy":
 		if k, err := model.ParsePolicyKey(o.Key); err == nil {
-			for g := range groupsOfPolicy.in(v)[k] {
-				n += len(v.endpointsOfGroup[g])
+			for g := range ev.groups.groupsOfPolicy[k] {
+				n += len(ev.endpointsOfGroup[g])
 			}
 		}
 	}

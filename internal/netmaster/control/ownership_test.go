@@ -27,7 +27,7 @@ func TestAuthors(t *testing.T) {
 	tenant := func(a Author) error { return put(ChangeTenant(mustBe(c, model.Tenant{Name: "t"}), false).By(a)) }
 	has := func(object string) {
 		t.Helper()
-		got, _ := c.fresh().Tenant("t")
+		got, _ := c.fresh().Tenants.Get("t")
 		if got.Object != object {
 			t.Errorf("it belongs to %q, want %q", got.Object, object)
 		}
@@ -65,7 +65,7 @@ func TestDefaultTenantOwned(t *testing.T) {
 		t.Errorf("%v", all)
 	}
 	c.ok(c.Ownership.DeleteOwned(testContext(t), a, model.Owned{Kind: "tenant", Key: "default"}))
-	if got, there := c.fresh().Tenant(model.DefaultTenant); !there || got.Object != "" {
+	if got, there := c.fresh().Tenants.Get(model.DefaultTenant); !there || got.Object != "" {
 		t.Errorf("%+v, %v", got, there)
 	}
 }
@@ -93,13 +93,13 @@ func TestReplaceContivPolicy(t *testing.T) {
 	for _, n := range []int{0, 3, 1, 300, 2} {
 		c.ok(put(ruled(n, none)))
 		v := c.fresh()
-		p, _ := v.Policy(policyKey("p"))
-		if got := len(v.RulesOfPolicy(p.Key)); got != n || p.Object != "p" {
+		p, _ := v.Policies.GetContiv(policyKey("p"))
+		if got := len(v.Policies.RulesOfPolicy(p.Key)); got != n || p.Object != "p" {
 			t.Errorf("%d rules of %q, want %d of p", got, p.Object, n)
 		}
 	}
 	c.ok(put(ruled(2, func(r *model.Rule) { r.Group = "g"; r.Action = model.Deny }))) // other fields of rules that are there
-	if r := c.fresh().RulesOfPolicy(policyKey("p")); len(r) != 2 || r[0].Group != "g" || r[1].Action != model.Deny {
+	if r := c.fresh().Policies.RulesOfPolicy(policyKey("p")); len(r) != 2 || r[0].Group != "g" || r[1].Action != model.Deny {
 		t.Errorf("%+v", r)
 	}
 	c.refused(model.ErrNotFound, `rules[0].fromEndpointGroup "none"`, func() error {

@@ -52,7 +52,7 @@ func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects [
 	if err != nil {
 		return Waiting{}, err
 	}
-	if old := v.unconfirming(); len(old) > 0 {
+	if old := v.Hosts.unconfirming(); len(old) > 0 {
 		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that would not go back by itself: upgrade them, or remove those that are gone (netctl host rm)", strings.Join(old, ", "))
 	}
 	for tries := 0; ; tries++ {
@@ -270,7 +270,7 @@ func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]
 		if err != nil {
 			return err
 		}
-		if v.leftOf(p) <= 0 {
+		if v.Pending.leftOf(p) <= 0 {
 			return model.Errorf(model.ErrConflict, "its time has gone, and hosts have gone back: make the change again")
 		}
 		changes, err := read(p.Objects)
@@ -335,7 +335,7 @@ func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		for _, w := range pe.commits.view.Waiting() {
+		for _, w := range pe.commits.view.Pending.Waiting() {
 			if w.Left > 0 {
 				continue
 			}
@@ -355,61 +355,59 @@ func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time
 	}
 }
 
-var pendingRows = newPart(func() map[tables.PendingKey]tables.Pending { return map[tables.PendingKey]tables.Pending{} })
-
-var _ = enter(tables.PendingKey(""), func(v *View, ch tables.Change) {
-	k := ch.Key.(tables.PendingKey) //nolint:forcetypeassert // it is registered for that
-	p := value[tables.Pending](ch)
-	if p == nil {
-		delete(pendingRows.in(v), k)
-		delete(v.ends, k)
-		return
-	}
-	pendingRows.in(v)[k] = *p
-	if _, seen := v.ends[k]; seen {
-		return
-	}
-	left := p.Within
-	if v.listing { // it may be old: the time of day has to do, and if that has gone back, it is
-		if age := v.now().Sub(p.Began); age >= 0 {
-			left -= age
-		} else {
-			left = 0
-		}
-	}
-	v.ends[k] = v.now().Add(left)
-}, kind{})
-
 // leftOf returns how much time a change has left; 0 also when the view does not know it.
-func (v *View) leftOf(p tables.Pending) time.Duration {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	end, ok := v.ends[tables.PendingKey(p.ID)]
+func (pv *PendingView) leftOf(p tables.Pending) time.Duration {
+	pv.mu.RLock()
+	defer pv.mu.RUnlock()
+	end, ok := pv.ends[tables.PendingKey(p.ID)]
 	if !ok {
 		return 0
 	}
-	return max(0, end.Sub(v.now()))
+	return max(0, end.Sub(pv.clock()))
 }
 
 // Waiting returns the changes that wait to be confirmed, oldest first.
-func (v *View) Waiting() []Waiting {
-	rows := read(v, func() []tables.Pending { return slices.Collect(maps.Values(pendingRows.in(v))) })
+func (pv *PendingView) Waiting() []Waiting {
+	rows := read(pv.mu, func() []tables.Pending { return slices.Collect(maps.Values(pv.pendingRows)) })
 	slices.SortFunc(rows, func(a, b tables.Pending) int {
 		return a.Began.Compare(b.Began)*2 + strings.Compare(a.ID, b.ID)
 	})
 	out := make([]Waiting, len(rows))
 	for i, p := range rows {
-		out[i] = Waiting{p, v.leftOf(p)}
+		out[i] = Waiting{p, pv.leftOf(p)}
 	}
 	return out
 }
 
 // unconfirming returns the hosts whose agents do not know of changes that wait.
-func (v *View) unconfirming() (out []string) {
-	for _, h := range v.Hosts() {
+func (hv *HostView) unconfirming() (out []string) {
+	for _, h := range hv.List() {
 		if !h.Confirms {
 			out = append(out, string(h.Name))
 		}
 	}
 	return out
+}
+
+// enterPending enters a change that waits to be confirmed, nil = it does no longer; listing
+// says that it comes with a list.
+func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending, listing bool) {
+	if p == nil {
+		delete(pv.pendingRows, k)
+		delete(pv.ends, k)
+		return
+	}
+	pv.pendingRows[k] = *p
+	if _, seen := pv.ends[k]; seen {
+		return
+	}
+	left := p.Within
+	if listing { // it may be old: the time of day has to do, and if that has gone back, it is
+		if age := pv.clock().Sub(p.Began); age >= 0 {
+			left -= age
+		} else {
+			left = 0
+		}
+	}
+	pv.ends[k] = pv.clock().Add(left)
 }

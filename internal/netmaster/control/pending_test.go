@@ -57,7 +57,7 @@ func (c *harness) trial(t model.TenantName, id string) (out tables.Trial, there 
 
 func (c *harness) mode() model.FwdMode {
 	c.t.Helper()
-	g, _ := c.fresh().Global()
+	g, _ := c.fresh().Settings.Global()
 	return g.FwdMode
 }
 
@@ -80,7 +80,7 @@ func TestConfirm(t *testing.T) {
 	if g, _ := row.Value.(model.Global); err != nil || g.FwdMode != model.FwdRouting || g.PvtSubnet != model.DefaultGlobal().PvtSubnet {
 		t.Errorf("hosts are given %+v, %v", row, err)
 	}
-	if all := c.fresh().Waiting(); len(all) != 1 || all[0].ID != w.ID || all[0].Left != time.Minute {
+	if all := c.fresh().Pending.Waiting(); len(all) != 1 || all[0].ID != w.ID || all[0].Left != time.Minute {
 		t.Errorf("%+v waits", all)
 	}
 	c.refused(model.ErrConflict, w.ID, func() error { return c.try(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}}) })
@@ -91,7 +91,7 @@ func TestConfirm(t *testing.T) {
 	if c.mode() != model.FwdRouting {
 		t.Errorf("the mode is %q when it is confirmed", c.mode())
 	}
-	if _, there := c.trial("", w.ID); there || len(c.fresh().Waiting()) > 0 {
+	if _, there := c.trial("", w.ID); there || len(c.fresh().Pending.Waiting()) > 0 {
 		t.Error("something is left of the trial")
 	}
 	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}})
@@ -134,7 +134,7 @@ func ends(t *testing.T, c *harness, fence store.Fence) {
 	done := make(chan error, 1)
 	go func() { done <- c.Pending.EndPending(ctx, fence, 5*time.Millisecond) }()
 	c.eventually("it is taken back", func() error {
-		if n := len(c.fresh().Waiting()); n > 0 {
+		if n := len(c.fresh().Pending.Waiting()); n > 0 {
 			return fmt.Errorf("%d changes wait", n)
 		}
 		return nil
@@ -163,7 +163,7 @@ func TestPendingOutlivesNetmaster(t *testing.T) {
 			a.ok(err)
 			at := a.clock.Now().Add(test.at)
 			b := onStore(t, a.st, func(o *Options) { o.Now = func() time.Time { return at } })
-			all := b.fresh().Waiting()
+			all := b.fresh().Pending.Waiting()
 			if len(all) != 1 || all[0].Left != test.left {
 				t.Fatalf("%+v waits, want %v left", all, test.left)
 			}
@@ -191,7 +191,7 @@ func TestTryPolicy(t *testing.T) {
 	if len(tr.Rows) != 2 {
 		t.Fatalf("hosts are given %+v", tr)
 	}
-	if _, there := c.fresh().Rule(r.Key); there {
+	if _, there := c.fresh().Policies.Rule(r.Key); there {
 		t.Error("the rule is there before it is confirmed")
 	}
 	for what, do := range map[string]func() error{
@@ -204,7 +204,7 @@ func TestTryPolicy(t *testing.T) {
 		t.Run(what, func(*testing.T) { c.refused(model.ErrConflict, w.ID, do) })
 	}
 	c.ok(c.confirm(w.ID, changes...))
-	if _, there := c.fresh().Rule(r.Key); !there {
+	if _, there := c.fresh().Policies.Rule(r.Key); !there {
 		t.Error("the rule is not there")
 	}
 	checkInvariants(t, c)
@@ -264,7 +264,7 @@ func TestConfirmRefused(t *testing.T) {
 	if !errors.Is(err, bad) || !strings.Contains(err.Error(), w.ID) {
 		t.Errorf("unreadable objects: %v", err)
 	}
-	if len(c.fresh().Waiting()) != 1 {
+	if len(c.fresh().Pending.Waiting()) != 1 {
 		t.Error("it waits no more")
 	}
 }

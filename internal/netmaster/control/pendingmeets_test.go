@@ -33,7 +33,7 @@ func TestTryMeetsOthers(t *testing.T) {
 	hook(func() { b.put(model.Global{VLANs: vlans}) })
 	w, err := a.onTrial(a.Settings.ChangeGlobal(valid(routed())))
 	a.ok(err)
-	if now, _ := b.fresh().Global(); now.VLANs != vlans || now.FwdMode != model.FwdBridge {
+	if now, _ := b.fresh().Settings.Global(); now.VLANs != vlans || now.FwdMode != model.FwdBridge {
 		t.Errorf("another's change of the settings became %+v", now)
 	}
 	tr, _ := b.trial("", w.ID)
@@ -51,7 +51,7 @@ func TestTryMeetsOthers(t *testing.T) {
 	if _, err := a.onTrial(gone); !errors.Is(err, model.ErrNotFound) {
 		t.Errorf("tried in a tenant that went meanwhile: %v", err)
 	}
-	if all := b.fresh().Waiting(); len(all) != 0 {
+	if all := b.fresh().Pending.Waiting(); len(all) != 0 {
 		t.Errorf("%+v waits", all)
 	}
 }
@@ -147,7 +147,7 @@ func TestTimeToConfirm(t *testing.T) {
 	old := c.leader()
 	c.leader()
 	c.clock.advance(MaxConfirm - time.Millisecond)
-	if left := c.fresh().Waiting(); len(left) != 1 || left[0].Left != time.Millisecond {
+	if left := c.fresh().Pending.Waiting(); len(left) != 1 || left[0].Left != time.Millisecond {
 		t.Errorf("%+v waits", left)
 	}
 	ended, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

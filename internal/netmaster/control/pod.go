@@ -14,44 +14,48 @@ import (
 
 // notePolicies counts a change of what policies in force are made of. The caller
 // holds mu, as of the next two.
-func (v *View) notePolicies(ch tables.Change) {
+func (rv *RevisionView) notePolicies(ch tables.Change) {
 	switch ch.Key.(type) {
 	case model.NamespaceName, tables.GlobalKey:
 		if !ch.Deleted() {
-			v.globalRev = max(v.globalRev, ch.Mod)
+			rv.globalRev = max(rv.globalRev, ch.Mod)
 		}
 	}
 	switch ch.Key.(type) {
 	case model.PolicyKey, model.RuleKey, model.NamespaceName, model.TenantName, model.NetworkKey, model.GroupKey, tables.GlobalKey:
-		v.turnPolicies()
+		rv.turnPolicies()
 	}
 }
 
-func (v *View) turnPolicies() {
-	v.policyTurn++
-	v.policies.Tell()
+func (rv *RevisionView) turnPolicies() {
+	rv.policyTurn++
+	rv.policies.Tell()
 }
 
-// indexPod enters which pod an endpoint is of.
-func indexPod(v *View, k model.EndpointKey) {
-	e, ok := v.endpoints[k]
-	if !ok || e.Pod.UID == "" {
-		delete(v.freshPods, k)
+// enterPod enters which pod an endpoint was and is of.
+func (pv *PodView) enterPod(k model.EndpointKey, old, now *model.Endpoint) {
+	if old != nil && old.Pod.UID != "" {
+		pv.countPod(*old, false)
+		if pv.podEndpoints[old.Pod.UID] == k {
+			delete(pv.podEndpoints, old.Pod.UID)
+		}
+	}
+	if now == nil || now.Pod.UID == "" {
+		delete(pv.freshPods, k)
 		return
 	}
-	if v.podEndpoints[e.Pod.UID] != k { // as after any write of the row
-		v.podEndpoints[e.Pod.UID] = k
-	}
-	v.freshPods[k] = true
-	v.podsCame.Tell()
+	pv.countPod(*now, true)
+	pv.podEndpoints[now.Pod.UID] = k
+	pv.freshPods[k] = true
+	pv.podsCame.Tell()
 }
 
 // PolicyTurn returns a number that is another one whenever policies, namespaces,
 // tenants, networks, groups or the settings have changed, and what is closed when they
 // do next.
-func (v *View) PolicyTurn() (turn uint64, next <-chan struct{}) {
-	next = v.policies.Next() // before the look, which then misses none
-	return read(v, func() uint64 { return v.policyTurn }), next
+func (rv *RevisionView) PolicyTurn() (turn uint64, next <-chan struct{}) {
+	next = rv.policies.Next() // before the look, which then misses none
+	return read(rv.mu, func() uint64 { return rv.policyTurn }), next
 }
 
 // GlobalRevision returns the revision at which a namespace or the settings were written
@@ -59,16 +63,16 @@ func (v *View) PolicyTurn() (turn uint64, next <-chan struct{}) {
 // rows. Each reaches it, since what was written then, or what deleted that since, is
 // among what it follows. Deletions do not count: a host that lists later never hears of
 // them, and a namespace that is gone has no pods.
-func (v *View) GlobalRevision() store.Revision {
-	return read(v, func() store.Revision { return v.globalRev })
+func (rv *RevisionView) GlobalRevision() store.Revision {
+	return read(rv.mu, func() store.Revision { return rv.globalRev })
 }
 
 // PodEndpoint finds the endpoint of a pod by the pod's UID.
-func (v *View) PodEndpoint(uid string) (e model.Endpoint, ok bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	k, ok := v.podEndpoints[uid]
-	return v.endpoints[k], ok
+func (pv *PodView) PodEndpoint(uid string) (e model.Endpoint, ok bool) {
+	pv.mu.RLock()
+	defer pv.mu.RUnlock()
+	k, ok := pv.podEndpoints[uid]
+	return pv.endpoints.endpoints[k], ok
 }
 
 // podPlace is where pods are: a tenant, of a namespace or ("") of any.
@@ -77,46 +81,46 @@ type podPlace struct {
 	tenant    model.TenantName
 }
 
-func countPod(v *View, e model.Endpoint, in bool) {
+func (pv *PodView) countPod(e model.Endpoint, in bool) {
 	for _, at := range [2]podPlace{{e.Namespace, e.Key.Network.Tenant}, {"", e.Key.Network.Tenant}} {
 		if in {
-			v.podsIn[at]++
-		} else if v.podsIn[at]--; v.podsIn[at] == 0 {
-			delete(v.podsIn, at)
+			pv.podsIn[at]++
+		} else if pv.podsIn[at]--; pv.podsIn[at] == 0 {
+			delete(pv.podsIn, at)
 		}
 	}
 }
 
 // HasPods tells whether a tenant has endpoints of pods of a namespace, "" = of any.
-func (v *View) HasPods(t model.TenantName, namespace model.NamespaceName) bool {
-	return read(v, func() bool { return v.podsIn[podPlace{namespace, t}] > 0 })
+func (pv *PodView) HasPods(t model.TenantName, namespace model.NamespaceName) bool {
+	return read(pv.mu, func() bool { return pv.podsIn[podPlace{namespace, t}] > 0 })
 }
 
 // PodEndpoints returns the endpoints of pods, in no sequence.
-func (v *View) PodEndpoints() []model.Endpoint {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	out := make([]model.Endpoint, 0, len(v.podEndpoints))
-	for _, k := range v.podEndpoints {
-		out = append(out, v.endpoints[k])
+func (pv *PodView) PodEndpoints() []model.Endpoint {
+	pv.mu.RLock()
+	defer pv.mu.RUnlock()
+	out := make([]model.Endpoint, 0, len(pv.podEndpoints))
+	for _, k := range pv.podEndpoints {
+		out = append(out, pv.endpoints.endpoints[k])
 	}
 	return out
 }
 
 // FreshPods returns the endpoints of pods that were written since the call before.
-func (v *View) FreshPods() []model.Endpoint {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	out := make([]model.Endpoint, 0, len(v.freshPods))
-	for k := range v.freshPods {
-		out = append(out, v.endpoints[k])
+func (pv *PodView) FreshPods() []model.Endpoint {
+	pv.mu.Lock()
+	defer pv.mu.Unlock()
+	out := make([]model.Endpoint, 0, len(pv.freshPods))
+	for k := range pv.freshPods {
+		out = append(out, pv.endpoints.endpoints[k])
 	}
-	clear(v.freshPods)
+	clear(pv.freshPods)
 	return out
 }
 
 // PodsCame returns what is closed when the next endpoint of a pod is written.
-func (es *Endpoints) PodsCame() <-chan struct{} { return es.commits.view.podsCame.Next() }
+func (es *Endpoints) PodsCame() <-chan struct{} { return es.commits.view.Pods.podsCame.Next() }
 
 // FollowPod makes labels, named ports, rates and group of a pod's endpoint what those of
 // want are, for the leader, who has the fence. An endpoint that is gone, or another pod's,

@@ -66,7 +66,7 @@ func TestPodAddressKept(t *testing.T) {
 	}
 	is(pod("a2", "db-0", "u3", "h2", four))
 	is(pod("a3", "db-0", "u4", "h3", four)) // h2 never released it
-	if eps := c.fresh().PodEndpoints(); len(eps) != 6 {
+	if eps := c.fresh().Pods.PodEndpoints(); len(eps) != 6 {
 		t.Errorf("%d endpoints, want those of five others and the last of db-0", len(eps))
 	}
 	refused("again by the former", pod("a2", "db-0", "u3", "h2", netip.MustParseAddr("10.0.0.2")), "")
@@ -98,7 +98,7 @@ func TestPodAddressOfAnotherHost(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if eps := c.fresh().PodEndpoints(); len(eps) != 1 {
+	if eps := c.fresh().Pods.PodEndpoints(); len(eps) != 1 {
 		t.Errorf("%d endpoints, want that of h1", len(eps))
 	}
 	c.ok(create(as("h1"), "a2", "u2", "h1"))

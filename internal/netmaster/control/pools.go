@@ -30,23 +30,23 @@ type NetworkPool struct {
 }
 
 // TagPools returns the pools of VLAN ids and of VNIs.
-func (v *View) TagPools() (vlans, vnis Pool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
+func (av *AddressView) TagPools() (vlans, vnis Pool) {
+	av.mu.RLock()
+	defer av.mu.RUnlock()
 	in := func(kind tables.NumberKind, r model.TagRange) Pool {
-		return Pool{Used: uint64(v.numbers[kind].used.Len()), Size: uint64(r.Hi-r.Lo) + 1} //nolint:gosec // a length is not negative
+		return Pool{Used: uint64(av.numbers[kind].used.Len()), Size: uint64(r.Hi-r.Lo) + 1} //nolint:gosec // a length is not negative
 	}
-	g := globalRows.in(v).all[tables.GlobalKey{}]
+	g := av.settings.globalRows.all[tables.GlobalKey{}]
 	return in(tables.NumberVLAN, g.VLANs), in(tables.NumberVNI, g.VXLANs)
 }
 
 // AddressPools returns the pools of all networks that have an IPv4 subnet, the
 // fullest first. The gateway is not in them. IPv6 subnets are too large to fill.
-func (v *View) AddressPools() []NetworkPool {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
+func (av *AddressView) AddressPools() []NetworkPool {
+	av.mu.RLock()
+	defer av.mu.RUnlock()
 	var out []NetworkPool
-	for k, n := range networkRows.in(v).all {
+	for k, n := range av.networks.networkRows.all {
 		if !n.Subnet.IsValid() {
 			continue
 		}
@@ -62,7 +62,7 @@ func (v *View) AddressPools() []NetworkPool {
 		if n.Gateway.IsValid() && !n.Gateway.Less(usable.First) && !usable.Last.Less(n.Gateway) {
 			p.Size--
 		}
-		if s := v.spaces[k]; s != nil {
+		if s := av.spaces[k]; s != nil {
 			for a := range s.owners {
 				if within(a) {
 					p.Used++

@@ -16,10 +16,9 @@ type trait struct {
 
 // identitiesWith finds the identities that a selector may select without a look
 // at all of a tenant's.
-var identitiesWith = newPart(func() index[trait, model.Identity] { return index[trait, model.Identity]{} })
 
-func indexTraits(v *View, r model.IdentityRecord, in bool) {
-	x, t := identitiesWith.in(v), r.Network.Tenant
+func (iv *IdentityView) indexTraits(r model.IdentityRecord, in bool) {
+	x, t := iv.identitiesWith, r.Network.Tenant
 	x.put(trait{tenant: t, network: r.Network.Name}, r.ID, in)
 	for _, of := range []struct {
 		labels    map[string]string
@@ -34,19 +33,19 @@ func indexTraits(v *View, r model.IdentityRecord, in bool) {
 
 // population bounds how many identities a selector selects, or will when the
 // groups of its network have endpoints.
-func (v *View) population(s model.Selector) int {
-	n := v.selected(s)
+func (pv *PolicyView) population(s model.Selector) int {
+	n := pv.identities.selected(s)
 	if k := (model.NetworkKey{Tenant: s.Tenant, Name: s.Network}); s.Network != "" && s.Group == "" {
-		n = max(n, len(groupsOfNetwork.in(v)[k])+1)
+		n = max(n, len(pv.groups.groupsOfNetwork[k])+1)
 	}
 	return max(n, 1)
 }
 
 // SelectsNoneOf reports whether a selector by labels selects none of the endpoints that its
 // tenant has.
-func (v *View) SelectsNoneOf(s model.Selector) bool {
-	return s.AsksForLabels() && read(v, func() bool { return v.selected(s) == 0 }) &&
-		v.EndpointsOf(model.Owned{Kind: "tenant", Key: string(s.Tenant)}) > 0
+func (ev *EndpointView) SelectsNoneOf(s model.Selector) bool {
+	return s.AsksForLabels() && read(ev.mu, func() bool { return ev.identities.selected(s) == 0 }) &&
+		ev.EndpointsOf(model.Owned{Kind: "tenant", Key: string(s.Tenant)}) > 0
 }
 
 // members are identities in disjoint parts.
@@ -62,10 +61,10 @@ func (m members) count() (n int) {
 // selected counts the identities that a selector selects. If it asks for one
 // thing, they are known by number; else those are looked at that have the rarest
 // of the things that it asks for.
-func (v *View) selected(s model.Selector) (n int) {
-	all := members{identitiesOf.in(v)[s.Tenant]}
+func (iv *IdentityView) selected(s model.Selector) (n int) {
+	all := members{iv.identitiesOf[s.Tenant]}
 	if s.Group != "" {
-		all = members{identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}]}
+		all = members{iv.identitiesOfGroup[model.GroupKey{Tenant: s.Tenant, Name: s.Group}]}
 	}
 	asked, ofNamespace := s.Requirements(), s.OfNamespace()
 	among, things := all, len(asked)+2*len(ofNamespace) // two: not being in a namespace is no lack of a label
@@ -77,18 +76,18 @@ func (v *View) selected(s model.Selector) (n int) {
 	}
 	if s.Network != "" {
 		things++
-		consider(members{identitiesWith.in(v)[trait{tenant: s.Tenant, network: s.Network}]})
+		consider(members{iv.identitiesWith[trait{tenant: s.Tenant, network: s.Network}]})
 	}
 	if s.Group != "" {
 		things++
 	}
 	for _, r := range ofNamespace {
 		if r.Operator == model.OpIn || r.Operator == model.OpExists {
-			consider(v.named(s.Tenant, r, true))
+			consider(iv.named(s.Tenant, r, true))
 		}
 	}
 	for _, r := range asked {
-		with := v.named(s.Tenant, r, false)
+		with := iv.named(s.Tenant, r, false)
 		without := r.Operator == model.OpNotIn || r.Operator == model.OpDoesNotExist
 		if without && things == 1 {
 			return all.count() - with.count()
@@ -102,7 +101,7 @@ func (v *View) selected(s model.Selector) (n int) {
 	}
 	for _, part := range among {
 		for id := range part {
-			if s.Selects(v.identity(s.Tenant, id)) {
+			if s.Selects(iv.identity(s.Tenant, id)) {
 				n++
 			}
 		}
@@ -112,8 +111,8 @@ func (v *View) selected(s model.Selector) (n int) {
 
 // named are the identities with a label, of their own or of their namespace, that a
 // requirement names.
-func (v *View) named(t model.TenantName, r model.Requirement, namespace bool) (out members) {
-	x := identitiesWith.in(v)
+func (iv *IdentityView) named(t model.TenantName, r model.Requirement, namespace bool) (out members) {
+	x := iv.identitiesWith
 	if r.Operator == model.OpExists || r.Operator == model.OpDoesNotExist {
 		return members{x[trait{tenant: t, key: r.Key, anyValue: true, namespace: namespace}]}
 	}

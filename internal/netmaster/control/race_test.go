@@ -94,7 +94,7 @@ func TestNetworksAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := len(cs[1].fresh().Networks("")); got != 160 {
+	if got := len(cs[1].fresh().Networks.List("")); got != 160 {
 		t.Errorf("%d networks, want 160", got)
 	}
 	checkInvariants(t, cs[0])
@@ -124,7 +124,7 @@ func TestEndpointsBesidePools(t *testing.T) {
 		return nil
 	})
 	outcomes(t, errs, nil)
-	if got := cs[0].fresh().NumEndpoints(netKey("n")); got != 300 {
+	if got := cs[0].fresh().Endpoints.CountOfNetwork(netKey("n")); got != 300 {
 		t.Errorf("%d endpoints, want 300", got)
 	}
 	checkInvariants(t, cs[0])
@@ -231,8 +231,8 @@ func TestDeleteNetworkWhileFilling(t *testing.T) {
 			return cs[1].try(AddressRequest{Network: netKey(name)})
 		}))
 		v := cs[0].fresh()
-		if _, ok := v.Network(netKey(name)); !ok && len(v.EndpointsOfNetwork(netKey(name)))+len(v.Addresses(netKey(name))) > 0 {
-			t.Errorf("network %s is gone, its endpoints %v and addresses %v are not", name, v.EndpointsOfNetwork(netKey(name)), v.Addresses(netKey(name)))
+		if _, ok := v.Networks.Get(netKey(name)); !ok && len(v.Endpoints.OfNetwork(netKey(name)))+len(v.Addresses.Addresses(netKey(name))) > 0 {
+			t.Errorf("network %s is gone, its endpoints %v and addresses %v are not", name, v.Endpoints.OfNetwork(netKey(name)), v.Addresses.Addresses(netKey(name)))
 		}
 	}
 	checkInvariants(t, cs[0])
@@ -271,7 +271,7 @@ func checkInvariants(t *testing.T, c *harness) {
 	t.Helper()
 	v := c.fresh()
 	checkOwners(t, c)
-	g, _ := v.Global()
+	g, _ := v.Settings.Global()
 	type tag struct {
 		e model.Encap
 		n uint32
@@ -283,7 +283,7 @@ func checkInvariants(t *testing.T, c *harness) {
 		}
 	}
 	routers := map[model.RouterID]bool{}
-	for _, t := range v.Tenants() {
+	for _, t := range v.Tenants.List() {
 		if t.Router != 0 {
 			unique(fmt.Sprintf("router %d", t.Router), !routers[t.Router])
 			routers[t.Router] = true
@@ -293,11 +293,11 @@ func checkInvariants(t *testing.T, c *harness) {
 	for r := range routers {
 		used.Add(uint32(r))
 	}
-	if owned := v.numbers[tables.NumberRouter].used.String(); owned != used.String() {
+	if owned := v.Addresses.numbers[tables.NumberRouter].used.String(); owned != used.String() {
 		t.Errorf("tenants have the routers %s, but %s have an owner", used.String(), owned)
 	}
-	for _, n := range v.Networks("") {
-		if _, ok := v.Tenant(n.Key.Tenant); !ok {
+	for _, n := range v.Networks.List("") {
+		if _, ok := v.Tenants.Get(n.Key.Tenant); !ok {
 			t.Errorf("network %s has no tenant", n.Key)
 		}
 		within := g.VXLANs
@@ -311,7 +311,7 @@ func checkInvariants(t *testing.T, c *harness) {
 		unique(fmt.Sprintf("network id %d", n.ID), !ids[n.ID])
 		unique(fmt.Sprintf("identity %d", n.Identity), !idents[n.Identity])
 		tags[tag{n.Encap, n.Tag}], ids[n.ID], idents[n.Identity] = true, true, true
-		for _, o := range v.Networks(n.Key.Tenant) {
+		for _, o := range v.Networks.List(n.Key.Tenant) {
 			if o.Key != n.Key && (o.Subnet.IsValid() && o.Subnet.Overlaps(n.Subnet) || o.Subnet6.IsValid() && o.Subnet6.Overlaps(n.Subnet6)) {
 				t.Errorf("networks %s and %s overlap", n.Key, o.Key)
 			}
@@ -319,34 +319,34 @@ func checkInvariants(t *testing.T, c *harness) {
 		checkEndpoints(t, v, n)
 	}
 	v.mu.RLock()
-	for k := range v.endpoints {
-		if _, ok := networkRows.in(v).all[k.Network]; !ok {
+	for k := range v.Endpoints.endpoints {
+		if _, ok := v.Networks.networkRows.all[k.Network]; !ok {
 			t.Errorf("endpoint %s has no network", k)
 		}
 	}
 	v.mu.RUnlock()
-	for _, g := range v.Groups("") {
-		if _, ok := v.Network(g.NetworkKey()); !ok {
+	for _, g := range v.Groups.List("") {
+		if _, ok := v.Networks.Get(g.NetworkKey()); !ok {
 			t.Errorf("group %s has no network", g.Key)
 		}
 		for _, p := range g.Policies {
-			if _, ok := v.Policy(model.PolicyKey{Tenant: g.Key.Tenant, Name: p}); !ok {
+			if _, ok := v.Policies.GetContiv(model.PolicyKey{Tenant: g.Key.Tenant, Name: p}); !ok {
 				t.Errorf("group %s has the lost policy %s", g.Key, p)
 			}
 		}
 		unique(fmt.Sprintf("identity %d", g.ID), !idents[g.ID])
 		idents[g.ID] = true
 	}
-	for _, p := range v.Policies("") {
-		if _, ok := v.Tenant(p.Key.Tenant); !ok {
+	for _, p := range v.Policies.ListContiv("") {
+		if _, ok := v.Tenants.Get(p.Key.Tenant); !ok {
 			t.Errorf("policy %s has no tenant", p.Key)
 		}
 	}
-	for _, r := range v.Rules("") {
-		if _, ok := v.Policy(r.Key.PolicyKey()); !ok {
+	for _, r := range v.Policies.Rules("") {
+		if _, ok := v.Policies.GetContiv(r.Key.PolicyKey()); !ok {
 			t.Errorf("rule %s has no policy", r.Key)
 		}
-		if _, ok := v.Group(model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}); r.Group != "" && !ok {
+		if _, ok := v.Groups.Get(model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}); r.Group != "" && !ok {
 			t.Errorf("rule %s names the lost group %s", r.Key, r.Group)
 		}
 	}
@@ -357,7 +357,7 @@ func checkInvariants(t *testing.T, c *harness) {
 func checkEndpoints(t *testing.T, v *View, n model.Network) {
 	t.Helper()
 	owners := map[netip.Addr]model.EndpointID{}
-	for _, e := range v.EndpointsOfNetwork(n.Key) {
+	for _, e := range v.Endpoints.OfNetwork(n.Key) {
 		for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
 			if !a.IsValid() {
 				continue
@@ -369,19 +369,19 @@ func checkEndpoints(t *testing.T, v *View, n model.Network) {
 			if a == n.Gateway || a == n.Gateway6 || !n.Subnet.Contains(a) && !n.Subnet6.Contains(a) {
 				t.Errorf("endpoint %s has the unusable address %s", e.Key, a)
 			}
-			for _, g := range v.GroupsOfNetwork(n.Key) {
+			for _, g := range v.Groups.OfNetwork(n.Key) {
 				if g.Pool.IsValid() && a.Is4() && g.Pool.Contains(a) != (g.Key.Name == e.Group) && (g.Pool.Contains(a) || g.Key.Name == e.Group) {
 					t.Errorf("endpoint %s of group %q has %s, the pool of %s is %s", e.Key, e.Group, a, g.Key, g.Pool)
 				}
 			}
 		}
-		if _, ok := v.Group(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group}); e.Group != "" && !ok {
+		if _, ok := v.Groups.Get(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group}); e.Group != "" && !ok {
 			t.Errorf("endpoint %s has the lost group %s", e.Key, e.Group)
 		}
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if s := v.spaces[n.Key]; s != nil {
+	if s := v.Addresses.spaces[n.Key]; s != nil {
 		for a, o := range s.owners {
 			if o.Reservation == nil && owners[a] != o.Endpoint {
 				t.Errorf("address %s of network %s belongs to %q, but endpoint %q has it", a, n.Key, o.Endpoint, owners[a])
@@ -413,26 +413,27 @@ func checkMirror(t *testing.T, c *harness) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for name, pair := range map[string][2]any{
-		"endpoints": {fresh.endpoints, v.endpoints}, "endpoints of groups": {fresh.endpointsOfGroup, v.endpointsOfGroup},
-		"identities": {fresh.interned, v.interned},
-		"texts":      {fresh.endpointsByText, v.endpointsByText}, "users": {fresh.identityUsers, v.identityUsers}, "pods": {fresh.podsIn, v.podsIn}, "pools": {fresh.pools, v.pools},
+		"endpoints": {fresh.Endpoints.endpoints, v.Endpoints.endpoints}, "endpoints of groups": {fresh.Endpoints.endpointsOfGroup, v.Endpoints.endpointsOfGroup},
+		"identities": {fresh.Identities.interned, v.Identities.interned},
+		"texts":      {fresh.Endpoints.endpointsByText, v.Endpoints.endpointsByText}, "users": {fresh.Identities.identityUsers, v.Identities.identityUsers}, "pods": {fresh.Pods.podsIn, v.Pods.podsIn}, "pools": {fresh.Addresses.pools, v.Addresses.pools},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1], cmpNet); diff != "" {
 			t.Errorf("the view's %s differ from the store: %s", name, diff)
 		}
 	}
-	for i := range v.parts {
-		if diff := cmp.Diff(contents(fresh.parts[i]), contents(v.parts[i]), cmpNet, cmp.AllowUnexported(labelKey{}, union{}, ruleSum{})); diff != "" {
-			t.Errorf("the view's %T differs from the store: %s", v.parts[i], diff)
+	read := contents(fresh)
+	for name, followed := range contents(v) {
+		if diff := cmp.Diff(read[name], followed, cmpNet, cmp.AllowUnexported(labelKey{}, union{}, ruleSum{})); diff != "" {
+			t.Errorf("the view's %s differ from the store: %s", name, diff)
 		}
 	}
-	for kind, n := range v.numbers {
-		if len(v.settling) == 0 && n.String() != fresh.numbers[kind].String() {
-			t.Errorf("the view's %s numbers are %s, the store's %s", kind, n.String(), fresh.numbers[kind].String())
+	for kind, n := range v.Addresses.numbers {
+		if len(v.Addresses.settling) == 0 && n.String() != fresh.Addresses.numbers[kind].String() {
+			t.Errorf("the view's %s numbers are %s, the store's %s", kind, n.String(), fresh.Addresses.numbers[kind].String())
 		}
 	}
-	for k, s := range v.spaces {
-		if len(v.settling) == 0 && len(s.held) > 0 {
+	for k, s := range v.Addresses.spaces {
+		if len(v.Addresses.settling) == 0 && len(s.held) > 0 {
 			t.Errorf("addresses of %s are still held: %v", k, s.held)
 		}
 	}
@@ -440,13 +441,60 @@ func checkMirror(t *testing.T, c *harness) {
 
 func (r *rows[K, V]) contents() any { return r.all }
 
-// contents is what a part of the view says, without what it only remembers.
-func contents(part any) any {
-	switch p := part.(type) {
-	case interface{ contents() any }:
-		return p.contents()
-	case *sizes:
-		return []any{p.unions, p.rules} // meters are made when they are asked for
+// contents is what the parts of a view say, without what they only remember.
+func contents(v *View) map[string]any {
+	return map[string]any{
+		"aciFabric":             v.Settings.aciFabric,
+		"aciGwRows":             v.Settings.aciGwRows.contents(),
+		"answerers":             v.Hosts.answerers.contents(),
+		"appProfileRows":        v.Tenants.appProfileRows.contents(),
+		"appProfilesOfGroup":    v.Tenants.appProfilesOfGroup,
+		"appProfileMod":         v.Tenants.appProfileMod,
+		"bgpRows":               v.Settings.bgpRows.contents(),
+		"clusterServiceRows":    v.Kubernetes.clusterServiceRows.contents(),
+		"serviceSliceRows":      v.Kubernetes.serviceSliceRows.contents(),
+		"clusterNodeRows":       v.Kubernetes.clusterNodeRows.contents(),
+		"slicesOfService":       v.Kubernetes.slicesOfService,
+		"servicesAt":            v.Kubernetes.servicesAt,
+		"frontedAt":             v.Kubernetes.frontedAt,
+		"nodesAt":               v.Kubernetes.nodesAt,
+		"clusterFronts":         v.Kubernetes.clusterFronts,
+		"serviceRanges":         v.AddressOwners.serviceRanges,
+		"policyRows":            v.Policies.policyRows.contents(),
+		"extContractsRows":      v.Groups.extContractsRows.contents(),
+		"globalRows":            v.Settings.globalRows.contents(),
+		"groupRows":             v.Groups.groupRows.contents(),
+		"groupsOfNetwork":       v.Groups.groupsOfNetwork,
+		"groupsOfPolicy":        v.Groups.groupsOfPolicy,
+		"groupsOfNetProfile":    v.Groups.groupsOfNetProfile,
+		"groupsOfExtContracts":  v.Groups.groupsOfExtContracts,
+		"hostAddressRows":       v.Hosts.hostAddressRows.contents(),
+		"drainRows":             v.Hosts.drainRows.contents(),
+		"absenceRows":           v.Hosts.absenceRows.contents(),
+		"hostRows":              v.Hosts.hostRows.contents(),
+		"identityRecords":       v.Identities.identityRecords.contents(),
+		"identitiesOf":          v.Identities.identitiesOf,
+		"identitiesOfGroup":     v.Identities.identitiesOfGroup,
+		"kubernetesCluster":     v.Settings.kubernetesCluster,
+		"namespaceRows":         v.Identities.namespaceRows.contents(),
+		"identitiesInNamespace": v.Identities.identitiesInNamespace,
+		"netProfileRows":        v.Groups.netProfileRows.contents(),
+		"networkRows":           v.Networks.networkRows.contents(),
+		"pendingRows":           v.Pending.pendingRows,
+		"identitiesWith":        v.Identities.identitiesWith,
+		"replacementRows":       v.Policies.replacementRows,
+		"ruleRows":              v.Policies.ruleRows.contents(),
+		"rulesOfPolicy":         v.Policies.rulesOfPolicy,
+		"rulesOfGroup":          v.Policies.rulesOfGroup,
+		"serviceRows":           v.Services.serviceRows.contents(),
+		"serviceFronts":         v.Services.serviceFronts,
+		"servicesOfNetwork":     v.Services.servicesOfNetwork,
+		"servicesByName":        v.Services.servicesByName,
+		"endpointsByLabel":      v.Services.endpointsByLabel,
+		"tenantRows":            v.Tenants.tenantRows.contents(),
+		"volumeRows":            v.Tenants.volumeRows.contents(),
+		"volumeProfileRows":     v.Tenants.volumeProfileRows.contents(),
+		"balancedAddrs":         []any{v.AddressOwners.balancedAddrs.by, v.AddressOwners.balancedAddrs.of},
+		"policySizes":           []any{v.Policies.policySizes.unions, v.Policies.policySizes.rules}, // meters are made when they are asked for
 	}
-	return part
 }

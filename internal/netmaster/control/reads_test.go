@@ -47,13 +47,13 @@ func TestReadsWhatItTouches(t *testing.T) {
 		do   func() error
 	}{
 		{"endpoints of a host", 1, func() error {
-			if n := len(c.fresh().EndpointsOfHost("few")); n != 3 {
+			if n := len(c.fresh().Endpoints.OfHost("few")); n != 3 {
 				return fmt.Errorf("%d endpoints", n)
 			}
 			return nil
 		}},
 		{"endpoints of a network", 1, func() error {
-			if n := len(c.fresh().EndpointsOfNetwork(netKey("other"))); n != 300 {
+			if n := len(c.fresh().Endpoints.OfNetwork(netKey("other"))); n != 300 {
 				return fmt.Errorf("%d endpoints", n)
 			}
 			return nil

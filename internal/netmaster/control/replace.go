@@ -152,7 +152,7 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 	if err := ps.commits.follow.WaitFor(ctx, rev); err != nil { // since then nobody changes rules without ending this
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	staged := differences(ps.commits.view.AnyRulesOf(k), n.Rules)
+	staged := differences(ps.commits.view.Policies.AnyRulesOf(k), n.Rules)
 	if err := ps.stageAll(ctx, what, k, id, staged); err != nil {
 		return 0, err
 	}
@@ -346,16 +346,6 @@ func settleRules(tx store.Tx, staged []tables.StagedRule) error {
 	return nil
 }
 
-var replacementRows = newPart(func() map[model.PolicyKey]tables.Replacement { return map[model.PolicyKey]tables.Replacement{} })
-
-var _ = enter(tables.ReplacementKey{}, func(v *View, ch tables.Change) {
-	if r := value[tables.Replacement](ch); r != nil {
-		replacementRows.in(v)[r.Policy] = *r
-	} else {
-		delete(replacementRows.in(v), model.PolicyKey(ch.Key.(tables.ReplacementKey))) //nolint:forcetypeassert // it is registered for that
-	}
-}, kind{})
-
 // stalled are the replacements as the leader's last round found them.
 type stalled map[model.PolicyKey]progress
 
@@ -370,8 +360,8 @@ func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v 
 	now := stalled{}
 	var over []model.PolicyKey
 	v.mu.RLock()
-	for k, r := range replacementRows.in(v) {
-		now[k] = progress{r.ID, v.rules.Staged(k)}
+	for k, r := range v.Policies.replacementRows {
+		now[k] = progress{r.ID, v.Policies.rules.Staged(k)}
 		if r.Done || now[k] == ps.stalled[k] {
 			over = append(over, k)
 		}
@@ -384,4 +374,12 @@ func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v 
 		}
 	}
 	return nil
+}
+
+func (pv *PolicyView) enterReplacement(k tables.ReplacementKey, r *tables.Replacement) {
+	if r != nil {
+		pv.replacementRows[r.Policy] = *r
+	} else {
+		delete(pv.replacementRows, model.PolicyKey(k))
+	}
 }

@@ -56,7 +56,7 @@ func (a *after) UpdateNear(ctx context.Context, near store.Near, fn func(store.T
 // marks tells which of the two marks the rules in force have, and how many there are.
 func marks(v *View, n int) (string, int) {
 	count := map[byte]int{}
-	rules := v.AnyRulesOf(policyKey("n"))
+	rules := v.Policies.AnyRulesOf(policyKey("n"))
 	for _, r := range rules {
 		count[r.Peers[0].CIDR.Addr().As4()[1]]++
 	}
@@ -82,7 +82,7 @@ func TestReplaceManyRules(t *testing.T) {
 				v := other.fresh()
 				m, _ := marks(v, n)
 				seen[m] = true
-				if p, ok := v.AnyPolicy(policyKey("n")); m == "2" && (!ok || p.Order != 60) || m == "1" && p.Order != 50 {
+				if p, ok := v.Policies.Get(policyKey("n")); m == "2" && (!ok || p.Order != 60) || m == "1" && p.Order != 50 {
 					t.Errorf("rules %s with the policy %+v", m, p)
 				}
 			}
@@ -158,7 +158,7 @@ func TestReplaceInterrupted(t *testing.T) {
 			case "changed":
 				r := manyRules(n, 3).Rules[7]
 				other.ok(other.putNetworkRule(r, model.OwnerUser))
-				if rules := other.fresh().AnyRulesOf(policyKey("n")); len(rules) != n || !rules[7].Equal(r) || rules[8].Equal(manyRules(n, 3).Rules[8]) {
+				if rules := other.fresh().Policies.AnyRulesOf(policyKey("n")); len(rules) != n || !rules[7].Equal(r) || rules[8].Equal(manyRules(n, 3).Rules[8]) {
 					t.Errorf("after a change: %d rules, %+v", len(rules), rules[7])
 				}
 			case "replaced":
@@ -212,7 +212,7 @@ func TestReplaceMeetsOthers(t *testing.T) {
 				t.Errorf("who replaces is told %v", err)
 			}
 			noneStaged(t, other)
-			want := other.fresh().AnyRulesOf(policyKey("n"))
+			want := other.fresh().Policies.AnyRulesOf(policyKey("n"))
 			for _, r := range want {
 				if r.Peers[0].CIDR.Addr().As4()[1] == 2 {
 					t.Fatalf("rule %s is of who failed", r.Key)

@@ -26,17 +26,16 @@ func freeRouter(tx store.Tx, id model.RouterID) {
 	}
 }
 
-// enterTenant tells of tenants, and of those without a router.
-func enterTenant(v *View, _ model.TenantName, _, now *model.Tenant, _ store.Revision) {
-	v.intent.Tell()
-	if now != nil && now.Router == 0 {
-		v.unrouted.Tell()
+// enterTenant enters a change of a tenant, and tells of one without a router.
+func (tv *TenantView) enterTenant(ch tables.Change) {
+	if _, _, now := tv.tenantRows.enter(ch); now != nil && now.Router == 0 {
+		tv.unrouted.Tell()
 	}
 }
 
 // withoutRouter returns the tenants that have no router.
-func (v *View) withoutRouter() (out []model.TenantName) {
-	for _, t := range v.Tenants() {
+func (tv *TenantView) withoutRouter() (out []model.TenantName) {
+	for _, t := range tv.List() {
 		if t.Router == 0 {
 			out = append(out, t.Name)
 		}
@@ -48,7 +47,7 @@ func (v *View) withoutRouter() (out []model.TenantName) {
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.
 func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
-	return whenever(ctx, &ts.commits.view.unrouted, func() bool { return len(ts.commits.view.withoutRouter()) > 0 },
+	return whenever(ctx, &ts.commits.view.Tenants.unrouted, func() bool { return len(ts.commits.view.Tenants.withoutRouter()) > 0 },
 		func() error { return ts.giveRouters(ctx, fence) },
 		func(err error) {
 			ts.commits.log.Warn("not all tenants have a router; it will be tried again", "error", err)
@@ -57,7 +56,7 @@ func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
 
 func (ts *Tenants) giveRouters(ctx context.Context, fence store.Fence) error {
 	var last store.Revision
-	for _, name := range ts.commits.view.withoutRouter() {
+	for _, name := range ts.commits.view.Tenants.withoutRouter() {
 		cl := ts.commits.claim(Admin())
 		rev, err := ts.commits.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
 			cl.rewind()

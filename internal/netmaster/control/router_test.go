@@ -15,7 +15,7 @@ import (
 // router returns the router of a tenant.
 func (c *harness) router(name model.TenantName) model.RouterID {
 	c.t.Helper()
-	t, ok := c.fresh().Tenant(name)
+	t, ok := c.fresh().Tenants.Get(name)
 	if !ok {
 		c.t.Fatalf("there is no tenant %q", name)
 	}

@@ -6,12 +6,14 @@ import (
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // rows are the objects of one kind, with sorted lists that are made when asked
 // for and kept until something changes. Writers hold the view's lock, readers
 // its read lock.
 type rows[K comparable, V any] struct {
+	lock   *sync.RWMutex // the View's
 	all    map[K]V
 	of     index[model.TenantName, K] // so that a tenant's list costs what the tenant has
 	tenant func(K) model.TenantName   // "" for kinds that belong to no tenant
@@ -21,11 +23,48 @@ type rows[K comparable, V any] struct {
 	lists map[model.TenantName][]V
 }
 
-func newRows[K comparable, V any](tenant func(K) model.TenantName, less func(a, b K) int) *rows[K, V] {
-	return &rows[K, V]{
-		all: map[K]V{}, of: index[model.TenantName, K]{}, tenant: tenant, less: less,
-		lists: map[model.TenantName][]V{},
+// newRows takes the View's lock, whose a row is, nil for kinds that belong to no tenant,
+// and the order of lists.
+func newRows[K comparable, V any](lock *sync.RWMutex, tenant func(K) model.TenantName, less func(a, b K) int) *rows[K, V] {
+	if tenant == nil {
+		tenant = func(K) model.TenantName { return "" }
 	}
+	r := &rows[K, V]{lock: lock, tenant: tenant, less: less}
+	r.reset()
+	return r
+}
+
+// reset empties the rows, as do the resets of the View's parts.
+func (r *rows[K, V]) reset() {
+	r.all, r.of, r.lists = map[K]V{}, index[model.TenantName, K]{}, map[model.TenantName][]V{}
+}
+
+// enter enters a change of a row: old is nil for a new one, now for one that is gone.
+func (r *rows[K, V]) enter(ch tables.Change) (k K, old, now *V) {
+	k = ch.Key.(K) //nolint:forcetypeassert // the caller knows it
+	now = value[V](ch)
+	if before, had := r.set(k, now); had {
+		old = &before
+	}
+	return k, old, now
+}
+
+// find finds a row.
+func (r *rows[K, V]) find(k K) (V, bool) {
+	r.lock.RLock()
+	defer r.lock.RUnlock()
+	x, ok := r.all[k]
+	return x, ok
+}
+
+// those returns the rows that an index finds.
+func (r *rows[K, V]) those(members func() map[K]struct{}) []V {
+	return read(r.lock, func() []V { return sorted(members(), r.all, r.less) })
+}
+
+// list returns the rows of a tenant, "" = all.
+func (r *rows[K, V]) list(t model.TenantName) []V {
+	return read(r.lock, func() []V { return r.listed(t) })
 }
 
 // set stores a value, or removes the row when there is none, and returns what
@@ -47,8 +86,9 @@ func (r *rows[K, V]) set(k K, v *V) (old V, had bool) {
 	return old, had
 }
 
-// list returns the rows of a tenant ("" = all) in key order; it must not be changed.
-func (r *rows[K, V]) list(t model.TenantName) []V {
+// listed returns the rows of a tenant ("" = all) in key order; it must not be changed.
+// The caller holds the View's lock.
+func (r *rows[K, V]) listed(t model.TenantName) []V {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l, ok := r.lists[t]; ok {

@@ -10,34 +10,29 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-var (
-	ruleRows      = newRowsPart[model.RuleKey, model.PolicyRule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
-	rulesOfPolicy = newPart(func() index[model.PolicyKey, model.RuleKey] { return index[model.PolicyKey, model.RuleKey]{} })
-	rulesOfGroup  = newPart(func() index[model.GroupKey, model.RuleKey] { return index[model.GroupKey, model.RuleKey]{} }) // that name the group
-
-	_ = register(ruleRows, enterRule, kind{
-		name: "rule",
-	})
-)
+var _ = register[model.RuleKey](kind{
+	name: "rule",
+})
 
 func lessRule(a, b model.RuleKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
 }
 
-func enterRule(v *View, _ model.RuleKey, old, now *model.PolicyRule, _ store.Revision) {
+func (pv *PolicyView) enterRule(ch tables.Change) {
+	_, old, now := pv.ruleRows.enter(ch)
 	if old != nil {
-		indexRule(v, *old, false)
+		pv.indexRule(*old, false)
 	}
 	if now != nil {
-		indexRule(v, *now, true)
+		pv.indexRule(*now, true)
 	}
 }
 
-func indexRule(v *View, r model.PolicyRule, in bool) {
-	rulesOfPolicy.in(v).put(r.Key.PolicyKey(), r.Key, in)
-	policySizes.in(v).enterRule(r, in)
+func (pv *PolicyView) indexRule(r model.PolicyRule, in bool) {
+	pv.rulesOfPolicy.put(r.Key.PolicyKey(), r.Key, in)
+	pv.policySizes.enterRule(r, in)
 	for _, g := range groupsNamed(r) {
-		rulesOfGroup.in(v).put(g, r.Key, in)
+		pv.rulesOfGroup.put(g, r.Key, in)
 	}
 }
 
@@ -245,14 +240,14 @@ func ruleTargets(r model.PolicyRule) (out []policyTarget) {
 }
 
 // Rules returns the rules of a tenant's Contiv policies, "" = of all.
-func (v *View) Rules(t model.TenantName) []model.Rule {
-	return v.contivRules(func() []model.PolicyRule { return ruleRows.in(v).list(t) })
+func (pv *PolicyView) Rules(t model.TenantName) []model.Rule {
+	return pv.contivRules(func() []model.PolicyRule { return pv.ruleRows.listed(t) })
 }
 
 // Rule finds a rule of a Contiv policy.
-func (v *View) Rule(k model.RuleKey) (model.Rule, bool) {
-	list := v.contivRules(func() []model.PolicyRule {
-		if r, ok := ruleRows.in(v).all[k]; ok {
+func (pv *PolicyView) Rule(k model.RuleKey) (model.Rule, bool) {
+	list := pv.contivRules(func() []model.PolicyRule {
+		if r, ok := pv.ruleRows.all[k]; ok {
 			return []model.PolicyRule{r}
 		}
 		return nil
@@ -264,28 +259,28 @@ func (v *View) Rule(k model.RuleKey) (model.Rule, bool) {
 }
 
 // RulesOfPolicy returns a Contiv policy's rules.
-func (v *View) RulesOfPolicy(k model.PolicyKey) []model.Rule {
-	return v.contivRules(func() []model.PolicyRule { return sorted(rulesOfPolicy.in(v)[k], ruleRows.in(v).all, lessRule) })
+func (pv *PolicyView) RulesOfPolicy(k model.PolicyKey) []model.Rule {
+	return pv.contivRules(func() []model.PolicyRule { return sorted(pv.rulesOfPolicy[k], pv.ruleRows.all, lessRule) })
 }
 
 // RulesOfGroup returns the rules of Contiv policies that name a group as their peer.
-func (v *View) RulesOfGroup(k model.GroupKey) []model.Rule {
-	return v.contivRules(func() []model.PolicyRule { return sorted(rulesOfGroup.in(v)[k], ruleRows.in(v).all, lessRule) })
+func (pv *PolicyView) RulesOfGroup(k model.GroupKey) []model.Rule {
+	return pv.contivRules(func() []model.PolicyRule { return sorted(pv.rulesOfGroup[k], pv.ruleRows.all, lessRule) })
 }
 
 // AnyRulesOf returns the rules of a policy of whatever kind.
-func (v *View) AnyRulesOf(k model.PolicyKey) []model.PolicyRule {
-	return read(v, func() []model.PolicyRule { return sorted(rulesOfPolicy.in(v)[k], ruleRows.in(v).all, lessRule) })
+func (pv *PolicyView) AnyRulesOf(k model.PolicyKey) []model.PolicyRule {
+	return read(pv.mu, func() []model.PolicyRule { return sorted(pv.rulesOfPolicy[k], pv.ruleRows.all, lessRule) })
 }
 
 // contivRules translates what list finds under the view's lock, but for rules
 // of other policies.
-func (v *View) contivRules(list func() []model.PolicyRule) []model.Rule {
-	return read(v, func() []model.Rule {
+func (pv *PolicyView) contivRules(list func() []model.PolicyRule) []model.Rule {
+	return read(pv.mu, func() []model.Rule {
 		all := list()
 		out := make([]model.Rule, 0, len(all))
 		for _, r := range all {
-			if p, ok := policyRows.in(v).all[r.Key.PolicyKey()]; ok && p.Kind != model.KindContiv {
+			if p, ok := pv.policyRows.all[r.Key.PolicyKey()]; ok && p.Kind != model.KindContiv {
 				continue
 			}
 			if c, ok := r.Contiv(); ok {

@@ -214,7 +214,7 @@ func TestDeleteAll(t *testing.T) {
 	c.refused(model.ErrInUse, "reserved", func() error { return c.remove(netKey("blue:v1")) })
 	c.clock.advance(25 * 3600e9) // the reservation has run out
 	c.ok(c.remove(netKey("blue:v1")))
-	if got, _ := c.fresh().Tenant("blue"); got.DefaultNetwork != "" {
+	if got, _ := c.fresh().Tenants.Get("blue"); got.DefaultNetwork != "" {
 		t.Errorf("the deleted network is still the default one of %+v", got)
 	}
 	c.ok(c.remove(model.TenantName("blue")))
@@ -243,7 +243,7 @@ func TestForwardingModeChanges(t *testing.T) {
 	c.create(endpoint("n", "e"))
 	for _, mode := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
 		c.put(model.Global{FwdMode: mode})
-		if g, _ := c.fresh().Global(); g.FwdMode != mode {
+		if g, _ := c.fresh().Settings.Global(); g.FwdMode != mode {
 			t.Errorf("the mode is %s, and was set to %s", g.FwdMode, mode)
 		}
 	}
@@ -257,11 +257,11 @@ func TestGlobalSurvivesRestart(t *testing.T) {
 	c2 := onStore(t, c.st)
 	want := model.DefaultGlobal()
 	want.VLANs, want.ArpMode, want.FwdMode = model.TagRange{Lo: 100, Hi: 200}, model.ArpFlood, model.FwdRouting
-	if got, _ := c2.fresh().Global(); !got.Equal(want) {
+	if got, _ := c2.fresh().Settings.Global(); !got.Equal(want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	c2.ok(c2.remove(tables.GlobalKey{}))
-	if got, _ := c2.fresh().Global(); !got.Equal(model.DefaultGlobal()) {
+	if got, _ := c2.fresh().Settings.Global(); !got.Equal(model.DefaultGlobal()) {
 		t.Errorf("got %+v after the reset", got)
 	}
 	c2.put(network("n", "10.1.0.0/24"))

@@ -39,10 +39,10 @@ func (s Scope) Names() (names []string) {
 func (s Scope) String() string { return strings.Join(s.Names(), ", ") }
 
 // EndpointsByHost counts the endpoints that a scope's tenants have on each host.
-func (v *View) EndpointsByHost(s Scope) map[model.HostName]int {
+func (ev *EndpointView) CountByHost(s Scope) map[model.HostName]int {
 	count := map[model.HostName]int{}
 	for _, t := range s.tenants {
-		for _, e := range v.Endpoints(t) {
+		for _, e := range ev.List(t) {
 			count[e.Host]++
 		}
 	}

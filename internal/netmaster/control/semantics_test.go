@@ -74,25 +74,25 @@ func TestUsage(t *testing.T) {
 		{"only6", Usage{0, "", "2001:db8:7::1-2001:db8:7:0:ffff:ffff:ffff:ffff"}},
 		{"nosuch", Usage{}},
 	} {
-		if diff := cmp.Diff(tc.want, v.NetworkUsage(netKey(tc.net))); diff != "" {
+		if diff := cmp.Diff(tc.want, v.Addresses.NetworkUsage(netKey(tc.net))); diff != "" {
 			t.Errorf("%s: %s", tc.net, diff)
 		}
 	}
-	if diff := cmp.Diff(Usage{1, "10.1.2.10", "10.1.2.11-10.1.2.20"}, v.GroupUsage(groupKey("pool"))); diff != "" {
+	if diff := cmp.Diff(Usage{1, "10.1.2.10", "10.1.2.11-10.1.2.20"}, v.Addresses.GroupUsage(groupKey("pool"))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(Usage{}, v.GroupUsage(groupKey("web"))); diff != "" {
+	if diff := cmp.Diff(Usage{}, v.Addresses.GroupUsage(groupKey("web"))); diff != "" {
 		t.Error(diff)
 	}
 	c.ok(c.remove(model.EndpointKey{Network: netKey("v1"), ID: "c1"}))
 	c.ok(c.remove(model.EndpointKey{Network: netKey("v1"), ID: "c2"}))
-	if got := c.fresh().NetworkUsage(netKey("v1")).Count; got != 0 {
+	if got := c.fresh().Addresses.NetworkUsage(netKey("v1")).Count; got != 0 {
 		t.Errorf("count %d after all endpoints are gone", got)
 	}
-	if diff := cmp.Diff("1-5", v.TagsInUse(model.EncapVXLAN)); diff != "" {
+	if diff := cmp.Diff("1-5", v.Networks.TagsInUse(model.EncapVXLAN)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff("100", v.TagsInUse(model.EncapVLAN)); diff != "" {
+	if diff := cmp.Diff("100", v.Networks.TagsInUse(model.EncapVLAN)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -133,14 +133,14 @@ func TestReservations(t *testing.T) {
 
 	term := c.leader()
 	c.ok(c.Repair.SweepOnce(ctx, term))
-	if got := len(c.fresh().Addresses(k)); got != 2 {
+	if got := len(c.fresh().Addresses.Addresses(k)); got != 2 {
 		t.Errorf("%d addresses are held, want the endpoint's and the reserved one", got)
 	}
 	c.clock.advance(25 * time.Hour)
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")}) // expired: to be had again
 	c.clock.advance(25 * time.Hour)
 	c.ok(c.Repair.SweepOnce(ctx, term))
-	if diff := cmp.Diff("[10.1.0.100]", fmt.Sprint(c.fresh().Addresses(k))); diff != "" {
+	if diff := cmp.Diff("[10.1.0.100]", fmt.Sprint(c.fresh().Addresses.Addresses(k))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -209,12 +209,12 @@ func TestNumbersAreNotReusedSoon(t *testing.T) {
 		}
 		name := fmt.Sprintf("g%d", i)
 		c.put(group(name, "n"), network(fmt.Sprintf("m%d", i), fmt.Sprintf("10.2.%d.0/24", i)))
-		g, _ := c.fresh().Group(groupKey(name))
+		g, _ := c.fresh().Groups.Get(groupKey(name))
 		if other, dup := seen[g.ID]; dup || g.ID < model.IdentityFirst {
 			t.Errorf("group %s has the identity %d of %q", name, g.ID, other)
 		}
 		seen[g.ID] = name
-		n, _ := c.fresh().Network(netKey(fmt.Sprintf("m%d", i)))
+		n, _ := c.fresh().Networks.Get(netKey(fmt.Sprintf("m%d", i)))
 		if want := model.NetworkID(i + 2); n.ID != want {
 			t.Errorf("network %d has id %d, want %d", i, n.ID, want)
 		}
@@ -240,7 +240,7 @@ func TestTags(t *testing.T) {
 	c.refused(model.ErrExhausted, "vni", func() error { return c.try(network("vx3", "10.9.3.0/24")) })
 	c.ok(c.remove(netKey("vx1")))
 	c.put(network("vx9", "10.9.9.0/24"))
-	if n, _ := c.fresh().Network(netKey("vx9")); n.Tag != 5001 {
+	if n, _ := c.fresh().Networks.Get(netKey("vx9")); n.Tag != 5001 {
 		t.Errorf("tag %d, want the only free one", n.Tag)
 	}
 	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 104}})
@@ -267,8 +267,8 @@ func TestIdentities(t *testing.T) {
 	a1 := c.create(endpoint("n", "a1", inGroup("web"), labels("app", "a", "vcs-ref", "1")))
 	a2 := c.create(endpoint("n", "a2", inGroup("web"), labels("app", "a", "vcs-ref", "2")))
 	b := c.create(endpoint("n", "b", inGroup("web"), labels("app", "b")))
-	g, _ := c.fresh().Group(groupKey("web"))
-	n, _ := c.fresh().Network(netKey("n"))
+	g, _ := c.fresh().Groups.Get(groupKey("web"))
+	n, _ := c.fresh().Networks.Get(netKey("n"))
 	ids := []model.Identity{plain.Identity, inWeb.Identity, noise.Identity, a1.Identity, a2.Identity}
 	want := []model.Identity{n.Identity, g.ID, g.ID, a1.Identity, a1.Identity}
 	if diff := cmp.Diff(want, ids); diff != "" {
@@ -290,7 +290,7 @@ func TestIdentities(t *testing.T) {
 		t.Errorf("%d identities after the first round, want 4", got)
 	}
 	c.ok(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Labels: map[string]string{"app": "a"}, Container: "cont1"}))
-	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != a1.Identity || e.Container != "cont1" {
+	if e, _ := c.fresh().Endpoints.Get(inWeb.Key); e.Identity != a1.Identity || e.Container != "cont1" {
 		t.Errorf("endpoint is %+v, want identity %d again", e, a1.Identity)
 	}
 	c.ok(c.Repair.SweepOnce(ctx, term)) // removes b only
@@ -299,7 +299,7 @@ func TestIdentities(t *testing.T) {
 		t.Errorf("%d identities at last, want those of network, group and app=a", got)
 	}
 	c.ok(c.Endpoints.UpdateEndpoint(ctx, Admin(), EndpointUpdate{Key: inWeb.Key, Stopped: true}))
-	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != g.ID || e.Labels != nil || e.Container != "cont1" {
+	if e, _ := c.fresh().Endpoints.Get(inWeb.Key); e.Identity != g.ID || e.Labels != nil || e.Container != "cont1" {
 		t.Errorf("stopped endpoint is %+v", e)
 	}
 }
@@ -338,18 +338,18 @@ func TestViewLinks(t *testing.T) {
 		name, want string
 		got        any
 	}{
-		{"networks", "blue:v1 default:only6 default:v1 default:v2 default:v3 default:v6", v.Networks("")},
-		{"networks of blue", "blue:v1", v.Networks("blue")},
-		{"groups of v1", "default:db default:web", v.GroupsOfNetwork(netKey("v1"))},
-		{"groups of p1", "default:web", v.GroupsOfPolicy(policyKey("p1"))},
-		{"rules of p1", "default:p1:1 default:p1:6", v.RulesOfPolicy(policyKey("p1"))},
-		{"rules naming db", "default:p1:6", v.RulesOfGroup(groupKey("db"))},
-		{"endpoints of web", "c1 c10", v.EndpointsOfGroup(groupKey("web"))},
-		{"endpoints of v1", "c1 c10 c2", v.EndpointsOfNetwork(netKey("v1"))},
-		{"endpoints of host1", "c1 c10 c2 c9", v.EndpointsOfHost("host1")},
-		{"endpoint c1", "c1", v.FindEndpoints("c1")},
-		{"endpoint by name", "c10", v.FindEndpoints("name-c10")},
-		{"nobody", "", v.FindEndpoints("c")},
+		{"networks", "blue:v1 default:only6 default:v1 default:v2 default:v3 default:v6", v.Networks.List("")},
+		{"networks of blue", "blue:v1", v.Networks.List("blue")},
+		{"groups of v1", "default:db default:web", v.Groups.OfNetwork(netKey("v1"))},
+		{"groups of p1", "default:web", v.Groups.OfPolicy(policyKey("p1"))},
+		{"rules of p1", "default:p1:1 default:p1:6", v.Policies.RulesOfPolicy(policyKey("p1"))},
+		{"rules naming db", "default:p1:6", v.Policies.RulesOfGroup(groupKey("db"))},
+		{"endpoints of web", "c1 c10", v.Endpoints.OfGroup(groupKey("web"))},
+		{"endpoints of v1", "c1 c10 c2", v.Endpoints.OfNetwork(netKey("v1"))},
+		{"endpoints of host1", "c1 c10 c2 c9", v.Endpoints.OfHost("host1")},
+		{"endpoint c1", "c1", v.Endpoints.Find("c1")},
+		{"endpoint by name", "c10", v.Endpoints.Find("name-c10")},
+		{"nobody", "", v.Endpoints.Find("c")},
 	} {
 		if diff := cmp.Diff(tc.want, names(tc.got)); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
@@ -358,7 +358,7 @@ func TestViewLinks(t *testing.T) {
 	c.ok(c.remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}))
 	c.put(group("web", "v1", "p2"))
 	v = c.fresh()
-	if got := names(v.RulesOfGroup(groupKey("db"))) + names(v.GroupsOfPolicy(policyKey("p1"))); got != "" {
+	if got := names(v.Policies.RulesOfGroup(groupKey("db"))) + names(v.Groups.OfPolicy(policyKey("p1"))); got != "" {
 		t.Errorf("links stay: %s", got)
 	}
 }
@@ -381,7 +381,7 @@ func TestDeleteLargePolicy(t *testing.T) {
 	}
 	c.refused(model.ErrInUse, "rules", func() error { return c.remove(groupKey("db")) })
 	c.ok(c.remove(policyKey("p")))
-	if got := len(c.fresh().Rules("")); got != 0 {
+	if got := len(c.fresh().Policies.Rules("")); got != 0 {
 		t.Errorf("%d rules are left", got)
 	}
 	c.put(policy("p"), rule("p", "50", func(r *model.Rule) { r.Group = "db" })) // over a reference left behind
@@ -406,7 +406,7 @@ func TestCleanUp(t *testing.T) {
 	if n, err := c.Hosts.RemoveHost(ctx, "host2", true); n != 20 || err != nil {
 		t.Errorf("deleted %d, %v; want 20", n, err)
 	}
-	if _, known := c.fresh().Host("host2"); known {
+	if _, known := c.fresh().Hosts.Get("host2"); known {
 		t.Error("the host is still there")
 	}
 	if n, err := c.Endpoints.DeleteEndpointsOfGroup(ctx, groupKey("web")); n != 1 || err != nil {
@@ -479,8 +479,8 @@ func TestCleared(t *testing.T) {
 	c.put(g)
 	g.CfgdTag = ""
 	c.put(g)
-	blue, _ := c.fresh().Tenant("blue")
-	if had, _ := c.fresh().Group(g.Key); blue.DefaultNetwork != "n" || had.CfgdTag != "tag" {
+	blue, _ := c.fresh().Tenants.Get("blue")
+	if had, _ := c.fresh().Groups.Get(g.Key); blue.DefaultNetwork != "n" || had.CfgdTag != "tag" {
 		t.Errorf("left out: %+v, %+v", blue, had)
 	}
 	for _, ch := range []Change{ChangeTenant(valid(model.Tenant{Name: "blue"}), true), c.Tenants.ChangeGroup(valid(g), true)} {
@@ -488,8 +488,8 @@ func TestCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blue, _ = c.fresh().Tenant("blue")
-	if had, _ := c.fresh().Group(g.Key); blue.DefaultNetwork != "" || had.CfgdTag != "" {
+	blue, _ = c.fresh().Tenants.Get("blue")
+	if had, _ := c.fresh().Groups.Get(g.Key); blue.DefaultNetwork != "" || had.CfgdTag != "" {
 		t.Errorf("emptied: %+v, %+v", blue, had)
 	}
 }

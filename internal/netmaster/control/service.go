@@ -18,32 +18,25 @@ type Services struct {
 	commits *Committer
 }
 
-var (
-	serviceRows       = newRowsPart[model.ServiceKey, model.Service](func(k model.ServiceKey) model.TenantName { return k.Tenant }, lessService)
-	serviceFronts     = newPart(func() *int { return new(int) }) // of all services
-	servicesOfNetwork = newPart(func() index[model.NetworkKey, model.ServiceKey] { return index[model.NetworkKey, model.ServiceKey]{} })
-	servicesByName    = newPart(func() index[model.ServiceKey, model.ServiceKey] { return index[model.ServiceKey, model.ServiceKey]{} })
-	endpointsByLabel  = newPart(func() index[labelKey, model.EndpointKey] { return index[labelKey, model.EndpointKey]{} })
-
-	_ = register(serviceRows, enterService, kind{
-		name:      "serviceLB",
-		empty:     none(tables.LoadBalancers, tables.LoadBalancersOf, "load-balanced services", func(x model.Service) string { return x.Key.Name }),
-		reference: "service", usedBy: "it is used by load-balanced services",
-	})
-)
+var _ = register[model.ServiceKey](kind{
+	name:      "serviceLB",
+	empty:     none(tables.LoadBalancers, tables.LoadBalancersOf, "load-balanced services", func(x model.Service) string { return x.Key.Name }),
+	reference: "service", usedBy: "it is used by load-balanced services",
+})
 
 func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) }
 
-func enterService(v *View, k model.ServiceKey, old, now *model.Service, _ store.Revision) {
+func (sv *ServiceView) enterService(ch tables.Change) {
+	k, old, now := sv.serviceRows.enter(ch)
 	if old != nil {
-		servicesOfNetwork.in(v).put(old.NetworkKey(), k, false)
-		servicesByName.in(v).put(asAsked(k), k, false)
-		*serviceFronts.in(v) -= old.Fronts()
+		sv.servicesOfNetwork.put(old.NetworkKey(), k, false)
+		sv.servicesByName.put(asAsked(k), k, false)
+		sv.serviceFronts -= old.Fronts()
 	}
 	if now != nil {
-		servicesOfNetwork.in(v).put(now.NetworkKey(), k, true)
-		servicesByName.in(v).put(asAsked(k), k, true)
-		*serviceFronts.in(v) += now.Fronts()
+		sv.servicesOfNetwork.put(now.NetworkKey(), k, true)
+		sv.servicesByName.put(asAsked(k), k, true)
+		sv.serviceFronts += now.Fronts()
 	}
 }
 
@@ -58,10 +51,10 @@ func asAsked(k model.ServiceKey) model.ServiceKey {
 // addresses of one. Like fitService it goes by what the mirror knows and what this
 // transaction has put: two that come at the same moment may both stay, as those of
 // before this was refused do.
-func (v *View) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) error {
-	v.mu.RLock()
-	others := slices.Collect(maps.Keys(servicesByName.in(v)[asAsked(k)]))
-	v.mu.RUnlock()
+func (sv *ServiceView) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) error {
+	sv.mu.RLock()
+	others := slices.Collect(maps.Keys(sv.servicesByName[asAsked(k)]))
+	sv.mu.RUnlock()
 	slices.SortFunc(others, lessService)
 	for _, o := range append(others, cl.named[asAsked(k)]...) {
 		if o == k {
@@ -89,9 +82,9 @@ type labelKey struct {
 }
 
 // indexLabels enters (or takes out) an endpoint's labels.
-func indexLabels(v *View, e model.Endpoint, in bool) {
+func (sv *ServiceView) indexLabels(e model.Endpoint, in bool) {
 	for k, value := range e.Labels {
-		endpointsByLabel.in(v).put(labelKey{e.Key.Network, model.ServiceSelector{Key: k, Value: value}}, e.Key, in)
+		sv.endpointsByLabel.put(labelKey{e.Key.Network, model.ServiceSelector{Key: k, Value: value}}, e.Key, in)
 	}
 }
 
@@ -139,11 +132,11 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 	if old.Exists() && sameService(old.Value, s) {
 		return nil
 	}
-	if err := ss.commits.view.fitService(s, cl); err != nil {
+	if err := ss.commits.view.Services.fitService(s, cl); err != nil {
 		return err
 	}
 	if !old.Exists() {
-		if err := ss.commits.view.lacksName(tx, s.Key, cl); err != nil {
+		if err := ss.commits.view.Services.lacksName(tx, s.Key, cl); err != nil {
 			return err
 		}
 		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
@@ -212,20 +205,20 @@ func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error
 }
 
 // Services returns load-balanced services.
-func (v *View) Services(t model.TenantName) []model.Service { return serviceRows.list(v, t) }
+func (sv *ServiceView) List(t model.TenantName) []model.Service { return sv.serviceRows.list(t) }
 
 // Service finds a load-balanced service.
-func (v *View) Service(k model.ServiceKey) (model.Service, bool) { return serviceRows.find(v, k) }
+func (sv *ServiceView) Get(k model.ServiceKey) (model.Service, bool) { return sv.serviceRows.find(k) }
 
 // LostServices returns the addresses of services that are not there, or cannot be read: a
 // service that is deleted gives its address back in the same transaction, so somebody else
 // has deleted its row.
-func (v *View) LostServices() (out []tables.Address) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	for k, s := range v.spaces {
+func (sv *ServiceView) LostServices() (out []tables.Address) {
+	sv.mu.RLock()
+	defer sv.mu.RUnlock()
+	for k, s := range sv.addresses.spaces {
 		for _, o := range s.owners {
-			if _, there := serviceRows.in(v).all[model.ServiceKey{Tenant: k.Tenant, Name: o.Service}]; o.Service != "" && !there {
+			if _, there := sv.serviceRows.all[model.ServiceKey{Tenant: k.Tenant, Name: o.Service}]; o.Service != "" && !there {
 				out = append(out, o.Address)
 			}
 		}
@@ -235,15 +228,15 @@ func (v *View) LostServices() (out []tables.Address) {
 }
 
 // ServicesOfNetwork returns the load-balanced services of a network.
-func (v *View) ServicesOfNetwork(k model.NetworkKey) []model.Service {
-	return serviceRows.of(v, func() map[model.ServiceKey]struct{} { return servicesOfNetwork.in(v)[k] })
+func (sv *ServiceView) OfNetwork(k model.NetworkKey) []model.Service {
+	return sv.serviceRows.those(func() map[model.ServiceKey]struct{} { return sv.servicesOfNetwork[k] })
 }
 
 // withLabel returns the endpoints that have the label of a service's which the fewest
 // have.
-func (v *View) withLabel(s model.Service) (fewest map[model.EndpointKey]struct{}) {
+func (sv *ServiceView) withLabel(s model.Service) (fewest map[model.EndpointKey]struct{}) {
 	for i, sel := range s.Selectors {
-		have := endpointsByLabel.in(v)[labelKey{s.NetworkKey(), sel}]
+		have := sv.endpointsByLabel[labelKey{s.NetworkKey(), sel}]
 		if i == 0 || len(have) < len(fewest) {
 			fewest = have
 		}
@@ -254,11 +247,11 @@ func (v *View) withLabel(s model.Service) (fewest map[model.EndpointKey]struct{}
 // Providers returns the endpoints that provide a service: those of its network
 // that have all its labels now. As labels are part of the endpoints, a netmaster
 // that has just started knows as much as one that saw the containers start.
-func (v *View) Providers(s model.Service) []model.Endpoint {
-	return read(v, func() []model.Endpoint {
-		fewest := v.withLabel(s)
+func (sv *ServiceView) Providers(s model.Service) []model.Endpoint {
+	return read(sv.mu, func() []model.Endpoint {
+		fewest := sv.withLabel(s)
 		out := make([]model.Endpoint, 0, len(fewest))
-		for _, e := range sorted(fewest, v.endpoints, lessEndpoint) {
+		for _, e := range sorted(fewest, sv.endpoints.endpoints, lessEndpoint) {
 			if s.Selects(e.Labels) {
 				out = append(out, e)
 			}
@@ -268,9 +261,9 @@ func (v *View) Providers(s model.Service) []model.Endpoint {
 }
 
 // ServicesOf returns the services that an endpoint provides.
-func (v *View) ServicesOf(e model.Endpoint) []model.Service {
+func (sv *ServiceView) ServicesOf(e model.Endpoint) []model.Service {
 	var out []model.Service
-	for _, s := range v.ServicesOfNetwork(e.Key.Network) {
+	for _, s := range sv.OfNetwork(e.Key.Network) {
 		if s.Selects(e.Labels) {
 			out = append(out, s)
 		}

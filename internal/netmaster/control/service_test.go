@@ -56,14 +56,14 @@ func TestProviders(t *testing.T) {
 	want := func(c *harness, service string, ids ...model.EndpointID) {
 		t.Helper()
 		v := c.fresh()
-		s, ok := v.Service(svcKey(service))
+		s, ok := v.Services.Get(svcKey(service))
 		if !ok {
 			t.Fatal("no service")
 		}
 		got := []model.EndpointID{}
-		for _, e := range v.Providers(s) {
+		for _, e := range v.Services.Providers(s) {
 			got = append(got, e.Key.ID)
-			if !slices.ContainsFunc(v.ServicesOf(e), func(o model.Service) bool { return o.Key == s.Key }) {
+			if !slices.ContainsFunc(v.Services.ServicesOf(e), func(o model.Service) bool { return o.Key == s.Key }) {
 				t.Errorf("endpoint %s does not know that it provides %s", e.Key, s.Key)
 			}
 		}
@@ -105,7 +105,7 @@ func TestDrain(t *testing.T) {
 	e := c.create(endpoint("n", "e", labelled("app=web")))
 	drains := func(want bool) {
 		t.Helper()
-		if got, _ := c.fresh().Endpoint(e.Key); got.Draining != want {
+		if got, _ := c.fresh().Endpoints.Get(e.Key); got.Draining != want {
 			t.Errorf("it drains: %v, want %v", got.Draining, want)
 		}
 	}
@@ -144,7 +144,7 @@ func TestServiceAddress(t *testing.T) {
 	c.put(network("n", "10.1.0.0/29"), network("six", "2001:db8::/64"), pooled("g", "n", "10.1.0.1-10.1.0.2"))
 	vip := func(want string) {
 		t.Helper()
-		s, _ := c.fresh().Service(svcKey("s"))
+		s, _ := c.fresh().Services.Get(svcKey("s"))
 		if s.VIP.String() != want {
 			t.Errorf("the address is %s, want %s", s.VIP, want)
 		}
@@ -163,7 +163,7 @@ func TestServiceAddress(t *testing.T) {
 	c.put(AddressRequest{Network: netKey("n"), Preferred: addr("10.1.0.4")}, service("s", "n", "10.1.0.4", "a=d")) // reserved for anybody
 	vip("10.1.0.4")
 	c.put(service("six", "six", "", "a=b"))
-	if s, _ := c.fresh().Service(svcKey("six")); !s.VIP.Is6() {
+	if s, _ := c.fresh().Services.Get(svcKey("six")); !s.VIP.Is6() {
 		t.Errorf("the address is %s", s.VIP)
 	}
 	checkKinds(t, c)

@@ -12,8 +12,8 @@ import (
 
 // lacksFamily tells whether a service has no address of a family that its network
 // has: it was made before services had one of each.
-func (v *View) lacksFamily(s model.Service) bool {
-	n, ok := v.Network(s.NetworkKey())
+func (sv *ServiceView) lacksFamily(s model.Service) bool {
+	n, ok := sv.networks.Get(s.NetworkKey())
 	v4, v6 := s.Addrs()
 	return ok && (n.Subnet.IsValid() && !v4.IsValid() || n.Subnet6.IsValid() && !v6.IsValid())
 }
@@ -23,8 +23,8 @@ func (v *View) lacksFamily(s model.Service) bool {
 func (ss *Services) completeServices(ctx context.Context, fence store.Fence, v *View) error {
 	full := 0
 	var example error
-	for _, s := range v.Services("") {
-		if !v.lacksFamily(s) {
+	for _, s := range v.Services.List("") {
+		if !v.Services.lacksFamily(s) {
 			continue
 		}
 		cl := ss.commits.claim(Admin())

@@ -18,7 +18,7 @@ func TestServiceFamilies(t *testing.T) {
 	c.put(network("n", "10.1.0.0/24", "2001:db8::/64"), network("six", "2001:db8:6::/64"))
 	has := func(name, want4, want6 string) {
 		t.Helper()
-		s, _ := c.fresh().Service(svcKey(name))
+		s, _ := c.fresh().Services.Get(svcKey(name))
 		if v4, v6 := s.Addrs(); fmt.Sprint(v4, v6) != want4+" "+want6 {
 			t.Errorf("%s has %s and %s, want %s and %s", name, v4, v6, want4, want6)
 		}
@@ -63,7 +63,7 @@ func TestServiceFamilies(t *testing.T) {
 		c.ok(c.remove(svcKey(name)))
 	}
 	checkKinds(t, c)
-	if n := len(c.fresh().space(netKey("n")).owners) + len(c.fresh().space(netKey("six")).owners); n != 0 {
+	if n := len(c.fresh().Addresses.space(netKey("n")).owners) + len(c.fresh().Addresses.space(netKey("six")).owners); n != 0 {
 		t.Errorf("%d addresses are left", n)
 	}
 }
@@ -112,7 +112,7 @@ func TestLeaderCompletesServices(t *testing.T) {
 	for name, want := range map[string]string{
 		"old": "10.2.0.50 2001:db8:1::7", "six": "10.2.0.51 2001:db8:1::5", "room": "10.1.0.50 invalid IP", "plain": "10.3.0.1 invalid IP",
 	} {
-		s, _ := v.Service(svcKey(name))
+		s, _ := v.Services.Get(svcKey(name))
 		if v4, v6 := s.Addrs(); fmt.Sprint(v4, v6) != want {
 			t.Errorf("%s has %s and %s, want %s", name, v4, v6, want)
 		}

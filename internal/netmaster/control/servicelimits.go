@@ -12,12 +12,12 @@ import (
 // committed at the same moment may pass beside it, and containers that come later are
 // more providers. There the host's status tells. What takes no more than it did is
 // not refused.
-func (v *View) fitService(s model.Service, cl *claim) error {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	old, there := serviceRows.in(v).all[s.Key]
-	all := len(serviceRows.in(v).all) + len(clusterServiceRows.in(v).all) + cl.services
-	fronts := *serviceFronts.in(v) + *clusterFronts.in(v) + cl.fronts
+func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
+	sv.mu.RLock()
+	defer sv.mu.RUnlock()
+	old, there := sv.serviceRows.all[s.Key]
+	all := len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all) + cl.services
+	fronts := sv.serviceFronts + sv.kubernetes.clusterFronts + cl.fronts
 	grows := s.Fronts() - old.Fronts()
 	switch {
 	case !there && all >= model.MaxServices:
@@ -26,7 +26,7 @@ func (v *View) fitService(s model.Service, cl *claim) error {
 		return model.Errorf(model.ErrExhausted, "ports: with %d at its addresses there would be %d at those of all services, more than the %d that a host holds",
 			s.Fronts(), fronts+grows, model.MaxFronts)
 	}
-	if n := v.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {
+	if n := sv.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {
 		return model.Errorf(model.ErrExhausted, "selectors: %d endpoints of network %q have all of these labels, and connections are spread over at most %d: choose fewer by another label",
 			n, s.NetworkKey(), model.MaxProviders)
 	}
@@ -39,13 +39,13 @@ func (v *View) fitService(s model.Service, cl *claim) error {
 
 // countProviders counts the providers of a service, if they may be more than
 // model.MaxProviders.
-func (v *View) countProviders(s model.Service) (n int) {
-	some := v.withLabel(s)
+func (sv *ServiceView) countProviders(s model.Service) (n int) {
+	some := sv.withLabel(s)
 	if len(some) <= model.MaxProviders {
 		return len(some)
 	}
 	for k := range some {
-		if s.Selects(v.endpoints[k].Labels) {
+		if s.Selects(sv.endpoints.endpoints[k].Labels) {
 			n++
 		}
 	}

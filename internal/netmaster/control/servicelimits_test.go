@@ -43,7 +43,7 @@ func TestBadServices(t *testing.T) {
 	}
 	c.refused(model.ErrConflict, `service "one"`, func() error { return c.try(endpoint("n", "x", withIP("10.1.0.5"))) })
 	c.put(service("nobody", "n", "", "no=body")) // accepted: its providers may come
-	if s, _ := c.fresh().Service(svcKey("nobody")); len(c.fresh().Providers(s)) != 0 {
+	if s, _ := c.fresh().Services.Get(svcKey("nobody")); len(c.fresh().Services.Providers(s)) != 0 {
 		t.Error("somebody provides it")
 	}
 	checkKinds(t, c)
@@ -78,7 +78,7 @@ func TestServiceNamesDiffer(t *testing.T) {
 
 	v := c.fresh() // as if it had been made before names were refused
 	v.mu.Lock()
-	servicesByName.in(v).put(svcKey("shop"), svcKey("SHOP"), true)
+	v.Services.servicesByName.put(svcKey("shop"), svcKey("SHOP"), true)
 	v.mu.Unlock()
 	c.put(service("shop", "n", "", "a=c"))
 }
@@ -90,7 +90,7 @@ func TestTooManyServices(t *testing.T) {
 	c.put(network("n", "10.1.0.0/16", "2001:db8::/64"), service("one", "n", "", "a=b"))
 	v := c.fresh()
 	v.mu.Lock()
-	*serviceFronts.in(v) = model.MaxFronts - 2 // as if there were others
+	v.Services.serviceFronts = model.MaxFronts - 2 // as if there were others
 	v.mu.Unlock()
 	second, err := model.ParseServicePort("81:81:tcp")
 	c.ok(err)
@@ -111,11 +111,11 @@ func TestTooManyServices(t *testing.T) {
 
 	v = c.fresh()
 	v.mu.Lock()
-	all := serviceRows.in(v).all
+	all := v.Services.serviceRows.all
 	for i := len(all); i < model.MaxServices-1; i++ {
 		all[svcKey(fmt.Sprint("s", i))] = model.Service{}
 	}
-	*serviceFronts.in(v) = 0
+	v.Services.serviceFronts = 0
 	v.mu.Unlock()
 	c.refused(model.ErrExhausted, "there are 16384 services", func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
 	c.put(service("two", "n", "", "a=b"))
@@ -136,8 +136,8 @@ func TestTooManyProviders(t *testing.T) {
 		if i == 0 {
 			e.Labels["c"] = "d"
 		}
-		v.endpoints[e.Key] = e
-		indexLabels(v, e, true)
+		v.Endpoints.endpoints[e.Key] = e
+		v.Services.indexLabels(e, true)
 	}
 	v.mu.Unlock()
 	c.refused(model.ErrExhausted, "4097 endpoints", func() error { return c.try(service("two", "n", "", "a=b")) })
@@ -176,8 +176,8 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 	v := c.fresh()
 	v.mu.Lock()
-	if n := *serviceFronts.in(v); n != 0 || len(servicesOfNetwork.in(v)) != 0 || len(v.space(netKey("n")).owners) != 2 {
-		t.Errorf("the view has %d ports, %v, %v", n, servicesOfNetwork.in(v), v.space(netKey("n")).owners)
+	if n := v.Services.serviceFronts; n != 0 || len(v.Services.servicesOfNetwork) != 0 || len(v.Addresses.space(netKey("n")).owners) != 2 {
+		t.Errorf("the view has %d ports, %v, %v", n, v.Services.servicesOfNetwork, v.Addresses.space(netKey("n")).owners)
 	}
 	v.mu.Unlock()
 	checkKinds(t, c)

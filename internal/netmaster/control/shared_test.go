@@ -29,9 +29,9 @@ func reaching(name model.TenantName, networks ...string) model.Tenant {
 func checkPlan(t *testing.T, c *harness, v *View) {
 	t.Helper()
 	want, clients := map[string]model.NetworkKey{}, map[model.TenantName][]model.TenantName{}
-	for _, x := range v.Tenants() {
+	for _, x := range v.Tenants.List() {
 		for _, k := range x.Shared {
-			if _, ok := v.Network(k); !ok {
+			if _, ok := v.Networks.Get(k); !ok {
 				t.Errorf("tenant %s reaches the lost network %s", x.Name, k)
 			}
 			clients[k.Tenant] = append(clients[k.Tenant], x.Name)
@@ -39,7 +39,7 @@ func checkPlan(t *testing.T, c *harness, v *View) {
 		if !x.Shares() {
 			continue
 		}
-		for _, n := range v.Networks(x.Name) {
+		for _, n := range v.Networks.List(x.Name) {
 			for _, p := range subnetsOf(n) {
 				for o, owner := range want {
 					if netip.MustParsePrefix(o).Overlaps(p) {
@@ -50,7 +50,7 @@ func checkPlan(t *testing.T, c *harness, v *View) {
 			}
 		}
 	}
-	for _, x := range v.Tenants() {
+	for _, x := range v.Tenants.List() {
 		if got := slices.Compact(clients[x.Name]); !slices.Equal(got, x.Clients) {
 			t.Errorf("networks of tenant %s are reached by %v, and it knows %v", x.Name, got, x.Clients)
 		}
@@ -119,14 +119,14 @@ func TestSharedNetworks(t *testing.T) {
 	// Who shares nothing any more has left the plan.
 	c.put(reaching("a"))
 	checkInvariants(t, c)
-	if x, _ := c.fresh().Tenant("infra"); x.Shares() {
+	if x, _ := c.fresh().Tenants.Get("infra"); x.Shares() {
 		t.Errorf("%+v", x)
 	}
 	c.put(network("infra:y", "10.1.1.128/25"))
 	refused(model.ErrConflict, reaching("a", "infra:dns"), `"infra:y"`)
 	c.ok(errors.Join(c.remove(netKey("infra:y")), c.remove(netKey("b:n")), c.remove(model.TenantName("b"))))
 	checkInvariants(t, c)
-	if x, _ := c.fresh().Tenant("a"); x.Shares() {
+	if x, _ := c.fresh().Tenants.Get("a"); x.Shares() {
 		t.Errorf("the client is gone: %+v", x)
 	}
 	// From one owner to another, whose networks overlap.

@@ -96,7 +96,7 @@ func TestSignsTogether(t *testing.T) {
 			t.Errorf("%d hosts made %.0f commits a second", n, second)
 		}
 		t.Logf("%d hosts made %.1f commits a second", n, second)
-		if got, ok := h.masters[0].view.AnsweredBy(all[8]), h.masters[0].view.AnsweredBy(all[9]); got != "" || ok != hosts[9] {
+		if got, ok := h.masters[0].view.Hosts.AnsweredBy(all[8]), h.masters[0].view.Hosts.AnsweredBy(all[9]); got != "" || ok != hosts[9] {
 			t.Errorf("%q answers for what was given back, %q for what is kept", got, ok)
 		}
 	})

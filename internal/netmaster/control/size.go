@@ -55,9 +55,15 @@ func (s ruleSum) with(r model.PolicyRule, by int) ruleSum {
 	return ruleSum{s.peers + by*peers, s.ports + by*ports}
 }
 
-var policySizes = newPart(func() *sizes {
-	return &sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}, map[model.PolicyKey]*model.FlowMeter{}}
-})
+// enterGroup enters what a group was and is; nil = it is not there.
+func (s *sizes) enterGroup(old, now *model.Group) {
+	if old != nil {
+		s.indexGroup(*old, false)
+	}
+	if now != nil {
+		s.indexGroup(*now, true)
+	}
+}
 
 // indexGroup enters (or takes out) the policies of a group.
 func (s *sizes) indexGroup(g model.Group, in bool) {
@@ -121,27 +127,27 @@ func (s *sizes) of(p model.PolicyKey) []union {
 // name their network. There the host refuses. A rule takes the place of one with
 // its key, and the policies that are replaced have no rules but those given. index
 // is the first rule, or len(rules) and more for a group, that does not fit.
-func (v *View) fit(rules []model.PolicyRule, replaced []model.PolicyKey, groups []model.Group) (index int, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (pv *PolicyView) fit(rules []model.PolicyRule, replaced []model.PolicyKey, groups []model.Group) (index int, err error) {
+	pv.mu.Lock()
+	defer pv.mu.Unlock()
 	last := map[union]int{} // the rule or group to blame when nothing before it is
-	changes := v.sizeChanges(rules, replaced)
+	changes := pv.sizeChanges(rules, replaced)
 	for p, ch := range changes {
 		if len(ch.joining) == 0 {
 			continue
 		}
-		for _, u := range policySizes.in(v).of(p) {
+		for _, u := range pv.policySizes.of(p) {
 			last[u] = max(last[u], ch.joining[len(ch.joining)-1])
 		}
 	}
 	for i, g := range groups {
-		old := groupRows.in(v).all[g.Key].Policies
+		old := pv.groups.groupRows.all[g.Key].Policies
 		if len(g.Policies) > 1 && slices.ContainsFunc(g.Policies, func(p model.PolicyName) bool { return !slices.Contains(old, p) }) {
 			last[unionOf(g.Key.Tenant, g.Policies...)] = len(rules) + i
 		}
 	}
 	for u, at := range last {
-		n, e := v.fitUnion(u, rules, changes)
+		n, e := pv.fitUnion(u, rules, changes)
 		if e == nil {
 			continue
 		}
@@ -162,7 +168,7 @@ type sizeChange struct {
 	leaving []model.PolicyRule
 }
 
-func (v *View) sizeChanges(rules []model.PolicyRule, replaced []model.PolicyKey) map[model.PolicyKey]*sizeChange {
+func (pv *PolicyView) sizeChanges(rules []model.PolicyRule, replaced []model.PolicyKey) map[model.PolicyKey]*sizeChange {
 	out := map[model.PolicyKey]*sizeChange{}
 	of := func(p model.PolicyKey) *sizeChange {
 		if out[p] == nil {
@@ -174,7 +180,7 @@ func (v *View) sizeChanges(rules []model.PolicyRule, replaced []model.PolicyKey)
 	for i, r := range rules {
 		given[r.Key] = true
 		ch := of(r.Key.PolicyKey())
-		old, there := ruleRows.in(v).all[r.Key]
+		old, there := pv.ruleRows.all[r.Key]
 		if there && old.Equal(r) {
 			continue
 		}
@@ -183,9 +189,9 @@ func (v *View) sizeChanges(rules []model.PolicyRule, replaced []model.PolicyKey)
 		}
 	}
 	for _, p := range replaced {
-		for k := range rulesOfPolicy.in(v)[p] {
+		for k := range pv.rulesOfPolicy[p] {
 			if !given[k] {
-				of(p).leaving = append(of(p).leaving, ruleRows.in(v).all[k])
+				of(p).leaving = append(of(p).leaving, pv.ruleRows.all[k])
 			}
 		}
 	}
@@ -193,13 +199,13 @@ func (v *View) sizeChanges(rules []model.PolicyRule, replaced []model.PolicyKey)
 }
 
 // fitUnion does so for one union; n is the first rule that does not fit.
-func (v *View) fitUnion(u union, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
+func (pv *PolicyView) fitUnion(u union, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
 	policies := u.policies()
 	var sum ruleSum
 	var at []int // of the rules that join
 	var leaving []model.PolicyRule
 	for _, p := range policies {
-		have := policySizes.in(v).rules[p]
+		have := pv.policySizes.rules[p]
 		sum.peers, sum.ports = sum.peers+have.peers, sum.ports+have.ports
 		if ch := changes[p]; ch != nil {
 			at, leaving = append(at, ch.joining...), append(leaving, ch.leaving...)
@@ -213,8 +219,8 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, changes map[model.Pol
 		sum = sum.with(r, -1)
 	}
 	// All ports at every peer and every identity cannot take more.
-	identities := max(len(groupRows.in(v).of[u.tenant]), len(identitiesOf.in(v)[u.tenant]))
-	if n, err := v.fitFlows(policies, rules, at, leaving, identities+1); err != nil {
+	identities := max(len(pv.groups.groupRows.of[u.tenant]), len(pv.identities.identitiesOf[u.tenant]))
+	if n, err := pv.fitFlows(policies, rules, at, leaving, identities+1); err != nil {
 		return n, err
 	}
 	if (1+2*sum.ports)*(sum.peers+identities+4) <= model.MaxPolicyEntries {
@@ -224,19 +230,19 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, changes map[model.Pol
 	for i, x := range at {
 		joining[i] = rules[x]
 	}
-	m := policySizes.in(v).meters[u]
+	m := pv.policySizes.meters[u]
 	if m == nil {
 		m = &model.PolicyMeter{}
 		for _, p := range policies {
-			for k := range rulesOfPolicy.in(v)[p] {
-				m.Add(ruleRows.in(v).all[k])
+			for k := range pv.rulesOfPolicy[p] {
+				m.Add(pv.ruleRows.all[k])
 			}
 		}
-		if len(policies) == 1 || policySizes.in(v).unions[policies[0]][u] > 0 { // others nobody would keep up to date
-			policySizes.in(v).meters[u] = m
+		if len(policies) == 1 || pv.policySizes.unions[policies[0]][u] > 0 { // others nobody would keep up to date
+			pv.policySizes.meters[u] = m
 		}
 	}
-	fit, err := m.Check(joining, leaving, v.population)
+	fit, err := m.Check(joining, leaving, pv.population)
 	if err != nil && fit < len(at) {
 		return at[fit], err
 	}

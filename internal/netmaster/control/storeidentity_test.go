@@ -141,10 +141,10 @@ func TestStoreReplaced(t *testing.T) {
 					return fmt.Errorf("it is %s, %w", i, err)
 				}
 				var names []string
-				for _, n := range x.fresh().Networks("") {
+				for _, n := range x.fresh().Networks.List("") {
 					names = append(names, string(n.Key.Name))
 				}
-				if _, there := x.fresh().Global(); !there || !slices.Equal(names, networks) {
+				if _, there := x.fresh().Settings.Global(); !there || !slices.Equal(names, networks) {
 					return fmt.Errorf("settings %t, networks %v, want %v", there, names, networks)
 				}
 				return nil
@@ -217,7 +217,7 @@ func TestReplacedBeforeSeen(t *testing.T) {
 	if out[0].Unchanged() {
 		t.Error("a tenant that is not there is unchanged")
 	}
-	if _, there := c.fresh().Tenant("blue"); !there {
+	if _, there := c.fresh().Tenants.Get("blue"); !there {
 		t.Error("what was applied is not there")
 	}
 }

@@ -88,9 +88,9 @@ func (re *Repair) SweepOnce(ctx context.Context, fence store.Fence) error {
 func (re *Repair) sweepReservations(ctx context.Context, fence store.Fence, v *View) error {
 	v.mu.RLock()
 	var gone []tables.AddressKey
-	for _, s := range v.spaces {
+	for _, s := range v.Addresses.spaces {
 		for _, o := range s.owners {
-			if expiredLocked(o.Address, v) {
+			if v.Addresses.expiredLocked(o.Address) {
 				gone = append(gone, o.AddressKey)
 			}
 		}
@@ -103,7 +103,7 @@ func (re *Repair) sweepReservations(ctx context.Context, fence store.Fence, v *V
 			if err != nil {
 				return err
 			}
-			if row.Exists() && expired(row.Value, re.commits.view) {
+			if row.Exists() && re.commits.view.Addresses.expired(row.Value) {
 				tables.Addresses.Delete(tx, k)
 			}
 			return nil
@@ -123,14 +123,14 @@ func (re *Repair) sweepIdentities(ctx context.Context, fence store.Fence, v *Vie
 	v.mu.RLock()
 	var idle []tables.Interned
 	kept := map[model.Identity]bool{} // by a group or a network
-	for _, g := range groupRows.in(v).all {
+	for _, g := range v.Groups.groupRows.all {
 		kept[g.ID] = true
 	}
-	for _, n := range networkRows.in(v).all {
+	for _, n := range v.Networks.networkRows.all {
 		kept[n.Identity] = true
 	}
-	for _, i := range v.interned {
-		if v.identityUsers[i.ID] == 0 && !kept[i.ID] {
+	for _, i := range v.Identities.interned {
+		if v.Identities.identityUsers[i.ID] == 0 && !kept[i.ID] {
 			idle = append(idle, i)
 		}
 	}

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -17,11 +16,7 @@ type Tenants struct {
 	commits *Committer
 }
 
-var (
-	tenantRows = newRowsPart[model.TenantName, model.Tenant](nil, cmp.Compare[model.TenantName])
-
-	_ = register(tenantRows, enterTenant, kind{name: "tenant", reference: sharedReference, usedBy: "tenants reach it"})
-)
+var _ = register[model.TenantName](kind{name: "tenant", reference: sharedReference, usedBy: "tenants reach it"})
 
 // ChangeTenant creates a tenant, with a router, or sets the default network of one
 // and the networks of others that it reaches; what is not given (no default network,
@@ -142,7 +137,7 @@ func none[K comparable, V any](t *tables.Table[K, V], scope func(model.TenantNam
 }
 
 // Tenants returns all tenants.
-func (v *View) Tenants() []model.Tenant { return tenantRows.list(v, "") }
+func (tv *TenantView) List() []model.Tenant { return tv.tenantRows.list("") }
 
 // Tenant finds a tenant.
-func (v *View) Tenant(k model.TenantName) (model.Tenant, bool) { return tenantRows.find(v, k) }
+func (tv *TenantView) Get(k model.TenantName) (model.Tenant, bool) { return tv.tenantRows.find(k) }

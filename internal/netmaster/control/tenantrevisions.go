@@ -37,25 +37,25 @@ func restTenant(key any) (t model.TenantName, is bool) {
 
 // noteTenant notes when a tenant's rows have changed. When something was deleted that a
 // list lacks is not known. The caller holds mu.
-func (v *View) noteTenant(ch tables.Change, b store.Batch) {
+func (rv *RevisionView) noteTenant(ch tables.Change, b store.Batch) {
 	t, is := restTenant(ch.Key)
 	if !is {
 		return
 	}
-	revs := v.tenantRevs[t]
+	revs := rv.tenantRevs[t]
 	switch {
 	case ch.Create != 0: // whether it can be read or not
 		revs.written = max(revs.written, ch.Mod)
 	case !b.Listed:
 		revs.deleted = max(revs.deleted, ch.Mod)
 	}
-	v.tenantRevs[t] = revs
+	rv.tenantRevs[t] = revs
 }
 
 // TenantRevisions returns when something of a tenant that is no endpoint was written, and
 // deleted, last, as far as that is known. A host that follows these rows reaches the
 // former for sure; of what was deleted it may not be told, if it lists later.
-func (v *View) TenantRevisions(t model.TenantName) (written, deleted store.Revision) {
-	r := read(v, func() tenantRevisions { return v.tenantRevs[t] })
+func (rv *RevisionView) TenantRevisions(t model.TenantName) (written, deleted store.Revision) {
+	r := read(rv.mu, func() tenantRevisions { return rv.tenantRevs[t] })
 	return r.written, r.deleted
 }

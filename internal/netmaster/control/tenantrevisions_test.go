@@ -27,10 +27,10 @@ func TestTenantRevisions(t *testing.T) {
 		{"a rule of another tenant", func() { c.put(rule("blue:p1", "9")) }, false, false},
 		{"a rule that goes", func() { c.ok(c.remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "9"})) }, false, true},
 	} {
-		w0, d0 := c.fresh().TenantRevisions("default")
+		w0, d0 := c.fresh().Revisions.TenantRevisions("default")
 		step.do()
 		v := c.fresh()
-		w, d := v.TenantRevisions("default")
+		w, d := v.Revisions.TenantRevisions("default")
 		if (w > w0) != step.written || (d > d0) != step.deleted || max(w, d) > v.Revision() {
 			t.Errorf("%s: written at %d, before %d; deleted at %d, before %d", step.name, w, w0, d, d0)
 		}
@@ -61,7 +61,7 @@ func TestRevisionsOfAnotherStore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, _ := v.TenantRevisions("blue"); got != tt.want {
+		if got, _ := v.Revisions.TenantRevisions("blue"); got != tt.want {
 			t.Errorf("%s: written at %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -24,11 +24,11 @@ func TestUnreadable(t *testing.T) {
 		c.ok(err)
 	}
 	write([]byte("{"))
-	if n, ok := c.fresh().Network(k); ok {
+	if n, ok := c.fresh().Networks.Get(k); ok {
 		t.Errorf("the view still has %+v", n)
 	}
 	write(kv.Value)
-	if _, ok := c.fresh().Network(k); !ok {
+	if _, ok := c.fresh().Networks.Get(k); !ok {
 		t.Error("the view does not have it again")
 	}
 }

@@ -2,105 +2,80 @@ package control
 
 import (
 	"log/slog"
-	"net/netip"
 	"reflect"
 	"sync"
-	"time"
 
-	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// View is the mirrored state of the cluster with its indexes: what reads are
-// answered from and where free addresses and numbers are looked for. Each
-// method answers from whole transactions; two calls may see different ones.
-// Slices that it returns are in key order and must not be changed.
+// View is the mirrored state of the cluster with its indexes, by subject: what reads are
+// answered from and where free addresses and numbers are looked for. Each method of a part
+// answers from whole transactions; two calls may see different ones. Slices that it returns
+// are in key order and must not be changed. One lock guards the contents of all parts, so that
+// a transaction is entered at once.
 type View struct {
 	log *slog.Logger
 
-	mu    sync.RWMutex
-	rev   store.Revision
-	parts []any // of the kinds' files; see part
-	rules *tables.InForce
+	Settings      *SettingsView
+	Tenants       *TenantView
+	Groups        *GroupView
+	Networks      *NetworkView
+	Identities    *IdentityView
+	Addresses     *AddressView
+	Endpoints     *EndpointView
+	Pods          *PodView
+	Hosts         *HostView
+	Policies      *PolicyView
+	Kubernetes    *KubernetesView
+	AddressOwners *AddressOwnerView
+	Services      *ServiceView
+	Pending       *PendingView
+	Revisions     *RevisionView
 
-	endpoints map[model.EndpointKey]model.Endpoint
-	listed    lists[model.Endpoint] // of networks, groups and hosts
-
-	endpointsOfNetwork index[model.NetworkKey, model.EndpointKey]
-	endpointsOfGroup   index[model.GroupKey, model.EndpointKey]
-	endpointsOfHost    index[model.HostName, model.EndpointKey]
-	endpointsByText    index[string, model.EndpointKey] // id, container and name
-	identityUsers      map[model.Identity]int
-
-	interned map[tables.InternKey]tables.Interned
-	pools    map[model.NetworkKey]tables.Pools
-	spaces   map[model.NetworkKey]*space
-	numbers  map[tables.NumberKind]*numbers
-	settling []settling
-
-	settings     waiting.Changes // of the cluster's settings
-	intent       waiting.Changes // of the settings, and of tenants
-	networksCame waiting.Changes // or went
-	unrouted     waiting.Changes // a tenant without a router has come
-	fabric       waiting.Changes // of FabricObjects
-
-	podEndpoints map[string]model.EndpointKey // by the pod's UID
-	podsIn       map[podPlace]int             // how many pods have endpoints there
-	freshPods    map[model.EndpointKey]bool   // that came since FreshPods
-	podsCame     waiting.Changes
-	policyTurn   uint64 // counts what may change the rows of policies and namespaces
-	policies     waiting.Changes
-	globalRev    store.Revision // of the last write of a namespace or the settings
-	tenantRevs   map[model.TenantName]tenantRevisions
-	storeID      string // whose revisions these are
-
-	written map[writtenKey]lastWrite // see Written
-
-	reserved map[netip.Addr]string // by Reserve; of no store
-
-	now     func() time.Time
-	listing bool                            // what is entered comes with a list
-	ends    map[tables.PendingKey]time.Time // by when changes must be confirmed; lists do not reset it
-	kept    keepings                        // likewise
+	mu      sync.RWMutex
+	rev     store.Revision
+	listing bool // what is entered comes with a list
 }
 
 func newView(log *slog.Logger) *View {
-	began := time.Now()
-	v := &View{log: log, now: time.Now, ends: map[tables.PendingKey]time.Time{}, kept: newKeepings(0, func() time.Duration { return time.Since(began) })}
-	v.reset()
+	v := &View{log: log}
+	v.Settings = newSettingsView(&v.mu)
+	v.Tenants = newTenantView(&v.mu)
+	v.Groups = newGroupView(&v.mu)
+	v.Networks = newNetworkView(&v.mu)
+	v.Identities = newIdentityView(&v.mu)
+	v.Addresses = newAddressView(&v.mu, v.Networks, v.Groups, v.Settings)
+	v.Endpoints = newEndpointView(&v.mu, v.Networks, v.Groups, v.Identities, v.Settings)
+	v.Pods = newPodView(&v.mu, v.Endpoints)
+	v.Hosts = newHostView(&v.mu, v.Endpoints)
+	v.Policies = newPolicyView(&v.mu, v.Groups, v.Identities, v.Hosts)
+	v.Kubernetes = newKubernetesView(&v.mu)
+	v.AddressOwners = newAddressOwnerView(&v.mu, v.Kubernetes, v.Hosts, v.Networks)
+	v.Services = newServiceView(&v.mu, v.Endpoints, v.Networks, v.Addresses, v.Kubernetes)
+	v.Pending = newPendingView(&v.mu)
+	v.Revisions = newRevisionView(&v.mu)
 	return v
 }
 
+// reset empties all parts, before a list of the whole state is entered.
 func (v *View) reset() {
-	v.fabric.Tell()
-	v.parts = make([]any, len(newParts))
-	for i, empty := range newParts {
-		v.parts[i] = empty()
-	}
-	v.rules = tables.NewInForce()
-	v.written = map[writtenKey]lastWrite{}
-	v.endpoints = map[model.EndpointKey]model.Endpoint{}
-	v.listed.of = nil
-	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}
-	v.endpointsOfGroup = index[model.GroupKey, model.EndpointKey]{}
-	v.endpointsOfHost = index[model.HostName, model.EndpointKey]{}
-	v.endpointsByText = index[string, model.EndpointKey]{}
-	v.identityUsers = map[model.Identity]int{}
-	v.podEndpoints = map[string]model.EndpointKey{}
-	v.podsIn = map[podPlace]int{}
-	v.freshPods = map[model.EndpointKey]bool{}
-	v.turnPolicies()
-	v.globalRev = 0 // of another store, or an older one, maybe
-	v.tenantRevs = map[model.TenantName]tenantRevisions{}
-	v.interned = map[tables.InternKey]tables.Interned{}
-	v.pools = map[model.NetworkKey]tables.Pools{}
-	v.spaces = map[model.NetworkKey]*space{}
-	v.numbers = map[tables.NumberKind]*numbers{}
-	for _, kind := range []tables.NumberKind{tables.NumberVLAN, tables.NumberVNI, tables.NumberNetwork, tables.NumberIdentity, tables.NumberRouter} {
-		v.numbers[kind] = newNumbers()
-	}
+	v.Settings.reset()
+	v.Tenants.reset()
+	v.Groups.reset()
+	v.Networks.reset()
+	v.Identities.reset()
+	v.Addresses.reset()
+	v.Endpoints.reset()
+	v.Pods.reset()
+	v.Hosts.reset()
+	v.Policies.reset()
+	v.Kubernetes.reset()
+	v.AddressOwners.reset()
+	v.Services.reset()
+	v.Pending.reset()
+	v.Revisions.reset()
 }
 
 // apply enters a batch of the mirror.
@@ -109,30 +84,30 @@ func (v *View) apply(b store.Batch) error {
 	defer v.mu.Unlock()
 	if b.Snapshot {
 		v.reset()
-		v.kept.listed()
+		v.Addresses.kept.listed()
 	}
-	if b.Listed && (b.Revision < v.rev || b.Older || b.Store.ID != v.storeID) {
+	if b.Listed && (b.Revision < v.rev || b.Older || b.Store.ID != v.Revisions.storeID) {
 		// Another store counts by itself: hosts would wait for revisions of the former one,
 		// which it may never reach.
-		v.globalRev, v.tenantRevs = 0, map[model.TenantName]tenantRevisions{}
+		v.Revisions.globalRev, v.Revisions.tenantRevs = 0, map[model.TenantName]tenantRevisions{}
 	}
-	v.storeID = b.Store.ID
+	v.Revisions.storeID = b.Store.ID
 	v.listing = b.Snapshot || b.Listed
 	for _, ev := range b.Events {
-		ch, err := v.rules.Decode(ev)
+		ch, err := v.Policies.rules.Decode(ev)
 		if err != nil {
 			// As hosts do, which cannot read it either: what it described is missing.
 			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written anew", "key", ev.KV.Key, "error", err)
 		}
-		v.noteTenant(ch, b)
+		v.Revisions.noteTenant(ch, b)
 		v.enter(ch)
 	}
-	for _, ch := range v.rules.Rest() {
+	for _, ch := range v.Policies.rules.Rest() {
 		v.enter(ch)
 	}
-	v.kept.entered()
+	v.Addresses.kept.entered()
 	v.rev = b.Revision
-	v.settle()
+	v.Addresses.settle(b.Revision)
 	return nil
 }
 
@@ -145,49 +120,92 @@ func value[V any](ch tables.Change) *V {
 	return &x
 }
 
-func (v *View) enter(ch tables.Change) {
-	v.notePolicies(ch)
-	if f := entries[reflect.TypeOf(ch.Key)]; f != nil {
-		f(v, ch)
-		return
+// either returns a change's value, the zero value when it was deleted.
+func either[V any](ch tables.Change) (x V) {
+	if p := value[V](ch); p != nil {
+		x = *p
 	}
+	return x
+}
+
+// enter hands a change to the part that it is for, and to the parts that have an index
+// of it.
+func (v *View) enter(ch tables.Change) {
+	v.Revisions.notePolicies(ch)
+	v.Revisions.note(names[reflect.TypeOf(ch.Key)], ch)
 	switch k := ch.Key.(type) {
-	case tables.AddressKey:
-		a := value[tables.Address](ch)
-		v.space(k.Network).enter(k.Addr, a, ch.Create)
-		v.kept.note(k, a, v.now())
-		if ch.Deleted() {
-			v.dropSpace(k.Network)
-		}
-	case tables.PoolsKey:
-		if p := value[tables.Pools](ch); p != nil {
-			v.pools[k.Network] = *p
-		} else {
-			delete(v.pools, k.Network)
-		}
-	case tables.NumberKey:
-		if n := v.numbers[k.Kind]; n != nil {
-			n.enter(k.Number, !ch.Deleted())
-		}
-	case tables.CursorKey:
-		if c := value[tables.Cursor](ch); c != nil && v.numbers[k.Kind] != nil {
-			v.numbers[k.Kind].Seen(c.Last)
-		}
-	case tables.InternKey:
-		if i := value[tables.Interned](ch); i != nil {
-			v.interned[k] = *i
-		} else {
-			delete(v.interned, k)
-		}
+	case tables.GlobalKey:
+		v.Settings.enterGlobal(ch)
+	case tables.AciGwKey:
+		v.Settings.aciGwRows.enter(ch)
+	case tables.AciFabricKey:
+		v.Settings.aciFabric = either[tables.AciFabric](ch)
+	case tables.KubernetesClusterKey:
+		v.Settings.kubernetesCluster = either[model.KubernetesCluster](ch)
+	case tables.BgpKey:
+		v.Settings.bgpRows.enter(ch)
+	case model.TenantName:
+		v.Tenants.enterTenant(ch)
+		v.Settings.intent.Tell()
+	case model.AppProfileKey:
+		v.Tenants.enterAppProfile(ch)
+	case model.VolumeKey:
+		v.Tenants.volumeRows.enter(ch)
+	case model.VolumeProfileKey:
+		v.Tenants.volumeProfileRows.enter(ch)
+	case model.NetworkKey:
+		v.Networks.enterNetwork(ch)
+		v.Addresses.dropSpace(k)
+	case model.GroupKey:
+		old, now := v.Groups.enterGroup(ch)
+		v.Policies.policySizes.enterGroup(old, now)
+	case model.NetProfileKey:
+		v.Groups.netProfileRows.enter(ch)
+	case model.ExtContractsKey:
+		v.Groups.extContractsRows.enter(ch)
+	case model.EndpointKey:
+		v.enterEndpointOf(k, ch)
+	case model.PolicyKey, model.RuleKey, tables.ReplacementKey:
+		v.Policies.enterPolicies(ch)
+	case tables.IdentityKey, model.NamespaceName, tables.InternKey:
+		v.Identities.enterIdentities(ch)
+	case tables.AddressKey, tables.PoolsKey, tables.NumberKey, tables.CursorKey:
+		v.Addresses.enterAddresses(ch)
+	case model.ServiceKey:
+		v.Services.enterService(ch)
+	case model.ClusterServiceKey, model.ServiceSliceKey, model.NodeName:
+		v.Kubernetes.enterKubernetes(ch)
+	case tables.ServiceRangesKey:
+		v.AddressOwners.serviceRanges = either[model.ServiceRanges](ch)
+	case tables.BalancedKey:
+		v.AddressOwners.enterBalanced(k, value[tables.Balanced](ch))
+	case model.HostName, tables.HostAddressesKey, tables.HostDrainKey, tables.HostAbsenceKey, tables.AnswererKey, tables.AnsweredKey:
+		v.Hosts.enterHosts(ch)
+	case tables.PendingKey:
+		v.Pending.enterPending(k, value[tables.Pending](ch), v.listing)
+	}
+}
+
+// enterEndpointOf enters a change of an endpoint everywhere.
+func (v *View) enterEndpointOf(k model.EndpointKey, ch tables.Change) {
+	old, now := v.Endpoints.enterEndpoint(ch)
+	v.Pods.enterPod(k, old, now)
+	if old != nil {
+		v.Services.indexLabels(*old, false)
+		v.Identities.countUser(old.Identity, false)
+	}
+	if now != nil {
+		v.Services.indexLabels(*now, true)
+		v.Identities.countUser(now.Identity, true)
 	}
 }
 
 // read runs f under the read lock.
-func read[T any](v *View, f func() T) T {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
+func read[T any](mu *sync.RWMutex, f func() T) T {
+	mu.RLock()
+	defer mu.RUnlock()
 	return f()
 }
 
 // Revision returns the store revision that the view has reached.
-func (v *View) Revision() store.Revision { return read(v, func() store.Revision { return v.rev }) }
+func (v *View) Revision() store.Revision { return read(&v.mu, func() store.Revision { return v.rev }) }

@@ -10,8 +10,8 @@ import (
 // Written returns the revision of the last write of an object that users write, as far
 // as the view has it: 0 = there is none. A network policy is written with each of its rules.
 // Of endpoints and hosts it keeps none. kind is as in lists to be applied.
-func (v *View) Written(kind, key string) store.Revision {
-	return read(v, func() store.Revision { return v.written[writtenKeyOf(kind, key)].rev })
+func (rv *RevisionView) Written(kind, key string) store.Revision {
+	return read(rv.mu, func() store.Revision { return rv.written[writtenKeyOf(kind, key)].rev })
 }
 
 type writtenKey struct{ kind, key string }
@@ -30,12 +30,12 @@ type lastWrite struct {
 }
 
 // note keeps the revision of a change.
-func (v *View) note(kind string, ch tables.Change) {
+func (rv *RevisionView) note(kind string, ch tables.Change) {
 	if kind == "" {
 		return
 	}
 	if fabricKinds[kind] {
-		v.fabric.Tell()
+		rv.fabric.Tell()
 	}
 	k := writtenKey{kind, fmt.Sprint(ch.Key)}
 	switch key := ch.Key.(type) { // those whose text is not what users write
@@ -45,8 +45,8 @@ func (v *View) note(kind string, ch tables.Change) {
 		k.key = string(key.Host)
 	}
 	if ch.Deleted() {
-		delete(v.written, k)
+		delete(rv.written, k)
 	} else {
-		v.written[k] = lastWrite{ch.Row, ch.Mod}
+		rv.written[k] = lastWrite{ch.Row, ch.Mod}
 	}
 }

@@ -95,8 +95,8 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 func (k *Keeper) await(ctx context.Context) error {
 	v := k.config.Control.Current()
 	for {
-		changed := v.FabricChanged()
-		if g, _ := v.Global(); g.Infra == model.InfraACI || v.AciFabric().Kept { // and no look at all objects
+		changed := v.Revisions.FabricChanged()
+		if g, _ := v.Settings.Global(); g.Infra == model.InfraACI || v.Settings.AciFabric().Kept { // and no look at all objects
 			return nil
 		}
 		select {
@@ -125,7 +125,7 @@ func (k *Keeper) lead(ctx context.Context, fence store.Fence) error {
 			}
 		})
 	}}
-	for _, text := range v.AciFabric().Told {
+	for _, text := range v.Settings.AciFabric().Told {
 		if p, err := model.ParseAppProfileKey(text); err == nil {
 			memory.Told = append(memory.Told, p)
 		}
@@ -160,7 +160,7 @@ func (k *Keeper) follow(ctx context.Context, v *control.View, s *aci.Syncer, not
 	var said *control.FabricObjects
 	var problems []aci.Problem
 	for {
-		objects, state := v.FabricChanged(), s.Changed()
+		objects, state := v.Revisions.FabricChanged(), s.Changed()
 		o := v.FabricObjects()
 		if !o.Wanted { // nothing of ours is to be there
 			o = control.FabricObjects{Settings: o.Settings}
@@ -172,7 +172,7 @@ func (k *Keeper) follow(ctx context.Context, v *control.View, s *aci.Syncer, not
 			said = &o
 		}
 		now := s.State()
-		if err := k.tell(ctx, v.AciFabric(), now, problems, o.Wanted, note); err != nil || !o.Wanted && now.InStep {
+		if err := k.tell(ctx, v.Settings.AciFabric(), now, problems, o.Wanted, note); err != nil || !o.Wanted && now.InStep {
 			return err
 		}
 		select {

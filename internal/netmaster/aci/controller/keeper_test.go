@@ -163,7 +163,7 @@ func (c *cluster) until(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			c.t.Fatalf("never: %s; fabric %+v", what, c.Current().AciFabric())
+			c.t.Fatalf("never: %s; fabric %+v", what, c.Current().Settings.AciFabric())
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (c *cluster) step(r *rand.Rand) {
 		_ = c.Policies.DeleteRule(ctx, control.Admin(), rule)
 	case 5, 6:
 		x := model.Group{Key: groupKey(g), Network: model.NetworkName(fmt.Sprint("net", r.IntN(3))), Policies: []model.PolicyName{model.PolicyName(p)}}
-		if old, there := c.Current().Group(x.Key); there {
+		if old, there := c.Current().Groups.Get(x.Key); there {
 			x.Network = old.Network
 		}
 		if r.IntN(2) == 0 {
@@ -220,7 +220,7 @@ func (c *cluster) step(r *rand.Rand) {
 	case 8:
 		var in []model.GroupName
 		for i := range 5 {
-			if _, there := c.Current().Group(groupKey(fmt.Sprint("g", i))); there && r.IntN(4) > 0 {
+			if _, there := c.Current().Groups.Get(groupKey(fmt.Sprint("g", i))); there && r.IntN(4) > 0 {
 				in = append(in, model.GroupName(fmt.Sprint("g", i)))
 			}
 		}
@@ -317,7 +317,7 @@ func TestState(t *testing.T) {
 	c.must(c.group(model.Group{Key: groupKey("web"), Network: "net0"}))
 	c.must(c.group(model.Group{Key: groupKey("far"), Network: "tunnels"}))
 	c.must(c.profile("shop", "web", "far"))
-	told := func() tables.AciFabric { return c.Current().AciFabric() }
+	told := func() tables.AciFabric { return c.Current().Settings.AciFabric() }
 	c.until("in step, with a problem", func() bool { return told().InStep && len(told().Problems) == 1 })
 	if p := told().Problems[0]; p.Object != "endpointGroup blue:far" || !strings.Contains(p.Text, "encap vxlan") || told().Via != "https://apic1" || told().Since == "" {
 		t.Errorf("told: %+v", told())
@@ -338,7 +338,7 @@ contiv_netmaster_aci_problems 1
 	if n := testutil.CollectAndCount(k, "contiv_netmaster_aci_writes_total"); n != 1 {
 		t.Errorf("writes are told %d times", n)
 	}
-	web, _ := c.Current().Group(groupKey("web"))
+	web, _ := c.Current().Groups.Get(groupKey("web"))
 	at := sim.Tree()["uni/tn-blue/ap-shop/epg-web/rspathAtt-[topology/pod-1/paths-101/pathep-[eth1/14]]"]
 	if want := fmt.Sprint("vlan-", web.VLAN); web.VLAN == 0 || at.Props["encap"] != want {
 		t.Errorf("the group's VLAN is %s in the fabric, want %s", at.Props["encap"], want)
@@ -376,7 +376,7 @@ func TestGateway(t *testing.T) {
 	c.must(c.profile("b", "web"))
 	_, stop := c.lead(target)
 	c.until("both are told", has("blue:a", "blue:b"))
-	c.until("in step", func() bool { return c.Current().AciFabric().InStep })
+	c.until("in step", func() bool { return c.Current().Settings.AciFabric().InStep })
 	stop()
 	c.must(c.Tenants.DeleteAppProfile(t.Context(), model.AppProfileKey{Tenant: "blue", Name: "a"}))
 	_, _ = c.lead(target)
@@ -393,5 +393,5 @@ func TestGateway(t *testing.T) {
 	}
 	c.must(put(c, c.Settings.ChangeGlobal, model.Global{Infra: model.InfraDefault}))
 	c.until("type default leaves nothing", has())
-	c.until("nothing is noted", func() bool { f := c.Current().AciFabric(); return !f.Kept && f.Via == "" })
+	c.until("nothing is noted", func() bool { f := c.Current().Settings.AciFabric(); return !f.Kept && f.Via == "" })
 }

@@ -24,7 +24,7 @@ func TestLeftOver(t *testing.T) {
 	c.must(c.profile("shop", far...))
 	_, stop := c.lead(apic(sim))
 	c.until("problems beyond those that are kept", func() bool {
-		f := c.Current().AciFabric()
+		f := c.Current().Settings.AciFabric()
 		return f.InStep && len(f.Problems) == 100 && f.More == 5
 	})
 	stop()
@@ -49,5 +49,5 @@ func TestLeftOver(t *testing.T) {
 		t.Fatal("the fabric has nothing to be taken away")
 	}
 	_, _ = c.lead(apic(sim))
-	c.until("nothing is left", func() bool { return ours() == 0 && !c.Current().AciFabric().Kept })
+	c.until("nothing is left", func() bool { return ours() == 0 && !c.Current().Settings.AciFabric().Kept })
 }

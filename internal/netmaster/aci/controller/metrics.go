@@ -28,6 +28,6 @@ func (k *Keeper) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(inStep, prometheus.GaugeValue, is)
 	to <- prometheus.MustNewConstMetric(failures, prometheus.GaugeValue, float64(s.Failures))
-	to <- prometheus.MustNewConstMetric(problems, prometheus.GaugeValue, float64(len(k.config.Control.Current().AciFabric().Problems)))
+	to <- prometheus.MustNewConstMetric(problems, prometheus.GaugeValue, float64(len(k.config.Control.Current().Settings.AciFabric().Problems)))
 	to <- prometheus.MustNewConstMetric(writes, prometheus.CounterValue, float64(s.Writes))
 }

@@ -50,12 +50,12 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids := map[uint32]bool{}
-		for _, e := range v.Endpoints("") {
+		for _, e := range v.Endpoints.List("") {
 			ids[uint32(e.Identity)] = true
 		}
 		out := []string{strconv.Itoa(len(ids))}
 		for _, label := range []string{name, index, hash} {
-			if len(v.EndpointsSelected(model.Selector{Tenant: model.DefaultTenant, MatchExpressions: []model.Requirement{{Key: label, Operator: model.OpExists}}})) > 0 {
+			if len(v.Endpoints.EndpointsSelected(model.Selector{Tenant: model.DefaultTenant, MatchExpressions: []model.Requirement{{Key: label, Operator: model.OpExists}}})) > 0 {
 				out = append(out, label)
 			}
 		}
@@ -80,7 +80,7 @@ func TestLabelsThatPoliciesSelectByCount(t *testing.T) {
 		t.Errorf("under the policy: %s, want %s", got, want)
 	}
 	v, _ := l.ctrl.View(context.Background())
-	p, _ := v.NetworkPolicy(model.PolicyKey{Tenant: model.DefaultTenant, Name: "kubernetes.a.first"})
+	p, _ := v.Policies.NetworkPolicy(model.PolicyKey{Tenant: model.DefaultTenant, Name: "kubernetes.a.first"})
 	if !strings.Contains(fmt.Sprint(p.Policy.Applies), index) {
 		t.Errorf("the policy applies to %v", p.Policy.Applies)
 	}

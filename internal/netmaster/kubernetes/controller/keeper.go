@@ -133,7 +133,7 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
 	if all {
 		todo = without(p.everything(), waits)
 	}
-	for _, e := range v.FreshPods() {
+	for _, e := range v.Pods.FreshPods() {
 		todo[podOf(e)] = struct{}{}
 		p.elsewhere(e, todo)
 	}

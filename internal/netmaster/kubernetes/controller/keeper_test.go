@@ -120,10 +120,10 @@ func (l *lab) rows() []string {
 		l.t.Fatal(err)
 	}
 	var out []string
-	for _, n := range v.Namespaces() {
+	for _, n := range v.Identities.Namespaces() {
 		out = append(out, fmt.Sprint("namespace ", n.Name, " ", n.Labels))
 	}
-	for _, p := range v.NetworkPolicies("") {
+	for _, p := range v.Policies.NetworkPolicies("") {
 		out = append(out, fmt.Sprint(p.Policy.Key, " ", p.Policy.Owner, " ", p.Policy.Tier, " ", len(p.Rules)))
 	}
 	slices.Sort(out)

@@ -30,7 +30,7 @@ func TestObjectsNeverOpen(t *testing.T) {
 	l.said("endpointgroups g", kept)
 	rules := func(policy model.PolicyName) string {
 		var text strings.Builder
-		for _, r := range l.ctrl.Current().RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: policy}) {
+		for _, r := range l.ctrl.Current().Policies.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: policy}) {
 			fmt.Fprint(&text, r.Key.Rule, " ", r.Action, " ", r.Group, "; ")
 		}
 		return text.String()
@@ -67,7 +67,7 @@ func TestObjectsNeverOpen(t *testing.T) {
 	go func() { // all the while
 		defer close(opened)
 		for {
-			if got, _ := l.ctrl.Current().AnyPolicy(model.PolicyKey{Tenant: "t", Name: "p"}); got.Key.Name != "" && rules("p") != "1 deny g; " && rules("p") != "1 deny ; " {
+			if got, _ := l.ctrl.Current().Policies.Get(model.PolicyKey{Tenant: "t", Name: "p"}); got.Key.Name != "" && rules("p") != "1 deny g; " && rules("p") != "1 deny ; " {
 				opened <- rules("p")
 				return
 			}

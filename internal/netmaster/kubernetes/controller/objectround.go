@@ -142,11 +142,11 @@ func (p *objectRound) knownBut(going map[model.Owned]bool) objects.Known {
 	}
 	return objects.Known{
 		Network: func(k model.NetworkKey) objects.Presence {
-			_, there := p.view.Network(k)
+			_, there := p.view.Networks.Get(k)
 			return presence(there, "network", k.String())
 		},
 		Group: func(k model.GroupKey) objects.Presence {
-			_, there := p.view.Group(k)
+			_, there := p.view.Groups.Get(k)
 			return presence(there, "endpointGroup", k.String())
 		},
 	}
@@ -156,7 +156,7 @@ func (p *objectRound) knownBut(going map[model.Owned]bool) objects.Known {
 // are about to go too.
 func (p *objectRound) ends(now *objects.Policy) bool {
 	k, err := model.ParsePolicyKey(objects.Owned(now).Key)
-	return err == nil && now.GetDeletionTimestamp() != nil && !slices.ContainsFunc(p.view.GroupsOfPolicy(k), func(g model.Group) bool {
+	return err == nil && now.GetDeletionTimestamp() != nil && !slices.ContainsFunc(p.view.Groups.OfPolicy(k), func(g model.Group) bool {
 		return !p.going()[model.Owned{Kind: "endpointGroup", Key: g.Key.String()}]
 	})
 }
@@ -175,7 +175,7 @@ func (p *objectRound) going() map[model.Owned]bool {
 				continue
 			}
 			k := objects.Owned(o)
-			if n := p.view.EndpointsOf(k); n == 0 && p.ownedBy(k, o.GetName()) {
+			if n := p.view.Endpoints.EndpointsOf(k); n == 0 && p.ownedBy(k, o.GetName()) {
 				out[k] = true
 			}
 		}

@@ -183,13 +183,13 @@ func TestObjectsKept(t *testing.T) {
 	}
 	l.owned(5)
 	l.until("the policy is whole", func(v *control.View) bool {
-		return len(v.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})) == 2
+		return len(v.Policies.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})) == 2
 	})
 	l.modify(objects.Policies, "p", `{"tenantName":"t","rules":[{"ruleId":"1","direction":"in","action":"allow"}]}`)
 	l.modify(objects.NetProfiles, "np", `{"tenantName":"t","DSCP":4}`)
 	l.until("the changes", func(v *control.View) bool {
-		r := v.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})
-		np, _ := v.NetProfile(model.NetProfileKey{Tenant: "t", Name: "np"})
+		r := v.Policies.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})
+		np, _ := v.Groups.NetProfile(model.NetProfileKey{Tenant: "t", Name: "np"})
 		return len(r) == 1 && r[0].Action == model.Allow && r[0].Group == "" && np.DSCP == 4
 	})
 	// A look at all writes nothing.
@@ -197,7 +197,7 @@ func TestObjectsKept(t *testing.T) {
 	l.objects.work.addAll()
 	l.modify(objects.NetProfiles, "np", `{"tenantName":"t","DSCP":5}`)
 	l.until("the next change", func(v *control.View) bool {
-		np, _ := v.NetProfile(model.NetProfileKey{Tenant: "t", Name: "np"})
+		np, _ := v.Groups.NetProfile(model.NetProfileKey{Tenant: "t", Name: "np"})
 		return np.DSCP == 5
 	})
 	if now := l.ctrl.Current().Revision(); now != rev+1 {
@@ -216,14 +216,14 @@ func TestObjectsKept(t *testing.T) {
 	l.lead(l.leader())
 	l.owned(4)
 	l.until("no default network", func(v *control.View) bool {
-		x, _ := v.Tenant("t")
+		x, _ := v.Tenants.Get("t")
 		return x.DefaultNetwork == ""
 	})
 
 	// A policy and the group that it names, and that has it, go together.
 	l.modify(objects.Policies, "p", `{"tenantName":"t","rules":[{"ruleId":"1","direction":"in","action":"deny","fromEndpointGroup":"g"}]}`)
 	l.until("the rule", func(v *control.View) bool {
-		r := v.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})
+		r := v.Policies.RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: "p"})
 		return len(r) == 1 && r[0].Group == "g"
 	})
 	l.modify(objects.Policies, "p", `{"tenantName":"t","rules":[{"ruleId":"1","direction":"in","action":"deny","fromEndpointGroup":"g"}]}`, going)
@@ -252,7 +252,7 @@ func TestObjectsNotOwned(t *testing.T) {
 	l.said("tenants first", kept)
 	l.add(objects.Tenants, "second", `{"tenantName":"x"}`, adopting)
 	l.said("tenants second", "False NotOwned kubernetes waits=false", "belongs to tenants.contiv.io/first")
-	l.until("the users' tenant", func(v *control.View) bool { x, there := v.Tenant("users"); return there && x.Object == "" })
+	l.until("the users' tenant", func(v *control.View) bool { x, there := v.Tenants.Get("users"); return there && x.Object == "" })
 	l.modify(objects.Tenants, "first", `{"tenantName":"x"}`, going)
 	l.said("tenants first", "waits=false")
 	l.of[objects.Tenants].Delete(l.object(objects.Tenants, "first", `{}`))
@@ -263,7 +263,7 @@ func TestObjectsNotOwned(t *testing.T) {
 	l.said("tenants default", kept)
 	l.modify(objects.Tenants, "default", `{}`, going)
 	l.said("tenants default", "waits=false")
-	l.until("the default tenant stays", func(v *control.View) bool { x, there := v.Tenant("default"); return there && x.Object == "" })
+	l.until("the default tenant stays", func(v *control.View) bool { x, there := v.Tenants.Get("default"); return there && x.Object == "" })
 	if err := l.ctrl.Ownership.Release(context.Background(), control.Author{}, model.Owned{Kind: "tenant", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,18 +14,18 @@ import (
 
 // sameTenant and those below tell whether the store has what an object says, as its.
 func sameTenant(v *control.View, want model.Tenant, object string) bool {
-	have, there := v.Tenant(want.Name)
+	have, there := v.Tenants.Get(want.Name)
 	return there && have.Object == object && have.DefaultNetwork == want.DefaultNetwork && slices.Equal(have.Shared, want.Shared)
 }
 
 func sameNetProfile(v *control.View, want model.NetProfile, object string) bool {
-	have, there := v.NetProfile(want.Key)
+	have, there := v.Groups.NetProfile(want.Key)
 	want.Object = object
 	return there && have == want
 }
 
 func sameNetwork(v *control.View, want model.Network, object string) bool {
-	have, there := v.Network(want.Key)
+	have, there := v.Networks.Get(want.Key)
 	if !there {
 		return false
 	}
@@ -38,15 +38,15 @@ func sameNetwork(v *control.View, want model.Network, object string) bool {
 }
 
 func samePolicy(v *control.View, want model.RuledPolicy, object string) bool {
-	have, there := v.AnyPolicy(want.Policy.Key)
+	have, there := v.Policies.Get(want.Policy.Key)
 	general := want.General()
 	general.Policy.Object = object
 	model.SortRules(general.Rules)
-	return there && have.Equal(general.Policy) && slices.EqualFunc(v.AnyRulesOf(have.Key), general.Rules, model.PolicyRule.Equal)
+	return there && have.Equal(general.Policy) && slices.EqualFunc(v.Policies.AnyRulesOf(have.Key), general.Rules, model.PolicyRule.Equal)
 }
 
 func sameGroup(v *control.View, want model.Group, object string) bool {
-	have, there := v.Group(want.Key)
+	have, there := v.Groups.Get(want.Key)
 	if !want.Pool.IsValid() {
 		want.Pool = have.Pool // it cannot change
 	}
@@ -116,21 +116,21 @@ func (p *objectRound) count(s *objects.Status, k model.Owned) {
 	switch k.Kind {
 	case "tenant":
 		t := model.TenantName(k.Key)
-		s.Networks, s.Groups = number(len(p.view.Networks(t))), number(len(p.view.Groups(t)))
+		s.Networks, s.Groups = number(len(p.view.Networks.List(t))), number(len(p.view.Groups.List(t)))
 	case "network":
 		if key, err := model.ParseNetworkKey(k.Key); err == nil {
-			n, _ := p.view.Network(key)
-			s.PktTag, s.Groups = int64(n.Tag), number(len(p.view.GroupsOfNetwork(key)))
+			n, _ := p.view.Networks.Get(key)
+			s.PktTag, s.Groups = int64(n.Tag), number(len(p.view.Groups.OfNetwork(key)))
 		}
 	case "policy":
 		if key, err := model.ParsePolicyKey(k.Key); err == nil {
-			s.Rules, s.Groups = number(len(p.view.AnyRulesOf(key))), number(len(p.view.GroupsOfPolicy(key)))
+			s.Rules, s.Groups = number(len(p.view.Policies.AnyRulesOf(key))), number(len(p.view.Groups.OfPolicy(key)))
 		}
 	case "netprofile":
 		if key, err := model.ParseNetProfileKey(k.Key); err == nil {
-			s.Groups = number(len(p.view.GroupsOfNetProfile(key)))
+			s.Groups = number(len(p.view.Groups.OfNetProfile(key)))
 		}
 		return
 	}
-	s.Endpoints = number(p.view.EndpointsOf(k))
+	s.Endpoints = number(p.view.Endpoints.EndpointsOf(k))
 }

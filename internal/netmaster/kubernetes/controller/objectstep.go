@@ -103,7 +103,7 @@ func (p *objectRound) about(k model.Owned, of model.GroupKey) bool {
 		return k.Key == of.String()
 	}
 	key, err := model.ParsePolicyKey(k.Key)
-	return err == nil && slices.ContainsFunc(p.view.GroupsOfPolicy(key), func(g model.Group) bool { return g.Key == of })
+	return err == nil && slices.ContainsFunc(p.view.Groups.OfPolicy(key), func(g model.Group) bool { return g.Key == of })
 }
 
 // verdict is why an object as it is now cannot be kept; "" = it may be kept yet.

@@ -131,7 +131,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 	l.waits(nil, "behind with policies p")
 	stop = l.lead(fence)
 	l.comes(nil)
-	if r := l.ctrl.Current().RulesOfPolicy(model.PolicyKey{Tenant: model.DefaultTenant, Name: "p"}); len(r) != 1 {
+	if r := l.ctrl.Current().Policies.RulesOfPolicy(model.PolicyKey{Tenant: model.DefaultTenant, Name: "p"}); len(r) != 1 {
 		t.Errorf("a pod came before the rules: %v", r)
 	}
 	pause()
@@ -247,7 +247,7 @@ func TestPodsOfLateTenants(t *testing.T) {
 	fence := l.leaderOfObjects()
 	l.pods.sources[mirror.Namespaces].Modify(namespace("a", map[string]string{"io.contiv.tenant": "blue", "io.contiv.network": "own"}))
 	l.pods.sources[mirror.NetworkPolicies].Add(isolate("a", "closed"))
-	l.until("the namespace", func(v *control.View) bool { n, _ := v.Namespace("a"); return len(n.Labels) == 2 })
+	l.until("the namespace", func(v *control.View) bool { n, _ := v.Identities.Namespace("a"); return len(n.Labels) == 2 })
 	if err := l.stopPolicies(); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

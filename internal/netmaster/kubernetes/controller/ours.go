@@ -68,7 +68,7 @@ func (o *Ours) compare(ctx context.Context, uid string) (known bool, err error) 
 		return true, o.found(uid, model.Errorf(model.ErrConflict,
 			"the API server is of the cluster %s (the UID of its namespace kube-system), and --kubernetes-cluster names %s: nothing of it is kept, and nothing is deleted; name the one to which --kubeconfig leads, or none", uid, c.Named))
 	}
-	follows := c.Control.Current().KubernetesCluster().UID
+	follows := c.Control.Current().Settings.KubernetesCluster().UID
 	if follows != uid || !o.settled {
 		valid, err := model.Check(model.KubernetesCluster{UID: uid})
 		if err != nil {
@@ -119,7 +119,7 @@ func (o *Ours) Err() error {
 	if o.foreign != nil {
 		return o.foreign
 	}
-	if follows := o.config.Control.Current().KubernetesCluster().UID; o.uid != "" && follows != "" && follows != o.uid {
+	if follows := o.config.Control.Current().Settings.KubernetesCluster().UID; o.uid != "" && follows != "" && follows != o.uid {
 		return foreign(o.uid, follows)
 	}
 	return nil

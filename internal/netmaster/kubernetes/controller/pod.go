@@ -19,21 +19,21 @@ import (
 type intent struct{ *control.View }
 
 func (i intent) Tenants() (out []model.TenantName) {
-	for _, t := range i.View.Tenants() {
+	for _, t := range i.View.Tenants.List() {
 		out = append(out, t.Name)
 	}
 	return out
 }
 
 func (i intent) Networks(t model.TenantName) (out []model.NetworkName) {
-	for _, n := range i.View.Networks(t) {
+	for _, n := range i.View.Networks.List(t) {
 		out = append(out, n.Key.Name)
 	}
 	return out
 }
 
 func (i intent) Groups(t model.TenantName) (out []model.GroupName) {
-	for _, g := range i.View.Groups(t) {
+	for _, g := range i.View.Groups.List(t) {
 		out = append(out, g.Key.Name)
 	}
 	return out
@@ -161,7 +161,7 @@ func (k *Keeper) Refused(namespace, name, uid string, err error) {
 // pod makes the endpoint of a pod what the pod is now. One without an endpoint, or with
 // another pod's, has nothing to follow.
 func (p *round) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]translate.Problem, error) {
-	have, ok := p.view.PodEndpoint(string(pod.UID))
+	have, ok := p.view.Pods.PodEndpoint(string(pod.UID))
 	if !ok || podOf(have) != o {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func (k *Keeper) strays() (n int) {
 			return 0
 		}
 	}
-	for _, e := range k.config.Control.Current().PodEndpoints() {
+	for _, e := range k.config.Control.Current().Pods.PodEndpoints() {
 		if k.podIs(podOf(e).Name, e.Pod.UID) == nil {
 			n++
 		}

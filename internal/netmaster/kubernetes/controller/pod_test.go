@@ -207,7 +207,7 @@ func TestPodGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _ := v.Endpoint(e.Key)
+		got, _ := v.Endpoints.Get(e.Key)
 		if got.Labels["app"] == "of-db" && got.Group == "web" {
 			return
 		}
@@ -264,7 +264,7 @@ func TestPodsFollow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, _ := v.Endpoint(want.Key)
+			e, _ := v.Endpoints.Get(want.Key)
 			if got = fmt.Sprint(e.Group, " ", e.Labels); got == group+" "+labels {
 				return
 			}
@@ -371,7 +371,7 @@ func TestPodRates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, _ := v.Endpoint(e.Key)
+			e, _ := v.Endpoints.Get(e.Key)
 			if got = e.Rates; got.Receive.Bits == receive && got.Send.Bits == send {
 				return
 			}

@@ -39,7 +39,7 @@ func (p *round) everything() map[Object]struct{} {
 			out[Object{kind, name}] = struct{}{}
 		}
 	}
-	for _, e := range p.view.PodEndpoints() {
+	for _, e := range p.view.Pods.PodEndpoints() {
 		out[podOf(e)] = struct{}{}
 	}
 	return out
@@ -142,11 +142,11 @@ func (p *round) elsewhere(e model.Endpoint, todo map[Object]struct{}) {
 // all the same: as long as pods are there that came when it did, and for a while after,
 // in which one may still come that was asked for before.
 func (p *round) lingers(o Object, k model.PolicyKey) bool {
-	if p.view.HasPods(k.Tenant, model.NamespaceName(o.Namespace)) {
+	if p.view.Pods.HasPods(k.Tenant, model.NamespaceName(o.Namespace)) {
 		delete(p.k.idle, k)
 		return true
 	}
-	if _, there := p.view.NetworkPolicy(k); !there {
+	if _, there := p.view.Policies.NetworkPolicy(k); !there {
 		return false
 	}
 	since, known := p.k.idle[k]
@@ -161,7 +161,7 @@ func (p *round) lingers(o Object, k model.PolicyKey) bool {
 func (p *round) policies(
 	ctx context.Context, o Object, name model.PolicyName, in []model.TenantName, mean func(model.TenantName) (*model.NetworkPolicy, []translate.Problem),
 ) (problems []translate.Problem, err error) {
-	for _, t := range p.view.Tenants() {
+	for _, t := range p.view.Tenants.List() {
 		k := model.PolicyKey{Tenant: t.Name, Name: name}
 		var want *model.NetworkPolicy
 		switch {
@@ -192,7 +192,7 @@ func (p *round) policies(
 // Kubernetes gives them. Until all endpoints have identities of that kind the policy waits:
 // model.ErrUnavailable.
 func (p *round) count(ctx context.Context) error {
-	g, ok := p.view.Global()
+	g, ok := p.view.Settings.Global()
 	if !ok {
 		return nil
 	}
@@ -221,7 +221,7 @@ func (p *round) count(ctx context.Context) error {
 
 // uncount has labels of the default list that no policy selects by any more count no more.
 func (p *round) uncount(ctx context.Context) error {
-	g, ok := p.view.Global()
+	g, ok := p.view.Settings.Global()
 	if !ok || len(g.CountedLabels) == 0 {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (p *round) attainable(want *model.NetworkPolicy) (some *model.NetworkPolicy
 	if want.Policy.Tier != model.TierKubernetes {
 		return want, nil
 	}
-	if unfit = p.view.Fits(*want); unfit != nil {
+	if unfit = p.view.Policies.Fits(*want); unfit != nil {
 		return &model.NetworkPolicy{Policy: want.Policy}, unfit
 	}
 	return want, nil
@@ -257,7 +257,7 @@ func (p *round) attainable(want *model.NetworkPolicy) (some *model.NetworkPolicy
 
 // policy makes a policy's rows what it is to be, or as much of it as hosts hold.
 func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.NetworkPolicy) (unfit, err error) {
-	have, there := p.view.NetworkPolicy(k)
+	have, there := p.view.Policies.NetworkPolicy(k)
 	if want == nil {
 		if !there || have.Policy.Owner != model.OwnerKubernetes {
 			return nil, nil
@@ -303,14 +303,14 @@ func (p *round) names() map[model.PolicyName]bool {
 // sweep takes away what stands for objects that are gone: policies, then namespaces.
 func (p *round) sweep(ctx context.Context) error {
 	named := p.names()
-	for _, old := range p.view.NetworkPolicies("") {
+	for _, old := range p.view.Policies.NetworkPolicies("") {
 		if k := old.Policy.Key; !named[k.Name] {
 			if _, err := p.policy(ctx, k, nil); err != nil {
 				return err
 			}
 		}
 	}
-	for _, ns := range p.view.Namespaces() {
+	for _, ns := range p.view.Identities.Namespaces() {
 		if p.k.mirror.Get(mirror.Namespaces, mirror.Name{Name: string(ns.Name)}) == nil {
 			if err := p.k.config.Control.Kubernetes.DeleteNamespace(ctx, p.fence, ns.Name); err != nil {
 				return err

@@ -49,7 +49,7 @@ const (
 
 func (s *Services) round(v *control.View, fence store.Fence) *serviceRound {
 	p := &serviceRound{s: s, fence: fence, view: v}
-	p.services, p.fronts = v.CountServices()
+	p.services, p.fronts = v.Services.CountServices()
 	return p
 }
 
@@ -129,7 +129,7 @@ func checked[T model.Validator](p *serviceRound, r Report, want T) (model.Valid[
 
 func (p *serviceRound) node(ctx context.Context, r Report, in *corev1.Node) error {
 	k := model.NodeName(r.Name.Name)
-	have, there := p.view.ClusterNode(k)
+	have, there := p.view.Kubernetes.ClusterNode(k)
 	if in == nil {
 		if !there {
 			return nil
@@ -152,7 +152,7 @@ func (p *serviceRound) node(ctx context.Context, r Report, in *corev1.Node) erro
 
 func (p *serviceRound) slice(ctx context.Context, r Report, in *discoveryv1.EndpointSlice) error {
 	k := translate.SliceKey(r.Namespace, r.Name.Name)
-	have, there := p.view.ServiceSlice(k)
+	have, there := p.view.Kubernetes.ServiceSlice(k)
 	var want *model.ServiceSlice
 	if in != nil {
 		want, r.Problems = translate.Slice(in)
@@ -174,13 +174,13 @@ func (p *serviceRound) slice(ctx context.Context, r Report, in *discoveryv1.Endp
 func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service) error {
 	c := &p.s.config
 	k := translate.ServiceKey(r.Namespace, r.Name.Name)
-	have, there := p.view.ClusterService(k)
-	a := translate.Addressing{Whose: p.view.WhoseAddress, External: c.External, Pool: len(c.Pool) > 0}
+	have, there := p.view.Kubernetes.ClusterService(k)
+	a := translate.Addressing{Whose: p.view.AddressOwners.WhoseAddress, External: c.External, Pool: len(c.Pool) > 0}
 	a.WhoseService = func(at netip.Addr, ports []model.ClusterPort) string {
-		if whose := p.view.WhoseServiceAddress(at); whose != "" {
+		if whose := p.view.AddressOwners.WhoseServiceAddress(at); whose != "" {
 			return whose
 		}
-		whose := p.view.WhoseFront(k, at, ports)
+		whose := p.view.AddressOwners.WhoseFront(k, at, ports)
 		for _, other := range p.outside[at] {
 			if whose == "" && other.Key != k {
 				whose = other.WhoseFront(ports)
@@ -204,7 +204,7 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 		want, found = a.Service(in)
 		r.Problems = append(r.Problems, found...)
 	}
-	held := len(p.view.BalancedAddrs(k)) > 0
+	held := len(p.view.AddressOwners.BalancedAddrs(k)) > 0
 	switch {
 	case want == nil && there:
 		p.services, p.fronts = p.services-1, p.fronts-have.Fronts()
@@ -276,7 +276,7 @@ func (p *serviceRound) failed(ctx context.Context, o Object, err error) error {
 func (p *serviceRound) balance(ctx context.Context, o Object, k model.ClusterServiceKey, in *corev1.Service) ([]netip.Addr, []translate.Problem, error) {
 	wish := control.PoolWish{Service: k, Pool: p.s.config.Pool}
 	wish.V4, wish.V6 = translate.Families(in)
-	have := p.view.BalancedAddrs(k)
+	have := p.view.AddressOwners.BalancedAddrs(k)
 	if text := in.Spec.LoadBalancerIP; text != "" {
 		if wish.Addr, _ = netip.ParseAddr(text); !wish.Addr.IsValid() {
 			return have, []translate.Problem{{Field: "spec.loadBalancerIP", Text: fmt.Sprintf("%q is no address: the service keeps what it has", text)}}, nil
@@ -315,7 +315,7 @@ func (p *serviceRound) settled(w control.PoolWish, have []netip.Addr) bool {
 	}
 	for i, a := range have {
 		if !w.Pool.Contains(a) || a.Is4() && !w.V4 || a.Is6() && !w.V6 || i > 0 && have[i-1].Is4() == a.Is4() ||
-			p.view.WhoseAddress(a) != "" || p.view.WhoseServiceAddress(a) != "" {
+			p.view.AddressOwners.WhoseAddress(a) != "" || p.view.AddressOwners.WhoseServiceAddress(a) != "" {
 			return false
 		}
 	}
@@ -331,7 +331,7 @@ func (p *serviceRound) ranges(ctx context.Context) error {
 			all = append(all, c)
 		}
 	}
-	have := p.view.ServiceRanges().Ranges
+	have := p.view.AddressOwners.ServiceRanges().Ranges
 	want := translate.Ranges(all, p.s.ranges(have))
 	if !slices.Equal(want.Ranges, have) {
 		p.moved = true
@@ -346,7 +346,7 @@ func (p *serviceRound) ranges(ctx context.Context) error {
 	for _, c := range all {
 		r := Report{Object: Object{mirror.ServiceCIDRs, mirror.Name{Name: c.Name}}, Now: c}
 		own := translate.Ranges([]*networkingv1.ServiceCIDR{c}, nil)
-		for _, n := range p.view.Networks("") {
+		for _, n := range p.view.Networks.List("") {
 			for _, subnet := range []netip.Prefix{n.Subnet, n.Subnet6} {
 				if by, overlaps := own.Overlapping(subnet); subnet.IsValid() && overlaps {
 					r.Problems = append(r.Problems, translate.Problem{Field: "spec.cidrs", Text: fmt.Sprintf("%s overlaps %s of network %s: services with addresses there are not served", by, subnet, n.Key)})

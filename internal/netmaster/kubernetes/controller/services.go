@@ -146,16 +146,16 @@ func (p *serviceRound) everything() map[Object]struct{} {
 			out[Object{kind, name}] = struct{}{}
 		}
 	}
-	for _, x := range p.view.ClusterNodes() {
+	for _, x := range p.view.Kubernetes.ClusterNodes() {
 		add(mirror.Nodes, "", string(x.Name))
 	}
-	for _, x := range p.view.ClusterServices() {
+	for _, x := range p.view.Kubernetes.ClusterServices() {
 		add(mirror.Services, string(x.Key.Namespace), x.Key.Name)
 	}
-	for _, k := range p.view.BalancedServices() {
+	for _, k := range p.view.AddressOwners.BalancedServices() {
 		add(mirror.Services, string(k.Namespace), k.Name)
 	}
-	for _, x := range p.view.ServiceSlices() {
+	for _, x := range p.view.Kubernetes.ServiceSlices() {
 		add(mirror.EndpointSlices, string(x.Key.Namespace), x.Key.Name)
 	}
 	return out

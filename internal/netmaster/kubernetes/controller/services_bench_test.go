@@ -70,7 +70,9 @@ func benchServices(b *testing.B, n int) {
 			runtime.Gosched()
 		}
 	}
-	until(func(v *control.View) bool { return len(v.ClusterServices()) == n && len(v.ServiceSlices()) == n })
+	until(func(v *control.View) bool {
+		return len(v.Kubernetes.ClusterServices()) == n && len(v.Kubernetes.ServiceSlices()) == n
+	})
 	first := time.Since(began)
 	rows := roomOfRows(b, ctrl.Current())
 	_, slice := benchService(b, 0)
@@ -82,7 +84,7 @@ func benchServices(b *testing.B, n int) {
 		x.Endpoints = x.Endpoints[:len(x.Endpoints)-turn%2]
 		sources[mirror.EndpointSlices].Modify(x)
 		until(func(v *control.View) bool {
-			row, ok := v.ServiceSlice(key)
+			row, ok := v.Kubernetes.ServiceSlice(key)
 			return ok && len(row.Backends) == len(x.Endpoints)
 		})
 	}
@@ -96,7 +98,7 @@ func benchServices(b *testing.B, n int) {
 func roomOfRows(b *testing.B, v *control.View) uint64 {
 	b.Helper()
 	before := live()
-	services, slices := copied(b, v.ClusterServices()), copied(b, v.ServiceSlices())
+	services, slices := copied(b, v.Kubernetes.ClusterServices()), copied(b, v.Kubernetes.ServiceSlices())
 	room := live() - before
 	runtime.KeepAlive(services)
 	runtime.KeepAlive(slices)

@@ -68,24 +68,24 @@ func (l *servicesLab) rows() []string {
 		l.t.Fatal(err)
 	}
 	var out []string
-	for _, s := range v.ClusterServices() {
+	for _, s := range v.Kubernetes.ClusterServices() {
 		out = append(out, fmt.Sprint("service ", s.Key, " ", s.Addrs, s.Balanced, s.External, len(s.Ports)))
 	}
-	for _, s := range v.ServiceSlices() {
+	for _, s := range v.Kubernetes.ServiceSlices() {
 		var at []string
 		for _, b := range s.Backends {
 			at = append(at, b.Addr.String()+string(b.State))
 		}
 		out = append(out, fmt.Sprint("slice ", s.Key, " of ", s.Service, " ", at))
 	}
-	for _, n := range v.ClusterNodes() {
+	for _, n := range v.Kubernetes.ClusterNodes() {
 		out = append(out, fmt.Sprint("node ", n.Name, " ", n.Addrs))
 	}
-	if r := v.ServiceRanges().Ranges; len(r) > 0 {
+	if r := v.AddressOwners.ServiceRanges().Ranges; len(r) > 0 {
 		out = append(out, fmt.Sprint("ranges ", r))
 	}
-	for _, k := range v.BalancedServices() {
-		out = append(out, fmt.Sprint("pool ", k, " ", v.BalancedAddrs(k)))
+	for _, k := range v.AddressOwners.BalancedServices() {
+		out = append(out, fmt.Sprint("pool ", k, " ", v.AddressOwners.BalancedAddrs(k)))
 	}
 	slices.Sort(out)
 	return out
@@ -368,7 +368,7 @@ func TestServicesMany(t *testing.T) {
 	l.lead(fence)
 	l.until(func() bool {
 		v, err := l.ctrl.View(context.Background())
-		return err == nil && len(v.ClusterServices()) == len(rows) && len(v.ServiceSlices()) == len(rows)
+		return err == nil && len(v.Kubernetes.ClusterServices()) == len(rows) && len(v.Kubernetes.ServiceSlices()) == len(rows)
 	}, func() string { return "not all rows come" })
 	v, err := l.ctrl.View(context.Background())
 	if err != nil {

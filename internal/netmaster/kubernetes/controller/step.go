@@ -76,7 +76,7 @@ func (k *Keeper) await(ctx context.Context, moment string, name mirror.Name, uid
 		return l, err
 	}
 	for fresh := false; ; {
-		turn, changed := k.config.Control.Current().PolicyTurn()
+		turn, changed := k.config.Control.Current().Revisions.PolicyTurn()
 		if l, err = k.look(ctx, name, uid, moment, turn); err != nil {
 			return l, err
 		}
@@ -205,7 +205,7 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 		}
 	}
 	named := p.names()
-	for _, old := range v.NetworkPolicies("") {
+	for _, old := range v.Policies.NetworkPolicies("") {
 		if old.Policy.Owner == model.OwnerKubernetes && !named[old.Policy.Key.Name] {
 			out = append(out, Object{mirror.NetworkPolicies, mirror.Name{Name: "(deleted) " + string(old.Policy.Key.Name)}})
 		}
@@ -217,7 +217,7 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 // round is a look by a view.
 func (k *Keeper) round(v *control.View) *round {
 	p := &round{k: k, view: v, cluster: translate.Cluster{Named: map[string]bool{}}}
-	if g, ok := v.Global(); ok {
+	if g, ok := v.Settings.Global(); ok {
 		p.cluster.Labels = g.Filter()
 	}
 	return p
@@ -234,7 +234,7 @@ func (p *round) namespaceKept(now metav1.Object) (kept, possible bool) {
 	if err != nil {
 		return false, false
 	}
-	have, there := p.view.Namespace(want.Value().Name)
+	have, there := p.view.Identities.Namespace(want.Value().Name)
 	return there && maps.Equal(have.Labels, want.Value().Labels), true
 }
 
@@ -246,9 +246,9 @@ func (p *round) policyKept(o Object, now metav1.Object) (kept, possible bool) {
 		return false, true
 	}
 	kept, possible = true, true
-	for _, t := range p.view.Tenants() {
-		have, there := p.view.NetworkPolicy(model.PolicyKey{Tenant: t.Name, Name: name})
-		if !slices.Contains(in, t.Name) && !p.view.HasPods(t.Name, model.NamespaceName(o.Namespace)) {
+	for _, t := range p.view.Tenants.List() {
+		have, there := p.view.Policies.NetworkPolicy(model.PolicyKey{Tenant: t.Name, Name: name})
+		if !slices.Contains(in, t.Name) && !p.view.Pods.HasPods(t.Name, model.NamespaceName(o.Namespace)) {
 			continue // one that is there selects no pod
 		}
 		want, _ := mean(t.Name)

@@ -24,13 +24,13 @@ func TestBehindAgain(t *testing.T) {
 	}
 	l.want(append(rows, "namespace a map[]")...)
 	question := func() []Object {
-		turn, _ := l.ctrl.Current().PolicyTurn()
+		turn, _ := l.ctrl.Current().Revisions.PolicyTurn()
 		return l.keeper.behind(turn, "a")
 	}
 	if out := question(); len(out) > 0 {
 		t.Fatalf("behind with %s", summary(out))
 	}
-	turn, _ := l.ctrl.Current().PolicyTurn()
+	turn, _ := l.ctrl.Current().Revisions.PolicyTurn()
 	if n := testing.AllocsPerRun(100, func() { l.keeper.behind(turn, "a") }); n > 0 {
 		t.Errorf("%v allocations for a question where nothing has changed", n)
 	}
