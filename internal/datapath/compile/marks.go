@@ -17,9 +17,10 @@ func (m *marks[K]) remove(k K) { delete(m.of, k) }
 // reset removes all marks. A set that was big is replaced: clearing and iterating a map
 // cost what it once held, and the next change must not pay for the first.
 func (m *marks[K]) reset() {
-	if len(m.of) > 64 {
+	switch n := len(m.of); {
+	case n > 64:
 		m.of = set[K]{}
-	} else {
+	case n > 0:
 		clear(m.of)
 	}
 }

@@ -292,7 +292,9 @@ func (sv *Services) compile() {
 			delete(sv.rows, s.key)
 		}
 	}
-	sv.dirtyBackends = map[*service]set[*endpoint]{}
+	if len(sv.dirtyBackends) > 0 {
+		sv.dirtyBackends = map[*service]set[*endpoint]{}
+	}
 }
 
 // putBackend writes what an endpoint that has changed is to a service. What the

@@ -66,6 +66,9 @@ func (so *setOutput) build(s *policySet) *desired.PolicySet {
 // compile writes the changed sets, and marks the ports of sets that have got
 // another number.
 func (so *setOutput) compile() {
+	if len(so.dirtySets.of) == 0 && so.sets.clashes == 0 && !so.clashed {
+		return
+	}
 	moved := so.number()
 	for s := range moved {
 		so.dirtySets.add(s)
