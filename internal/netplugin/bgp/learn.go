@@ -96,15 +96,20 @@ type learner struct {
 
 	mu        sync.Mutex
 	srv       *server.BgpServer
-	as        uint32
-	filter    *filter
-	own       map[netip.Addr]bool
+	accepts   acceptance
 	neighbors map[netip.Addr]map[bgp.Family]bool // families whose end was not heard yet
 	beyond    map[netip.Addr]bool                // closed for their limit
 	late      bool                               // no more waiting for them
 	all       bool                               // everything may have changed
 	dirty     map[netip.Prefix]bool
 	paths     map[netip.Prefix][]heard
+}
+
+// acceptance decides which paths of neighbors count.
+type acceptance struct {
+	as     uint32
+	filter *filter
+	own    map[netip.Addr]bool // this host's addresses: no next hops
 }
 
 func newLearner() *learner {
@@ -144,7 +149,7 @@ func (l *learner) configure(cfg Config) {
 		}
 		l.neighbors[n.Address] = waits
 	}
-	l.as, l.filter, l.own, l.all = cfg.AS, f, own, true
+	l.accepts.as, l.accepts.filter, l.accepts.own, l.all = cfg.AS, f, own, true
 	l.bell.Ring()
 }
 
@@ -278,7 +283,7 @@ func (l *learner) told() bool {
 
 // judge says which of a prefix's paths are accepted.
 func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []heard) {
-	why := l.filter.refuses(p)
+	why := l.accepts.filter.refuses(p)
 	if slices.ContainsFunc(paths, local) { // which is protected too, mostly, and says less
 		why = ReasonOwn
 	}
@@ -287,8 +292,8 @@ func (l *learner) judge(p netip.Prefix, paths []*apiutil.Path) (out []heard) {
 			continue
 		}
 		h := heard{neighbor: path.PeerAddress, stale: path.Stale, why: why}
-		h.hop, h.rank = attributes(path, l.as)
-		if h.why == "" && !usable(p, h.hop, l.own) {
+		h.hop, h.rank = attributes(path, l.accepts.as)
+		if h.why == "" && !usable(p, h.hop, l.accepts.own) {
 			h.why = ReasonNextHop
 		}
 		out = append(out, h)

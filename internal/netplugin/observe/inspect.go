@@ -74,7 +74,7 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 		s.Drops[dropControlPlane] = n
 	}
 	writeJSON(w, map[string]any{
-		"services": a.serviceClients(s), "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
+		"services": serviceClients(a.cfg, s), "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
 		"tables": tablesOf(a.cfg.Can), "uncounted": uncounted(s),
 	})
 }
@@ -221,8 +221,8 @@ func (a *Observer) getState(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, a.State())
 }
 
-func (a *Observer) countPorts() (programmed, pending int) {
-	o, _ := a.cfg.Reached.Get()
+func countPorts(cfg Config) (programmed, pending int) {
+	o, _ := cfg.Reached.Get()
 	return o.CountPorts()
 }
 
@@ -239,8 +239,8 @@ func (a *Observer) registerMetrics() error {
 	for _, c := range slices.Concat(a.cfg.Attachments.Metrics(), a.cfg.Metrics, a.flowLog.collectors(), []prometheus.Collector{
 		tableMetrics{a.cfg.Can},
 		a.applyTime,
-		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
-		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),
+		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := countPorts(a.cfg); return float64(n) }),
+		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := countPorts(a.cfg); return float64(n) }),
 		newHostMetrics(a),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "contiv_netplugin_build_info", Help: "1, with version, driver and host in the labels.",

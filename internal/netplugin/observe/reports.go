@@ -165,7 +165,7 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 			}
 		}
 	}
-	left, err := a.leftover(ctx)
+	left, err := leftover(ctx, a.cfg)
 	if err != nil {
 		add(condition.HostUnchecked, err.Error())
 	}
@@ -198,7 +198,7 @@ func (a *Observer) pass(ctx context.Context) error {
 
 // leftover are interfaces of this host's that no attachment has. One that is just being
 // taken away is not told: what is found is looked at again.
-func (a *Observer) leftover(ctx context.Context) (out []string, err error) {
+func leftover(ctx context.Context, cfg Config) (out []string, err error) {
 	var before map[string]bool
 	for {
 		veths, err := vethpair.List()
@@ -206,12 +206,12 @@ func (a *Observer) leftover(ctx context.Context) (out []string, err error) {
 			return nil, fmt.Errorf("its interfaces cannot be listed: %w", err)
 		}
 		known, now := map[string]bool{}, map[string]bool{}
-		for _, e := range a.cfg.Attachments.Entries() {
+		for _, e := range cfg.Attachments.Entries() {
 			known[e.HostIf] = true
 		}
 		out = nil
 		for _, v := range veths {
-			if known[v.Name] || !attachment.Ours(a.cfg.Host, v) {
+			if known[v.Name] || !attachment.Ours(cfg.Host, v) {
 				continue
 			}
 			now[v.Name] = true

@@ -215,13 +215,13 @@ func text(a, b netip.Addr, k model.EndpointKey) string {
 }
 
 // serviceClients are the counters of services of this host's clients.
-func (a *Observer) serviceClients(s driver.Stats) []*clientStats {
+func serviceClients(cfg Config, s driver.Stats) []*clientStats {
 	var keys []model.EndpointKey
 	for of := range s.Services {
 		keys = append(keys, of.Client, of.Backend)
 	}
-	known := a.cfg.Cluster.Endpoints.Get(keys)
-	o, _ := a.cfg.Reached.Get()
+	known := cfg.Cluster.Endpoints.Get(keys)
+	o, _ := cfg.Reached.Get()
 	return clientsOf(s, o.Services, func(k model.EndpointKey, v6 bool) netip.Addr {
 		if v6 {
 			return known[k].IPv6

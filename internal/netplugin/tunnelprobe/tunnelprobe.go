@@ -67,16 +67,21 @@ type Prober struct {
 	Config
 	follow waiting.Bell
 
-	mu       sync.Mutex
+	mu    sync.Mutex
+	topo  topology
+	peers map[netip.Addr]*peer
+	away  map[netip.Addr]*peer // reported once they are back
+	sent  map[uint64]*request
+	queue []*request // the sent ones, the oldest first
+	free  time.Time  // when the next packet may be sent
+}
+
+// topology is the part of the desired state that decides which hosts are probed.
+type topology struct {
 	used     map[netip.Addr]int // endpoints that are reached by a tunnel endpoint
 	remotes  desired.Map[desired.RemoteKey, *desired.Remote]
 	vxlans   int // networks that have tunnels
 	networks desired.Map[model.NetworkID, *desired.Network]
-	peers    map[netip.Addr]*peer
-	away     map[netip.Addr]*peer // those that are reported once they are back
-	sent     map[uint64]*request
-	queue    []*request // those sent, the oldest first
-	free     time.Time  // when the next packet may be sent
 }
 
 // state is what probes have found of a host.
@@ -122,7 +127,7 @@ type request struct {
 
 // New returns a Prober that tests nothing until Run and Follow.
 func New(cfg Config) *Prober {
-	return &Prober{Config: cfg, follow: waiting.NewBell(), used: map[netip.Addr]int{}, peers: map[netip.Addr]*peer{}, away: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
+	return &Prober{Config: cfg, follow: waiting.NewBell(), topo: topology{used: map[netip.Addr]int{}}, peers: map[netip.Addr]*peer{}, away: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
 }
 
 // Follow takes the desired state, which has the endpoints on other hosts to which packets go, at
@@ -138,27 +143,27 @@ func (p *Prober) Follow(want desired.Host) {
 		if !r.VTEP.IsValid() {
 			return
 		}
-		was := p.used[r.VTEP]
-		if p.used[r.VTEP] += n; p.used[r.VTEP] == 0 {
-			delete(p.used, r.VTEP)
+		was := p.topo.used[r.VTEP]
+		if p.topo.used[r.VTEP] += n; p.topo.used[r.VTEP] == 0 {
+			delete(p.topo.used, r.VTEP)
 		}
 		if was == 0 || was+n == 0 {
 			p.follow.Ring()
 		}
 	}
-	was := p.vxlans
-	for ch := range want.Networks.Diff(p.networks) {
+	was := p.topo.vxlans
+	for ch := range want.Networks.Diff(p.topo.networks) {
 		if ch.Has && ch.New.Encap == model.EncapVXLAN {
-			p.vxlans++
+			p.topo.vxlans++
 		}
 		if ch.Had && ch.Old.Encap == model.EncapVXLAN {
-			p.vxlans--
+			p.topo.vxlans--
 		}
 	}
-	if (was == 0) != (p.vxlans == 0) {
+	if (was == 0) != (p.topo.vxlans == 0) {
 		p.follow.Ring()
 	}
-	for ch := range want.Remotes.Diff(p.remotes) {
+	for ch := range want.Remotes.Diff(p.topo.remotes) {
 		if ch.Has {
 			count(ch.New, 1)
 		}
@@ -166,7 +171,7 @@ func (p *Prober) Follow(want desired.Host) {
 			count(ch.Old, -1)
 		}
 	}
-	p.remotes, p.networks = want.Remotes, want.Networks
+	p.topo.remotes, p.topo.networks = want.Remotes, want.Networks
 }
 
 // Run tests until ctx ends.
@@ -260,7 +265,7 @@ func (p *Prober) look() (changed <-chan struct{}) {
 	now := time.Now()
 	there := make(map[netip.Addr]bool, len(list))
 	for _, is := range list {
-		if p.vxlans == 0 || p.used[is.Addr] == 0 {
+		if p.topo.vxlans == 0 || p.topo.used[is.Addr] == 0 {
 			continue
 		}
 		there[is.Addr] = true

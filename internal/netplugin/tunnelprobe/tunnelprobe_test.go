@@ -195,7 +195,7 @@ func TestCutOutlastsAbsence(t *testing.T) {
 		w.after(15*time.Second, func() { w.passes[addr(2)] = 0 })
 		w.wants("it is cut off", "h2")
 		// Endpoints on joined VLAN networks have tunnel endpoints too, from which they come to VXLAN ones.
-		remotes := w.prober.remotes
+		remotes := w.prober.topo.remotes
 		for encap, parts := range map[model.Encap][]string{model.EncapVLAN: nil, model.EncapVXLAN: {"h2"}} {
 			w.prober.Follow(desired.Host{Networks: networks(encap), Remotes: remotes})
 			w.after(time.Second, func() {})

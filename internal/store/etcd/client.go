@@ -59,7 +59,7 @@ type Client struct {
 	agent     bool
 	denied    atomic.Bool // the last write, by access control
 	one       store.OneStore
-	lines     lines
+	health    endpointHealth
 	distrust  distrust
 }
 
@@ -110,11 +110,12 @@ func New(cfg Config) (*Client, error) {
 
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
 	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger, agent: cfg.Agent}
+	c.health.etcd, c.health.log = cli, cfg.Logger
 	c.distrust.tls, c.distrust.remedy = cfg.TLS, cfg.Distrusted
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	c.one = store.OneStore{Name: "etcd", Flag: form.Flag, Count: func() int { return len(c.allEndpoints()) }, Ask: c.tell}
+	c.one = store.OneStore{Name: "etcd", Flag: form.Flag, Count: func() int { return len(c.health.allEndpoints()) }, Ask: c.tell}
 	c.Backend = c
 	return c
 }
@@ -129,7 +130,7 @@ func ParseEndpoints(endpoints []string) ([]string, error) { return form.Parse(en
 // Close ends the connection. Sessions and mirrors have to be ended before.
 func (c *Client) Close() error {
 	err := c.etcd.Close()
-	c.lines.running.Wait()
+	c.health.running.Wait()
 	c.one.Close()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close etcd client: %w", err)

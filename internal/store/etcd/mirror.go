@@ -97,7 +97,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 		Key: []byte(from), RangeEnd: []byte(endOr(to)), StartRevision: int64(rev) + 1, Fragment: true, WatchId: 1,
 	}}}
 	_ = stream.Send(watch) // if it fails, Recv tells why
-	word, done := m.client.hear(stream, watch, cancel)
+	word, done := m.client.health.watch(stream, watch, cancel)
 	defer done()
 	var events []*mvccpb.Event // of a response that comes in fragments
 	for {
@@ -112,7 +112,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 		case following && resp.Created && resp.Canceled:
 			continue // the word that was asked for
 		case following && resp.Created:
-			m.client.lines.mute.Store(true)
+			m.client.health.mute.Store(true)
 			return following, model.Errorf(model.ErrUnavailable, "what answers at %s begins a watch twice", m.client.endpoints), nil
 		case resp.CompactRevision != 0:
 			return following, fmt.Errorf("revisions before %d: %w", resp.CompactRevision, store.ErrCompacted), nil

@@ -25,7 +25,7 @@ func (c *Client) belongs(ctx context.Context, answer any) error {
 func (c *Client) tell(ctx context.Context, sure bool) []store.Told {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	endpoints := c.allEndpoints()
+	endpoints := c.health.allEndpoints()
 	all := make([]*store.Told, len(endpoints))
 	var asking sync.WaitGroup
 	for i, endpoint := range endpoints {

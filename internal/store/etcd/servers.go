@@ -16,7 +16,7 @@ var _ store.Inspectable = (*Client)(nil)
 // Servers implements store.Inspectable. Servers before 3.6 do not tell their
 // quota.
 func (c *Client) Servers(ctx context.Context) []store.Server {
-	endpoints := c.allEndpoints()
+	endpoints := c.health.allEndpoints()
 	if len(endpoints) == 0 { // the embedded one, which is asked without a connection
 		endpoints = []string{""}
 	}

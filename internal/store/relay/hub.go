@@ -60,17 +60,22 @@ type Hub struct {
 	beat     time.Duration
 	listsFor time.Duration
 
-	mu      sync.Mutex
-	rows    *iradix.Tree // of store.KV, by key; nil while nobody has asked
-	rev     store.Revision
-	place   string // likewise
-	topics  map[string]*topic
-	heeding map[*topic]struct{} // those that are told of each commit
-	at      map[string][]*topic // by each of their prefixes
-	lengths map[int]int         // of these, and how many have it
+	mu    sync.Mutex
+	rows  *iradix.Tree // of store.KV, by key; nil while nobody has asked
+	rev   store.Revision
+	place string // likewise
+	subscriptions
 	streams map[*stream]struct{}
 	named   map[string][]*stream // of clients that are known by name, oldest first
 	cut     int
+}
+
+// subscriptions finds the topics of a key.
+type subscriptions struct {
+	topics  map[string]*topic
+	heeding map[*topic]struct{} // the ones that get each commit
+	at      map[string][]*topic // by each of their prefixes
+	lengths map[int]int         // of prefixes, and how many have it
 }
 
 // topic is who mirrors the same: a message for them is made once.
@@ -101,7 +106,8 @@ func NewHub(source Source, serves []string, beat time.Duration) *Hub {
 	}
 	return &Hub{
 		source: source, serves: serves, bell: waiting.NewBell(), beat: beat, listsFor: listsFor,
-		topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}, streams: map[*stream]struct{}{}, named: map[string][]*stream{},
+		subscriptions: subscriptions{topics: map[string]*topic{}, heeding: map[*topic]struct{}{}, at: map[string][]*topic{}, lengths: map[int]int{}},
+		streams:       map[*stream]struct{}{}, named: map[string][]*stream{},
 	}
 }
 

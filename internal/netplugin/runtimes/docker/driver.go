@@ -306,7 +306,7 @@ func (p *Plugin) join(_ context.Context, r joinRequest) (joinResponse, error) {
 // network finds the Contiv object behind a Docker network. While the name of a
 // Docker network is still unknown, it waits.
 func (p *Plugin) network(ctx context.Context, id string) (binding, error) {
-	return p.await(ctx, func() (binding, error) {
+	return p.networks.await(ctx, func() (binding, error) {
 		b, ok := p.networks.get(id)
 		if !ok {
 			return b, model.Errorf(model.ErrNotFound, "network id %q is not known to this plugin", short(id))

@@ -49,9 +49,20 @@ func parsePool(id string) (p pool, err error) {
 	return p, nil
 }
 
+// ipam is the engine's IPAM driver: it owns the pools offered to the engine and, together with
+// the network driver, the addresses reserved for endpoints that are not created yet.
+type ipam struct {
+	backend  Backend
+	engine   *engine // nil = none
+	global   bool
+	networks *networks
+	reserved *reservations
+	offered  offers
+}
+
 // requestPool finds the subnet of the network that the IPAM options name. If the
 // network does not exist yet, the pool is the one asked for: CreateNetwork follows.
-func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (requestPoolResponse, error) {
+func (i *ipam) requestPool(ctx context.Context, r requestPoolRequest) (requestPoolResponse, error) {
 	var none requestPoolResponse
 	if err := checkOptions("--ipam-opt", r.Options, addressOptions); err != nil {
 		return none, err
@@ -60,7 +71,7 @@ func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (request
 	if err != nil {
 		return none, err
 	}
-	if !ok && (p.engine == nil || p.global || r.Pool == "") {
+	if !ok && (i.engine == nil || i.global || r.Pool == "") {
 		return none, model.InvalidField("IPAM option network", "",
 			"must name the Contiv network: docker network create --ipam-opt network=NAME (and tenant=, group=)")
 	}
@@ -79,13 +90,13 @@ func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (request
 		return requestPoolResponse{PoolID: pool{ref, want}.String(), Pool: want.String(), Data: map[string]string{}}, nil
 	}
 	if ref.Group != "" {
-		g, err := p.backend.Group(ctx, model.GroupKey{Tenant: ref.Network.Tenant, Name: ref.Group})
+		g, err := i.backend.Group(ctx, model.GroupKey{Tenant: ref.Network.Tenant, Name: ref.Group})
 		if err != nil {
 			return none, err
 		}
 		ref.Network.Name = g.Network
 	}
-	n, err := p.backend.Network(ctx, ref.Network)
+	n, err := i.backend.Network(ctx, ref.Network)
 	if errors.Is(err, model.ErrNotFound) && want.IsValid() {
 		return requestPoolResponse{PoolID: pool{ref, want}.String(), Pool: want.String(), Data: map[string]string{}}, nil
 	}
@@ -103,8 +114,8 @@ func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (request
 		return none, model.InvalidField("Pool", r.Pool, "must be the subnet of network "+n.Key.String()+", "+subnet.String())
 	}
 	out := requestPoolResponse{PoolID: pool{ref, subnet}.String(), Pool: subnet.String(), Data: map[string]string{}}
-	if r.Pool == "" && !r.V6 && !p.global {
-		if err := p.offered.again(out.PoolID, subnet); err != nil {
+	if r.Pool == "" && !r.V6 && !i.global {
+		if err := i.offered.again(out.PoolID, subnet); err != nil {
 			return none, err
 		}
 	}
@@ -156,20 +167,20 @@ func (o *offers) taken(id string) {
 	delete(o.pools, id)
 }
 
-func (p *Plugin) releasePool(_ context.Context, r releasePoolRequest) (empty, error) {
+func (i *ipam) releasePool(_ context.Context, r releasePoolRequest) (empty, error) {
 	_, err := parsePool(r.PoolID)
 	return empty{}, err // a pool lives as long as its network
 }
 
 // poolOf reads a pool's id. If the id names no network, the network is found by its
 // subnet, and poolOf waits for its name, unless knowing the subnet is enough.
-func (p *Plugin) poolOf(ctx context.Context, id string, named bool) (pool, error) {
+func (i *ipam) poolOf(ctx context.Context, id string, named bool) (pool, error) {
 	pl, err := parsePool(id)
 	if err != nil || pl.Network.Name != "" || !named {
 		return pl, err
 	}
-	b, err := p.await(ctx, func() (binding, error) {
-		return p.networks.find(pl)
+	b, err := i.networks.await(ctx, func() (binding, error) {
+		return i.networks.find(pl)
 	})
 	pl.Ref = b.Ref
 	return pl, err
@@ -178,17 +189,17 @@ func (p *Plugin) poolOf(ctx context.Context, id string, named bool) (pool, error
 // isUnmade tells whether a pool belongs to a network that is just being created
 // without a name: Docker asks for the addresses that it keeps aside before it tells
 // the driver of the network.
-func (p *Plugin) isUnmade(id string) bool {
+func (i *ipam) isUnmade(id string) bool {
 	pl, err := parsePool(id)
 	return err == nil && pl.Network.Name == ""
 }
 
-func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (requestAddressResponse, error) {
+func (i *ipam) requestAddress(ctx context.Context, r requestAddressRequest) (requestAddressResponse, error) {
 	var none requestAddressResponse
-	p.offered.taken(r.PoolID)
+	i.offered.taken(r.PoolID)
 	gateway := r.Options[keyAddressType] == keyGateway
-	pl, err := p.poolOf(ctx, r.PoolID, !gateway)
-	if !gateway && r.Address != "" && errors.Is(err, model.ErrNotFound) && p.isUnmade(r.PoolID) {
+	pl, err := i.poolOf(ctx, r.PoolID, !gateway)
+	if !gateway && r.Address != "" && errors.Is(err, model.ErrNotFound) && i.isUnmade(r.PoolID) {
 		return none, model.InvalidField("--aux-address", r.Address, "is not possible when the network is made: Contiv has no network yet to keep it out of. "+
 			"Leave it out; 'netctl group create --ip-pool' says which addresses a group hands out")
 	}
@@ -208,10 +219,10 @@ func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (r
 		return requestAddressResponse{Address: netip.PrefixFrom(a, pl.prefix.Bits()).String(), Data: map[string]string{}}, nil
 	}
 	if gateway {
-		return p.requestGateway(ctx, pl, want, answer)
+		return i.requestGateway(ctx, pl, want, answer)
 	}
-	a, err := p.backend.ReserveAddress(ctx, AddressRequest{Network: pl.Network, Group: pl.Group, Pool: pl.prefix, Preferred: want, AnyHost: p.global})
-	if p.global && want.IsValid() && errors.Is(err, model.ErrConflict) {
+	a, err := i.backend.ReserveAddress(ctx, AddressRequest{Network: pl.Network, Group: pl.Group, Pool: pl.prefix, Preferred: want, AnyHost: i.global})
+	if i.global && want.IsValid() && errors.Is(err, model.ErrConflict) {
 		// A swarm's manager reserves addresses for its workers, and each worker asks for
 		// the address that it was given; whether it is free shows when the endpoint is made.
 		return answer(want)
@@ -219,20 +230,20 @@ func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (r
 	if err != nil {
 		return none, err
 	}
-	p.reserved.add(pl.Network, a)
+	i.reserved.add(pl.Network, a)
 	return answer(a)
 }
 
 // requestGateway never allocates. Where the network has no gateway, libnetwork still
 // insists on an address: it gets the subnet's first, which no endpoint can have.
-func (p *Plugin) requestGateway(ctx context.Context, pl pool, want netip.Addr, answer func(netip.Addr) (requestAddressResponse, error)) (requestAddressResponse, error) {
+func (i *ipam) requestGateway(ctx context.Context, pl pool, want netip.Addr, answer func(netip.Addr) (requestAddressResponse, error)) (requestAddressResponse, error) {
 	if want.IsValid() {
 		return answer(want)
 	}
 	if pl.Network.Name == "" {
 		return answer(pl.prefix.Addr())
 	}
-	n, err := p.backend.Network(ctx, pl.Network)
+	n, err := i.backend.Network(ctx, pl.Network)
 	switch {
 	case err != nil && !errors.Is(err, model.ErrNotFound):
 		return requestAddressResponse{}, err
@@ -246,13 +257,13 @@ func (p *Plugin) requestGateway(ctx context.Context, pl pool, want netip.Addr, a
 
 // releaseAddress frees an address that this plugin has reserved and no endpoint has
 // taken. An endpoint's address is freed with the endpoint, a gateway never.
-func (p *Plugin) releaseAddress(ctx context.Context, r releaseAddressRequest) (empty, error) {
-	pl, err := p.poolOf(ctx, r.PoolID, false)
+func (i *ipam) releaseAddress(ctx context.Context, r releaseAddressRequest) (empty, error) {
+	pl, err := i.poolOf(ctx, r.PoolID, false)
 	if err != nil {
 		return empty{}, err
 	}
 	if pl.Network.Name == "" {
-		if b, err := p.networks.find(pl); err == nil {
+		if b, err := i.networks.find(pl); err == nil {
 			pl.Ref = b.Ref // otherwise the gateway of a network that came to nothing
 		}
 	}
@@ -260,13 +271,13 @@ func (p *Plugin) releaseAddress(ctx context.Context, r releaseAddressRequest) (e
 	if err != nil {
 		return empty{}, model.InvalidField("Address", r.Address, "must be an IP address")
 	}
-	if !p.reserved.last(pl.Network, a) {
+	if !i.reserved.last(pl.Network, a) {
 		return empty{}, nil
 	}
-	if err := p.backend.ReleaseAddress(ctx, pl.Network, a); err != nil && !errors.Is(err, model.ErrInUse) {
+	if err := i.backend.ReleaseAddress(ctx, pl.Network, a); err != nil && !errors.Is(err, model.ErrInUse) {
 		return empty{}, err // in use: it goes with the endpoint that has it
 	}
-	p.reserved.taken(pl.Network, []netip.Addr{a})
+	i.reserved.taken(pl.Network, []netip.Addr{a})
 	return empty{}, nil
 }
 

@@ -45,8 +45,8 @@ type Plugin struct {
 	backend  Backend
 	log      *slog.Logger
 	networks *networks
-	reserved reservations
-	offered  offers
+	ipam     *ipam
+	reserved *reservations // of ipam
 	starting starting
 	several  several
 	routers  routers
@@ -74,7 +74,7 @@ func socketName(name string) string {
 func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
-		backend: cfg.Backend, offered: offers{routes: cfg.Routes}, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
+		backend: cfg.Backend, reserved: &reservations{}, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
 	}
 	var err error
 	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {
@@ -86,6 +86,7 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 			return nil, err
 		}
 	}
+	p.ipam = &ipam{backend: p.backend, engine: p.engine, global: p.global, networks: p.networks, reserved: p.reserved, offered: offers{routes: cfg.Routes}}
 	if p.socket = cfg.Socket; p.socket == nil {
 		p.socket, err = listen(ctx, p.path)
 	}
@@ -223,10 +224,10 @@ func (p *Plugin) handler() http.Handler {
 
 	add("IpamDriver.GetCapabilities", fixed(ipamCapabilities{}))
 	add("IpamDriver.GetDefaultAddressSpaces", fixed(addressSpaces{spaceLocal, spaceGlobal}))
-	add("IpamDriver.RequestPool", verb(p, p.requestPool))
-	add("IpamDriver.ReleasePool", verb(p, p.releasePool))
-	add("IpamDriver.RequestAddress", verb(p, p.requestAddress))
-	add("IpamDriver.ReleaseAddress", verb(p, p.releaseAddress))
+	add("IpamDriver.RequestPool", verb(p, p.ipam.requestPool))
+	add("IpamDriver.ReleasePool", verb(p, p.ipam.releasePool))
+	add("IpamDriver.RequestAddress", verb(p, p.ipam.requestAddress))
+	add("IpamDriver.ReleaseAddress", verb(p, p.ipam.releaseAddress))
 
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p.log.Warn("Docker asks for a call that is not known", "call", r.URL.Path)

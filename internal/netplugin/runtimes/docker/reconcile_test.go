@@ -351,7 +351,7 @@ func TestUnnamed(t *testing.T) {
 	}); err == nil || !strings.Contains(err.Error(), "gre") {
 		t.Errorf("an encapsulation that there is not: %v", err)
 	}
-	pl, err := p.requestPool(t.Context(), requestPoolRequest{Pool: "10.6.0.0/24"})
+	pl, err := p.ipam.requestPool(t.Context(), requestPoolRequest{Pool: "10.6.0.0/24"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func TestUnnamed(t *testing.T) {
 	}
 	got := make(chan string, 1)
 	go func() { // waits for the name
-		r, err := p.requestAddress(t.Context(), requestAddressRequest{PoolID: pl.PoolID, Address: "10.6.0.9"})
+		r, err := p.ipam.requestAddress(t.Context(), requestAddressRequest{PoolID: pl.PoolID, Address: "10.6.0.9"})
 		got <- fmt.Sprint(r.Address, err)
 	}()
 	compare(t, p) // not listed yet
@@ -448,7 +448,7 @@ func TestNamesOfComposeGetHyphens(t *testing.T) {
 func TestPoolWithoutOptionsIsFoundBySubnet(t *testing.T) {
 	p, _, _ := newEngineBed(t)
 	compare(t, p)
-	pl, err := p.requestPool(t.Context(), requestPoolRequest{Pool: "10.1.1.0/24"})
+	pl, err := p.ipam.requestPool(t.Context(), requestPoolRequest{Pool: "10.1.1.0/24"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestPoolWithoutOptionsIsFoundBySubnet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := p.requestAddress(t.Context(), requestAddressRequest{PoolID: pl.PoolID})
+	got, err := p.ipam.requestAddress(t.Context(), requestAddressRequest{PoolID: pl.PoolID})
 	if err != nil || got.Address != "10.1.1.1/24" {
 		t.Errorf("address %q, %v", got.Address, err)
 	}

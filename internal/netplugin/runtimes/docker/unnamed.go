@@ -157,11 +157,11 @@ func contivNames(name, id string) []model.NetworkName {
 }
 
 // await asks for a binding until it has a name.
-func (p *Plugin) await(ctx context.Context, get func() (binding, error)) (binding, error) {
+func (n *networks) await(ctx context.Context, get func() (binding, error)) (binding, error) {
 	ctx, cancel := context.WithTimeout(ctx, nameWithin)
 	defer cancel()
 	for {
-		changed := p.networks.watch()
+		changed := n.watch()
 		b, err := get()
 		if err != nil || !b.unnamed() {
 			return b, err

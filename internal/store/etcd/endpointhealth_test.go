@@ -144,10 +144,10 @@ func TestWord(t *testing.T) {
 
 // on are the addresses of the servers on which mirrors wait.
 func (c *Client) on() []string {
-	c.lines.mu.Lock()
-	defer c.lines.mu.Unlock()
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
 	var on []string
-	for addr := range c.lines.by {
+	for addr := range c.health.by {
 		on = append(on, addr)
 	}
 	return on
@@ -214,10 +214,10 @@ func TestStandsStill(t *testing.T) {
 	for _, p := range proxies {
 		p.Hold()
 	}
-	if got := c.stillOf(ctx, endpoints); len(got) != 2 {
+	if got := c.health.stalledOf(ctx, endpoints); len(got) != 2 {
 		t.Errorf("both stand still: %v", got)
 	}
-	if c.someStill(ctx) {
+	if c.health.anyStalled(ctx) {
 		t.Error("all stand still, and one is given up")
 	}
 	asks("both stand still", endpoints...)
