@@ -74,19 +74,19 @@ func (cs *ClusterServices) askedApart(pic *desired.Service, on map[model.Endpoin
 			return &desired.Service{Key: desired.KeyAtNode(pic.Key, node), Network: pic.Network, Affinity: pic.Affinity}
 		})
 	}
-	var faces []desired.Frontend
+	var frontends []desired.Frontend
 	pools := pic.Pools()
 	for _, f := range pic.Frontends {
 		v6 := f.Addr.Is6()
 		if !f.Addr.IsUnspecified() || !slices.ContainsFunc(own, func(a netip.Addr) bool { return a.Is6() == v6 }) {
-			faces = append(faces, f)
+			frontends = append(frontends, f)
 			continue
 		}
 		for _, a := range own {
 			if a.Is6() == v6 {
 				here := f
 				here.Addr = a
-				faces = append(faces, here)
+				frontends = append(frontends, here)
 			}
 		}
 		there := desired.Frontend{Addr: f.Addr, Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}
@@ -103,8 +103,8 @@ func (cs *ClusterServices) askedApart(pic *desired.Service, on map[model.Endpoin
 		}
 		apart("").Frontends = append(apart("").Frontends, there)
 	}
-	slices.SortFunc(faces, desired.CompareFrontends)
-	pic.Frontends = faces
+	slices.SortFunc(frontends, desired.CompareFrontends)
+	pic.Frontends = frontends
 	for key, b := range pic.Backends.All() {
 		if s := at[on[key]]; s != nil && on[key] != "" {
 			s.Backends = s.Backends.Set(key, b)

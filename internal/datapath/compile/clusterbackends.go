@@ -15,7 +15,7 @@ import (
 // Gives: backends to cluster services; ServiceRanges.
 type clusterBackends struct {
 	self   model.HostName
-	ends   map[backendName][]*endpoint // endpoints, by each name that a backend may have for them
+	byName map[backendName][]*endpoint // endpoints, by each name that a backend may have for them
 	ranged bool                        // the ranges of services' addresses may have changed
 	at     networkState                // the network as the services were compiled
 	domain []netip.Prefix              // the subnets of its domain, likewise, and the ranges of services, sorted
@@ -29,9 +29,9 @@ type clusterBackends struct {
 func (cb *clusterBackends) enter(e *endpoint, in bool) {
 	for _, name := range namesOf(e) {
 		if in {
-			cb.ends[name] = append(cb.ends[name], e)
-		} else if cb.ends[name] = slices.DeleteFunc(cb.ends[name], func(of *endpoint) bool { return of == e }); len(cb.ends[name]) == 0 {
-			delete(cb.ends, name)
+			cb.byName[name] = append(cb.byName[name], e)
+		} else if cb.byName[name] = slices.DeleteFunc(cb.byName[name], func(of *endpoint) bool { return of == e }); len(cb.byName[name]) == 0 {
+			delete(cb.byName, name)
 		}
 	}
 }
@@ -158,11 +158,11 @@ func (cb *clusterBackends) of(s *clusterService, all []*serviceSlice, port *mode
 	return out
 }
 
-// strangers are the backends, sorted, that will never be endpoints in the services'
+// external are the backends, sorted, that will never be endpoints in the services'
 // domain, since their addresses are on no network there: machines of the cluster and
 // whoever is outside; and pods on other networks, since a pod that is on none has an
 // address of its node's.
-func (cb *clusterBackends) strangers(all []*serviceSlice) (foreign, pods []netip.Addr) {
+func (cb *clusterBackends) external(all []*serviceSlice) (foreign, pods []netip.Addr) {
 	for _, x := range all {
 		for _, b := range x.rec.Backends {
 			if _, chosen := stateOf(b.State); !chosen || cb.inDomain(b.Addr) {
@@ -198,7 +198,7 @@ func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) 
 // endOf is the endpoint that a backend is, in the services' domain; nil = there is none.
 func (cb *clusterBackends) endOf(b model.ServiceBackend) *endpoint {
 	own, _ := cb.out.Networks.Get(cb.at.id)
-	for _, e := range cb.ends[nameOf(b)] {
+	for _, e := range cb.byName[nameOf(b)] {
 		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.serves() {
 			continue
 		}

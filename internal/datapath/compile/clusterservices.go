@@ -43,14 +43,14 @@ type ClusterServices struct {
 
 // clusterService is what is known about one service of an orchestrator.
 type clusterService struct {
-	key       model.ClusterServiceKey
-	rec       *model.ClusterService // nil = there is none of the name, though slices may be
-	closed    bool                  // rec is what is left of it
-	slices    set[*serviceSlice]
-	pics      []model.ServiceKey // as which it is in the desired state
-	strangers bool               // it has backends that are on no network of the services' domain
-	asked     int                // ports that it wants at other nodes' addresses
-	crowded   bool               // and it has none: others have all that there are
+	key      model.ClusterServiceKey
+	rec      *model.ClusterService // nil = there is none of the name, though slices may be
+	closed   bool                  // rec is what is left of it
+	slices   set[*serviceSlice]
+	pics     []model.ServiceKey // as which it is in the desired state
+	external bool               // it has backends that are on no network of the services' domain
+	asked    int                // ports that it wants at other nodes' addresses
+	crowded  bool               // and it has none: others have all that there are
 }
 
 type serviceSlice struct {
@@ -235,7 +235,7 @@ func (cs *ClusterServices) markNodes() {
 	}
 	for _, s := range cs.all {
 		switch {
-		case s.strangers: // whose addresses may be nodes' now, or no longer
+		case s.external: // whose addresses may be nodes' now, or no longer
 			cs.dirty.add(s)
 		case s.rec == nil:
 		case len(s.rec.Balanced)+len(s.rec.External) > 0: // which must not be nodes'
@@ -293,14 +293,14 @@ func (cs *ClusterServices) build(s *clusterService) (out []desired.Service, prob
 		x := desired.Service{Key: PictureKey(s.key, ""), Network: cs.backends.at.id, Exposed: true}
 		x.IPv4, x.IPv6 = addrsOf(s.rec)
 		// At port 0 nobody asks: all ports of the addresses are refused.
-		x.Frontends = cs.facesOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
+		x.Frontends = cs.frontendsOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
 		slices.SortFunc(x.Frontends, desired.CompareFrontends)
 		return []desired.Service{x}, ""
 	}
 	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
 	all = slices.DeleteFunc(all, func(x *serviceSlice) bool { return len(x.rec.Backends) == 0 })
-	foreign, pods := cs.backends.strangers(all)
-	s.strangers = len(foreign)+len(pods) > 0
+	foreign, pods := cs.backends.external(all)
+	s.external = len(foreign)+len(pods) > 0
 	if len(pods) > 0 { // kube-proxy serves it, where it runs
 		return nil, fmt.Sprintf("%s%d of its backends are pods on no network that is joined with %s, such as %s: kube-proxy has to serve it", model.NoEffectPrefix, len(pods), clusterNetwork, pods[0])
 	}
@@ -312,11 +312,11 @@ func (cs *ClusterServices) build(s *clusterService) (out []desired.Service, prob
 	for _, p := range s.rec.Ports {
 		port, alike := commonPort(all, p)
 		if alike {
-			main.Frontends = append(main.Frontends, cs.facesOf(s.rec, p, port)...)
+			main.Frontends = append(main.Frontends, cs.frontendsOf(s.rec, p, port)...)
 			continue
 		}
 		of := main
-		of.Key, of.Frontends = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), cs.facesOf(s.rec, p, p.Port)
+		of.Key, of.Frontends = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), cs.frontendsOf(s.rec, p, p.Port)
 		of.Backends = cs.backends.of(s, all, &p)
 		others = append(others, of)
 	}
@@ -367,8 +367,8 @@ func portIn(x *model.ServiceSlice, p model.ClusterPort) uint16 {
 	return 0
 }
 
-// facesOf are the faces of a service's port.
-func (cs *ClusterServices) facesOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Frontend) {
+// frontendsOf are the frontends of a service's port.
+func (cs *ClusterServices) frontendsOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Frontend) {
 	all := desired.TrafficCluster
 	if s.Near != model.NearAnywhere {
 		all = desired.TrafficNear
@@ -380,11 +380,11 @@ func (cs *ClusterServices) facesOf(s *model.ClusterService, p model.ClusterPort,
 	if s.OutsideLocal {
 		outside = desired.TrafficLocalDrop
 	}
-	face := func(a netip.Addr, port uint16, inside, outside desired.TrafficPolicy, sources ...netip.Prefix) {
+	frontend := func(a netip.Addr, port uint16, inside, outside desired.TrafficPolicy, sources ...netip.Prefix) {
 		out = append(out, desired.Frontend{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, InternalPolicy: inside, ExternalPolicy: outside, Sources: sources})
 	}
 	for _, a := range s.Addrs {
-		face(a, p.Port, inside, inside)
+		frontend(a, p.Port, inside, inside)
 	}
 	sources := s.Sources
 	if s.OnlySources && len(sources) == 0 { // nobody has such an address
@@ -400,12 +400,12 @@ func (cs *ClusterServices) facesOf(s *model.ClusterService, p model.ClusterPort,
 				continue
 			}
 			taken = append(taken, a)
-			face(a, p.Port, all, outside, list.sources...)
+			frontend(a, p.Port, all, outside, list.sources...)
 		}
 	}
 	if p.Node != 0 {
 		for _, a := range s.Addrs {
-			face(desired.AnyNode(a), p.Node, all, outside)
+			frontend(desired.AnyNode(a), p.Node, all, outside)
 		}
 	}
 	return out

@@ -141,7 +141,7 @@ func New(host model.HostName) *Compiler {
 		self: host, all: map[model.ClusterServiceKey]*clusterService{}, slices: map[model.ServiceSliceKey]*serviceSlice{},
 		asking: map[backendName]set[*clusterService]{}, dirty: dirtyCluster,
 		inv: inv, routing: routing, nodePorts: nodePorts,
-		backends: &clusterBackends{self: host, ends: map[backendName][]*endpoint{}, hosts: hosts, nodePorts: nodePorts, out: out},
+		backends: &clusterBackends{self: host, byName: map[backendName][]*endpoint{}, hosts: hosts, nodePorts: nodePorts, out: out},
 		out:      out, problems: problems, dirtyEps: dirtyEps, dirtyProviders: dirtyProviders,
 	}
 	egress := &Egress{self: host, privates: map[model.EndpointKey]netip.Addr{}, inv: inv, out: out, dirtyEps: dirtyEps}

@@ -176,11 +176,11 @@ func (ids *Identities) rejoin(name model.NamespaceName) {
 
 // enter replaces an identity's record (nil = none) in all indexes.
 func (ids *Identities) enter(t *tenant, id model.Identity, old, rec *model.IdentityRecord) {
-	near := set[*selection]{} // whose members it may have been or become
+	affected := set[*selection]{} // whose members it may have been or become
 	if old != nil {
 		for _, m := range termsOf(old) {
 			removeFrom(t.postings, m, id)
-			maps.Copy(near, t.byTerm[m])
+			maps.Copy(affected, t.byTerm[m])
 		}
 	}
 	if old != nil && old.Namespace != "" {
@@ -208,10 +208,10 @@ func (ids *Identities) enter(t *tenant, id model.Identity, old, rec *model.Ident
 		t.records[id] = rec
 		for _, m := range termsOf(rec) {
 			addTo(t.postings, m, id)
-			maps.Copy(near, t.byTerm[m])
+			maps.Copy(affected, t.byTerm[m])
 		}
 	}
-	ids.selections.update(near, id, rec)
+	ids.selections.update(affected, id, rec)
 	ids.touch(t, id)
 	ids.dirtyTenants.add(t)
 	ids.checkOrphan(t, id)

@@ -181,8 +181,8 @@ func (ss *selections) release(sel *selection) {
 
 // update enters an identity (rec = nil: it has no record) into those selections that
 // select it, and removes it from the others.
-func (ss *selections) update(near set[*selection], id model.Identity, rec *model.IdentityRecord) {
-	for s := range near {
+func (ss *selections) update(affected set[*selection], id model.Identity, rec *model.IdentityRecord) {
+	for s := range affected {
 		was, is := s.ids.Has(id), rec != nil && s.selector.Selects(*rec)
 		switch {
 		case was == is:
