@@ -20,7 +20,7 @@ func (b *bench) api(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := l.API()
+	c, err := l.Masters.API()
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (b *bench) api(ctx context.Context) (err error) {
 		return err
 	}
 
-	raw, err := l.Etcd(ctx)
+	raw, err := l.Store.Etcd(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (b *bench) api(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	own, err := l.API()
+	own, err := l.Masters.API()
 	if err != nil {
 		return err
 	}

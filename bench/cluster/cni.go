@@ -44,7 +44,7 @@ func (b *bench) cni(ctx context.Context) error {
 		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
 		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
 	} {
-		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return err
 		}
 	}

@@ -45,11 +45,11 @@ func (b *bench) follow(ctx context.Context, name, driver string) (*followed, err
 	}
 	b.onClose(c.Close)
 	f := &followed{l, client}
-	if err := errors.Join(l.StartEtcd(ctx), l.StartMaster(ctx)); err != nil {
+	if err := errors.Join(l.Store.StartEtcd(ctx), l.Masters.StartMaster(ctx)); err != nil {
 		return nil, err
 	}
 	if driver != testcluster.DriverEBPF {
-		if out, err := l.Netctl(ctx, "network", "create", "-e", "vxlan", "-s", cluster.PodCIDR, "default-net"); err != nil {
+		if out, err := l.Masters.Netctl(ctx, "network", "create", "-e", "vxlan", "-s", cluster.PodCIDR, "default-net"); err != nil {
 			return nil, fmt.Errorf("%w: %s", err, out)
 		}
 	}

@@ -61,13 +61,13 @@ func (b *bench) oneRuleOn(ctx context.Context, driver string) (missed []string, 
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.API()
+	c, err := l.Masters.API()
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	for _, line := range []string{"tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "group create -t t net clients", "group create -t t net small", "group create -t t net large"} {
-		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return nil, err
 		}
 	}

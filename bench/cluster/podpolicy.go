@@ -159,7 +159,7 @@ func (f *followed) policies(ctx context.Context, have, want int) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	c, err := f.API()
+	c, err := f.Masters.API()
 	if err != nil {
 		return err
 	}

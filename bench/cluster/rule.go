@@ -26,7 +26,7 @@ func (b *bench) rule(ctx context.Context) error {
 		"tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "policy create -t t p",
 		"group create -t t net clients", "group create -t t -p p net servers",
 	} {
-		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (b *bench) rule(ctx context.Context) error {
 		return err
 	}
 	defer f.stop()
-	c, err := l.API()
+	c, err := l.Masters.API()
 	if err != nil {
 		return err
 	}

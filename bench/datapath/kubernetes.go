@@ -91,7 +91,7 @@ func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
 	if err := k.objects(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.lab.StartEtcd(ctx), r.lab.StartMaster(ctx), k.sides[0].host.StartAgent(ctx)); err != nil {
+	if err := errors.Join(r.lab.Store.StartEtcd(ctx), r.lab.Masters.StartMaster(ctx), k.sides[0].host.StartAgent(ctx)); err != nil {
 		return nil, err
 	}
 	return k, k.attach(ctx)

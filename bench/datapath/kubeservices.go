@@ -127,10 +127,10 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 // keep starts netmaster, and returns when its store has n services with all backends.
 func (k *kubeRig) keep(ctx context.Context, n int) (time.Duration, error) {
 	began := time.Now()
-	if err := k.lab.StartMaster(ctx); err != nil {
+	if err := k.lab.Masters.StartMaster(ctx); err != nil {
 		return 0, err
 	}
-	c, err := k.lab.API()
+	c, err := k.lab.Masters.API()
 	if err != nil {
 		return 0, err
 	}

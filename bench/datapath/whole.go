@@ -51,7 +51,7 @@ func (b *bench) onLab(ctx context.Context, l *testcluster.Lab) error {
 		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
 		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
 	} {
-		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if _, err := l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func stockBridge(h *testcluster.Host) (*libcni.CNIConfig, *libcni.NetworkConfigL
 // memory fills the store with endpoints of other hosts and reads netplugin's
 // anonymous resident memory once its data plane holds them all.
 func (b *bench) memory(ctx context.Context, l *testcluster.Lab) error {
-	c, err := l.API()
+	c, err := l.Masters.API()
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ const others = 100
 // otherHosts writes the records of other hosts: copies of h1's, each with another name
 // and another address.
 func otherHosts(ctx context.Context, l *testcluster.Lab) (err error) {
-	c, err := l.Etcd(ctx)
+	c, err := l.Store.Etcd(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func startChurn(ctx context.Context, w *world, r *report) (*churn, error) {
 	work := ctx // what has begun is finished
 	ctx, c.stop = context.WithCancel(ctx)
 	if !w.peer() {
-		client, err := w.API()
+		client, err := w.Masters.API()
 		if err != nil {
 			return nil, err
 		}

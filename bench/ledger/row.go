@@ -133,13 +133,13 @@ func killMaster(leads bool) func(context.Context, *world) (time.Time, error) {
 			if len(s.Masters) != 3 || leaders != 1 {
 				return fmt.Errorf("there are %d, and %d lead", len(s.Masters), leaders)
 			}
-			n, err = w.numbered(w.MasterURLs(), chosen)
+			n, err = w.numbered(w.Masters.MasterURLs(), chosen)
 			return err
 		}); err != nil {
 			return time.Time{}, err
 		}
 		killed := time.Now()
-		return killed, errors.Join(w.numberedProcess("netmaster", n).Kill(), after(ctx, restartAfter), w.StartReplica(ctx, n))
+		return killed, errors.Join(w.numberedProcess("netmaster", n).Kill(), after(ctx, restartAfter), w.Masters.StartReplica(ctx, n))
 	}
 }
 
@@ -161,13 +161,13 @@ func killStore(leads bool) func(context.Context, *world) (time.Time, error) {
 					chosen = m.Address
 				}
 			}
-			n, err = w.numbered(w.StoreURLs(), chosen)
+			n, err = w.numbered(w.Store.StoreURLs(), chosen)
 			return err
 		}); err != nil {
 			return time.Time{}, err
 		}
 		killed := time.Now()
-		return killed, errors.Join(w.numberedProcess("etcd", n).Kill(), w.StartMember(ctx, n))
+		return killed, errors.Join(w.numberedProcess("etcd", n).Kill(), w.Store.StartMember(ctx, n))
 	}
 }
 

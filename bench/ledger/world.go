@@ -84,7 +84,7 @@ func build(ctx context.Context, bin string, r row) (_ *world, err error) {
 		}
 	}()
 	for _, line := range w.make {
-		if out, err := w.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if out, err := w.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return nil, fmt.Errorf("netctl %s: %w: %s", line, err, out)
 		}
 	}
@@ -154,7 +154,7 @@ func (w *world) settled(ctx context.Context) (out map[string]int, err error) {
 
 // status is what netmaster says of the cluster.
 func (w *world) status(ctx context.Context) (s api.ClusterStatus, err error) {
-	c, err := w.API()
+	c, err := w.Masters.API()
 	if err != nil {
 		return s, err
 	}
@@ -203,7 +203,7 @@ func (w *world) held(ctx context.Context) (map[string]int, error) {
 
 // ours counts what netmaster and netplugins hold.
 func (w *world) ours(ctx context.Context, out map[string]int) error {
-	etcd, err := w.Etcd(ctx)
+	etcd, err := w.Store.Etcd(ctx)
 	if err != nil {
 		return err
 	}

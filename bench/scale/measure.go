@@ -69,7 +69,7 @@ func (o *options) one(ctx context.Context, r row) (rep *report, err error) {
 }
 
 func (o *options) measure(ctx context.Context, r row, l *testcluster.Lab, dir string, rep *report) (err error) {
-	c, err := l.API()
+	c, err := l.Masters.API()
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (o *options) measure(ctx context.Context, r row, l *testcluster.Lab, dir st
 		return err
 	}
 	begun := time.Now()
-	s, err := start(ctx, l, orders{Sizes: r.sizes, Store: l.StoreURL(), Dir: dir, Heap: o.heap, Relay: o.relay, First: r.first})
+	s, err := start(ctx, l, orders{Sizes: r.sizes, Store: l.Store.StoreURL(), Dir: dir, Heap: o.heap, Relay: o.relay, First: r.first})
 	if err != nil {
 		return err
 	}

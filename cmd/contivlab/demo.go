@@ -146,7 +146,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 func (d *demo) netctl(ctx context.Context, lines []string) error {
 	for _, line := range lines {
 		fmt.Println("  $ netctl " + line)
-		if _, err := d.l.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if _, err := d.l.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return err
 		}
 	}

@@ -148,7 +148,7 @@ func space(l *testcluster.Lab, where string) (*testcluster.Namespace, error) {
 // environment lets tools inside find the lab's programs, its netmaster and, on
 // a host, its Open vSwitch.
 func environment(l *testcluster.Lab, where string) []string {
-	env := append(os.Environ(), "NETMASTER="+l.MasterURL(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"), "CONTIVLAB="+l.Config().Name)
+	env := append(os.Environ(), "NETMASTER="+l.Masters.MasterURL(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"), "CONTIVLAB="+l.Config().Name)
 	if h, err := l.Host(where); err == nil {
 		env = append(env, ofHost(h)...)
 	}

@@ -251,6 +251,5 @@ var oversized = map[string]size{
 	"internal/netmaster/membership.Member":            {88, 12, 2},
 	"internal/netplugin/agent.Agent":                  {195, 35, 0},
 	"internal/testcluster.Host":                       {53, 6, 0},
-	"internal/testcluster.Lab":                        {102, 8, 5},
 	"test/kube/cluster.Nodes":                         {129, 4, 0},
 }

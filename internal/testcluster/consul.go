@@ -14,6 +14,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// Store runs the etcd or Consul of a lab, and says where it answers.
+type Store struct {
+	*core
+	processes    *processes
+	certificates *certificates
+}
+
 // consulRoot is the token that may everything in a lab's Consul with access control.
 const consulRoot = "11111111-2222-3333-4444-555555555555"
 
@@ -26,7 +33,7 @@ var consulRules = map[string]string{
 
 // StartConsul starts the lab's Consul, or all of its servers, in the master's namespace and
 // waits until there is a leader. Its data outlive a restart.
-func (l *Lab) StartConsul(ctx context.Context) error {
+func (l *Store) StartConsul(ctx context.Context) error {
 	g, all := errgroup.WithContext(ctx)
 	for n := range max(1, l.st.Config.Consuls) {
 		g.Go(func() error { return l.StartConsulServer(all, n+1) })
@@ -38,7 +45,7 @@ func (l *Lab) StartConsul(ctx context.Context) error {
 }
 
 // StartConsulServer starts the n-th server, counted from 1, and waits until it knows a leader.
-func (l *Lab) StartConsulServer(ctx context.Context, n int) error {
+func (l *Store) StartConsulServer(ctx context.Context, n int) error {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -58,7 +65,7 @@ func (l *Lab) StartConsulServer(ctx context.Context, n int) error {
 	if l.st.Config.ConsulACL {
 		argv = append(argv, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+consulRoot+`" } }`)
 	}
-	p, err := l.start(l.Master, name, dir, nil, argv...)
+	p, err := l.processes.start(l.Master, name, dir, nil, argv...)
 	if err != nil {
 		return err
 	}
@@ -74,7 +81,7 @@ func (l *Lab) StartConsulServer(ctx context.Context, n int) error {
 }
 
 // giveConsulTokens makes the tokens of netmaster and hosts.
-func (l *Lab) giveConsulTokens(ctx context.Context) error {
+func (l *Store) giveConsulTokens(ctx context.Context) error {
 	for name, rules := range consulRules {
 		if _, err := os.Stat(l.storeTokenFile(name)); err == nil {
 			continue // of a start before
@@ -97,7 +104,7 @@ func (l *Lab) giveConsulTokens(ctx context.Context) error {
 }
 
 // putConsul asks Consul as its root; what has to be there first is made when it is refused.
-func (l *Lab) putConsul(ctx context.Context, path string, body, answer any, first func() error) error {
+func (l *Store) putConsul(ctx context.Context, path string, body, answer any, first func() error) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -130,12 +137,12 @@ func (l *Lab) putConsul(ctx context.Context, path string, body, answer any, firs
 	return json.Unmarshal(out, answer)
 }
 
-func (l *Lab) storeTokenFile(of string) string {
+func (l *Store) storeTokenFile(of string) string {
 	return filepath.Join(l.st.Config.Dir, "consul-"+of+".token")
 }
 
 // storeToken are the flags by which a netmaster or a host shows its token to the store.
-func (l *Lab) storeToken(of string) []string {
+func (l *Store) storeToken(of string) []string {
 	if !l.st.Config.ConsulACL {
 		return nil
 	}

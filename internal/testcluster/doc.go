@@ -5,6 +5,9 @@
 // library through the contivk8s binary. The demo, the integration tests and the
 // benchmarks all stand on it.
 //
+// A Lab has parts: Network, Store, Masters and Prometheus. The Lab itself attaches containers
+// and asks who reaches whom.
+//
 // It guarantees that everything it makes lies in its own namespaces and under
 // its own directory, that namespaces carry the lab's name as prefix, that it
 // ends only processes it started or that live in its namespaces, and that Down

@@ -203,7 +203,7 @@ func (c Config) controlBridge() string {
 }
 
 // addRouter makes the router of the environment that has one.
-func (l *Lab) addRouter() error {
+func (l *Network) addRouter() error {
 	if l.st.Config.Environment != Routed {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (l *Lab) addRouter() error {
 }
 
 // SetUnderlayMTU changes the MTU of the network between hosts, at all of its ends.
-func (l *Lab) SetUnderlayMTU(mtu int) error {
+func (l *Network) SetUnderlayMTU(mtu int) error {
 	set := func(link string) error {
 		found, err := netlink.LinkByName(link)
 		if err != nil {

@@ -44,7 +44,7 @@ func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) 
 
 // ExpectOf is Expect for a snapshot at hand.
 func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
-	private := l.privateAddresses(ctx)
+	private := privateAddresses(ctx, l.hosts)
 	e := expecting{lab: l, endpoints: map[model.NetworkKey][]model.Endpoint{}, exposed: map[netip.Addr]bool{}, private: map[model.HostName]*desired.Private{}}
 	for name, pic := range l.pictures(snap, rev, private) {
 		fake := reference.New()

@@ -146,7 +146,7 @@ func (h *Host) StartOvsdb(ctx context.Context) error {
 	if err := os.Remove(sock); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	p, err := h.lab.start(h.NS, h.Name+"-ovsdb-server", h.Dir, h.ovsEnv(), "/usr/sbin/ovsdb-server",
+	p, err := h.lab.processes.start(h.NS, h.Name+"-ovsdb-server", h.Dir, h.ovsEnv(), "/usr/sbin/ovsdb-server",
 		filepath.Join(h.RunDir(), "conf.db"), "--remote=punix:"+sock, "--no-chdir", "-vconsole:info", "-vsyslog:off",
 		"--unixctl="+filepath.Join(h.RunDir(), "ovsdb-server.ctl"))
 	if err != nil {
@@ -168,7 +168,7 @@ func (h *Host) StartVswitchd(ctx context.Context) error {
 	if err := os.Remove(ctl); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, append(h.ovsEnv(), keepMemory...), "nice", "-n", "-15", "/usr/sbin/ovs-vswitchd", h.DB(),
+	p, err := h.lab.processes.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, append(h.ovsEnv(), keepMemory...), "nice", "-n", "-15", "/usr/sbin/ovs-vswitchd", h.DB(),
 		"--no-chdir", "-vconsole:info", "-vsyslog:off", "-vPATTERN:console:%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m", "--unixctl="+ctl)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (h *Host) LaunchAgent(env ...string) (*Process, error) { return h.LaunchAge
 func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
-	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat([]string{filepath.Join(cfg.BinDir, "netplugin")}, h.AgentFlags(), flags)...)
+	return h.lab.processes.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat([]string{filepath.Join(cfg.BinDir, "netplugin")}, h.AgentFlags(), flags)...)
 }
 
 // AgentFlags are the flags with which the lab starts the host's netplugin.
@@ -204,9 +204,9 @@ func (h *Host) AgentFlags() []string {
 	return slices.Concat([]string{
 		"--host", h.Name,
 		"--ctrl-ip", h.Control.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
-		h.lab.storeFlag(), h.lab.StoreURLs(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
+		h.lab.Store.storeFlag(), h.lab.Store.StoreURLs(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
-	}, h.tls(), h.lab.storeToken("host"), cfg.AgentArgs)
+	}, h.tls(), h.lab.Store.storeToken("host"), cfg.AgentArgs)
 }
 
 // StartAgent starts the host's netplugin, with extra environment (fault points),

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,16 +52,17 @@ type Config struct {
 // Lab is a running cluster of simulated hosts. Its methods may be called in
 // parallel.
 type Lab struct {
-	Fabric *Namespace // the bridges between the hosts
-	Master *Namespace // netmaster and etcd
-	hosts  []*Host
+	*core
+	Network    *Network
+	Store      *Store
+	Masters    *Masters
+	Prometheus *Prometheus
 
-	mu      sync.Mutex
-	st      state
-	spaces  map[string]*Namespace // of containers
-	spawn   *spawner
-	closers []func()
-	servers []func()
+	processes    *processes
+	certificates *certificates
+	spaces       map[string]*Namespace // of containers
+	closers      []func()
+	servers      []func()
 }
 
 // What Config.Driver may be.
@@ -186,13 +186,10 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	l := &Lab{
-		st: state{
-			Config: cfg, Owner: self(), Drivers: map[string]string{}, Processes: map[string]*Process{},
-			Containers: map[string]*Attachment{},
-		},
-		spaces: map[string]*Namespace{}, spawn: newSpawner(),
-	}
+	l := newLab(state{
+		Config: cfg, Owner: self(), Drivers: map[string]string{}, Processes: map[string]*Process{},
+		Containers: map[string]*Attachment{},
+	})
 	if err := l.save(); err != nil {
 		return nil, err
 	}
@@ -220,7 +217,7 @@ func (l *Lab) build(ctx context.Context) error {
 		return err
 	}
 	if l.st.Config.TLS != "" {
-		if err := l.step("certificates", func() error { return l.makePKI(ctx) }); err != nil {
+		if err := l.step("certificates", func() error { return l.certificates.makePKI(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -232,15 +229,15 @@ func (l *Lab) build(ctx context.Context) error {
 		}
 		switch {
 		case l.st.Config.Consul != "":
-			if err := l.step("Consul", func() error { return l.StartConsul(ctx) }); err != nil {
+			if err := l.step("Consul", func() error { return l.Store.StartConsul(ctx) }); err != nil {
 				return err
 			}
 		case !l.st.Config.Embedded:
-			if err := l.step("etcd", func() error { return l.StartEtcd(ctx) }); err != nil {
+			if err := l.step("etcd", func() error { return l.Store.StartEtcd(ctx) }); err != nil {
 				return err
 			}
 		}
-		err := l.step("netmaster", func() error { return l.StartMaster(ctx) })
+		err := l.step("netmaster", func() error { return l.Masters.StartMaster(ctx) })
 		if err == nil {
 			close(serves)
 		}
@@ -322,7 +319,7 @@ func (l *Lab) wire() (err error) {
 		for _, h := range l.hosts {
 			err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1"),
 				plug(cfg.controlBridge(), h.Name+"c", cfg.MTU, h.NS, "ctl0"))
-			if err = errors.Join(err, l.learnAt(h.Name+"v")); err != nil {
+			if err = errors.Join(err, l.Network.learnAt(h.Name+"v")); err != nil {
 				return err
 			}
 		}
@@ -331,11 +328,11 @@ func (l *Lab) wire() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.addRouter(); err != nil {
+	if err := l.Network.addRouter(); err != nil {
 		return err
 	}
 	err = l.Master.Do(func() error {
-		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), l.addReplicas())
+		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), l.Masters.addReplicas())
 	})
 	for _, h := range l.hosts {
 		err = errors.Join(err, h.NS.Do(h.wire))
@@ -358,7 +355,7 @@ func Open(name string) (*Lab, error) {
 	if !st.Ready {
 		return nil, fmt.Errorf("open lab %s: it is being built, or its building was killed; contivlab down removes it", name)
 	}
-	l := &Lab{st: st, spaces: map[string]*Namespace{}, spawn: newSpawner()}
+	l := newLab(st)
 	p := prefix(name)
 	var errs [2]error
 	l.Fabric, errs[0] = openNamespace(p + "fabric")
@@ -399,19 +396,19 @@ func (l *Lab) Close() {
 	}
 	l.Fabric.close()
 	l.Master.close()
-	l.spawn.close()
+	l.processes.spawn.close()
 }
 
 // Down ends every process of the lab and removes everything it made.
 func (l *Lab) Down() error {
-	l.stopAll()
+	l.processes.stopAll()
 	l.Close()
 	return Remove(l.st.Config.Name, l.st.Config.Dir)
 }
 
 // stopAll asks all processes to end, those that use others first; Remove kills
 // what stays.
-func (l *Lab) stopAll() {
+func (l *processes) stopAll() {
 	stages := []func(name string) bool{
 		func(n string) bool { return strings.HasSuffix(n, "-netplugin") || n == "serve" },
 		func(n string) bool { return strings.HasPrefix(n, "netmaster") },
@@ -432,13 +429,13 @@ func (l *Lab) stopAll() {
 }
 
 // Config returns the configuration with defaults filled in.
-func (l *Lab) Config() Config { return l.st.Config }
+func (l *core) Config() Config { return l.st.Config }
 
 // Hosts returns the simulated hosts in order: h1, h2, ...
-func (l *Lab) Hosts() []*Host { return l.hosts }
+func (l *core) Hosts() []*Host { return l.hosts }
 
 // Host returns the host of that name.
-func (l *Lab) Host(name string) (*Host, error) {
+func (l *core) Host(name string) (*Host, error) {
 	for _, h := range l.hosts {
 		if h.Name == name {
 			return h, nil
@@ -449,14 +446,14 @@ func (l *Lab) Host(name string) (*Host, error) {
 
 // Process returns a daemon by name: etcd, netmaster, etcd2, netmaster2 and so on with
 // Config.Replicas, h1-netplugin, h1-ovs-vswitchd, h1-ovsdb-server, ...; nil when it was never started.
-func (l *Lab) Process(name string) *Process {
+func (l *core) Process(name string) *Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.st.Processes[name]
 }
 
 // Processes returns all daemons by name.
-func (l *Lab) Processes() map[string]*Process {
+func (l *core) Processes() map[string]*Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make(map[string]*Process, len(l.st.Processes))
@@ -465,12 +462,12 @@ func (l *Lab) Processes() map[string]*Process {
 }
 
 // start starts a daemon and writes it down.
-func (l *Lab) start(ns *Namespace, name, dir string, env []string, argv ...string) (*Process, error) {
+func (l *processes) start(ns *Namespace, name, dir string, env []string, argv ...string) (*Process, error) {
 	return l.launch(ns, name, dir, env, 0, argv)
 }
 
 // launch is start with flags of clone(2).
-func (l *Lab) launch(ns *Namespace, name, dir string, env []string, flags uintptr, argv []string) (*Process, error) {
+func (l *processes) launch(ns *Namespace, name, dir string, env []string, flags uintptr, argv []string) (*Process, error) {
 	p, err := l.spawn.start(ns, name, dir, env, flags, argv, l.st.Config.Detach)
 	if err != nil {
 		return nil, err

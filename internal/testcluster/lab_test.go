@@ -144,14 +144,14 @@ func learned(t *testing.T, l *Lab) []string {
 // daemon which cannot start is reported with the end of its log.
 func TestEtcd(t *testing.T) {
 	l := bare(t, "blabetcd", 0)
-	if err := l.StartEtcd(t.Context()); err != nil {
+	if err := l.Store.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	slack, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", l.Process("etcd").PID))
 	if err != nil || string(slack) != "2000000\n" {
 		t.Errorf("its timers may be %q ns late, %v; want 2 ms, as packaging/systemd says", slack, err)
 	}
-	c, err := l.Etcd(t.Context())
+	c, err := l.Store.Etcd(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +162,13 @@ func TestEtcd(t *testing.T) {
 	if err := l.Process("etcd").Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.StartEtcd(t.Context()); err != nil {
+	if err := l.Store.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.Get(t.Context(), "a"); err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "1" {
 		t.Errorf("after a kill: %v, %v, want 1", got, err)
 	}
-	p, err := l.start(l.Master, "broken", l.Config().Dir, nil, "sh", "-c", "echo no such disk >&2; exit 3")
+	p, err := l.processes.start(l.Master, "broken", l.Config().Dir, nil, "sh", "-c", "echo no such disk >&2; exit 3")
 	if err != nil {
 		t.Fatal(err)
 	}

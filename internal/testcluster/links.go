@@ -11,6 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Network changes the networks between the hosts, and the VLAN trunk. Its state is in the
+// fabric's namespace.
+type Network struct {
+	*core
+}
+
 // setUp sets a link of the thread's namespace up.
 func setUp(name string) error {
 	l, err := netlink.LinkByName(name)
@@ -135,7 +141,7 @@ func txChecksumOff(link string) error {
 
 // JoinControl links a namespace to the control network as machine n of it, 20 to
 // 250, and returns its address there.
-func (l *Lab) JoinControl(ns *Namespace, n int) (netip.Addr, error) {
+func (l *Network) JoinControl(ns *Namespace, n int) (netip.Addr, error) {
 	at := address(control, n)
 	port := fmt.Sprintf("joined%d", n)
 	if err := l.Fabric.Do(func() error { return plug("control", port, l.st.Config.MTU, ns, "ctl0") }); err != nil {
@@ -146,7 +152,7 @@ func (l *Lab) JoinControl(ns *Namespace, n int) (netip.Addr, error) {
 
 // JoinUnderlay links a namespace to the hosts' underlay as machine n of it, 200 to 223,
 // and returns its address there.
-func (l *Lab) JoinUnderlay(ns *Namespace, n int) (netip.Addr, error) {
+func (l *Network) JoinUnderlay(ns *Namespace, n int) (netip.Addr, error) {
 	at := address(underlay, n)
 	port := fmt.Sprintf("outside%d", n)
 	if err := l.Fabric.Do(func() error { return plug("underlay", port, l.st.Config.MTU, ns, "eth0") }); err != nil {

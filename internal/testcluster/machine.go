@@ -26,7 +26,7 @@ const initReady = "init-ready"
 // isolate starts Config.HostInit, and has the host's later processes in its namespaces.
 func (h *Host) isolate(ctx context.Context) error {
 	env := []string{"HOST=" + h.Name, "DIR=" + h.Dir, "LAB=" + h.lab.st.Config.Name, "READY=" + filepath.Join(h.Dir, initReady)}
-	p, err := h.lab.launch(h.NS, h.Name+"-init", h.Dir, env, machineFlags, h.lab.st.Config.HostInit)
+	p, err := h.lab.processes.launch(h.NS, h.Name+"-init", h.Dir, env, machineFlags, h.lab.st.Config.HostInit)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (m *machine) close() (err error) {
 
 // Start starts a daemon inside the host.
 func (h *Host) Start(name string, env []string, argv ...string) (*Process, error) {
-	return h.lab.start(h.NS, h.Name+"-"+name, h.Dir, env, argv...)
+	return h.lab.processes.start(h.NS, h.Name+"-"+name, h.Dir, env, argv...)
 }
 
 // Process returns a daemon of the host by its name; nil when it was never started.

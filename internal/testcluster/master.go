@@ -22,6 +22,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
+// Masters runs the netmasters of a lab, and says where they answer.
+type Masters struct {
+	*core
+	processes    *processes
+	certificates *certificates
+	store        *Store
+}
+
 // startTimeout bounds how long a daemon may take until it answers; the machine
 // may be busy.
 const startTimeout = 60 * time.Second
@@ -39,7 +47,7 @@ func replicaName(kind string, n int) string {
 }
 
 // addReplicas gives the master's namespace the replicas' addresses; it runs there.
-func (l *Lab) addReplicas() error {
+func (l *Masters) addReplicas() error {
 	for n := range max(l.st.Config.Replicas, l.st.Config.Consuls) {
 		if err := addAddress("ctl0", netip.PrefixFrom(replicaAddress(n+1), 24)); err != nil {
 			return err
@@ -47,9 +55,6 @@ func (l *Lab) addReplicas() error {
 	}
 	return nil
 }
-
-// each lists what there is of every replica, separated by commas.
-func (l *Lab) each(of func(n int) string) string { return list(l.st.Config.Replicas, of) }
 
 func list(count int, of func(n int) string) string {
 	var out []string
@@ -60,37 +65,37 @@ func list(count int, of func(n int) string) string {
 }
 
 // MasterURL is the first netmaster's address inside the lab.
-func (l *Lab) MasterURL() string { return l.masterURL(1) }
+func (l *Masters) MasterURL() string { return l.masterURL(1) }
 
-func (l *Lab) masterURL(n int) string {
-	return fmt.Sprintf("%s://%s:9999", scheme(l.restTLS()), replicaAddress(n))
+func (l *Masters) masterURL(n int) string {
+	return fmt.Sprintf("%s://%s:9999", scheme(l.certificates.restTLS()), replicaAddress(n))
 }
 
 // MasterURLs are the addresses of all netmasters, as clients take them.
-func (l *Lab) MasterURLs() string { return l.each(l.masterURL) }
+func (l *Masters) MasterURLs() string { return list(l.st.Config.Replicas, l.masterURL) }
 
 // MasterAddress is the master's address on the network between the hosts.
-func (l *Lab) MasterAddress() netip.Addr { return address(underlay, masterHost).Addr() }
+func (l *Masters) MasterAddress() netip.Addr { return address(underlay, masterHost).Addr() }
 
 // StoreURL is the address, inside the lab, of its store, or of the first member: an
 // etcd, a process or part of netmaster, or a Consul.
-func (l *Lab) StoreURL() string { return l.storeURL(1) }
+func (l *Store) StoreURL() string { return l.storeURL(1) }
 
-func (l *Lab) storeURL(n int) string {
+func (l *Store) storeURL(n int) string {
 	port := 2379
 	if l.st.Config.Consul != "" {
 		port = 8500
 	}
-	return fmt.Sprintf("%s://%s:%d", scheme(l.storeTLS()), replicaAddress(n), port)
+	return fmt.Sprintf("%s://%s:%d", scheme(l.certificates.storeTLS()), replicaAddress(n), port)
 }
 
 // StoreURLs are the addresses of all members of the store, as flags take them.
-func (l *Lab) StoreURLs() string {
+func (l *Store) StoreURLs() string {
 	return list(max(l.st.Config.Replicas, l.st.Config.Consuls), l.storeURL)
 }
 
 // storeFlag is the flag that takes StoreURL.
-func (l *Lab) storeFlag() string {
+func (l *Store) storeFlag() string {
 	if l.st.Config.Consul != "" {
 		return "--consul-endpoints"
 	}
@@ -132,7 +137,7 @@ var lateTimers = []string{"/bin/sh", "-c", `echo 2000000 >/proc/self/timerslack_
 
 // StartEtcd starts the etcd processes in the master's namespace and waits until
 // they are healthy. Their data outlive a restart.
-func (l *Lab) StartEtcd(ctx context.Context) error {
+func (l *Store) StartEtcd(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for n := range l.st.Config.Replicas {
 		g.Go(func() error { return l.StartMember(ctx, n+1) })
@@ -142,13 +147,13 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 
 // StartMember starts the n-th etcd, counted from 1, and waits until it is healthy,
 // which needs most of the others.
-func (l *Lab) StartMember(ctx context.Context, n int) error {
+func (l *Store) StartMember(ctx context.Context, n int) error {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	local := scheme(l.storeTLS()) + "://127.0.0.1:2379"
-	cfg, err := l.admin(l.storeTLS(), pki.Netmaster)
+	local := scheme(l.certificates.storeTLS()) + "://127.0.0.1:2379"
+	cfg, err := l.certificates.admin(l.certificates.storeTLS(), pki.Netmaster)
 	if err != nil {
 		return err
 	}
@@ -158,13 +163,13 @@ func (l *Lab) StartMember(ctx context.Context, n int) error {
 		peer = func(int) string { return "http://127.0.0.1:2380" }
 		client, ask = local+","+client, local
 	}
-	p, err := l.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(lateTimers, []string{
+	p, err := l.processes.start(l.Master, replicaName("etcd", n), dir, nil, slices.Concat(lateTimers, []string{
 		"/usr/bin/etcd", "--name", name,
 		"--data-dir", filepath.Join(dir, replicaName("etcd", n)), "--log-level", "warn", "--logger", "zap",
 		"--listen-client-urls", client, "--advertise-client-urls", l.storeURL(n),
 		"--listen-peer-urls", peer(n), "--initial-advertise-peer-urls", peer(n),
-		"--initial-cluster", l.each(func(n int) string { return replicaName("lab", n) + "=" + peer(n) }),
-	}, l.etcdTLS(n))...)
+		"--initial-cluster", list(l.st.Config.Replicas, func(n int) string { return replicaName("lab", n) + "=" + peer(n) }),
+	}, l.certificates.etcdTLS(n))...)
 	if err != nil {
 		return err
 	}
@@ -181,8 +186,8 @@ func (l *Lab) StartMember(ctx context.Context, n int) error {
 
 // StartMaster starts the netmasters and waits until they serve the tenants, which
 // needs the store.
-func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
-	if _, err := os.Stat(l.dataDir(1)); l.st.Config.Embedded && errors.Is(err, fs.ErrNotExist) {
+func (l *Masters) StartMaster(ctx context.Context, env ...string) error {
+	if _, err := os.Stat(l.st.dataDir(1)); l.st.Config.Embedded && errors.Is(err, fs.ErrNotExist) {
 		return l.beginMembers(ctx, env...)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -192,12 +197,12 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 	return g.Wait()
 }
 
-func (l *Lab) dataDir(n int) string {
-	return filepath.Join(l.st.Config.Dir, "master", replicaName("data", n))
+func (s *state) dataDir(n int) string {
+	return filepath.Join(s.Config.Dir, "master", replicaName("data", n))
 }
 
 // beginMembers starts a first netmaster that keeps the store itself, and has the others join.
-func (l *Lab) beginMembers(ctx context.Context, env ...string) error {
+func (l *Masters) beginMembers(ctx context.Context, env ...string) error {
 	if err := l.StartReplica(ctx, 1, env...); err != nil {
 		return err
 	}
@@ -215,11 +220,11 @@ func (l *Lab) beginMembers(ctx context.Context, env ...string) error {
 }
 
 // StartReplica starts the n-th netmaster, counted from 1, and waits until it serves.
-func (l *Lab) StartReplica(ctx context.Context, n int, env ...string) error {
+func (l *Masters) StartReplica(ctx context.Context, n int, env ...string) error {
 	return l.startReplica(ctx, n, nil, env...)
 }
 
-func (l *Lab) startReplica(ctx context.Context, n int, flags []string, env ...string) error {
+func (l *Masters) startReplica(ctx context.Context, n int, flags []string, env ...string) error {
 	p, err := l.LaunchReplica(n, flags, env...)
 	if err != nil {
 		return err
@@ -227,7 +232,7 @@ func (l *Lab) startReplica(ctx context.Context, n int, flags []string, env ...st
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return p.ready(ctx, "netmaster to serve its API", func(ctx context.Context) error {
-		if err := l.issueAdmin(ctx); err != nil {
+		if err := l.certificates.issueAdmin(ctx); err != nil {
 			return err
 		}
 		out, err := l.netctlAt(ctx, l.masterURL(n), "tenant", "ls", "--quiet")
@@ -239,13 +244,13 @@ func (l *Lab) startReplica(ctx context.Context, n int, flags []string, env ...st
 }
 
 // LaunchMaster is LaunchReplica of the first netmaster.
-func (l *Lab) LaunchMaster(flags []string, env ...string) (*Process, error) {
+func (l *Masters) LaunchMaster(flags []string, env ...string) (*Process, error) {
 	return l.LaunchReplica(1, flags, env...)
 }
 
 // LaunchReplica starts the n-th netmaster, counted from 1, and does not wait for it; the
 // flags stand behind the lab's own and win over them.
-func (l *Lab) LaunchReplica(n int, flags []string, env ...string) (*Process, error) {
+func (l *Masters) LaunchReplica(n int, flags []string, env ...string) (*Process, error) {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -260,16 +265,16 @@ func (l *Lab) LaunchReplica(n int, flags []string, env ...string) (*Process, err
 		"--external-address", net.JoinHostPort(everywhere, "9999"), "--internal-address", net.JoinHostPort(addr, "9999"),
 	}
 	if l.st.Config.Embedded {
-		argv = append(argv, "--data-dir", l.dataDir(n), "--etcd-listen", net.JoinHostPort(addr, "2379"))
+		argv = append(argv, "--data-dir", l.st.dataDir(n), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {
-		argv = append(argv, l.storeFlag(), l.StoreURLs())
+		argv = append(argv, l.store.storeFlag(), l.store.StoreURLs())
 	}
-	return l.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.masterTLS(n), l.storeToken("netmaster"), l.st.Config.MasterArgs, flags)...)
+	return l.processes.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.certificates.masterTLS(n), l.store.storeToken("netmaster"), l.st.Config.MasterArgs, flags)...)
 }
 
 // API returns a client of netmaster's REST interface; the caller closes it.
-func (l *Lab) API() (*api.Client, error) {
-	cfg, err := l.admin(l.restTLS(), pki.Netmaster)
+func (l *Masters) API() (*api.Client, error) {
+	cfg, err := l.certificates.admin(l.certificates.restTLS(), pki.Netmaster)
 	if err != nil {
 		return nil, err
 	}
@@ -279,15 +284,15 @@ func (l *Lab) API() (*api.Client, error) {
 }
 
 // Netctl runs netctl in the master's namespace and returns what it prints.
-func (l *Lab) Netctl(ctx context.Context, args ...string) (string, error) {
+func (l *Masters) Netctl(ctx context.Context, args ...string) (string, error) {
 	return l.netctlAt(ctx, l.MasterURLs(), args...)
 }
 
 // netctlAt is Netctl that asks certain netmasters.
-func (l *Lab) netctlAt(ctx context.Context, urls string, args ...string) (string, error) {
+func (l *Masters) netctlAt(ctx context.Context, urls string, args ...string) (string, error) {
 	argv := append([]string{"--netmaster", urls}, args...)
-	if l.restTLS() {
-		argv = append([]string{"--tls-dir", l.adminDir()}, argv...)
+	if l.certificates.restTLS() {
+		argv = append([]string{"--tls-dir", l.certificates.adminDir()}, argv...)
 	}
 	out, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), argv...).CombinedOutput()
 	return string(out), err

@@ -19,6 +19,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 )
 
+// processes starts and ends the processes of a lab.
+type processes struct {
+	*core
+	spawn *spawner
+}
+
 // Process is a daemon of the lab. It is identified by pid and start time, so
 // that a number which the kernel gave to another process is never mistaken.
 type Process struct {

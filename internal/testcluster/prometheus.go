@@ -15,6 +15,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
+// Prometheus runs a Prometheus that scrapes the lab, and asks it.
+type Prometheus struct {
+	*core
+	processes    *processes
+	certificates *certificates
+}
+
 // PrometheusProgram evaluates alert rules; Debian's package prometheus has it.
 const PrometheusProgram = "/usr/bin/prometheus"
 
@@ -29,7 +36,7 @@ const prometheusURL = "http://127.0.0.1:9090"
 // and evaluate a file of alert rules, each once a second. It does not wait for its first
 // answer. Where it runs already, it reads its configuration again: a cluster that has become
 // secure is scraped by TLS.
-func (l *Lab) StartPrometheus(rules string) error {
+func (l *Prometheus) StartPrometheus(rules string) error {
 	dir := filepath.Join(l.st.Config.Dir, "prometheus")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -45,17 +52,17 @@ func (l *Lab) StartPrometheus(rules string) error {
 	if p := l.Process("prometheus"); p.Alive() {
 		return p.Signal(syscall.SIGHUP)
 	}
-	_, err = l.start(l.Master, "prometheus", dir, nil, PrometheusProgram, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"),
+	_, err = l.processes.start(l.Master, "prometheus", dir, nil, PrometheusProgram, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", strings.TrimPrefix(prometheusURL, "http://"), "--log.level", "warn")
 	return err
 }
 
-func (l *Lab) prometheusConfig(rules string) map[string]any {
+func (l *Prometheus) prometheusConfig(rules string) map[string]any {
 	const often = "1s"
 	job := func(name string, addresses []string) map[string]any {
-		j := map[string]any{"job_name": name, "scheme": scheme(l.restTLS()), "static_configs": []any{map[string]any{"targets": addresses}}}
-		if l.restTLS() {
-			dir := l.adminDir()
+		j := map[string]any{"job_name": name, "scheme": scheme(l.certificates.restTLS()), "static_configs": []any{map[string]any{"targets": addresses}}}
+		if l.certificates.restTLS() {
+			dir := l.certificates.adminDir()
 			j["tls_config"] = map[string]any{"ca_file": filepath.Join(dir, pki.BundleFile), "cert_file": filepath.Join(dir, "tls.crt"), "key_file": filepath.Join(dir, "tls.key")}
 		}
 		return j
@@ -76,7 +83,7 @@ func (l *Lab) prometheusConfig(rules string) map[string]any {
 
 // Alerts returns the alerts that are pending or firing by what all targets have told since it
 // was called, and the targets that did not answer.
-func (l *Lab) Alerts(ctx context.Context) (alerts, silent []string, err error) {
+func (l *Prometheus) Alerts(ctx context.Context) (alerts, silent []string, err error) {
 	asked := time.Now()
 	var scraped time.Time // when each target had been asked since
 	err = until(ctx, "Prometheus to evaluate the alert rules", func(ctx context.Context) (err error) {
@@ -94,7 +101,7 @@ func (l *Lab) Alerts(ctx context.Context) (alerts, silent []string, err error) {
 
 // scrapedSince fails until all targets were asked after a time; it returns those that did not
 // answer.
-func (l *Lab) scrapedSince(ctx context.Context, since time.Time) (silent []string, err error) {
+func (l *Prometheus) scrapedSince(ctx context.Context, since time.Time) (silent []string, err error) {
 	var told struct {
 		ActiveTargets []struct {
 			ScrapeURL, LastError, Health string
@@ -119,7 +126,7 @@ func (l *Lab) scrapedSince(ctx context.Context, since time.Time) (silent []strin
 }
 
 // evaluatedSince fails until all rules were evaluated after a time; it returns the alerts.
-func (l *Lab) evaluatedSince(ctx context.Context, since time.Time) (alerts []string, err error) {
+func (l *Prometheus) evaluatedSince(ctx context.Context, since time.Time) (alerts []string, err error) {
 	var told struct {
 		Groups []struct {
 			LastEvaluation time.Time
@@ -155,7 +162,7 @@ func (l *Lab) evaluatedSince(ctx context.Context, since time.Time) (alerts []str
 	return alerts, nil
 }
 
-func (l *Lab) askPrometheus(ctx context.Context, path string, data any) error {
+func (l *Prometheus) askPrometheus(ctx context.Context, path string, data any) error {
 	text, err := l.Master.get(ctx, prometheusURL+path, nil)
 	if err != nil {
 		return err

@@ -16,11 +16,11 @@ func TestReplicasHaveAddresses(t *testing.T) {
 		if err := cfg.fill(); err != nil {
 			t.Fatal(err)
 		}
-		l := &Lab{st: state{Config: cfg}}
-		if got := l.MasterURLs(); got != want {
+		l := newLab(state{Config: cfg})
+		if got := l.Masters.MasterURLs(); got != want {
 			t.Errorf("%d replicas are at %s, want %s", n, got, want)
 		}
-		if got, want := l.StoreURLs(), strings.ReplaceAll(want, "9999", "2379"); got != want {
+		if got, want := l.Store.StoreURLs(), strings.ReplaceAll(want, "9999", "2379"); got != want {
 			t.Errorf("the store of %d replicas is at %s, want %s", n, got, want)
 		}
 	}

@@ -14,6 +14,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
+// certificates makes the certificates of a lab, and says which files its processes are
+// given. Its state is on disk.
+type certificates struct {
+	*core
+}
+
 // Whose certificates of an authority of the operator's own a lab has (Config.TLS), as
 // docs/user/tls.md says.
 const (
@@ -26,7 +32,7 @@ const (
 // token of its own, by restart, which ends its netplugin and starts it with JoinFlags, as
 // RestartAgent does; from then on Netctl asks as a cluster administrator, and what is started
 // speaks TLS.
-func (l *Lab) TurnSecure(ctx context.Context, restart func(ctx context.Context, h *Host) error) error {
+func (l *Masters) TurnSecure(ctx context.Context, restart func(ctx context.Context, h *Host) error) error {
 	if !l.st.Config.Embedded {
 		return fmt.Errorf("lab %s: --secure is for netmasters that keep the store themselves", l.st.Config.Name)
 	}
@@ -49,7 +55,7 @@ func (l *Lab) TurnSecure(ctx context.Context, restart func(ctx context.Context, 
 }
 
 // restartMasters restarts the netmasters, one after the other, and waits until each serves.
-func (l *Lab) restartMasters(ctx context.Context, flags []string) error {
+func (l *Masters) restartMasters(ctx context.Context, flags []string) error {
 	for n := range l.st.Config.Replicas {
 		if err := l.Process(replicaName("netmaster", n+1)).Stop(startTimeout); err != nil {
 			return err
@@ -66,15 +72,15 @@ func (h *Host) JoinFlags(ctx context.Context) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(h.StateDir(), "tls")); err == nil || !h.lab.st.Config.Secure {
 		return nil, nil
 	}
-	token, err := h.lab.Netctl(ctx, "cluster", "token", "-q", "--host", h.Name)
+	token, err := h.lab.Masters.Netctl(ctx, "cluster", "token", "-q", "--host", h.Name)
 	if err != nil {
 		return nil, fmt.Errorf("a token for %s: %w: %s", h.Name, err, token)
 	}
-	return []string{"--join", h.lab.joinAddress(), "--token", strings.TrimSpace(token)}, nil
+	return []string{"--join", h.lab.Masters.joinAddress(), "--token", strings.TrimSpace(token)}, nil
 }
 
 // issueAdmin has the first netmaster's authority make the administrator's certificate.
-func (l *Lab) issueAdmin(ctx context.Context) error {
+func (l *certificates) issueAdmin(ctx context.Context) error {
 	if _, err := os.Stat(l.adminDir()); err == nil || !l.st.Config.Secure {
 		return nil
 	}
@@ -85,20 +91,20 @@ func (l *Lab) issueAdmin(ctx context.Context) error {
 const adminName = "admin"
 
 // adminDir has the administrator's certificate.
-func (l *Lab) adminDir() string {
+func (l *certificates) adminDir() string {
 	if l.st.Config.Secure {
-		return filepath.Join(l.dataDir(1), "join", "clients", "issued", adminName)
+		return filepath.Join(l.st.dataDir(1), "join", "clients", "issued", adminName)
 	}
 	return l.certificate(adminName)
 }
 
 // certificate is the directory of a certificate of the operator's own authority.
-func (l *Lab) certificate(name string) string {
+func (l *certificates) certificate(name string) string {
 	return filepath.Join(l.st.Config.Dir, "pki", "issued", name)
 }
 
 // makePKI makes the operator's own authority and the certificates of all.
-func (l *Lab) makePKI(ctx context.Context) error {
+func (l *certificates) makePKI(ctx context.Context) error {
 	dir := filepath.Join(l.st.Config.Dir, "pki")
 	lines := [][]string{{"init", dir}, {"issue", dir, adminName, "--role", "cluster-admin"}}
 	for n := range l.st.Config.Replicas {
@@ -115,7 +121,7 @@ func (l *Lab) makePKI(ctx context.Context) error {
 	return nil
 }
 
-func (l *Lab) pki(ctx context.Context, args ...string) error {
+func (l *certificates) pki(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	out, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), append([]string{"pki"}, args...)...).CombinedOutput()
@@ -126,24 +132,26 @@ func (l *Lab) pki(ctx context.Context, args ...string) error {
 }
 
 // joinAddress is where netmasters and hosts join.
-func (l *Lab) joinAddress() string { return net.JoinHostPort(replicaAddress(1).String(), "9005") }
+func (l *Masters) joinAddress() string { return net.JoinHostPort(replicaAddress(1).String(), "9005") }
 
 // restTLS and storeTLS tell whether netmaster's REST interface, and the store, speak TLS.
-func (l *Lab) restTLS() bool { return l.st.Config.Secure || l.st.Config.TLS == TLSOwn }
+func (l *certificates) restTLS() bool {
+	return l.st.Config.Secure || l.st.Config.TLS == TLSOwn
+}
 
-func (l *Lab) storeTLS() bool {
+func (l *certificates) storeTLS() bool {
 	return l.st.Config.Secure || l.st.Config.TLS != "" && l.st.Config.Consul == ""
 }
 
 // masterTLS, etcdTLS and tls are the flags of the n-th netmaster and etcd, and of a host.
-func (l *Lab) masterTLS(n int) []string {
+func (l *certificates) masterTLS(n int) []string {
 	if l.st.Config.Secure {
 		return []string{"--secure"}
 	}
 	return l.tlsFlags(replicaName("netmaster", n))
 }
 
-func (l *Lab) etcdTLS(n int) []string {
+func (l *certificates) etcdTLS(n int) []string {
 	if !l.storeTLS() {
 		return nil
 	}
@@ -151,9 +159,9 @@ func (l *Lab) etcdTLS(n int) []string {
 	return []string{"--client-cert-auth", "--trusted-ca-file", filepath.Join(dir, pki.BundleFile), "--cert-file", filepath.Join(dir, "tls.crt"), "--key-file", filepath.Join(dir, "tls.key")}
 }
 
-func (h *Host) tls() []string { return h.lab.tlsFlags(h.Name) }
+func (h *Host) tls() []string { return h.lab.certificates.tlsFlags(h.Name) }
 
-func (l *Lab) tlsFlags(name string) (flags []string) {
+func (l *certificates) tlsFlags(name string) (flags []string) {
 	if l.st.Config.TLS == TLSOwn {
 		flags = append(flags, "--tls-dir", l.certificate(name))
 	}
@@ -164,7 +172,7 @@ func (l *Lab) tlsFlags(name string) (flags []string) {
 }
 
 // admin is what asks a server of a role as the administrator; nil where that is done plainly.
-func (l *Lab) admin(byTLS bool, server pki.Role) (*tls.Config, error) {
+func (l *certificates) admin(byTLS bool, server pki.Role) (*tls.Config, error) {
 	if !byTLS {
 		return nil, nil
 	}

@@ -86,7 +86,7 @@ func (l *Lab) StopServing() {
 // StartServing runs contivlab in the background to answer probes in all
 // containers of a lab that outlives this process, and waits until it does.
 func (l *Lab) StartServing(ctx context.Context, contivlab string) error {
-	p, err := l.start(l.Master, "serve", l.st.Config.Dir, nil, contivlab, "--lab", l.st.Config.Name, "serve")
+	p, err := l.processes.start(l.Master, "serve", l.st.Config.Dir, nil, contivlab, "--lab", l.st.Config.Name, "serve")
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 )
 
 // Etcd returns a client of the lab's etcd; the caller closes it.
-func (l *Lab) Etcd(ctx context.Context) (*clientv3.Client, error) {
+func (l *Store) Etcd(ctx context.Context) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Context: ctx, Endpoints: strings.Split(l.StoreURLs(), ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -36,7 +36,7 @@ func (l *Lab) Etcd(ctx context.Context) (*clientv3.Client, error) {
 
 // Snapshot reads what the store holds of the cluster's intent, at one revision.
 func (l *Lab) Snapshot(ctx context.Context) ([]tables.Change, store.Revision, error) {
-	c, err := l.Etcd(ctx)
+	c, err := l.Store.Etcd(ctx)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the intent: %w", err)
 	}
@@ -123,7 +123,7 @@ func (h *Host) Healthz(ctx context.Context) (text string, good bool, err error) 
 }
 
 func (h *Host) ask(ctx context.Context, path string) (*http.Response, error) {
-	cfg, err := h.lab.admin(h.lab.restTLS(), pki.Host)
+	cfg, err := h.lab.certificates.admin(h.lab.certificates.restTLS(), pki.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (h *Host) ask(ctx context.Context, path string) (*http.Response, error) {
 		cfg.ServerName = h.Name
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true, TLSClientConfig: cfg}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme(h.lab.restTLS())+"://127.0.0.1:9006"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme(h.lab.certificates.restTLS())+"://127.0.0.1:9006"+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +144,9 @@ func (h *Host) ask(ctx context.Context, path string) (*http.Response, error) {
 
 // privateAddresses are the IPv4 addresses by which each host knows its containers, by
 // their interfaces; of a host whose netplugin does not answer there are none.
-func (l *Lab) privateAddresses(ctx context.Context) map[model.HostName]map[string]netip.Addr {
+func privateAddresses(ctx context.Context, hosts []*Host) map[model.HostName]map[string]netip.Addr {
 	out := map[model.HostName]map[string]netip.Addr{}
-	for _, h := range l.hosts {
+	for _, h := range hosts {
 		s, err := h.AgentState(ctx)
 		if err != nil {
 			continue

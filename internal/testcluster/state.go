@@ -11,9 +11,32 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
+
+// core is what all parts of a Lab use: its namespaces, its hosts, and the state that is on
+// disk.
+type core struct {
+	Fabric *Namespace // the bridges between the hosts
+	Master *Namespace // netmaster and etcd
+	hosts  []*Host
+	mu     sync.Mutex
+	st     state
+}
+
+// newLab makes the parts of a Lab, which has no namespaces and hosts yet.
+func newLab(st state) *Lab {
+	c := &core{st: st}
+	l := &Lab{core: c, Network: &Network{c}, spaces: map[string]*Namespace{}}
+	l.processes = &processes{core: c, spawn: newSpawner()}
+	l.certificates = &certificates{c}
+	l.Store = &Store{core: c, processes: l.processes, certificates: l.certificates}
+	l.Masters = &Masters{core: c, processes: l.processes, certificates: l.certificates, store: l.Store}
+	l.Prometheus = &Prometheus{core: c, processes: l.processes, certificates: l.certificates}
+	return l
+}
 
 // BaseDir holds one directory per lab.
 const BaseDir = "/run/contivlab"
@@ -45,7 +68,7 @@ func checkName(name string) error {
 func prefix(name string) string { return "cl-" + name + "-" }
 
 // save writes the state; the caller holds l.mu.
-func (l *Lab) save() error {
+func (l *core) save() error {
 	b, err := json.MarshalIndent(l.st, "", "  ")
 	if err != nil {
 		return err

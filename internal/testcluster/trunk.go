@@ -25,10 +25,10 @@ const stations = 4096
 // stationKey is a VLAN (0 = untagged) and a MAC address, with two bytes that stay 0.
 const stationKey = 4 + 6 + 2
 
-func (l *Lab) stationsPin() string { return filepath.Join(bpfDir(l.st.Config.Dir), "trunk") }
+func (l *Network) stationsPin() string { return filepath.Join(bpfDir(l.st.Config.Dir), "trunk") }
 
 // stations returns the trunk's table, which it makes if there is none.
-func (l *Lab) stations() (*ebpf.Map, error) {
+func (l *Network) stations() (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(l.stationsPin(), nil)
 	if !errors.Is(err, os.ErrNotExist) {
 		return m, err
@@ -46,7 +46,7 @@ func (l *Lab) stations() (*ebpf.Map, error) {
 
 // learnAt makes a port of the trunk's bridge one of the learning switch. It runs in the
 // fabric's namespace.
-func (l *Lab) learnAt(port string) error {
+func (l *Network) learnAt(port string) error {
 	link, err := netlink.LinkByName(port)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", port, err)
@@ -113,7 +113,7 @@ func filterWith(index int, prog *ebpf.Program) error {
 
 // MisleadTrunk has the trunk look for a MAC address of a VLAN at the second host, as a switch
 // does that has not heard of a change of its neighbours.
-func (l *Lab) MisleadTrunk(vlan uint32, mac string) error {
+func (l *Network) MisleadTrunk(vlan uint32, mac string) error {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		return err

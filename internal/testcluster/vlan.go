@@ -12,7 +12,7 @@ import (
 // JoinVLAN links a namespace to a VLAN of the hosts' trunk as machine n of it, 200 to 223:
 // what its link eth1 sends and gets there has the tag, and no tag here. Two programs see to
 // that: a kernel may have no VLAN devices. eth1 has no address.
-func (l *Lab) JoinVLAN(ns *Namespace, n int, tag uint16) error {
+func (l *Network) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 	mtu := l.st.Config.MTU
 	if err := l.plugTrunk(ns, n); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (l *Lab) JoinVLAN(ns *Namespace, n int, tag uint16) error {
 }
 
 // plugTrunk links a namespace to the hosts' trunk as machine n of it; its link is trunk0.
-func (l *Lab) plugTrunk(ns *Namespace, n int) error {
+func (l *Network) plugTrunk(ns *Namespace, n int) error {
 	port := fmt.Sprintf("outside%dv", n)
 	return l.Fabric.Do(func() error {
 		return errors.Join(plug("trunk", port, l.st.Config.MTU, ns, "trunk0"), l.learnAt(port))
@@ -57,7 +57,7 @@ func (l *Lab) plugTrunk(ns *Namespace, n int) error {
 // fabric does with two endpoint groups of one bridge domain that a contract lets speak to
 // each other: what comes with the VLAN of one of them goes back with that of the other.
 // While its link trunk0 is down there is no contract.
-func (l *Lab) JoinLeaf(ns *Namespace, n int, a, b uint16) error {
+func (l *Network) JoinLeaf(ns *Namespace, n int, a, b uint16) error {
 	if err := l.plugTrunk(ns, n); err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func (h *host) netctl(lines ...string) (out string) {
 	h.Helper()
 	for _, line := range lines {
 		var err error
-		if out, err = h.Netctl(h.Context(), strings.Fields(line)...); err != nil {
+		if out, err = h.Masters.Netctl(h.Context(), strings.Fields(line)...); err != nil {
 			h.Fatalf("netctl %s: %v: %s", line, err, out)
 		}
 	}

@@ -173,7 +173,7 @@ func spoilMaster(do func(w *world, dir, name string, role pki.Role) error, resta
 		}
 		again, err := w.endDaemon("netmaster", start)
 		if err == nil {
-			_, err = w.LaunchMaster(nil)
+			_, err = w.Masters.LaunchMaster(nil)
 		}
 		return again, err
 	}

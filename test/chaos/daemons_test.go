@@ -77,7 +77,7 @@ func (w *world) startDaemon(ctx context.Context, name string) error {
 	case "netmaster":
 		return w.startMaster(ctx)
 	case "etcd":
-		return w.StartEtcd(ctx)
+		return w.Store.StartEtcd(ctx)
 	}
 	host, daemon, _ := strings.Cut(name, "-")
 	h, err := w.Host(host)
@@ -104,16 +104,16 @@ func killMasterFor(_ context.Context, w *world, _ *testcluster.Host, _ *rand.Ran
 }
 
 func killStoreFor(_ context.Context, w *world, _ *testcluster.Host, _ *rand.Rand) (undo, error) {
-	return w.endDaemon("etcd", func(ctx context.Context) error { return errors.Join(w.StartEtcd(ctx), w.ready(ctx)) })
+	return w.endDaemon("etcd", func(ctx context.Context) error { return errors.Join(w.Store.StartEtcd(ctx), w.ready(ctx)) })
 }
 
 // startMaster starts netmaster, which answers when it has its store.
 func (w *world) startMaster(ctx context.Context) error {
 	if w.down["etcd"] {
-		_, err := w.LaunchMaster(nil)
+		_, err := w.Masters.LaunchMaster(nil)
 		return err
 	}
-	return errors.Join(w.StartMaster(ctx), w.ready(ctx))
+	return errors.Join(w.Masters.StartMaster(ctx), w.ready(ctx))
 }
 
 // ready waits until netmaster and the agents that run can do their work.

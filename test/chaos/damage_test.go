@@ -261,7 +261,7 @@ func (w *world) one(ctx context.Context, n int, s step, h *testcluster.Host, all
 // says waits until the status says what it has to of a damage.
 func (w *world) says(ctx context.Context, s step) error {
 	return testcluster.Until(w.within(ctx, wellWithin), "the status to tell of it", func(ctx context.Context) error {
-		out, err := w.Netctl(ctx, "status")
+		out, err := w.Masters.Netctl(ctx, "status")
 		switch {
 		case s.mistake.noticed != nil:
 			err = w.notices(out, err, s)

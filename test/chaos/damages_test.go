@@ -88,7 +88,7 @@ func (w *world) rows(ctx context.Context) (*clientv3.Client, error) {
 		return nil, err
 	}
 	return clientv3.New(clientv3.Config{
-		Context: ctx, TLS: as, Endpoints: []string{w.StoreURL()}, Logger: zap.NewNop(),
+		Context: ctx, TLS: as, Endpoints: []string{w.Store.StoreURL()}, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return w.Master.Dial(ctx, "tcp", to) })},
 	})
 }

@@ -203,9 +203,9 @@ func fill(path string) error {
 // emptyStore lets a store with nothing in it answer in the place of the right
 // one, and puts the right one back.
 func emptyStore(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
-	name, data, start := "etcd", filepath.Join(w.Config().Dir, "master", "etcd"), w.StartEtcd
+	name, data, start := "etcd", filepath.Join(w.Config().Dir, "master", "etcd"), w.Store.StartEtcd
 	if w.Config().Embedded {
-		name, data, start = "netmaster", w.data(), func(ctx context.Context) error { return w.StartMaster(ctx) }
+		name, data, start = "netmaster", w.data(), func(ctx context.Context) error { return w.Masters.StartMaster(ctx) }
 	}
 	if err := w.Process(name).Kill(); err != nil {
 		return nil, err

@@ -139,7 +139,7 @@ func wrongMasterFlag(ctx context.Context, w *world, _ *testcluster.Host, r *rand
 		return nil, err
 	}
 	w.down["netmaster"] = true
-	p, err := w.LaunchMaster(flags)
+	p, err := w.Masters.LaunchMaster(flags)
 	back := func(ctx context.Context) error {
 		delete(w.down, "netmaster")
 		return errors.Join(p.Stop(10*time.Second), w.startMaster(ctx))
@@ -169,12 +169,12 @@ func (w *world) other(ctx context.Context, h *testcluster.Host, state string) (u
 		return nil, err
 	}
 	back := func(context.Context) error { return w.DropContainer("impostor") }
-	wire, err := w.JoinControl(ns, 77)
+	wire, err := w.Network.JoinControl(ns, 77)
 	if err != nil {
 		return back, err
 	}
 	args := []string{
-		"--host", h.Name, "--ctrl-ip", wire.String(), "--vtep-ip", wire.String(), "--etcd-endpoints", w.StoreURL(),
+		"--host", h.Name, "--ctrl-ip", wire.String(), "--vtep-ip", wire.String(), "--etcd-endpoints", w.Store.StoreURL(),
 		"--driver", "fake", "--ebpf-pin-dir", h.PinDir() + "-impostor", "--state-dir", state, "--rest-address", "none",
 		"--cni-socket", filepath.Join(state, "cni.sock"),
 	}

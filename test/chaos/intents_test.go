@@ -51,7 +51,7 @@ var commands = []string{
 func wrongCommand(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	line := commands[r.IntN(len(commands))]
 	w.t.Logf("netctl %s", line)
-	out, err := w.Netctl(ctx, strings.Fields(line)...)
+	out, err := w.Masters.Netctl(ctx, strings.Fields(line)...)
 	switch {
 	case err == nil:
 		return nil, fmt.Errorf("netctl %s succeeded: %s", line, out)
@@ -83,7 +83,7 @@ var requests = []struct{ method, path, body string }{
 func wrongRequest(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	q := requests[r.IntN(len(requests))]
 	w.t.Logf("%s %s", q.method, q.path)
-	req, err := http.NewRequestWithContext(ctx, q.method, w.MasterURL()+q.path, strings.NewReader(q.body))
+	req, err := http.NewRequestWithContext(ctx, q.method, w.Masters.MasterURL()+q.path, strings.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func deleteInUse(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Ran
 	}
 	line := lines[r.IntN(len(lines))]
 	w.t.Logf("netctl %s", line)
-	if out, err := w.Netctl(ctx, strings.Fields(line)...); err == nil {
+	if out, err := w.Masters.Netctl(ctx, strings.Fields(line)...); err == nil {
 		return nil, fmt.Errorf("netctl %s succeeded: %s", line, out)
 	}
 	return nil, nil //nolint:nilnil // nothing to undo

@@ -151,7 +151,7 @@ func (w *world) probesOf(ctx context.Context) []*probe {
 		{name: "to a service", hosts: []string{"h1", "h2"}, ask: tcp(from, fixed(serviceAddr), 80)},
 		{name: "to a published port", hosts: []string{"h2"}, ask: tcp(w.Master, fixed(h2.Address), 8080)},
 		{name: "to the outside", hosts: []string{"h1"}, ask: func(ctx context.Context) error {
-			return answers(from.Probe(ctx, testcluster.Target{Proto: "icmp", Addr: w.MasterAddress()}, probeWait))
+			return answers(from.Probe(ctx, testcluster.Target{Proto: "icmp", Addr: w.Masters.MasterAddress()}, probeWait))
 		}},
 		{name: "for a name", hosts: []string{"h1"}, ask: func(ctx context.Context) error { return resolves(ctx, from, "shop.blue.") }},
 	}
@@ -214,10 +214,10 @@ type verdicts struct{ status, health, metrics string }
 
 // ask asks for all verdicts about some hosts.
 func (w *world) ask(ctx context.Context, hosts []string) (v verdicts) {
-	if out, err := w.Netctl(ctx, "status"); err != nil {
+	if out, err := w.Masters.Netctl(ctx, "status"); err != nil {
 		v.status = wrongs(out)
 	}
-	if _, text, err := w.get(ctx, w.Master, strings.SplitN(w.MasterURL(), "://", 2)[1]+"/metrics"); err != nil {
+	if _, text, err := w.get(ctx, w.Master, strings.SplitN(w.Masters.MasterURL(), "://", 2)[1]+"/metrics"); err != nil {
 		v.metrics = err.Error() // which is an alert too: ContivNoLeader
 	} else {
 		v.metrics = strings.Join(alarming.FindAllString(text, -1), "\n")

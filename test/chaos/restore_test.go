@@ -64,7 +64,9 @@ func makeBackup(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand
 	return nil, errors.Join(err, w.DelContainer(ctx, s))
 }
 
-func (w *world) anyHost(r *rand.Rand) *testcluster.Host { return w.Hosts()[r.IntN(len(w.Hosts()))] }
+func (w *world) anyHost(r *rand.Rand) *testcluster.Host {
+	return w.Hosts()[r.IntN(len(w.Hosts()))]
+}
 
 func restoreNow(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	return nil, w.restores(ctx, r, "")
@@ -96,7 +98,7 @@ func (w *world) restores(ctx context.Context, r *rand.Rand, file string) error {
 		if err := w.forgetKept(); err != nil {
 			return err
 		}
-		return w.StartMaster(ctx)
+		return w.Masters.StartMaster(ctx)
 	})
 }
 
@@ -121,7 +123,7 @@ func (w *world) survives(ctx context.Context, ended testcluster.ContainerSpec, h
 		return fmt.Errorf("after the store was replaced: %w", err)
 	}
 	w.t.Logf("all hosts follow it after %v", time.Since(start).Round(time.Millisecond))
-	out, err := w.Netctl(ctx, "policy", "rule-ls", "-t", "blue", "p")
+	out, err := w.Masters.Netctl(ctx, "policy", "rule-ls", "-t", "blue", "p")
 	if err == nil && strings.Contains(out, "later") {
 		err = fmt.Errorf("a rule that came after the backup is still there:\n%s", out)
 	}
@@ -140,7 +142,7 @@ func (w *world) spares(ctx context.Context, names ...string) error {
 		}
 		want[a.Host+" "+a.IPv4.String()] = true
 	}
-	c, err := w.API()
+	c, err := w.Masters.API()
 	if err != nil {
 		return err
 	}
@@ -216,7 +218,7 @@ func putCopyBack(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Ran
 		return nil, err
 	}
 	return nil, w.survives(ctx, ended, w.anyHost(r), func() error {
-		if err := errors.Join(os.RemoveAll(w.data()), os.CopyFS(w.data(), os.DirFS(w.copied)), w.StartMaster(ctx)); err != nil {
+		if err := errors.Join(os.RemoveAll(w.data()), os.CopyFS(w.data(), os.DirFS(w.copied)), w.Masters.StartMaster(ctx)); err != nil {
 			return err
 		}
 		return errors.Join(w.flow(ctx, leasesEnd), w.netctl(ctx, "store adopt"))

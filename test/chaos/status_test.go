@@ -145,7 +145,7 @@ func (w *world) status(ctx context.Context, right func(string, error) error) (ou
 	defer cancel()
 	err = testcluster.Until(ctx, "the status to be right", func(ctx context.Context) error {
 		var e error
-		out, e = w.Netctl(ctx, "status")
+		out, e = w.Masters.Netctl(ctx, "status")
 		return right(out, e)
 	})
 	return out, err

@@ -41,7 +41,7 @@ func (tr *truth) watch(ctx context.Context, w *world) {
 				if !cut() {
 					continue
 				}
-				if out, err := w.Netctl(ctx, "status"); err == nil && cut() {
+				if out, err := w.Masters.Netctl(ctx, "status"); err == nil && cut() {
 					tr.mu.Lock()
 					tr.lies[series] = fmt.Sprintf("%s: pings %s are not answered for %v, and the status says\n%s", time.Now().Format("15:04:05"), series, cutFor, out)
 					tr.mu.Unlock()

@@ -41,7 +41,7 @@ type world struct {
 
 // netctl runs netctl; words are separated by spaces.
 func (w *world) netctl(ctx context.Context, line string) error {
-	out, err := w.Netctl(ctx, strings.Fields(line)...)
+	out, err := w.Masters.Netctl(ctx, strings.Fields(line)...)
 	if err != nil {
 		return fmt.Errorf("netctl %s: %w", line, err)
 	}

@@ -52,7 +52,7 @@ func example(b *bed) {
 	}
 	for range 2 {
 		c := b.Master.Command(b.t.Context(), "sh", script)
-		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NETMASTER="+b.MasterURL())
+		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NETMASTER="+b.Masters.MasterURL())
 		if out, err := c.CombinedOutput(); err != nil {
 			b.t.Fatalf("%v: %s", err, out)
 		}

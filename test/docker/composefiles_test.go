@@ -101,7 +101,7 @@ func TestDockerOnSecureCluster(t *testing.T) {
 	one.docker("rm -f w1")
 	two.docker("rm -f w2")
 
-	token, err := b.Netctl(t.Context(), "token", "create", "-q", "docker", "--role", "tenant-admin", "--tenants", "default")
+	token, err := b.Masters.Netctl(t.Context(), "token", "create", "-q", "docker", "--role", "tenant-admin", "--tenants", "default")
 	if err != nil {
 		t.Fatal(err, token)
 	}

@@ -73,7 +73,7 @@ type bed struct {
 func (b *bed) netctl(lines ...string) {
 	b.t.Helper()
 	for _, line := range lines {
-		if _, err := b.Netctl(b.t.Context(), strings.Fields(line)...); err != nil {
+		if _, err := b.Masters.Netctl(b.t.Context(), strings.Fields(line)...); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func networkLife(b *bed) {
 	}
 	// Neither goes from under a running container.
 	one.run("u1", "--net lone")
-	if out, err := b.Netctl(b.t.Context(), "net", "rm", "lone"); err == nil {
+	if out, err := b.Masters.Netctl(b.t.Context(), "net", "rm", "lone"); err == nil {
 		b.t.Errorf("a network goes from under its container: %s", out)
 	}
 	one.refused("network rm lone", "active endpoints")
@@ -284,7 +284,7 @@ func networkLife(b *bed) {
 	for _, e := range b.e {
 		e.networksAre(append([]string{"mine"}, all...)...)
 	}
-	if _, err := b.Netctl(b.t.Context(), "net", "inspect", "mine"); err != nil {
+	if _, err := b.Masters.Netctl(b.t.Context(), "net", "inspect", "mine"); err != nil {
 		b.t.Error(err)
 	}
 	one.run("m1", "--net mine")
@@ -296,14 +296,14 @@ func networkLife(b *bed) {
 	for _, e := range b.e {
 		e.networksAre(all...)
 	}
-	if out, err := b.Netctl(b.t.Context(), "net", "inspect", "mine"); err == nil {
+	if out, err := b.Masters.Netctl(b.t.Context(), "net", "inspect", "mine"); err == nil {
 		b.t.Errorf("the network outlives Docker's: %s", out)
 	}
 	// Neither has to be told the name; Docker's own IPAM will do on one host.
 	for _, ipam := range []string{"", "--ipam-driver netplugin"} {
 		one.docker("network create -d netplugin --subnet 10.21.9.0/24 " + ipam + " -o tenant=blue ours")
 		one.run("m1", "--net ours --ip 10.21.9.7")
-		if _, err := b.Netctl(b.t.Context(), "net", "inspect", "-t", "blue", "ours"); err != nil {
+		if _, err := b.Masters.Netctl(b.t.Context(), "net", "inspect", "-t", "blue", "ours"); err != nil {
 			b.t.Error(err)
 		}
 		two.networksAre(append([]string{"ours/blue"}, all...)...)

@@ -55,7 +55,7 @@ func (b *bed) left() error {
 			}
 		}
 	}
-	c, err := b.API()
+	c, err := b.Masters.API()
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}

@@ -133,7 +133,7 @@ func (e *engine) ask(from, network, server, name, qtype string) (string, error) 
 // providersAre waits until a service has exactly the containers for providers.
 func (b *bed) providersAre(service string, names ...string) {
 	b.t.Helper()
-	c, err := b.API()
+	c, err := b.Masters.API()
 	if err != nil {
 		b.t.Fatal(err)
 	}

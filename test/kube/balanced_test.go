@@ -54,7 +54,7 @@ func (n *onNodes) loadBalancer(name string, change func(*corev1.ServiceSpec)) *c
 // for any.
 func (n *onNodes) answeredBy(name, host string) {
 	n.t.Helper()
-	client, err := n.API()
+	client, err := n.Masters.API()
 	if err != nil {
 		n.t.Fatal(err)
 	}

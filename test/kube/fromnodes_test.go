@@ -217,7 +217,7 @@ func (n *onNodes) controlStaysShut() {
 		services[name] = n.service(name, corev1.IPv4Protocol, func(s *corev1.ServiceSpec) { s.Selector = nil })
 		ok[*discoveryv1.EndpointSlice](n.t)(n.Client.DiscoveryV1().EndpointSlices("shop").Create(ctx, &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
-			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.MasterAddress().String()}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.Masters.MasterAddress().String()}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
 		}, metav1.CreateOptions{}))
 	}
 	answers := func(from *testcluster.Namespace, url, want string) func() bool {

@@ -137,7 +137,7 @@ func (n *onNodes) gone(namespace string) {
 // endpoints returns the number of endpoints in the store.
 func (n *onNodes) endpoints() int {
 	n.t.Helper()
-	client, err := n.API()
+	client, err := n.Masters.API()
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func (n *onNodes) groups() {
 	for _, args := range [][]string{
 		{"policy", "create", "closed"}, {"policy", "rule-add", "-d", "in", "-j", "deny", "closed", "1"}, {"group", "create", "default-net", "locked", "-p", "closed"},
 	} {
-		if out, err := n.Netctl(ctx, args...); err != nil {
+		if out, err := n.Masters.Netctl(ctx, args...); err != nil {
 			n.t.Fatal(err, out)
 		}
 	}

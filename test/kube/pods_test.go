@@ -181,7 +181,7 @@ func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, s
 		t.Fatal(err)
 	}
 	p.door.serve(t, ln, p.config)
-	if out, err := l.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", subnet, "default-net"); err != nil {
+	if out, err := l.Masters.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", subnet, "default-net"); err != nil {
 		t.Fatal(err, out)
 	}
 	return p

@@ -342,7 +342,7 @@ func (s *soak) nodeAgain() {
 	defer func() { s.t.Log(said) }()
 	until(s.t, "Contiv has forgotten the host", func() bool {
 		var err error
-		said, err = s.Netctl(ctx, "host", "rm", "--force", h.Name) // refused while it counts as alive
+		said, err = s.Masters.Netctl(ctx, "host", "rm", "--force", h.Name) // refused while it counts as alive
 		return err == nil
 	})
 	if got := s.endpoints(); got != 3 {

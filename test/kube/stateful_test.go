@@ -108,7 +108,7 @@ func (n *onNodes) hostPort(p *corev1.Pod, port int) {
 // none of what it receives.
 func (n *onNodes) limited(address string, bits uint64) {
 	n.t.Helper()
-	client := ok[*api.Client](n.t)(n.API())
+	client := ok[*api.Client](n.t)(n.Masters.API())
 	defer client.Close()
 	until(n.t, fmt.Sprintf("%s is limited to %d bits a second", address, bits), func() bool {
 		all := ok[[]api.EndpointOper](n.t)(client.Endpoints(n.t.Context(), api.EndpointFilter{}))

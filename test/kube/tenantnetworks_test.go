@@ -223,7 +223,7 @@ func (w tenantWorld) join(x tenantNetwork) physicalRouter {
 	const number = 205
 	space, at, err := w.Outside(w.t.Context(), "router", number)
 	must(w.t, err)
-	must(w.t, w.JoinVLAN(space, number, x.tag))
+	must(w.t, w.Network.JoinVLAN(space, number, x.tag))
 	r := physicalRouter{w, x, space, at}
 	r.in(space, "/bin/sh", "-c", routerScript, "sh", x.gateways[0], x.gateways[1])
 	return r

@@ -54,7 +54,7 @@ func (b *bed) cutCable(ctx context.Context) error {
 		short, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		return testcluster.Until(short, "netctl status to tell of a cut cable", func(ctx context.Context) error {
-			if _, err := b.Netctl(ctx, "status", "--quiet"); err == nil {
+			if _, err := b.Masters.Netctl(ctx, "status", "--quiet"); err == nil {
 				return errors.New("it says that all is well")
 			}
 			return nil
@@ -70,7 +70,7 @@ func (b *bed) mtuChange(ctx context.Context) error {
 		return nil
 	}
 	for _, mtu := range []int{1400, 1500} {
-		if err := b.SetUnderlayMTU(mtu); err != nil {
+		if err := b.Network.SetUnderlayMTU(mtu); err != nil {
 			return err
 		}
 		for _, h := range b.Hosts() {

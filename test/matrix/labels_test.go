@@ -56,7 +56,7 @@ func (b *bed) relabel(ctx context.Context, w *workload, labels map[string]string
 }
 
 func (e *engines) relabel(ctx context.Context, w *workload, labels map[string]string) error {
-	c, err := e.API()
+	c, err := e.Masters.API()
 	if err != nil {
 		return err
 	}

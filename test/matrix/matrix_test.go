@@ -107,7 +107,7 @@ func (b *bed) turn(ctx context.Context) error {
 		return nil
 	}
 	return b.traffic(ctx, func(ctx context.Context) error {
-		return errors.Join(b.TurnSecure(ctx, b.run.restart), b.StartPrometheus(b.rules))
+		return errors.Join(b.Masters.TurnSecure(ctx, b.run.restart), b.Prometheus.StartPrometheus(b.rules))
 	})
 }
 
@@ -158,7 +158,7 @@ func (b *bed) outside(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	probes := []probe{{"c1 to the outside", c1.ns, testcluster.Target{Proto: "tcp", Addr: b.MasterAddress(), Port: outsidePort}, testcluster.OK, "outside"}}
+	probes := []probe{{"c1 to the outside", c1.ns, testcluster.Target{Proto: "tcp", Addr: b.Masters.MasterAddress(), Port: outsidePort}, testcluster.OK, "outside"}}
 	if c1.port != 0 {
 		probes = append(probes, probe{"the published port", b.Master, testcluster.Target{Proto: "tcp", Addr: c1.host.Address, Port: uint16(c1.port)}, testcluster.OK, "c1"})
 	}
@@ -195,7 +195,7 @@ func (b *bed) restarts(ctx context.Context) error {
 		if err := b.alarmed(ctx, "a netmaster has ended"); err != nil {
 			return err
 		}
-		return b.StartReplica(ctx, 1)
+		return b.Masters.StartReplica(ctx, 1)
 	})
 }
 
@@ -261,7 +261,7 @@ func (b *bed) detachAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	return testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error {
-		out, err := b.Netctl(ctx, "network", "rm", "-t", b.tenant, network)
+		out, err := b.Masters.Netctl(ctx, "network", "rm", "-t", b.tenant, network)
 		if err == nil || strings.Contains(out, "group") { // its groups are there, and nothing else
 			err = nil
 		}
@@ -313,7 +313,7 @@ func runRow(t *testing.T, r Row, bin string) (failed error) {
 	b.run = newRuntime(b)
 	root, err := testcluster.Root(t.Context(), ".")
 	if b.rules = filepath.Join(root, "packaging", "prometheus", "contiv-alerts.yaml"); err == nil {
-		err = l.StartPrometheus(b.rules)
+		err = l.Prometheus.StartPrometheus(b.rules)
 	}
 	if err != nil {
 		return errors.Join(err, l.Down())

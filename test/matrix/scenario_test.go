@@ -48,7 +48,7 @@ type bed struct {
 func (b *bed) closed() bool { return b.row[dimPolicy] != NoPolicy }
 
 func (b *bed) netctl(ctx context.Context, args ...string) error {
-	out, err := b.Netctl(ctx, args...)
+	out, err := b.Masters.Netctl(ctx, args...)
 	if err != nil {
 		err = fmt.Errorf("netctl %s: %w: %s", strings.Join(args, " "), err, out)
 	}
@@ -211,7 +211,7 @@ func (b *bed) service(ctx context.Context) ([]probe, error) {
 }
 
 func (b *bed) serviceAddress(ctx context.Context, is6 bool) (netip.Addr, error) {
-	client, err := b.API()
+	client, err := b.Masters.API()
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -250,10 +250,10 @@ func (b *bed) agrees(ctx context.Context, after string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return testcluster.Until(ctx, "everybody to say that all is well after "+after, func(ctx context.Context) error {
-		if out, err := b.Netctl(ctx, "status", "--quiet"); err != nil {
+		if out, err := b.Masters.Netctl(ctx, "status", "--quiet"); err != nil {
 			return fmt.Errorf("netctl status: %w: %s", err, out)
 		}
-		if out, err := b.Netctl(ctx, "doctor"); err != nil {
+		if out, err := b.Masters.Netctl(ctx, "doctor"); err != nil {
 			return fmt.Errorf("netctl doctor: %w: %s", err, out)
 		}
 		for _, h := range b.Hosts() {
@@ -261,7 +261,7 @@ func (b *bed) agrees(ctx context.Context, after string) error {
 				return fmt.Errorf("healthz of %s: %w: %s", h.Name, err, text)
 			}
 		}
-		alerts, silent, err := b.Alerts(ctx)
+		alerts, silent, err := b.Prometheus.Alerts(ctx)
 		alerts = slices.DeleteFunc(alerts, func(a string) bool { return strings.Contains(a, ofBusyMachines) })
 		if err == nil && len(alerts)+len(silent) > 0 {
 			err = fmt.Errorf("alerts %s, and these cannot be scraped: %q", alerts, silent)
@@ -279,7 +279,7 @@ func (b *bed) alarmed(ctx context.Context, while string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return testcluster.Until(ctx, "an alert while "+while, func(ctx context.Context) error {
-		alerts, _, err := b.Alerts(ctx)
+		alerts, _, err := b.Prometheus.Alerts(ctx)
 		if err == nil && len(alerts) == 0 {
 			err = errors.New("there is none")
 		}

@@ -29,13 +29,13 @@ func aci(t *testing.T, driver string) {
 	c := up(t, driver, "aci", 2)
 	refused := func(line, because string) {
 		t.Helper()
-		if out, err := c.Netctl(t.Context(), strings.Fields(line)...); err == nil || !strings.Contains(out+err.Error(), because) {
+		if out, err := c.Masters.Netctl(t.Context(), strings.Fields(line)...); err == nil || !strings.Contains(out+err.Error(), because) {
 			t.Errorf("%s: %v, %s; want a refusal that says %q", line, err, out, because)
 		}
 	}
 	vlan := func(group string) (tag uint16) {
 		t.Helper()
-		out, err := c.Netctl(t.Context(), "group", "inspect", group)
+		out, err := c.Masters.Netctl(t.Context(), "group", "inspect", group)
 		m := regexp.MustCompile(`"pktTag": *([0-9]+)`).FindStringSubmatch(out)
 		if err != nil || m == nil {
 			t.Fatalf("group %s: %v: %s", group, err, out)
@@ -90,7 +90,7 @@ func aci(t *testing.T, driver string) {
 	// Who is elsewhere, by the VLAN alone.
 	router, err := c.AddNamespace("router")
 	if err == nil {
-		err = c.JoinVLAN(router, 205, web)
+		err = c.Network.JoinVLAN(router, 205, web)
 	}
 	if err == nil {
 		var out []byte
@@ -128,7 +128,7 @@ func aci(t *testing.T, driver string) {
 	// The contract comes, goes and comes.
 	leaf, err := c.AddNamespace("leaf")
 	if err == nil {
-		err = c.JoinLeaf(leaf, 206, web, db)
+		err = c.Network.JoinLeaf(leaf, 206, web, db)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func vlanAnnounced(t *testing.T, driver string, where testcluster.Environment) {
 	c := up(t, driver, "announced", 2, in(where))
 	c.netctl("network create -e vlan -p 60 -s 10.3.1.0/24 -g 10.3.1.254 machines")
 	machine, err := c.AddNamespace("machine")
-	if err := errors.Join(err, c.JoinVLAN(machine, 200, 60)); err != nil {
+	if err := errors.Join(err, c.Network.JoinVLAN(machine, 200, 60)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := machine.Command(t.Context(), "ip", "addr", "add", "10.3.1.200/24", "dev", "eth1").CombinedOutput(); err != nil {
@@ -70,7 +70,7 @@ func vlanAnnounced(t *testing.T, driver string, where testcluster.Environment) {
 	if err := h1.NS.SetLink("eth1", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.MisleadTrunk(60, web(c)); err != nil {
+	if err := c.Network.MisleadTrunk(60, web(c)); err != nil {
 		t.Fatal(err)
 	}
 	if err := h1.NS.SetLink("eth1", true); err != nil {

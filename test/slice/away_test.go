@@ -31,7 +31,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	status := func(code int, words ...string) {
 		c.t.Helper()
 		until(fmt.Sprintf("netctl status to end with code %d", code), func(ctx context.Context) error {
-			out, err := c.Netctl(ctx, "status")
+			out, err := c.Masters.Netctl(ctx, "status")
 			got := 0
 			if exit := new(exec.ExitError); errors.As(err, &exit) {
 				got = exit.ExitCode()
@@ -47,7 +47,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	metrics := func(known, alive int) {
 		c.t.Helper()
 		until("metrics of hosts", func(ctx context.Context) error {
-			out, err := c.Master.Command(ctx, "curl", "-s", c.MasterURL()+"/metrics").CombinedOutput()
+			out, err := c.Master.Command(ctx, "curl", "-s", c.Masters.MasterURL()+"/metrics").CombinedOutput()
 			for _, want := range []string{fmt.Sprintf("\ncontiv_hosts_known %d\n", known), fmt.Sprintf("\ncontiv_hosts_alive %d\n", alive)} {
 				if err == nil && !strings.Contains(string(out), want) {
 					err = fmt.Errorf("no %q", want)
@@ -82,10 +82,10 @@ func (c *cluster) goesAndComesBack(name string) {
 	c.wants("c s tcp/80", testcluster.OK)
 	c.wants("s c tcp/80", testcluster.OK)
 
-	if out, err := c.Netctl(ctx, "host", "rm", name); err == nil || !strings.Contains(out, "has 1 endpoint") {
+	if out, err := c.Masters.Netctl(ctx, "host", "rm", name); err == nil || !strings.Contains(out, "has 1 endpoint") {
 		c.t.Errorf("host rm of a host with an endpoint: %v, %s", err, out)
 	}
-	if out, err := c.Netctl(ctx, "host", "rm", "--force", name); err != nil {
+	if out, err := c.Masters.Netctl(ctx, "host", "rm", "--force", name); err != nil {
 		c.t.Fatal(err, out)
 	}
 	until("h1 to forget "+name, func(ctx context.Context) error {

@@ -133,7 +133,7 @@ func (c *cluster) restartOneByOne() {
 		if n > 1 {
 			name += strconv.Itoa(n)
 		}
-		if err := errors.Join(c.Process(name).Stop(patience), c.StartReplica(c.t.Context(), n)); err != nil {
+		if err := errors.Join(c.Process(name).Stop(patience), c.Masters.StartReplica(c.t.Context(), n)); err != nil {
 			c.t.Fatal(err)
 		}
 	}

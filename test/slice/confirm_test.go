@@ -40,8 +40,8 @@ func cutOff(t *testing.T, driver string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := c.JoinControl(gw, 21)
-	if err := errors.Join(err, c.JoinVLAN(gw, 221, 55)); err != nil {
+	at, err := c.Network.JoinControl(gw, 21)
+	if err := errors.Join(err, c.Network.JoinVLAN(gw, 221, 55)); err != nil {
 		t.Fatal(err)
 	}
 	c.until("h2 to be on the VLAN", func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func cutOff(t *testing.T, driver string) {
 		}
 		return err
 	})
-	master := netip.MustParsePrefix(strings.TrimSuffix(strings.TrimPrefix(c.MasterURL(), "http://"), ":9999") + "/32")
+	master := netip.MustParsePrefix(strings.TrimSuffix(strings.TrimPrefix(c.Masters.MasterURL(), "http://"), ":9999") + "/32")
 	for _, x := range []struct {
 		ns   *testcluster.Namespace
 		line string
@@ -70,7 +70,7 @@ func cutOff(t *testing.T, driver string) {
 	}
 	reaches := func(want bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := h2.Run(ctx, "curl", "-sf", "--max-time", "2", "-o", "/dev/null", c.MasterURL()+"/readyz")
+			_, err := h2.Run(ctx, "curl", "-sf", "--max-time", "2", "-o", "/dev/null", c.Masters.MasterURL()+"/readyz")
 			if (err == nil) != want {
 				return fmt.Errorf("asking netmaster: %w", errors.Join(err, errors.New("not as wanted")))
 			}
@@ -104,7 +104,7 @@ func cutOff(t *testing.T, driver string) {
 	try := func() {
 		t.Helper()
 		c.netctl("global set --fwd-mode routing --confirm-within 45s")
-		if out, err := c.Netctl(t.Context(), "status"); !strings.Contains(out+fmt.Sprint(err), " is on trial: in ") { // whatever else is wrong
+		if out, err := c.Masters.Netctl(t.Context(), "status"); !strings.Contains(out+fmt.Sprint(err), " is on trial: in ") { // whatever else is wrong
 			t.Errorf("nothing says that it is on trial: %v %s", err, out)
 		}
 		mode(h2, "a2", "b2", model.FwdRouting)
@@ -129,7 +129,7 @@ func cutOff(t *testing.T, driver string) {
 	mode(h1, "a1", "b1", model.FwdBridge)
 	c.hostsAway(0)
 	talks("back")
-	if out, err := c.Netctl(t.Context(), "pending", "-q"); err != nil || strings.TrimSpace(out) != "" {
+	if out, err := c.Masters.Netctl(t.Context(), "pending", "-q"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("what waits: %q, %v", out, err)
 	}
 	c.until("h2 to have heard", func(ctx context.Context) error {
@@ -140,9 +140,9 @@ func cutOff(t *testing.T, driver string) {
 		return err
 	})
 	c.until("h2 to say everywhere that it went back alone", func(ctx context.Context) error {
-		hosts, err := c.Netctl(ctx, "host", "ls")
-		status, err2 := c.Netctl(ctx, "status")
-		one, err3 := c.Netctl(ctx, "host", "inspect", "h2")
+		hosts, err := c.Masters.Netctl(ctx, "host", "ls")
+		status, err2 := c.Masters.Netctl(ctx, "status")
+		one, err3 := c.Masters.Netctl(ctx, "host", "inspect", "h2")
 		if err := errors.Join(err, err2, err3); err != nil {
 			return err
 		}
@@ -169,13 +169,13 @@ func cutOff(t *testing.T, driver string) {
 	mode(h1, "a1", "b1", model.FwdBridge)
 	mode(h2, "a2", "b2", model.FwdBridge)
 	talks("nobody is there")
-	if err := errors.Join(c.StartEtcd(t.Context()), c.StartMaster(t.Context())); err != nil {
+	if err := errors.Join(c.Store.StartEtcd(t.Context()), c.Masters.StartMaster(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	c.until("h2 to reach netmaster again", reaches(true))
 	c.hostsAway(0)
 	c.until("nothing to wait", func(ctx context.Context) error {
-		out, err := c.Netctl(ctx, "pending", "-q")
+		out, err := c.Masters.Netctl(ctx, "pending", "-q")
 		if err == nil && strings.TrimSpace(out) != "" {
 			err = errors.New(out)
 		}

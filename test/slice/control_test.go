@@ -36,7 +36,7 @@ func controlPlane(t *testing.T, driver string) {
 	)
 	c.add(spec("x", "h1", "blue/vx"), spec("v", "h1", "red/vl"), spec("y", "h1", "blue/vx"))
 	master, beside := "10.251.0.2", "10.250.0.2" // of the machine of netmaster and the store
-	store := strings.TrimPrefix(c.StoreURL(), "http://")
+	store := strings.TrimPrefix(c.Store.StoreURL(), "http://")
 	for _, rule := range []string{
 		"--dport 18080 -j DNAT --to " + store, "--dport 18081 -j REDIRECT --to-ports 9006",
 	} {

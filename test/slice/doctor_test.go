@@ -39,7 +39,7 @@ func TestDoctor(t *testing.T) {
 
 // diagnose asks the doctor.
 func (c *cluster) diagnose(flags ...string) (d api.Diagnosis, err error) {
-	out, failed := c.Netctl(c.t.Context(), append([]string{"doctor", "--json"}, flags...)...)
+	out, failed := c.Masters.Netctl(c.t.Context(), append([]string{"doctor", "--json"}, flags...)...)
 	begin := strings.IndexByte(out, '{')
 	if begin < 0 {
 		return d, fmt.Errorf("netctl doctor: %w: %s", failed, out)
@@ -133,7 +133,7 @@ func (c *cluster) write(fn func(store.Tx) error) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	client, err := c.Etcd(ctx)
+	client, err := c.Store.Etcd(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}

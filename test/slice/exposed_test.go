@@ -117,7 +117,7 @@ func servicesOutside(t *testing.T, driver string) {
 			t.Fatalf("ip route %s: %v %s", args, err, out)
 		}
 	}
-	if out, err := c.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", "10.251.0.0/16", "over"); err == nil || !strings.Contains(out, "10.251.0.") {
+	if out, err := c.Masters.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", "10.251.0.0/16", "over"); err == nil || !strings.Contains(out, "10.251.0.") {
 		t.Errorf("a network over netmaster's address: %v %s", err, out)
 	}
 	if out, err := away.Run(t.Context(), "ip", "route", "get", "10.251.0.2"); err != nil || !strings.Contains(out, "ctl0") {

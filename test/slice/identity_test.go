@@ -35,7 +35,7 @@ func takenName(t *testing.T, driver string) {
 		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		out, err := h2.NS.Command(limited, filepath.Join(bin, "netplugin"), "--host", h1.Name, "--driver", "fake",
-			"--ctrl-ip", h2.Control.String(), "--vtep-ip", "10.250.0.99", "--etcd-endpoints", c.StoreURL(), "--dns", "off",
+			"--ctrl-ip", h2.Control.String(), "--vtep-ip", "10.250.0.99", "--etcd-endpoints", c.Store.StoreURL(), "--dns", "off",
 			"--state-dir", filepath.Join(dir, "state"), "--cni-socket", filepath.Join(dir, "cni.sock"), "--rest-address", "127.0.0.1:0").CombinedOutput()
 		if err == nil || limited.Err() != nil {
 			return fmt.Errorf("it ended with %w, want that it ends by itself with an error:\n%s", err, out)
@@ -185,7 +185,7 @@ func (c *cluster) changesStore(ctx context.Context, from, to string) error {
 	if err := c.Process("etcd").Kill(); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(data, data+"."+from), renameIfThere(data+"."+to, data), c.StartEtcd(ctx))
+	return errors.Join(os.Rename(data, data+"."+from), renameIfThere(data+"."+to, data), c.Store.StartEtcd(ctx))
 }
 
 func renameIfThere(from, to string) error {
@@ -224,7 +224,7 @@ func restoreBackup(t *testing.T, driver string) {
 	dir := t.TempDir()
 	backup := filepath.Join(dir, "contiv.backup")
 	c.netctl("backup " + backup)
-	if out, err := c.Netctl(t.Context(), "backup", backup); err == nil || !strings.Contains(out, "is there already") {
+	if out, err := c.Masters.Netctl(t.Context(), "backup", backup); err == nil || !strings.Contains(out, "is there already") {
 		t.Errorf("a second backup to one file: %v\n%s", err, out)
 	}
 	// The pings' containers are in no backup: they come after it.
@@ -253,7 +253,7 @@ func restoreBackup(t *testing.T, driver string) {
 		if err != nil {
 			return fmt.Errorf("restore: %w: %s", err, out)
 		}
-		if err := c.StartMaster(ctx); err != nil {
+		if err := c.Masters.StartMaster(ctx); err != nil {
 			return err
 		}
 		start := time.Now()

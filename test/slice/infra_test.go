@@ -156,7 +156,7 @@ func infra(t *testing.T, driver string) {
 	}
 	// A host that has an interface of that name already keeps it, and says so.
 	wait("the doctor to tell", func() error {
-		out, err := c.Netctl(t.Context(), "doctor")
+		out, err := c.Masters.Netctl(t.Context(), "doctor")
 		if !strings.Contains(out, "infra network default:taken") || !strings.Contains(out, "create interface taken") {
 			return fmt.Errorf("it says %s: %w", out, errors.Join(err, errors.New("not that")))
 		}
@@ -205,7 +205,7 @@ func infra(t *testing.T, driver string) {
 	all("restarted")
 
 	// A network with a container stays, and so do the hosts' interfaces.
-	if out, err := c.Netctl(t.Context(), "network", "rm", "tunnelled"); err == nil {
+	if out, err := c.Masters.Netctl(t.Context(), "network", "rm", "tunnelled"); err == nil {
 		t.Error("a network with containers was deleted:", out)
 	}
 	all("kept")

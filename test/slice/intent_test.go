@@ -36,7 +36,7 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 		}
 		c.hostSays(ctx, c.host("h2"), "it lacks 1 of 2 attachments")
 		if err := testcluster.Until(ctx, "the store to be adopted", func(ctx context.Context) error {
-			out, err := c.Netctl(ctx, "store", "adopt")
+			out, err := c.Masters.Netctl(ctx, "store", "adopt")
 			if err != nil {
 				err = fmt.Errorf("%w: %s", err, out)
 			}
@@ -49,7 +49,7 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 	check := func(extra string) {
 		c.t.Helper()
 		c.hasEndpoints("blue:net", len(before))
-		list, err := c.Netctl(c.t.Context(), "endpoint", "ls", "--json")
+		list, err := c.Masters.Netctl(c.t.Context(), "endpoint", "ls", "--json")
 		if err != nil {
 			c.t.Fatal(err, list)
 		}
@@ -82,7 +82,7 @@ func (c *cluster) intentFromFile(empty func(context.Context) error) {
 // exported writes the intent and what is in use into a file.
 func (c *cluster) exported(file string) {
 	c.t.Helper()
-	text, err := c.Netctl(c.t.Context(), "export", "--in-use")
+	text, err := c.Masters.Netctl(c.t.Context(), "export", "--in-use")
 	if err == nil {
 		err = os.WriteFile(file, []byte(text), 0o600)
 	}
@@ -162,14 +162,14 @@ func (c *cluster) applied(ctx context.Context, file string, empty func(context.C
 	}); err != nil {
 		return err
 	}
-	if out, err := c.Netctl(ctx, "apply", "-f", file); err != nil {
+	if out, err := c.Masters.Netctl(ctx, "apply", "-f", file); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
 
 func (c *cluster) storeID(ctx context.Context) (string, error) {
-	out, err := c.Netctl(ctx, "store", "info", "--quiet")
+	out, err := c.Masters.Netctl(ctx, "store", "info", "--quiet")
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}

@@ -32,13 +32,13 @@ func networkPolicyFilter(t *testing.T, driver string) {
 		c.wants(line, testcluster.OK)
 	}
 	set := func(ctx context.Context, list string) error {
-		if _, err := c.Netctl(ctx, "global", "set", "--generated-labels", list); err != nil {
+		if _, err := c.Masters.Netctl(ctx, "global", "set", "--generated-labels", list); err != nil {
 			return err
 		}
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			out, err := c.Netctl(ctx, "global", "info")
+			out, err := c.Masters.Netctl(ctx, "global", "info")
 			if err != nil || !strings.Contains(out, "not followed") {
 				return err
 			}
@@ -59,7 +59,7 @@ func networkPolicyFilter(t *testing.T, driver string) {
 		c.denied("the list is "+list, "other s tcp/80", "other near tcp/80")
 		c.wants("c s tcp/81", testcluster.OK)
 	}
-	if _, err := c.Netctl(t.Context(), "global", "set", "--generated-labels", "app"); err == nil || !strings.Contains(err.Error(), "blue:servers") {
+	if _, err := c.Masters.Netctl(t.Context(), "global", "set", "--generated-labels", "app"); err == nil || !strings.Contains(err.Error(), "blue:servers") {
 		t.Errorf("a list without the label that is selected by: %v", err)
 	}
 	c.policy("build", "--label", "build=2", "--order", "1", "--rule", "in deny app=client tcp/81")

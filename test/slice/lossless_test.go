@@ -43,7 +43,7 @@ func changesLoseNothing(t *testing.T, driver string) {
 	c.wants("c s icmp", testcluster.OK)
 	c.wants("c near icmp", testcluster.OK)
 	run := func(ctx context.Context, args ...string) error {
-		_, err := c.Netctl(ctx, args...)
+		_, err := c.Masters.Netctl(ctx, args...)
 		return err
 	}
 	for name, change := range map[string]func(ctx context.Context, i int) error{

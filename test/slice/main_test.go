@@ -241,7 +241,7 @@ func dropped(h *testcluster.Host) string {
 func (c *cluster) netctl(lines ...string) {
 	c.t.Helper()
 	for _, line := range lines {
-		if _, err := c.Netctl(c.t.Context(), strings.Fields(line)...); err != nil {
+		if _, err := c.Masters.Netctl(c.t.Context(), strings.Fields(line)...); err != nil {
 			c.t.Fatal(err)
 		}
 	}

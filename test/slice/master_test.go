@@ -18,7 +18,7 @@ import (
 // client returns a client of netmaster's API.
 func (c *cluster) client() *api.Client {
 	c.t.Helper()
-	a, err := c.API()
+	a, err := c.Masters.API()
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func netmasterGone(t *testing.T, driver string) {
 		t.Errorf("ADD without netmaster: %v, want an error that says so", err)
 	}
 	t.Logf("ADD without netmaster failed after %v: %v", time.Since(start).Round(time.Millisecond), err)
-	if err := c.StartMaster(t.Context()); err != nil {
+	if err := c.Masters.StartMaster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.hasEndpoints("blue:net", 3)
@@ -142,7 +142,7 @@ func etcdGone(t *testing.T, driver string) {
 		t.Error(err)
 	}
 	talks()
-	if err := c.StartEtcd(t.Context()); err != nil {
+	if err := c.Store.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	start = time.Now()
@@ -220,7 +220,7 @@ func embeddedEtcd(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	c.wants("b a udp/80", testcluster.OK)
-	if err := c.StartMaster(t.Context()); err != nil {
+	if err := c.Masters.StartMaster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.hasEndpoints("blue:net", 2)

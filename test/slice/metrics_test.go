@@ -347,7 +347,7 @@ func (c *cluster) states(driver string) (steps []scraped) {
 // tag returns a VLAN network's tag as a range.
 func (c *cluster) tag(network string) string {
 	c.t.Helper()
-	client, err := c.API()
+	client, err := c.Masters.API()
 	if err != nil {
 		c.t.Fatal(err)
 	}

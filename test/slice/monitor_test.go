@@ -75,7 +75,7 @@ func (c *cluster) monitored(t *testing.T, act func(), args ...string) []api.Flow
 	}
 	done := make(chan result, 1)
 	go func() {
-		out, err := c.Netctl(ctx, append([]string{"monitor", "--json", "--count", "8"}, args...)...)
+		out, err := c.Masters.Netctl(ctx, append([]string{"monitor", "--json", "--count", "8"}, args...)...)
 		done <- result{out, err}
 	}()
 	tick := time.NewTicker(100 * time.Millisecond)

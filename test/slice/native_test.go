@@ -164,7 +164,7 @@ func native(t *testing.T, driver string, where testcluster.Environment) {
 		"network create --native -e vlan -s 10.3.0.0/24 over":                                                                                 "is for networks of encap vxlan alone",
 		"network create --native -e vxlan -s 10.1.0.0/16 over":                                                                                "overlap",
 	} {
-		if out, err := c.Netctl(t.Context(), strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), why) {
+		if out, err := c.Masters.Netctl(t.Context(), strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v %s, want %q", line, err, out, why)
 		}
 	}

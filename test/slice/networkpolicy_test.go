@@ -27,7 +27,7 @@ func labelled(name, host string, labels map[string]string) testcluster.Container
 func (c *cluster) policy(name string, args ...string) {
 	c.t.Helper()
 	args = append([]string{"network-policy", "create", "--tenant", "blue"}, args...)
-	if out, err := c.Netctl(c.t.Context(), append(args, name)...); err != nil {
+	if out, err := c.Masters.Netctl(c.t.Context(), append(args, name)...); err != nil {
 		c.t.Fatal(err, out)
 	}
 }
@@ -54,7 +54,7 @@ func networkPolicy(t *testing.T, driver string, where testcluster.Environment) {
 	// One rule by itself: added, replaced, deleted.
 	one := func(command string, args ...string) {
 		t.Helper()
-		if out, err := c.Netctl(t.Context(), append([]string{"network-policy", command, "--tenant", "blue", "db", "more"}, args...)...); err != nil {
+		if out, err := c.Masters.Netctl(t.Context(), append([]string{"network-policy", command, "--tenant", "blue", "db", "more"}, args...)...); err != nil {
 			t.Fatal(err, out)
 		}
 	}
@@ -73,7 +73,7 @@ func networkPolicy(t *testing.T, driver string, where testcluster.Environment) {
 		{"--tenant", "red", "--default-in", "deny", "--default-out", "deny", "all"},
 		{"--tenant", "blue", "--mode", "audit", "--default-in", "deny", "--default-out", "deny", "--tier", "admin", "trial"},
 	} {
-		if out, err := c.Netctl(t.Context(), append([]string{"network-policy", "create"}, args...)...); err != nil {
+		if out, err := c.Masters.Netctl(t.Context(), append([]string{"network-policy", "create"}, args...)...); err != nil {
 			t.Fatal(err, out)
 		}
 	}

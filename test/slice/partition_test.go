@@ -27,11 +27,11 @@ func TestNetmasterAnswersAfterAPartition(t *testing.T) {
 	need(t, "/usr/bin/curl")
 	on(t, 1, []string{testcluster.DriverEBPF}, func(t *testing.T, driver string) {
 		c := up(t, driver, "part", 0, func(cfg *testcluster.Config) { cfg.Embedded, cfg.Consul = true, "" })
-		master, err := netip.ParseAddrPort(strings.TrimPrefix(c.MasterURL(), "http://"))
+		master, err := netip.ParseAddrPort(strings.TrimPrefix(c.Masters.MasterURL(), "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := &masterOnNetwork{c: c, ns: c.Master, port: "masterc", url: c.MasterURL()}
+		first := &masterOnNetwork{c: c, ns: c.Master, port: "masterc", url: c.Masters.MasterURL()}
 		c.joinedMaster("m2", 21, master.Addr())
 		last := c.joinedMaster("m3", 22, master.Addr())
 		last.partition()
@@ -55,11 +55,11 @@ func (c *cluster) joinedMaster(name string, n int, first netip.Addr) *masterOnNe
 	if m.ns, err = c.AddNamespace(name); err != nil {
 		c.t.Fatal(err)
 	}
-	at, err := c.JoinControl(m.ns, n)
+	at, err := c.Network.JoinControl(m.ns, n)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	token, err := c.Netctl(c.t.Context(), "cluster", "token", "-q")
+	token, err := c.Masters.Netctl(c.t.Context(), "cluster", "token", "-q")
 	if err != nil {
 		c.t.Fatal(err, token)
 	}

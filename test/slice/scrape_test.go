@@ -59,7 +59,7 @@ func (c *cluster) scrape() scraped {
 			out[m[1]+"{"+labels+"}"] = v
 		}
 	}
-	take("netmaster", "master:9999", c.Master, c.MasterURL())
+	take("netmaster", "master:9999", c.Master, c.Masters.MasterURL())
 	for _, h := range c.Hosts() {
 		take("netplugin", h.Name+":9006", h.NS, "http://127.0.0.1:9006")
 	}

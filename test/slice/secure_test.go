@@ -33,7 +33,7 @@ type securing struct {
 // waits until each is ready.
 func (s *securing) netmaster(ctx context.Context, ask func(context.Context, ...string) (string, error), flags ...string) error {
 	defer func() { s.at = s.addr }()
-	for i, address := range strings.Split(s.MasterURLs(), ",") {
+	for i, address := range strings.Split(s.Masters.MasterURLs(), ",") {
 		master, err := url.Parse(address)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func (s *securing) replica(ctx context.Context, n int, ask func(context.Context,
 	if err := s.Process([]string{"netmaster", "netmaster2"}[n-1]).Stop(20 * time.Second); err != nil {
 		return err
 	}
-	p, err := s.LaunchReplica(n, flags)
+	p, err := s.Masters.LaunchReplica(n, flags)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *securing) losesNothingBy(steps ...func(context.Context) error) {
 // secured is a cluster that is to be turned secure.
 func secured(c *cluster) *securing {
 	c.t.Helper()
-	master, err := url.Parse(c.MasterURL())
+	master, err := url.Parse(c.Masters.MasterURL())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func (s *securing) turn(ctx context.Context) error {
 	if out, err := s.run(ctx, "pki", "issue", filepath.Join(s.data, "join", "clients"), "anna", "--role", "cluster-admin"); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	if out, err := s.Netctl(ctx, "cluster", "token", "--host", "h1"); err == nil || !strings.Contains(out, "tokens are made by TLS only") {
+	if out, err := s.Masters.Netctl(ctx, "cluster", "token", "--host", "h1"); err == nil || !strings.Contains(out, "tokens are made by TLS only") {
 		return fmt.Errorf("a token that is asked for plainly: %w %s", err, out)
 	}
 	// All hosts are plain yet, and work.
@@ -326,7 +326,7 @@ func (s *securing) renew(ctx context.Context) error {
 
 // joins starts a host's netplugin with the store's address as it is by TLS.
 func (s *securing) joins(ctx context.Context, h *testcluster.Host, flags ...string) error {
-	p, err := h.LaunchAgentWith(append([]string{"--etcd-endpoints", strings.ReplaceAll(s.StoreURLs(), "http://", "https://")}, flags...))
+	p, err := h.LaunchAgentWith(append([]string{"--etcd-endpoints", strings.ReplaceAll(s.Store.StoreURLs(), "http://", "https://")}, flags...))
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (p *person) restoreAndLaunch(ctx context.Context, backup string) (*testclus
 	if out, err := p.Master.Command(ctx, filepath.Join(p.Config().BinDir, "netmaster"), "--restore", backup, "--keep-tokens", "--data-dir", p.data).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("restore: %w: %s", err, out)
 	}
-	return p.LaunchMaster([]string{"--secure"})
+	return p.Masters.LaunchMaster([]string{"--secure"})
 }
 
 // inPlace has the backup be restored in the directory that there is.
@@ -208,7 +208,7 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 		return err
 	}
 	// What hosts say, that have not joined anew, one of which is started again.
-	h2, store := p.Hosts()[1], strings.ReplaceAll(p.StoreURL(), "http://", "https://")
+	h2, store := p.Hosts()[1], strings.ReplaceAll(p.Store.StoreURL(), "http://", "https://")
 	if err := h2.KillAgent(); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (c *cluster) shares(driver string) {
 
 // share asks netctl once, and tells what is wrong.
 func (c *cluster) share() (string, error) {
-	out, err := c.Netctl(c.t.Context(), "service", "inspect", "-t", "blue", "web")
+	out, err := c.Masters.Netctl(c.t.Context(), "service", "inspect", "-t", "blue", "web")
 	var got struct{ Counts api.ServiceCounts }
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &got)
@@ -123,7 +123,7 @@ func services(t *testing.T, driver string, where testcluster.Environment) {
 	until("nobody answers", func() bool {
 		return c.space("c").Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: v4, Port: 8000}, 2*time.Second).Verdict == testcluster.Refused
 	})
-	if out, err := c.Netctl(t.Context(), "service", "inspect", "-t", "blue", "web"); err != nil || !strings.Contains(out, "nobody gets new connections") {
+	if out, err := c.Masters.Netctl(t.Context(), "service", "inspect", "-t", "blue", "web"); err != nil || !strings.Contains(out, "nobody gets new connections") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

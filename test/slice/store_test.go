@@ -21,7 +21,7 @@ func (c *cluster) put(keys map[string]string) {
 	c.t.Helper()
 	ctx := c.t.Context()
 	if *consul == "" {
-		etcd, err := c.Etcd(ctx)
+		etcd, err := c.Store.Etcd(ctx)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func (c *cluster) put(keys map[string]string) {
 		}
 		return
 	}
-	st, err := storeconsul.New(storeconsul.Config{Endpoints: []string{"http://" + c.relay(strings.TrimPrefix(c.StoreURL(), "http://"))}, Logger: slog.New(slog.DiscardHandler)})
+	st, err := storeconsul.New(storeconsul.Config{Endpoints: []string{"http://" + c.relay(strings.TrimPrefix(c.Store.StoreURL(), "http://"))}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func everybodyAway(t *testing.T, driver string) {
 	long()
 	works("they are still")
 	cables(false, c.Hosts()...)
-	if err := errors.Join(c.StartEtcd(t.Context()), c.StartMaster(t.Context())); err != nil {
+	if err := errors.Join(c.Store.StartEtcd(t.Context()), c.Masters.StartMaster(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	c.hostsAway(2)
@@ -166,7 +166,7 @@ func TestEvictAfter(t *testing.T) {
 		if err := c.Process("netmaster").Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.StartMaster(t.Context()); err != nil {
+		if err := c.Masters.StartMaster(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		counted(30) // of which nothing is lost

@@ -63,7 +63,7 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 		for _, h := range c.Hosts() {
 			errs = append(errs, peers(ctx, h, "answering", 2))
 		}
-		if out, err := c.Netctl(ctx, "status"); err != nil {
+		if out, err := c.Masters.Netctl(ctx, "status"); err != nil {
 			errs = append(errs, err, errors.New(out))
 		}
 		return errors.Join(errs...)
@@ -80,7 +80,7 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 		switchDrops(x.rules...)
 		begun := time.Now()
 		c.until(x.name+": status to name the hosts", func(ctx context.Context) error {
-			out, err := c.Netctl(ctx, "status")
+			out, err := c.Masters.Netctl(ctx, "status")
 			_, out, bad := strings.Cut(out, "Not all is well")
 			switch {
 			case err == nil, !bad:

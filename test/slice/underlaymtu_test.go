@@ -54,7 +54,7 @@ func underlayShrinks(t *testing.T, driver string) {
 		t.Helper()
 		for _, h := range c.Hosts() {
 			c.until(fmt.Sprintf("%s to tell of a smaller MTU: %v", h.Name, want), func(ctx context.Context) error {
-				out, err := c.Netctl(ctx, "host", "inspect", h.Name)
+				out, err := c.Masters.Netctl(ctx, "host", "inspect", h.Name)
 				if err == nil && strings.Contains(out, "tunnels carry 1350 bytes") != want {
 					err = errors.New(out)
 				}
@@ -63,7 +63,7 @@ func underlayShrinks(t *testing.T, driver string) {
 		}
 	}
 	moves("at first")
-	if err := c.SetUnderlayMTU(1400); err != nil {
+	if err := c.Network.SetUnderlayMTU(1400); err != nil {
 		t.Fatal(err)
 	}
 	moves("with a smaller MTU")
@@ -73,7 +73,7 @@ func underlayShrinks(t *testing.T, driver string) {
 		}
 	}
 	told(true)
-	if err := c.SetUnderlayMTU(1500); err != nil {
+	if err := c.Network.SetUnderlayMTU(1500); err != nil {
 		t.Fatal(err)
 	}
 	moves("with the MTU of before")
@@ -96,7 +96,7 @@ func TestUplinkMTUShrinks(t *testing.T) {
 		told := func(want bool) {
 			t.Helper()
 			c.until(fmt.Sprintf("h1 to tell of a smaller MTU: %v", want), func(ctx context.Context) error {
-				out, err := c.Netctl(ctx, "host", "inspect", "h1")
+				out, err := c.Masters.Netctl(ctx, "host", "inspect", "h1")
 				if err == nil && strings.Contains(out, "VLAN networks carry 1350 bytes") != want {
 					err = errors.New(out)
 				}

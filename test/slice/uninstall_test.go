@@ -49,7 +49,7 @@ func uninstall(t *testing.T, driver string) {
 		}
 	}
 	virgin := traced(t, h, plugins)
-	if err := errors.Join(c.StartEtcd(t.Context()), c.StartMaster(t.Context()), h.StartAgent(t.Context())); err != nil {
+	if err := errors.Join(c.Store.StartEtcd(t.Context()), c.Masters.StartMaster(t.Context()), h.StartAgent(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	run := func(want string, flags ...string) string {
@@ -146,7 +146,7 @@ func (c *cluster) refusesNewer(h *testcluster.Host) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	etcd, err := c.Etcd(ctx)
+	etcd, err := c.Store.Etcd(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}

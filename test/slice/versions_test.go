@@ -72,7 +72,7 @@ func twoVersions(t *testing.T, driver, old string) {
 	start := func(n int, programs string) {
 		t.Helper()
 		c.UsePrograms(programs)
-		must(c.StartReplica(t.Context(), n))
+		must(c.Masters.StartReplica(t.Context(), n))
 		c.UsePrograms(old) // of netctl and contivk8s, which may be older than what they ask
 	}
 	stop := func(name string) {

@@ -97,7 +97,7 @@ func Beside(ctx context.Context, l *testcluster.Lab, dir string) (*Control, *kub
 }
 
 func beside(ctx context.Context, l *testcluster.Lab, dir string, dual bool, gates string) (*Control, *kubernetes.Clientset, error) {
-	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress(), Dual: dual, Gates: gates})
+	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.Masters.MasterAddress(), Dual: dual, Gates: gates})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ func (n *Nodes) Outside(ctx context.Context, name string, number int) (*testclus
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}
-	a, err := n.JoinUnderlay(ns, number)
+	a, err := n.Network.JoinUnderlay(ns, number)
 	if err == nil && n.cfg.Dual {
 		_, err = ns.Command(ctx, "ip", "address", "add", Address6(a).String()+"/64", "dev", "eth0", "nodad").CombinedOutput()
 	}
@@ -63,14 +63,14 @@ func (n *Nodes) lead(ctx context.Context) error {
 		return nil
 	}
 	run := func(space *testcluster.Namespace, a netip.Addr) error {
-		router := n.MasterAddress()
+		router := n.Masters.MasterAddress()
 		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), Address6(a).String(), router.String(), Address6(router).String(), beyond(a).String()).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("give %s more addresses: %w: %s", a, err, out)
 		}
 		return nil
 	}
-	err := run(n.Master, n.MasterAddress())
+	err := run(n.Master, n.Masters.MasterAddress())
 	for _, h := range n.Hosts() {
 		if err == nil {
 			err = run(h.NS, h.Address)

@@ -157,10 +157,10 @@ func (n *Nodes) startContiv(ctx context.Context, network []string) error {
 	if _, err := n.user("netmaster.kubeconfig", "system:serviceaccount:kube-system:contiv-netmaster"); err != nil {
 		return err
 	}
-	if err := n.StartMaster(ctx); err != nil {
+	if err := n.Masters.StartMaster(ctx); err != nil {
 		return err
 	}
-	if out, err := n.Netctl(ctx, network...); err != nil {
+	if out, err := n.Masters.Netctl(ctx, network...); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -130,7 +130,7 @@ func (d *demo) show(ctx context.Context) error {
 func (d *demo) netctl(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		fmt.Println("  $ netctl " + line)
-		if out, err := d.n.Netctl(ctx, strings.Fields(line)...); err != nil {
+		if out, err := d.n.Masters.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return fmt.Errorf("netctl %s: %w: %s", line, err, out)
 		}
 	}
