@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
@@ -58,19 +59,22 @@ func TestLayouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, kv := range map[string][2]any{
-		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "tunnels": {tunnelSource{}, uint32(0)}, "tunnel_ends": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, segment{}}, "privates": {uint32(0), uint32(0)},
-		"networks": {uint32(0), network{}}, "queues": {uint32(0), queue{}}, "turns": {uint32(0), uint32(0)}, "subnets": {subnetKey{}, uint32(0)}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
-		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
-		"conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
+	layouts := map[string][2]any{
+		"turns": {uint32(0), uint32(0)}, "conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
 		"spent": {uint32(0), share{}}, "given": {uint32(0), share{}}, "swept": {uint32(0), uint64(0)}, "hits": {uint64(0), counter{}},
-		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}},
-		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},
-		"event_budgets": {uint32(0), eventBudget{}},
-		"vips":          {hostKey{}, uint32(0)}, "exposed": {addr{}, exposedEntry{}}, "services": {uint32(0), service{}}, "service_ports": {frontKey{}, frontEntry{}}, "sources": {subnetKey{}, uint32(0)},
-		"backends": {backendKey{}, backendEntry{}}, "translations": {connKey{}, translation{}},
-		"affines": {affineKey{}, affine{}}, "affine_counts": {uint64(0), uint32(0)},
-	} {
+		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}}, "port_counters": {uint32(0), portCounter{}},
+		"event_slots": {uint32(0), eventSlot{}}, "event_budgets": {uint32(0), eventBudget{}}, "translations": {connKey{}, translation{}},
+		"affines": {affineKey{}, affine{}}, "affine_counts": {uint64(0), uint32(0)}, "rules": {ruleKey{}, rule{}},
+	}
+	for _, part := range (&datapath{services: &serving{}}).tableParts() {
+		of := reflect.TypeOf(part).Elem()
+		for i, tag := range tagsOf(part) {
+			if have, ok := of.Field(i).Type.FieldByName("have"); ok {
+				layouts[tag.name] = [2]any{reflect.Zero(have.Type.Key()).Interface(), reflect.Zero(have.Type.Elem()).Interface()}
+			}
+		}
+	}
+	for name, kv := range layouts {
 		m := spec.Maps[name]
 		if k, v := binary.Size(kv[0]), binary.Size(kv[1]); k != int(m.KeySize) || v != int(m.ValueSize) {
 			t.Errorf("map %s: key %d and value %d bytes in Go, %d and %d in C", name, k, v, m.KeySize, m.ValueSize)

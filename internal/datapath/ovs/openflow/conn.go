@@ -276,7 +276,7 @@ func (c *Conn) exchangeAt(ctx context.Context, first, n uint32, build func(xid u
 				return ctx.Err()
 			}
 			select { // a message that is cut ends the connection, one that is sent harms nothing
-			case <-wrote:
+			case <-wrote: //nolint:errcheck // what ended the call tells more
 				wrote = nil
 			case <-time.After(writeWait):
 				c.c.Close()
