@@ -16,11 +16,13 @@ func TestReplicasHaveAddresses(t *testing.T) {
 		if err := cfg.fill(); err != nil {
 			t.Fatal(err)
 		}
-		l := newLab(state{Config: cfg})
-		if got := l.Masters.MasterURLs(); got != want {
+		c := &core{st: state{Config: cfg}}
+		store := &Store{core: c, certificates: &certificates{c}}
+		masters := &Masters{core: c, certificates: store.certificates, store: store}
+		if got := masters.MasterURLs(); got != want {
 			t.Errorf("%d replicas are at %s, want %s", n, got, want)
 		}
-		if got, want := l.Store.StoreURLs(), strings.ReplaceAll(want, "9999", "2379"); got != want {
+		if got, want := store.StoreURLs(), strings.ReplaceAll(want, "9999", "2379"); got != want {
 			t.Errorf("the store of %d replicas is at %s, want %s", n, got, want)
 		}
 	}
