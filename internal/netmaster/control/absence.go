@@ -79,8 +79,8 @@ type absence struct {
 func (a *absence) look(ctx context.Context, gap time.Duration) error {
 	alive, _ := a.w.Seen()
 	away, known := map[model.HostName]tables.HostAbsence{}, 0
-	for _, h := range a.hosts.commits.view.Hosts.List() {
-		row, _ := a.hosts.commits.view.Hosts.HostAbsence(h.Name)
+	for _, h := range a.hosts.hostView.List() {
+		row, _ := a.hosts.hostView.HostAbsence(h.Name)
 		switch {
 		case alive[h.Name]:
 			known++
@@ -171,7 +171,7 @@ func (a *absence) back(ctx context.Context, name model.HostName) error {
 
 // end gives up what is on a host whose grace time is over.
 func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostAbsence) error {
-	n, err := a.hosts.evict(ctx, name, a.hosts.commits.view.Endpoints.OfHost(name), a.still(name))
+	n, err := a.hosts.evict(ctx, name, a.hosts.endpointView.OfHost(name), a.still(name))
 	if n > 0 || err == nil {
 		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are given up", "host", string(name), "endpointsReleased", n,
 			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)

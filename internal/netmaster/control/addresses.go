@@ -15,6 +15,8 @@ import (
 // Addresses reserves addresses of networks for endpoints that do not exist yet.
 type Addresses struct {
 	commits        *Committer
+	networkView    *NetworkView
+	addressView    *AddressView
 	overQuota      atomic.Uint64 // requests of hosts that have reserved too many addresses
 	reservationTTL time.Duration
 }
@@ -41,7 +43,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 	if len(r.Requester) > model.MaxEndpointText {
 		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
 	}
-	if n, known := as.commits.view.Networks.Get(r.Network); known {
+	if n, known := as.networkView.Get(r.Network); known {
 		if err := as.mayReserve(r, n); err != nil {
 			return netip.Addr{}, err
 		}
@@ -59,7 +61,7 @@ func (as *Addresses) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 			if err != nil {
 				return err
 			}
-			if row.Exists() && !as.commits.view.Addresses.expired(row.Value) {
+			if row.Exists() && !as.addressView.expired(row.Value) {
 				return model.Errorf(model.ErrConflict, "PreferredIPv4Address %q: %s", got, ownerText(row.Value))
 			}
 		} else if got, err = cl.freeAddr(ctx, tx, n, r.IPv6, pools, r.Group); err != nil {
@@ -100,18 +102,23 @@ func (as *Addresses) mayReserve(r AddressRequest, n model.Network) error {
 	case n.Subnet.IsValid() && bits < 12:
 		most = max(minReserved, 1<<bits/8)
 	}
-	has := read(&as.commits.view.mu, func() int {
-		if s := as.commits.view.Addresses.spaces[n.Key]; s != nil {
-			return s.kept[h]
-		}
-		return 0
-	})
+	has := as.addressView.reservedFor(n.Key, h)
 	if has < most {
 		return nil
 	}
 	as.overQuota.Add(1)
 	as.commits.log.Warn("a host gets no more addresses of a network: it has reserved its share, and attached nothing to them", "host", string(h), "network", n.Key.String(), "reserved", has)
 	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, and may have no more: attach its containers, or release the addresses", h, has, n.Key)
+}
+
+// reservedFor returns how many addresses of a network are reserved for endpoints of a host.
+func (av *AddressView) reservedFor(k model.NetworkKey, h model.HostName) int {
+	return read(av.mu, func() int {
+		if s := av.spaces[k]; s != nil {
+			return s.kept[h]
+		}
+		return 0
+	})
 }
 
 // OverQuota is how many addresses mayReserve has refused.

@@ -18,9 +18,11 @@ import (
 
 // Answers gives addresses of load balancers to hosts that answer their neighbours for them.
 type Answers struct {
-	commits *Committer
-	answers answerHearing
-	signs   signBatches
+	commits   *Committer
+	hostView  *HostView
+	ownerView *AddressOwnerView
+	answers   answerHearing
+	signs     signBatches
 }
 
 // Of the hosts that could answer ARP and neighbour discovery for an address of the load
@@ -166,15 +168,15 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 // Answer keeps what a host answers for, gives it what nobody else has, and returns all
 // that it has: for model.AnswerFor from the moment before it asked.
 func (an *Answers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
-	pooled := read(&an.commits.view.mu, func() []netip.Addr {
-		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := an.commits.view.AddressOwners.balancedAddrs.by[a]; return !is })
+	pooled := read(an.hostView.mu, func() []netip.Addr {
+		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := an.ownerView.balancedAddrs.by[a]; return !is })
 	})
 	r.Able = pooled
 	prefers := an.answers.hear(r)
 	for i, more := 0, true; more && i < answerParts; i++ {
 		var want []netip.Addr
-		known := read(&an.commits.view.mu, func() bool {
-			x := an.commits.view.Hosts.answerers
+		known := read(an.hostView.mu, func() bool {
+			x := an.hostView.answerers
 			mine, known := x.hosts[r.Host]
 			want = nil
 			for _, a := range r.Able {
@@ -330,7 +332,7 @@ func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, fo
 }
 
 func (an *Answers) silentAnswerer(a tables.Answerer) bool {
-	return read(&an.commits.view.mu, func() bool { return an.commits.view.Hosts.answerers.silent(a.Host, signOf(a)) })
+	return read(an.hostView.mu, func() bool { return an.hostView.answerers.silent(a.Host, signOf(a)) })
 }
 
 func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {

@@ -54,7 +54,7 @@ func (ns *Networks) vlans(ctx context.Context, tx store.Tx) (out []model.Network
 	if _, err := ns.commits.follow.Fresh(ctx); err != nil {
 		return nil, err
 	}
-	for _, n := range ns.commits.view.Networks.List("") {
+	for _, n := range ns.networkView.List("") {
 		if n.Encap == model.EncapVLAN {
 			out = append(out, n)
 		}

@@ -68,7 +68,7 @@ func (ks *Kubernetes) Balance(ctx context.Context, fence store.Fence, w PoolWish
 	_, err := ks.commits.update(ctx, fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
 		fence.Require(tx)
 		out, refused = nil, nil
-		had := ks.commits.view.AddressOwners.BalancedAddrs(w.Service)
+		had := ks.ownerView.BalancedAddrs(w.Service)
 		for _, v6 := range []bool{false, true} {
 			addr, err := ks.balance(tx, w, v6, had)
 			switch {
@@ -111,23 +111,12 @@ func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr
 			return a, err
 		}
 	}
-	ks.commits.view.mu.RLock()
-	family := 0
-	if v6 {
-		family = 1
-	}
-	last := ks.commits.view.AddressOwners.balancedAddrs.last[family]
-	ks.commits.view.mu.RUnlock()
 	looked := 0
-	for a := range w.Pool.From(last, v6) {
+	for a := range w.Pool.From(ks.ownerView.lastBalanced(v6), v6) {
 		if looked++; looked > maxPoolSearch {
 			break
 		}
-		ks.commits.view.mu.Lock()
-		_, taken := ks.commits.view.AddressOwners.balancedAddrs.by[a]
-		ks.commits.view.AddressOwners.balancedAddrs.last[family] = a
-		ks.commits.view.mu.Unlock()
-		if taken {
+		if ks.ownerView.tryBalanced(a) {
 			continue
 		}
 		err := ks.takeBalanced(tx, w, a)
@@ -140,6 +129,28 @@ func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr
 		name = "IPv6"
 	}
 	return netip.Addr{}, model.Errorf(model.ErrExhausted, "the load balancers' pool has no free %s address", name)
+}
+
+// lastBalanced returns the address of a family that was tried last.
+func (ov *AddressOwnerView) lastBalanced(v6 bool) netip.Addr {
+	return read(ov.mu, func() netip.Addr { return ov.balancedAddrs.last[family(v6)] })
+}
+
+// tryBalanced notes an address as the last one that was tried, and reports whether a
+// service has it.
+func (ov *AddressOwnerView) tryBalanced(a netip.Addr) (taken bool) {
+	ov.mu.Lock()
+	defer ov.mu.Unlock()
+	_, taken = ov.balancedAddrs.by[a]
+	ov.balancedAddrs.last[family(a.Is6())] = a
+	return taken
+}
+
+func family(v6 bool) int {
+	if v6 {
+		return 1
+	}
+	return 0
 }
 
 // fronted says in words which other service leads from an address; empty = none.
@@ -160,7 +171,7 @@ func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error 
 	if !w.Pool.Contains(a) {
 		return model.Errorf(model.ErrConflict, "%s is not in the load balancers' pool", a)
 	}
-	for _, whose := range []string{ks.commits.view.AddressOwners.WhoseAddress(a), ks.commits.view.AddressOwners.WhoseServiceAddress(a), ks.commits.view.Kubernetes.fronted(a, w.Service)} {
+	for _, whose := range []string{ks.ownerView.WhoseAddress(a), ks.ownerView.WhoseServiceAddress(a), ks.kubernetesView.fronted(a, w.Service)} {
 		if whose != "" {
 			return model.Errorf(model.ErrConflict, "%s %s", a, whose)
 		}

@@ -54,15 +54,24 @@ func (ov *AddressOwnerView) ServiceRanges() model.ServiceRanges {
 // Reserve has WhoseAddress say of addresses whose they are, which no row of the store
 // tells, as "is the address of ...".
 func (ks *Kubernetes) Reserve(at map[netip.Addr]string) {
-	ks.commits.view.mu.Lock()
-	defer ks.commits.view.mu.Unlock()
-	if ks.commits.view.AddressOwners.reserved == nil {
-		ks.commits.view.AddressOwners.reserved = map[netip.Addr]string{}
-	}
-	maps.Copy(ks.commits.view.AddressOwners.reserved, at)
+	ks.ownerView.reserve(at)
 }
 
-// reservedAddresses are those of Reserve.
+func (ov *AddressOwnerView) reserve(at map[netip.Addr]string) {
+	ov.mu.Lock()
+	defer ov.mu.Unlock()
+	if ov.reserved == nil {
+		ov.reserved = map[netip.Addr]string{}
+	}
+	maps.Copy(ov.reserved, at)
+}
+
+// reservation says whose an address is by Reserve; empty = nobody's.
+func (ov *AddressOwnerView) reservation(a netip.Addr) string {
+	return read(ov.mu, func() string { return ov.reserved[a] })
+}
+
+// reservedAddresses returns the addresses of Reserve.
 func (ov *AddressOwnerView) reservedAddresses() map[netip.Addr]string {
 	return read(ov.mu, func() map[netip.Addr]string { return maps.Clone(ov.reserved) })
 }
@@ -139,7 +148,7 @@ func (sv *ServiceView) CountServices() (services, fronts int) {
 
 // NetworksChanged returns what is closed when the next network comes or goes.
 func (ns *Networks) NetworksChanged() <-chan struct{} {
-	return ns.commits.view.Networks.networksCame.Next()
+	return ns.networkView.networksCame.Next()
 }
 
 // outsideServices refuses a subnet that overlaps a range of the orchestrator's services.

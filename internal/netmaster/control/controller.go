@@ -80,26 +80,27 @@ func New(st store.Store, opts Options) *Controller {
 		opts.ReservationTTL = 24 * time.Hour
 	}
 	m := newCommitter(st, opts)
+	v := m.view
 	c := &Controller{
 		Committer:   m,
-		Addresses:   &Addresses{commits: m, reservationTTL: opts.ReservationTTL},
-		Answers:     &Answers{commits: m},
+		Addresses:   &Addresses{commits: m, networkView: v.Networks, addressView: v.Addresses, reservationTTL: opts.ReservationTTL},
+		Answers:     &Answers{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners},
 		Heartbeats:  &Heartbeats{commits: m, born: time.Now()},
-		Kubernetes:  &Kubernetes{m},
-		LabelFilter: &LabelFilter{m},
-		Pending:     &Pending{m},
-		Policies:    &Policies{commits: m},
-		Services:    &Services{m},
+		Kubernetes:  &Kubernetes{commits: m, ownerView: v.AddressOwners, kubernetesView: v.Kubernetes},
+		LabelFilter: &LabelFilter{commits: m, endpointView: v.Endpoints, settingsView: v.Settings},
+		Pending:     &Pending{commits: m, pendingView: v.Pending},
+		Policies:    &Policies{commits: m, endpointView: v.Endpoints, policyView: v.Policies},
+		Services:    &Services{commits: m, serviceView: v.Services},
 		Store:       &StoreIdentity{commits: m, initial: opts.Initial.Value(), renew: waiting.NewBell()},
-		Tenants:     &Tenants{m},
+		Tenants:     &Tenants{commits: m, addressView: v.Addresses, tenantView: v.Tenants},
 	}
-	c.Endpoints = &Endpoints{m, c.Addresses}
-	c.Networks = &Networks{m, c.Endpoints, opts.Surroundings}
-	c.Settings = &Settings{m, c.LabelFilter, c.Networks}
-	c.Hosts = &Hosts{m, c.Heartbeats, c.Endpoints}
-	c.HostLeases = &HostLeases{m, c.Heartbeats, c.Hosts}
-	c.Ownership = &Ownership{m, c.Tenants, c.Networks, c.Policies}
-	c.Repair = &Repair{m, c.Policies, c.Services}
+	c.Endpoints = &Endpoints{commits: m, settingsView: v.Settings, networkView: v.Networks, endpointView: v.Endpoints, addressView: v.Addresses, podView: v.Pods, addresses: c.Addresses}
+	c.Networks = &Networks{commits: m, networkView: v.Networks, endpointView: v.Endpoints, hostView: v.Hosts, ownerView: v.AddressOwners, endpoints: c.Endpoints, surroundings: opts.Surroundings}
+	c.Settings = &Settings{commits: m, settingsView: v.Settings, filter: c.LabelFilter, networks: c.Networks}
+	c.Hosts = &Hosts{commits: m, hostView: v.Hosts, endpointView: v.Endpoints, heartbeats: c.Heartbeats, endpoints: c.Endpoints}
+	c.HostLeases = &HostLeases{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners, networkView: v.Networks, heartbeats: c.Heartbeats, hosts: c.Hosts}
+	c.Ownership = &Ownership{commits: m, tenants: c.Tenants, networks: c.Networks, policies: c.Policies}
+	c.Repair = &Repair{commits: m, addressView: v.Addresses, policies: c.Policies, services: c.Services}
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply, store.Since(c.Store.identities.since))
 	c.follow.Ranges(tables.PendingScope) // which every write of what may be locked looks at
 	c.relay = relay.NewHub(c.follow, relayed, opts.RelayBeat)

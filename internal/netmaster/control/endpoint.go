@@ -16,8 +16,13 @@ import (
 // Endpoints creates, changes and deletes endpoints, those of pods too. It has no state of
 // its own.
 type Endpoints struct {
-	commits   *Committer
-	addresses *Addresses
+	commits      *Committer
+	settingsView *SettingsView
+	networkView  *NetworkView
+	endpointView *EndpointView
+	addressView  *AddressView
+	podView      *PodView
+	addresses    *Addresses
 }
 
 var _ = share(kind{
@@ -133,15 +138,15 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 		from := tables.RefKey{Target: tables.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
 		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
-	settings, _ := es.commits.view.Settings.Global()
+	settings, _ := es.settingsView.Global()
 	if of, own := interned(want, settings.Filter().Identifying(want.Labels)); own {
 		keys = append(keys, tables.Globals.Key(tables.GlobalKey{}))
 		if ik, err := internKey(of); err == nil {
 			keys = append(keys, tables.InternedIdentities.Key(ik))
 		}
 	}
-	n, known := es.commits.view.Networks.Get(k)
-	if _, there := es.commits.view.Endpoints.Get(want.Key); there {
+	n, known := es.networkView.Get(k)
+	if _, there := es.endpointView.Get(want.Key); there {
 		known = false // it has its addresses
 	}
 	for _, f := range []struct {
@@ -151,7 +156,7 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 	}{{n.Subnet, want.IPv4, false}, {n.Subnet6, want.IPv6, true}} {
 		a := f.want
 		if !a.IsValid() && known && f.subnet.IsValid() {
-			ranges, cursor := allowed(n, f.v6, es.commits.view.Addresses.poolsOf(k), want.Group)
+			ranges, cursor := allowed(n, f.v6, es.addressView.poolsOf(k), want.Group)
 			if free, ok := cl.addr(n, f.v6, cursor, ranges); ok {
 				a = free
 				cl.putBack(tables.AddressKey{Network: k, Addr: a}) // it is still a candidate

@@ -12,9 +12,10 @@ import (
 // Settings changes what the whole cluster has one of, and hosts' BGP settings, which its
 // forwarding mode decides about. It has no state of its own.
 type Settings struct {
-	commits  *Committer
-	filter   *LabelFilter
-	networks *Networks
+	commits      *Committer
+	settingsView *SettingsView
+	filter       *LabelFilter
+	networks     *Networks
 }
 
 var _ = register[tables.GlobalKey](kind{name: "global"})
@@ -119,7 +120,7 @@ func (s *SettingsView) Global() (model.Global, bool) { return s.globalRows.find(
 
 // IntentChanged returns what is closed when the view gets other settings of the
 // cluster, or a tenant comes, changes or goes.
-func (st *Settings) IntentChanged() <-chan struct{} { return st.commits.view.Settings.intent.Next() }
+func (st *Settings) IntentChanged() <-chan struct{} { return st.settingsView.intent.Next() }
 
 func (s *SettingsView) enterGlobal(ch tables.Change) {
 	s.globalRows.enter(ch)

@@ -45,7 +45,7 @@ func (ts *Tenants) claimPool(tx store.Tx, n model.Network, g model.Group) error 
 		if err != nil {
 			return err
 		}
-		if g.Pool.Contains(a.Value.Addr) && !ts.commits.view.Addresses.expired(a.Value) {
+		if g.Pool.Contains(a.Value.Addr) && !ts.addressView.expired(a.Value) {
 			return model.Errorf(model.ErrConflict, "ipPool %q: %s", g.Pool, ownerText(a.Value))
 		}
 	}

@@ -102,7 +102,7 @@ func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.R
 // machines that got others by DHCP.
 func (hl *HostLeases) disenrol(tx store.Tx, k model.HostName, addrs []netip.Addr) error {
 	of := func(a netip.Addr) bool { return slices.Contains(addrs, a) }
-	for _, h := range hl.commits.view.Hosts.hostAddressRows.list("") {
+	for _, h := range hl.hostView.hostAddressRows.list("") {
 		if h.Host == k || !slices.ContainsFunc(h.Enrolled, of) {
 			continue
 		}
@@ -124,12 +124,12 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 	if n, in := hl.networkAt(a); in {
 		return fmt.Sprintf("lies in network %s", n), nil
 	}
-	for _, h := range hl.commits.view.Hosts.List() {
+	for _, h := range hl.hostView.List() {
 		if h.Name != k && (a == h.Control || a == h.VTEP || a == h.IPv6) {
 			return fmt.Sprintf("is the address of host %s", h.Name), nil
 		}
 	}
-	for _, h := range hl.commits.view.Hosts.hostAddressRows.list("") {
+	for _, h := range hl.hostView.hostAddressRows.list("") {
 		if h.Host != k && slices.Contains(h.Added, a) {
 			return fmt.Sprintf("was added to host %s", h.Host), nil
 		}
@@ -137,7 +137,7 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 	if first {
 		return "", nil
 	}
-	if whose := read(&hl.commits.view.mu, func() string { return hl.commits.view.AddressOwners.reserved[a] }); whose != "" {
+	if whose := hl.ownerView.reservation(a); whose != "" {
 		return whose, nil
 	}
 	masters, err := netmastersAt(tx)
@@ -150,7 +150,7 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 // networkAt finds a network in whose subnets an address lies, among those that hosts may have
 // a route to: what a tenant administrator creates beside these keeps no host out.
 func (hl *HostLeases) networkAt(a netip.Addr) (model.NetworkKey, bool) {
-	for _, n := range hl.commits.view.Networks.List("") {
+	for _, n := range hl.networkView.List("") {
 		for _, p := range subnetsOf(n) {
 			if n.OnHosts() && p.Contains(a) {
 				return n.Key, true

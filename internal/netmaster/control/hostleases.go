@@ -20,9 +20,12 @@ import (
 // HostLeases keeps in the store, for agents, which installation has a host's name, where
 // the host is registered, its addresses and its status.
 type HostLeases struct {
-	commits    *Committer
-	heartbeats *Heartbeats
-	hosts      *Hosts
+	commits     *Committer
+	hostView    *HostView
+	ownerView   *AddressOwnerView
+	networkView *NetworkView
+	heartbeats  *Heartbeats
+	hosts       *Hosts
 }
 
 // A host's name belongs to one installation while that lives. Agents tell who
@@ -248,7 +251,7 @@ func (hl *HostLeases) forgetListening(ctx context.Context, fence store.Fence, al
 
 // sameButForCase returns another host whose name differs from one by case alone.
 func (hl *HostLeases) sameButForCase(name model.HostName) (model.HostName, bool) {
-	for _, h := range hl.commits.view.Hosts.List() {
+	for _, h := range hl.hostView.List() {
 		if h.Name != name && strings.EqualFold(string(h.Name), string(name)) {
 			return h.Name, true
 		}

@@ -17,9 +17,11 @@ import (
 
 // Hosts tells of hosts, and drains, evicts and removes them. It has no state of its own.
 type Hosts struct {
-	commits    *Committer
-	heartbeats *Heartbeats
-	endpoints  *Endpoints
+	commits      *Committer
+	hostView     *HostView
+	endpointView *EndpointView
+	heartbeats   *Heartbeats
+	endpoints    *Endpoints
 }
 
 // HostState is all that is known of a host.

@@ -89,7 +89,7 @@ const deleteTries = 3
 // go of it first.
 func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
 	own := func() (eps []model.Endpoint, only bool) {
-		all := ns.commits.view.Endpoints.OfNetwork(k)
+		all := ns.endpointView.OfNetwork(k)
 		eps = slices.DeleteFunc(slices.Clone(all), func(e model.Endpoint) bool { return !e.OfHost() })
 		return eps, len(eps) == len(all)
 	}

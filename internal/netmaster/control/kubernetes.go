@@ -12,7 +12,9 @@ import (
 // leader who has the fence: namespaces, services and the addresses of its load balancers.
 // It has no state of its own.
 type Kubernetes struct {
-	commits *Committer
+	commits        *Committer
+	ownerView      *AddressOwnerView
+	kubernetesView *KubernetesView
 }
 
 // KubernetesCluster returns which Kubernetes the store follows; it has no UID where that

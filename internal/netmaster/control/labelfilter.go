@@ -18,7 +18,9 @@ import (
 // endpoints follow when that changes. Settings and the leader call it. It has no state:
 // what is left to do is what the store says.
 type LabelFilter struct {
-	commits *Committer
+	commits      *Committer
+	endpointView *EndpointView
+	settingsView *SettingsView
 }
 
 // maxFormerLabels is how many entries of former label filters are remembered; who
@@ -44,7 +46,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 		return nil
 	}
 	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
-		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.commits.view.Endpoints.UnfollowedEndpoints())
+		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.endpointView.UnfollowedEndpoints())
 	}
 	// Whoever commits a selector by labels after this read touches the scope; what
 	// was committed before is in a view that is made fresh after it.
@@ -136,7 +138,7 @@ func (ps *Policies) selectByLabels(tx store.Tx, selectors ...namedSelector) erro
 			return model.InvalidField(first[k], k, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it (generatedLabels of the cluster's settings has the list: netctl global info)")
 		}
 		if g.Value.FormerLabels.Covers(k) {
-			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, ps.commits.view.Endpoints.UnfollowedEndpoints())
+			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, ps.endpointView.UnfollowedEndpoints())
 		}
 	}
 	tx.Touch(tables.LabelSelectors)
@@ -194,10 +196,10 @@ func (ev *EndpointView) UnfollowedEndpoints() int {
 // leader goes on.
 func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
 	left := func() bool {
-		g, ok := lf.commits.view.Settings.Global()
+		g, ok := lf.settingsView.Global()
 		return ok && len(g.FormerLabels) > 0
 	}
-	return whenever(ctx, &lf.commits.view.Settings.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
+	return whenever(ctx, &lf.settingsView.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
 		lf.commits.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
 	})
 }

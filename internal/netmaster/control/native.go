@@ -64,14 +64,14 @@ func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
 			}
 			return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of %s, which its containers could not reach: choose another subnet", p, a, whose)
 		}
-		for _, h := range ns.commits.view.Hosts.List() {
+		for _, h := range ns.hostView.List() {
 			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
 				if err := holds(a, fmt.Sprintf("host %q", h.Name)); err != nil {
 					return err
 				}
 			}
 		}
-		for _, h := range ns.commits.view.Hosts.hostAddressRows.list("") {
+		for _, h := range ns.hostView.hostAddressRows.list("") {
 			for _, a := range h.Added {
 				if err := holds(a, fmt.Sprintf("host %q", h.Host)); err != nil {
 					return err
@@ -83,7 +83,7 @@ func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
 				return err
 			}
 		}
-		for a, whose := range ns.commits.view.AddressOwners.reservedAddresses() {
+		for a, whose := range ns.ownerView.reservedAddresses() {
 			if err := holds(a, strings.TrimPrefix(whose, "is the address of ")); err != nil {
 				return err
 			}

@@ -16,6 +16,10 @@ import (
 // Networks changes networks, and checks that their subnets are nobody else's.
 type Networks struct {
 	commits      *Committer
+	networkView  *NetworkView
+	endpointView *EndpointView
+	hostView     *HostView
+	ownerView    *AddressOwnerView
 	endpoints    *Endpoints
 	surroundings func() map[netip.Addr]string // see Options.Surroundings
 }

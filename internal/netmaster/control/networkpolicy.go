@@ -55,7 +55,7 @@ func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner
 		if err := cl.actor.mayWriteTier(tx, r.Key.PolicyKey(), 0); err != nil {
 			return err
 		}
-		if n := ps.commits.view.Policies.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
+		if n := ps.policyView.otherRules(r.Key); n >= model.MaxNetworkPolicyRules {
 			return model.Errorf(model.ErrExhausted, "policy %q has %d rules already; at most %d are allowed; several policies can have one order", r.Key.PolicyKey(), n, model.MaxNetworkPolicyRules)
 		}
 		return ps.putRule(tx, r, model.KindNetwork, owner, "")
@@ -138,7 +138,7 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	}
 	if !p.Default.Decides() {
 		// One rule of the view is enough: to look for any costs the store as much as there are.
-		other, err := tables.Rules.Find(tx, ps.commits.view.Policies.ruleBeside(gone))
+		other, err := tables.Rules.Find(tx, ps.policyView.ruleBeside(gone))
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ import (
 // Pending tries changes until they are confirmed or reverted. It has no state: what waits
 // is in the store.
 type Pending struct {
-	commits *Committer
+	commits     *Committer
+	pendingView *PendingView
 }
 
 // A change that waits to be confirmed (docs/adr/0027-commit-confirmed.md) is tried in a
@@ -335,7 +336,7 @@ func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		for _, w := range pe.commits.view.Pending.Waiting() {
+		for _, w := range pe.pendingView.Waiting() {
 			if w.Left > 0 {
 				continue
 			}

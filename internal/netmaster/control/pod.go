@@ -120,7 +120,7 @@ func (pv *PodView) FreshPods() []model.Endpoint {
 }
 
 // PodsCame returns what is closed when the next endpoint of a pod is written.
-func (es *Endpoints) PodsCame() <-chan struct{} { return es.commits.view.Pods.podsCame.Next() }
+func (es *Endpoints) PodsCame() <-chan struct{} { return es.podView.podsCame.Next() }
 
 // FollowPod makes labels, named ports, rates and group of a pod's endpoint what those of
 // want are, for the leader, who has the fence. An endpoint that is gone, or another pod's,

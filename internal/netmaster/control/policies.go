@@ -13,8 +13,10 @@ import (
 // are more than one transaction takes, are staged beside the policy. The API, Kubernetes'
 // controllers and Repair call it. stalled belongs to the leader's goroutine that sweeps.
 type Policies struct {
-	commits *Committer
-	stalled stalled
+	commits      *Committer
+	endpointView *EndpointView
+	policyView   *PolicyView
+	stalled      stalled
 }
 
 // putPolicy creates a policy or, of a network policy, changes what it says. One

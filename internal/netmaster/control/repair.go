@@ -13,9 +13,10 @@ import (
 // Repair is the leader's garbage collection, and puts right what does not fit together in
 // the store. It has no state of its own.
 type Repair struct {
-	commits  *Committer
-	policies *Policies
-	services *Services
+	commits     *Committer
+	addressView *AddressView
+	policies    *Policies
+	services    *Services
 }
 
 // Repaired is what RepairOwners did about a finding.

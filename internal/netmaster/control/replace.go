@@ -152,7 +152,7 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 	if err := ps.commits.follow.WaitFor(ctx, rev); err != nil { // since then nobody changes rules without ending this
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	staged := differences(ps.commits.view.Policies.AnyRulesOf(k), n.Rules)
+	staged := differences(ps.policyView.AnyRulesOf(k), n.Rules)
 	if err := ps.stageAll(ctx, what, k, id, staged); err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ func (tv *TenantView) withoutRouter() (out []model.TenantName) {
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.
 func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
-	return whenever(ctx, &ts.commits.view.Tenants.unrouted, func() bool { return len(ts.commits.view.Tenants.withoutRouter()) > 0 },
+	return whenever(ctx, &ts.tenantView.unrouted, func() bool { return len(ts.tenantView.withoutRouter()) > 0 },
 		func() error { return ts.giveRouters(ctx, fence) },
 		func(err error) {
 			ts.commits.log.Warn("not all tenants have a router; it will be tried again", "error", err)
@@ -56,7 +56,7 @@ func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
 
 func (ts *Tenants) giveRouters(ctx context.Context, fence store.Fence) error {
 	var last store.Revision
-	for _, name := range ts.commits.view.Tenants.withoutRouter() {
+	for _, name := range ts.tenantView.withoutRouter() {
 		cl := ts.commits.claim(Admin())
 		rev, err := ts.commits.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
 			cl.rewind()

@@ -15,7 +15,8 @@ import (
 
 // Services changes load-balanced services. It has no state of its own.
 type Services struct {
-	commits *Committer
+	commits     *Committer
+	serviceView *ServiceView
 }
 
 var _ = register[model.ServiceKey](kind{
@@ -132,11 +133,11 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 	if old.Exists() && sameService(old.Value, s) {
 		return nil
 	}
-	if err := ss.commits.view.Services.fitService(s, cl); err != nil {
+	if err := ss.serviceView.fitService(s, cl); err != nil {
 		return err
 	}
 	if !old.Exists() {
-		if err := ss.commits.view.Services.lacksName(tx, s.Key, cl); err != nil {
+		if err := ss.serviceView.lacksName(tx, s.Key, cl); err != nil {
 			return err
 		}
 		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {

@@ -103,7 +103,7 @@ func (re *Repair) sweepReservations(ctx context.Context, fence store.Fence, v *V
 			if err != nil {
 				return err
 			}
-			if row.Exists() && re.commits.view.Addresses.expired(row.Value) {
+			if row.Exists() && re.addressView.expired(row.Value) {
 				tables.Addresses.Delete(tx, k)
 			}
 			return nil

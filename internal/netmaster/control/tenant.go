@@ -13,7 +13,9 @@ import (
 // Tenants changes tenants, and those objects in them that neither have addresses nor are
 // policies: groups, profiles, contracts and volumes. It has no state of its own.
 type Tenants struct {
-	commits *Committer
+	commits     *Committer
+	addressView *AddressView
+	tenantView  *TenantView
 }
 
 var _ = register[model.TenantName](kind{name: "tenant", reference: sharedReference, usedBy: "tenants reach it"})
