@@ -12,11 +12,6 @@ import (
 // AciFabric is how an ACI fabric is kept.
 type AciFabric = tables.AciFabric
 
-// AciFabric returns how the ACI fabric is kept; zero where none was kept yet.
-func (s *SettingsView) AciFabric() AciFabric {
-	return read(s.mu, func() tables.AciFabric { return s.aciFabric })
-}
-
 // NoteAciFabric changes, for the leader, what is noted of how the fabric is kept. That
 // nothing differs is checked against the fence too: it is how a leader finds out that it
 // leads no longer.
@@ -69,9 +64,6 @@ func (v *View) FabricObjects() FabricObjects {
 	out.Rules = v.Policies.Rules("")
 	return out
 }
-
-// FabricChanged returns what is closed when something of FabricObjects changes.
-func (rv *RevisionView) FabricChanged() <-chan struct{} { return rv.fabric.Next() }
 
 // fabricKinds are the kinds of FabricObjects.
 var fabricKinds = map[string]bool{

@@ -39,6 +39,3 @@ func (st *Settings) DeleteAciGw(ctx context.Context) error {
 	})
 	return err
 }
-
-// AciGw returns the settings of the ACI fabric.
-func (s *SettingsView) AciGw() (model.AciGw, bool) { return s.aciGwRows.find(tables.AciGwKey{}) }

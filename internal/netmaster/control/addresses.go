@@ -111,16 +111,6 @@ func (as *Addresses) mayReserve(r AddressRequest, n model.Network) error {
 	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, and may have no more: attach its containers, or release the addresses", h, has, n.Key)
 }
 
-// reservedFor returns how many addresses of a network are reserved for endpoints of a host.
-func (av *AddressView) reservedFor(k model.NetworkKey, h model.HostName) int {
-	return read(av.mu, func() int {
-		if s := av.spaces[k]; s != nil {
-			return s.kept[h]
-		}
-		return 0
-	})
-}
-
 // OverQuota is how many addresses mayReserve has refused.
 func (as *Addresses) OverQuota() uint64 { return as.overQuota.Load() }
 
@@ -172,23 +162,8 @@ func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.Addr
 	return tables.Addresses.Find(tx, tables.AddressKey{Network: n.Key, Addr: a})
 }
 
-// expired tells whether an address is kept by a reservation that has run out.
-func (av *AddressView) expired(a tables.Address) bool {
-	return read(av.mu, func() bool { return av.expiredLocked(a) })
-}
-
-func (av *AddressView) expiredLocked(a tables.Address) bool {
-	if a.Reservation == nil {
-		return false
-	}
-	if over, known := av.kept.over(a); known {
-		return over
-	}
-	return !av.now().Before(a.Reservation.Expires)
-}
-
-// ReleaseAddress gives a reserved address back. An address that nobody has
-// reserved is model.ErrNotFound, that of an endpoint or a service model.ErrInUse.
+// ReleaseAddress gives a reserved address back. An address without
+// a reservation is model.ErrNotFound, the address of an endpoint or a service model.ErrInUse.
 func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.NetworkKey, a netip.Addr) error {
 	_, err := as.commits.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
 		ak := tables.AddressKey{Network: k, Addr: a}
@@ -217,7 +192,7 @@ func (as *Addresses) ReleaseAddress(ctx context.Context, by Actor, k model.Netwo
 }
 
 // AddressHost returns the host for which an address is reserved, or that has its
-// endpoint; "" = it is no host's own. One that nobody has is model.ErrNotFound.
+// endpoint; "" = it is no host's own. A free one is model.ErrNotFound.
 func (as *Addresses) AddressHost(ctx context.Context, k model.NetworkKey, a netip.Addr) (h model.HostName, err error) {
 	v, err := as.commits.View(ctx)
 	if err != nil {
@@ -228,20 +203,4 @@ func (as *Addresses) AddressHost(ctx context.Context, k model.NetworkKey, a neti
 		owner, err = v.Addresses.ownerOf(tables.AddressKey{Network: k, Addr: a})
 		return v.Endpoints.hostOf(owner)
 	}), err
-}
-
-func (av *AddressView) ownerOf(k tables.AddressKey) (tables.Address, error) {
-	if s := av.spaces[k.Network]; s != nil {
-		if o, there := s.owners[k.Addr]; there {
-			return o.Address, nil
-		}
-	}
-	return tables.Address{}, model.Errorf(model.ErrNotFound, "address %s of network %q is not allocated", k.Addr, k.Network)
-}
-
-func (ev *EndpointView) hostOf(a tables.Address) model.HostName {
-	if a.Reservation != nil {
-		return a.Reservation.Host
-	}
-	return ev.endpoints[model.EndpointKey{Network: a.Network, ID: a.Endpoint}].Host
 }

@@ -1,15 +1,19 @@
 package control
 
 import (
+	"maps"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netmaster/ipam"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// AddressView is the View's part with allocated addresses and numbers, and with those that
-// use-cases of this process are about to allocate.
+// AddressView is the View's part with allocated addresses and numbers, and with the ones
+// that use-cases of this process are about to allocate.
 type AddressView struct {
 	networks *NetworkView
 	groups   *GroupView
@@ -37,5 +41,161 @@ func (av *AddressView) reset() {
 	av.numbers = map[tables.NumberKind]*numbers{}
 	for _, kind := range []tables.NumberKind{tables.NumberVLAN, tables.NumberVNI, tables.NumberNetwork, tables.NumberIdentity, tables.NumberRouter} {
 		av.numbers[kind] = newNumbers()
+	}
+}
+
+// reservedFor returns how many addresses of a network are reserved for endpoints of a host.
+func (av *AddressView) reservedFor(k model.NetworkKey, h model.HostName) int {
+	return read(av.mu, func() int {
+		if s := av.spaces[k]; s != nil {
+			return s.kept[h]
+		}
+		return 0
+	})
+}
+
+// expired tells whether an address is kept by a reservation that has run out.
+func (av *AddressView) expired(a tables.Address) bool {
+	return read(av.mu, func() bool { return av.expiredLocked(a) })
+}
+
+func (av *AddressView) expiredLocked(a tables.Address) bool {
+	if a.Reservation == nil {
+		return false
+	}
+	if over, known := av.kept.over(a); known {
+		return over
+	}
+	return !av.now().Before(a.Reservation.Expires)
+}
+
+func (av *AddressView) ownerOf(k tables.AddressKey) (tables.Address, error) {
+	if s := av.spaces[k.Network]; s != nil {
+		if o, there := s.owners[k.Addr]; there {
+			return o.Address, nil
+		}
+	}
+	return tables.Address{}, model.Errorf(model.ErrNotFound, "address %s of network %q is not allocated", k.Addr, k.Network)
+}
+
+// poolsOf returns the pools of a network's groups; they must not be changed.
+func (av *AddressView) poolsOf(k model.NetworkKey) map[model.GroupName]model.AddrRange {
+	return read(av.mu, func() map[model.GroupName]model.AddrRange { return av.pools[k].Groups })
+}
+
+// Addresses returns the addresses of a network that endpoints and reservations
+// hold, in order.
+func (av *AddressView) Addresses(k model.NetworkKey) []netip.Addr {
+	return read(av.mu, func() []netip.Addr {
+		s := av.spaces[k]
+		if s == nil {
+			return nil
+		}
+		return slices.SortedFunc(maps.Keys(s.owners), netip.Addr.Compare)
+	})
+}
+
+func (av *AddressView) space(k model.NetworkKey) *space {
+	s := av.spaces[k]
+	if s == nil {
+		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, kept: map[model.HostName]int{}}
+		av.spaces[k] = s
+	}
+	return s
+}
+
+// dropSpace forgets the space of a network that has neither rows nor holds.
+func (av *AddressView) dropSpace(k model.NetworkKey) {
+	s := av.spaces[k]
+	if _, exists := av.networks.networkRows.all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
+		delete(av.spaces, k)
+	}
+}
+
+// NetworkUsage tells of a network's addresses: the IPv4 ones, or, on a network
+// without IPv4, the IPv6 ones.
+func (av *AddressView) NetworkUsage(k model.NetworkKey) Usage {
+	av.mu.Lock()
+	defer av.mu.Unlock()
+	n, ok := av.networks.networkRows.all[k]
+	if !ok {
+		return Usage{}
+	}
+	s := av.space(k)
+	s.build(n)
+	within, taken := ipam.Ranges(nil), ipam.One(n.Gateway)
+	if n.Subnet.IsValid() {
+		within = window(n)
+		taken = ipam.Union(append(taken, poolRanges(av.pools[k].Groups)...)...)
+	} else {
+		within, taken = ipam.Ranges{model.HostRange(n.Subnet6)}, ipam.One(n.Gateway6)
+	}
+	return s.usage(within, taken)
+}
+
+// GroupUsage tells of the addresses of a group's pool; without a pool all is empty.
+func (av *AddressView) GroupUsage(k model.GroupKey) Usage {
+	av.mu.Lock()
+	defer av.mu.Unlock()
+	g, ok := av.groups.groupRows.all[k]
+	n, ok2 := av.networks.networkRows.all[g.NetworkKey()]
+	if !ok || !ok2 || !g.Pool.IsValid() {
+		return Usage{}
+	}
+	s := av.space(n.Key)
+	s.build(n)
+	u := s.usage(ipam.Ranges{g.Pool}, nil)
+	u.Count = 0
+	for a := range s.owners {
+		if g.Pool.Contains(a) {
+			u.Count++
+		}
+	}
+	return u
+}
+
+// enterAddress enters who has an address; nil = nothing has it.
+func (av *AddressView) enterAddress(ch tables.Change) {
+	k := ch.Key.(tables.AddressKey) //nolint:forcetypeassert // the caller knows it
+	a := value[tables.Address](ch)
+	av.space(k.Network).enter(k.Addr, a, ch.Create)
+	av.kept.note(k, a, av.now())
+	if a == nil {
+		av.dropSpace(k.Network)
+	}
+}
+
+func (av *AddressView) enterPools(k tables.PoolsKey, p *tables.Pools) {
+	if p != nil {
+		av.pools[k.Network] = *p
+	} else {
+		delete(av.pools, k.Network)
+	}
+}
+
+func (av *AddressView) enterNumber(k tables.NumberKey, used bool) {
+	if n := av.numbers[k.Kind]; n != nil {
+		n.enter(k.Number, used)
+	}
+}
+
+func (av *AddressView) enterCursor(k tables.CursorKey, c *tables.Cursor) {
+	if n := av.numbers[k.Kind]; c != nil && n != nil {
+		n.Seen(c.Last)
+	}
+}
+
+// enterAddresses enters a change of an address, of a network's pools, of a number or of where
+// the search for one goes on.
+func (av *AddressView) enterAddresses(ch tables.Change) {
+	switch k := ch.Key.(type) {
+	case tables.AddressKey:
+		av.enterAddress(ch)
+	case tables.PoolsKey:
+		av.enterPools(k, value[tables.Pools](ch))
+	case tables.NumberKey:
+		av.enterNumber(k, !ch.Deleted())
+	case tables.CursorKey:
+		av.enterCursor(k, value[tables.Cursor](ch))
 	}
 }

@@ -50,18 +50,6 @@ type AnswerReport struct {
 	Able         []netip.Addr // sorted
 }
 
-// answering is what the mirror tells of answering hosts.
-type answering struct {
-	hosts map[model.HostName]seenAnswerer
-	of    map[netip.Addr]model.HostName
-}
-
-type seenAnswerer struct {
-	addrs []netip.Addr
-	last  sign
-	at    time.Time // since when it is seen
-}
-
 // sign is a sign of life. Whoever takes addresses of a silent host writes its row too, and
 // gives none in its name.
 type sign struct {
@@ -71,33 +59,6 @@ type sign struct {
 }
 
 func signOf(a tables.Answerer) sign { return sign{a.Installation, a.Run, a.Seq} }
-
-func (a *answering) contents() any { // when something was seen is only remembered
-	hosts := map[model.HostName][]netip.Addr{}
-	for h, x := range a.hosts {
-		hosts[h] = x.addrs
-	}
-	return []any{hosts, a.of}
-}
-
-// silent tells whether a host's sign of life has been the last one for so long that what it
-// has may be given to another one.
-func (a *answering) silent(h model.HostName, last sign) bool {
-	x, ok := a.hosts[h]
-	return ok && x.last == last && time.Since(x.at) >= model.AnswerSilence
-}
-
-// AnsweredBy is the host that answers its neighbours for an address; empty = none.
-func (hv *HostView) AnsweredBy(a netip.Addr) model.HostName {
-	return read(hv.mu, func() model.HostName {
-		x := hv.answerers
-		h := x.of[a]
-		if row, ok := x.hosts[h]; !ok || !slices.Contains(row.addrs, a) || x.silent(h, row.last) {
-			return ""
-		}
-		return h
-	})
-}
 
 // answerHearing is which hosts have told this netmaster what they could answer for. It
 // spreads addresses over hosts and decides nothing else.
@@ -333,25 +294,4 @@ func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, fo
 
 func (an *Answers) silentAnswerer(a tables.Answerer) bool {
 	return read(an.hostView.mu, func() bool { return an.hostView.answerers.silent(a.Host, signOf(a)) })
-}
-
-func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
-	x := hv.answerers
-	if row == nil {
-		delete(x.hosts, k.Host)
-		return
-	}
-	seen := seenAnswerer{row.Addrs, signOf(*row), time.Now()}
-	if old, had := x.hosts[k.Host]; had && old.last == seen.last {
-		seen.at = old.at
-	}
-	x.hosts[k.Host] = seen
-}
-
-func (hv *HostView) enterAnswered(k tables.AnsweredKey, row *tables.Answered) {
-	if row != nil {
-		hv.answerers.of[k.Addr] = row.Host
-	} else {
-		delete(hv.answerers.of, k.Addr)
-	}
 }

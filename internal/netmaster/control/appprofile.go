@@ -16,23 +16,6 @@ var _ = register[model.AppProfileKey](kind{
 	reference: "appprofile", usedBy: "it belongs to app profiles",
 })
 
-func (tv *TenantView) enterAppProfile(ch tables.Change) {
-	k, old, now := tv.appProfileRows.enter(ch)
-	ofGroup, mods := tv.appProfilesOfGroup, tv.appProfileMod
-	if old != nil {
-		for _, g := range old.Groups {
-			ofGroup.put(model.GroupKey{Tenant: k.Tenant, Name: g}, k, false)
-		}
-		delete(mods, k)
-	}
-	if now != nil {
-		mods[k] = ch.Mod
-		for _, g := range now.Groups {
-			ofGroup.put(model.GroupKey{Tenant: k.Tenant, Name: g}, k, true)
-		}
-	}
-}
-
 // ChangeAppProfile creates an app profile or replaces its groups, which must
 // exist. More changes than appBatch take several transactions, each of which
 // leaves the profile with exactly the groups that are tied; when one of them
@@ -156,28 +139,4 @@ func (ts *Tenants) DeleteAppProfile(ctx context.Context, k model.AppProfileKey) 
 		}
 	}
 	return nil
-}
-
-// AppProfiles returns app profiles.
-func (tv *TenantView) AppProfiles(t model.TenantName) []model.AppProfile {
-	return tv.appProfileRows.list(t)
-}
-
-// AppProfile finds an app profile.
-func (tv *TenantView) AppProfile(k model.AppProfileKey) (model.AppProfile, bool) {
-	return tv.appProfileRows.find(k)
-}
-
-// AppProfileOf returns the app profile of a group: the one written last, if it
-// is in several.
-func (tv *TenantView) AppProfileOf(g model.GroupKey) (k model.AppProfileKey, ok bool) {
-	tv.mu.RLock()
-	defer tv.mu.RUnlock()
-	for p := range tv.appProfilesOfGroup[g] {
-		a, b := tv.appProfileMod[p], tv.appProfileMod[k]
-		if !ok || a > b || a == b && p.Name < k.Name {
-			k, ok = p, true
-		}
-	}
-	return k, ok
 }

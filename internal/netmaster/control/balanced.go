@@ -12,39 +12,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// balanced are the addresses of load balancers that services of the orchestrator have.
-type balanced struct {
-	by map[netip.Addr]model.ClusterServiceKey
-	of index[model.ClusterServiceKey, netip.Addr]
-	// last is the address of each family that was given out last: the next search begins
-	// behind it, so that what was freed a moment ago is not given to another service.
-	last [2]netip.Addr
-}
-
-// BalancedAddrs returns the addresses of the load balancers' pool that a service has;
-// sorted.
-func (ov *AddressOwnerView) BalancedAddrs(k model.ClusterServiceKey) []netip.Addr {
-	return read(ov.mu, func() []netip.Addr {
-		var out []netip.Addr
-		for a := range ov.balancedAddrs.of[k] {
-			out = append(out, a)
-		}
-		slices.SortFunc(out, netip.Addr.Compare)
-		return out
-	})
-}
-
-// BalancedServices returns the services that have addresses of the pool, in no sequence.
-func (ov *AddressOwnerView) BalancedServices() []model.ClusterServiceKey {
-	return read(ov.mu, func() []model.ClusterServiceKey {
-		var out []model.ClusterServiceKey
-		for k := range ov.balancedAddrs.of {
-			out = append(out, k)
-		}
-		return out
-	})
-}
-
 // PoolWish is what a service asks of the load balancers' pool.
 type PoolWish struct {
 	Service model.ClusterServiceKey
@@ -131,38 +98,11 @@ func (ks *Kubernetes) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr
 	return netip.Addr{}, model.Errorf(model.ErrExhausted, "the load balancers' pool has no free %s address", name)
 }
 
-// lastBalanced returns the address of a family that was tried last.
-func (ov *AddressOwnerView) lastBalanced(v6 bool) netip.Addr {
-	return read(ov.mu, func() netip.Addr { return ov.balancedAddrs.last[family(v6)] })
-}
-
-// tryBalanced notes an address as the last one that was tried, and reports whether a
-// service has it.
-func (ov *AddressOwnerView) tryBalanced(a netip.Addr) (taken bool) {
-	ov.mu.Lock()
-	defer ov.mu.Unlock()
-	_, taken = ov.balancedAddrs.by[a]
-	ov.balancedAddrs.last[family(a.Is6())] = a
-	return taken
-}
-
 func family(v6 bool) int {
 	if v6 {
 		return 1
 	}
 	return 0
-}
-
-// fronted says in words which other service leads from an address; empty = none.
-func (kv *KubernetesView) fronted(a netip.Addr, k model.ClusterServiceKey) string {
-	return read(kv.mu, func() string {
-		for other := range kv.frontedAt[a] {
-			if other != k {
-				return fmt.Sprintf("is an external address of service %s", other)
-			}
-		}
-		return ""
-	})
 }
 
 // takeBalanced gives a service an address, unless it has it; model.ErrConflict where
@@ -186,16 +126,4 @@ func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error 
 		return model.Errorf(model.ErrConflict, "%s is service %s's", a, row.Value.Service)
 	}
 	return nil
-}
-
-func (ov *AddressOwnerView) enterBalanced(k tables.BalancedKey, row *tables.Balanced) {
-	b := ov.balancedAddrs
-	if old, had := b.by[k.Addr]; had {
-		b.of.remove(old, k.Addr)
-		delete(b.by, k.Addr)
-	}
-	if row != nil {
-		b.by[k.Addr] = row.Service
-		b.of.add(row.Service, k.Addr)
-	}
 }

@@ -64,11 +64,3 @@ func (st *Settings) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error 
 func (st *Settings) DeleteBgp(ctx context.Context, h model.HostName) error {
 	return deleteRow(ctx, st.commits, tables.Bgps, tables.BgpKey{Host: h}, nil)
 }
-
-// Bgps returns the BGP settings of all hosts.
-func (s *SettingsView) Bgps() []model.Bgp { return s.bgpRows.list("") }
-
-// Bgp finds a host's BGP settings.
-func (s *SettingsView) Bgp(h model.HostName) (model.Bgp, bool) {
-	return s.bgpRows.find(tables.BgpKey{Host: h})
-}

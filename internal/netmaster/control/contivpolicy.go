@@ -34,11 +34,6 @@ func (ps *Policies) DeletePolicy(ctx context.Context, a Actor, k model.PolicyKey
 	return ps.deletePolicy(ctx, a, Author{}, k, model.KindContiv, model.OwnerUser)
 }
 
-// Policies returns the Contiv policies of a tenant, "" = of all.
-func (pv *PolicyView) ListContiv(t model.TenantName) []model.ContivPolicy {
-	return contivPolicies(pv.policyRows.list(t))
-}
-
 func contivPolicies(all []model.Policy) []model.ContivPolicy {
 	out := make([]model.ContivPolicy, 0, len(all))
 	for _, p := range all {
@@ -47,32 +42,4 @@ func contivPolicies(all []model.Policy) []model.ContivPolicy {
 		}
 	}
 	return out
-}
-
-// Policy finds a Contiv policy.
-func (pv *PolicyView) GetContiv(k model.PolicyKey) (model.ContivPolicy, bool) {
-	p, ok := pv.Get(k)
-	out, contiv := p.Contiv()
-	return out, ok && contiv
-}
-
-// AnyPolicies returns all policies of a tenant, of whatever kind; "" = of all.
-func (pv *PolicyView) List(t model.TenantName) []model.Policy {
-	return pv.policyRows.list(t)
-}
-
-// AnyPolicy finds a policy of whatever kind.
-func (pv *PolicyView) Get(k model.PolicyKey) (model.Policy, bool) {
-	return pv.policyRows.find(k)
-}
-
-// GroupsOfPolicy returns the groups that a policy is attached to.
-func (gv *GroupView) OfPolicy(k model.PolicyKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfPolicy[k] })
-}
-
-func (pv *PolicyView) enterPolicy(ch tables.Change) {
-	if k, _, now := pv.policyRows.enter(ch); now == nil {
-		delete(pv.policySizes.meters, unionOf(k.Tenant, k.Name))
-	}
 }

@@ -169,11 +169,6 @@ func (es *Endpoints) endpointKeys(cl *claim, want model.Endpoint) []string {
 	return keys
 }
 
-// poolsOf returns the pools of a network's groups; they must not be changed.
-func (av *AddressView) poolsOf(k model.NetworkKey) map[model.GroupName]model.AddrRange {
-	return read(av.mu, func() map[model.GroupName]model.AddrRange { return av.pools[k].Groups })
-}
-
 // sameEndpoint checks that a request for an existing endpoint asks for what is there.
 func sameEndpoint(old, want model.Endpoint) error {
 	for _, f := range []struct {

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -81,7 +80,7 @@ func endpointTexts(e model.Endpoint) []string {
 	return slices.Compact([]string{string(e.Key.ID), e.Container, e.Name})
 }
 
-// Endpoint finds an endpoint.
+// Get finds an endpoint.
 func (ev *EndpointView) Get(k model.EndpointKey) (model.Endpoint, bool) {
 	ev.mu.RLock()
 	defer ev.mu.RUnlock()
@@ -89,20 +88,20 @@ func (ev *EndpointView) Get(k model.EndpointKey) (model.Endpoint, bool) {
 	return e, ok
 }
 
-// NumEndpoints returns how many endpoints a network has.
+// CountOfNetwork returns how many endpoints a network has.
 func (ev *EndpointView) CountOfNetwork(k model.NetworkKey) int {
 	return read(ev.mu, func() int { return len(ev.endpointsOfNetwork[k]) })
 }
 
-// NumEndpointsOfHost returns how many endpoints live on a host.
+// CountOfHost returns how many endpoints live on a host.
 func (ev *EndpointView) CountOfHost(k model.HostName) int {
 	return read(ev.mu, func() int { return len(ev.endpointsOfHost[k]) })
 }
 
-// NumAllEndpoints returns how many endpoints there are.
+// Count returns how many endpoints there are.
 func (ev *EndpointView) Count() int { return read(ev.mu, func() int { return len(ev.endpoints) }) }
 
-// Endpoints returns the endpoints of a tenant, "" = of all.
+// List returns the endpoints of a tenant, "" = of all.
 func (ev *EndpointView) List(t model.TenantName) []model.Endpoint {
 	var out []model.Endpoint
 	for _, n := range ev.networks.List(t) {
@@ -111,17 +110,17 @@ func (ev *EndpointView) List(t model.TenantName) []model.Endpoint {
 	return out
 }
 
-// EndpointsOfNetwork returns a network's endpoints.
+// OfNetwork returns a network's endpoints.
 func (ev *EndpointView) OfNetwork(k model.NetworkKey) []model.Endpoint {
 	return ev.listEndpoints(k, func() map[model.EndpointKey]struct{} { return ev.endpointsOfNetwork[k] })
 }
 
-// EndpointsOfGroup returns a group's endpoints.
+// OfGroup returns a group's endpoints.
 func (ev *EndpointView) OfGroup(k model.GroupKey) []model.Endpoint {
 	return ev.listEndpoints(k, func() map[model.EndpointKey]struct{} { return ev.endpointsOfGroup[k] })
 }
 
-// EndpointsOfHost returns the endpoints that live on a host.
+// OfHost returns the endpoints that live on a host.
 func (ev *EndpointView) OfHost(k model.HostName) []model.Endpoint {
 	return ev.listEndpoints(k, func() map[model.EndpointKey]struct{} { return ev.endpointsOfHost[k] })
 }
@@ -132,20 +131,101 @@ func (ev *EndpointView) listEndpoints(owner any, members func() map[model.Endpoi
 	})
 }
 
-// FindEndpoints returns the endpoints whose id, container id or name equals
+// Find returns the endpoints whose id, container id or name equals
 // the text (1.x took any that held it as a part, known fault 30).
 func (ev *EndpointView) Find(text string) []model.Endpoint {
 	return read(ev.mu, func() []model.Endpoint { return sorted(ev.endpointsByText[text], ev.endpoints, lessEndpoint) })
 }
 
-// Addresses returns the addresses of a network that endpoints and reservations
-// hold, in order.
-func (av *AddressView) Addresses(k model.NetworkKey) []netip.Addr {
-	return read(av.mu, func() []netip.Addr {
-		s := av.spaces[k]
-		if s == nil {
-			return nil
+func (ev *EndpointView) hostOf(a tables.Address) model.HostName {
+	if a.Reservation != nil {
+		return a.Reservation.Host
+	}
+	return ev.endpoints[model.EndpointKey{Network: a.Network, ID: a.Endpoint}].Host
+}
+
+// unfollowed returns the endpoints whose identity is not the one that a label
+// filter gives them.
+func (ev *EndpointView) unfollowed(f model.LabelFilter) []model.EndpointKey {
+	return read(ev.mu, func() (out []model.EndpointKey) {
+		records := ev.identities.identityRecords.all
+		for k, e := range ev.endpoints {
+			has := records[tables.IdentityKey{Tenant: k.Network.Tenant, ID: e.Identity}].Labels
+			if !e.LabelsLater && !maps.Equal(has, f.Identifying(e.Labels)) {
+				out = append(out, k)
+			}
 		}
-		return slices.SortedFunc(maps.Keys(s.owners), netip.Addr.Compare)
+		return out
 	})
+}
+
+// UnfollowedEndpoints returns how many endpoints have not followed the last change
+// of the label filter yet.
+func (ev *EndpointView) UnfollowedEndpoints() int {
+	g, ok := ev.settings.Global()
+	if !ok || len(g.FormerLabels) == 0 {
+		return 0
+	}
+	return len(ev.unfollowed(g.Filter()))
+}
+
+// EndpointsSelected returns the endpoints that a selector selects.
+func (ev *EndpointView) EndpointsSelected(s model.Selector) []model.Endpoint {
+	var among []model.Endpoint
+	switch {
+	case s.Group != "":
+		among = ev.OfGroup(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
+	case s.Network != "":
+		among = ev.OfNetwork(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
+	default:
+		among = ev.List(s.Tenant)
+	}
+	return read(ev.mu, func() []model.Endpoint {
+		var out []model.Endpoint
+		for _, e := range among {
+			if s.Selects(ev.identities.identity(s.Tenant, e.Identity)) {
+				out = append(out, e)
+			}
+		}
+		return out
+	})
+}
+
+// EndpointsOf counts the endpoints of a tenant, network or group, or of the groups that
+// have a policy.
+func (ev *EndpointView) EndpointsOf(o model.Owned) (n int) {
+	ev.mu.RLock()
+	defer ev.mu.RUnlock()
+	switch o.Kind {
+	case "tenant":
+		for _, x := range ev.networks.networkRows.listed(model.TenantName(o.Key)) {
+			n += len(ev.endpointsOfNetwork[x.Key])
+		}
+	case "network":
+		if k, err := model.ParseNetworkKey(o.Key); err == nil {
+			n = len(ev.endpointsOfNetwork[k])
+		}
+	case "endpointGroup":
+		if k, err := model.ParseGroupKey(o.Key); err == nil {
+			n = len(ev.endpointsOfGroup[k])
+		}
+	case "policy":
+		if k, err := model.ParsePolicyKey(o.Key); err == nil {
+			for g := range ev.groups.groupsOfPolicy[k] {
+				n += len(ev.endpointsOfGroup[g])
+			}
+		}
+	}
+	return n
+}
+
+// CountByHost counts the endpoints that a scope's tenants have on each host.
+func (ev *EndpointView) CountByHost(s Scope) map[model.HostName]int {
+	count := map[model.HostName]int{}
+	for _, t := range s.tenants {
+		for _, e := range ev.List(t) {
+			count[e.Host]++
+		}
+	}
+	return count
 }

@@ -23,19 +23,3 @@ func (ts *Tenants) DeleteExtContracts(ctx context.Context, k model.ExtContractsK
 	t := tables.TargetExtContracts(k)
 	return deleteRow(ctx, ts.commits, tables.ExtContracts, k, &t)
 }
-
-// ExtContracts returns groups of external contracts.
-func (gv *GroupView) ExtContracts(t model.TenantName) []model.ExtContracts {
-	return gv.extContractsRows.list(t)
-}
-
-// ExtContractsGroup finds a group of external contracts.
-func (gv *GroupView) ExtContractsGroup(k model.ExtContractsKey) (model.ExtContracts, bool) {
-	return gv.extContractsRows.find(k)
-}
-
-// GroupsOfExtContracts returns the endpoint groups that name a group of
-// external contracts.
-func (gv *GroupView) OfExtContracts(k model.ExtContractsKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfExtContracts[k] })
-}

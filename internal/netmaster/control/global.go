@@ -115,15 +115,6 @@ func checkRange(tx store.Tx, field string, kind tables.NumberKind, old, want mod
 	return nil
 }
 
-// Global returns the settings.
-func (s *SettingsView) Global() (model.Global, bool) { return s.globalRows.find(tables.GlobalKey{}) }
-
 // IntentChanged returns what is closed when the view gets other settings of the
 // cluster, or a tenant comes, changes or goes.
 func (st *Settings) IntentChanged() <-chan struct{} { return st.settingsView.intent.Next() }
-
-func (s *SettingsView) enterGlobal(ch tables.Change) {
-	s.globalRows.enter(ch)
-	s.settings.Tell()
-	s.intent.Tell()
-}

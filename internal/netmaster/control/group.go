@@ -21,34 +21,6 @@ func lessGroup(a, b model.GroupKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 }
 
-// enterGroup enters a change of a group, and returns what the group was and is; nil = it
-// is not there.
-func (gv *GroupView) enterGroup(ch tables.Change) (old, now *model.Group) {
-	_, old, now = gv.groupRows.enter(ch)
-	if old != nil {
-		gv.indexGroup(*old, false)
-	}
-	if now != nil {
-		gv.indexGroup(*now, true)
-	}
-	return old, now
-}
-
-// indexGroup enters (or takes out) what a group names.
-func (gv *GroupView) indexGroup(g model.Group, in bool) {
-	t, k := g.Key.Tenant, g.Key
-	gv.groupsOfNetwork.put(g.NetworkKey(), k, in)
-	if g.NetProfile != "" {
-		gv.groupsOfNetProfile.put(model.NetProfileKey{Tenant: t, Name: g.NetProfile}, k, in)
-	}
-	for _, name := range g.ExtContracts {
-		gv.groupsOfExtContracts.put(model.ExtContractsKey{Tenant: t, Name: name}, k, in)
-	}
-	for _, p := range g.Policies {
-		gv.groupsOfPolicy.put(model.PolicyKey{Tenant: t, Name: p}, k, in)
-	}
-}
-
 // ChangeGroup creates a group, or changes the policies, the net profile, the
 // external contracts and the cfgdTag of one, whether or not it has endpoints.
 // ID, VLAN and Segment of g are ignored. The network and the pool of an existing group cannot change:
@@ -255,15 +227,4 @@ func (ts *Tenants) deleteGroup(ctx context.Context, a Author, k model.GroupKey) 
 		return nil
 	})
 	return err
-}
-
-// Groups returns the groups of a tenant, "" = of all.
-func (gv *GroupView) List(t model.TenantName) []model.Group { return gv.groupRows.list(t) }
-
-// Group finds a group.
-func (gv *GroupView) Get(k model.GroupKey) (model.Group, bool) { return gv.groupRows.find(k) }
-
-// GroupsOfNetwork returns the groups on a network.
-func (gv *GroupView) OfNetwork(k model.NetworkKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // GroupView is the View's part with groups, and with the profiles and contracts that only
@@ -36,4 +37,80 @@ func (gv *GroupView) reset() {
 	gv.groupsOfNetProfile = index[model.NetProfileKey, model.GroupKey]{}
 	gv.groupsOfExtContracts = index[model.ExtContractsKey, model.GroupKey]{}
 	gv.netProfileRows.reset()
+}
+
+// OfPolicy returns the groups that a policy is attached to.
+func (gv *GroupView) OfPolicy(k model.PolicyKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfPolicy[k] })
+}
+
+// ExtContracts returns groups of external contracts.
+func (gv *GroupView) ExtContracts(t model.TenantName) []model.ExtContracts {
+	return gv.extContractsRows.list(t)
+}
+
+// ExtContractsGroup finds a group of external contracts.
+func (gv *GroupView) ExtContractsGroup(k model.ExtContractsKey) (model.ExtContracts, bool) {
+	return gv.extContractsRows.find(k)
+}
+
+// OfExtContracts returns the endpoint groups that name a group of
+// external contracts.
+func (gv *GroupView) OfExtContracts(k model.ExtContractsKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfExtContracts[k] })
+}
+
+// enterGroup enters a change of a group, and returns what the group was and is; nil = it
+// is not there.
+func (gv *GroupView) enterGroup(ch tables.Change) (old, now *model.Group) {
+	_, old, now = gv.groupRows.enter(ch)
+	if old != nil {
+		gv.indexGroup(*old, false)
+	}
+	if now != nil {
+		gv.indexGroup(*now, true)
+	}
+	return old, now
+}
+
+// indexGroup enters (or takes out) what a group names.
+func (gv *GroupView) indexGroup(g model.Group, in bool) {
+	t, k := g.Key.Tenant, g.Key
+	gv.groupsOfNetwork.put(g.NetworkKey(), k, in)
+	if g.NetProfile != "" {
+		gv.groupsOfNetProfile.put(model.NetProfileKey{Tenant: t, Name: g.NetProfile}, k, in)
+	}
+	for _, name := range g.ExtContracts {
+		gv.groupsOfExtContracts.put(model.ExtContractsKey{Tenant: t, Name: name}, k, in)
+	}
+	for _, p := range g.Policies {
+		gv.groupsOfPolicy.put(model.PolicyKey{Tenant: t, Name: p}, k, in)
+	}
+}
+
+// List returns the groups of a tenant, "" = of all.
+func (gv *GroupView) List(t model.TenantName) []model.Group { return gv.groupRows.list(t) }
+
+// Get finds a group.
+func (gv *GroupView) Get(k model.GroupKey) (model.Group, bool) { return gv.groupRows.find(k) }
+
+// OfNetwork returns the groups on a network.
+func (gv *GroupView) OfNetwork(k model.NetworkKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetwork[k] })
+}
+
+// NetProfiles returns the net profiles of a tenant, "" = of all; likewise the
+// methods below.
+func (gv *GroupView) NetProfiles(t model.TenantName) []model.NetProfile {
+	return gv.netProfileRows.list(t)
+}
+
+// NetProfile finds a net profile.
+func (gv *GroupView) NetProfile(k model.NetProfileKey) (model.NetProfile, bool) {
+	return gv.netProfileRows.find(k)
+}
+
+// OfNetProfile returns the groups that name a net profile.
+func (gv *GroupView) OfNetProfile(k model.NetProfileKey) []model.Group {
+	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetProfile[k] })
 }

@@ -24,12 +24,6 @@ const MaxAddedAddresses = 64
 // not use are forgotten.
 const maxEnrolled = 32
 
-// HostAddresses returns the addresses that count as a host's.
-func (hv *HostView) HostAddresses(k model.HostName) tables.HostAddresses {
-	h, _ := hv.hostAddressRows.find(tables.HostAddressesKey{Host: k})
-	return h
-}
-
 // enrolment is what a report makes of a host's addresses.
 type enrolment struct {
 	now   tables.HostAddresses
@@ -173,8 +167,8 @@ func netmastersAt(tx store.Tx) (at []netip.Addr, err error) {
 	return at, err
 }
 
-// SetHostAddress adds an address to those that count as a host's, or (not add) takes it
-// away, whoever added it. What the host has in use it keeps until it reports another.
+// SetHostAddress adds an address to the ones that count as a host's, or (not add) removes
+// it. A host keeps the address that it uses until it reports another.
 func (hl *HostLeases) SetHostAddress(ctx context.Context, k model.HostName, a netip.Addr, add bool) (HostState, error) {
 	a = a.Unmap()
 	if !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.Zone() != "" {

@@ -30,27 +30,6 @@ func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
 	return w.hosts.commits.Current().Hosts.TooManyAway(alive)
 }
 
-// TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
-// which nothing is concluded.
-func (hv *HostView) TooManyAway(alive map[model.HostName]bool) bool {
-	return tables.TooManyAway(hv.CountAway(alive))
-}
-
-// CountAway counts, by who is alive, the hosts that are away and all. Those that were given
-// up count for neither.
-func (hv *HostView) CountAway(alive map[model.HostName]bool) (away, known int) {
-	for _, h := range hv.List() {
-		switch row, _ := hv.HostAbsence(h.Name); {
-		case alive[h.Name]:
-			known++
-		case !row.Evicted:
-			known++
-			away++
-		}
-	}
-	return away, known
-}
-
 // teller is what a leader has told of hosts.
 type teller struct {
 	w    *HostWatch

@@ -10,22 +10,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// HostDrains tells whether services send a host's providers no new connections, as
-// an operator said.
-func (hv *HostView) HostDrains(k model.HostName) bool {
-	_, yes := hv.drainRows.find(tables.HostDrainKey{Host: k})
-	return yes
-}
-
-// HostAbsence returns for how long a host is away, if netmasters count.
-func (hv *HostView) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
-	return hv.absenceRows.find(tables.HostAbsenceKey{Host: k})
-}
-
-// Drains tells whether services send an endpoint no new connections, by a word about
-// it or about its host.
-func (hv *HostView) Drains(e model.Endpoint) bool { return e.Draining || hv.HostDrains(e.Host) }
-
 // DrainHost says that services send the providers on a host no new connections, those
 // that begin there later included, or (not drain) that they do again. It holds until
 // it is taken back or the host is removed, whatever becomes of the host's agent.

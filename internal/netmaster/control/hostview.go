@@ -3,7 +3,9 @@ package control
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -37,4 +39,158 @@ func (hv *HostView) reset() {
 	hv.drainRows.reset()
 	hv.absenceRows.reset()
 	hv.hostRows.reset()
+}
+
+// AnsweredBy is the host that answers its neighbours for an address; empty = none.
+func (hv *HostView) AnsweredBy(a netip.Addr) model.HostName {
+	return read(hv.mu, func() model.HostName {
+		x := hv.answerers
+		h := x.of[a]
+		if row, ok := x.hosts[h]; !ok || !slices.Contains(row.addrs, a) || x.silent(h, row.last) {
+			return ""
+		}
+		return h
+	})
+}
+
+func (hv *HostView) enterAnnouncer(k tables.AnswererKey, row *tables.Answerer) {
+	x := hv.answerers
+	if row == nil {
+		delete(x.hosts, k.Host)
+		return
+	}
+	seen := seenAnswerer{row.Addrs, signOf(*row), time.Now()}
+	if old, had := x.hosts[k.Host]; had && old.last == seen.last {
+		seen.at = old.at
+	}
+	x.hosts[k.Host] = seen
+}
+
+func (hv *HostView) enterAnswered(k tables.AnsweredKey, row *tables.Answered) {
+	if row != nil {
+		hv.answerers.of[k.Addr] = row.Host
+	} else {
+		delete(hv.answerers.of, k.Addr)
+	}
+}
+
+// HostAddresses returns the addresses that count as a host's.
+func (hv *HostView) HostAddresses(k model.HostName) tables.HostAddresses {
+	h, _ := hv.hostAddressRows.find(tables.HostAddressesKey{Host: k})
+	return h
+}
+
+// TooManyAway tells whether, by who is alive, more than half of the hosts are away, of
+// which nothing is concluded.
+func (hv *HostView) TooManyAway(alive map[model.HostName]bool) bool {
+	return tables.TooManyAway(hv.CountAway(alive))
+}
+
+// CountAway counts the hosts that are away, and all hosts, by which are alive. Hosts that
+// were given up count for neither.
+func (hv *HostView) CountAway(alive map[model.HostName]bool) (away, known int) {
+	for _, h := range hv.List() {
+		switch row, _ := hv.HostAbsence(h.Name); {
+		case alive[h.Name]:
+			known++
+		case !row.Evicted:
+			known++
+			away++
+		}
+	}
+	return away, known
+}
+
+// HostDrains tells whether services send a host's providers no new connections, as
+// an operator said.
+func (hv *HostView) HostDrains(k model.HostName) bool {
+	_, yes := hv.drainRows.find(tables.HostDrainKey{Host: k})
+	return yes
+}
+
+// HostAbsence returns for how long a host is away, if netmasters count.
+func (hv *HostView) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
+	return hv.absenceRows.find(tables.HostAbsenceKey{Host: k})
+}
+
+// Drains tells whether services send an endpoint no new connections, by a word about
+// it or about its host.
+func (hv *HostView) Drains(e model.Endpoint) bool { return e.Draining || hv.HostDrains(e.Host) }
+
+// List returns all hosts that agents have told of.
+func (hv *HostView) List() []model.Host { return hv.hostRows.list("") }
+
+// Get finds a host.
+func (hv *HostView) Get(k model.HostName) (model.Host, bool) { return hv.hostRows.find(k) }
+
+// HostNames returns the hosts that agents have told of or that endpoints live
+// on, in no particular order; a name may be there twice.
+func (hv *HostView) HostNames() []model.HostName {
+	hv.mu.RLock()
+	defer hv.mu.RUnlock()
+	var out []model.HostName
+	for h := range hv.hostRows.all {
+		out = append(out, h)
+	}
+	for h := range hv.endpoints.endpointsOfHost {
+		if h != "" {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// enterHosts enters a change of what is known of a host.
+func (hv *HostView) enterHosts(ch tables.Change) {
+	switch k := ch.Key.(type) {
+	case model.HostName:
+		hv.hostRows.enter(ch)
+	case tables.HostAddressesKey:
+		hv.hostAddressRows.enter(ch)
+	case tables.HostDrainKey:
+		hv.drainRows.enter(ch)
+	case tables.HostAbsenceKey:
+		hv.absenceRows.enter(ch)
+	case tables.AnswererKey:
+		hv.enterAnnouncer(k, value[tables.Answerer](ch))
+	case tables.AnsweredKey:
+		hv.enterAnswered(k, value[tables.Answered](ch))
+	}
+}
+
+// unconfirming returns the hosts whose agents do not know of changes that wait.
+func (hv *HostView) unconfirming() (out []string) {
+	for _, h := range hv.List() {
+		if !h.Confirms {
+			out = append(out, string(h.Name))
+		}
+	}
+	return out
+}
+
+// answering is what the mirror tells of answering hosts.
+type answering struct {
+	hosts map[model.HostName]seenAnswerer
+	of    map[netip.Addr]model.HostName
+}
+
+type seenAnswerer struct {
+	addrs []netip.Addr
+	last  sign
+	at    time.Time // since when it is seen
+}
+
+func (a *answering) contents() any { // when something was seen is only remembered
+	hosts := map[model.HostName][]netip.Addr{}
+	for h, x := range a.hosts {
+		hosts[h] = x.addrs
+	}
+	return []any{hosts, a.of}
+}
+
+// silent tells whether a host's sign of life has been the last one for so long that what it
+// has may be given to another one.
+func (a *answering) silent(h model.HostName, last sign) bool {
+	x, ok := a.hosts[h]
+	return ok && x.last == last && time.Since(x.at) >= model.AnswerSilence
 }

@@ -17,12 +17,6 @@ type Kubernetes struct {
 	kubernetesView *KubernetesView
 }
 
-// KubernetesCluster returns which Kubernetes the store follows; it has no UID where that
-// is none yet.
-func (s *SettingsView) KubernetesCluster() model.KubernetesCluster {
-	return read(s.mu, func() model.KubernetesCluster { return s.kubernetesCluster })
-}
-
 // FollowKubernetes records that the store follows a Kubernetes, and returns which one it
 // followed before. Where that is another one it stays so, unless instead.
 func (ks *Kubernetes) FollowKubernetes(ctx context.Context, valid model.Valid[model.KubernetesCluster], instead bool) (before model.KubernetesCluster, err error) {

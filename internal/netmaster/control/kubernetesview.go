@@ -2,10 +2,13 @@ package control
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // KubernetesView is the View's part with services and nodes of Kubernetes.
@@ -43,4 +46,99 @@ func (kv *KubernetesView) reset() {
 	kv.frontedAt = index[netip.Addr, model.ClusterServiceKey]{}
 	kv.nodesAt = index[netip.Addr, model.NodeName]{}
 	kv.clusterFronts = 0
+}
+
+// fronted says in words which other service leads from an address; empty = none.
+func (kv *KubernetesView) fronted(a netip.Addr, k model.ClusterServiceKey) string {
+	return read(kv.mu, func() string {
+		for other := range kv.frontedAt[a] {
+			if other != k {
+				return fmt.Sprintf("is an external address of service %s", other)
+			}
+		}
+		return ""
+	})
+}
+
+// ClusterServices returns the services of the orchestrator.
+func (kv *KubernetesView) ClusterServices() []model.ClusterService {
+	return kv.clusterServiceRows.list("")
+}
+
+// ClusterService finds a service of the orchestrator.
+func (kv *KubernetesView) ClusterService(k model.ClusterServiceKey) (model.ClusterService, bool) {
+	return kv.clusterServiceRows.find(k)
+}
+
+// ServiceSlices returns the backends of all services of the orchestrator.
+func (kv *KubernetesView) ServiceSlices() []model.ServiceSlice { return kv.serviceSliceRows.list("") }
+
+// ServiceSlice finds some of a service's backends.
+func (kv *KubernetesView) ServiceSlice(k model.ServiceSliceKey) (model.ServiceSlice, bool) {
+	return kv.serviceSliceRows.find(k)
+}
+
+// SlicesOf returns the backends of a service of the orchestrator.
+func (kv *KubernetesView) SlicesOf(k model.ClusterServiceKey) []model.ServiceSlice {
+	return kv.serviceSliceRows.those(func() map[model.ServiceSliceKey]struct{} { return kv.slicesOfService[k] })
+}
+
+// ClusterNodes returns the nodes of the orchestrator.
+func (kv *KubernetesView) ClusterNodes() []model.ClusterNode { return kv.clusterNodeRows.list("") }
+
+// ClusterNode finds a node of the orchestrator.
+func (kv *KubernetesView) ClusterNode(k model.NodeName) (model.ClusterNode, bool) {
+	return kv.clusterNodeRows.find(k)
+}
+
+func (kv *KubernetesView) enterClusterService(ch tables.Change) {
+	k, old, now := kv.clusterServiceRows.enter(ch)
+	if old != nil {
+		kv.clusterFronts -= old.Fronts()
+	}
+	if now != nil {
+		kv.clusterFronts += now.Fronts()
+	}
+	for _, s := range []*model.ClusterService{old, now} {
+		if s == nil {
+			continue
+		}
+		for _, a := range s.Addrs {
+			kv.servicesAt.put(a, k, s == now)
+		}
+		for _, a := range slices.Concat(s.Balanced, s.External) {
+			kv.frontedAt.put(a, k, s == now)
+		}
+	}
+}
+
+func (kv *KubernetesView) enterServiceSlice(ch tables.Change) {
+	k, old, now := kv.serviceSliceRows.enter(ch)
+	if old != nil {
+		kv.slicesOfService.put(old.ServiceKey(), k, false)
+	}
+	if now != nil {
+		kv.slicesOfService.put(now.ServiceKey(), k, true)
+	}
+}
+
+func (kv *KubernetesView) enterClusterNode(ch tables.Change) {
+	k, old, now := kv.clusterNodeRows.enter(ch)
+	for _, n := range []*model.ClusterNode{old, now} {
+		for i := 0; n != nil && i < len(n.Addrs); i++ {
+			kv.nodesAt.put(n.Addrs[i], k, n == now)
+		}
+	}
+}
+
+// enterKubernetes enters a change of a service, of its backends or of a node.
+func (kv *KubernetesView) enterKubernetes(ch tables.Change) {
+	switch ch.Key.(type) {
+	case model.ClusterServiceKey:
+		kv.enterClusterService(ch)
+	case model.ServiceSliceKey:
+		kv.enterServiceSlice(ch)
+	case model.NodeName:
+		kv.enterClusterNode(ch)
+	}
 }

@@ -89,31 +89,6 @@ func (lf *LabelFilter) CountLabels(ctx context.Context, fence store.Fence, keys 
 	return err
 }
 
-// selectedBy returns the policies that select by labels which a filter covers, and
-// the first such label.
-func (pv *PolicyView) selectedBy(f model.LabelFilter) (label string, by []string) {
-	covered := func(s model.Selector) bool {
-		for _, k := range s.LabelKeys() {
-			if f.Covers(k) {
-				if label == "" {
-					label = k
-				}
-				return true
-			}
-		}
-		return false
-	}
-	for _, p := range pv.List("") {
-		byPeers := func(r model.PolicyRule) bool {
-			return slices.ContainsFunc(r.Peers, func(x model.Peer) bool { return x.Selector != nil && covered(*x.Selector) })
-		}
-		if covered(p.Applies) || slices.ContainsFunc(pv.AnyRulesOf(p.Key), byPeers) {
-			by = append(by, p.Key.String())
-		}
-	}
-	return label, by
-}
-
 // selectByLabels checks and records that a policy selects by labels: all of them
 // must be part of all endpoints' identities. One that is no part of identities at
 // all is model.ErrInvalid; one that becomes a part now, but is not one of all
@@ -163,31 +138,6 @@ func peerSelectors(field string, r model.PolicyRule) (out []namedSelector) {
 		}
 	}
 	return out
-}
-
-// unfollowed returns the endpoints whose identity is not the one that a label
-// filter gives them.
-func (ev *EndpointView) unfollowed(f model.LabelFilter) []model.EndpointKey {
-	return read(ev.mu, func() (out []model.EndpointKey) {
-		records := ev.identities.identityRecords.all
-		for k, e := range ev.endpoints {
-			has := records[tables.IdentityKey{Tenant: k.Network.Tenant, ID: e.Identity}].Labels
-			if !e.LabelsLater && !maps.Equal(has, f.Identifying(e.Labels)) {
-				out = append(out, k)
-			}
-		}
-		return out
-	})
-}
-
-// UnfollowedEndpoints returns how many endpoints have not followed the last change
-// of the label filter yet.
-func (ev *EndpointView) UnfollowedEndpoints() int {
-	g, ok := ev.settings.Global()
-	if !ok || len(g.FormerLabels) == 0 {
-		return 0
-	}
-	return len(ev.unfollowed(g.Filter()))
 }
 
 // FollowLabelFilter is the leader's task of giving endpoints, one after the other,

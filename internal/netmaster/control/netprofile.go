@@ -40,19 +40,3 @@ func (ts *Tenants) deleteNetProfile(ctx context.Context, a Author, k model.NetPr
 		return a.mayDelete(tx, ownNetProfile(k))
 	})
 }
-
-// NetProfiles returns the net profiles of a tenant, "" = of all; likewise the
-// methods below.
-func (gv *GroupView) NetProfiles(t model.TenantName) []model.NetProfile {
-	return gv.netProfileRows.list(t)
-}
-
-// NetProfile finds a net profile.
-func (gv *GroupView) NetProfile(k model.NetProfileKey) (model.NetProfile, bool) {
-	return gv.netProfileRows.find(k)
-}
-
-// GroupsOfNetProfile returns the groups that name a net profile.
-func (gv *GroupView) OfNetProfile(k model.NetProfileKey) []model.Group {
-	return gv.groupRows.those(func() map[model.GroupKey]struct{} { return gv.groupsOfNetProfile[k] })
-}

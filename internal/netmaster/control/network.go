@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/netmaster/ipam"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -311,7 +310,7 @@ func (ns *Networks) dropNetwork(ctx context.Context, a Author, k model.NetworkKe
 	return err
 }
 
-// unused checks that nobody has an address of a network. Every endpoint has one.
+// unused checks that no address of a network is in use. Every endpoint has one.
 func (ns *Networks) unused(tx store.Tx, k model.NetworkKey) error {
 	scope := tables.AddressesOf(k)
 	if err := tx.Observe(scope); err != nil {
@@ -356,29 +355,4 @@ func (ns *Networks) allExpired(addresses []store.KV) error {
 		}
 	}
 	return host
-}
-
-// Networks returns the networks of a tenant, "" = of all.
-func (nv *NetworkView) List(t model.TenantName) []model.Network { return nv.networkRows.list(t) }
-
-// Network finds a network.
-func (nv *NetworkView) Get(k model.NetworkKey) (model.Network, bool) { return nv.networkRows.find(k) }
-
-// TagsInUse lists the tags of an encapsulation that networks have, such as
-// "1-4, 6-7, 5000".
-func (nv *NetworkView) TagsInUse(e model.Encap) string {
-	nv.mu.RLock()
-	defer nv.mu.RUnlock()
-	var n ipam.Numbers
-	for _, net := range nv.networkRows.all {
-		if net.Encap == e {
-			n.Add(net.Tag)
-		}
-	}
-	return n.String()
-}
-
-func (nv *NetworkView) enterNetwork(ch tables.Change) {
-	nv.networkRows.enter(ch)
-	nv.networksCame.Tell()
 }

@@ -65,17 +65,6 @@ func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner
 	return ch
 }
 
-// otherRules returns how many rules the policy of a rule has beside it.
-func (pv *PolicyView) otherRules(k model.RuleKey) int {
-	return read(pv.mu, func() int {
-		rules := pv.rulesOfPolicy[k.PolicyKey()]
-		if _, there := rules[k]; there {
-			return len(rules) - 1
-		}
-		return len(rules)
-	})
-}
-
 // touchPolicy writes the row of a network policy whose rules change, so that the row's
 // revision is that of the policy as a whole.
 func touchPolicy(tx store.Tx, k model.PolicyKey) error {
@@ -116,18 +105,6 @@ func (ps *Policies) DeleteNetworkRule(ctx context.Context, a Actor, k model.Rule
 	return ps.deleteRule(ctx, a, k, model.KindNetwork, owner)
 }
 
-// ruleBeside returns another rule of the policy of a rule, or that rule if it knows none.
-func (pv *PolicyView) ruleBeside(k model.RuleKey) model.RuleKey {
-	return read(pv.mu, func() model.RuleKey {
-		for other := range pv.rulesOfPolicy[k.PolicyKey()] {
-			if other != k {
-				return other
-			}
-		}
-		return k
-	})
-}
-
 // leaveRules touches the network policy of a rule that goes, and refuses to leave a policy
 // that says nothing.
 func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
@@ -153,19 +130,6 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 		}
 	}
 	return tables.Policies.Put(tx, p)
-}
-
-// Fits tells whether hosts hold a network policy with its rules, in the place of what is
-// in force by its name: what they do not hold is model.ErrExhausted, or model.ErrInvalid
-// where one rule is too much.
-func (pv *PolicyView) Fits(n model.NetworkPolicy) error {
-	for _, r := range n.Rules {
-		if err := tooManyNames(r); err != nil {
-			return err
-		}
-	}
-	_, err := pv.fit(n.Rules, []model.PolicyKey{n.Policy.Key}, nil)
-	return err
 }
 
 // ReplaceNetworkPolicy creates a network policy with its rules, or makes one and
@@ -247,54 +211,4 @@ func (ps *Policies) replacePolicy(ctx context.Context, tx store.Tx, n model.Netw
 		}
 	}
 	return nil
-}
-
-// NetworkPolicies returns the network policies of a tenant, "" = of all.
-func (pv *PolicyView) NetworkPolicies(t model.TenantName) []model.NetworkPolicy {
-	var out []model.NetworkPolicy
-	for _, p := range pv.List(t) {
-		if p.Kind == model.KindNetwork {
-			out = append(out, model.NetworkPolicy{Policy: p, Rules: pv.AnyRulesOf(p.Key)})
-		}
-	}
-	return out
-}
-
-// NetworkPolicy finds a network policy.
-func (pv *PolicyView) NetworkPolicy(k model.PolicyKey) (model.NetworkPolicy, bool) {
-	p, ok := pv.Get(k)
-	if !ok || p.Kind != model.KindNetwork {
-		return model.NetworkPolicy{}, false
-	}
-	return model.NetworkPolicy{Policy: p, Rules: pv.AnyRulesOf(k)}, true
-}
-
-// NetworkRule finds a rule of a network policy.
-func (pv *PolicyView) NetworkRule(k model.RuleKey) (model.PolicyRule, bool) {
-	if p, ok := pv.Get(k.PolicyKey()); !ok || p.Kind != model.KindNetwork {
-		return model.PolicyRule{}, false
-	}
-	return pv.ruleRows.find(k)
-}
-
-// EndpointsSelected returns the endpoints that a selector selects.
-func (ev *EndpointView) EndpointsSelected(s model.Selector) []model.Endpoint {
-	var among []model.Endpoint
-	switch {
-	case s.Group != "":
-		among = ev.OfGroup(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
-	case s.Network != "":
-		among = ev.OfNetwork(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
-	default:
-		among = ev.List(s.Tenant)
-	}
-	return read(ev.mu, func() []model.Endpoint {
-		var out []model.Endpoint
-		for _, e := range among {
-			if s.Selects(ev.identities.identity(s.Tenant, e.Identity)) {
-				out = append(out, e)
-			}
-		}
-		return out
-	})
 }

@@ -344,31 +344,3 @@ func parsedFind[K, V any](key string, parse func(string) (K, error), find func(K
 	}
 	return find(k)
 }
-
-// EndpointsOf counts the endpoints of a tenant, network or group, or of the groups that
-// have a policy.
-func (ev *EndpointView) EndpointsOf(o model.Owned) (n int) {
-	ev.mu.RLock()
-	defer ev.mu.RUnlock()
-	switch o.Kind {
-	case "tenant":
-		for _, x := range ev.networks.networkRows.listed(model.TenantName(o.Key)) {
-			n += len(ev.endpointsOfNetwork[x.Key])
-		}
-	case "network":
-		if k, err := model.ParseNetworkKey(o.Key); err == nil {
-			n = len(ev.endpointsOfNetwork[k])
-		}
-	case "endpointGroup":
-		if k, err := model.ParseGroupKey(o.Key); err == nil {
-			n = len(ev.endpointsOfGroup[k])
-		}
-	case "policy":
-		if k, err := model.ParsePolicyKey(o.Key); err == nil {
-			for g := range ev.groups.groupsOfPolicy[k] {
-				n += len(ev.endpointsOfGroup[g])
-			}
-		}
-	}
-	return n
-}

@@ -1,6 +1,9 @@
 package control
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,4 +27,51 @@ func newPendingView(mu *sync.RWMutex) *PendingView {
 
 func (pv *PendingView) reset() {
 	pv.pendingRows = map[tables.PendingKey]tables.Pending{}
+}
+
+// leftOf returns how much time a change has left; 0 also when the view does not know it.
+func (pv *PendingView) leftOf(p tables.Pending) time.Duration {
+	pv.mu.RLock()
+	defer pv.mu.RUnlock()
+	end, ok := pv.ends[tables.PendingKey(p.ID)]
+	if !ok {
+		return 0
+	}
+	return max(0, end.Sub(pv.clock()))
+}
+
+// Waiting returns the changes that wait to be confirmed, oldest first.
+func (pv *PendingView) Waiting() []Waiting {
+	rows := read(pv.mu, func() []tables.Pending { return slices.Collect(maps.Values(pv.pendingRows)) })
+	slices.SortFunc(rows, func(a, b tables.Pending) int {
+		return a.Began.Compare(b.Began)*2 + strings.Compare(a.ID, b.ID)
+	})
+	out := make([]Waiting, len(rows))
+	for i, p := range rows {
+		out[i] = Waiting{p, pv.leftOf(p)}
+	}
+	return out
+}
+
+// enterPending enters a change that waits to be confirmed, nil = it does no longer; listing
+// says that it comes with a list.
+func (pv *PendingView) enterPending(k tables.PendingKey, p *tables.Pending, listing bool) {
+	if p == nil {
+		delete(pv.pendingRows, k)
+		delete(pv.ends, k)
+		return
+	}
+	pv.pendingRows[k] = *p
+	if _, seen := pv.ends[k]; seen {
+		return
+	}
+	left := p.Within
+	if listing { // it may be old: the time of day has to do, and if that has gone back, it is
+		if age := pv.clock().Sub(p.Began); age >= 0 {
+			left -= age
+		} else {
+			left = 0
+		}
+	}
+	pv.ends[k] = pv.clock().Add(left)
 }

@@ -122,15 +122,3 @@ func (ps *Policies) deletePolicy(ctx context.Context, a Actor, by Author, k mode
 	})
 	return err
 }
-
-// enterPolicies enters a change of a policy, a rule or a replacement of rules.
-func (pv *PolicyView) enterPolicies(ch tables.Change) {
-	switch k := ch.Key.(type) {
-	case model.PolicyKey:
-		pv.enterPolicy(ch)
-	case model.RuleKey:
-		pv.enterRule(ch)
-	case tables.ReplacementKey:
-		pv.enterReplacement(k, value[tables.Replacement](ch))
-	}
-}

@@ -26,10 +26,10 @@ type Repaired struct {
 	Err  error // why it was not put right; nil also when it had gone by itself
 }
 
-// RepairOwners puts right what Owners finds and can be put right: what nobody has is
-// freed, and what an owner has is allocated to it again. Each is a transaction of its
-// own, which looks again: at the row, that nobody has written it since (whoever takes
-// something writes its row), and at the owner, that it still has what is missing.
+// RepairOwners puts right what Owners finds and can be put right: it frees allocations
+// without an owner, and allocates again what an owner has. Each repair is a transaction of
+// its own. It checks that the row was not written since, as each allocation does, and that
+// the owner still has what is missing.
 func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
 	found, err := re.Owners(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
 	return out, nil
 }
 
-// freeUnowned takes away what nobody has.
+// freeUnowned frees an allocation without an owner.
 func (re *Repair) freeUnowned(ctx context.Context, f OwnerFinding) (done bool, err error) {
 	_, err = re.commits.update(ctx, "free "+f.Object, func(tx store.Tx) error {
 		done = false

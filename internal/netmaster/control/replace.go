@@ -375,11 +375,3 @@ func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v 
 	}
 	return nil
 }
-
-func (pv *PolicyView) enterReplacement(k tables.ReplacementKey, r *tables.Replacement) {
-	if r != nil {
-		pv.replacementRows[r.Policy] = *r
-	} else {
-		delete(pv.replacementRows, model.PolicyKey(k))
-	}
-}

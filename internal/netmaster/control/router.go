@@ -26,23 +26,6 @@ func freeRouter(tx store.Tx, id model.RouterID) {
 	}
 }
 
-// enterTenant enters a change of a tenant, and tells of one without a router.
-func (tv *TenantView) enterTenant(ch tables.Change) {
-	if _, _, now := tv.tenantRows.enter(ch); now != nil && now.Router == 0 {
-		tv.unrouted.Tell()
-	}
-}
-
-// withoutRouter returns the tenants that have no router.
-func (tv *TenantView) withoutRouter() (out []model.TenantName) {
-	for _, t := range tv.List() {
-		if t.Router == 0 {
-			out = append(out, t.Name)
-		}
-	}
-	return out
-}
-
 // GiveRouters is the leader's task of giving a router to each tenant that has
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.

@@ -18,24 +18,6 @@ func lessRule(a, b model.RuleKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
 }
 
-func (pv *PolicyView) enterRule(ch tables.Change) {
-	_, old, now := pv.ruleRows.enter(ch)
-	if old != nil {
-		pv.indexRule(*old, false)
-	}
-	if now != nil {
-		pv.indexRule(*now, true)
-	}
-}
-
-func (pv *PolicyView) indexRule(r model.PolicyRule, in bool) {
-	pv.rulesOfPolicy.put(r.Key.PolicyKey(), r.Key, in)
-	pv.policySizes.enterRule(r, in)
-	for _, g := range groupsNamed(r) {
-		pv.rulesOfGroup.put(g, r.Key, in)
-	}
-}
-
 // groupsNamed returns the groups that a rule's peers name.
 func groupsNamed(r model.PolicyRule) (out []model.GroupKey) {
 	for _, p := range r.Peers {
@@ -237,56 +219,4 @@ func ruleTargets(r model.PolicyRule) (out []policyTarget) {
 		}
 	}
 	return out
-}
-
-// Rules returns the rules of a tenant's Contiv policies, "" = of all.
-func (pv *PolicyView) Rules(t model.TenantName) []model.Rule {
-	return pv.contivRules(func() []model.PolicyRule { return pv.ruleRows.listed(t) })
-}
-
-// Rule finds a rule of a Contiv policy.
-func (pv *PolicyView) Rule(k model.RuleKey) (model.Rule, bool) {
-	list := pv.contivRules(func() []model.PolicyRule {
-		if r, ok := pv.ruleRows.all[k]; ok {
-			return []model.PolicyRule{r}
-		}
-		return nil
-	})
-	if len(list) == 0 {
-		return model.Rule{}, false
-	}
-	return list[0], true
-}
-
-// RulesOfPolicy returns a Contiv policy's rules.
-func (pv *PolicyView) RulesOfPolicy(k model.PolicyKey) []model.Rule {
-	return pv.contivRules(func() []model.PolicyRule { return sorted(pv.rulesOfPolicy[k], pv.ruleRows.all, lessRule) })
-}
-
-// RulesOfGroup returns the rules of Contiv policies that name a group as their peer.
-func (pv *PolicyView) RulesOfGroup(k model.GroupKey) []model.Rule {
-	return pv.contivRules(func() []model.PolicyRule { return sorted(pv.rulesOfGroup[k], pv.ruleRows.all, lessRule) })
-}
-
-// AnyRulesOf returns the rules of a policy of whatever kind.
-func (pv *PolicyView) AnyRulesOf(k model.PolicyKey) []model.PolicyRule {
-	return read(pv.mu, func() []model.PolicyRule { return sorted(pv.rulesOfPolicy[k], pv.ruleRows.all, lessRule) })
-}
-
-// contivRules translates what list finds under the view's lock, but for rules
-// of other policies.
-func (pv *PolicyView) contivRules(list func() []model.PolicyRule) []model.Rule {
-	return read(pv.mu, func() []model.Rule {
-		all := list()
-		out := make([]model.Rule, 0, len(all))
-		for _, r := range all {
-			if p, ok := pv.policyRows.all[r.Key.PolicyKey()]; ok && p.Kind != model.KindContiv {
-				continue
-			}
-			if c, ok := r.Contiv(); ok {
-				out = append(out, c)
-			}
-		}
-		return out
-	})
 }

@@ -38,17 +38,6 @@ func (s Scope) Names() (names []string) {
 // String names the tenants to people.
 func (s Scope) String() string { return strings.Join(s.Names(), ", ") }
 
-// EndpointsByHost counts the endpoints that a scope's tenants have on each host.
-func (ev *EndpointView) CountByHost(s Scope) map[model.HostName]int {
-	count := map[model.HostName]int{}
-	for _, t := range s.tenants {
-		for _, e := range ev.List(t) {
-			count[e.Host]++
-		}
-	}
-	return count
-}
-
 // network names a network, unless it is of a tenant of which who asks may know nothing.
 func (s Scope) network(k model.NetworkKey) string {
 	if !s.Has(k.Tenant) {

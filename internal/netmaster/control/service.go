@@ -3,10 +3,8 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -26,68 +24,6 @@ var _ = register[model.ServiceKey](kind{
 })
 
 func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) }
-
-func (sv *ServiceView) enterService(ch tables.Change) {
-	k, old, now := sv.serviceRows.enter(ch)
-	if old != nil {
-		sv.servicesOfNetwork.put(old.NetworkKey(), k, false)
-		sv.servicesByName.put(asAsked(k), k, false)
-		sv.serviceFronts -= old.Fronts()
-	}
-	if now != nil {
-		sv.servicesOfNetwork.put(now.NetworkKey(), k, true)
-		sv.servicesByName.put(asAsked(k), k, true)
-		sv.serviceFronts += now.Fronts()
-	}
-}
-
-// asAsked is a service's key with its name as the name server is asked for it: without
-// capitals (RFC 4343).
-func asAsked(k model.ServiceKey) model.ServiceKey {
-	return model.ServiceKey{Tenant: k.Tenant, Name: strings.ToLower(k.Name)}
-}
-
-// lacksName refuses, with model.ErrConflict, a new service whose name another one of
-// its tenant has but for capitals: containers that ask for either would get the
-// addresses of one. Like fitService it goes by what the mirror knows and what this
-// transaction has put: two that come at the same moment may both stay, as those of
-// before this was refused do.
-func (sv *ServiceView) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) error {
-	sv.mu.RLock()
-	others := slices.Collect(maps.Keys(sv.servicesByName[asAsked(k)]))
-	sv.mu.RUnlock()
-	slices.SortFunc(others, lessService)
-	for _, o := range append(others, cl.named[asAsked(k)]...) {
-		if o == k {
-			continue
-		}
-		there, err := tables.LoadBalancers.Find(tx, o)
-		if err != nil {
-			return err
-		}
-		if there.Exists() {
-			return model.Errorf(model.ErrConflict, "serviceName %q: service %q has this name but for capitals, which do not matter to those who ask for a name: choose another one", k.Name, o.Name)
-		}
-	}
-	if cl.named == nil {
-		cl.named = map[model.ServiceKey][]model.ServiceKey{}
-	}
-	cl.named[asAsked(k)] = append(cl.named[asAsked(k)], k)
-	return nil
-}
-
-// labelKey is a label that an endpoint of a network has.
-type labelKey struct {
-	network model.NetworkKey
-	label   model.ServiceSelector
-}
-
-// indexLabels enters (or takes out) an endpoint's labels.
-func (sv *ServiceView) indexLabels(e model.Endpoint, in bool) {
-	for k, value := range e.Labels {
-		sv.endpointsByLabel.put(labelKey{e.Key.Network, model.ServiceSelector{Key: k, Value: value}}, e.Key, in)
-	}
-}
 
 // ChangeService creates a load-balanced service, with the address that it asks
 // for or a free one of its network, or changes the selectors, the ports and the
@@ -203,71 +139,4 @@ func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error
 		return nil
 	})
 	return err
-}
-
-// Services returns load-balanced services.
-func (sv *ServiceView) List(t model.TenantName) []model.Service { return sv.serviceRows.list(t) }
-
-// Service finds a load-balanced service.
-func (sv *ServiceView) Get(k model.ServiceKey) (model.Service, bool) { return sv.serviceRows.find(k) }
-
-// LostServices returns the addresses of services that are not there, or cannot be read: a
-// service that is deleted gives its address back in the same transaction, so somebody else
-// has deleted its row.
-func (sv *ServiceView) LostServices() (out []tables.Address) {
-	sv.mu.RLock()
-	defer sv.mu.RUnlock()
-	for k, s := range sv.addresses.spaces {
-		for _, o := range s.owners {
-			if _, there := sv.serviceRows.all[model.ServiceKey{Tenant: k.Tenant, Name: o.Service}]; o.Service != "" && !there {
-				out = append(out, o.Address)
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b tables.Address) int { return a.Addr.Compare(b.Addr) })
-	return out
-}
-
-// ServicesOfNetwork returns the load-balanced services of a network.
-func (sv *ServiceView) OfNetwork(k model.NetworkKey) []model.Service {
-	return sv.serviceRows.those(func() map[model.ServiceKey]struct{} { return sv.servicesOfNetwork[k] })
-}
-
-// withLabel returns the endpoints that have the label of a service's which the fewest
-// have.
-func (sv *ServiceView) withLabel(s model.Service) (fewest map[model.EndpointKey]struct{}) {
-	for i, sel := range s.Selectors {
-		have := sv.endpointsByLabel[labelKey{s.NetworkKey(), sel}]
-		if i == 0 || len(have) < len(fewest) {
-			fewest = have
-		}
-	}
-	return fewest
-}
-
-// Providers returns the endpoints that provide a service: those of its network
-// that have all its labels now. As labels are part of the endpoints, a netmaster
-// that has just started knows as much as one that saw the containers start.
-func (sv *ServiceView) Providers(s model.Service) []model.Endpoint {
-	return read(sv.mu, func() []model.Endpoint {
-		fewest := sv.withLabel(s)
-		out := make([]model.Endpoint, 0, len(fewest))
-		for _, e := range sorted(fewest, sv.endpoints.endpoints, lessEndpoint) {
-			if s.Selects(e.Labels) {
-				out = append(out, e)
-			}
-		}
-		return out
-	})
-}
-
-// ServicesOf returns the services that an endpoint provides.
-func (sv *ServiceView) ServicesOf(e model.Endpoint) []model.Service {
-	var out []model.Service
-	for _, s := range sv.OfNetwork(e.Key.Network) {
-		if s.Selects(e.Labels) {
-			out = append(out, s)
-		}
-	}
-	return out
 }

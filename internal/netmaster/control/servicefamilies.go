@@ -10,16 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// lacksFamily tells whether a service has no address of a family that its network
-// has: it was made before services had one of each.
-func (sv *ServiceView) lacksFamily(s model.Service) bool {
-	n, ok := sv.networks.Get(s.NetworkKey())
-	v4, v6 := s.Addrs()
-	return ok && (n.Subnet.IsValid() && !v4.IsValid() || n.Subnet6.IsValid() && !v6.IsValid())
-}
-
-// completeServices gives services the addresses that they lack. A network without
-// room is told, and no obstacle to others.
+// completeServices gives services the addresses that they lack. It logs networks
+// without room, and goes on with the other services.
 func (ss *Services) completeServices(ctx context.Context, fence store.Fence, v *View) error {
 	full := 0
 	var example error

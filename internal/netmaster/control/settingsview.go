@@ -38,3 +38,34 @@ func (s *SettingsView) reset() {
 	s.globalRows.reset()
 	s.kubernetesCluster = model.KubernetesCluster{}
 }
+
+// AciFabric returns how the ACI fabric is kept; zero where none was kept yet.
+func (s *SettingsView) AciFabric() AciFabric {
+	return read(s.mu, func() tables.AciFabric { return s.aciFabric })
+}
+
+// AciGw returns the settings of the ACI fabric.
+func (s *SettingsView) AciGw() (model.AciGw, bool) { return s.aciGwRows.find(tables.AciGwKey{}) }
+
+// Bgps returns the BGP settings of all hosts.
+func (s *SettingsView) Bgps() []model.Bgp { return s.bgpRows.list("") }
+
+// Bgp finds a host's BGP settings.
+func (s *SettingsView) Bgp(h model.HostName) (model.Bgp, bool) {
+	return s.bgpRows.find(tables.BgpKey{Host: h})
+}
+
+// Global returns the settings.
+func (s *SettingsView) Global() (model.Global, bool) { return s.globalRows.find(tables.GlobalKey{}) }
+
+func (s *SettingsView) enterGlobal(ch tables.Change) {
+	s.globalRows.enter(ch)
+	s.settings.Tell()
+	s.intent.Tell()
+}
+
+// KubernetesCluster returns which Kubernetes the store follows; it has no UID where that
+// is none yet.
+func (s *SettingsView) KubernetesCluster() model.KubernetesCluster {
+	return read(s.mu, func() model.KubernetesCluster { return s.kubernetesCluster })
+}

@@ -26,23 +26,6 @@ type owned struct {
 	create store.Revision
 }
 
-func (av *AddressView) space(k model.NetworkKey) *space {
-	s := av.spaces[k]
-	if s == nil {
-		s = &space{owners: map[netip.Addr]owned{}, held: map[netip.Addr]int{}, kept: map[model.HostName]int{}}
-		av.spaces[k] = s
-	}
-	return s
-}
-
-// dropSpace forgets the space of a network that has neither rows nor holds.
-func (av *AddressView) dropSpace(k model.NetworkKey) {
-	s := av.spaces[k]
-	if _, exists := av.networks.networkRows.all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
-		delete(av.spaces, k)
-	}
-}
-
 // enter records what the mirror says of an address.
 func (s *space) enter(a netip.Addr, owner *tables.Address, create store.Revision) {
 	s.count(s.owners[a].Reservation, -1)
@@ -188,48 +171,6 @@ type Usage struct {
 	Available string // the rest
 }
 
-// NetworkUsage tells of a network's addresses: the IPv4 ones, or, on a network
-// without IPv4, the IPv6 ones.
-func (av *AddressView) NetworkUsage(k model.NetworkKey) Usage {
-	av.mu.Lock()
-	defer av.mu.Unlock()
-	n, ok := av.networks.networkRows.all[k]
-	if !ok {
-		return Usage{}
-	}
-	s := av.space(k)
-	s.build(n)
-	within, taken := ipam.Ranges(nil), ipam.One(n.Gateway)
-	if n.Subnet.IsValid() {
-		within = window(n)
-		taken = ipam.Union(append(taken, poolRanges(av.pools[k].Groups)...)...)
-	} else {
-		within, taken = ipam.Ranges{model.HostRange(n.Subnet6)}, ipam.One(n.Gateway6)
-	}
-	return s.usage(within, taken)
-}
-
-// GroupUsage tells of the addresses of a group's pool; without a pool all is empty.
-func (av *AddressView) GroupUsage(k model.GroupKey) Usage {
-	av.mu.Lock()
-	defer av.mu.Unlock()
-	g, ok := av.groups.groupRows.all[k]
-	n, ok2 := av.networks.networkRows.all[g.NetworkKey()]
-	if !ok || !ok2 || !g.Pool.IsValid() {
-		return Usage{}
-	}
-	s := av.space(n.Key)
-	s.build(n)
-	u := s.usage(ipam.Ranges{g.Pool}, nil)
-	u.Count = 0
-	for a := range s.owners {
-		if g.Pool.Contains(a) {
-			u.Count++
-		}
-	}
-	return u
-}
-
 func (s *space) usage(within, taken ipam.Ranges) Usage {
 	all := append([]model.AddrRange{}, taken...)
 	for _, r := range within {
@@ -242,51 +183,5 @@ func (s *space) usage(within, taken ipam.Ranges) Usage {
 		Count:     len(s.owners),
 		Allocated: within.Minus(available).String(),
 		Available: available.String(),
-	}
-}
-
-// enterAddress enters who has an address; nil = nothing has it.
-func (av *AddressView) enterAddress(ch tables.Change) {
-	k := ch.Key.(tables.AddressKey) //nolint:forcetypeassert // the caller knows it
-	a := value[tables.Address](ch)
-	av.space(k.Network).enter(k.Addr, a, ch.Create)
-	av.kept.note(k, a, av.now())
-	if a == nil {
-		av.dropSpace(k.Network)
-	}
-}
-
-func (av *AddressView) enterPools(k tables.PoolsKey, p *tables.Pools) {
-	if p != nil {
-		av.pools[k.Network] = *p
-	} else {
-		delete(av.pools, k.Network)
-	}
-}
-
-func (av *AddressView) enterNumber(k tables.NumberKey, used bool) {
-	if n := av.numbers[k.Kind]; n != nil {
-		n.enter(k.Number, used)
-	}
-}
-
-func (av *AddressView) enterCursor(k tables.CursorKey, c *tables.Cursor) {
-	if n := av.numbers[k.Kind]; c != nil && n != nil {
-		n.Seen(c.Last)
-	}
-}
-
-// enterAddresses enters a change of an address, of a network's pools, of a number or of where
-// the search for one goes on.
-func (av *AddressView) enterAddresses(ch tables.Change) {
-	switch k := ch.Key.(type) {
-	case tables.AddressKey:
-		av.enterAddress(ch)
-	case tables.PoolsKey:
-		av.enterPools(k, value[tables.Pools](ch))
-	case tables.NumberKey:
-		av.enterNumber(k, !ch.Deleted())
-	case tables.CursorKey:
-		av.enterCursor(k, value[tables.Cursor](ch))
 	}
 }

@@ -137,9 +137,3 @@ func none[K comparable, V any](t *tables.Table[K, V], scope func(model.TenantNam
 		return err
 	}}
 }
-
-// Tenants returns all tenants.
-func (tv *TenantView) List() []model.Tenant { return tv.tenantRows.list("") }
-
-// Tenant finds a tenant.
-func (tv *TenantView) Get(k model.TenantName) (model.Tenant, bool) { return tv.tenantRows.find(k) }

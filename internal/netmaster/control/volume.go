@@ -21,9 +21,3 @@ func ChangeVolume(valid model.Valid[model.Volume]) Change {
 func (ts *Tenants) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
 	return deleteRow(ctx, ts.commits, tables.Volumes, k, nil)
 }
-
-// Volumes returns volumes.
-func (tv *TenantView) Volumes(t model.TenantName) []model.Volume { return tv.volumeRows.list(t) }
-
-// Volume finds a volume.
-func (tv *TenantView) Volume(k model.VolumeKey) (model.Volume, bool) { return tv.volumeRows.find(k) }

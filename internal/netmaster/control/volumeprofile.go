@@ -21,13 +21,3 @@ func ChangeVolumeProfile(valid model.Valid[model.VolumeProfile]) Change {
 func (ts *Tenants) DeleteVolumeProfile(ctx context.Context, k model.VolumeProfileKey) error {
 	return deleteRow(ctx, ts.commits, tables.VolumeProfiles, k, nil)
 }
-
-// VolumeProfiles returns volume profiles.
-func (tv *TenantView) VolumeProfiles(t model.TenantName) []model.VolumeProfile {
-	return tv.volumeProfileRows.list(t)
-}
-
-// VolumeProfile finds a volume profile.
-func (tv *TenantView) VolumeProfile(k model.VolumeProfileKey) (model.VolumeProfile, bool) {
-	return tv.volumeProfileRows.find(k)
-}
