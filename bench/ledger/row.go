@@ -221,10 +221,10 @@ func killAgent(ctx context.Context, w *world) (time.Time, error) {
 
 func killSwitch(ctx context.Context, w *world) (time.Time, error) {
 	h, killed := w.turn(), time.Now()
-	return killed, h.RestartVswitchd(ctx)
+	return killed, h.Switch.RestartVswitchd(ctx)
 }
 
 func killDatabase(ctx context.Context, w *world) (time.Time, error) {
 	h, killed := w.turn(), time.Now()
-	return killed, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx))
+	return killed, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.Switch.StartOvsdb(ctx))
 }

@@ -11,7 +11,7 @@ import (
 // TestEnvironmentOfHost: a CNI call by hand on a host reaches that host's
 // netplugin, and is spooled where that one looks, not on the machine.
 func TestEnvironmentOfHost(t *testing.T) {
-	h := &testcluster.Host{Name: "h1", Dir: "/lab/h1"}
+	h := &testcluster.Host{Node: &testcluster.Node{Name: "h1", Dir: "/lab/h1"}}
 	env := ofHost(h)
 	for _, want := range []string{cni.EnvSocket + "=/lab/h1/cni.sock", cni.EnvStateDir + "=/lab/h1/state"} {
 		if !slices.Contains(env, want) {

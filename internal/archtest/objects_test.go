@@ -250,6 +250,5 @@ var oversized = map[string]size{
 	"internal/netctl.factory":                         {96, 11, 0},
 	"internal/netmaster/membership.Member":            {88, 12, 2},
 	"internal/netplugin/agent.Agent":                  {195, 35, 0},
-	"internal/testcluster.Host":                       {53, 6, 0},
 	"test/kube/cluster.Nodes":                         {129, 4, 0},
 }

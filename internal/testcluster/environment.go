@@ -13,6 +13,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
+// environment gives a host's machine its addresses, and what Config.Environment asks for.
+type environment struct {
+	*Node
+}
+
 // Environment is what the machines are like on which a lab's hosts run.
 type Environment string
 
@@ -107,7 +112,7 @@ var (
 )
 
 // settle makes a host's machine like its environment, once its links are there.
-func (h *Host) settle(ctx context.Context) error {
+func (h *environment) settle(ctx context.Context) error {
 	switch h.lab.st.Config.Environment { //nolint:exhaustive // the others are made otherwise
 	case Firewalld:
 		file := h.Dir + "/firewalld.nft"
@@ -144,7 +149,7 @@ func at(a netip.Addr, more byte) netip.Addr {
 }
 
 // iptables adds rules of both families.
-func (h *Host) iptables(ctx context.Context, rules []string) error {
+func (h *environment) iptables(ctx context.Context, rules []string) error {
 	for _, tool := range []string{"iptables-nft", "ip6tables-nft"} {
 		for _, r := range rules {
 			if tool == "ip6tables-nft" {
@@ -158,7 +163,7 @@ func (h *Host) iptables(ctx context.Context, rules []string) error {
 	return nil
 }
 
-func (h *Host) runAll(ctx context.Context, lines ...string) error {
+func (h *environment) runAll(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		f := strings.Fields(line)
 		if out, err := h.Run(ctx, f[0], f[1:]...); err != nil {
@@ -169,7 +174,7 @@ func (h *Host) runAll(ctx context.Context, lines ...string) error {
 }
 
 // giveAddresses gives the host's links their addresses; it runs in the host's namespace.
-func (h *Host) giveAddresses() error {
+func (h *environment) giveAddresses() error {
 	if h.lab.st.Config.Environment == Routed {
 		return errors.Join(addAddress("ctl0", netip.PrefixFrom(h.Control, 32)), addAddress("ctl0", address(hostsSide, int(h.Control.As4()[3]))))
 	}
@@ -178,7 +183,7 @@ func (h *Host) giveAddresses() error {
 
 // giveUnderlay gives the host its address between hosts, on a link; it runs in the host's
 // namespace.
-func (h *Host) giveUnderlay(link string) error {
+func (h *environment) giveUnderlay(link string) error {
 	bits := h.lab.st.Config.Environment.bits()
 	if err := addAddress(link, netip.PrefixFrom(h.Address, bits)); err != nil || bits != 32 {
 		return err

@@ -15,27 +15,42 @@ import (
 	"time"
 )
 
-// Host is one simulated machine.
+// Host is one simulated machine with its netplugin.
 type Host struct {
-	Name    string
+	*Node
+	environment *environment
+	Switch      *Switch
+}
+
+// Node is a simulated machine: its name, addresses, directory and namespace.
+type Node struct {
 	Address netip.Addr // on the underlay; its VTEP
 	Control netip.Addr // on the control network
 	Dir     string
 	NS      *Namespace
+	Name    string
 	lab     *Lab
+}
+
+// Switch is the Open vSwitch of a host. Its state is in its processes and its database.
+type Switch struct {
+	*Node
+	environment *environment
 }
 
 // host describes the n-th host, counted from 1; its namespace is the caller's business.
 func (l *Lab) host(n int) *Host {
 	name := fmt.Sprintf("h%d", n)
-	return &Host{
+	m := &Node{
 		Name: name, Address: address(underlay, firstHost+n-1).Addr(), Control: address(control, firstHost+n-1).Addr(),
 		Dir: filepath.Join(l.st.Config.Dir, name), lab: l,
 	}
+	e := &environment{m}
+	return &Host{m, e, &Switch{m, e}}
 }
 
 // wire prepares the host's links; it runs in the host's namespace.
-func (h *Host) wire() error {
+func (h *environment) wire() error {
 	for _, link := range []string{"eth0", "eth1", "ctl0"} {
 		if err := errors.Join(sysctl("net/ipv6/conf/"+link+"/disable_ipv6", "1"), setUp(link)); err != nil {
 			return err
@@ -51,17 +66,17 @@ func (h *Host) wire() error {
 }
 
 // Driver returns the data plane that the host's netplugin was last started with.
-func (h *Host) Driver() string {
+func (h *Node) Driver() string {
 	h.lab.mu.Lock()
 	defer h.lab.mu.Unlock()
 	return h.lab.st.Drivers[h.Name]
 }
 
 // RunDir holds the sockets and the database of the host's Open vSwitch.
-func (h *Host) RunDir() string { return filepath.Join(h.Dir, "ovs") }
+func (h *Node) RunDir() string { return filepath.Join(h.Dir, "ovs") }
 
 // DB is the address of the host's OVSDB.
-func (h *Host) DB() string { return "unix:" + filepath.Join(h.RunDir(), "db.sock") }
+func (h *Node) DB() string { return "unix:" + filepath.Join(h.RunDir(), "db.sock") }
 
 // CNISocket is where the host's netplugin answers the CNI binary.
 func (h *Host) CNISocket() string { return filepath.Join(h.Dir, "cni.sock") }
@@ -71,12 +86,12 @@ func (h *Host) CNISocket() string { return filepath.Join(h.Dir, "cni.sock") }
 func (h *Host) StateDir() string { return filepath.Join(h.Dir, "state") }
 
 // ovsEnv keeps OVS programs inside the host's own directories.
-func (h *Host) ovsEnv() []string {
+func (h *Node) ovsEnv() []string {
 	return []string{"OVS_RUNDIR=" + h.RunDir(), "OVS_LOGDIR=" + h.RunDir(), "OVS_DBDIR=" + h.RunDir()}
 }
 
 // Run runs a command inside the host, with OVS programs pointed at its switch.
-func (h *Host) Run(ctx context.Context, name string, args ...string) (string, error) {
+func (h *Node) Run(ctx context.Context, name string, args ...string) (string, error) {
 	c := h.NS.Command(ctx, name, args...)
 	c.Env = append(os.Environ(), h.ovsEnv()...)
 	c.Dir = h.Dir
@@ -85,7 +100,7 @@ func (h *Host) Run(ctx context.Context, name string, args ...string) (string, er
 }
 
 // Vsctl runs ovs-vsctl on the host's database.
-func (h *Host) Vsctl(ctx context.Context, args ...string) (string, error) {
+func (h *Switch) Vsctl(ctx context.Context, args ...string) (string, error) {
 	return h.Run(ctx, "ovs-vsctl", append([]string{"--db=" + h.DB(), "--timeout=30"}, args...)...)
 }
 
@@ -93,7 +108,7 @@ func (h *Host) Vsctl(ctx context.Context, args ...string) (string, error) {
 // userspace datapath the host's address moves to a bridge that holds eth0, for
 // there tunnels leave through OVS bridges only. The cables' other ends compute
 // checksums, so that frames come as over a wire: of the MTU, and complete.
-func (h *Host) startSwitch(ctx context.Context) error {
+func (h *Switch) startSwitch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := os.MkdirAll(h.RunDir(), 0o755); err != nil {
@@ -128,20 +143,20 @@ func (h *Host) startSwitch(ctx context.Context) error {
 			return err
 		}
 		// The kernel answers ARP on any link that is up; eth0 is the switch's now.
-		return errors.Join(sysctl("net/ipv4/conf/eth0/arp_ignore", "1"), sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), h.giveUnderlay("underlay"))
+		return errors.Join(sysctl("net/ipv4/conf/eth0/arp_ignore", "1"), sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), h.environment.giveUnderlay("underlay"))
 	})
 }
 
-func (h *Host) process(name string) *Process { return h.lab.Process(h.Name + "-" + name) }
+func (h *Node) process(name string) *Process { return h.lab.Process(h.Name + "-" + name) }
 
 // Agent returns the host's netplugin process.
 func (h *Host) Agent() *Process { return h.process("netplugin") }
 
 // Vswitchd returns the host's ovs-vswitchd process.
-func (h *Host) Vswitchd() *Process { return h.process("ovs-vswitchd") }
+func (h *Switch) Vswitchd() *Process { return h.process("ovs-vswitchd") }
 
 // StartOvsdb starts the host's ovsdb-server and waits until it answers.
-func (h *Host) StartOvsdb(ctx context.Context) error {
+func (h *Switch) StartOvsdb(ctx context.Context) error {
 	sock := strings.TrimPrefix(h.DB(), "unix:")
 	if err := os.Remove(sock); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -163,7 +178,7 @@ var keepMemory = []string{"MALLOC_TOP_PAD_=16777216", "MALLOC_TRIM_THRESHOLD_=26
 // StartVswitchd starts the host's ovs-vswitchd and waits until it takes commands.
 // It runs ahead of other processes: where it forwards packets itself it stands
 // for a part of the kernel, and loses them when it has to wait for a processor.
-func (h *Host) StartVswitchd(ctx context.Context) error {
+func (h *Switch) StartVswitchd(ctx context.Context) error {
 	ctl := filepath.Join(h.RunDir(), "ovs-vswitchd.ctl")
 	if err := os.Remove(ctl); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -206,7 +221,7 @@ func (h *Host) AgentFlags() []string {
 		"--ctrl-ip", h.Control.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
 		h.lab.Store.storeFlag(), h.lab.Store.StoreURLs(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
-	}, h.tls(), h.lab.Store.storeToken("host"), cfg.AgentArgs)
+	}, h.lab.certificates.tlsFlags(h.Name), h.lab.Store.storeToken("host"), cfg.AgentArgs)
 }
 
 // StartAgent starts the host's netplugin, with extra environment (fault points),
@@ -256,8 +271,8 @@ func (h *Host) RelaunchAgent() error {
 // to have Open vSwitch gets one, if it has none; a host that no longer needs
 // its switch keeps it running.
 func (h *Host) ChangeDriver(ctx context.Context, driver string) error {
-	if driver == DriverOVS && h.Vswitchd() == nil {
-		if err := h.startSwitch(ctx); err != nil {
+	if driver == DriverOVS && h.Switch.Vswitchd() == nil {
+		if err := h.Switch.startSwitch(ctx); err != nil {
 			return err
 		}
 	}
@@ -271,7 +286,7 @@ func (h *Host) ChangeDriver(ctx context.Context, driver string) error {
 }
 
 // RestartVswitchd kills ovs-vswitchd and starts it again; netplugin is not told.
-func (h *Host) RestartVswitchd(ctx context.Context) error {
+func (h *Switch) RestartVswitchd(ctx context.Context) error {
 	if err := h.Vswitchd().Kill(); err != nil {
 		return err
 	}
@@ -310,7 +325,7 @@ func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 // Ports returns the names of the interfaces that the host's data plane serves, sorted.
 func (h *Host) Ports(ctx context.Context) ([]string, error) {
 	if h.Driver() == DriverOVS {
-		out, err := h.Vsctl(ctx, "list-ports", "contivBr")
+		out, err := h.Switch.Vsctl(ctx, "list-ports", "contivBr")
 		return strings.Fields(out), err
 	}
 	entries, err := os.ReadDir(filepath.Join(h.PinDir(), "links"))
@@ -326,8 +341,8 @@ func (h *Host) Ports(ctx context.Context) ([]string, error) {
 }
 
 // Flows returns the OpenFlow flows of a bridge, for people and failure reports.
-func (h *Host) Flows(ctx context.Context, bridge string) (string, error) {
+func (h *Switch) Flows(ctx context.Context, bridge string) (string, error) {
 	return h.Run(ctx, "ovs-ofctl", "-O", "OpenFlow15", "--names", "dump-flows", filepath.Join(h.RunDir(), bridge+".mgmt"))
 }
 
-func (h *Host) String() string { return fmt.Sprintf("%s (%s)", h.Name, h.Address) }
+func (h *Node) String() string { return fmt.Sprintf("%s (%s)", h.Name, h.Address) }

@@ -250,11 +250,11 @@ func (l *Lab) build(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := h.settle(ctx); err != nil {
+			if err := h.environment.settle(ctx); err != nil {
 				return fmt.Errorf("environment of %s: %w", h.Name, err)
 			}
 			if h.Driver() == DriverOVS {
-				if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
+				if err := l.step("Open vSwitch on "+h.Name, func() error { return h.Switch.startSwitch(ctx) }); err != nil {
 					return err
 				}
 			}
@@ -335,7 +335,7 @@ func (l *Lab) wire() (err error) {
 		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), l.Masters.addReplicas())
 	})
 	for _, h := range l.hosts {
-		err = errors.Join(err, h.NS.Do(h.wire))
+		err = errors.Join(err, h.NS.Do(h.environment.wire))
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func TestUnderlay(t *testing.T) {
 			"--", "add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=" + l.Config().Datapath, "--", "add-port", "br1", "eth1",
 			"--", "add-port", "br1", "tagged", "tag=7", "--", "set", "interface", "tagged", "type=internal",
 		}
-		if _, err := h.Vsctl(t.Context(), br...); err != nil {
+		if _, err := h.Switch.Vsctl(t.Context(), br...); err != nil {
 			t.Fatal(err)
 		}
 		err := h.NS.Do(func() error {
@@ -97,13 +97,13 @@ func TestUnderlay(t *testing.T) {
 			}
 		}
 	}
-	if err := l.Hosts()[1].Vswitchd().Pause(); err != nil {
+	if err := l.Hosts()[1].Switch.Vswitchd().Pause(); err != nil {
 		t.Fatal(err)
 	}
 	if a := from.Probe(t.Context(), Target{"tcp", l.Hosts()[1].Control, 80}, 3*time.Second); a.Verdict != OK {
 		t.Errorf("the control network with a switch paused: %s, want ok", a)
 	}
-	if err := l.Hosts()[1].Vswitchd().Resume(); err != nil {
+	if err := l.Hosts()[1].Switch.Vswitchd().Resume(); err != nil {
 		t.Fatal(err)
 	}
 	if lines := learned(t, l); len(lines) > 0 {

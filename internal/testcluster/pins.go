@@ -18,7 +18,9 @@ import (
 func bpfDir(dir string) string { return filepath.Join(dir, "bpf") }
 
 // PinDir is where the host's netplugin pins its programs and maps.
-func (h *Host) PinDir() string { return filepath.Join(bpfDir(h.lab.st.Config.Dir), h.Name) }
+func (h *Host) PinDir() string {
+	return filepath.Join(bpfDir(h.lab.st.Config.Dir), h.Name)
+}
 
 // probe tells whether the kernel can run hosts on ebpf.
 func probe() error { return ebpf.Probe() }

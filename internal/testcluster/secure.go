@@ -159,8 +159,6 @@ func (l *certificates) etcdTLS(n int) []string {
 	return []string{"--client-cert-auth", "--trusted-ca-file", filepath.Join(dir, pki.BundleFile), "--cert-file", filepath.Join(dir, "tls.crt"), "--key-file", filepath.Join(dir, "tls.key")}
 }
 
-func (h *Host) tls() []string { return h.lab.certificates.tlsFlags(h.Name) }
-
 func (l *certificates) tlsFlags(name string) (flags []string) {
 	if l.st.Config.TLS == TLSOwn {
 		flags = append(flags, "--tls-dir", l.certificate(name))

@@ -101,7 +101,7 @@ func (h *Host) AgentState(ctx context.Context) (s observe.State, err error) {
 
 // Inspect asks a host's netplugin, on its port for inspection, for JSON.
 func (h *Host) Inspect(ctx context.Context, path string, out any) error {
-	resp, err := h.ask(ctx, path)
+	resp, err := getFrom(ctx, h, path)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (h *Host) Inspect(ctx context.Context, path string, out any) error {
 
 // Healthz returns what a host's netplugin says of its health, and whether that is good.
 func (h *Host) Healthz(ctx context.Context) (text string, good bool, err error) {
-	resp, err := h.ask(ctx, "/healthz")
+	resp, err := getFrom(ctx, h, "/healthz")
 	if err != nil {
 		return "", false, err
 	}
@@ -122,7 +122,8 @@ func (h *Host) Healthz(ctx context.Context) (text string, good bool, err error) 
 	return string(b), resp.StatusCode == http.StatusOK, errors.Join(err, resp.Body.Close())
 }
 
-func (h *Host) ask(ctx context.Context, path string) (*http.Response, error) {
+// getFrom gets a path of the inspection of a host.
+func getFrom(ctx context.Context, h *Host, path string) (*http.Response, error) {
 	cfg, err := h.lab.certificates.admin(h.lab.certificates.restTLS(), pki.Host)
 	if err != nil {
 		return nil, err

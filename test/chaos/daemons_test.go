@@ -88,9 +88,9 @@ func (w *world) startDaemon(ctx context.Context, name string) error {
 	case "netplugin":
 		return w.startAgent(ctx, h)
 	case "ovsdb-server":
-		return h.StartOvsdb(ctx)
+		return h.Switch.StartOvsdb(ctx)
 	case "ovs-vswitchd":
-		return h.StartVswitchd(ctx)
+		return h.Switch.StartVswitchd(ctx)
 	}
 	return fmt.Errorf("nobody knows how to start %s", name)
 }
@@ -212,11 +212,11 @@ func killAll(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (
 }
 
 func restartSwitch(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
-	return nil, errors.Join(h.RestartVswitchd(ctx), w.recovers(ctx), w.ready(ctx))
+	return nil, errors.Join(h.Switch.RestartVswitchd(ctx), w.recovers(ctx), w.ready(ctx))
 }
 
 func restartDatabase(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
-	return nil, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx), w.ready(ctx))
+	return nil, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.Switch.StartOvsdb(ctx), w.ready(ctx))
 }
 
 // recovers waits until both pings are answered again, but for what a mistake

@@ -281,7 +281,7 @@ func deleteFlows(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Ran
 
 func vsctl(words ...string) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
 	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
-		_, err := h.Vsctl(ctx, words...)
+		_, err := h.Switch.Vsctl(ctx, words...)
 		return nil, errors.Join(err, w.recovers(ctx))
 	}
 }

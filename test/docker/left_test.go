@@ -47,7 +47,7 @@ func (b *bed) left() error {
 		if n, err := e.countFlows(); err != nil || b.flows != nil && n > b.flows[e.host.Name] {
 			errs = append(errs, err, fmt.Errorf("%s: %d flows, %d without containers", e.host.Name, n, b.flows[e.host.Name]))
 		}
-		ports, err := e.host.Vsctl(b.t.Context(), "list-ports", "contivBr")
+		ports, err := e.host.Switch.Vsctl(b.t.Context(), "list-ports", "contivBr")
 		errs = append(errs, err)
 		for p := range strings.FieldsSeq(ports) {
 			if strings.HasPrefix(p, "cv") {
@@ -98,7 +98,7 @@ func (e *engine) entriesLeft() error {
 }
 
 func (e *engine) countFlows() (int, error) {
-	text, err := e.host.Flows(e.t.Context(), "contivBr")
+	text, err := e.host.Switch.Flows(e.t.Context(), "contivBr")
 	return strings.Count(text, "cookie="), err
 }
 

@@ -99,7 +99,7 @@ var hostPrivate = netip.MustParseAddr("172.19.255.254")
 // leftOf tells what is left of the driver that a host has changed from.
 func leftOf(ctx context.Context, h *testcluster.Host, to string) error {
 	if to == testcluster.DriverEBPF {
-		out, err := h.Vsctl(ctx, "list-br")
+		out, err := h.Switch.Vsctl(ctx, "list-br")
 		if err == nil && strings.Contains(out, "contiv") {
 			err = fmt.Errorf("Open vSwitch has bridges %q", strings.Fields(out))
 		}

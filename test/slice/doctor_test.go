@@ -277,7 +277,7 @@ func (c *cluster) damageSwitch(want map[string][]string) (damage func(*testclust
 	}
 	vsctl := func(args ...string) {
 		c.t.Helper()
-		if out, err := at.Vsctl(c.t.Context(), args...); err != nil {
+		if out, err := at.Switch.Vsctl(c.t.Context(), args...); err != nil {
 			c.t.Fatal(err, out)
 		}
 	}

@@ -214,7 +214,7 @@ func up(t *testing.T, driver, name string, hosts int, change ...func(*testcluste
 // dropped is what a host in user space has dropped for want of time or room: packet
 // sockets by which the switch reads (d in skmem), and its own counters.
 func dropped(h *testcluster.Host) string {
-	if h.Driver() != testcluster.DriverOVS || h.Vswitchd() == nil {
+	if h.Driver() != testcluster.DriverOVS || h.Switch.Vswitchd() == nil {
 		return "not asked"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -184,7 +184,7 @@ func outside(t *testing.T, driver string, where testcluster.Environment) {
 // reaches the outside.
 func (c *cluster) crashSwitch(h *testcluster.Host) {
 	c.t.Helper()
-	if err := h.RestartVswitchd(c.t.Context()); err != nil {
+	if err := h.Switch.RestartVswitchd(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)

@@ -44,7 +44,7 @@ func refusedConnectionsCost(t *testing.T, driver string) {
 	h := c.host("h1")
 	of := map[string]int{"netplugin": h.Agent().PID, "the sender": os.Getpid()}
 	if driver == testcluster.DriverOVS {
-		of["ovs-vswitchd"] = h.Vswitchd().PID
+		of["ovs-vswitchd"] = h.Switch.Vswitchd().PID
 	}
 	used := func() map[string]time.Duration {
 		out := map[string]time.Duration{}

@@ -103,7 +103,7 @@ func restartVswitchd(t *testing.T, driver string) {
 			return err
 		}
 		start := time.Now()
-		if err := h.RestartVswitchd(ctx); err != nil {
+		if err := h.Switch.RestartVswitchd(ctx); err != nil {
 			return err
 		}
 		back := time.Now()
