@@ -35,7 +35,7 @@ func (m members) api() apiserver.Members {
 
 // Members implements apiserver.Members.
 func (m members) Members(ctx context.Context) (api.Members, error) {
-	all, err := m.self.List(ctx)
+	all, err := m.self.Roster.List(ctx)
 	if err != nil {
 		return api.Members{}, err
 	}
@@ -65,7 +65,7 @@ func (m members) NewJoinToken(ctx context.Context, life time.Duration) (api.Join
 	if life == 0 {
 		life = membership.TokenLife
 	}
-	text, t, err := m.self.NewToken(ctx, life)
+	text, t, err := m.self.Enrolment.NewToken(ctx, life)
 	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Secure: m.secure, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
 }
 
@@ -77,17 +77,19 @@ func (m members) NewHostToken(ctx context.Context, host string, life time.Durati
 	if life == 0 {
 		life = membership.TokenLife
 	}
-	text, t, err := m.self.NewHostToken(ctx, host, life)
+	text, t, err := m.self.Enrolment.NewHostToken(ctx, host, life)
 	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Host: t.Host, Secure: true, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
 }
 
 // RemoveMember implements apiserver.Members.
 func (m members) RemoveMember(ctx context.Context, member string, force bool) error {
-	return m.self.Remove(ctx, member, force)
+	return m.self.Roster.Remove(ctx, member, force)
 }
 
 // RenewAuthorities implements apiserver.Members.
-func (m members) RenewAuthorities(ctx context.Context) error { return m.self.RenewAuthorities(ctx) }
+func (m members) RenewAuthorities(ctx context.Context) error {
+	return m.self.Authorities.RenewAuthorities(ctx)
+}
 
 // RelieveMembers implements apiserver.Members.
-func (m members) RelieveMembers(ctx context.Context) error { return m.self.RelieveAll(ctx) }
+func (m members) RelieveMembers(ctx context.Context) error { return m.self.Roster.RelieveAll(ctx) }

@@ -84,7 +84,7 @@ func (m members) ofHosts(ctx context.Context) []string {
 	if !m.secure {
 		return nil
 	}
-	certs, err := m.self.HostCertificates(ctx)
+	certs, err := m.self.Enrolment.HostCertificates(ctx)
 	if err != nil {
 		return []string{"which hosts have certificates is not known: " + err.Error()}
 	}

@@ -326,7 +326,7 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 		},
 	}
 	if server != nil {
-		m.disk, m.ttl = server.Trouble, cluster.MemberTTL
+		m.disk, m.ttl = server.Health.Trouble, cluster.MemberTTL
 	}
 	b := daemon.Build()
 	metrics, err := m.metrics()

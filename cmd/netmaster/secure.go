@@ -135,7 +135,7 @@ func (o *options) beSecure(ctx context.Context, st store.Store, server *membersh
 	o.tls = o.certs.Config()
 	o.secureListeners()
 	authorities := filepath.Join(dir, pki.BundleFile)
-	return server.FirstAdmin(ctx, func() error {
+	return server.Authorities.FirstAdmin(ctx, func() error {
 		secret, made, err := token.NewStore(st).Create(ctx, token.Wish{
 			Name: "first administrator", Grant: access.Grant{Role: access.ClusterAdmin}, Life: token.MaxLife, By: "netmaster " + server.Name(),
 		})

@@ -32,7 +32,7 @@ func (o *options) ownAndMade(given func() []api.Certificate, server *membership.
 		if !o.secure { // else the given ones are among the ones it made
 			out = given()
 		}
-		for _, e := range server.Ends() {
+		for _, e := range server.Health.Ends() {
 			c := made.Of(e.What, e.Subject, e.Ends, e.Authority, e.Former)
 			c.Error = e.Error
 			out = append(out, c)
@@ -57,7 +57,7 @@ func hostKeys(server *membership.Member) apiserver.HostKeys {
 		return nil
 	}
 	return func(ctx context.Context) (map[string]apiserver.HostKey, error) {
-		all, err := server.HostCertificates(ctx)
+		all, err := server.Enrolment.HostCertificates(ctx)
 		out := map[string]apiserver.HostKey{}
 		for _, c := range all {
 			out[c.Name] = apiserver.HostKey{Key: c.Key, Was: c.Was, By: c.By, At: c.At}

@@ -16,7 +16,7 @@ import (
 // admitAccount signs the key of a host for which somebody vouches whom the cluster asks:
 // for the host of that name alone. Who asks again with the same key is answered again;
 // certificates of former keys renew nothing any more, as after a token.
-func (m *Member) admitAccount(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
+func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	if m.cfg.Vouch == nil {
 		return none, model.Errorf(model.ErrInvalid, "this netmaster takes no tokens of service accounts: start it with --enroll-service-account, or make a token with 'netctl cluster token --host %s'", q.Name)

@@ -44,11 +44,11 @@ const attempts = 8
 
 // admit makes a learner of who shows a token. Each step of it may be the last of this
 // process; who asks again, anywhere, goes on behind it.
-func (m *Member) admit(ctx context.Context, q request) (answer, error) {
+func (m *Enrolment) admit(ctx context.Context, q request) (answer, error) {
 	switch {
 	case m.cfg.Secure != nil && !q.Secure:
 		return answer{}, model.Errorf(model.ErrInvalid, "this cluster was begun with --secure, and the netmaster that wants to join would serve its clients plainly: start it with --secure too; the token is good on")
-	case q.Secure && m.clients.Load() == nil:
+	case q.Secure && m.authorities.clients.Load() == nil:
 		return answer{}, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
 	}
 	for range attempts {
@@ -81,7 +81,7 @@ var errAgain = errors.New("changed since")
 
 // spend spends the token on the directory that shows it, and makes the member's row,
 // in one transaction. A zero row says that another was faster.
-func (m *Member) spend(ctx context.Context, q request) (row[memberRow], error) {
+func (m *Enrolment) spend(ctx context.Context, q request) (row[memberRow], error) {
 	var none row[memberRow]
 	c := m.server.client
 	tok, err := get[tokenRow](ctx, c, tokenRows+q.ID)
@@ -131,7 +131,7 @@ func (m *Member) spend(ctx context.Context, q request) (row[memberRow], error) {
 }
 
 // unused refuses a name, or an address, that a member has.
-func (m *Member) unused(ctx context.Context, had row[memberRow], q request) error {
+func (m *Enrolment) unused(ctx context.Context, had row[memberRow], q request) error {
 	taken := func(what string) error {
 		return model.Errorf(model.ErrExists, "%s is a member's already: start this host with another (--member-name), or if that member is lost for good remove it first with 'netctl cluster remove'", what)
 	}
@@ -154,7 +154,7 @@ func (m *Member) unused(ctx context.Context, had row[memberRow], q request) erro
 }
 
 // add makes the learner, or says what has to happen before.
-func (m *Member) add(ctx context.Context, mine row[memberRow]) (wait string, err error) {
+func (m *Enrolment) add(ctx context.Context, mine row[memberRow]) (wait string, err error) {
 	all, err := m.etcdMembers(ctx)
 	if err != nil {
 		return "", err
@@ -177,7 +177,7 @@ func (m *Member) add(ctx context.Context, mine row[memberRow]) (wait string, err
 		case errors.Is(err, rpctypes.ErrTooManyLearners):
 			for _, e := range all {
 				if e.IsLearner && peerOf(e) != r.Peer {
-					return fmt.Sprintf("its turn: %s is still catching up; if that one does not come any more, 'netctl cluster remove' it", m.nameOf(ctx, e)), nil
+					return fmt.Sprintf("its turn: %s is still catching up; if that one does not come any more, 'netctl cluster remove' it", m.roster.nameOf(ctx, e)), nil
 				}
 			}
 			return "", errAgain
@@ -198,7 +198,7 @@ func (m *Member) add(ctx context.Context, mine row[memberRow]) (wait string, err
 		return "", err
 	}
 	if !ok {
-		return "", m.overtaken(ctx, r)
+		return "", m.roster.overtaken(ctx, r)
 	}
 	m.cfg.at("recorded")
 	return "", nil
@@ -207,7 +207,7 @@ func (m *Member) add(ctx context.Context, mine row[memberRow]) (wait string, err
 // overtaken looks at why a row that is to get its member has changed: another replica
 // did the same, or somebody removed the member meanwhile, who did not see it in etcd
 // yet.
-func (m *Member) overtaken(ctx context.Context, r memberRow) error {
+func (m *Roster) overtaken(ctx context.Context, r memberRow) error {
 	now, err := get[memberRow](ctx, m.server.client, memberRows+r.Name)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (m *Member) overtaken(ctx context.Context, r memberRow) error {
 }
 
 // tell is what a new member needs.
-func (m *Member) tell(ctx context.Context, q request) (answer, error) {
+func (m *Enrolment) tell(ctx context.Context, q request) (answer, error) {
 	all, err := m.etcdMembers(ctx)
 	if err != nil {
 		return answer{}, err
@@ -237,7 +237,7 @@ func (m *Member) tell(ctx context.Context, q request) (answer, error) {
 		}
 		a.Members = append(a.Members, p)
 	}
-	if a.Clients, err = m.handOverClients(); err != nil {
+	if a.Clients, err = m.authorities.handOverClients(); err != nil {
 		return answer{}, err
 	}
 	a.Authority, err = m.peers.handOver()
@@ -245,7 +245,7 @@ func (m *Member) tell(ctx context.Context, q request) (answer, error) {
 }
 
 // etcdMembers are the members as a majority knows them.
-func (m *Member) etcdMembers(ctx context.Context) ([]*etcdserverpb.Member, error) {
+func (m *local) etcdMembers(ctx context.Context) ([]*etcdserverpb.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := m.server.client.MemberList(ctx)
@@ -256,7 +256,7 @@ func (m *Member) etcdMembers(ctx context.Context) ([]*etcdserverpb.Member, error
 }
 
 // nameOf is how people know a member, which has no name in etcd before it has started.
-func (m *Member) nameOf(ctx context.Context, e *etcdserverpb.Member) string {
+func (m *Roster) nameOf(ctx context.Context, e *etcdserverpb.Member) string {
 	if rows, err := list[memberRow](ctx, m.server.client, memberRows); err == nil {
 		for _, r := range rows {
 			if r.value.Peer == peerOf(e) {

@@ -30,7 +30,7 @@ func TestAlone(t *testing.T) {
 	if a.Name() != name {
 		t.Errorf("it is called %q, on the host %q", a.Name(), name)
 	}
-	_, _, err = a.NewToken(ctx, 0)
+	_, _, err = a.Enrolment.NewToken(ctx, 0)
 	is(t, "a token of one that is alone", err, model.ErrConflict, "--peer-listen", "--join-listen")
 	again := cfg
 	_, err = Start(ctx, again)
@@ -46,7 +46,7 @@ func TestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = start(t, with)
-	_, _, err = a.NewToken(ctx, 0)
+	_, _, err = a.Enrolment.NewToken(ctx, 0)
 	is(t, "a token of one whose port is taken", err, model.ErrConflict, "--join-listen")
 	closed(t, a)
 	asked := with
@@ -61,7 +61,7 @@ func TestAlone(t *testing.T) {
 	text, _ := tokenOf(t, a)
 	b := config(t, 72, "b")
 	b.Token = text
-	if all, err := start(t, b).List(ctx); err != nil || len(all) != 2 || all[0].Name != "b" && all[1].Name != "b" {
+	if all, err := start(t, b).Roster.List(ctx); err != nil || len(all) != 2 || all[0].Name != "b" && all[1].Name != "b" {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	closed(t, a)
@@ -89,7 +89,7 @@ func TestRelieveAll(t *testing.T) {
 	cfg := config(t, 75, "b")
 	cfg.Token = text
 	b := start(t, cfg)
-	if err := a.RelieveAll(t.Context()); err != nil {
+	if err := a.Roster.RelieveAll(t.Context()); err != nil {
 		t.Error(err)
 	}
 	stranger := &http.Client{Transport: transport.Pool(jointoken.Pinned(fingerprint(a.peers.auth.Load())), 1, patient)}
@@ -97,5 +97,5 @@ func TestRelieveAll(t *testing.T) {
 	err := jointoken.Call(t.Context(), stranger, http.MethodPost, transport.HTTPS+"://"+a.cfg.Door+relievePath, nil, &Status{})
 	is(t, "a stranger", err, model.ErrInvalid, "only members")
 	b.door.close()
-	is(t, "one that does not answer", a.RelieveAll(t.Context()), model.ErrUnavailable, "b does not answer", "repeat")
+	is(t, "one that does not answer", a.Roster.RelieveAll(t.Context()), model.ErrUnavailable, "b does not answer", "repeat")
 }

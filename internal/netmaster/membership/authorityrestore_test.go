@@ -53,7 +53,7 @@ func certified(t *testing.T, m *Member, name string) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := m.clients.Load().Sign(pki.Request{Name: name, Role: pki.Host}, &key.PublicKey)
+	c, _, err := m.Authorities.clients.Load().Sign(pki.Request{Name: name, Role: pki.Host}, &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func renews(t *testing.T, m *Member, shown *x509.Certificate) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.renewHost(t.Context(), shown, jointoken.HostRequest{Name: shown.Subject.CommonName, CSR: csr}, "127.0.0.1:1")
+	_, err = m.Enrolment.renewHost(t.Context(), shown, jointoken.HostRequest{Name: shown.Subject.CommonName, CSR: csr}, "127.0.0.1:1")
 	return err
 }
 
@@ -82,7 +82,7 @@ func TestRestoreKeepsAuthorities(t *testing.T) {
 	t.Parallel()
 	cfg := secured(t, 137, "a")
 	m := start(t, cfg)
-	members, clients := fingerprint(m.peers.auth.Load()), fingerprint(m.clients.Load())
+	members, clients := fingerprint(m.peers.auth.Load()), fingerprint(m.Authorities.clients.Load())
 	put := func(name string, key []byte, given time.Time) {
 		t.Helper()
 		_, err := m.server.client.Put(t.Context(), hostRows+store.Segment(name), encode(hostRow{Name: name, Key: key, At: given, End: given.AddDate(0, 0, pki.Days)}))
@@ -116,7 +116,7 @@ func TestRestoreKeepsAuthorities(t *testing.T) {
 		m = start(t, cfg)
 	}
 	restore(false, time.Now().Add(2*time.Minute))
-	if fingerprint(m.peers.auth.Load()) != members || fingerprint(m.clients.Load()) != clients {
+	if fingerprint(m.peers.auth.Load()) != members || fingerprint(m.Authorities.clients.Load()) != clients {
 		t.Error("the authorities are others")
 	}
 	for _, c := range []*x509.Certificate{renewed, joined} {
@@ -129,7 +129,7 @@ func TestRestoreKeepsAuthorities(t *testing.T) {
 	}
 	closed(t, m)
 	restore(true, time.Now().Add(3*time.Minute))
-	if fingerprint(m.peers.auth.Load()) == members || fingerprint(m.clients.Load()) == clients {
+	if fingerprint(m.peers.auth.Load()) == members || fingerprint(m.Authorities.clients.Load()) == clients {
 		t.Error("the authorities are those of before")
 	}
 	is(t, "a host of before", renews(t, m, joined), model.ErrNotFound, "cluster token")

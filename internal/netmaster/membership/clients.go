@@ -53,7 +53,7 @@ func MembersBundle(data string) string {
 
 // openClients opens the authority of clients and this member's certificate for clients. It
 // makes the authority where no other member can have one.
-func (m *Member) openClients(i initial) error {
+func (m *Authorities) openClients(i initial) error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	a, err := m.haveClients(i)
@@ -90,7 +90,7 @@ func (d *directory) hasClients() bool {
 	return err == nil
 }
 
-func (m *Member) haveClients(i initial) (*pki.Authority, error) {
+func (m *Authorities) haveClients(i initial) (*pki.Authority, error) {
 	if m.dir.hasClients() {
 		return pki.Open(m.dir.own(clientsDir))
 	}
@@ -106,7 +106,7 @@ func (m *Member) haveClients(i initial) (*pki.Authority, error) {
 }
 
 // renewOwn renews the certificates for clients.
-func (m *Member) renewOwn() error {
+func (m *Authorities) renewOwn() error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	if m.cfg.Secure == nil {
@@ -118,7 +118,7 @@ func (m *Member) renewOwn() error {
 // certifyOwn makes this member's certificates for clients: the server's, and the local
 // administrator's. The latter adds no risk: anyone who can read it can read the authority's
 // key beside it.
-func (m *Member) certifyOwn(a *pki.Authority) error {
+func (m *Authorities) certifyOwn(a *pki.Authority) error {
 	if _, err := certify(a, ownName, pki.Netmaster, m.cfg.Secure); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (m *Member) certifyOwn(a *pki.Authority) error {
 
 // share has all members have one authority of clients, until this one has: it makes it
 // where none is known, and else gets it from another member.
-func (m *Member) share(ctx context.Context) {
+func (m *Authorities) share(ctx context.Context) {
 	tick := time.NewTicker(shareEvery)
 	defer tick.Stop()
 	told := ""
@@ -149,7 +149,7 @@ func (m *Member) share(ctx context.Context) {
 	}
 }
 
-func (m *Member) shareOnce(ctx context.Context) (bool, error) {
+func (m *Authorities) shareOnce(ctx context.Context) (bool, error) {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	c := m.server.client
@@ -193,7 +193,7 @@ func (m *Member) shareOnce(ctx context.Context) (bool, error) {
 }
 
 // fetch gets the authority from a member that has it.
-func (m *Member) fetch(ctx context.Context, want Fingerprint) (bool, error) {
+func (m *Authorities) fetch(ctx context.Context, want Fingerprint) (bool, error) {
 	if text, err := os.ReadFile(filepath.Join(m.dir.own(clientsDir+".made"), authorityFile)); err == nil {
 		if a, err := pki.Open(m.dir.own(clientsDir + ".made")); err == nil && fingerprint(a) == want {
 			return m.keepClients(text) // it was killed before it kept its own
@@ -207,7 +207,7 @@ func (m *Member) fetch(ctx context.Context, want Fingerprint) (bool, error) {
 }
 
 // keepClients makes an authority that the cluster knows this member's.
-func (m *Member) keepClients(text []byte) (bool, error) {
+func (m *Authorities) keepClients(text []byte) (bool, error) {
 	a, err := putAuthority(m.dir, clientsDir, func(tmp string) error { return durable.WriteFile(filepath.Join(tmp, authorityFile), text) })
 	if err != nil {
 		return false, err
@@ -218,7 +218,7 @@ func (m *Member) keepClients(text []byte) (bool, error) {
 }
 
 // handOverClients is the authority as another member needs it; nil = there is none here.
-func (m *Member) handOverClients() ([]byte, error) {
+func (m *Authorities) handOverClients() ([]byte, error) {
 	if m.clients.Load() == nil {
 		return nil, nil
 	}
@@ -231,7 +231,7 @@ func (m *Member) handOverClients() ([]byte, error) {
 
 // FirstAdmin calls mint for the cluster's first administrator, until one call of any
 // member's has succeeded.
-func (m *Member) FirstAdmin(ctx context.Context, mint func() error) error {
+func (m *Authorities) FirstAdmin(ctx context.Context, mint func() error) error {
 	had, err := get[string](ctx, m.server.client, adminRow)
 	if err != nil || had.rev != 0 {
 		return err

@@ -39,7 +39,7 @@ func TestCopied(t *testing.T) {
 		closed(t, m)
 	}
 	is(t, "a copy beside the member", err, model.ErrConflict, "the member a is alive at "+mine.Peer, "a copy of its data directory", "--member-name")
-	if _, err := first.List(t.Context()); err != nil {
+	if _, err := first.Roster.List(t.Context()); err != nil {
 		t.Errorf("the member itself: %v", err)
 	}
 	closed(t, first)

@@ -43,7 +43,7 @@ type door struct {
 
 // listen opens a listener for the door, which is not served before open.
 func (m *Member) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS(m.clients.Load), m.cfg.Logger)
+	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS(m.Authorities.clients.Load), m.cfg.Logger)
 	if err != nil {
 		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop what has it", m.cfg.DoorListen, err)
 	}
@@ -70,7 +70,7 @@ func (m *Member) open(ln net.Listener) *door {
 			return
 		}
 		defer end()
-		a, err := m.admit(r.Context(), q)
+		a, err := m.Enrolment.admit(r.Context(), q)
 		if err != nil {
 			m.cfg.Logger.Warn("a host was not admitted", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
 			jointoken.Refuse(w, err)
@@ -83,20 +83,20 @@ func (m *Member) open(ln net.Listener) *door {
 			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
 			return
 		}
-		jointoken.Reply(w, http.StatusOK, m.fullStatus())
+		jointoken.Reply(w, http.StatusOK, m.Health.fullStatus())
 	})
 	mux.HandleFunc("POST "+relievePath, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {
 			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
 			return
 		}
-		if err := m.Relieve(r.Context()); err != nil {
+		if err := m.Health.Relieve(r.Context()); err != nil {
 			jointoken.Refuse(w, err)
 			return
 		}
-		jointoken.Reply(w, http.StatusOK, m.Status())
+		jointoken.Reply(w, http.StatusOK, m.Health.Status())
 	})
-	m.handleHosts(mux, strangers)
+	m.Enrolment.handleHosts(mux, strangers)
 	d := &door{http: &http.Server{
 		Handler:     http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`),
 		ReadTimeout: doorTime, WriteTimeout: doorTime + 5*time.Second, IdleTimeout: doorTime, MaxHeaderBytes: 8 << 10,

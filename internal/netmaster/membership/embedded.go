@@ -37,7 +37,7 @@ func (m *Member) Broken() bool { return m.server.broken() }
 
 // Trouble says what an operator should do about this member's space and directory now;
 // "" = nothing.
-func (m *Member) Trouble() string {
+func (m *Health) Trouble() string {
 	if m.lost() {
 		return fmt.Sprintf("the data directory %s was removed while netmaster runs: all of this member's state is lost when netmaster ends; export it now ('netctl export --in-use') and do not stop netmaster before, or have two other members", m.dir.path)
 	}
@@ -46,7 +46,7 @@ func (m *Member) Trouble() string {
 
 // lost tells whether the lock that this process holds is no longer the one in the
 // directory, or the data have been taken from there.
-func (m *Member) lost() bool {
+func (m *Health) lost() bool {
 	held, err := m.dir.lock.Stat()
 	if err != nil {
 		return false // closed
@@ -73,17 +73,17 @@ func (m *Member) Collectors() []prometheus.Collector {
 	var out []prometheus.Collector
 	if s := m.cfg.Backup.filled(); s.Dir != "" {
 		out = append(out,
-			gauge("contiv_store_snapshot_failed", "1 while the last snapshot of the schedule was not made.", func() float64 { return one(m.unsaved.Load() != nil) }),
-			gauge("contiv_store_snapshot_age_seconds", "Age of the newest snapshot; where there is none, how long this member runs.", func() float64 { return s.age(time.Now(), m.began).Seconds() }),
+			gauge("contiv_store_snapshot_failed", "1 while the last snapshot of the schedule was not made.", func() float64 { return one(m.Health.unsaved.Load() != nil) }),
+			gauge("contiv_store_snapshot_age_seconds", "Age of the newest snapshot; where there is none, how long this member runs.", func() float64 { return s.age(time.Now(), m.Health.began).Seconds() }),
 			gauge("contiv_store_snapshot_every_seconds", "Time between two snapshots.", func() float64 { return s.Every.Seconds() }),
 		)
 	}
 	return append(out,
-		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Status().Free) }),
-		gauge("contiv_store_directory_lost", "1 when somebody has removed the embedded store's directory.", func() float64 { return one(m.lost()) }),
-		gauge("contiv_store_member_in_use_bytes", "Bytes of the embedded store's database that hold something.", func() float64 { return float64(m.Status().InUse) }),
-		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Status().Leads) }),
-		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Status().Leader != 0) }),
+		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Health.Status().Free) }),
+		gauge("contiv_store_directory_lost", "1 when somebody has removed the embedded store's directory.", func() float64 { return one(m.Health.lost()) }),
+		gauge("contiv_store_member_in_use_bytes", "Bytes of the embedded store's database that hold something.", func() float64 { return float64(m.Health.Status().InUse) }),
+		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Health.Status().Leads) }),
+		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Health.Status().Leader != 0) }),
 		gauge("contiv_store_members", "Members of the embedded store, learners included.", func() float64 { return float64(len(m.Etcd().Cluster().Members())) }),
 	)
 }

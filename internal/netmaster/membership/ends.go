@@ -20,7 +20,7 @@ type End struct {
 
 // Ends are those of this member's certificates and of both authorities, as their files
 // are now.
-func (m *Member) Ends() (out []End) {
+func (m *Health) Ends() (out []End) {
 	add := func(dir, what, authority string) {
 		d, err := transport.OpenDirectory(dir)
 		if err != nil {
@@ -41,7 +41,7 @@ func (m *Member) Ends() (out []End) {
 }
 
 // fullStatus is Status with what is read from files.
-func (m *Member) fullStatus() Status {
+func (m *Health) fullStatus() Status {
 	s := m.Status()
 	s.Ends, s.Renews = m.Ends(), true
 	return s

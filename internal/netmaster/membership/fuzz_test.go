@@ -61,7 +61,7 @@ func FuzzDoor(f *testing.F) {
 		return base64.StdEncoding.EncodeToString(der)
 	}
 	hostToken := func() Token {
-		_, tok, err := m.NewHostToken(f.Context(), "h", 0)
+		_, tok, err := m.Enrolment.NewHostToken(f.Context(), "h", 0)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func FuzzDoor(f *testing.F) {
 		}
 		return leaf
 	}
-	_, member, err := m.NewToken(f.Context(), 0)
+	_, member, err := m.Enrolment.NewToken(f.Context(), 0)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func FuzzDoor(f *testing.F) {
 	if code != http.StatusOK {
 		f.Fatalf("%d %s", code, answer)
 	}
-	shown := [][]*x509.Certificate{{certificate(f, answer), m.clients.Load().Bundle()[0]}}
+	shown := [][]*x509.Certificate{{certificate(f, answer), m.Authorities.clients.Load().Bundle()[0]}}
 	token := hostToken()
 	known := strings.NewReplacer("@MEMBER", member.ID, "@ID", token.ID, "@SECRET", token.Secret, "@CSR", csr(), "@OLD", first.ID, "@SPENT", first.Secret)
 	rows := func(ctx context.Context) (map[string]string, error) {

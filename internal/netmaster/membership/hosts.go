@@ -40,7 +40,7 @@ type hostRow struct {
 // handleHosts serves hosts. Accounts have their own limit, since another server checks
 // their tokens and may be slow: they take no slot from hosts with the cluster's
 // credentials.
-func (m *Member) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
+func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 	accounts, known := quota.New(atOnce, accountsOne), quota.New(atOnce, atOnce)
 	handle := func(path string, do func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -95,10 +95,10 @@ func (m *Member) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 		}
 		jointoken.Reply(w, http.StatusOK, jointoken.HostAnswer{Doors: doors})
 	})
-	m.handOverTo(mux, clientsPath, m.handOverClients)
+	m.handOverTo(mux, clientsPath, m.authorities.handOverClients)
 	m.handOverTo(mux, membersPath, func() ([]byte, error) { return m.peers.handOver() })
 	mux.HandleFunc("GET "+jointoken.RootsPath, func(w http.ResponseWriter, _ *http.Request) {
-		if auth := m.clients.Load(); auth != nil {
+		if auth := m.authorities.clients.Load(); auth != nil {
 			jointoken.Reply(w, http.StatusOK, jointoken.Roots{Authorities: auth.Text(), Members: fingerprint(m.peers.auth.Load())})
 			return
 		}
@@ -107,7 +107,7 @@ func (m *Member) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 }
 
 // handOverTo has the door answer members with an authority.
-func (m *Member) handOverTo(mux *http.ServeMux, path string, read func() ([]byte, error)) {
+func (m *Enrolment) handOverTo(mux *http.ServeMux, path string, read func() ([]byte, error)) {
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		if !m.isMember(r) {
 			jointoken.Refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
@@ -127,7 +127,7 @@ func (m *Member) handOverTo(mux *http.ServeMux, path string, read func() ([]byte
 
 // isMember tells whether who asks shows a certificate of the members' authority: the
 // door takes those of hosts too.
-func (m *Member) isMember(r *http.Request) bool {
+func (m *local) isMember(r *http.Request) bool {
 	return slices.ContainsFunc(r.TLS.VerifiedChains, func(chain []*x509.Certificate) bool {
 		root := chain[len(chain)-1]
 		return slices.ContainsFunc(m.peers.auth.Load().Bundle(), root.Equal)
@@ -166,7 +166,7 @@ func readCSR(q jointoken.HostRequest) (*x509.CertificateRequest, error) {
 
 // admitHost spends a token on a host's key, and signs it. Who asks again with the same
 // key is answered again.
-func (m *Member) admitHost(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
+func (m *Enrolment) admitHost(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	if !jointoken.IsText(q.ID, jointoken.IDLen) || !jointoken.IsText(q.Secret, jointoken.SecretLen) {
 		return none, model.Errorf(model.ErrInvalid, "the request has no token")
@@ -228,7 +228,7 @@ func (m *Member) admitHost(ctx context.Context, q jointoken.HostRequest) (jointo
 
 // renewHost signs a host's next key if the request shows the host's newest certificate. The
 // next certificate has the addresses of the one before, and the connection's.
-func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q jointoken.HostRequest, from string) (jointoken.HostAnswer, error) {
+func (m *Enrolment) renewHost(ctx context.Context, shown *x509.Certificate, q jointoken.HostRequest, from string) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	role, err := pki.RoleOf(shown)
 	if err != nil || role != pki.Host || shown.Subject.CommonName != q.Name {
@@ -282,7 +282,7 @@ func (m *Member) renewHost(ctx context.Context, shown *x509.Certificate, q joint
 
 // rowIsOlder reports whether the row of a host's certificate comes from a backup and the
 // certificate is newer: the host got it before the store was restored.
-func (m *Member) rowIsOlder(ctx context.Context, had row[hostRow], shown *x509.Certificate) (bool, error) {
+func (m *Enrolment) rowIsOlder(ctx context.Context, had row[hostRow], shown *x509.Certificate) (bool, error) {
 	restored, err := get[time.Time](ctx, m.server.client, restoredRow)
 	if err != nil || restored.rev == 0 || !had.value.At.Before(restored.value) {
 		return false, err
@@ -291,11 +291,11 @@ func (m *Member) rowIsOlder(ctx context.Context, had row[hostRow], shown *x509.C
 	return shown.NotAfter.After(had.value.End.Add(clocksDiffer)) && shown.NotAfter.Before(last.Add(clocksDiffer)), nil
 }
 
-func (m *Member) sign(ctx context.Context, q jointoken.HostRequest, csr *x509.CertificateRequest) (jointoken.HostAnswer, error) {
+func (m *Enrolment) sign(ctx context.Context, q jointoken.HostRequest, csr *x509.CertificateRequest) (jointoken.HostAnswer, error) {
 	var a jointoken.HostAnswer
-	m.signing.Lock()
-	defer m.signing.Unlock()
-	auth := m.clients.Load()
+	m.authorities.signing.Lock()
+	defer m.authorities.signing.Unlock()
+	auth := m.authorities.clients.Load()
 	if auth == nil {
 		return a, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
 	}
@@ -312,7 +312,7 @@ func (m *Member) sign(ctx context.Context, q jointoken.HostRequest, csr *x509.Ce
 }
 
 // doors are where members answer, this one first.
-func (m *Member) doors(ctx context.Context) ([]string, error) {
+func (m *local) doors(ctx context.Context) ([]string, error) {
 	rows, err := list[memberRow](ctx, m.server.client, memberRows)
 	if err != nil {
 		return nil, err
@@ -338,7 +338,7 @@ type HostCertificate struct {
 }
 
 // HostCertificates are those of all hosts that ever had one, the newest of each.
-func (m *Member) HostCertificates(ctx context.Context) ([]HostCertificate, error) {
+func (m *Enrolment) HostCertificates(ctx context.Context) ([]HostCertificate, error) {
 	rows, err := list[hostRow](ctx, m.server.client, hostRows)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func closed(t *testing.T, m *Member) {
 
 func tokenOf(t *testing.T, m *Member) (string, Token) {
 	t.Helper()
-	text, tok, err := m.NewToken(t.Context(), 0)
+	text, tok, err := m.Enrolment.NewToken(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestOneToken(t *testing.T) {
 		for i, m := range []*Member{a, b} {
 			both.Go(func() {
 				q := request{ID: tok.ID, Secret: tok.Secret, Dir: tok.ID + string(rune('x'+i)), Name: tok.ID + string(rune('x'+i)), Peer: address(30+i, 1000+round), Door: address(30+i, 2000)}
-				answers[i], errs[i] = m.admit(t.Context(), q)
+				answers[i], errs[i] = m.Enrolment.admit(t.Context(), q)
 			})
 		}
 		both.Wait()
@@ -180,7 +180,7 @@ func TestOneToken(t *testing.T) {
 	if learners != 1 || waiting != 11 {
 		t.Errorf("%d learners, %d wait; etcd takes one at a time", learners, waiting)
 	}
-	all, err := a.List(t.Context())
+	all, err := a.Roster.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,11 +191,11 @@ func TestOneToken(t *testing.T) {
 		if i.Err == nil || !i.Since.Before(time.Now()) || i.Since.IsZero() {
 			t.Errorf("%+v has not started", i)
 		}
-		if err := b.Remove(t.Context(), i.Name, false); err != nil {
+		if err := b.Roster.Remove(t.Context(), i.Name, false); err != nil {
 			t.Error(err)
 		}
 	}
-	if all, err = b.List(t.Context()); err != nil || len(all) != 2 {
+	if all, err = b.Roster.List(t.Context()); err != nil || len(all) != 2 {
 		t.Errorf("after removals: %+v, %v", all, err)
 	}
 	if w := Warnings(all); len(w) != 1 || !strings.Contains(w[0], "two members, which is weaker than one") {
@@ -228,7 +228,7 @@ func TestFoundAgain(t *testing.T) {
 	}
 	cfg.step = nil
 	a := start(t, cfg)
-	if all, err := a.List(t.Context()); err != nil || len(all) != 1 || !all[0].lives() {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 1 || !all[0].lives() {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	closed(t, a)
@@ -320,7 +320,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 		q := ask(tok, n)
 		a.cfg.step = func(s string) {
 			if s == at {
-				if err := a.Remove(ctx, q.Name, false); at == "spent" && err != nil {
+				if err := a.Roster.Remove(ctx, q.Name, false); at == "spent" && err != nil {
 					t.Error(err)
 				}
 				if _, err := a.server.client.Delete(ctx, memberRows+q.Name); err != nil {
@@ -329,11 +329,11 @@ func TestRemovedWhileJoining(t *testing.T) {
 			}
 		}
 		for range 2 {
-			_, err := a.admit(ctx, q)
+			_, err := a.Enrolment.admit(ctx, q)
 			is(t, "removed at "+at, err, model.ErrConflict, "was removed from the cluster", "a new token")
 			a.cfg.step = nil
 		}
-		if all, err := a.List(ctx); err != nil || len(all) != 1 {
+		if all, err := a.Roster.List(ctx); err != nil || len(all) != 1 {
 			t.Errorf("removed at %s: members %+v, %v", at, all, err)
 		}
 	}
@@ -342,18 +342,18 @@ func TestRemovedWhileJoining(t *testing.T) {
 	// the next one waiting until it is removed.
 	_, tok := tokenOf(t, a)
 	first := ask(tok, 2)
-	if got, err := a.admit(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
+	if got, err := a.Enrolment.admit(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	_, tok = tokenOf(t, a)
 	second := ask(tok, 3)
-	if got, err := a.admit(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
+	if got, err := a.Enrolment.admit(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := a.Remove(ctx, first.Name, false); err != nil {
+	if err := a.Roster.Remove(ctx, first.Name, false); err != nil {
 		t.Fatal(err)
 	}
-	_, err := a.admit(ctx, first)
+	_, err := a.Enrolment.admit(ctx, first)
 	is(t, "removed when admitted", err, model.ErrConflict, "was removed from the cluster")
 	// By another token the same directory goes on with what it has.
 	other, _ := tokenOf(t, a)
@@ -362,15 +362,15 @@ func TestRemovedWhileJoining(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.ID, second.Secret = again.ID, again.Secret
-	if got, err := a.admit(ctx, second); err != nil || got.Wait != "" {
+	if got, err := a.Enrolment.admit(ctx, second); err != nil || got.Wait != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	third := ask(again, 4)
-	_, err = a.admit(ctx, third)
+	_, err = a.Enrolment.admit(ctx, third)
 	is(t, "a token that a directory went on by", err, model.ErrConflict, "was used by "+second.Name)
 	moved := second
 	moved.Peer = address(82, 999)
-	_, err = a.admit(ctx, moved)
+	_, err = a.Enrolment.admit(ctx, moved)
 	is(t, "another address", err, model.ErrConflict, "repeat the former command line")
 }
 
@@ -400,14 +400,14 @@ func TestRenewal(t *testing.T) {
 	if now, err := tls.X509KeyPair(before[0], before[1]); err != nil || own.Leaf().Equal(now.Leaf) || p.cert.Due(time.Now()) {
 		t.Errorf("%+v became %+v", had, p.cert)
 	}
-	all, err := a.List(t.Context())
+	all, err := a.Roster.List(t.Context())
 	if err != nil || len(all) != 1 || !all[0].lives() {
 		t.Errorf("with a renewed certificate, members: %+v, %v", all, err)
 	}
 	bCfg := config(t, 92, "b")
 	bCfg.Token, _ = tokenOf(t, a)
 	b := start(t, bCfg)
-	if all, err = b.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+	if all, err = b.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
 		t.Errorf("after that, members: %+v, %v", all, err)
 	}
 	for _, i := range all { // one is asked at its door

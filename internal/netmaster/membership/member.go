@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -19,27 +18,30 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
 // Member is a member of a cluster, with its etcd in this process.
 type Member struct {
-	cfg    Config
-	dir    *directory
-	peers  *peers
-	server *server
-	door   *door
-
-	clients atomic.Pointer[pki.Authority] // of who is no member; nil = this one does not have it yet
-	signing sync.Mutex                    // of what changes, or signs by, clients
-	began   time.Time
-	unsaved atomic.Pointer[error] // why the last snapshot of the schedule was not made; nil = it was
+	*local
+	Health      *Health
+	Roster      *Roster
+	Authorities *Authorities
+	Enrolment   *Enrolment
+	door        *door
 
 	stop context.CancelFunc
 	runs sync.WaitGroup
 	once sync.Once
 	err  error
+}
+
+func newMember(l *local) *Member {
+	m := &Member{local: l, Health: &Health{local: l, began: time.Now()}}
+	m.Roster = &Roster{local: l, health: m.Health}
+	m.Authorities = &Authorities{local: l, roster: m.Roster}
+	m.Enrolment = &Enrolment{local: l, roster: m.Roster, authorities: m.Authorities}
+	return m
 }
 
 // Start makes this process what its directory and its command line say: the founder
@@ -69,7 +71,7 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, dir: d, began: time.Now()}
+	m := newMember(&local{cfg: cfg, dir: d})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())
@@ -230,7 +232,7 @@ func (m *Member) start(ctx context.Context, i initial) error {
 	if err := m.notCopied(ctx); err != nil {
 		return err
 	}
-	if err := m.openClients(i); err != nil {
+	if err := m.Authorities.openClients(i); err != nil {
 		return err
 	}
 	s, err := startServer(ctx, m.dir, m.cfg, m.peers, i)
@@ -273,7 +275,7 @@ func (m *Member) vote(ctx context.Context) error {
 	tick := time.NewTicker(voteEvery)
 	defer tick.Stop()
 	for told := ""; ; {
-		wait := m.mayVote(ctx)
+		wait := m.Roster.mayVote(ctx)
 		if wait == "" {
 			m.cfg.at("promoting")
 			rctx, cancel := context.WithTimeout(ctx, patience)
@@ -331,9 +333,9 @@ func (m *Member) serve(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.runs.Go(func() { m.watch(run) })
-	m.runs.Go(func() { m.share(run) })
+	m.runs.Go(func() { m.Authorities.share(run) })
 	if m.cfg.Backup.Dir != "" {
-		m.runs.Go(func() { m.backups(run) })
+		m.runs.Go(func() { m.Health.backups(run) })
 	}
 	return nil
 }

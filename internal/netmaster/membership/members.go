@@ -50,7 +50,7 @@ const askStatus = 2 * time.Second
 
 // List returns all members, asked how they are, by name. An error is of kind
 // ErrUnavailable: there is no majority.
-func (m *Member) List(ctx context.Context) ([]Info, error) {
+func (m *Roster) List(ctx context.Context) ([]Info, error) {
 	all, err := m.etcdMembers(ctx)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (m *Member) List(ctx context.Context) ([]Info, error) {
 }
 
 // askAll asks members how they are.
-func (m *Member) askAll(ctx context.Context, all []Info) {
+func (m *Roster) askAll(ctx context.Context, all []Info) {
 	c, err := m.asker(askStatus)
 	if err != nil {
 		for i := range all {
@@ -102,7 +102,7 @@ func (m *Member) askAll(ctx context.Context, all []Info) {
 	for i := range all {
 		switch {
 		case all[i].ID == self:
-			all[i].Status = m.fullStatus()
+			all[i].Status = m.health.fullStatus()
 		case all[i].Door == "" || all[i].Role == Waiting || all[i].Role == Removed:
 			all[i].Err = errors.New("it has not started yet")
 		default:
@@ -115,7 +115,7 @@ func (m *Member) askAll(ctx context.Context, all []Info) {
 }
 
 // asker is a client for other members' doors; its connections are to be closed.
-func (m *Member) asker(timeout time.Duration) (*http.Client, error) {
+func (m *local) asker(timeout time.Duration) (*http.Client, error) {
 	files, err := transport.OpenDirectory(m.peers.own)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func voters(all []Info) (n, live int, silent []string) {
 // mayVote says what a learner has to wait for; "" = nothing. With one vote more, a
 // majority has to live even if this member is lost the moment after; only the second
 // member of a cluster cannot have that.
-func (m *Member) mayVote(ctx context.Context) string {
+func (m *Roster) mayVote(ctx context.Context) string {
 	all, err := m.List(ctx)
 	if err != nil {
 		return err.Error()
@@ -205,7 +205,7 @@ const (
 // without which too few of the rest would answer is refused with model.ErrConflict
 // unless force is given; the only voter is refused in any case. What is not there is
 // model.ErrNotFound. Removing again what an interrupted removal left is allowed.
-func (m *Member) Remove(ctx context.Context, who string, force bool) error {
+func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 	unlock, err := m.lockRemoval(ctx)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (m *Member) Remove(ctx context.Context, who string, force bool) error {
 }
 
 // forget deletes the row of a member.
-func (m *Member) forget(ctx context.Context, i Info) error {
+func (m *Roster) forget(ctx context.Context, i Info) error {
 	for {
 		_, err := commit(ctx, m.server.client, nil, clientv3.OpDelete(memberRows+i.Name))
 		if !errors.Is(err, model.ErrUnavailable) {
@@ -276,7 +276,7 @@ func (m *Member) forget(ctx context.Context, i Info) error {
 
 // lockRemoval waits until no other removal is under way: each is judged by the members that
 // live after the others. A process killed with the lock holds it for some seconds more.
-func (m *Member) lockRemoval(ctx context.Context) (unlock func(), err error) {
+func (m *Roster) lockRemoval(ctx context.Context) (unlock func(), err error) {
 	c := m.server.client
 	tick := time.NewTicker(lockEvery)
 	defer tick.Stop()
@@ -301,7 +301,7 @@ func (m *Member) lockRemoval(ctx context.Context) (unlock func(), err error) {
 }
 
 // tryLock takes the lock of removals; nil = another was faster.
-func (m *Member) tryLock(ctx context.Context) (unlock func(), err error) {
+func (m *Roster) tryLock(ctx context.Context) (unlock func(), err error) {
 	c := m.server.client
 	rctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

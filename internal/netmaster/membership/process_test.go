@@ -132,10 +132,10 @@ func do(ctx context.Context, m *Member, line string, say func(string, []Info, er
 	switch word {
 	case "token":
 		life, _ := time.ParseDuration(arg) // none = the default
-		text, _, err := m.NewToken(ctx, life)
+		text, _, err := m.Enrolment.NewToken(ctx, life)
 		say(text, nil, err)
 	case "list":
-		all, err := m.List(ctx)
+		all, err := m.Roster.List(ctx)
 		for i := range all {
 			if all[i].Err != nil { // errors do not go through JSON
 				all[i].Err = nil
@@ -145,7 +145,7 @@ func do(ctx context.Context, m *Member, line string, say func(string, []Info, er
 		say("listed", all, err)
 	case "remove":
 		who, force := strings.CutPrefix(arg, "--force ")
-		say("removed", nil, m.Remove(ctx, who, force))
+		say("removed", nil, m.Roster.Remove(ctx, who, force))
 	default:
 		say("", nil, fmt.Errorf("what is %q?", line))
 	}

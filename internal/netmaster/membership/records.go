@@ -76,7 +76,7 @@ func (t tokenRow) odd(now time.Time) string {
 // sweepTokens deletes and reports tokens that no netmaster made and that would become valid
 // later. It also deletes tokens that ended long ago. This member's clock may be days behind
 // the others', whose tokens it refuses but does not delete.
-func (m *Member) sweepTokens(ctx context.Context) error {
+func (m *Enrolment) sweepTokens(ctx context.Context) error {
 	c, now := m.server.client, time.Now()
 	for _, rows := range []string{tokenRows, hostTokenRows} {
 		all, err := list[tokenRow](ctx, c, rows)
@@ -203,23 +203,23 @@ func unavailable(err error) error {
 
 // NewToken makes a token that admits one member within life (0 = jointoken.TokenLife). Errors
 // are model.ErrInvalid, ErrExhausted, ErrUnavailable.
-func (m *Member) NewToken(ctx context.Context, life time.Duration) (text string, t Token, err error) {
+func (m *Enrolment) NewToken(ctx context.Context, life time.Duration) (text string, t Token, err error) {
 	return m.newToken(ctx, tokenRows, "", life)
 }
 
 // NewHostToken makes a token by which the netplugin of a host gets its certificate
 // within life (0 = TokenLife), also when the host has one. Errors are NewToken's.
-func (m *Member) NewHostToken(ctx context.Context, host string, life time.Duration) (text string, t Token, err error) {
+func (m *Enrolment) NewHostToken(ctx context.Context, host string, life time.Duration) (text string, t Token, err error) {
 	if _, err := model.ParseHostName(host); err != nil {
 		return "", t, err
 	}
-	if m.clients.Load() == nil {
+	if m.authorities.clients.Load() == nil {
 		return "", t, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
 	}
 	return m.newToken(ctx, hostTokenRows, host, life)
 }
 
-func (m *Member) newToken(ctx context.Context, rows, host string, life time.Duration) (text string, t Token, err error) {
+func (m *Enrolment) newToken(ctx context.Context, rows, host string, life time.Duration) (text string, t Token, err error) {
 	if life == 0 {
 		life = jointoken.TokenLife
 	}

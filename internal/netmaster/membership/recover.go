@@ -51,7 +51,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if cfg.Name == "" {
 		cfg.Name = d.Name
 	}
-	m := &Member{cfg: cfg, dir: d}
+	m := newMember(&local{cfg: cfg, dir: d})
 	defer func() { err = errors.Join(err, m.Close(), durable.GiveToOwner(d.path)) }()
 	switch {
 	case d.empty() || d.Step == "":
@@ -69,7 +69,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if m.peers, err = openPeers(d, cfg); err != nil {
 		return r, err
 	}
-	if err := m.othersLost(ctx); err != nil {
+	if err := m.Roster.othersLost(ctx); err != nil {
 		return r, err
 	}
 	cfg.TLS, cfg.Secure = nil, nil // only this process is to connect
@@ -105,7 +105,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 // othersLost refuses a recovery while another member takes part in a majority: the new
 // cluster would tell the members of that one that they were removed, and they would end,
 // with all that was written since this one was stopped.
-func (m *Member) othersLost(ctx context.Context) error {
+func (m *Roster) othersLost(ctx context.Context) error {
 	live, err := m.livingOthers(ctx)
 	if err != nil || len(live) == 0 {
 		return err
@@ -114,7 +114,7 @@ func (m *Member) othersLost(ctx context.Context) error {
 }
 
 // livingOthers names the other members that take part in a majority.
-func (m *Member) livingOthers(ctx context.Context) ([]string, error) {
+func (m *Roster) livingOthers(ctx context.Context) ([]string, error) {
 	rows, err := rowsAtRest(m.dir)
 	if err != nil {
 		return nil, err

@@ -21,11 +21,11 @@ func TestRecoverBesideMajority(t *testing.T) {
 
 	_, err := Recover(t.Context(), cfg)
 	is(t, "a recovery while two of three write", err, model.ErrConflict, "a ("+a.cfg.Door+")", "b ("+bCfg.Door+")", "has its majority", "start netmaster here as before")
-	if all, err := a.List(t.Context()); err != nil || len(all) != 3 {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 3 {
 		t.Errorf("members afterwards: %+v, %v", all, err)
 	}
 	closed(t, a)
-	until(t, "b alone has a leader still", func() bool { return b.Status().Leader == 0 })
+	until(t, "b alone has a leader still", func() bool { return b.Health.Status().Leader == 0 })
 	r, err := Recover(t.Context(), cfg)
 	if err != nil || len(r.Lost) != 2 {
 		t.Errorf("a recovery of one of three: %+v, %v", r, err)

@@ -58,7 +58,7 @@ func TestRefused(t *testing.T) {
 	try("a token used twice", func(c *Config) { c.Token = used }, model.ErrConflict, "was used by b on", "works once")
 	try("a name used twice", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is a member's already", "remove it first")
 	unspent(goodToken)
-	_, err := a.admit(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, Door: bCfg.Door})
+	_, err := a.Enrolment.admit(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, Door: bCfg.Door})
 	is(t, "an address used twice", err, model.ErrExists, "the address "+bCfg.Peer)
 	unspent(goodToken)
 
@@ -133,7 +133,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = start(t, bCfg) // by the token that is spent: it is a member
-	all, err := b.List(ctx)
+	all, err := b.Roster.List(ctx)
 	if err != nil || len(all) != 2 || all[0].Role != Voter || all[1].Role != Voter {
 		t.Errorf("members: %+v, %v", all, err)
 	}

@@ -42,11 +42,11 @@ type authority struct {
 	is   *atomic.Pointer[pki.Authority]
 }
 
-func (m *Member) clientsAuthority() authority {
+func (m *Authorities) clientsAuthority() authority {
 	return authority{clientsDir, clientsRow, clientsPath, &m.clients}
 }
 
-func (m *Member) membersAuthority() authority {
+func (m *Authorities) membersAuthority() authority {
 	return authority{authorityDir, membersAuthorityRow, membersPath, &m.peers.auth}
 }
 
@@ -54,8 +54,8 @@ func (m *Member) membersAuthority() authority {
 // the former ones. Repeating it is no harm: what was renewed and still has a former one is
 // left as it is, and refused with model.ErrConflict where that is all. All members have to
 // answer and to be of a version that takes the next one.
-func (m *Member) RenewAuthorities(ctx context.Context) error {
-	all, err := m.List(ctx)
+func (m *Authorities) RenewAuthorities(ctx context.Context) error {
+	all, err := m.roster.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (m *Member) RenewAuthorities(ctx context.Context) error {
 }
 
 // renewAuthority renews one; false = it was, and has a former one still.
-func (m *Member) renewAuthority(ctx context.Context, a authority) (bool, error) {
+func (m *Authorities) renewAuthority(ctx context.Context, a authority) (bool, error) {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	// All members answer: what none of them has is lost with the one that made it.
@@ -116,7 +116,7 @@ func (m *Member) renewAuthority(ctx context.Context, a authority) (bool, error) 
 }
 
 // publish has an authority that is in this member's file count for all.
-func (m *Member) publish(ctx context.Context, a authority, next *pki.Authority, rev int64) error {
+func (m *Authorities) publish(ctx context.Context, a authority, next *pki.Authority, rev int64) error {
 	ok, err := commit(ctx, m.server.client, []clientv3.Cmp{at(a.row, rev)}, clientv3.OpPut(a.row, encode(fingerprint(next))))
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (m *Member) publish(ctx context.Context, a authority, next *pki.Authority, 
 }
 
 // followAll takes what other members renewed.
-func (m *Member) followAll(ctx context.Context) {
+func (m *Authorities) followAll(ctx context.Context) {
 	for _, a := range []authority{m.clientsAuthority(), m.membersAuthority()} {
 		if err := m.follow(ctx, a); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("a renewed authority is not taken yet", "which", a.name, "error", err)
@@ -140,14 +140,14 @@ func (m *Member) followAll(ctx context.Context) {
 
 // follow makes this member's authority the one that counts, and publishes one that it had
 // made when it was killed. model.ErrConflict: the cluster has another one.
-func (m *Member) follow(ctx context.Context, a authority) error {
+func (m *Authorities) follow(ctx context.Context, a authority) error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	return m.followLocked(ctx, a)
 }
 
 // followLocked is follow for who has signing.
-func (m *Member) followLocked(ctx context.Context, a authority) error {
+func (m *Authorities) followLocked(ctx context.Context, a authority) error {
 	is, err := get[Fingerprint](ctx, m.server.client, a.row)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (m *Member) followLocked(ctx context.Context, a authority) error {
 }
 
 // parse reads an authority as members hand it over.
-func (m *Member) parse(text []byte) (*pki.Authority, error) {
+func (m *Authorities) parse(text []byte) (*pki.Authority, error) {
 	tmp, err := os.MkdirTemp(m.dir.own(""), "handed-") // for this user only
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (m *Member) parse(text []byte) (*pki.Authority, error) {
 
 // fetchFromOthers asks the other members for an authority, until one answers with the
 // wanted one.
-func (m *Member) fetchFromOthers(ctx context.Context, path string, wanted func([]byte) bool) ([]byte, error) {
+func (m *Authorities) fetchFromOthers(ctx context.Context, path string, wanted func([]byte) bool) ([]byte, error) {
 	rows, err := list[memberRow](ctx, m.server.client, memberRows)
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (m *Member) fetchFromOthers(ctx context.Context, path string, wanted func([
 }
 
 // renewPeer renews the certificate for other members where it is due.
-func (m *Member) renewPeer() error {
+func (m *Authorities) renewPeer() error {
 	m.signing.Lock()
 	defer m.signing.Unlock()
 	return m.peers.renew()

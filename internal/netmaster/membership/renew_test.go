@@ -35,7 +35,7 @@ func as(t *testing.T, m *Member, role pki.Role) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := m.clients.Load()
+	a := m.Authorities.clients.Load()
 	_, text, err := a.Sign(pki.Request{Name: "h", Role: role}, &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
@@ -128,26 +128,26 @@ func TestRenewAuthorities(t *testing.T) {
 	if err := next.RenewAuthority(); err != nil {
 		t.Fatal(err)
 	}
-	a.clients.Store(next)
-	if err := a.RenewAuthorities(t.Context()); err != nil {
+	a.Authorities.clients.Store(next)
+	if err := a.Authorities.RenewAuthorities(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	is(t, "again", a.RenewAuthorities(t.Context()), model.ErrConflict, "trusted until")
+	is(t, "again", a.Authorities.RenewAuthorities(t.Context()), model.ErrConflict, "trusted until")
 	now := fingerprint(a.peers.auth.Load())
-	if got, err := get[Fingerprint](t.Context(), a.server.client, clientsRow); err != nil || got.value != fingerprint(next) || now == was || fingerprint(a.clients.Load()) != fingerprint(next) {
+	if got, err := get[Fingerprint](t.Context(), a.server.client, clientsRow); err != nil || got.value != fingerprint(next) || now == was || fingerprint(a.Authorities.clients.Load()) != fingerprint(next) {
 		t.Errorf("what counts: %+v, %v", got, err)
 	}
 	let("before b has heard", before, was, a, b)
 	closed(t, b)
 	b = start(t, bCfg)
 	until(t, "b takes both", func() bool {
-		return fingerprint(b.clients.Load()) == fingerprint(next) && fingerprint(b.peers.auth.Load()) == now
+		return fingerprint(b.Authorities.clients.Load()) == fingerprint(next) && fingerprint(b.peers.auth.Load()) == now
 	})
-	b.followAll(t.Context())
-	if err := b.renewPeer(); err != nil {
+	b.Authorities.followAll(t.Context())
+	if err := b.Authorities.renewPeer(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.renewOwn(); err != nil {
+	if err := b.Authorities.renewOwn(); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []*Member{a, b} {
@@ -171,7 +171,7 @@ func TestRenewAuthorities(t *testing.T) {
 	a = start(t, aCfg)
 	let("a anew", before, was, a, b)
 	let("a anew, a host of after", after, now, b, a)
-	if all, err := a.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	cCfg := secured(t, 95, "c")
@@ -201,7 +201,7 @@ func TestEnded(t *testing.T) {
 	if err := asks(t, host, members, b); err != nil {
 		t.Error(err)
 	}
-	if all, err := a.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+	if all, err := a.Roster.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
 		t.Errorf("members: %+v, %v", all, err)
 	}
 	closed(t, b)
@@ -215,8 +215,8 @@ func TestEnded(t *testing.T) {
 	bCfg.Secure = nil
 	b = start(t, bCfg)
 	until(t, "it gets the authority of clients", func() bool {
-		got := b.clients.Load()
-		return got != nil && fingerprint(got) == fingerprint(a.clients.Load())
+		got := b.Authorities.clients.Load()
+		return got != nil && fingerprint(got) == fingerprint(a.Authorities.clients.Load())
 	})
 	closed(t, b)
 	bCfg.Secure = secured(t, 97, "b").Secure

@@ -150,8 +150,8 @@ func (d *directory) formerMembersLost(ctx context.Context, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	m := &Member{cfg: Config{Logger: log}, dir: d, peers: &peers{own: a.Dir(d.Name)}}
-	live, err := m.livingOthers(ctx)
+	m := newMember(&local{cfg: Config{Logger: log}, dir: d, peers: &peers{own: a.Dir(d.Name)}})
+	live, err := m.Roster.livingOthers(ctx)
 	if err != nil { // damaged data are what a backup is for
 		log.Warn("whether former members are alive is not known; see that none is", "error", err)
 	}
@@ -228,7 +228,7 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 	if err != nil {
 		return err
 	}
-	m := &Member{cfg: own, dir: d}
+	m := newMember(&local{cfg: own, dir: d})
 	defer func() { err = errors.Join(err, m.Close()) }()
 	if err := m.settle(nil); err != nil {
 		return err

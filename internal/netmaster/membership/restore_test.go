@@ -128,7 +128,7 @@ func TestRestoreOfSeveral(t *testing.T) {
 	t.Parallel()
 	bCfg := secured(t, 112, "b")
 	a, b := pair(t, secured(t, 111, "a"), &bCfg)
-	if err := a.RenewAuthorities(t.Context()); err != nil {
+	if err := a.Authorities.RenewAuthorities(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	file := backedUp(t, a)

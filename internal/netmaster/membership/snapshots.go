@@ -68,7 +68,7 @@ func (s Schedule) filled() Schedule {
 
 // backups makes snapshots on the schedule. The next one is due a period after the newest
 // existing one, so that restarts make neither more nor fewer.
-func (m *Member) backups(ctx context.Context) {
+func (m *Health) backups(ctx context.Context) {
 	s := m.cfg.Backup.filled()
 	for {
 		wait := minEvery // after a failure
@@ -159,7 +159,7 @@ func (s Schedule) files() ([]string, error) {
 // Snapshot makes a snapshot now, in the schedule's directory, and deletes the oldest ones
 // beyond the number to keep. The file is complete or missing, readable by its owner only,
 // and can be given to 'netmaster --restore'.
-func (m *Member) Snapshot(ctx context.Context) (path string, err error) {
+func (m *Health) Snapshot(ctx context.Context) (path string, err error) {
 	s := m.cfg.Backup.filled()
 	if s.Dir == "" {
 		return "", model.Errorf(model.ErrInvalid, "no directory is given for snapshots (--snapshot-dir)")

@@ -50,7 +50,7 @@ type Status struct {
 }
 
 // Status checks this member; it sends no request.
-func (m *Member) Status() Status {
+func (m *Health) Status() Status {
 	e := m.server.etcd.Server
 	s := Status{
 		Version: version.Version, Leader: e.Lead(), Learner: e.IsLearner(), Quota: m.cfg.Quota,
@@ -90,7 +90,7 @@ func mb(n int64) string { return fmt.Sprintf("%d MB", n/1e6) }
 // Relieve gives the space that this member's database does not use back, and ends the
 // alarm of a full store if there is room now. It answers no other request meanwhile.
 // Where too much is in use it is model.ErrExhausted.
-func (m *Member) Relieve(ctx context.Context) error {
+func (m *Health) Relieve(ctx context.Context) error {
 	if err := m.server.etcd.Server.Defragment(); err != nil {
 		return fmt.Errorf("give unused space back: %w", err)
 	}
@@ -112,7 +112,7 @@ func (m *Member) Relieve(ctx context.Context) error {
 
 // RelieveAll relieves each member, one after the other, so that with three members a
 // majority always answers. Members that do not answer are reported at the end.
-func (m *Member) RelieveAll(ctx context.Context) error {
+func (m *Roster) RelieveAll(ctx context.Context) error {
 	all, err := m.List(ctx)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (m *Member) RelieveAll(ctx context.Context) error {
 		case i.Door == "" && i.Name != m.dir.Name || i.Role == Waiting || i.Role == Removed:
 			continue
 		case i.Name == m.dir.Name:
-			if e := m.Relieve(ctx); e != nil {
+			if e := m.health.Relieve(ctx); e != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
 			}
 			continue
@@ -150,20 +150,20 @@ func (m *Member) watch(ctx context.Context) {
 	var others []string
 	for n := 0; ; n++ {
 		if n%othersEvery == 0 {
-			m.followAll(ctx)
-			if err := m.renewOwn(); err != nil {
+			m.Authorities.followAll(ctx)
+			if err := m.Authorities.renewOwn(); err != nil {
 				m.cfg.Logger.Error("this netmaster's certificate for clients is not renewed", "error", err)
 			}
-			if err := m.renewPeer(); err != nil {
+			if err := m.Authorities.renewPeer(); err != nil {
 				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
 			}
-			if err := m.sweepTokens(ctx); err != nil && ctx.Err() == nil {
+			if err := m.Enrolment.sweepTokens(ctx); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Warn("the tokens to join in the store cannot be looked at", "error", err)
 			}
-			others = m.lookAtOthers(ctx)
+			others = m.Roster.lookAtOthers(ctx)
 		}
 		lines := others
-		if own := m.Trouble(); own != "" {
+		if own := m.Health.Trouble(); own != "" {
 			lines = append([]string{own}, others...)
 		}
 		text := strings.Join(lines, "\n")
@@ -186,8 +186,8 @@ func (m *Member) watch(ctx context.Context) {
 }
 
 // lookAtOthers is what the leader has to tell of the cluster beside itself.
-func (m *Member) lookAtOthers(ctx context.Context) []string {
-	if !m.Status().Leads {
+func (m *Roster) lookAtOthers(ctx context.Context) []string {
+	if !m.health.Status().Leads {
 		return nil
 	}
 	all, err := m.List(ctx)

@@ -34,7 +34,7 @@ func TestSpace(t *testing.T) {
 			_, err = c.Put(ctx, fmt.Sprintf("fill/%d", i), value)
 		}
 		a.server.etcd.Server.Backend().ForceCommit()
-		if s := a.Status(); err == nil && !s.Full && s.Trouble() != "" {
+		if s := a.Health.Status(); err == nil && !s.Full && s.Trouble() != "" {
 			told = true
 		}
 	}
@@ -42,12 +42,12 @@ func TestSpace(t *testing.T) {
 	if !told {
 		t.Error("the store was full without a word before")
 	}
-	_, _, err = a.NewToken(ctx, 0)
+	_, _, err = a.Enrolment.NewToken(ctx, 0)
 	is(t, "a token of a full store", err, model.ErrExhausted)
-	if s := a.Status(); !s.Full || !strings.Contains(s.Trouble(), "takes no writes: delete") {
+	if s := a.Health.Status(); !s.Full || !strings.Contains(s.Trouble(), "takes no writes: delete") {
 		t.Errorf("a full store says %+v: %s", s, s.Trouble())
 	}
-	is(t, "relieving what is in use", a.Relieve(ctx), model.ErrExhausted, "delete what is not needed")
+	is(t, "relieving what is in use", a.Health.Relieve(ctx), model.ErrExhausted, "delete what is not needed")
 	r, err := c.Delete(ctx, "fill/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +56,10 @@ func TestSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.server.etcd.Server.Backend().ForceCommit()
-	if err := a.Relieve(ctx); err != nil {
+	if err := a.Health.Relieve(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if s := a.Status(); s.Full || s.Trouble() != "" {
+	if s := a.Health.Status(); s.Full || s.Trouble() != "" {
 		t.Errorf("a relieved store says %+v: %s", s, s.Trouble())
 	}
 	tokenOf(t, a)
@@ -76,7 +76,7 @@ func TestNoSnapshot(t *testing.T) {
 	cfg.Backup = Schedule{Dir: filepath.Join(inTheWay, "snapshots")}
 	a := start(t, cfg)
 	eventually(t, "a member that makes no snapshot says so", func(context.Context) error {
-		if s := a.Trouble(); !strings.Contains(s, "no snapshot of the store was made") || !strings.Contains(s, inTheWay) || !strings.Contains(s, "--snapshot-dir") {
+		if s := a.Health.Trouble(); !strings.Contains(s, "no snapshot of the store was made") || !strings.Contains(s, inTheWay) || !strings.Contains(s, "--snapshot-dir") {
 			return fmt.Errorf("it says %q", s)
 		}
 		return nil
@@ -87,8 +87,8 @@ func TestNoSnapshot(t *testing.T) {
 	closed(t, a)
 	a = start(t, cfg)
 	eventually(t, "one that makes one says nothing", func(context.Context) error {
-		if all, err := cfg.Backup.files(); err != nil || len(all) != 1 || a.Trouble() != "" {
-			return fmt.Errorf("%v, %w, it says %q", all, err, a.Trouble())
+		if all, err := cfg.Backup.files(); err != nil || len(all) != 1 || a.Health.Trouble() != "" {
+			return fmt.Errorf("%v, %w, it says %q", all, err, a.Health.Trouble())
 		}
 		return nil
 	})
@@ -126,7 +126,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	var last string
 	for range 3 {
-		if last, err = a.Snapshot(ctx); err != nil {
+		if last, err = a.Health.Snapshot(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestSnapshots(t *testing.T) {
 	if fingerprint(a.peers.auth.Load()) == former {
 		t.Error("whoever has the former cluster's authority is let in to the restored one")
 	}
-	infos, err := a.List(ctx)
+	infos, err := a.Roster.List(ctx)
 	if err != nil || len(infos) != 1 || infos[0].Peer != cfg.Peer || infos[0].Name != "a" || !infos[0].lives() {
 		t.Errorf("members: %+v, %v", infos, err)
 	}

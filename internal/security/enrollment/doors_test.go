@@ -37,7 +37,7 @@ func TestLearn(t *testing.T) {
 		t.Fatalf("there is one netmaster, %q, and the host is told of %q", first, told)
 	}
 
-	text, _, err := m.NewToken(ctx, 0)
+	text, _, err := m.Enrolment.NewToken(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

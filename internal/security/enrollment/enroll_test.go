@@ -49,7 +49,7 @@ func started(ctx context.Context, t *testing.T, cfg membership.Config) *membersh
 
 func token(t *testing.T, m *membership.Member, host string, life time.Duration) string {
 	t.Helper()
-	text, _, err := m.NewHostToken(t.Context(), host, life)
+	text, _, err := m.Enrolment.NewHostToken(t.Context(), host, life)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestJoin(t *testing.T) {
 	late := token(t, m, "host1", time.Second)
 	<-time.After(1100 * time.Millisecond) // the least that a token may live
 	refused(t, "too late", elsewhere("host1", late), "the token ended on", "netctl cluster token --host host1")
-	members, _, err := m.NewToken(ctx, 0)
+	members, _, err := m.Enrolment.NewToken(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestAuthoritiesRenewed(t *testing.T) {
 	if n, by := look(); n != 1 || by != first {
 		t.Errorf("with nothing renewed: %d authorities", n)
 	}
-	if err := m.RenewAuthorities(ctx); err != nil {
+	if err := m.Authorities.RenewAuthorities(ctx); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(askEvery / 2)
