@@ -197,8 +197,8 @@ func (l *Masters) StartMaster(ctx context.Context, env ...string) error {
 	return g.Wait()
 }
 
-func (s *state) dataDir(n int) string {
-	return filepath.Join(s.Config.Dir, "master", replicaName("data", n))
+func (st *state) dataDir(n int) string {
+	return filepath.Join(st.Config.Dir, "master", replicaName("data", n))
 }
 
 // beginMembers starts a first netmaster that keeps the store itself, and has the others join.

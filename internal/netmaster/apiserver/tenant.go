@@ -39,7 +39,7 @@ func tenantList(v *control.View, name model.TenantName) []model.Tenant {
 	return nil
 }
 
-func changeTenant(c *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
+func changeTenant(_ *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
 	return control.ChangeTenant(t, empty("defaultNetwork"))
 }
 

@@ -209,6 +209,7 @@ func (g *StoreGuard) stale() error {
 		return nil
 	case syncing:
 		return errors.New("it has not been read completely yet")
+	case frozen, rebuilding:
 	}
 	return errors.New(g.why)
 }
