@@ -235,9 +235,9 @@ func importedDirs(f *ast.File) map[string]string {
 
 // oversized are the types that are larger than allowed, with what they have. Never add one.
 var oversized = map[string]size{
-	"bench/cluster.followed":                       {109, 2, 0},
+	"bench/cluster.followed":                       {45, 2, 0},
 	"bench/ledger.report":                          {3, 27, 0},
-	"bench/ledger.world":                           {116, 10, 0},
+	"bench/ledger.world":                           {52, 10, 0},
 	"internal/datapath/conformance.faces":          {88, 1, 0},
 	"internal/datapath/conformance.foreign":        {100, 3, 0},
 	"internal/datapath/conformance.native":         {86, 1, 0},
@@ -248,6 +248,6 @@ var oversized = map[string]size{
 	"internal/datapath/ovs/pipeline.list":          {61, 2, 0},
 	"internal/datapath/reference.tables":           {49, 18, 0},
 	"internal/netctl.factory":                      {96, 11, 0},
-	"internal/netplugin/agent.Agent":               {195, 35, 0},
-	"test/kube/cluster.Nodes":                      {129, 4, 0},
+	"internal/netplugin/agent.Agent":               {133, 35, 0},
+	"test/kube/cluster.Nodes":                      {66, 4, 0},
 }
