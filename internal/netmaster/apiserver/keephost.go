@@ -151,7 +151,7 @@ func (s *hostHandlers) answerNeighbours(_ http.ResponseWriter, r *request, req a
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.control.Answers.Answer(r.Context(), report)
+	held, err := s.control.L2Announcers.Answer(r.Context(), report)
 	out := api.Answers{Held: addrTexts(held)}
 	if out.Held == nil {
 		out.Held = []string{}

@@ -46,23 +46,23 @@ type Options struct {
 type Controller struct {
 	*Committer
 
-	Addresses   *Addresses
-	Answers     *Answers
-	Endpoints   *Endpoints
-	Heartbeats  *Heartbeats
-	HostLeases  *HostLeases
-	Hosts       *Hosts
-	Kubernetes  *Kubernetes
-	LabelFilter *LabelFilter
-	Networks    *Networks
-	Ownership   *Ownership
-	Pending     *Pending
-	Policies    *Policies
-	Repair      *Repair
-	Services    *Services
-	Settings    *Settings
-	Store       *StoreIdentity
-	Tenants     *Tenants
+	Addresses    *Addresses
+	L2Announcers *L2Announcers
+	Endpoints    *Endpoints
+	Heartbeats   *Heartbeats
+	HostLeases   *HostLeases
+	Hosts        *Hosts
+	Kubernetes   *Kubernetes
+	LabelFilter  *LabelFilter
+	Networks     *Networks
+	Ownership    *Ownership
+	Pending      *Pending
+	Policies     *Policies
+	Repair       *Repair
+	Services     *Services
+	Settings     *Settings
+	Store        *StoreIdentity
+	Tenants      *Tenants
 
 	relay *relay.Hub
 }
@@ -82,17 +82,17 @@ func New(st store.Store, opts Options) *Controller {
 	m := newCommitter(st, opts)
 	v := m.view
 	c := &Controller{
-		Committer:   m,
-		Addresses:   &Addresses{commits: m, networkView: v.Networks, addressView: v.Addresses, reservationTTL: opts.ReservationTTL},
-		Answers:     &Answers{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners},
-		Heartbeats:  &Heartbeats{commits: m, born: time.Now()},
-		Kubernetes:  &Kubernetes{commits: m, ownerView: v.AddressOwners, kubernetesView: v.Kubernetes},
-		LabelFilter: &LabelFilter{commits: m, endpointView: v.Endpoints, settingsView: v.Settings},
-		Pending:     &Pending{commits: m, pendingView: v.Pending},
-		Policies:    &Policies{commits: m, endpointView: v.Endpoints, policyView: v.Policies},
-		Services:    &Services{commits: m, serviceView: v.Services},
-		Store:       &StoreIdentity{commits: m, initial: opts.Initial.Value(), renew: waiting.NewBell()},
-		Tenants:     &Tenants{commits: m, addressView: v.Addresses, tenantView: v.Tenants},
+		Committer:    m,
+		Addresses:    &Addresses{commits: m, networkView: v.Networks, addressView: v.Addresses, reservationTTL: opts.ReservationTTL},
+		L2Announcers: &L2Announcers{commits: m, hostView: v.Hosts, ownerView: v.AddressOwners},
+		Heartbeats:   &Heartbeats{commits: m, born: time.Now()},
+		Kubernetes:   &Kubernetes{commits: m, ownerView: v.AddressOwners, kubernetesView: v.Kubernetes},
+		LabelFilter:  &LabelFilter{commits: m, endpointView: v.Endpoints, settingsView: v.Settings},
+		Pending:      &Pending{commits: m, pendingView: v.Pending},
+		Policies:     &Policies{commits: m, endpointView: v.Endpoints, policyView: v.Policies},
+		Services:     &Services{commits: m, serviceView: v.Services},
+		Store:        &StoreIdentity{commits: m, initial: opts.Initial.Value(), renew: waiting.NewBell()},
+		Tenants:      &Tenants{commits: m, addressView: v.Addresses, tenantView: v.Tenants},
 	}
 	c.Endpoints = &Endpoints{commits: m, settingsView: v.Settings, networkView: v.Networks, endpointView: v.Endpoints, addressView: v.Addresses, podView: v.Pods, addresses: c.Addresses}
 	c.Networks = &Networks{commits: m, networkView: v.Networks, endpointView: v.Endpoints, hostView: v.Hosts, ownerView: v.AddressOwners, endpoints: c.Endpoints, surroundings: opts.Surroundings}

@@ -79,13 +79,13 @@ func later(a, b time.Time) time.Time {
 
 // keepTogether keeps a sign of life of a host that gets nothing and gives nothing back, in
 // one transaction with others'; errAlone = the report is more than that.
-func (an *Answers) keepTogether(ctx context.Context, r AnswerReport) ([]netip.Addr, error) {
-	b, first := an.signs.join(r)
+func (la *L2Announcers) keepTogether(ctx context.Context, r AnswerReport) ([]netip.Addr, error) {
+	b, first := la.signs.join(r)
 	if b == nil {
 		return nil, errAlone
 	}
 	if first { // for others too, whatever becomes of this one
-		an.keepSigns(context.WithoutCancel(ctx), b)
+		la.keepSigns(context.WithoutCancel(ctx), b)
 	}
 	select {
 	case <-b.done:
@@ -102,16 +102,16 @@ func (an *Answers) keepTogether(ctx context.Context, r AnswerReport) ([]netip.Ad
 }
 
 // keepSigns carries a transaction out once its time has come.
-func (an *Answers) keepSigns(ctx context.Context, b *signBatch) {
+func (la *L2Announcers) keepSigns(ctx context.Context, b *signBatch) {
 	defer close(b.done)
 	timer := time.NewTimer(time.Until(b.begins))
 	defer timer.Stop()
 	<-timer.C
-	an.signs.mu.Lock()
-	if an.signs.last == b {
-		an.signs.last = nil
+	la.signs.mu.Lock()
+	if la.signs.last == b {
+		la.signs.last = nil
 	}
-	an.signs.mu.Unlock()
+	la.signs.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, model.AnswerFor) // later nobody needs it
 	defer cancel()
 	hosts := make([]model.HostName, 0, len(b.reports))
@@ -121,13 +121,13 @@ func (an *Answers) keepSigns(ctx context.Context, b *signBatch) {
 		rows = append(rows, answererRows(h)...)
 	}
 	slices.Sort(hosts)
-	_, b.err = an.commits.update(ctx, "keep what hosts answer for", func(tx store.Tx) error {
+	_, b.err = la.commits.update(ctx, "keep what hosts answer for", func(tx store.Tx) error {
 		b.held, b.errs = map[model.HostName][]netip.Addr{}, map[model.HostName]error{}
 		if err := tx.Prefetch(rows...); err != nil {
 			return err
 		}
 		for _, h := range hosts {
-			if err := an.keepSign(tx, b, b.reports[h]); err != nil {
+			if err := la.keepSign(tx, b, b.reports[h]); err != nil {
 				return err
 			}
 		}
@@ -135,8 +135,8 @@ func (an *Answers) keepSigns(ctx context.Context, b *signBatch) {
 	})
 }
 
-func (an *Answers) keepSign(tx store.Tx, b *signBatch, r AnswerReport) error {
-	was, err := an.ownAnswerer(tx, r)
+func (la *L2Announcers) keepSign(tx store.Tx, b *signBatch, r AnswerReport) error {
+	was, err := la.ownAnswerer(tx, r)
 	if refused, ok := errors.AsType[refusedAnswer](err); ok {
 		b.errs[r.Host] = refused
 		return nil
@@ -151,7 +151,7 @@ func (an *Answers) keepSign(tx store.Tx, b *signBatch, r AnswerReport) error {
 		b.errs[r.Host] = errAlone
 		return nil
 	}
-	held, _, err := an.keepAnswersOf(tx, r, nil)
+	held, _, err := la.keepAnswersOf(tx, r, nil)
 	b.held[r.Host] = held
 	return err
 }

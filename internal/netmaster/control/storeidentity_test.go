@@ -103,6 +103,7 @@ func TestAdoptStore(t *testing.T) {
 	follows(fmt.Sprintf("held:%s", again.Mark())) // of an earlier revision
 	_, _, _, err = c.Store.Adopt(testContext(t), true)
 	c.ok(err)
+	c.stop() // it would write the identity again
 	_, err = c.st.Update(t.Context(), func(tx store.Tx) error { tx.Delete(store.StoreIdentityKey); return nil })
 	c.ok(err)
 	if _, _, err := c.Store.Identity(testContext(t)); !errors.Is(err, model.ErrUnavailable) {

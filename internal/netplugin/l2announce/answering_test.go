@@ -153,7 +153,7 @@ func electorate(t *testing.T, hosts ...*machine) {
 			if m.apart.Load() {
 				return nil, errors.New("no netmaster answers")
 			}
-			return master.Answers.Answer(ctx, control.AnswerReport{Host: m.name, Installation: string(m.name), Run: 1, Seq: seq, Able: able})
+			return master.L2Announcers.Answer(ctx, control.AnswerReport{Host: m.name, Installation: string(m.name), Run: 1, Seq: seq, Able: able})
 		}, func() {})
 		hctx, stop := context.WithCancel(ctx)
 		m.stop = stop

@@ -16,8 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Answers gives addresses of load balancers to hosts that answer their neighbours for them.
-type Answers struct {
+// L2Announcers gives addresses of load balancers to hosts that answer their neighbours for
+// them. answers and signs guard themselves.
+type L2Announcers struct {
 	commits   *Committer
 	hostView  *HostView
 	ownerView *AddressOwnerView
@@ -128,16 +129,16 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 
 // Answer keeps what a host answers for, gives it what nobody else has, and returns all
 // that it has: for model.AnswerFor from the moment before it asked.
-func (an *Answers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
-	pooled := read(an.hostView.mu, func() []netip.Addr {
-		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := an.ownerView.balancedAddrs.by[a]; return !is })
+func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
+	pooled := read(la.ownerView.mu, func() []netip.Addr {
+		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := la.ownerView.balancedAddrs.by[a]; return !is })
 	})
 	r.Able = pooled
-	prefers := an.answers.hear(r)
+	prefers := la.answers.hear(r)
 	for i, more := 0, true; more && i < answerParts; i++ {
 		var want []netip.Addr
-		known := read(an.hostView.mu, func() bool {
-			x := an.hostView.answerers
+		known := read(la.hostView.mu, func() bool {
+			x := la.hostView.answerers
 			mine, known := x.hosts[r.Host]
 			want = nil
 			for _, a := range r.Able {
@@ -154,11 +155,11 @@ func (an *Answers) Answer(ctx context.Context, r AnswerReport) (held []netip.Add
 			return nil, nil
 		}
 		if len(want) == 0 {
-			if held, err = an.keepTogether(ctx, r); !errors.Is(err, errAlone) {
+			if held, err = la.keepTogether(ctx, r); !errors.Is(err, errAlone) {
 				return held, err
 			}
 		}
-		if held, more, err = an.keepAnswers(ctx, r, want); err != nil {
+		if held, more, err = la.keepAnswers(ctx, r, want); err != nil {
 			return nil, err
 		}
 	}
@@ -166,12 +167,12 @@ func (an *Answers) Answer(ctx context.Context, r AnswerReport) (held []netip.Add
 }
 
 // keepAnswers is one transaction of Answer; more tells that something is left to do.
-func (an *Answers) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	_, err = an.commits.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
+func (la *L2Announcers) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	_, err = la.commits.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
 		if err := tx.Prefetch(answererRows(r.Host)...); err != nil {
 			return err
 		}
-		held, more, err = an.keepAnswersOf(tx, r, want)
+		held, more, err = la.keepAnswersOf(tx, r, want)
 		return err
 	})
 	return held, more, err
@@ -183,7 +184,7 @@ func answererRows(h model.HostName) []string {
 }
 
 // ownAnswerer reads what a host has, which the report of it may change.
-func (an *Answers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
+func (la *L2Announcers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
 	claim, err := tables.HostClaims.Find(tx, r.Host)
 	if err != nil {
 		return own, err
@@ -196,7 +197,7 @@ func (an *Answers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer
 		return own, err
 	}
 	was := row.Value
-	if was.Installation == r.Installation && (was.Run > r.Run && !an.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
+	if was.Installation == r.Installation && (was.Run > r.Run && !la.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
 		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q has said something later already", r.Host)}
 	}
 	return was, nil
@@ -208,8 +209,8 @@ type refusedAnswer struct{ error }
 func (e refusedAnswer) Unwrap() error { return e.error }
 
 // keepAnswersOf is a report's part of a transaction.
-func (an *Answers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	was, err := an.ownAnswerer(tx, r)
+func (la *L2Announcers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	was, err := la.ownAnswerer(tx, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -238,7 +239,7 @@ func (an *Answers) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr)
 			break
 		}
 		given++
-		ok, err := an.takeAnswer(tx, r.Host, a, former)
+		ok, err := la.takeAnswer(tx, r.Host, a, former)
 		if err != nil {
 			return nil, false, err
 		}
@@ -267,7 +268,7 @@ func putAnswerer(tx store.Tx, a tables.Answerer) error {
 
 // takeAnswer takes an address for a host, unless another one has it; former are the rows
 // of hosts that lose some.
-func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
+func (la *L2Announcers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
 	at, err := tables.AnsweredAddrs.Find(tx, tables.AnsweredKey{Addr: a})
 	if err != nil {
 		return false, err
@@ -282,7 +283,7 @@ func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, fo
 			row = &x
 		}
 		if row.Exists() && slices.Contains(row.Value.Addrs, a) {
-			if !an.silentAnswerer(row.Value) {
+			if !la.silentAnswerer(row.Value) {
 				return false, nil
 			}
 			former[h] = row
@@ -292,6 +293,6 @@ func (an *Answers) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, fo
 	return true, tables.AnsweredAddrs.Put(tx, tables.Answered{Addr: a, Host: host})
 }
 
-func (an *Answers) silentAnswerer(a tables.Answerer) bool {
-	return read(an.hostView.mu, func() bool { return an.hostView.answerers.silent(a.Host, signOf(a)) })
+func (la *L2Announcers) silentAnswerer(a tables.Answerer) bool {
+	return read(la.hostView.mu, func() bool { return la.hostView.answerers.silent(a.Host, signOf(a)) })
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-func (b *balanced) contents() any { return []any{b.by, b.of} } // last is only remembered
-
 func clusterService(name string, addrs ...string) model.ClusterService {
 	s := model.ClusterService{Key: model.ClusterServiceKey{Namespace: "ns", Name: name}}
 	for _, a := range addrs {
