@@ -7,9 +7,8 @@ import (
 	"runtime/metrics"
 )
 
-// collect is how much a heap may grow before it is collected: what our programs hold
-// stays, so that little of it is garbage for long, and Go's own 100 % would be memory
-// that nobody uses.
+// collect is how much a heap may grow before it is collected: what our programs hold stays,
+// so that little of it is garbage for long, and Go's default of 100 % would waste memory.
 const collect = 50 // percent
 
 // cycle is one cycle of the collector; it holds a pointer, for objects without

@@ -87,9 +87,9 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestFlagsHelp: help and version are told apart, and the help text names all
-// spellings, variables and defaults.
-// TestFlagIsNoValue: of an empty variable nothing is left between two flags.
+// TestFlagsHelp: help and version are distinguished, and the help text names all spellings,
+// variables and defaults. TestFlagIsNoValue: an empty variable leaves nothing between two
+// flags.
 func TestFlagIsNoValue(t *testing.T) {
 	for line, want := range map[string]string{
 		"--token --join h1":   "--token needs a value, and --join follows",
@@ -278,8 +278,8 @@ func TestLogJSON(t *testing.T) {
 	}
 }
 
-// TestServe: a request that runs when the program is told to stop gets its
-// answer, and Serve returns nil.
+// TestServe: a request that runs when the program is stopped gets its answer, and Serve
+// returns nil.
 func TestServe(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

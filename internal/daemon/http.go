@@ -27,7 +27,8 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	return ServeNoting(ctx, ln, h, log, nil)
 }
 
-// ServeNoting is Serve that notes the clients which do not trust it; nil = nobody asks.
+// ServeNoting is Serve that notes the clients which do not trust it; nil = they are not
+// noted.
 func ServeNoting(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, distrust *Distrust) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

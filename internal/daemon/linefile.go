@@ -83,8 +83,8 @@ func (f *lineFile) open() error {
 	return nil
 }
 
-// gone tells that another file has the name now, or none: whoever moves it away
-// may forget to say so.
+// gone reports whether another file has the name now, or none: log rotation may send no
+// signal.
 func (f *lineFile) gone() bool {
 	if f.file == nil {
 		return false

@@ -38,10 +38,10 @@ func CheckLines(to string) error {
 	return errors.New("must be the absolute path of a file, syslog, or the URL of a syslog server")
 }
 
-// OpenLines names where lines go: a file, by its absolute path; syslog, that of
-// this machine; or a server, by a URL as --syslog-url has it, whose messages have
-// the format (of LogConfig.SyslogFormat) and the tag. Nothing is opened before the
-// first line, and what cannot be opened is tried again with each.
+// OpenLines names where lines go: a file, by its absolute path; this machine's syslog; or a
+// server, by a URL of --syslog-url, whose messages have the format (of
+// LogConfig.SyslogFormat) and the tag. Nothing is opened before the first line. A target
+// that cannot be opened is tried again with each line.
 func OpenLines(to, format, tag string) (Lines, error) {
 	if filepath.IsAbs(to) {
 		return &lineFile{path: to}, nil
@@ -70,7 +70,7 @@ func (s *syslogLines) Write(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// Reopen implements Lines: connections are made anew when they break.
+// Reopen implements Lines: broken connections are replaced anyway.
 func (s *syslogLines) Reopen() {}
 
 // Close implements Lines.

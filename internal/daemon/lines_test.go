@@ -79,7 +79,7 @@ func TestLineFileReopen(t *testing.T) {
 	l.Reopen()
 	writeLines(t, l, "three")
 	move(".2")
-	l.(*lineFile).looked = time.Now().Add(-lineFileLook) // nobody tells
+	l.(*lineFile).looked = time.Now().Add(-lineFileLook) // without a signal
 	writeLines(t, l, "four")
 	holds(t, path+".1", "one\ntwo\n")
 	holds(t, path+".2", "three\n")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// refusalEvery is how often at most a refused connection is a warning: whoever
-// reaches a port can make as many as he likes.
+// refusalEvery is how often at most a refused connection is a warning: clients that reach a
+// port can make as many as they like.
 const refusalEvery = 10 * time.Second
 
 // refusals is the error log of an HTTP server: clients whose certificates are refused
@@ -19,7 +19,7 @@ const refusalEvery = 10 * time.Second
 type refusals struct {
 	log      *slog.Logger
 	now      func() time.Time
-	distrust *Distrust // nil = nobody asks
+	distrust *Distrust // nil = not recorded
 
 	mu   sync.Mutex
 	last time.Time
@@ -47,8 +47,8 @@ func (r *refusals) Write(line []byte) (int, error) {
 const (
 	// distrustFor is how long a client that refused the certificate counts.
 	distrustFor = time.Minute
-	// distrustTries is how often it has to do so: one that tries again and again has
-	// nobody who looks at what it says.
+	// distrustTries is how often it has to do so: a client that tries again and again is
+	// unattended.
 	distrustTries = 3
 	// distrustAddresses bounds how many clients are known.
 	distrustAddresses = 1024

@@ -46,9 +46,9 @@ const (
 	MaxBalancedPrefixes = 256 // of clients that a load balancer takes
 )
 
-// ClusterService is a service whose addresses an orchestrator gave, and whose backends
-// are those of its slices (ServiceSlice). It belongs to no tenant: whoever reaches an
-// address of it may ask there.
+// ClusterService is a service whose addresses an orchestrator assigned, and whose backends
+// are its slices' (ServiceSlice). It belongs to no tenant: every client that reaches an
+// address of it may use it.
 type ClusterService struct {
 	Key ClusterServiceKey `json:"key"`
 	// Addrs are those by which the cluster knows it: at most one of each family, IPv4 first.
@@ -79,7 +79,7 @@ type ClusterService struct {
 // ClusterPort is a port of a cluster service. Slices tell by its name which port their
 // backends listen at.
 type ClusterPort struct {
-	Name     string   `json:"name,omitempty"` // empty = that of the service's only port
+	Name     string   `json:"name,omitempty"` // empty = the service's only port
 	Protocol Protocol `json:"protocol"`
 	Port     uint16   `json:"port"`
 	Node     uint16   `json:"node,omitempty"` // the port at each node's addresses; 0 = none

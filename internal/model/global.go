@@ -29,11 +29,11 @@ type Global struct {
 	// records of before there was such a setting have none (see Filter).
 	GeneratedLabels LabelFilter `json:"generatedLabels,omitempty"`
 	// CountedLabels, sorted, are part of identities though the default list covers them:
-	// policies of Kubernetes select by them. Nobody sets it: the leader does.
+	// policies of Kubernetes select by them. Only the leader sets it.
 	CountedLabels []string `json:"countedLabels,omitempty"`
-	// FormerLabels is what was in GeneratedLabels before, as long as an endpoint may
-	// still have the identity that it had then. Nobody sets it: a change of
-	// GeneratedLabels does, and the leader takes it away.
+	// FormerLabels are earlier GeneratedLabels, as long as an endpoint may still have an
+	// identity made with them. A change of GeneratedLabels sets it, and the leader clears
+	// it.
 	FormerLabels LabelFilter `json:"formerLabels,omitempty"`
 	// TenantPrefixes are where networks of tenant administrators may have routes on hosts.
 	// When there are some, BGP announces addresses within them alone.
@@ -52,8 +52,8 @@ func (g Global) Generated() LabelFilter {
 	return g.GeneratedLabels
 }
 
-// MayCount reports whether a label can be made part of identities: the default list
-// covers it, and nobody has added an entry that does.
+// MayCount reports whether a label can be made part of identities: the default list covers
+// it, and no added entry does.
 func (g Global) MayCount(key string) bool {
 	added := slices.DeleteFunc(slices.Clone(g.Generated()), defaultLabelFilter.has)
 	return defaultLabelFilter.Covers(key) && !added.Covers(key)

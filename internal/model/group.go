@@ -53,8 +53,8 @@ type Group struct {
 	// that segment in data planes. Zero = its endpoints ride the network's tag.
 	VLAN    uint16    `json:"vlan,omitempty"`
 	Segment NetworkID `json:"segment,omitempty"`
-	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
-	// writes it; nobody asks for it.
+	// Object is the Kubernetes object that it belongs to, "" = it is the users'. Control
+	// writes it, and requests do not set it.
 	Object string `json:"object,omitempty"`
 }
 

@@ -34,10 +34,10 @@ type IdentityRecord struct {
 	LabelsLater bool `json:"labelsLater,omitempty"`
 	// Namespace is the orchestrator's namespace that it is in; empty = none.
 	Namespace NamespaceName `json:"namespace,omitempty"`
-	// Ports are those that rules may name, sorted by name and protocol, each once.
+	// Ports are the ones that rules may name, sorted by name and protocol, each once.
 	Ports []NamedPort `json:"ports,omitempty"`
-	// NamespaceLabels are those of the namespace's row, as whoever holds both has
-	// joined them. They are no part of the identity.
+	// NamespaceLabels are the labels of the namespace's row, joined by a holder of both.
+	// They are no part of the identity.
 	NamespaceLabels map[string]string `json:"-"`
 }
 

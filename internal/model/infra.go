@@ -16,7 +16,7 @@ const hostEndpoint = "-native-intf"
 // HostEndpoint is the id of a host's own endpoint on infra networks.
 func HostEndpoint(h HostName) EndpointID { return EndpointID(string(h) + hostEndpoint) }
 
-// OfHost tells whether an endpoint's id is that of a host's own one on an infra network.
+// OfHost reports whether an endpoint is a host's own one on an infra network.
 func (id EndpointID) OfHost() bool { return strings.HasSuffix(string(id), hostEndpoint) }
 
 // OfHost tells whether an endpoint is its host's own, on an infra network.

@@ -142,8 +142,8 @@ func (f LabelFilter) except(keys []string) LabelFilter {
 	return slices.Compact(out)
 }
 
-// SelectableLabel tells whether a label has the syntax of those that selectors
-// name: others are no part of an endpoint's identity.
+// SelectableLabel reports whether selectors can name a label by its syntax: others are no
+// part of an endpoint's identity.
 func SelectableLabel(key, value string) bool { return validLabel("labels", key, value) == nil }
 
 // LabelKeys returns the labels that a selector requires something of, sorted.

@@ -32,7 +32,7 @@ type Host struct {
 	Networks   Map[model.NetworkID, *Network]
 	Ports      Map[string, *Port]           // local endpoints, by Port.IfName
 	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks above
-	PolicySets Map[PolicySetID, *PolicySet] // only those that a local port refers to
+	PolicySets Map[PolicySetID, *PolicySet] // only sets that a local port refers to
 
 	// Parts that a driver makes true if its Capabilities say so, and does not look at
 	// otherwise: the host's problems then say that they have no effect.
@@ -56,7 +56,7 @@ type Host struct {
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey
-	Group    model.GroupName // whose VLAN it is, of those that the network named Key has; empty = the network's own tag
+	Group    model.GroupName // the owner of the VLAN among the groups of the network named Key; empty = the network's own tag
 	Encap    model.Encap
 	Tag      uint32 // VLAN id or VNI
 	Subnet   netip.Prefix
@@ -79,7 +79,7 @@ type Port struct {
 	IPv6     netip.Addr
 	Identity model.Identity
 	Private  netip.Addr  // the endpoint's address in Host.Private; zero = its IPv4 has no way out
-	Private6 netip.Addr  // the same for IPv6; its last 32 bits are nobody else's either
+	Private6 netip.Addr  // the same for IPv6; its last 32 bits are unique too
 	Policies PolicySetID // 0 = none applies: everything passes
 	OnHost   bool        // the other side of the pair is the host's own interface, in the host's namespace
 }

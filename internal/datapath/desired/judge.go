@@ -19,7 +19,7 @@ type Ruling struct {
 	Pass   bool
 	Rule   *Rule   // that decided; nil = none did
 	Tier   Tier    // that denies by default
-	Logged []*Rule // with Log, of those that said something, in order
+	Logged []*Rule // with Log, of the rules that matched, in order
 }
 
 // RuleID is the id of the rule that decided, "" = none did.

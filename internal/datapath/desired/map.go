@@ -74,7 +74,7 @@ func (m Map[K, V]) Get(k K) (V, bool) {
 	return zero, false
 }
 
-// put returns a copy of m with other entries, which are nobody else's, in one part.
+// put returns a copy of m with other entries, shared with no other map, in one part.
 func (m Map[K, V]) put(i, j int, entries []entry[K, V]) Map[K, V] {
 	root := new([fan]*middle[K, V])
 	if m.root != nil {

@@ -21,7 +21,7 @@ type Pools [2]poolFacts // by family
 type poolFacts struct {
 	all, here stateFacts
 	near      Nearness // the highest of an active one
-	unknown   bool     // nobody has said of some active one how near it is
+	unknown   bool     // the nearness of some active one is unknown
 }
 
 // stateFacts are in which of the states that are chosen among anybody is.

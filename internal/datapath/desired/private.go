@@ -112,8 +112,8 @@ var Nowhere = []netip.Prefix{
 	netip.MustParsePrefix("::/64"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// IsTunnel tells whether a packet is for a host's tunnel. Later fragments, which
-// have no ports (0 here), pass: nobody assembles them without the first.
+// IsTunnel reports whether a packet is for a host's tunnel. Later fragments, which have no
+// ports (0 here), pass: without the first one they are never reassembled.
 func (p *Private) IsTunnel(proto model.Protocol, port uint16) bool {
 	return proto == model.ProtoUDP && port == p.TunnelPort && port != 0
 }

@@ -28,9 +28,8 @@ type Service struct {
 	// InternalPolicy and ExternalPolicy say which backends connections from endpoints, and from
 	// elsewhere, may go to.
 	InternalPolicy, ExternalPolicy TrafficPolicy
-	// Exposed: this host's own processes reach the service, and whoever the host
-	// forwards for, by Host.Private's interface. Exposed services have no address in
-	// common.
+	// Exposed: this host's own processes, and clients that the host forwards for, reach the
+	// service by Host.Private's interface. No two exposed services share an address.
 	Exposed bool
 	// HealthPort is the port at which this host tells by HTTP how many of the backends are
 	// here, for the host's agent; drivers ignore it. 0 = at none.
@@ -59,8 +58,8 @@ type TrafficPolicy uint8
 // The traffic policies.
 const (
 	TrafficCluster   TrafficPolicy = iota // all
-	TrafficLocal                          // those of the host that chooses, or nobody
-	TrafficLocalDrop                      // as TrafficLocal; while there is somebody on other hosts only, nobody is told
+	TrafficLocal                          // backends on the choosing host only
+	TrafficLocalDrop                      // as TrafficLocal; while all backends are on other hosts, packets are dropped silently
 	TrafficNear                           // the nearest ones, while it is known of all active ones how near they are
 )
 
@@ -84,7 +83,7 @@ type Nearness uint8
 
 // The nearnesses, from the farthest on.
 const (
-	NearUnknown Nearness = iota // nobody has said
+	NearUnknown Nearness = iota // not known
 	NearFar
 	NearZone // for hosts of this host's zone
 	NearHost // for this host
@@ -97,8 +96,8 @@ type BackendState uint8
 const (
 	BackendActive    BackendState = iota
 	BackendDraining               // nothing new goes there; what lives goes on
-	BackendUnhealthy              // nothing new goes there; its TCP and SCTP connections go on, its UDP ones are chosen for anew
-	BackendLeaving                // chosen among only while nobody is active; what lives goes on
+	BackendUnhealthy              // gets no new connections; its TCP and SCTP connections go on, its UDP clients get another backend
+	BackendLeaving                // gets new connections only while no backend is active; established ones go on
 )
 
 // Bounds of services.

@@ -39,8 +39,8 @@ func EndOf(asked Asked, set *desired.PolicySet, get func(desired.PolicySetID) *d
 	return e
 }
 
-// AuditEvents are what is told of a new connection beside what the set in force said:
-// the rules with Log that it met, and which audited sets would decide otherwise.
+// AuditEvents are reported for a new connection beside the verdict of the set in force: the
+// rules with Log that it matched, and audited sets that would decide otherwise.
 func (e End) AuditEvents(said desired.Ruling) (out []FlowEvent) {
 	for _, r := range said.Logged {
 		out = append(out, FlowEvent{Kind: FlowLogged, Decisions: []Decision{{Direction: e.Direction, Rule: r.ID, Action: r.Action}}})

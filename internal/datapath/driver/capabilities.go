@@ -6,9 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// Capabilities are in what drivers differ. Whoever wants something of a host's
-// data plane that not every driver has asks here, and says where it has none:
-// what is accepted is not left without effect silently.
+// Capabilities are the differences between drivers. Code that needs a feature that not
+// every driver has checks here, and reports where it is missing: what is accepted never
+// stays without effect silently.
 type Capabilities struct {
 	Egress           bool `json:"wayOut"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
 	Egress6          bool `json:"wayOut6"`         // ... by IPv6 too (desired.Private.Subnet6)

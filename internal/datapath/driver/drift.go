@@ -43,7 +43,7 @@ type repair struct {
 
 const (
 	driftRemembered = 64 // repairs that are remembered by name
-	driftReported   = 10 // names that are told at once
+	driftReported   = 10 // names in one report
 )
 
 // Repaired records that n objects of a kind were put back.

@@ -22,16 +22,15 @@ type Driver interface {
 	Events() <-chan Event
 	// Stats returns counters per port, per rule, and of connections to services.
 	Stats(ctx context.Context) (Stats, error)
-	// Monitor tells of packets that are dropped, and of connections that begin
-	// when asked, until ctx ends or the driver closes; then the channel is closed.
-	// While nobody monitors, packets that pass cost nothing for it. Equal packets
-	// may be told together, and what is too much is left out and counted
-	// (FlowLost), so that a flood takes a bounded part of a processor. There is
-	// one monitor at a time: a second one fails with model.ErrConflict.
+	// Monitor reports dropped packets and, if asked for, new connections, until ctx ends or
+	// the driver closes; then the channel is closed. Without a monitor, passing packets
+	// cost nothing for it. Equal packets may be reported together, and excess events are
+	// dropped and counted (FlowLost), so that a flood takes a bounded part of a processor.
+	// There is one monitor at a time: a second one fails with model.ErrConflict.
 	Monitor(ctx context.Context, opts MonitorOptions) (<-chan FlowEvent, error)
-	// ChangeMonitor changes the options of the monitor under way. What both the
-	// old and the new options ask for is told without a gap. It fails with
-	// model.ErrNotFound when nobody monitors.
+	// ChangeMonitor changes the options of the running monitor. Events that both the old
+	// and the new options ask for are reported without a gap. It fails with
+	// model.ErrNotFound when no monitor runs.
 	ChangeMonitor(ctx context.Context, opts MonitorOptions) error
 	// Capabilities say what the driver does beside these verbs. They are the same
 	// for as long as it is open.

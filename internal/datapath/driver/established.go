@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// PendingAudits are audits of whose living connections nobody has been told yet.
+// PendingAudits are audits of established connections that are not reported yet.
 type PendingAudits map[desired.Audit]bool
 
 // Note adds the audits that have come or changed from one picture to the next, and
@@ -91,7 +91,7 @@ func (a Alike) Ends(
 	return out
 }
 
-// event is what is told of them, but for what an aside says.
+// event is their report, without the audit rules' part.
 func (a Alike) event(c Count) FlowEvent {
 	return FlowEvent{
 		Time: time.Now(), Count: c.N, Established: true, Network: a.Network, Port: a.From,

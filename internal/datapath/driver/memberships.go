@@ -2,13 +2,13 @@ package driver
 
 import "github.com/contiv/netplugin/v2/internal/model"
 
-// Memberships is a driver that leads multicast to the members of groups
-// (desired.Host.Groups), and hands over what is said about who is one. On VLAN networks
-// the physical network has ports' reports and leaves, too; nobody has what only routers say.
+// Memberships is a driver that forwards multicast to the members of groups
+// (desired.Host.Groups), and passes on membership messages. On VLAN networks the physical
+// network gets ports' reports and leaves, too; messages of routers are passed to no port.
 type Memberships interface {
-	// Reports yields messages of IGMP and MLD: those of ports in their own names, and on
-	// VLAN networks those of the physical network. It gives each port a bounded share, and
-	// leaves out what is too much or what nobody reads in time. Close closes it.
+	// Reports yields messages of IGMP and MLD: from ports under their names, and on VLAN
+	// networks from the physical network. Each port has a bounded share. Excess messages,
+	// and ones without a reader in time, are dropped. Close closes it.
 	Reports() <-chan MembershipReport
 	// Send sends a port's endpoint a frame, past all policy.
 	Send(port string, frame []byte) error

@@ -74,8 +74,8 @@ func DecisionOf(dir model.Direction, said desired.Ruling) Decision {
 // ByDefault makes the decision the default of a tier.
 func (d *Decision) ByDefault(t desired.Tier) { d.Tier, d.DefaultOf = t.Tier, t.DefaultOf }
 
-// flowQueue is how many events wait for a reader before further ones count as lost,
-// and lostEvery how often the reader is told how many were lost.
+// flowQueue is how many events wait for a reader before further ones count as lost, and
+// lostEvery is how often the number of lost events is reported.
 const (
 	flowQueue = 1024
 	lostEvery = time.Second
@@ -137,7 +137,7 @@ func (q *FlowQueue) sayLost() {
 
 func (q *FlowQueue) put(e FlowEvent) bool {
 	if q.closed {
-		return true // nobody misses it
+		return true // no reader misses it
 	}
 	select {
 	case q.ch <- e:

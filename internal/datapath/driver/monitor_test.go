@@ -15,7 +15,7 @@ func TestFlowQueueTellsWhatIsLost(t *testing.T) {
 		for range sent {
 			q.Send(FlowEvent{Kind: FlowDrop, Count: 1})
 		}
-		<-time.After(9500 * time.Millisecond) // by the bubble's clock: nobody reads, and the queue's own clock does not strike meanwhile
+		<-time.After(9500 * time.Millisecond) // by the bubble's clock: there is no reader, and the queue's own clock does not strike meanwhile
 		told := 0
 		for len(q.Events()) > 0 {
 			<-q.Events()
@@ -29,7 +29,7 @@ func TestFlowQueueTellsWhatIsLost(t *testing.T) {
 		case <-time.After(2 * time.Second):
 			t.Errorf("%d told of %d, nothing of the rest", told, sent)
 		}
-		for range flowQueue + 1 { // lost again, and nobody reads any more
+		for range flowQueue + 1 { // lost again, without a reader
 			q.Send(FlowEvent{})
 		}
 		q.Close()

@@ -13,9 +13,9 @@ type PortStatus struct {
 	Err error // model.ErrNotFound when the interface does not exist (yet)
 }
 
-// PortStatuses are the states of a picture's ports, by Port.IfName. The zero
-// value is none. A driver makes them anew with Set for each report, or keeps
-// them and shares them; whoever gets a report only reads.
+// PortStatuses are the states of a desired state's ports, by Port.IfName. The zero value is
+// none. A driver fills a new one with Set for each report, or keeps and shares it; readers
+// of a report must not change it.
 type PortStatuses struct {
 	own    map[string]PortStatus
 	shared desired.Map[string, *PortStatus]

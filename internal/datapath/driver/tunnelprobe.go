@@ -5,16 +5,16 @@ import (
 	"net/netip"
 )
 
-// TunnelProber is a driver that tests tunnels. Its data plane answers requests of the
-// hosts in desired.Host.Tunnels and of nobody else, with a frame of the same size, whether
-// an agent runs or not. No container sends or gets such frames: no network has ProbeVNI.
+// TunnelProber is a driver that tests tunnels. Its data plane answers requests of the hosts
+// in desired.Host.Tunnels only, with a frame of the same size, also without a running
+// agent. No container sends or gets such frames: no network has ProbeVNI.
 type TunnelProber interface {
 	// Probe sends a request to another host's tunnel endpoint, whose frame takes as much
 	// of the tunnel as an IP packet of size bytes. It fails with model.ErrUnavailable
 	// while the data plane cannot be asked to.
 	Probe(to netip.Addr, nonce uint64, size int) error
-	// ProbeAnswers yields the nonces of answers. What nobody reads in time is left out.
-	// Close closes it.
+	// ProbeAnswers yields the nonces of answers. Answers without a reader in time are
+	// dropped. Close closes it.
 	ProbeAnswers() <-chan uint64
 }
 

@@ -47,7 +47,7 @@ type Resource struct {
 	Objects []audit.Object // for the audit log
 	// Tenants are those of all of it. No tenants: no tenant admin may.
 	Tenants []string
-	// Hosts are those that have it. No hosts: no host may, unless it is Unowned.
+	// Hosts are the hosts that have it. No hosts: no host may, unless it is Unowned.
 	Hosts   []string
 	Unowned bool
 	// Hint tells a tenant admin what to do instead; empty = nothing helps.

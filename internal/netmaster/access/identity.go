@@ -73,10 +73,10 @@ const (
 	ByNothing     = "plain"  // a connection without TLS, where everybody is let in
 )
 
-// Identity is who asks. The zero Identity is nobody.
+// Identity is the client. The zero Identity is anonymous.
 type Identity struct {
 	Name   string // of the user, program or token; of a host's agent, the host
-	How    string // ByCertificate, ...; empty = nobody
+	How    string // ByCertificate, ...; empty = anonymous
 	ID     string // of the token or the certificate, for who wants to end it
 	Grants []Grant
 	Note   string // why there is no grant, if so: a sentence's end
@@ -97,7 +97,7 @@ func (i Identity) String() string {
 	return refusal.Clip(i.Name) + " (" + i.How + ", " + strings.Join(grants, "; ") + ")"
 }
 
-// Everyone is the identity of clients that nobody asks who they are: they may do all.
+// Everyone is the identity of clients where authentication is off: they may do all.
 func Everyone() Identity {
 	return Identity{How: ByNothing, Grants: []Grant{{Role: ClusterAdmin}}}
 }
@@ -106,8 +106,8 @@ func Everyone() Identity {
 type Bearer interface {
 	// Takes tells by its form whether a token is of the kind.
 	Takes(token string) bool
-	// Identify finds out whose it is; what it refuses with a Refusal, the client is
-	// told. With an error the identity is for the record only: nobody has proved it.
+	// Identify finds the client's identity; the client sees the text of a Refusal. With an
+	// error the identity is for the record only: it is not proven.
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 

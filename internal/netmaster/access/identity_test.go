@@ -20,8 +20,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/refusal"
 )
 
-// TestCertificates: who shows a certificate of netctl pki has its role, by a real
-// connection; one that nobody verified, or of another authority, has none.
+// TestCertificates: over a real connection a certificate of netctl pki gives its role; an
+// unverified one, or one of another authority, gives none.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := pki.Init(filepath.Join(dir, "ours"))
@@ -126,7 +126,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A certificate of the authority without a role, or without a name, is nobody's.
+// A certificate of the authority without a role, or without a name, gives no access.
 func TestStrangeCertificates(t *testing.T) {
 	leaf := func(ou []string, cn string) *x509.Certificate {
 		c := &x509.Certificate{}

@@ -65,10 +65,10 @@ func NewAPIC(cfg APICConfig) (*APIC, error) {
 	return &APIC{newSession(cfg), "orchestrator:contiv-" + cfg.Cluster}, nil
 }
 
-// Apply makes the fabric what f says. When the session ends meanwhile it begins
-// anew, with reading. Errors are of kind model.ErrInvalid when f or something of
-// it is refused, else of kind model.ErrUnavailable: then it is not known what was
-// done, which the next Apply finds out.
+// Apply makes the fabric what f says. If the session ends meanwhile, it starts again with
+// reading. Errors are of kind model.ErrInvalid when f or a part of it is refused, else of
+// kind model.ErrUnavailable: then it is unknown what was done, and the next Apply finds
+// out.
 func (a *APIC) Apply(ctx context.Context, f Fabric) (Report, error) {
 	x, err := f.check()
 	if err != nil {
@@ -206,9 +206,9 @@ func (a *APIC) emptied(dn string, children []named) (out []op) {
 	return out
 }
 
-// write posts a difference, each object with what is made below it in one request,
-// which the APIC does as a whole or not at all. What it refuses is told, and the
-// rest goes on: what is to be taken away must not stay for what cannot be added.
+// write posts a difference: each object with its new children in one request, which the
+// APIC does as a whole or not at all. Refused objects are reported and the rest goes on:
+// deletions must not wait for additions that fail.
 func (a *APIC) write(ctx context.Context, d *difference, report *Report) error {
 	refused := 0
 	var first error

@@ -127,7 +127,7 @@ func TestNoGap(t *testing.T) {
 	}
 }
 
-// What a fabric cannot have is told, and the rest is in force.
+// Unsupported parts are reported, and the rest is in force.
 func TestProblems(t *testing.T) {
 	f := shop()
 	add := func(id string, change func(*model.Rule)) {
@@ -344,8 +344,7 @@ func TestMeanwhile(t *testing.T) {
 	}
 }
 
-// An object that the APIC refuses is told, and nothing else waits for it: what is to
-// go goes.
+// A refused object is reported, and nothing else waits for it: deletions are done.
 func TestRefused(t *testing.T) {
 	sim := newSim(t)
 	a := newAPIC(t, sim)
@@ -370,7 +369,7 @@ func TestRefused(t *testing.T) {
 	apply(t, a, f)
 }
 
-// A session is renewed before it ends, begun anew when it has, and logged out.
+// A session is renewed before it ends, replaced when it has ended, and logged out.
 func TestSession(t *testing.T) {
 	sim := newSim(t)
 	now := time.Unix(1_000_000, 0)
@@ -417,8 +416,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// An APIC that fails in each way is told of, does no harm, and another of the
-// fabric's is asked next.
+// Each failure of an APIC is reported and does no harm, and the fabric's next APIC is
+// asked.
 func TestFaults(t *testing.T) {
 	anything := func(*http.Request) bool { return true }
 	for name, c := range map[string]struct {

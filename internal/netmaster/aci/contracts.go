@@ -14,7 +14,7 @@ type kind string
 const (
 	from   kind = "Frm"    // the peer consumes
 	to     kind = "To"     // the peer provides
-	expose kind = "Expose" // whoever consumes it is not ours
+	expose kind = "Expose" // its consumers are not ours
 )
 
 // contractKey names what a policy's rules about one peer come to.

@@ -121,7 +121,7 @@ func (d *difference) change(dn string, w, h object, status string) {
 
 // remove adds what is ours and not wanted. What has others' objects below it stays.
 func (d *difference) remove(wanted, have tree) {
-	held := map[string]string{} // with what of others' is below
+	held := map[string]string{} // with children of others
 	for _, dn := range sorted(have) {
 		if h := have[dn]; !h.ours && !classes[h.class].implicit {
 			for up := parent(dn); up != ""; up = parent(up) {

@@ -11,10 +11,10 @@ import (
 type Fabric struct {
 	Settings model.AciGw
 	Profiles []model.AppProfile
-	Groups   []Group              // at least those that profiles tie
+	Groups   []Group              // at least the ones that profiles tie
 	Networks []model.Network      // at least those of the groups
 	Rules    []model.Rule         // of the groups' policies
-	External []model.ExtContracts // at least those that groups name
+	External []model.ExtContracts // at least the ones that groups name
 }
 
 // Group is an endpoint group and the VLAN that its endpoints send with.
@@ -128,8 +128,7 @@ func (x *index) problem(object, text string) {
 	x.problems = append(x.problems, Problem{object, text})
 }
 
-// members returns the profile's groups by name, without those that another
-// profile has.
+// members returns the profile's groups by name, without groups of other profiles.
 func (x *index) members(p model.AppProfile) []Group {
 	var out []Group
 	for _, name := range p.Groups {

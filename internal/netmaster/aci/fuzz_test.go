@@ -36,10 +36,10 @@ func readable(text []byte) bool {
 	return fmt.Sprint(a.Total) == strconv.Itoa(n)
 }
 
-// FuzzAnswer: whatever an APIC answers once, be it to a login, a read or a change: what comes
-// of it is told as nonsense or a refusal, shortly and without the password; what cannot be
-// read leads to no change; and when it has come to its senses, the fabric is made what it
-// should be, and what is not ours stays.
+// FuzzAnswer: any single answer of an APIC, to a login, a read or a change, is handled. The
+// error says that it is malformed or a refusal, briefly and without the password. An answer
+// that cannot be read changes nothing. Once the APIC answers correctly, the fabric becomes
+// what it should be, and objects of others stay.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", "null", `{"totalCount":"0","imdata":[]}`, `{"totalCount":"hunter2","imdata":[]}`, `{"totalCount":0,"imdata":[{}]}`,

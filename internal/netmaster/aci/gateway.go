@@ -21,7 +21,7 @@ import (
 // GatewayURL is where the gateway of 1.x listened.
 const GatewayURL = "http://localhost:5000/"
 
-// gatewayVersion is that of the protocol of 1.x.
+// gatewayVersion is the version of 1.x's protocol.
 const gatewayVersion = "v1.2"
 
 // GatewayConfig says where the gateway is, and what it does.
@@ -29,18 +29,18 @@ type GatewayConfig struct {
 	URL       string            // "" = GatewayURL
 	Transport http.RoundTripper // nil = http.DefaultTransport
 	Timeout   time.Duration     // of a request; 0 = Timeout
-	// Told are the profiles that the gateway may have from an earlier process: it
-	// cannot be asked. Keep is called with all that it may have, before a profile is
-	// first told and after one was deleted; nil = nobody needs to know.
+	// Told are the profiles that the gateway may have from an earlier process: it cannot be
+	// asked. Keep is called with all that it may have, before a profile is first sent and
+	// after one was deleted; nil = no call.
 	Told []model.AppProfileKey
 	Keep func(ctx context.Context, told []model.AppProfileKey) error
-	// Merges says that the gateway adds what it is told of a profile to what it has:
-	// then a profile that loses something is deleted first, as 1.x did for any change.
+	// Merges says that the gateway adds a profile to what it has: a profile that loses
+	// something is then deleted first, as 1.x did for any change.
 	Merges bool
 }
 
-// Gateway keeps a fabric by the gateway process of 1.x: it is told each app profile
-// in whole, when it differs from what it was last told. It is for one goroutine.
+// Gateway keeps a fabric through the gateway process of 1.x: it sends each app profile as a
+// whole when it differs from the last one sent. It is for one goroutine.
 type Gateway struct {
 	cfg    GatewayConfig
 	client *http.Client
@@ -104,9 +104,9 @@ func NewGateway(cfg GatewayConfig) (*Gateway, error) {
 // Close does nothing: the protocol has no sessions.
 func (g *Gateway) Close(context.Context) {}
 
-// Apply tells the gateway what differs. Errors are of kind model.ErrInvalid when f,
-// or a profile by the gateway, is refused, else of kind model.ErrUnavailable: then
-// the profile is told again the next time.
+// Apply sends the differences to the gateway. Errors are of kind model.ErrInvalid when f,
+// or a profile by the gateway, is refused, else of kind model.ErrUnavailable: then the
+// profile is sent again the next time.
 func (g *Gateway) Apply(ctx context.Context, f Fabric) (Report, error) {
 	x, err := f.check()
 	if err != nil {

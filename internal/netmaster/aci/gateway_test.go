@@ -41,7 +41,7 @@ func two() aci.Fabric {
 
 func key(name string) model.AppProfileKey { return model.AppProfileKey{Tenant: blue, Name: name} }
 
-// The gateway is told what the protocol of 1.x says.
+// Messages to the gateway follow the protocol of 1.x.
 func TestGatewayProfiles(t *testing.T) {
 	sim := &acitest.Gateway{}
 	apply(t, newGateway(t, sim), two())
@@ -71,7 +71,7 @@ func TestGatewayProfiles(t *testing.T) {
 	}
 }
 
-// A profile is told when it differs, and not otherwise; it is not deleted for that.
+// A profile is sent only when it differs; it is not deleted for that.
 func TestGatewayDifference(t *testing.T) {
 	sim := &acitest.Gateway{}
 	var kept [][]model.AppProfileKey
@@ -103,7 +103,7 @@ func TestGatewayDifference(t *testing.T) {
 		t.Errorf("kept: %v", kept)
 	}
 	again := newGateway(t, sim, func(c *aci.GatewayConfig) { c.Told = []model.AppProfileKey{key("shop")} })
-	apply(t, again, aci.Fabric{Settings: settings()}) // deleted while nobody ran
+	apply(t, again, aci.Fabric{Settings: settings()}) // deleted while no process ran
 	if p := sim.Profiles(); len(p) > 0 {
 		t.Errorf("left: %v", p)
 	}
@@ -146,8 +146,8 @@ func TestGatewayMerges(t *testing.T) {
 	}
 }
 
-// A gateway that fails is told of, and told again; what it refuses keeps nothing
-// else up.
+// A failure of the gateway is reported, and the message repeated; a refused profile does
+// not delay others.
 func TestGatewayFaults(t *testing.T) {
 	create := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "createAppProf") }
 	for _, fault := range []acitest.Fault{acitest.Unavailable, acitest.Cut, acitest.CutAfter, acitest.Nonsense} {
@@ -177,7 +177,7 @@ func TestGatewayFaults(t *testing.T) {
 	}
 }
 
-// Two contracts that 1.x gave one name are told apart by a problem.
+// A problem says that two contracts have one name in 1.x's protocol.
 func TestGatewayNames(t *testing.T) {
 	f := shop()
 	f.Groups[1].Policies = []model.PolicyName{"a", "aFrmb"}

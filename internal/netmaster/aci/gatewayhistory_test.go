@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci/acitest"
 )
 
-// let is what profiles let through: consumer, contract, what of it, and provider. A
-// contract is one of its tenant, defined alike in each profile that names it.
+// let is what profiles allow: consumer, contract, its part, and provider. A contract
+// belongs to its tenant, and is defined alike in each profile that names it.
 func let(profiles map[string]acitest.Profile) map[string]bool {
 	type contract struct{ tenant, name string }
 	ends := map[string]map[contract][]string{"PROVIDE": {}, "CONSUME": {}}
@@ -57,10 +57,10 @@ func let(profiles map[string]acitest.Profile) map[string]bool {
 	return out
 }
 
-// TestGatewayHistories: whatever came before, and whatever failed, a gateway of 1.x ends
-// with what is made from nothing; told again it is told nothing; and one that replaces
-// what it has, lets through at every moment what it does before and after. Processes
-// begin anew on the way, with nothing but what was kept.
+// TestGatewayHistories: after any history and any failures, a gateway of 1.x ends with the
+// state made from nothing. Sent again, the state causes no message. A gateway that replaces
+// profiles allows at every moment what is allowed before and after. Processes restart on
+// the way, with only what was kept.
 func TestGatewayHistories(t *testing.T) {
 	var moments atomic.Int64
 	t.Cleanup(func() {

@@ -182,10 +182,10 @@ func theirs(t *testing.T, sim *acitest.APIC) (dns map[string]bool) {
 	return differences(before, sim.Tree())
 }
 
-// TestHistories: whatever came before, the tree is the one that is made from
-// nothing; on the way to it only what differs is written, what stays is never made
-// anew, what is let through before and after is let through at every moment, and
-// what is not ours is as it was. In half of the histories requests fail.
+// TestHistories: after any history the tree equals the one made from nothing. On the way
+// only differences are written, objects that stay are never recreated, connections allowed
+// before and after are allowed at every moment, and objects of others are unchanged. In
+// half of the histories requests fail.
 func TestHistories(t *testing.T) {
 	var struck, watched atomic.Int64 // writes that failed; histories in which something was written
 	t.Cleanup(func() {

@@ -36,8 +36,8 @@ func spoken(status, login, text string) func(*aci.APICConfig) {
 	}
 }
 
-// TestOddAnswers: whatever an APIC says, it is told as nonsense, in a text that is short,
-// that a terminal and a store take, and that has no password in it.
+// TestOddAnswers: any unexpected answer of an APIC is reported as such, in a short text
+// without a password that a terminal and a store accept.
 func TestOddAnswers(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	refusal := func(text string) string {
@@ -79,7 +79,7 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// TestLongForeignNames: what others call theirs is told in short.
+// TestLongForeignNames: long names of others' objects are shortened.
 func TestLongForeignNames(t *testing.T) {
 	sim := newSim(t)
 	a := newAPIC(t, sim)
@@ -109,7 +109,7 @@ func TestLongForeignNames(t *testing.T) {
 	}
 }
 
-// TestBothFamilies: "icmp" of a rule is that of either family, as hosts enforce it.
+// TestBothFamilies: "icmp" in a rule means both families, as hosts enforce it.
 func TestBothFamilies(t *testing.T) {
 	sim := newSim(t)
 	apply(t, newAPIC(t, sim), shop())
@@ -120,7 +120,7 @@ func TestBothFamilies(t *testing.T) {
 	}
 }
 
-// TestLongestSession: a session that may last for ever is refreshed, not begun anew.
+// TestLongestSession: a session that may last forever is refreshed, not replaced.
 func TestLongestSession(t *testing.T) {
 	sim := newSim(t)
 	now := time.Unix(1_000_000, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci"
 )
 
-// TestPasswordStays: the password is told to nobody but the APIC that is configured,
-// wherever that leads, and it is in no error, whatever the APIC says; what it says is cut.
+// TestPasswordStays: the password is sent only to the configured APIC, also after
+// redirects, and is in no error, whatever the APIC answers; answers are shortened.
 func TestPasswordStays(t *testing.T) {
 	const password = "hunter2-and-more"
 	long := strings.Repeat("x", 5000)

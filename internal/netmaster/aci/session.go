@@ -53,7 +53,7 @@ func newSession(cfg APICConfig) *session {
 	return &session{cfg: cfg, client: &http.Client{
 		Transport: cfg.Transport,
 		Timeout:   cfg.Timeout,
-		// A password is told to nobody but those that are configured.
+		// The password goes to the configured addresses only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -185,7 +185,7 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 	}
 }
 
-// said is what of an APIC's text is told to people: it may repeat the password.
+// said is the part of an APIC's text that people may see: it may repeat the password.
 func (s *session) said(text string) string {
 	return clip(strings.ReplaceAll(text, s.cfg.Password, "(password)"), maxText)
 }
@@ -234,7 +234,7 @@ func (o *objects) UnmarshalJSON(data []byte) error {
 
 var errMany = errors.New("too many objects")
 
-// parse reads the one form that all answers have; said is what of it may be told.
+// parse reads the one form of all answers; said is the part that may be shown.
 func parse(data []byte, said func(string) string) ([]named, error) {
 	var answer struct {
 		Total  any     `json:"totalCount"`

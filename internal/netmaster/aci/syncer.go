@@ -10,7 +10,7 @@ import (
 
 // Target is what keeps a fabric.
 type Target interface {
-	// Apply makes the fabric what f says, and tells what of it is not in force.
+	// Apply makes the fabric what f says, and reports the parts that are not in force.
 	Apply(ctx context.Context, f Fabric) (Report, error)
 	// Close ends the session, if there is one; the fabric stays as it is.
 	Close(ctx context.Context)

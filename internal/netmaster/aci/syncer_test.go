@@ -48,8 +48,8 @@ func until(t *testing.T, s *aci.Syncer, ok func(aci.State) bool) {
 
 func inStep(s aci.State) bool { return s.InStep }
 
-// A Syncer over a real connection: it does nothing before it is told what; a
-// failure is told, with its count, until it is over.
+// A Syncer over a real connection: it does nothing before it gets a Fabric; a failure is
+// reported, with its count, until it is over.
 func TestSyncer(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	sim := newSim(t)

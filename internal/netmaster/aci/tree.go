@@ -212,7 +212,7 @@ func (x *index) addContract(t tree, c *contract) {
 	filter := t.add(tenant+"/flt-"+name, "vzFilter", "name", name)
 	for _, e := range c.sorted() {
 		t.addEntry(filter, e)
-		if e.protocol == model.ProtoICMP { // of a rule, it is that of either family
+		if e.protocol == model.ProtoICMP { // in a rule it means both families
 			t.addEntry(filter, entry{protocol: model.ProtoICMPv6})
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
-// TestMain runs the tests in a network namespace of their own, whose hosts are
-// addresses of it and of nobody.
+// TestMain runs the tests in a network namespace of their own; the hosts are addresses of
+// it, or addresses without a host.
 func TestMain(m *testing.M) { os.Exit(netnstest.Run(m, nil)) }
 
 func ip(t *testing.T, name string, args ...string) {
@@ -35,7 +35,7 @@ func TestAsk(t *testing.T) {
 	for _, a := range []string{"10.9.0.1/32", "10.9.0.2/32", "fd09::1/128", "fd09::2/128"} {
 		ip(t, "ip", "addr", "replace", a, "dev", "lo")
 	}
-	ip(t, "ip", "link", "add", "void", "arp", "off", "type", "veth", "peer", "name", "void2") // nobody there takes a packet
+	ip(t, "ip", "link", "add", "void", "arp", "off", "type", "veth", "peer", "name", "void2") // packets to it are lost
 	t.Cleanup(func() {
 		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "link", "del", "void").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)

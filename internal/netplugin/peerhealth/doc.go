@@ -1,12 +1,12 @@
-// Package peerhealth asks other hosts whether they are there, over the way that tunnels
-// take, when no netmaster hears of them.
+// Package peerhealth asks other hosts over the tunnels' path whether they are alive, when
+// no netmaster gets heartbeats from them.
 //
-// It guarantees: nobody is taken for silent who has not answered this host before,
-// who answers, whom netmasters hear, or while more than half of the hosts are away; one
-// answer, or a netmaster that hears the host again, takes it back; a probe that this
-// host could not send says nothing; each host is asked at most some hundred times a
-// second by all others together, and nobody is asked again while all is well.
+// It guarantees: a host counts as silent only if it has answered this host before, does not
+// answer now, sends no heartbeat to netmasters, and at most half of the hosts are away. One
+// answer, or a heartbeat, takes it back. A probe that this host could not send means
+// nothing. All others together ask a host at most some hundred times a second, and ask none
+// while all is well.
 //
-// It must not know the store, services or drivers: what follows from silence is
-// its caller's.
+// It must not know the store, services or drivers: its caller decides what follows from
+// silence.
 package peerhealth

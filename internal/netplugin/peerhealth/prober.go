@@ -42,13 +42,13 @@ type Config struct {
 	Peers func() (peers []Peer, many bool, changed <-chan struct{})
 	// Ask tells whether a host answers. With an error this host could not ask.
 	Ask func(context.Context, netip.Addr) (bool, error)
-	// Silent is told when a host falls silent, and when it is not so any more.
+	// Silent is called when a host falls silent, and when it no longer is.
 	Silent func(name model.HostName, yes bool)
 	Log    *slog.Logger
 	// Answered are the hosts that have answered a former run, where they were asked.
 	Answered map[model.HostName]netip.Addr
-	// Remember is told who has answered, for the next run, some time after that has
-	// changed; nil = nobody wants to know.
+	// Remember gets the hosts that have answered, for the next run, some time after the set
+	// has changed; nil = no call.
 	Remember func(map[model.HostName]netip.Addr)
 }
 
@@ -75,7 +75,7 @@ type peer struct {
 	due      time.Time // of the next one; zero = not chosen yet
 }
 
-// New returns a Prober that asks nobody until Run.
+// New returns a Prober that sends nothing until Run.
 func New(cfg Config) *Prober {
 	return &Prober{Config: cfg, peers: map[model.HostName]*peer{}, asked: make(chan struct{}, 1)}
 }
@@ -188,7 +188,7 @@ func (p *Prober) takeBackLocked(of *peer, why string) {
 	p.Log.Info("a host is not silent any more: services send its providers new connections again", "host", string(of.Name), "why", why)
 }
 
-// ask asks who is due, and returns when the next one is; zero = nobody will be.
+// ask asks the hosts that are due, and returns when the next one is; zero = none will be.
 func (p *Prober) ask(ctx context.Context, now time.Time) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

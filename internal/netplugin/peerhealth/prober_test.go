@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// world is what a Prober is told and finds: hosts h1 to hN, which answer and whom
-// netmasters hear, unless it says otherwise.
+// world is a Prober's input and its hosts: h1 to hN, which answer and send heartbeats,
+// unless it says otherwise.
 type world struct {
 	t  *testing.T
 	mu sync.Mutex

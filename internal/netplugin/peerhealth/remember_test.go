@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRemembered: who begins while a host is dead concludes from its silence when it has
-// answered a former run at the same address, and of no other; who has answered is told for
-// the next run.
+// TestRemembered: a process that starts while a host is dead concludes from its silence if
+// the host answered a former run at the same address, and not otherwise. The hosts that
+// answered are saved for the next run.
 func TestRemembered(t *testing.T) {
 	withinOf(t, 8, func(w *world) map[model.HostName]netip.Addr {
 		for i := range 3 { // not heard of by netmasters, and dead

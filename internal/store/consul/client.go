@@ -30,13 +30,13 @@ const DefaultTimeout = 4 * time.Second
 // Config says which Consul to use.
 type Config struct {
 	Endpoints []string      // http(s)://host:port, consul://host:port or host:port of agents or servers; required
-	Token     func() string // shows that of Consul's access control, for each request; nil = none
+	Token     func() string // shows the token of Consul's access control, for each request; nil = none
 	Timeout   time.Duration // of one request; 0 = DefaultTimeout
 	TLS       *tls.Config   // for https endpoints; nil = the system's roots
 	Logger    *slog.Logger  // required
-	// Reap makes this client end the leases that nobody refreshes, its own and
-	// others'. One that does has to run at least; each asks for all leases twice a
-	// second, so netmasters do and agents do not.
+	// Reap makes this client end leases that are no longer renewed, its own and others'. At
+	// least one such client has to run. Each lists all leases twice a second, so netmasters
+	// do and agents do not.
 	Reap bool
 	// Agent: this client reads what agents read, and writes nothing.
 	Agent bool

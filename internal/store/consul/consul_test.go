@@ -251,8 +251,8 @@ func TestChangeCostsWhatItIs(t *testing.T) {
 	}
 }
 
-// Of a holder and whoever waits for its end the holder is the first to know, when the
-// store is away from the holder; and the end comes within its time and a little.
+// When the store is away from a lease's holder, the holder learns of the end before a
+// waiting client does; and the end comes within its time and a little.
 func TestHolderKnowsFirst(t *testing.T) {
 	addr := server(t)
 	other := open(t, addr)
@@ -298,8 +298,8 @@ func TestHolderKnowsFirst(t *testing.T) {
 	}
 }
 
-// A mirror whose store is put back to what it was sees that, though new commits have
-// taken the places of those that are gone.
+// A mirror notices that its store was put back, although new commits have taken the places
+// of the lost ones.
 func TestRestoredFromBackup(t *testing.T) {
 	addr := server(t)
 	c := open(t, addr)

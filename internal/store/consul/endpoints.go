@@ -14,8 +14,8 @@ var form = store.EndpointForm{Flag: "consul-endpoints", Server: "Consul agent", 
 // host:port and consul:// (as the documents of 2017 have it) mean http://.
 func ParseEndpoints(endpoints []string) ([]string, error) { return form.Parse(endpoints) }
 
-// ParseFlag is ParseEndpoints for the value of a flag: the error says only what
-// is allowed, since whoever reads flags names the flag and the value.
+// ParseFlag is ParseEndpoints for the value of a flag: the error says only what is allowed,
+// since the caller names the flag and the value.
 func ParseFlag(endpoints []string) ([]string, error) { return form.ParseFlag(endpoints) }
 
 // IsClusterStore tells whether the value that the documents of 2017 give to

@@ -14,8 +14,7 @@ import (
 // place is what store.Batch calls so: an entry's number and ID.
 func (e entry) place() string { return fmt.Sprintf("%d.%s", e.N, e.ID) }
 
-// parsePlace undoes place; what is none is that of a store without commits, which all
-// descend from.
+// parsePlace undoes place; an empty one means a store without commits, the ancestor of all.
 func parsePlace(s string) entry {
 	n, id, _ := strings.Cut(s, ".")
 	number, err := strconv.ParseUint(n, 10, 64)
@@ -34,8 +33,8 @@ func (e entry) slot() []string {
 	return []string{slotKey(e.N)}
 }
 
-// lacks tells whether a commit is not in the history of a view that was read with the
-// commit's slot. When the ring has gone round since, nobody knows, and it does not.
+// lacks reports whether a commit is missing in the history of a view that was read with the
+// commit's slot. When the ring has gone round since, this is unknown, and it returns false.
 func (v view) lacks(known entry) bool {
 	switch {
 	case known.N == 0:

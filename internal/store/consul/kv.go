@@ -185,7 +185,7 @@ func (c *Client) readAll(ctx context.Context, keys []string) (view, error) {
 	}
 }
 
-// revision is that of a view: of the last commit, 1 where there was none.
+// revision is the revision of a view: the last commit's, 1 without commits.
 func (v view) revision() store.Revision { return max(v.head.mod, 1) }
 
 // Get implements store.Store.

@@ -18,11 +18,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// A lease is a key that its holder writes again and again (its beat), and a mark for
-// each key put with it. Who sees no beat for the lease's time, by his own clock, may
-// end it: deletes the keys, in a commit as any other, if there still was none. The
-// holder's clock begins before its beat is written, and that of who watches after,
-// so the holder is the first to know.
+// A lease is a key that its holder writes again and again (its beat), and a mark for each
+// key put with it. A client that sees no beat for the lease's time, by its own clock, may
+// end it: it deletes the keys, in a commit like any other, if there still was no beat. The
+// holder's clock starts before it writes its beat and a watcher's clock after, so the
+// holder learns of the end first.
 const (
 	leases     = own + "lease/"
 	leaseShift = 40 // bits of a key's flags that are not its lease's

@@ -12,8 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestTooLarge: a transaction that is more than Consul takes by its configuration is told as
-// that, with what to do, so that who can makes it smaller; and one that is less is taken.
+// TestTooLarge: a transaction beyond Consul's configured limit fails with an error that
+// says so and what to do, so that the caller can make it smaller; a smaller one is
+// accepted.
 func TestTooLarge(t *testing.T) {
 	c := open(t, server(t, "-hcl", "limits { txn_max_req_len = 20000 kv_max_value_size = 9000 }"))
 	defer func() { _ = c.Close() }()
@@ -37,8 +38,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestNothingToRead: a mirror whose client may read nothing is told that, and never that it
-// follows a store, which would be empty.
+// TestNothingToRead: a mirror whose client may read nothing gets an error that says so, and
+// never an empty store.
 func TestNothingToRead(t *testing.T) {
 	const first = "11111111-2222-3333-4444-555555555555"
 	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "`+first+`" } }`)

@@ -106,7 +106,8 @@ func TestLeastPrivilege(t *testing.T) {
 	if kv, err := agent.Get(t.Context(), state); err != nil || string(kv.Value) != "2" {
 		t.Errorf("an agent reads %q, %v", kv.Value, err)
 	}
-	// A key that goes is told, and not by a list of all; so does one whose name begins another's.
+	// A deleted key is reported without listing all, also if its name is a prefix of
+	// another's.
 	if err := write(master, "7", state+"y"); err != nil {
 		t.Fatal(err)
 	}

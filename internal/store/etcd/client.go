@@ -41,8 +41,8 @@ type Config struct {
 	TLS       *tls.Config   // for https endpoints; nil = the system's roots
 	Logger    *slog.Logger  // required
 	Agent     bool          // it reads what agents read, and writes nothing
-	// Distrusted is what to do where one end does not trust the other's certificate; empty =
-	// nothing is told but that.
+	// Distrusted is the remedy where one end does not trust the other's certificate; empty
+	// = the error names none.
 	Distrusted string
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
-// TestDistrust: a store whose certificate is of an authority that is not trusted, and one that
-// does not trust ours, are told as that; one that is not there, or is slow, is not.
+// TestDistrust: the error says if a store's certificate is of an authority that is not
+// trusted, or if the store does not trust ours. A missing or slow store gets another error.
 func TestDistrust(t *testing.T) {
 	member := func(name string) (trust, own *tls.Config) {
 		a, err := pki.Init(filepath.Join(t.TempDir(), name))

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ParseFlag is ParseEndpoints for the value of a flag: the error says only what
-// is allowed, since whoever reads flags names the flag and the value.
+// ParseFlag is ParseEndpoints for the value of a flag: the error says only what is allowed,
+// since the caller names the flag and the value.
 func ParseFlag(endpoints []string) ([]string, error) { return form.ParseFlag(endpoints) }
 
 // CheckClusterStore checks the value that the documents of 2017 give to

@@ -36,8 +36,8 @@ func (c *Client) Range(ctx context.Context, prefix string) ([]store.KV, store.Re
 	return c.ReadRange(ctx, 0, prefix, 0)
 }
 
-// Capabilities implements store.Backend. etcd takes 128 operations in each list
-// of a transaction, and requests of 1.5 MiB, unless it is told otherwise.
+// Capabilities implements store.Backend. By default etcd takes 128 operations in each list
+// of a transaction, and requests of 1.5 MiB.
 func (c *Client) Capabilities() store.Capabilities {
 	return store.Capabilities{Ops: 128, Value: 1 << 20, Bytes: 3 << 19, Past: true, Whole: true}
 }

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// NewZap returns a zap logger, which is what etcd writes to, over a slog one.
-// What etcd calls information is of interest to nobody but who debugs it.
-// atEnd is what happens where etcd cannot go on.
+// NewZap returns a zap logger, which is what etcd writes to, over a slog one. etcd's
+// information is of interest for debugging only. atEnd is what happens where etcd cannot go
+// on.
 func NewZap(log *slog.Logger, atEnd zapcore.CheckWriteHook) *zap.Logger {
 	return zap.New(&zapCore{handler: log.Handler()}, zap.WithFatalHook(atEnd), zap.WithPanicHook(atEnd))
 }
@@ -55,7 +55,8 @@ var routine = map[string]bool{
 	// A member that joins has no schema until it has the leader's snapshot.
 	"Failed to detect schema version":  true,
 	"failed to update storage version": true,
-	// A member that ends, or whose peer does; that the peer is inactive is told besides.
+	// A member that ends, or whose peer does; another message says that the peer is
+	// inactive.
 	"closed TCP streaming connection with remote peer": true,
 	"lost TCP streaming connection with remote peer":   true,
 	"failed to find remote peer in cluster":            true,

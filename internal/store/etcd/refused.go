@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// refused says what to do about an etcd that answers and does not do what it is asked,
-// whoever asks; nil = it is something else.
+// refused returns the remedy for an etcd that answers and refuses a request; nil = it is
+// another error.
 func (c *Client) refused(err error) error {
 	switch {
 	case errors.As(err, new(store.SplitError)):

@@ -46,8 +46,8 @@ func (l *link) list() (m api.MirrorMessage, err error) {
 	return m, err
 }
 
-// One client has a few streams: of more the oldest end and are told, so that a host whose
-// former streams nobody has noticed to be broken is served. Others have theirs.
+// One client has a few streams: beyond that the oldest end with a message, so that a host
+// with broken streams that are still open is served. Other clients have their own limit.
 func TestStreamsOfOne(t *testing.T) {
 	r := newReplica(t, memory.New())
 	var of []*link

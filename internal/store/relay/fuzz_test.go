@@ -202,8 +202,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// plainly reads what a mirror of state is told; false = no netmaster tells that: more than
-// waits.
+// plainly reads the messages of a mirror; false = no netmaster sends that: more than waits.
 func plainly(data []byte) (have map[string]store.KV, ok bool) {
 	have = map[string]store.KV{}
 	var list map[string]store.KV

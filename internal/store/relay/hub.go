@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Beat is how often streams are told that they are fresh.
+	// Beat is how often streams get a message that they are fresh.
 	Beat = 2 * time.Second
 	// freshFor bounds how long the store may take to say how far it is.
 	freshFor = 3 * time.Second
@@ -61,7 +61,7 @@ type Hub struct {
 	listsFor time.Duration
 
 	mu    sync.Mutex
-	rows  *iradix.Tree // of store.KV, by key; nil while nobody has asked
+	rows  *iradix.Tree // of store.KV, by key; nil before the first client
 	rev   store.Revision
 	place string // likewise
 	subscriptions

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// A client that does not read is cut off after a bounded number of messages, which holds
-// nobody else up, is told so, and lists anew.
+// A client that does not read is cut off with a message after a bounded number of messages,
+// delays no other client, and lists again.
 func TestSlow(t *testing.T) {
 	base := memory.New()
 	r := newReplica(t, base)
@@ -45,7 +45,7 @@ func TestSlow(t *testing.T) {
 	big := strings.Repeat("x", maxWaitingBytes/64)
 	for i := range 70 {
 		rev = put(t, base, "x/n", fmt.Sprint(i, big))
-		s.reaches(t, rev) // who reads is told meanwhile
+		s.reaches(t, rev) // reading clients get it meanwhile
 	}
 	for err == nil {
 		_, err = slow.read()
@@ -72,8 +72,8 @@ func (f *fake) Rows() ([]store.KV, store.Revision, string)    { return f.rows, f
 func (f *fake) Older(context.Context, string) (bool, error)   { return false, nil }
 func (f *fake) Fresh(context.Context) (store.Revision, error) { return f.rev, nil }
 
-// When a netmaster has listed the store anew, which may be another one or an older state
-// of it, its streams end, and new lists are of what it has now.
+// When a netmaster has listed the store again, which may be another one or an older state
+// of it, its streams end, and new lists are of its present state.
 func TestAnotherStore(t *testing.T) {
 	f := &fake{[]store.KV{{Key: state + "x", Value: []byte("1"), Create: 7, Mod: 7}}, 9}
 	h := NewHub(f, []string{state}, 0)
@@ -81,7 +81,7 @@ func TestAnotherStore(t *testing.T) {
 		mine, theirs := net.Pipe()
 		var serving sync.WaitGroup
 		serving.Go(func() {
-			_ = h.Serve(t.Context(), "", theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
+			_ = h.Serve(t.Context(), "", theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client gets a message
 				_, err := theirs.Write(b)
 				return err
 			})

@@ -69,7 +69,7 @@ func (r *Reader) dial(ctx context.Context, hub string) (*link, error) {
 	if err != nil {
 		return refuse(err)
 	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // its reader is told
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // its reader gets an error
 	l := &link{
 		hub: hub, conn: conn, lines: newLines(conn), end: cancel, done: make(chan struct{}),
 		by: map[int]*follow{}, wake: waiting.NewBell(),
@@ -146,7 +146,7 @@ func (l *link) run(patience time.Duration) error {
 	l.why = fmt.Errorf("netmaster %s: %w: %w", l.hub, store.ErrMoves, err)
 	close(l.done)
 	l.end()
-	_ = l.conn.Close() // whoever writes to it is told
+	_ = l.conn.Close() // its writers get an error
 	close(ended)
 	asking.Wait()
 	return err

@@ -103,7 +103,7 @@ func (r *replica) open(ctx context.Context) (io.ReadWriteCloser, error) {
 	r.conns[mine] = struct{}{}
 	who := r.who
 	r.serves.Go(func() {
-		_ = r.hub.Serve(r.ctx, who, theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client is told
+		_ = r.hub.Serve(r.ctx, who, theirs, func() { _ = theirs.SetReadDeadline(time.Unix(1, 0)) }, func(b []byte) error { // the client gets a message
 			_, err := theirs.Write(b)
 			return err
 		})
@@ -322,8 +322,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A netmaster that dies costs nothing: another one goes on, and when all have died, the
-// store; a mirror is told each time what it has missed, and gets no second snapshot.
+// The end of a netmaster costs nothing: another one goes on, and after the last one the
+// store. A mirror gets each time what it has missed, and no second snapshot.
 func TestHubsDie(t *testing.T) {
 	base := memory.New()
 	replicas := map[string]*replica{"a": newReplica(t, base), "b": newReplica(t, base)}

@@ -139,7 +139,7 @@ func (h *Hub) read(ctx context.Context, s *stream, asks io.Reader) {
 			h.mu.Lock()
 			s.endLocked(err.Error())
 			h.mu.Unlock()
-			<-ctx.Done() // the client is told before its connection ends
+			<-ctx.Done() // the client gets a message before its connection ends
 			return
 		}
 	}

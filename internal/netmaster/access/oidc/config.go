@@ -17,7 +17,8 @@ type Config struct {
 	// UserClaim is the name of the claim that names the user; default sub. Of email,
 	// email_verified must be true.
 	UserClaim string
-	// GroupsClaim is that of the user's groups, a list or a single text; default groups.
+	// GroupsClaim is the claim with the user's groups, a list or a single text; default
+	// groups.
 	GroupsClaim string
 	// Groups say what members of a group may; a user may what any of them may.
 	Groups map[string]access.Grant

@@ -18,12 +18,12 @@ const minRSA = 2048
 // errBadSignature tells that the issuer's keys are known, and none fits.
 var errBadSignature = errors.New("it is not signed with a key of its issuer")
 
-// keySet has the issuer's keys. A signature that is wrong is told from keys that could
-// not be had.
+// keySet has the issuer's keys. Its errors distinguish a wrong signature from keys that
+// could not be fetched.
 type keySet struct {
 	issuer *issuer
 	url    string
-	turn   chan struct{} // holds one, for whoever asks the issuer
+	turn   chan struct{} // holds one, for the goroutine that asks the issuer
 
 	mu    sync.Mutex
 	keys  []jose.JSONWebKey

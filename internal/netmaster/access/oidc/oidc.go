@@ -31,7 +31,7 @@ type Verifier struct {
 	issuer *issuer
 	now    func() time.Time
 
-	turn     chan struct{}         // holds one; whoever takes it may use verifier
+	turn     chan struct{}         // holds one; its holder may use verifier
 	verifier *oidc.IDTokenVerifier // nil until the issuer has told where its keys are
 }
 

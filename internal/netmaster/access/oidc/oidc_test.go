@@ -173,9 +173,9 @@ func want(t *testing.T, v *Verifier, token string, status int, text string) acce
 	return id
 }
 
-// settles is want for when the issuer has just changed: whoever comes in the moment in
-// which the answer to another's question arrives gets that answer from go-oidc, or is
-// judged by the keys before it.
+// settles is want for when the issuer has just changed: a request at the moment when the
+// answer to another's question arrives gets that answer from go-oidc, or is checked with
+// the keys before it.
 func settles(t *testing.T, v *Verifier, token string, status int, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(3 * time.Minute); ; runtime.Gosched() {
@@ -374,7 +374,7 @@ func TestAway(t *testing.T) {
 	away(false)
 	settles(t, v, second, http.StatusOK, "")
 
-	p.Close() // nobody listens at all
+	p.Close() // nothing listens at all
 	want(t, v, second, http.StatusOK, "")
 	p.rotate("three")
 	now = now.Add(asksAtOnce * asksEvery)
@@ -419,8 +419,8 @@ func TestWrongIssuer(t *testing.T) {
 	want(t, foreign, p.token(nil), 503, "does not answer as it should")
 }
 
-// TestFlood: tokens with keys that nobody has do not have the issuer asked more
-// often than the bound, and do not keep others out.
+// TestFlood: tokens with unknown keys do not make it ask the issuer more often than the
+// bound, and do not keep others out.
 func TestFlood(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(nil)

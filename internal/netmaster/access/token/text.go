@@ -56,8 +56,8 @@ func parse(s string) (text, error) {
 // String is the token, secret included.
 func (t text) String() string { return Prefix + string(t.id) + "-" + t.secret }
 
-// hash is what the store has of a secret. It has 130 random bits, which nobody can
-// try: a slow hash would only slow netmaster down.
+// hash is the stored hash of a secret. A secret has 130 random bits, too many to try: a
+// slow hash would only slow netmaster down.
 func (t text) hash() [sha256.Size]byte { return sha256.Sum256([]byte(t.String())) }
 
 func newText() text { return text{ID(rand.Text()[:idLen]), rand.Text()} }

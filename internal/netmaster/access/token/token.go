@@ -84,8 +84,8 @@ func NewStore(s store.Store) *Store {
 	return &Store{store: s, now: time.Now, patience: 8 * time.Second}
 }
 
-// Create makes a token and returns it with its secret, which nobody can tell again.
-// Errors are model.ErrInvalid, ErrExhausted, ErrUnavailable.
+// Create makes a token and returns it with its secret, which cannot be shown again. Errors
+// are model.ErrInvalid, ErrExhausted, ErrUnavailable.
 func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record, err error) {
 	if err := w.check(); err != nil {
 		return "", made, err
@@ -181,7 +181,7 @@ func (s *Store) List(ctx context.Context) ([]Record, error) {
 	return out, nil
 }
 
-// shown is the record without its hash and the like: nobody needs these.
+// shown is the record without its hash and other internal fields.
 func (r Record) shown() Record {
 	r.Hash, r.Since = nil, nil
 	return r

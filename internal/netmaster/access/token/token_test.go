@@ -294,7 +294,7 @@ func TestAlmost(t *testing.T) {
 	}
 }
 
-// netctl and netplugin show a token of theirs by --token-file: one of these fits there.
+// netctl and netplugin read a token from --token-file: one of these fits there.
 func TestTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	secret := newText().String()
@@ -333,7 +333,7 @@ func TestBadWishes(t *testing.T) {
 	}
 }
 
-// TestFull: there are at most MaxTokens; those that are over for long go for new ones.
+// TestFull: there are at most MaxTokens; long expired ones make room for new ones.
 func TestFull(t *testing.T) {
 	mem := memoryStore(t)
 	s, c := newStore(t, mem)
@@ -360,7 +360,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestStoreAway: what cannot be looked up lets nobody in, and is told as what it is.
+// TestStoreAway: a token that cannot be looked up gives no access, and the error says why.
 func TestStoreAway(t *testing.T) {
 	mem := memoryStore(t)
 	s, _ := newStore(t, mem)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestEnded: a kind whose watch has ended has reached nothing, until it was asked anew
-// what there is; also where that was asked before the end, and is answered after it.
+// TestEnded: a kind whose watch has ended has reached nothing until it is listed again,
+// also if a list began before the end and is answered after it.
 func TestEnded(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, _ func() []string) {
 		t.Helper()

@@ -44,7 +44,7 @@ type Mirror struct {
 
 	mu      sync.Mutex
 	changes waiting.Changes // a kind has reached a later moment
-	next    *question       // that has not begun; whoever comes may wait for it
+	next    *question       // not begun yet; later callers may wait for it
 	asking  bool
 }
 
@@ -180,7 +180,7 @@ const pause = 100 * time.Millisecond
 // has shown that began after the call; of some kinds, where they are named. When ctx
 // ends first, the error is of kind model.ErrUnavailable and names the kinds that lag.
 func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
-	up := map[string]bool{} // nobody waits for them, or they were asked since the call, and are up to the answer
+	up := map[string]bool{} // kinds that no caller waits for, or that were listed since the call and are up to the answer
 	for name := range m.kinds {
 		up[name] = len(of) > 0 && !slices.Contains(of, name)
 	}
@@ -247,7 +247,7 @@ func (m *Mirror) ask(kinds []string) *question {
 // askTime is how long one question may take: after it, those who wait ask again.
 const askTime = 5 * time.Second
 
-// answer answers questions until nobody has one. No asker's end ends it, since
+// answer answers questions until there is none. It goes on when one caller ends, since
 // others share it.
 func (m *Mirror) answer() {
 	for {
@@ -262,7 +262,7 @@ func (m *Mirror) answer() {
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		var g errgroup.Group
 		var mu sync.Mutex
-		for name := range q.kinds { // nobody adds to it any more
+		for name := range q.kinds { // no caller adds to it any more
 			k := m.kinds[name]
 			g.Go(func() error {
 				if k.ask(ctx) { // else they ask again

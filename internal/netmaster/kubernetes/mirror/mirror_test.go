@@ -246,7 +246,7 @@ func TestPaused(t *testing.T) {
 	}
 }
 
-// TestExpired: after a gap all that changed is told, what has gone included.
+// TestExpired: after a gap all changes are reported, deletions included.
 func TestExpired(t *testing.T) {
 	run(t, func(t *testing.T, s *server, m *Mirror, told func() []string) {
 		t.Helper()

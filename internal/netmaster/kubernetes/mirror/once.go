@@ -29,8 +29,8 @@ func once(ctx context.Context, begin func(context.Context) (watch.Interface, err
 	return w, err
 }
 
-// drained is a filtered watch whose Stop also ends the filter, which otherwise waits for
-// ever when it has an event that nobody takes. Only the reader of a watch may stop it.
+// drained is a filtered watch whose Stop also ends the filter, which otherwise waits
+// forever to deliver an event without a reader. Only the reader of a watch may stop it.
 type drained struct{ watch.Interface }
 
 func (d drained) Stop() {
@@ -39,9 +39,9 @@ func (d drained) Stop() {
 	}
 }
 
-// unhurried leaves out when an API server wants to be asked again: the client of
-// Kubernetes would wait for that and send the same request again, by itself, up to ten
-// times. The mirror has pauses of its own, after which it asks anew what there is.
+// unhurried drops an API server's Retry-After: client-go would wait and send the same
+// request again by itself, up to ten times. The mirror has pauses of its own, after which
+// it lists again.
 func unhurried(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)

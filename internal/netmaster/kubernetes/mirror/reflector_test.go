@@ -147,8 +147,8 @@ func TestListOlderThanSeen(t *testing.T) {
 	})
 }
 
-// TestStoppedWatchLeavesNoFilter: a watch that stops with an event that nobody has taken
-// leaves no goroutine behind.
+// TestStoppedWatchLeavesNoFilter: a watch that stops with an event without a reader leaves
+// no goroutine behind.
 func TestStoppedWatchLeavesNoFilter(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		events := watch.NewRaceFreeFake()

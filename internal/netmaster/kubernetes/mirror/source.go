@@ -24,8 +24,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
 )
 
-// The kinds that policy is made of, and those that services are, as an API server
-// names them.
+// The kinds for policy and for services, as an API server names them.
 const (
 	Pods                   = "pods"
 	Namespaces             = "namespaces"
@@ -38,8 +37,8 @@ const (
 	ServiceCIDRs   = "servicecidrs"
 )
 
-// appearEvery is how often it is looked whether a resource has come that an API
-// server did not have. Whoever waits for a moment does not wait for this.
+// appearEvery is how often the mirror checks whether a missing resource has come to an API
+// server. Callers that wait for a moment do not wait for this.
 const appearEvery = 10 * time.Second
 
 // offered is a resource of an API server.
@@ -50,9 +49,8 @@ type offered struct {
 	format   string
 }
 
-// Sources returns where the kinds come from that policy is made of: the API server
-// that a configuration leads to. Nobody is asked yet. Of the objects it leaves out
-// what nobody here reads (Trim).
+// Sources returns the sources of the kinds for policy: the API server of a configuration.
+// It sends no request yet. It drops the parts of objects that no reader here needs (Trim).
 func Sources(config *rest.Config) (map[string]Source, error) {
 	return sources(config, []offered{
 		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf},

@@ -176,7 +176,7 @@ func (s *web) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveWeb runs a mirror of an API server over HTTP; what is told comes as lines.
+// serveWeb runs a mirror of an API server over HTTP; its reports come as lines.
 func serveWeb(t *testing.T) (*web, *Mirror, func() []string) {
 	t.Helper()
 	s := &web{version: 10, objects: map[string][]metav1.Object{}, events: map[string][]watch.Event{}, absent: map[string]bool{cnpPath: true}, cut: make(chan struct{})}
@@ -296,7 +296,7 @@ func TestPagesExpired(t *testing.T) {
 	s.set(func() {
 		s.gone, s.events = 1000, map[string][]watch.Event{}
 		s.version = 1000
-		s.objects[podPath] = s.objects[podPath][1:] // and nobody is told
+		s.objects[podPath] = s.objects[podPath][1:] // without an event
 		close(s.cut)
 		s.cut = make(chan struct{})
 	})
@@ -308,9 +308,9 @@ func TestPagesExpired(t *testing.T) {
 	}
 }
 
-// TestAbsent: a resource that the API server does not have lags nobody, and what it
-// has when it comes is known before a moment after it is said to be reached; gone
-// again, it has nothing.
+// TestAbsent: a resource that the API server does not have delays no caller. Once it comes,
+// its objects are known before a later moment counts as reached. When it goes again, the
+// mirror has no objects of it.
 func TestAbsent(t *testing.T) {
 	s, m, told := serveWeb(t)
 	if err := within(t, m, s.now(), time.Minute); err != nil {

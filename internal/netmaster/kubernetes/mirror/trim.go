@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Trim takes from an object what nobody here reads, most of it, so that many take
-// little room: who manages which field, annotations but our own and
-// those by which services ask for hints of zones, and
-//   - of a pod all but what says where it runs, whether it does, and which ports it names,
-//   - of a slice who made it and what it was made of,
+// Trim drops the parts of an object that no reader here needs, which is most of it, so that
+// many objects take little memory: managed fields, all annotations except our own and the
+// ones by which services ask for topology hints, and
+//   - of a pod all but its node, its phase, and its named ports,
+//   - of a slice its owners and labels,
 //   - of a node all but its addresses and labels.
 func Trim(o runtime.Object) {
 	m, err := meta.Accessor(o)
@@ -60,7 +60,7 @@ var yes, no = true, false
 func trimEndpoint(e *discoveryv1.Endpoint) {
 	e.Hostname, e.DeprecatedTopology = nil, nil
 	if len(e.Addresses) > 1 {
-		e.Addresses = e.Addresses[:1:1] // the others are for nobody
+		e.Addresses = e.Addresses[:1:1] // the others have no reader
 	}
 	if r := e.TargetRef; r != nil && r.Kind == "Pod" {
 		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", UID: r.UID}

@@ -1,9 +1,9 @@
-// Package statusreport tells Kubernetes what became of its objects: of what the cluster's
-// store does not have as it is written an event on the object, of a
-// ClusterNetworkPolicy a condition, also when all is well, and in the status of a
-// Service the addresses of its load balancer.
+// Package statusreport reports to Kubernetes what became of its objects. An object that the
+// cluster's store does not have as written gets an event. A ClusterNetworkPolicy gets a
+// condition, also when all is well. A Service gets its load balancer's addresses in its
+// status.
 //
-// It guarantees that one object's one trouble is one event however often it is told
-// and by whichever replica, that no more than a few requests a second are made, and
-// that it never holds up who tells it.
+// It guarantees that one problem of one object is one event, however often and by whichever
+// replica it is reported; that it makes at most a few requests a second; and that it never
+// delays its callers.
 package statusreport

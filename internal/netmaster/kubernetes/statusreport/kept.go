@@ -42,9 +42,9 @@ func saidOf(k Kept) string {
 	return string(text)
 }
 
-// keep writes an object's status, and sees to its finalizer: put before, so that its end
-// waits for what it stands for, and taken after, when nothing is left to be said. Both
-// are of the very version that was looked at, or not written: another one is told again.
+// keep writes an object's status and handles its finalizer: added before, so that the
+// object waits for its rows to go, and removed after, when nothing is left to report. Both
+// writes apply to the version that was read, or fail: another version is reported again.
 func (n *Notices) keep(ctx context.Context, o Outcome) error {
 	is, ok := o.Object.(objects.Object)
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Event is something that is told of an object.
+// Event is a report about an object.
 type Event struct {
 	Reason  string // UpperCamelCase
 	Note    string // a sentence; the same one again is no other event

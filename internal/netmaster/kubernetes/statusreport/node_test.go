@@ -2,8 +2,8 @@ package statusreport
 
 import "testing"
 
-// TestNode: events of a node stand beside each other by reason; the same is told once by
-// a replica and has the same name from another.
+// TestNode: events of a node are kept apart by reason. A replica reports the same once, and
+// another replica gives it the same name.
 func TestNode(t *testing.T) {
 	w, n := serve(t)
 	for range 2 {

@@ -42,7 +42,7 @@ type Outcome struct {
 	Kind     string // of the object: NetworkPolicy
 	Version  string // group and version: networking.k8s.io/v1
 	Object   metav1.Object
-	Problems []translate.Problem // what of it cannot be had
+	Problems []translate.Problem // the parts that cannot be realised
 	Err      error               // why the store does not have it as it is now; nil = it has, but for Problems
 	// Balanced are the addresses that a Service's status is to have as its load balancer's;
 	// nil = they are somebody else's.
@@ -74,8 +74,8 @@ type Notices struct {
 	mu    sync.Mutex
 	told  map[object]string // what was said of each last
 	queue map[object]Outcome
-	// forbidden is what there is no right to tell. One of it is tried each probeEvery: when
-	// that is told, so is all.
+	// forbidden are reports without permission. One of them is tried each probeEvery: when
+	// it succeeds, all are sent.
 	forbidden  map[object]Outcome
 	probeEvery time.Duration
 	probeAt    time.Time
@@ -132,7 +132,7 @@ func (n *Notices) Tell(o Outcome) {
 	n.told[name] = said
 	delete(n.forbidden, name)
 	if !worthwhile(o) {
-		delete(n.queue, name) // nobody is told that all is well
+		delete(n.queue, name) // success needs no event
 		return
 	}
 	n.queue[name] = o
@@ -171,7 +171,7 @@ func (n *Notices) Forget(kind string, name types.NamespacedName) {
 	delete(n.forbidden, object{kind, name})
 }
 
-// Anew forgets what was told: another replica may have told otherwise since.
+// Anew forgets what was reported: another replica may have reported otherwise since.
 func (n *Notices) Anew() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -182,9 +182,9 @@ func (n *Notices) Anew() {
 // for one failed.
 func (n *Notices) Counts() (sent, failed int64) { return n.sent.Load(), n.failed.Load() }
 
-// Run sends what is told until ctx ends, whose error it returns. What fails since the
-// API server is away is tried again, and what there is no right to tell, now and then;
-// what it refuses else is logged and left.
+// Run sends reports until ctx ends, whose error it returns. It repeats a report that failed
+// because the API server was away, and now and then one without permission. It logs other
+// refusals and drops the report.
 func (n *Notices) Run(ctx context.Context) error {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
 	for {
@@ -284,7 +284,7 @@ func (n *Notices) forbid(o Outcome) (first bool) {
 		return false
 	}
 	now, there := n.queue[name]
-	if !there || said(now) != said(o) { // it is told otherwise, or not at all any more
+	if !there || said(now) != said(o) { // its report has changed, or it needs none any more
 		return false
 	}
 	delete(n.queue, name)

@@ -105,8 +105,8 @@ func policy(name string, texts ...string) Outcome {
 	return o
 }
 
-// TestOnce: one trouble is told once, another one again; that all is well is told of no
-// policy that has no conditions; a replica that begins anew writes the same name.
+// TestOnce: one problem is reported once, another one again. Success is not reported for
+// policies without conditions. A restarted replica writes the same name.
 func TestOnce(t *testing.T) {
 	w, n := serve(t)
 	n.Tell(policy("fine"))
@@ -131,9 +131,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestFails: what cannot be told now is told later; what is there already or refused is
-// not told again, and nothing waits for it; what there is no right for waits for another
-// try.
+// TestFails: a report that fails is sent later. One that exists already or is refused is
+// not repeated, and delays no other. One without permission waits for another try.
 func TestFails(t *testing.T) {
 	w, n := serve(t, 500)
 	n.Tell(policy("later", "x"))
@@ -156,8 +155,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestForbidden: what there was no right to tell is told once there is, all of it, and is
-// asked one at a time until then; what has changed meanwhile is told as it is then.
+// TestForbidden: reports without permission are all sent once it is granted, and one at a
+// time is tried until then. A report that has changed meanwhile is sent as it is then.
 func TestForbidden(t *testing.T) {
 	w, n := serve(t, 403, 403, 403, 403)
 	n.mu.Lock()
@@ -208,7 +207,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRate: many troubles at once are told a few a second, the first of them at once.
+// TestRate: many problems at once are reported a few a second, the first of them at once.
 func TestRate(t *testing.T) {
 	w, n := serve(t)
 	began := time.Now()

@@ -61,8 +61,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusFirst: a status does not wait for many events, and a trouble of the service
-// is told too.
+// TestStatusFirst: a status does not wait for many events, and a problem of the service is
+// reported too.
 func TestStatusFirst(t *testing.T) {
 	n, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, "m1:9999", slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 // podIndex is the label with which the controller of StatefulSets numbers pods.
 const podIndex = "apps.kubernetes.io/pod-index"
 
-// Addresses are those that a pod asks for by annotations; invalid = any. The Problems
-// say what cannot be understood: the pod belongs nowhere then.
+// Addresses are the ones that a pod asks for by annotations; invalid = any. The Problems
+// name invalid annotations: such a pod gets no endpoint.
 func Addresses(pod metav1.Object) (v4, v6 netip.Addr, found []Problem) {
 	for _, f := range []struct {
 		name string

@@ -96,8 +96,8 @@ func (c Cluster) ClusterNetworkPolicy(t model.TenantName, in *policyv1alpha2.Clu
 	return out, found
 }
 
-// subject reads to whom a policy applies: nil = to nobody; closed = to these, and
-// perhaps not to all of them.
+// subject reads which pods a policy applies to: nil = none; closed = these, and perhaps not
+// all of them.
 func (c Cluster) subject(t model.TenantName, in policyv1alpha2.ClusterNetworkPolicySubject, found *problems) (s *model.Selector, closed bool) {
 	who, ok := c.namespacesOrPods(t, in.Namespaces, in.Pods)
 	switch {
@@ -202,7 +202,7 @@ func (c Cluster) decide(t model.TenantName, r clusterRule, found *problems) draw
 	return everything(r.id, r.direction, 0)
 }
 
-// clusterPolicyPeer reads a peer; none where it can be nobody.
+// clusterPolicyPeer reads a peer; none where it matches no endpoint.
 func (c Cluster) clusterPolicyPeer(t model.TenantName, p policyv1alpha2.ClusterNetworkPolicyEgressPeer) (peers []model.Peer, wrong string) {
 	if p.Nodes != nil || len(p.DomainNames) > 0 {
 		return nil, "nodes and domainNames, which are experimental, cannot be had"

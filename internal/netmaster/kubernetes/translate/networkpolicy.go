@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// allowPriority is that of all rules of NetworkPolicies, which only allow.
+// allowPriority is the priority of all rules of NetworkPolicies, which only allow.
 const allowPriority = 1
 
-// NetworkPolicy says what a NetworkPolicy means to the pods of a tenant; nil when
-// it can be nobody's. Peers are pods of the same tenant, and addresses.
+// NetworkPolicy translates a NetworkPolicy for the pods of a tenant; nil when it selects no
+// possible pod. Peers are pods of the same tenant, and addresses.
 func (c Cluster) NetworkPolicy(t model.TenantName, in *networkingv1.NetworkPolicy) (*model.NetworkPolicy, []Problem) {
 	var found problems
 	key := model.PolicyKey{Tenant: t, Name: NetworkPolicyName(in.Namespace, in.Name)}
@@ -59,8 +59,8 @@ func (c Cluster) NetworkPolicy(t model.TenantName, in *networkingv1.NetworkPolic
 	return out, found
 }
 
-// policyTypes tells which directions a policy is about: those that it names, else
-// ingress, and egress if it has rules for it.
+// policyTypes returns the directions of a policy: the named ones, else ingress, and egress
+// if it has rules for it.
 func policyTypes(s networkingv1.NetworkPolicySpec, found *problems) (ingress, egress bool) {
 	for i, p := range s.PolicyTypes {
 		switch p {
@@ -79,7 +79,7 @@ func policyTypes(s networkingv1.NetworkPolicySpec, found *problems) (ingress, eg
 	return ingress, egress
 }
 
-// allow reads a rule of a NetworkPolicy. What of it cannot be had allows nothing.
+// allow reads a rule of a NetworkPolicy. Unsupported parts of it allow nothing.
 func (c Cluster) allow(
 	t model.TenantName, namespace, field, side string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, found *problems,
 ) drawn {

@@ -26,7 +26,7 @@ const (
 // Choices are what pods may choose by their own labels.
 type Choices struct {
 	Tenant bool // a tenant, in a namespace that names none
-	// Groups are those that pods may choose; nil = any.
+	// Groups are the ones that pods may choose; nil = any.
 	Groups []model.GroupName
 }
 
@@ -148,10 +148,9 @@ func Attached(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// NamedPorts are the ports of a pod that rules may name, as
-// model.ValidateNamedPorts wants them: of its containers and of those that run beside
-// them from the start (restartable init containers), the first of each name and
-// protocol. Ports beyond the limit are left out, the Problem says so.
+// NamedPorts are the ports of a pod that rules may name, as model.ValidateNamedPorts wants
+// them: of its containers and its sidecars (restartable init containers), the first of each
+// name and protocol. Ports beyond the limit are left out, and a Problem says so.
 func NamedPorts(pod *corev1.Pod) (ports []model.NamedPort, found []Problem) {
 	containers := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {

@@ -61,8 +61,8 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// TestNamedPorts: names are of containers and of those that run beside them; of two
-// with one name and protocol, the first is meant.
+// TestNamedPorts: names come from containers and sidecars; of two ports with one name and
+// protocol the first one counts.
 func TestNamedPorts(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	port := func(name string, n int32, p corev1.Protocol) corev1.ContainerPort {
@@ -98,8 +98,8 @@ func TestNamedPorts(t *testing.T) {
 	}
 }
 
-// TestAttached: pods on their node's network, and those that have run, have no
-// interface of their own.
+// TestAttached: pods on their node's network, and pods that have ended, have no interface
+// of their own.
 func TestAttached(t *testing.T) {
 	for _, tc := range []struct {
 		host  bool

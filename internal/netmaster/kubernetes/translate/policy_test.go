@@ -50,8 +50,8 @@ func text(n *model.NetworkPolicy) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestNetworkPolicyClosed: what of a NetworkPolicy cannot be had allows nobody, and is
-// told; a policy whose pods cannot be told shuts the namespace.
+// TestNetworkPolicyClosed: an unsupported part of a NetworkPolicy allows no connection, and
+// is reported; a policy with an unknown subject isolates the namespace.
 func TestNetworkPolicyClosed(t *testing.T) {
 	const mine = "default: in namespaces kubernetes.io/metadata.name=ns"
 	port := func(change func(*networkingv1.NetworkPolicyPort)) networkingv1.NetworkPolicySpec {
@@ -243,7 +243,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestNames: names are those that model takes, and no two objects have one.
+// TestNames: model accepts the names, and no two objects have the same one.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("n", 250)
 	seen := map[model.PolicyName]bool{}

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRates: annotations limit, in Kubernetes' quantities; what is none is told.
+// TestRates: annotations set limits, in Kubernetes' quantities; an invalid one is reported.
 func TestRates(t *testing.T) {
 	for _, tc := range []struct {
 		in, out       string

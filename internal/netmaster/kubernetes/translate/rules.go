@@ -14,7 +14,7 @@ type drawn struct {
 	direction model.Direction
 	priority  int
 	action    model.Action
-	anyPeer   bool // else peers, of which none is nobody
+	anyPeer   bool // else peers, each of which matches some endpoint
 	peers     []model.Peer
 	anyPort   bool // else ports, of which none is no packet
 	ports     []model.PortMatch
@@ -60,7 +60,7 @@ func everything(id string, dir model.Direction, priority int) drawn {
 	return drawn{id: id, direction: dir, priority: priority, action: model.Deny, anyPeer: true, anyPort: true}
 }
 
-// block reads a block of addresses with exceptions; nobody when these leave nothing.
+// block reads a block of addresses with exceptions; none when these leave nothing.
 func block(cidr string, except []string) (p model.Peer, nobody bool, err error) {
 	if p.CIDR, err = prefix(cidr); err != nil {
 		return p, false, err

@@ -11,9 +11,9 @@ import (
 
 // Cluster is what the meaning of an object depends on beside the object.
 type Cluster struct {
-	// Labels are no part of identities: what is selected by them is nobody's.
+	// Labels are no part of identities: selectors of them match no endpoint.
 	Labels model.LabelFilter
-	// Named gets the labels by which pods are selected; nil = nobody asks.
+	// Named gets the labels by which pods are selected; nil = not needed.
 	Named map[string]bool
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// PoolClass is the loadBalancerClass of services that ask for an address of the pool
-// by name; those that name no class get one too, where there is a pool.
+// PoolClass is the loadBalancerClass of services that ask for an address of the pool by
+// name; services without a class get one too, where there is a pool.
 const PoolClass = "contiv.io/pool"
 
 // labelProxyName is on services and slices that another program than the cluster's
@@ -21,8 +21,8 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
 // Addressing is what a service's addresses depend on beside the service.
 type Addressing struct {
-	// Whose says whose an address is beside a service's: a network's or a node's, in
-	// words; empty = nobody's.
+	// Whose names the owner of an address that is no service's, a network or a node, in
+	// words; empty = it has none.
 	Whose func(netip.Addr) string
 	// WhoseService says which other service has it, as cluster address or at one of some
 	// ports, or in which range of cluster addresses it lies.

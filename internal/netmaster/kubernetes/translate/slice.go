@@ -41,7 +41,7 @@ func Slice(in *discoveryv1.EndpointSlice) (*model.ServiceSlice, []Problem) {
 			found.add(field, "is empty: it is no backend")
 			continue
 		}
-		addr, err := netip.ParseAddr(e.Addresses[0]) // as its users are told to do
+		addr, err := netip.ParseAddr(e.Addresses[0]) // the API documents that consumers use the first one
 		if err != nil || !model.IsServiceAddr(addr) || addr.Is6() != v6 {
 			found.add(field, "%q is no %s address of a single machine: it is no backend", e.Addresses[0], in.AddressType)
 			continue

@@ -158,7 +158,7 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 		return empty{}, err
 	}
 	if err := p.deleteRemoved(ctx, r.NetworkID, b); err != nil {
-		if p.engine == nil || p.global { // nobody tries again
+		if p.engine == nil || p.global { // nothing tries again
 			return empty{}, fmt.Errorf("the Contiv network stays: %w", errors.Join(err, p.networks.remove(r.NetworkID)))
 		}
 		p.wake.Ring()

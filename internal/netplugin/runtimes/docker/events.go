@@ -90,7 +90,7 @@ func (e *engine) containers(ctx context.Context, query string) ([]container, err
 	var list []struct {
 		ID              string `json:"Id"`
 		Names           []string
-		Status          string // for people; what the health check says is told here only
+		Status          string // for people; the result of the health check is here only
 		Labels          map[string]string
 		NetworkSettings struct {
 			Networks map[string]struct {

@@ -21,8 +21,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// Tell implements Backend: what is told of an attachment is kept in described, and
-// the name "refused" is not taken.
+// Tell implements Backend: it keeps descriptions of attachments in described, and refuses
+// the name "refused".
 func (c *cluster) Tell(_ context.Context, d attach.Fact) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,8 +152,8 @@ func (r *running) hangUp() {
 	clear(r.streams)
 }
 
-// TestNames: names and labels follow the engine's containers, by events, after a
-// gap in them, and when netmaster was away; each change is told once.
+// TestNames: names and labels follow the engine's containers, by events, after a gap in
+// them, and when netmaster was away; each change is sent once.
 func TestNames(t *testing.T) {
 	r := &running{list: map[string]container{}, streams: map[chan string]bool{}}
 	var sock string
@@ -252,7 +252,7 @@ func TestNames(t *testing.T) {
 	r.change(func() { r.list["c3"] = container{id: "c3", name: "refused", endpoints: []string{"ep3"}} }, false)
 	want["ep3"] = []string{"c3 refused map[]"}
 	follows("what is not taken")
-	// The end of an attachment is the end of its name: nothing is told.
+	// The end of an attachment is the end of its name: nothing is sent.
 	b.c.change(func() { maps.DeleteFunc(b.c.attached, func(attach.Key, attach.Result) bool { return true }) })
 	attached("ep4")
 	r.change(func() { r.list["c4"] = container{id: "c4", name: "last", endpoints: []string{"ep4"}} }, false)

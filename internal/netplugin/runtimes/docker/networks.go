@@ -88,9 +88,9 @@ func (n *networks) made(k model.NetworkKey) bool {
 // watch returns a channel that the next change closes.
 func (n *networks) watch() <-chan struct{} { return n.changes.Next() }
 
-// find returns the network that a pool without a name belongs to, by its subnet and, if
-// the pool names one, its tenant. A network and its groups have the same subnet: that of
-// them is the network, unless only one was made in Docker.
+// find returns the network that a pool without a name belongs to, by its subnet and, if the
+// pool names one, its tenant. A network and its groups have the same subnet: find returns
+// the network then, unless only one of them was made in Docker.
 func (n *networks) find(p pool) (binding, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

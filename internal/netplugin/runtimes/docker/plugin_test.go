@@ -174,9 +174,9 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// TestPoolThatRoutesCover: an engine that asks for another pool since a route of this host,
-// as of a service, covers the one that it was offered is told to name the subnet; one that
-// takes the pool is not, nor one that named it.
+// TestPoolThatRoutesCover: an engine asks for another pool when a route of this host, such
+// as a service's, covers the offered one. The error then says to name the subnet. An engine
+// that takes the pool gets no such error, nor one that named it.
 func TestPoolThatRoutesCover(t *testing.T) {
 	routes := []string{"route 10.1.1.7/32 on contivh0"}
 	b := newBed(t, func(c *Config) {

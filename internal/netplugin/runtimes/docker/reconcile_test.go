@@ -190,7 +190,7 @@ func TestNetworksFollow(t *testing.T) {
 	c.nets[lone] = n
 	check("foreign", "lone/blue", "net1", "web")
 
-	// What cannot go, and what cannot come, is told.
+	// Networks that cannot be removed or made are reported.
 	d.busy[idOf(d, "web")] = true
 	delete(c.groups, model.GroupKey{Tenant: "default", Name: "web"})
 	c.groups[model.GroupKey{Tenant: "default", Name: "foreign"}] = model.Group{Key: model.GroupKey{Tenant: "default", Name: "foreign"}, Network: "net1"}

@@ -155,8 +155,8 @@ func (r *routers) leave(endpoint string) {
 }
 
 // learnRouters notes the sandbox of an endpoint that joined it before this process began.
-// Which of several of a container brought the route is not known: until all of them have
-// left, nobody else brings it, and has his way out by AnswerOwn.
+// It is not known which of several endpoints of a container brought the route: until all of
+// them have left, no other brings it, and has egress by AnswerOwn.
 func (p *Plugin) learnRouters(ctx context.Context, container, endpoint string) {
 	p.routers.mu.Lock()
 	known := p.routers.known[endpoint]

@@ -28,9 +28,9 @@ type Swarm struct {
 // scopeRetry is how long no network is made after wrongScope.
 const scopeRetry = 10 * time.Second
 
-// NewSwarm returns the keeper of a swarm's networks. The endpoint is that of the
-// engine of one of its managers, unix:///path; the name is what Docker calls the
-// plugin on all nodes. The engine need not be there.
+// NewSwarm returns the keeper of a swarm's networks. The endpoint is the engine of one of
+// its managers, unix:///path; the name is what Docker calls the plugin on all nodes. The
+// engine need not be there.
 func NewSwarm(name, endpoint string, source Source, log *slog.Logger) (*Swarm, error) {
 	e, err := newEngine(endpoint)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestSwarmNetworks: a manager's networks follow the cluster's; an engine that
-// is no manager, or that takes the networks for its own, is told of.
+// TestSwarmNetworks: a manager's networks follow the cluster's; an engine that is no
+// manager, or that takes the networks for its own, is reported.
 func TestSwarmNetworks(t *testing.T) {
 	p, c, d := newEngineBed(t)
 	d.scope = "swarm"
