@@ -76,7 +76,7 @@ func containerKey(n int) attach.Key { return attach.Key{Container: fmt.Sprint("c
 func (h *host) attach(n int) {
 	h.t.Helper()
 	r := attach.Request{Key: containerKey(n), Tenant: "blue", Network: "n", Source: attach.SourceDocker, Parked: true}
-	if _, err := h.Attach(h.t.Context(), r); err != nil {
+	if _, err := h.Attachments.Attach(h.t.Context(), r); err != nil {
 		h.t.Errorf("%s: %v", h.name, err)
 	}
 }
@@ -208,10 +208,10 @@ func TestAgentsThroughLeaders(t *testing.T) {
 	}
 	each(func(h *host) {
 		r := attach.Request{Key: containerKey(3), Tenant: "blue", Network: "n", Source: attach.SourceDocker, Parked: true}
-		if _, err := h.Attach(t.Context(), r); !errors.Is(err, model.ErrUnavailable) {
+		if _, err := h.Attachments.Attach(t.Context(), r); !errors.Is(err, model.ErrUnavailable) {
 			t.Errorf("%s attaches without a netmaster: %v", h.name, err)
 		}
-		if err := h.Detach(t.Context(), attach.DetachRequest{Key: containerKey(0)}); err != nil {
+		if err := h.Attachments.Detach(t.Context(), attach.DetachRequest{Key: containerKey(0)}); err != nil {
 			t.Errorf("%s: %v", h.name, err)
 		}
 	})
@@ -250,7 +250,7 @@ func TestAgentsThroughLeaders(t *testing.T) {
 	}
 	each(func(h *host) {
 		for n := 1; n <= 3; n++ {
-			if err := h.Detach(t.Context(), attach.DetachRequest{Key: containerKey(n)}); err != nil {
+			if err := h.Attachments.Detach(t.Context(), attach.DetachRequest{Key: containerKey(n)}); err != nil {
 				t.Errorf("%s: %v", h.name, err)
 			}
 		}

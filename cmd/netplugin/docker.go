@@ -77,7 +77,7 @@ func openDocker(ctx context.Context, o options, a *agent.Agent, socket net.Liste
 	}
 	return docker.New(ctx, docker.Config{
 		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm,
-		Endpoint: endpoint, Backend: a, Log: log, Socket: socket,
+		Endpoint: endpoint, Backend: docker.Backend{Attachments: a.Attachments, Objects: a.Objects(), Conditions: a.Observer}, Log: log, Socket: socket,
 		Routes: func(p netip.Prefix) ([]string, error) {
 			all, _, err := vethpair.Overlaps(p, "")
 			return all, err

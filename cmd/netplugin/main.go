@@ -175,8 +175,8 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	}
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
-	a.Handle("POST "+cni.Path, server.Handler(a))
-	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a)); err != nil {
+	a.Handle("POST "+cni.Path, server.Handler(a.Runtime()))
+	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a.Runtime())); err != nil {
 		return errors.Join(err, a.Close())
 	}
 	docker, err := openDocker(ctx, o, a, socket, log)
@@ -206,7 +206,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error {
 		daemon.Supervise(ctx, log, func(ctx context.Context) error { return answers(ctx, o.cniSocket) }, func(ctx context.Context) error {
-			a.State() // whoever holds its locks for ever keeps systemd from hearing of us
+			a.Observer.State() // whoever holds its locks for ever keeps systemd from hearing of us
 			return answers(ctx, o.cniSocket)
 		})
 		return nil

@@ -119,7 +119,7 @@ func (h *node) live(ctx context.Context, seed uint64) {
 }
 
 func (h *node) attach(ctx context.Context, name string) {
-	r, err := h.agent.Attach(ctx, attach.Request{
+	r, err := h.agent.Attachments.Attach(ctx, attach.Request{
 		Key: attach.Key{Container: name, IfName: "eth0"}, Tenant: tenant, Network: hostsNet, Source: attach.SourceDocker, Parked: true,
 	})
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *node) attach(ctx context.Context, name string) {
 func (h *node) detach(ctx context.Context, name string) {
 	delete(h.has, name)
 	h.maybe[name] = true
-	if err := h.agent.Detach(ctx, attach.DetachRequest{Key: attach.Key{Container: name, IfName: "eth0"}}); err == nil {
+	if err := h.agent.Attachments.Detach(ctx, attach.DetachRequest{Key: attach.Key{Container: name, IfName: "eth0"}}); err == nil {
 		delete(h.maybe, name)
 	}
 }
@@ -214,7 +214,7 @@ func (h *node) settled(ctx context.Context) error {
 	h.work.Lock()
 	defer h.work.Unlock()
 	for name := range h.maybe { // whatever became of it, it ends
-		if err := h.agent.Detach(ctx, attach.DetachRequest{Key: attach.Key{Container: name, IfName: "eth0"}}); err != nil && !errors.Is(err, model.ErrNotFound) {
+		if err := h.agent.Attachments.Detach(ctx, attach.DetachRequest{Key: attach.Key{Container: name, IfName: "eth0"}}); err != nil && !errors.Is(err, model.ErrNotFound) {
 			return err
 		}
 		delete(h.maybe, name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,62 +23,40 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
-	"github.com/contiv/netplugin/v2/internal/netplugin/fabric"
 	"github.com/contiv/netplugin/v2/internal/netplugin/l2announce"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
 	"github.com/contiv/netplugin/v2/internal/netplugin/multicast"
 	"github.com/contiv/netplugin/v2/internal/netplugin/observe"
-	"github.com/contiv/netplugin/v2/internal/netplugin/peerhealth"
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
-	"github.com/contiv/netplugin/v2/internal/netplugin/tunnelprobe"
 	"github.com/contiv/netplugin/v2/internal/security/connlimit"
 	"github.com/contiv/netplugin/v2/internal/security/origin"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
-	"github.com/contiv/netplugin/v2/internal/store/relay"
 )
 
 // Agent is one host's agent. Make it with New and let it Run once.
 type Agent struct {
-	cfg     Config
-	can     driver.Capabilities // of cfg.Driver
-	log     *slog.Logger
-	lock    *os.File // held while the agent lives
-	cluster *statemirror.State
-	way     *statemirror.Egress
-	control *statemirror.ControlPlane
-	masters *masterclient.Client
-	masterclient.Objects
-	*attachment.Service
-	*observe.Observer
-	underlay   statemirror.Underlay
-	lacking    *statemirror.Unsupported
-	names      *nameServer
-	answers    *l2announce.Answerer
-	announcer  *l2announce.Announcer
-	announced  announced
-	macs       macTable
-	fabric     *fabric.Router
-	prober     *peerhealth.Prober  // nil = no host is asked
-	tunnels    *tunnelprobe.Prober // nil = no tunnel is tested
-	relay      *relay.Reader       // nil = netmasters are not mirrored from
-	listener   *multicast.Listener // nil = the driver cannot say who hears what
-	legacyPods atomic.Int64        // attached by 1.x's contivk8s since the start
-	reached    statemirror.SyncTracker
-	pace       *statemirror.Pace
-	again      *time.Timer // kicks when a step of pace is due
-	runner     *reconcile.Runner[driver.Event]
+	cfg  Config
+	can  driver.Capabilities // of cfg.Driver
+	lock *os.File            // held while the agent lives
 
-	installation installation
-	since        string // RFC 3339: when this agent began
-	naming       waiting.Value[naming]
-	reannounce   waiting.Bell
+	mirror       *mirror
+	masters      *masterclient.Client
+	lease        *hostLease
+	registration *registration
+	Attachments  *attachment.Service
+	Observer     *observe.Observer
+	sockets      *runtimeSockets
+	legacy       *legacyPods
 
-	sockets  []*socket               // the CNI plugin's is the first
-	adapters map[string]http.Handler // on that, by pattern
-	rest     net.Listener            // nil without RESTAddress
+	dataPlane *dataPlane
+	runner    *reconcile.Runner[driver.Event] // of pass
+	reached   statemirror.SyncTracker
+	names     *nameServer
+	l2        *l2Announcers
+	bgp       *bgpRoutes
+	probers   probers
+	listener  *multicast.Listener // nil = the driver cannot say who hears what
 }
-
-var _ attach.Service = (*Agent)(nil)
 
 // New takes the host: it locks the state directory, takes the socket over from
 // a dead predecessor, and undoes what did not survive it. It fails with a
@@ -91,10 +67,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
-		reannounce: waiting.NewBell(), pace: statemirror.NewPace(), lacking: statemirror.NewUnsupported(cfg.DriverName, cfg.Driver.Capabilities()),
-		since:    time.Now().UTC().Format(time.RFC3339),
-		adapters: map[string]http.Handler{},
+		cfg: cfg, can: cfg.Driver.Capabilities(), mirror: &mirror{}, lease: &hostLease{host: cfg.Host},
+		sockets: &runtimeSockets{log: cfg.Log, adapters: map[string]http.Handler{}},
 	}
 	if err := a.take(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -104,6 +78,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 
 // take is the part of New that can fail.
 func (a *Agent) take(ctx context.Context) (err error) {
+	since := time.Now().UTC().Format(time.RFC3339)
 	cfg := &a.cfg
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
@@ -111,55 +86,63 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.lock, err = lockFile(filepath.Join(cfg.StateDir, "lock")); err != nil {
 		return err
 	}
-	if a.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
+	if a.lease.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
 		return err
 	}
 	if a.masters, err = masterclient.New(masterclient.Config{Host: cfg.Host, Fixed: cfg.Netmasters, TLS: cfg.TLS.APIClient, Token: cfg.Token, NetworkToken: cfg.NetworkToken, Joined: cfg.Joined, Allowed: a.mine}); err != nil {
 		return err
 	}
-	a.Objects = a.masters.Objects()
-	a.cluster, err = statemirror.New(statemirror.Config{
-		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: a.mirrored(), Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
+	reannounce := waiting.NewBell()
+	from, reader := mirrored(cfg, a.masters)
+	a.mirror.relay = reader
+	a.mirror.cluster, err = statemirror.New(statemirror.Config{
+		Host: cfg.Host, Control: cfg.Control, VTEP: cfg.VTEP, Store: from, Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
 		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
-		Own:       func() []statemirror.Owned { return a.Standing() },
-		OnOwnHost: a.reannounce.Ring,
-		OnLost:    func() { a.PutBack() },
-		OnInfra:   func() { a.FollowInfra() },
+		Own:       func() []statemirror.Owned { return a.Attachments.Standing() },
+		OnOwnHost: reannounce.Ring,
+		OnLost:    func() { a.Attachments.PutBack() },
+		OnInfra:   func() { a.Attachments.FollowInfra() },
 		OnFreeze: func(why string) {
-			a.SetStanding(observe.AboutStore, why)
-			a.PutBack()
-			a.ReleaseOrphans()
+			a.Observer.SetStanding(observe.AboutStore, why)
+			a.Attachments.PutBack()
+			a.Attachments.ReleaseOrphans()
 			if why == "" {
-				a.Pay()
+				a.Attachments.Pay()
 			}
 		},
 	})
 	if err != nil {
 		return err
 	}
-	a.control = statemirror.NewControlPlane(a.cluster, statemirror.ControlConfig{
+	a.mirror.control = statemirror.NewControlPlane(a.mirror.cluster, statemirror.ControlConfig{
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
-	a.answers = l2announce.New(cfg.Log, a.askAnswers(time.Now().UnixNano()), func() { a.kick("answers to neighbours") })
-	a.announcer = l2announce.NewAnnouncer(cfg.Log, cfg.Uplinks, a.can.TakesUplinks)
-	a.fabric = a.newFabric()
-	a.prober, a.tunnels = a.newProber(), a.newTunnelProber()
-	a.listener = a.newListener()
-	a.way = statemirror.NewEgress(a.cluster, a.control, statemirror.EgressConfig{
+	a.l2 = &l2Announcers{
+		memberships: a.can.Memberships, log: cfg.Log,
+		answers:   l2announce.New(cfg.Log, askAnswers(cfg, a.lease, a.masters, time.Now().UnixNano()), func() { a.kick("answers to neighbours") }),
+		announcer: l2announce.NewAnnouncer(cfg.Log, cfg.Uplinks, a.can.TakesUplinks),
+	}
+	a.bgp = newBGPRoutes(cfg, a.can.TakesUplinks, a.mirror, a.kick)
+	a.probers = probers{
+		prober:  newProber(cfg, a.mirror.cluster),
+		tunnels: newTunnelProber(cfg, a.can.TunnelProber, a.mirror, func() { a.Observer.PokeStatus() }),
+	}
+	a.listener = newListener(cfg, a.can.Memberships, a.kick)
+	a.mirror.way = statemirror.NewEgress(a.mirror.cluster, a.mirror.control, statemirror.EgressConfig{
 		Able: a.can.Egress, Able6: a.can.Egress6 && statemirror.HasIPv6(), Services: a.can.Egress && a.can.ExternalServices, Frontends: a.can.Frontends, RoutedNetworks: a.can.RoutedNetworks, ExternalBackends: a.can.ExternalBackends,
-		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
+		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.mirror.underlay,
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) {
 			return transport.Listen(ctx, addr, nil, cfg.Log)
 		}, // load balancers know no certificates
-		Answer: a.answers.Want,
+		Answer: a.l2.answers.Want,
 	})
-	if a.way.Services { // this host leads to them, whatever runs here
-		a.cluster.RequireTenant(model.DefaultTenant)
+	if a.mirror.way.Services { // this host leads to them, whatever runs here
+		a.mirror.cluster.RequireTenant(model.DefaultTenant)
 	}
-	a.underlay = statemirror.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
-	a.Service, err = attachment.New(attachment.Config{
+	a.mirror.underlay = statemirror.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
+	a.Attachments, err = attachment.New(attachment.Config{
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
-		Cluster: a.cluster, WayOut: a.way, Control: a.control, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters,
+		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Control: a.mirror.control, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters,
 		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, LateGrace: cfg.LateGrace,
 		Agent: forParts{a}, Hook: cfg.Hook,
 	})
@@ -174,38 +157,61 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		// Containers come in bursts; one alone is not held up.
 		Spacing: 5 * time.Millisecond,
 		OnError: func(err error, in time.Duration) {
-			a.log.Error("the data plane does not follow", "error", err, "retryIn", in)
+			a.cfg.Log.Error("the data plane does not follow", "error", err, "retryIn", in)
 		},
 	})
-	a.again = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
-	a.again.Stop()
-	a.names = newNameServer(cfg, a.way.SetNameServer)
+	a.legacy = &legacyPods{attachments: a.Attachments, masters: a.masters, cluster: a.mirror.cluster, log: cfg.Log, timeout: cfg.AttachTimeout, kick: a.kick}
+	a.dataPlane = &dataPlane{
+		driver: cfg.Driver, name: cfg.DriverName, can: a.can, predecessor: cfg.Predecessor, interfaces: a.Attachments.Interfaces, log: cfg.Log,
+		lacking: statemirror.NewUnsupported(cfg.DriverName, a.can), pace: statemirror.NewPace(),
+	}
+	a.dataPlane.again = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
+	a.dataPlane.again.Stop()
+	a.names = newNameServer(cfg, a.mirror.way.SetNameServer)
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog, Support: cfg.Support,
-		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP, "GET /inspect/mirror": a.getMirroring},
-		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), a.mirrorMetrics(), a.peerMetrics(), []prometheus.Collector{a.fabric.Collector(), members{a.listener}, a.tunnels}, cfg.Metrics),
-		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, Agent: forParts{a},
+		More:    map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.l2.getAnswering, "GET /inspect/bgp": a.bgp.getBGP, "GET /inspect/mirror": a.mirror.getMirroring},
+		Metrics: slices.Concat(a.names.metrics(), a.l2.answerMetrics(), a.mirror.mirrorMetrics(), a.probers.peerMetrics(), []prometheus.Collector{a.bgp.fabric.Collector(), members{a.listener}, a.probers.tunnels}, cfg.Metrics),
+		Cluster: a.mirror.cluster, WayOut: a.mirror.way, Underlay: &a.mirror.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Attachments, Agent: forParts{a},
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat, Now: cfg.Now,
 	})
 	if err != nil {
 		return err
 	}
+	a.registration = &registration{
+		cfg: cfg, answersProbes: a.can.TunnelProber != nil, masters: a.masters, mirror: a.mirror, lease: a.lease,
+		attachments: a.Attachments, observer: a.Observer, changes: a.hostChanges(), listening: a.listening, kick: a.kick,
+		reannounce: reannounce, since: since,
+	}
 	if err := a.HandleAt(ctx, cfg.Socket, "CNI socket", nil); err != nil {
 		return err
 	}
 	if cfg.RESTAddress != "" {
-		if a.rest, err = transport.Listen(ctx, cfg.RESTAddress, cfg.TLS.InspectionServer, cfg.Log); err != nil {
+		if a.sockets.rest, err = transport.Listen(ctx, cfg.RESTAddress, cfg.TLS.InspectionServer, cfg.Log); err != nil {
 			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}
-	return a.Recover()
+	return a.Attachments.Recover()
 }
 
 // Handle has an orchestrator's adapter answer on the CNI socket, beside
 // attach.Service: pattern is http.ServeMux's and none of attach's paths. It is
 // for between New and Run.
-func (a *Agent) Handle(pattern string, h http.Handler) { a.adapters[pattern] = h }
+func (a *Agent) Handle(pattern string, h http.Handler) { a.sockets.adapters[pattern] = h }
+
+// Runtime is what container runtimes ask of this host. It is for after New.
+func (a *Agent) Runtime() attach.Service { return runtimeService{a.Attachments, a.Observer} }
+
+// Objects reads objects of the cluster from netmaster.
+func (a *Agent) Objects() masterclient.Objects { return a.masters.Objects() }
+
+// HandleAt has an orchestrator's adapter answer on a unix socket of its own, for root
+// only; what is a word for it. It is for between New and Run. Errors: another process
+// answers there, or a file that is no socket is there.
+func (a *Agent) HandleAt(ctx context.Context, path, what string, h http.Handler) error {
+	return a.sockets.add(ctx, path, what, h)
+}
 
 func (a *Agent) kick(reason string) { a.runner.Kick(reason) }
 
@@ -223,27 +229,27 @@ func (a *Agent) listening() (at []string) {
 
 // PauseMirror stops what the host learns of the cluster, ResumeMirror lets it
 // go on: tests of what ignorance must not open.
-func (a *Agent) PauseMirror() { a.cluster.Pause() }
+func (a *Agent) PauseMirror() { a.mirror.cluster.Pause() }
 
 // ResumeMirror undoes PauseMirror.
-func (a *Agent) ResumeMirror() { a.cluster.Resume() }
+func (a *Agent) ResumeMirror() { a.mirror.cluster.Resume() }
 
 // RESTAddr is where the inspection interface listens; nil without one.
 func (a *Agent) RESTAddr() net.Addr {
-	if a.rest == nil {
+	if a.sockets.rest == nil {
 		return nil
 	}
-	return a.rest.Addr()
+	return a.sockets.rest.Addr()
 }
 
 // Close releases what New took. Run calls it.
 func (a *Agent) Close() error {
 	var errs []error
-	if a.Service != nil {
-		a.Ports.Close()
+	if a.Attachments != nil {
+		a.Attachments.Ports.Close()
 	}
-	listeners := []net.Listener{a.rest}
-	for _, s := range a.sockets {
+	listeners := []net.Listener{a.sockets.rest}
+	for _, s := range a.sockets.sockets {
 		listeners = append(listeners, s.listener)
 	}
 	for _, l := range listeners {
@@ -256,8 +262,8 @@ func (a *Agent) Close() error {
 	if a.masters != nil {
 		a.masters.Close()
 	}
-	if a.again != nil {
-		a.again.Stop()
+	if a.dataPlane != nil {
+		a.dataPlane.again.Stop()
 	}
 	if a.lock != nil {
 		errs = append(errs, filelock.Unlock(a.lock))
@@ -333,16 +339,16 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	inside.Go(func() { a.cluster.Run(inner, a.cfg.TenantLinger) })
-	if a.relay != nil {
-		inside.Go(func() { a.relay.Run(inner) })
+	inside.Go(func() { a.mirror.cluster.Run(inner, a.cfg.TenantLinger) })
+	if a.mirror.relay != nil {
+		inside.Go(func() { a.mirror.relay.Run(inner) })
 	}
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
-	inside.Go(func() { a.Observe(ctx, inner) })
-	inside.Go(func() { a.cluster.Guard.Remember(inner) })
-	inside.Go(func() { a.cluster.Guard.RememberHosts(inner, a.cluster.Hosts) })
-	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
-	inside.Go(func() { a.control.Run(inner) })
+	inside.Go(func() { a.Observer.Observe(ctx, inner) })
+	inside.Go(func() { a.mirror.cluster.Guard.Remember(inner) })
+	inside.Go(func() { a.mirror.cluster.Guard.RememberHosts(inner, a.mirror.cluster.Hosts) })
+	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.cfg.Log) })
+	inside.Go(func() { a.mirror.control.Run(inner) })
 	compared := make(chan struct{})
 	inside.Go(func() {
 		select {
@@ -351,26 +357,26 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-compared:
 		case <-time.After(compareFor): // what cut the store off may be for announce to take back
 		}
-		if err := a.announce(inner); err != nil {
+		if err := a.registration.announce(inner); err != nil {
 			stop(err)
 		}
 	})
-	outside.Go(func() { a.names.serveNames(ctx, a) })
-	outside.Go(func() { a.way.Guard(ctx) })
-	outside.Go(func() { a.way.Watch(ctx, a.fabric.LostTable, a.fabric.LostRoute) })
-	outside.Go(func() { a.way.AnswerHealth(ctx) })
-	outside.Go(func() { a.answers.Run(ctx) })
-	outside.Go(func() { a.announcer.Run(ctx) })
-	outside.Go(func() { a.fabric.Run(ctx) })
-	outside.Go(func() { a.masters.Say(ctx, a.log, a.cluster.Stale) })
+	outside.Go(func() { a.names.serveNames(ctx, a.cfg.Log, a.kick) })
+	outside.Go(func() { a.mirror.way.Guard(ctx) })
+	outside.Go(func() { a.mirror.way.Watch(ctx, a.bgp.fabric.LostTable, a.bgp.fabric.LostRoute) })
+	outside.Go(func() { a.mirror.way.AnswerHealth(ctx) })
+	outside.Go(func() { a.l2.answers.Run(ctx) })
+	outside.Go(func() { a.l2.announcer.Run(ctx) })
+	outside.Go(func() { a.bgp.fabric.Run(ctx) })
+	outside.Go(func() { a.masters.Say(ctx, a.cfg.Log, a.mirror.cluster.Stale) })
 	if a.listener != nil {
 		outside.Go(func() { a.listener.Run(ctx) })
 	}
-	if a.prober != nil {
-		outside.Go(func() { a.prober.Run(ctx) })
+	if a.probers.prober != nil {
+		outside.Go(func() { a.probers.prober.Run(ctx) })
 	}
-	if a.tunnels != nil {
-		outside.Go(func() { a.tunnels.Run(ctx) })
+	if a.probers.tunnels != nil {
+		outside.Go(func() { a.probers.tunnels.Run(ctx) })
 	}
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
@@ -380,21 +386,22 @@ func (a *Agent) Run(ctx context.Context) error {
 		close(compared)
 	})
 	spooled := make(chan struct{})
-	outside.Go(func() { a.Service.Run(ctx, func() { close(spooled) }) })
+	outside.Go(func() { a.Attachments.Run(ctx, func() { close(spooled) }) })
 	<-spooled
-	for _, s := range a.sockets {
+	common := a.sockets.socketHandler(a.Runtime(), a.legacy)
+	for _, s := range a.sockets.sockets {
 		outside.Go(func() {
-			if err := a.serveSocket(ctx, s); err != nil {
+			if err := a.sockets.serveSocket(ctx, s, common); err != nil {
 				stop(fmt.Errorf("serve the %s: %w", s.what, err))
 			}
 		})
 	}
-	if a.rest != nil {
+	if a.sockets.rest != nil {
 		isOurs := func(name string) bool { return strings.EqualFold(name, string(a.cfg.Host)) }
-		serve(a.rest, connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{IsOurs: isOurs}, a.Handler(a.More()))), "inspection")
+		serve(a.sockets.rest, connlimit.New(connlimit.Config{Body: 1 << 20}).Handler(origin.Handler(origin.Config{IsOurs: isOurs}, a.Observer.Handler(a.Observer.More()))), "inspection")
 	}
-	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
-		"socket", a.cfg.Socket, "attachments", len(a.Entries()))
+	a.cfg.Log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
+		"socket", a.cfg.Socket, "attachments", len(a.Attachments.Entries()))
 
 	outside.Wait()
 	stopInner()
@@ -445,21 +452,21 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
 // contradict them; and gives up when a host without any attachment cannot reach
 // the store soon after its start: somebody has just given a wrong address.
 func (a *Agent) compare(ctx context.Context) error {
-	first := len(a.Entries()) == 0 && a.cfg.FirstStart > 0
+	first := len(a.Attachments.Entries()) == 0 && a.cfg.FirstStart > 0
 	wctx, cancel := ctx, context.CancelFunc(func() {})
 	if first {
 		wctx, cancel = context.WithTimeout(ctx, a.cfg.FirstStart)
 	}
-	g, err := a.cluster.Lookup.AwaitSettings(ctx, wctx)
+	g, err := a.mirror.cluster.Lookup.AwaitSettings(ctx, wctx)
 	cancel()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable,
-			"the cluster's store does not answer: %w; if the address is wrong, give it with --etcd-endpoints or --consul-endpoints", a.cluster.Stale())
+			"the cluster's store does not answer: %w; if the address is wrong, give it with --etcd-endpoints or --consul-endpoints", a.mirror.cluster.Stale())
 	}
-	if err := a.Ports.AssignPrivate(ctx); err != nil {
+	if err := a.Attachments.Ports.AssignPrivate(ctx); err != nil {
 		return err
 	}
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {

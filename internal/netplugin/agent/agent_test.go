@@ -252,7 +252,7 @@ func TestStoreGone(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), request("c2", newSandbox(t))); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("Attach: %v, want unavailable", err)
 	}
-	if st := b.agent.State(); len(st.Ports) != 1 || len(st.Pending) != 0 || st.Stale == "" {
+	if st := b.agent.Observer.State(); len(st.Ports) != 1 || len(st.Pending) != 0 || st.Stale == "" {
 		t.Errorf("state with the store away: %+v, want one port and stale", st)
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
@@ -329,7 +329,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, e := range b.agent.Entries() {
+	for _, e := range b.agent.Attachments.Entries() {
 		left = append(left, e.Key().Container)
 	}
 	if diff := cmp.Diff([]string{"keep", "notcni", "otherconf"}, left); diff != "" {
@@ -454,14 +454,14 @@ func TestTenantLinger(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := b.agent.State().Tenants["blue"]; !ok {
+	if _, ok := b.agent.Observer.State().Tenants["blue"]; !ok {
 		t.Error("tenant blue is not mirrored with an attachment")
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("tenant blue leaves", func() error {
-		if _, ok := b.agent.State().Tenants["blue"]; ok {
+		if _, ok := b.agent.Observer.State().Tenants["blue"]; ok {
 			return errors.New("it is still mirrored")
 		}
 		return nil

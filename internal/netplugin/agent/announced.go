@@ -16,8 +16,8 @@ type announced struct {
 }
 
 // announceVLAN has the endpoints on VLAN networks announced that the data plane has now.
-func (a *Agent) announceVLAN(want desired.Host, report driver.Report) {
-	a.announcer.Follow(a.announced.follow(want), func(ifName string) bool {
+func (l *l2Announcers) announceVLAN(want desired.Host, report driver.Report) {
+	l.announcer.Follow(l.announced.follow(want), func(ifName string) bool {
 		st, ok := report.Ports.Get(ifName)
 		return ok && st.Err == nil
 	})

@@ -128,7 +128,7 @@ func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.cluster.Require(x.network)
+	a.mirror.cluster.Require(x.network)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -217,7 +217,7 @@ func (a benchAgent) mirrored(rev store.Revision) {
 	a.b.Helper()
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
-	if err := a.cluster.Lookup.AwaitRevision(ctx, statemirror.EndpointsScope(a.network), rev); err != nil {
+	if err := a.mirror.cluster.Lookup.AwaitRevision(ctx, statemirror.EndpointsScope(a.network), rev); err != nil {
 		a.b.Fatal(err)
 	}
 }

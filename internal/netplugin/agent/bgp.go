@@ -19,44 +19,55 @@ import (
 // inspectTime bounds one look at the BGP speaker.
 const inspectTime = 5 * time.Second
 
-func (a *Agent) newFabric() *fabric.Router {
-	return fabric.New(fabric.Config{
-		StateDir: a.cfg.StateDir, Uplinks: a.cfg.Uplinks, Log: a.log,
-		Tell: func() { a.kick("BGP") },
-	})
+// bgpRoutes announces this host's routes to the physical network by BGP. Agent.pass hands it
+// desired states, from the runner's goroutine; fabric.Router guards what it keeps of them.
+type bgpRoutes struct {
+	cfg          *Config
+	takesUplinks bool
+	mirror       *mirror
+	fabric       *fabric.Router
+}
+
+// newBGPRoutes returns the routes of a host, before any is announced; takesUplinks is
+// the driver's capability.
+func newBGPRoutes(cfg *Config, takesUplinks bool, m *mirror, kick func(reason string)) *bgpRoutes {
+	return &bgpRoutes{cfg: cfg, takesUplinks: takesUplinks, mirror: m, fabric: fabric.New(fabric.Config{
+		StateDir: cfg.StateDir, Uplinks: cfg.Uplinks, Log: cfg.Log,
+		Tell: func() { kick("BGP") },
+	})}
 }
 
 // routerInterface is the interface that the data plane makes for BGP where it has taken
 // the uplinks; empty = none is wanted.
-func (a *Agent) routerInterface(want desired.Host) string {
-	if b, _ := a.cluster.Hosts.Bgp(); b == nil || !a.can.TakesUplinks || len(a.cfg.Uplinks) == 0 || want.Private == nil || want.FwdMode != model.FwdRouting {
+func (f *bgpRoutes) routerInterface(want desired.Host) string {
+	if b, _ := f.mirror.cluster.Hosts.Bgp(); b == nil || !f.takesUplinks || len(f.cfg.Uplinks) == 0 || want.Private == nil || want.FwdMode != model.FwdRouting {
 		return ""
 	}
 	return desired.RouterInterface
 }
 
 // followBGP tells the physical network what the data plane now holds.
-func (a *Agent) followBGP(pic statemirror.Compilation, report driver.Report) {
+func (f *bgpRoutes) followBGP(pic statemirror.Compilation, report driver.Report) {
 	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
-	if in.Settings, in.Rivals = a.cluster.Hosts.Bgp(); in.Settings != nil {
-		in.Machines = append(a.cluster.Hosts.Addresses(), a.control.Targets()...)
-		in.Networks, in.VLANs = a.cluster.Lookup.Subnets(), a.cluster.Lookup.VLANs()
-		in.Allowed, in.Near = a.cluster.Settings.TenantPrefixes(), a.nearby()
+	if in.Settings, in.Rivals = f.mirror.cluster.Hosts.Bgp(); in.Settings != nil {
+		in.Machines = append(f.mirror.cluster.Hosts.Addresses(), f.mirror.control.Targets()...)
+		in.Networks, in.VLANs = f.mirror.cluster.Lookup.Subnets(), f.mirror.cluster.Lookup.VLANs()
+		in.Allowed, in.Near = f.mirror.cluster.Settings.TenantPrefixes(), f.nearby()
 	}
 	for name, st := range report.Ports.All() {
 		if st.Err != nil {
 			in.Refused[name] = true
 		}
 	}
-	a.fabric.Follow(in)
+	f.fabric.Follow(in)
 }
 
 // nearby are the subnets of this host's own addresses towards other hosts, and the
 // addresses of its gateways and name servers.
-func (a *Agent) nearby() (out []netip.Prefix) {
+func (f *bgpRoutes) nearby() (out []netip.Prefix) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		a.log.Debug("this host's own addresses cannot be read", "error", err)
+		f.cfg.Log.Debug("this host's own addresses cannot be read", "error", err)
 	}
 	for _, x := range all {
 		n, ok := x.(*net.IPNet)
@@ -64,7 +75,7 @@ func (a *Agent) nearby() (out []netip.Prefix) {
 			continue
 		}
 		at, _ := netip.AddrFromSlice(n.IP)
-		if at = at.Unmap(); at == a.cfg.Control || at == a.cfg.VTEP {
+		if at = at.Unmap(); at == f.cfg.Control || at == f.cfg.VTEP {
 			ones, _ := n.Mask.Size()
 			out = append(out, netip.PrefixFrom(at, ones).Masked())
 		}
@@ -76,10 +87,10 @@ func (a *Agent) nearby() (out []netip.Prefix) {
 }
 
 // getBGP answers as 1.x did, and more.
-func (a *Agent) getBGP(w http.ResponseWriter, r *http.Request) {
+func (f *bgpRoutes) getBGP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), inspectTime)
 	defer cancel()
-	writeJSON(w, http.StatusOK, a.fabric.State(ctx))
+	writeJSON(w, http.StatusOK, f.fabric.State(ctx))
 }
 
 // Unroute takes away what BGP has made on the host; it tells whether there was anything.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
@@ -53,22 +54,47 @@ func (n naming) err() error {
 	return errNotClaimed
 }
 
+// hostLease is this agent's lease of the host's name. Only registration.announce changes it;
+// everything that acts under the name asks it first.
+type hostLease struct {
+	host         model.HostName
+	installation installation
+	naming       waiting.Value[naming]
+}
+
+// registration keeps this host known to netmasters: its name, record and status. Only the
+// goroutine of announce changes the lease; the rest is fixed from the start.
+type registration struct {
+	cfg           *Config
+	answersProbes bool // of other hosts, to tunnels
+	masters       *masterclient.Client
+	mirror        *mirror
+	lease         *hostLease
+	attachments   *attachment.Service
+	observer      *observe.Observer
+	changes       []hostChanges       // of this host's networking, which can be taken back
+	listening     func() []string     // where this process listens
+	kick          func(reason string) // requests a sync of the data plane
+	reannounce    waiting.Bell        // the host's record has changed
+	since         string              // RFC 3339: when this agent began
+}
+
 // announce claims the host's name, and has netmasters keep the claim, the host's
 // record and its registrations until ctx ends: whatever of them is missing or
 // wrong is written again. It fails when the name is another's before this agent
 // has ever held it; later it says so and tries again. 9002 and 9003 of 1.x are not
 // served, so they are not registered.
-func (a *Agent) announce(ctx context.Context) error {
-	defer a.leave(ctx)
+func (g *registration) announce(ctx context.Context) error {
+	defer g.leave(ctx)
 	var former time.Time // since when a former run's claim is in the way
 	ever, held, told := false, false, false
 	var looked time.Time
 	var said api.HostReport // that a netmaster kept
-	way := lifeline{path: a.path, changes: a.hostChanges(), log: a.log, now: time.Now}
+	way := lifeline{path: g.mirror.path, changes: g.changes, log: g.cfg.Log, now: time.Now}
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
-		_, masters := a.masters.Known()
+		_, masters := g.masters.Known()
 		look := !held
 		select {
 		case <-tick.C:
@@ -76,16 +102,16 @@ func (a *Agent) announce(ctx context.Context) error {
 			if held {
 				continue
 			}
-		case <-a.reannounce:
+		case <-g.reannounce:
 			look = true
 		case <-ctx.Done():
 			return nil
 		}
-		report := a.report()
+		report := g.report()
 		same := reflect.DeepEqual(report, said)
 		report.Look = look || time.Since(looked) >= lookEvery
 		way.ask()
-		kept, err := a.keep(ctx, report)
+		kept, err := g.keep(ctx, report)
 		if err == nil {
 			way.answered()
 		} else if ctx.Err() == nil {
@@ -95,22 +121,22 @@ func (a *Agent) announce(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			if err == nil && kept.Taken == "" {
-				a.naming.Set(naming{held: true}) // which leave gives back
+				g.lease.naming.Set(naming{held: true}) // which leave gives back
 			}
 			return nil
 		case err != nil:
 			if !told && !errors.Is(err, masterclient.ErrNone) { // Say tells of none
-				a.log.Warn("no netmaster keeps this host's place in the cluster now; trying again", "error", err)
+				g.cfg.Log.Warn("no netmaster keeps this host's place in the cluster now; trying again", "error", err)
 				told = true
 			}
 		case kept.Taken != "" && ever:
 			held = false
-			a.naming.Set(naming{why: kept.Taken})
-			a.SetStanding(observe.AboutName, kept.Taken)
-		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= a.cfg.ClaimPatience):
+			g.lease.naming.Set(naming{why: kept.Taken})
+			g.observer.SetStanding(observe.AboutName, kept.Taken)
+		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= g.cfg.ClaimPatience):
 			if former.IsZero() {
 				former = time.Now()
-				a.log.Info("waiting for a former run's claim to this host's name to end", "holder", kept.Taken, "atMost", a.cfg.ClaimPatience)
+				g.cfg.Log.Info("waiting for a former run's claim to this host's name to end", "holder", kept.Taken, "atMost", g.cfg.ClaimPatience)
 			}
 		case kept.Taken != "":
 			return model.Errorf(model.ErrConflict, "%s", kept.Taken)
@@ -123,24 +149,24 @@ func (a *Agent) announce(ctx context.Context) error {
 				looked = time.Now()
 			}
 			if kept.Wrote != "" && same {
-				a.log.Warn("what this host keeps in the store was missing or wrong, and is written again", "what", kept.Wrote)
+				g.cfg.Log.Warn("what this host keeps in the store was missing or wrong, and is written again", "what", kept.Wrote)
 			}
 			if kept.Heir != "" {
-				a.log.Warn("the host's name was another installation's, which is gone; it is this one's now", "former", kept.Heir, "now", a.installation.ID)
+				g.cfg.Log.Warn("the host's name was another installation's, which is gone; it is this one's now", "former", kept.Heir, "now", g.lease.installation.ID)
 			}
 			if !ever {
-				if err := a.installation.remember(a.cfg.StateDir, a.cfg.Host); err != nil {
-					a.log.Warn("the next start waits for a netmaster before it touches the data plane", "error", err)
+				if err := g.lease.installation.remember(g.cfg.StateDir, g.cfg.Host); err != nil {
+					g.cfg.Log.Warn("the next start waits for a netmaster before it touches the data plane", "error", err)
 				}
 			}
-			a.naming.Set(naming{held: true})
-			a.SetStanding(observe.AboutName, "")
+			g.lease.naming.Set(naming{held: true})
+			g.observer.SetStanding(observe.AboutName, "")
 			if !held {
-				a.Pay()
-				a.kick("the host's name")
+				g.attachments.Pay()
+				g.kick("the host's name")
 			}
 			if !held || kept.Wrote != "" {
-				a.TellStatus()
+				g.observer.TellStatus()
 			}
 			ever, held = true, true
 		}
@@ -149,40 +175,40 @@ func (a *Agent) announce(ctx context.Context) error {
 
 // keep has a netmaster keep what a report says. Its answer is waited for a little beyond
 // ctx: a report that arrived behind the last word would have this agent live on.
-func (a *Agent) keep(ctx context.Context, report api.HostReport) (api.HostKept, error) {
+func (g *registration) keep(ctx context.Context, report api.HostReport) (api.HostKept, error) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveTimeout/2, cancel) })()
-	return a.masters.KeepHost(call, report)
+	return g.masters.KeepHost(call, report)
 }
 
 // leave tells a netmaster that this agent ends, if it has the host's name.
-func (a *Agent) leave(ctx context.Context) {
-	if a.named() != nil {
+func (g *registration) leave(ctx context.Context) {
+	if g.lease.named() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	report := a.report()
+	report := g.report()
 	report.Leaving = true
-	if _, err := a.masters.KeepHost(ctx, report); err != nil {
-		a.log.Debug("no netmaster hears that this host is away; one will notice", "error", err)
+	if _, err := g.masters.KeepHost(ctx, report); err != nil {
+		g.cfg.Log.Debug("no netmaster hears that this host is away; one will notice", "error", err)
 	}
 }
 
 // report is what netmasters are to keep.
-func (a *Agent) report() api.HostReport {
+func (g *registration) report() api.HostReport {
 	r := api.HostReport{
-		Version: api.HostReportVersion, Host: string(a.cfg.Host), Installation: a.installation.ID, Boot: attachment.BootID(), Since: a.since,
-		Control: a.cfg.Control.String(), VTEP: a.cfg.VTEP.String(), VXLANPort: a.cfg.VXLANPort, Driver: a.cfg.DriverName,
-		Store: a.cluster.Mark(), Format: model.HostFormat, AgentVersion: a.cfg.Version, TakeHost: a.cfg.TakeHost, Confirms: true, AnswersProbes: a.can.TunnelProber != nil,
+		Version: api.HostReportVersion, Host: string(g.cfg.Host), Installation: g.lease.installation.ID, Boot: attachment.BootID(), Since: g.since,
+		Control: g.cfg.Control.String(), VTEP: g.cfg.VTEP.String(), VXLANPort: g.cfg.VXLANPort, Driver: g.cfg.DriverName,
+		Store: g.mirror.cluster.Mark(), Format: model.HostFormat, AgentVersion: g.cfg.Version, TakeHost: g.cfg.TakeHost, Confirms: true, AnswersProbes: g.answersProbes,
 	}
-	if a.cfg.OwnIPv6 != nil {
-		if at := a.cfg.OwnIPv6(); at.IsValid() {
+	if g.cfg.OwnIPv6 != nil {
+		if at := g.cfg.OwnIPv6(); at.IsValid() {
 			r.IPv6 = at.String()
 		}
 	}
-	for _, at := range cluster.Reachable(a.listening()) {
+	for _, at := range cluster.Reachable(g.listening()) {
 		r.Listening = append(r.Listening, at.String())
 	}
 	return r
@@ -197,38 +223,38 @@ func mayRead(old model.Host) error {
 }
 
 // named tells whether the host's name is this agent's.
-func (a *Agent) named() error {
-	n, _ := a.naming.Get()
+func (c *hostLease) named() error {
+	n, _ := c.naming.Get()
 	return n.err()
 }
 
 // mayProgram tells whether the data plane may be given this host's picture: not before
 // this installation has had the host's name once. Whoever starts with the name of
 // another host would take this machine's containers for none of its own.
-func (a *Agent) mayProgram() bool {
-	n, _ := a.naming.Get()
-	return a.installation.Host == a.cfg.Host || n.held || n.why != ""
+func (c *hostLease) mayProgram() bool {
+	n, _ := c.naming.Get()
+	return c.installation.Host == c.host || n.held || n.why != ""
 }
 
 // mine tells whether netmaster may be asked to create or release endpoints of
 // this host: not under a name that is not ours, and not in a store that is not
 // followed.
 func (a *Agent) mine() error {
-	if err := a.named(); err != nil {
+	if err := a.lease.named(); err != nil {
 		return err
 	}
-	return a.cluster.Guard.MayWrite()
+	return a.mirror.cluster.Guard.MayWrite()
 }
 
 // awaitName waits until the name is claimed, or ctx ends.
-func (a *Agent) awaitName(ctx context.Context) {
-	_ = a.naming.Until(ctx, func(n naming) bool { return n.held || n.why != "" })
+func (c *hostLease) awaitName(ctx context.Context) {
+	_ = c.naming.Until(ctx, func(n naming) bool { return n.held || n.why != "" })
 }
 
 // writeStatus has a netmaster keep what this host observes.
-func (a *Agent) writeStatus(ctx context.Context, now tables.HostStatus) error {
+func (g *registration) writeStatus(ctx context.Context, now tables.HostStatus) error {
 	r := api.HostStatusReport{
-		Version: api.HostReportVersion, Host: string(now.Host), Installation: a.installation.ID, Driver: now.Driver, DriverWhy: now.DriverWhy,
+		Version: api.HostReportVersion, Host: string(now.Host), Installation: g.lease.installation.ID, Driver: now.Driver, DriverWhy: now.DriverWhy,
 		AgentVersion: now.Version, Updated: now.Updated, Revision: now.Revision, Ports: now.Ports, Pending: now.Pending, Error: now.Error,
 		Problems: now.Problems, Attachments: now.Attachments, Ready: now.Ready, Kinds: now.Kinds,
 	}
@@ -245,5 +271,5 @@ func (a *Agent) writeStatus(ctx context.Context, now tables.HostStatus) error {
 		bgp := api.BgpStatus(*now.BGP)
 		r.BGP = &bgp
 	}
-	return a.masters.TellStatus(ctx, r)
+	return g.masters.TellStatus(ctx, r)
 }

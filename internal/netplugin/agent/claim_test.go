@@ -214,7 +214,7 @@ func TestLastWord(t *testing.T) {
 		})
 	}
 	b.master.mu.Unlock()
-	b.agent.reannounce.Ring()
+	b.agent.registration.reannounce.Ring()
 	<-came
 	stopped := make(chan struct{})
 	go func() {
@@ -309,7 +309,7 @@ func TestClaimIsKept(t *testing.T) {
 		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") || !strings.Contains(err.Error(), "10.9.0.9") {
 			return fmt.Errorf("ready: %w", err)
 		}
-		if p := b.agent.State().Problems[observe.AboutName]; !strings.Contains(p, "10.9.0.9") {
+		if p := b.agent.Observer.State().Problems[observe.AboutName]; !strings.Contains(p, "10.9.0.9") {
 			return fmt.Errorf("problem %q", p)
 		}
 		return nil
@@ -327,7 +327,7 @@ func TestClaimIsKept(t *testing.T) {
 		return err
 	})
 	b.eventually("the problem has gone", func() error {
-		if p, there := b.agent.State().Problems[observe.AboutName]; there {
+		if p, there := b.agent.Observer.State().Problems[observe.AboutName]; there {
 			return errors.New(p)
 		}
 		return nil
@@ -368,11 +368,11 @@ func TestOwnRecordGone(t *testing.T) {
 		return nil
 	})
 	for range 3 {
-		before := b.agent.State().Passes
+		before := b.agent.Observer.State().Passes
 		b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
 		b.agent.kick("test")
 		b.eventually("the host record is back, and a pass is done", func() error {
-			if b.hostRecord().VTEP != b.cfg.VTEP || b.agent.State().Passes == before {
+			if b.hostRecord().VTEP != b.cfg.VTEP || b.agent.Observer.State().Passes == before {
 				return errors.New("not yet")
 			}
 			return nil
@@ -392,14 +392,14 @@ func TestOwnRecordMissing(t *testing.T) {
 	d.had.Store(true)
 	b.startWith(d)
 	b.eventually("a pass is done, and it is said that there is no record", func() error {
-		if said := b.agent.State().Problems["host "+testHost]; !strings.Contains(said, "its record is not in the store") {
+		if said := b.agent.Observer.State().Problems["host "+testHost]; !strings.Contains(said, "its record is not in the store") {
 			return fmt.Errorf("it says %q", said)
 		}
 		return nil
 	})
 	b.master.deaf.Store(false)
 	b.eventually("it is there, and nothing is said", func() error {
-		if said := b.agent.State().Problems["host "+testHost]; said != "" {
+		if said := b.agent.Observer.State().Problems["host "+testHost]; said != "" {
 			return errors.New(said)
 		}
 		return nil
@@ -411,11 +411,11 @@ func TestOwnRecordMissing(t *testing.T) {
 func TestInstallation(t *testing.T) {
 	b := newBed(t)
 	b.ready()
-	id := b.agent.installation.ID
+	id := b.agent.lease.installation.ID
 	b.restart()
 	b.ready()
-	if b.agent.installation.ID != id {
-		t.Errorf("installation %s has become %s", id, b.agent.installation.ID)
+	if b.agent.lease.installation.ID != id {
+		t.Errorf("installation %s has become %s", id, b.agent.lease.installation.ID)
 	}
 	b.stop()
 	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, installationFile), []byte(`{"version":1,"id":"x`), 0o600); err != nil {
@@ -424,7 +424,7 @@ func TestInstallation(t *testing.T) {
 	b.fake = b.fake.Restart()
 	b.start()
 	b.ready()
-	if now := b.hostRecord().Installation; now == id || now != b.agent.installation.ID {
+	if now := b.hostRecord().Installation; now == id || now != b.agent.lease.installation.ID {
 		t.Errorf("after damage the record has installation %q, before it had %q", now, id)
 	}
 }

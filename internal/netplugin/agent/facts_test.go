@@ -56,7 +56,7 @@ func TestSameFact(t *testing.T) {
 	want := known{"c1", "web", labels}
 	is := func(r attach.Request, heard func(id string) (known, bool)) {
 		t.Helper()
-		e, _ := b.agent.Entry(r.Key)
+		e, _ := b.agent.Attachments.Entry(r.Key)
 		b.eventually("the cluster knows "+r.Container, func() error {
 			got, ok := heard(string(e.Endpoint.ID))
 			if diff := cmp.Diff(want, got); !ok || diff != "" {
@@ -81,7 +81,7 @@ func TestSameFact(t *testing.T) {
 		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, !also
 	})
 	// What was told of a container counts when it is attached anew.
-	e, _ := b.agent.Entry(running.Key)
+	e, _ := b.agent.Attachments.Entry(running.Key)
 	link, err := netlink.LinkByName(e.HostIf)
 	if err == nil {
 		err = netlink.LinkDel(link)
@@ -129,7 +129,7 @@ func (b *bed) follow(list string) {
 	go func() { _ = engine.Serve(l); close(served) }()
 	p, err := docker.New(b.t.Context(), docker.Config{
 		Name: "n-test", SocketDir: b.dir, StateDir: b.cfg.StateDir, Endpoint: "unix://" + sock, Log: b.cfg.Log,
-		Backend: b.agent,
+		Backend: docker.Backend{Attachments: b.agent.Attachments, Objects: b.agent.Objects(), Conditions: b.agent.Observer},
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -183,7 +183,7 @@ func TestLabelsLater(t *testing.T) {
 		if _, err := b.client().Attach(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		e, _ := b.agent.Entry(r.Key)
+		e, _ := b.agent.Attachments.Entry(r.Key)
 		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestLabelsLater(t *testing.T) {
 			Applies: model.Selector{Tenant: k.Tenant, MatchLabels: map[string]string{"app": "bad"}},
 		})
 	})
-	if err := b.agent.cluster.Lookup.AwaitRevision(t.Context(), statemirror.TenantScope(tenant), rev); err != nil {
+	if err := b.agent.mirror.cluster.Lookup.AwaitRevision(t.Context(), statemirror.TenantScope(tenant), rev); err != nil {
 		t.Fatal(err)
 	}
 	if !attached("c2", false) {

@@ -65,7 +65,7 @@ func TestRefusedAgain(t *testing.T) {
 	}
 	right := request("c1", s)
 	right.Group = "later"
-	b.agent.cluster.Pause()
+	b.agent.mirror.cluster.Pause()
 	group("later", "net5")
 	done := make(chan error, 1)
 	go func() {
@@ -76,7 +76,7 @@ func TestRefusedAgain(t *testing.T) {
 		done <- err
 	}()
 	<-time.After(100 * time.Millisecond) // for which the host is behind
-	b.agent.cluster.Resume()
+	b.agent.mirror.cluster.Resume()
 	if err := <-done; err != nil {
 		t.Errorf("a right group: %v", err)
 	}

@@ -51,30 +51,30 @@ func FuzzFiles(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a := &Agent{cfg: Config{StateDir: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+		cfg := &Config{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 		for _, name := range []string{installationFile, peersFile} {
-			if err := os.WriteFile(filepath.Join(a.cfg.StateDir, name), data, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(cfg.StateDir, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		i, err := openInstallation(a.cfg.StateDir, a.log)
+		i, err := openInstallation(cfg.StateDir, cfg.Log)
 		if err != nil || i.Version != 1 || uuid.Validate(i.ID) != nil {
 			t.Fatalf("%q is the installation %+v, %v", data, i, err)
 		}
 		var said installation
 		if json.Unmarshal(data, &said) != nil || said != i {
-			if kept, err := os.ReadFile(filepath.Join(a.cfg.StateDir, installationFile+".bad")); err != nil || string(kept) != string(data) || i.ID == said.ID {
+			if kept, err := os.ReadFile(filepath.Join(cfg.StateDir, installationFile+".bad")); err != nil || string(kept) != string(data) || i.ID == said.ID {
 				t.Errorf("%q is the installation %+v, and kept as %q, %v", data, i, kept, err)
 			}
 		}
-		if again, err := openInstallation(a.cfg.StateDir, a.log); err != nil || again != i {
+		if again, err := openInstallation(cfg.StateDir, cfg.Log); err != nil || again != i {
 			t.Errorf("%q is the installation %+v, again %+v, %v", data, i, again, err)
 		}
 		var peers peersKept
 		if json.Unmarshal(data, &peers) != nil || peers.Version != 1 {
 			peers.Answered = nil
 		}
-		if got := a.recallPeers(); !maps.Equal(got, peers.Answered) {
+		if got := recallPeers(cfg); !maps.Equal(got, peers.Answered) {
 			t.Errorf("%q has the peers %v", data, got)
 		}
 	})

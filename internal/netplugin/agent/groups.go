@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/netplugin/multicast"
 )
 
@@ -12,13 +13,13 @@ import (
 const groupsFile = "multicast.json"
 
 // newListener returns what knows who hears multicast; nil = the driver cannot say.
-func (a *Agent) newListener() *multicast.Listener {
-	if a.can.Memberships == nil {
+func newListener(cfg *Config, plane driver.Memberships, kick func(reason string)) *multicast.Listener {
+	if plane == nil {
 		return nil
 	}
 	return multicast.New(multicast.Config{
-		Plane: a.can.Memberships, File: filepath.Join(a.cfg.StateDir, groupsFile), Log: a.log,
-		Changed: func() { a.kick("members of multicast groups") },
+		Plane: plane, File: filepath.Join(cfg.StateDir, groupsFile), Log: cfg.Log,
+		Changed: func() { kick("members of multicast groups") },
 	})
 }
 

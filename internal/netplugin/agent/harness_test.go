@@ -400,7 +400,7 @@ func (b *bed) startWith(d driver.Driver) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a.Handle("POST "+cni.Path, server.Handler(a))
+	a.Handle("POST "+cni.Path, server.Handler(a.Runtime()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

@@ -42,7 +42,7 @@ func (b *bed) far(mark string) (model.Host, model.Endpoint) {
 // is none.
 func (b *bed) picture() (ports, remotes int) {
 	b.t.Helper()
-	pic, ok := b.agent.cluster.Compile()
+	pic, ok := b.agent.mirror.cluster.Compile()
 	if !ok {
 		return -1, -1
 	}
@@ -67,7 +67,7 @@ func (b *bed) holds(words ...string) {
 		if err == nil {
 			return errors.New("it is ready")
 		}
-		state, problem := b.agent.State().Stale, b.agent.State().Problems[observe.AboutStore]
+		state, problem := b.agent.Observer.State().Stale, b.agent.Observer.State().Problems[observe.AboutStore]
 		for _, w := range words {
 			if !strings.Contains(err.Error(), w) || !strings.Contains(state, w) || !strings.Contains(problem, w) {
 				return fmt.Errorf("ready %w, stale %q, problem %q lack %q", err, state, problem, w)
@@ -137,7 +137,7 @@ func TestStoreReplaced(t *testing.T) {
 			b.picturesAre(2, 1)
 			b.eventually("the store is written down", func() error {
 				m, err := statemirror.Recall(b.cfg.StateDir, b.cfg.Log)
-				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.Guard.Position().Revision) {
+				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.mirror.cluster.Guard.Position().Revision) {
 					err = fmt.Errorf("%+v", m)
 				}
 				return err
@@ -402,7 +402,7 @@ func TestPutBack(t *testing.T) {
 	thief.Key.ID, thief.Host = "thief", "far"
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return tables.Endpoints.Put(tx, thief) })
 	b.eventually("it is told", func() error {
-		if p := b.agent.State().Problems[observe.AboutAttachments]; !strings.Contains(p, "1 attachments") || !strings.Contains(p, "taken") {
+		if p := b.agent.Observer.State().Problems[observe.AboutAttachments]; !strings.Contains(p, "1 attachments") || !strings.Contains(p, "taken") {
 			return fmt.Errorf("problem %q", p)
 		}
 		return nil

@@ -11,11 +11,11 @@ import (
 )
 
 // path says by which interfaces and gateways this host reaches its netmasters.
-func (a *Agent) path() string { return hoststack.Path(a.control.NetmasterAddresses()) }
+func (c *mirror) path() string { return hoststack.Path(c.control.NetmasterAddresses()) }
 
 // hostChanges are the changes of this host's own networking that can be taken back.
 func (a *Agent) hostChanges() []hostChanges {
-	return []hostChanges{&infraInterfaces{of: a.Infra}, stackRoutes{a.way.Changes(), a.kick}, learnedRoutes{a.fabric}, forwardingMode{a.cluster}}
+	return []hostChanges{&infraInterfaces{of: a.Attachments.Infra}, stackRoutes{a.mirror.way.Changes(), a.kick}, learnedRoutes{a.bgp.fabric}, forwardingMode{a.mirror.cluster}}
 }
 
 // infraInterfaces are the host's interfaces on infra networks.

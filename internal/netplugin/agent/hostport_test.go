@@ -33,7 +33,7 @@ func TestHostPorts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := b.agent.Published(attach.Key{Container: "c1", IfName: "eth0"}); len(got) != 2 || got[0].String() != "*:8080->80/tcp" || got[1].String() != "127.0.0.1:8080->80/udp" {
+	if got := b.agent.Attachments.Published(attach.Key{Container: "c1", IfName: "eth0"}); len(got) != 2 || got[0].String() != "*:8080->80/tcp" || got[1].String() != "127.0.0.1:8080->80/udp" {
 		t.Errorf("published %v", got)
 	}
 	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":8080"); !errors.Is(err, syscall.EADDRINUSE) {
@@ -44,7 +44,7 @@ func TestHostPorts(t *testing.T) {
 	if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != 102 || !strings.Contains(e.Details, "published by container c1 already") {
 		t.Errorf("a port that is taken: %v", err)
 	}
-	if _, there := b.agent.Entry(attach.Key{Container: "c2", IfName: "eth0"}); there || len(b.endpoints()) != before {
+	if _, there := b.agent.Attachments.Entry(attach.Key{Container: "c2", IfName: "eth0"}); there || len(b.endpoints()) != before {
 		t.Error("a container whose ports are refused leaves something")
 	}
 	three := with("c3", port(8081, "tcp", ""), port(8080, "udp", "127.0.0.2")) // free, and another address
@@ -70,7 +70,7 @@ func TestHostPorts(t *testing.T) {
 			t.Fatalf("podman does not get its container's port: %v", err)
 		}
 		defer l.Close()
-		if p := b.agent.State().Problems; len(p) > 0 {
+		if p := b.agent.Observer.State().Problems; len(p) > 0 {
 			t.Errorf("problems while podman has the port: %v", p)
 		}
 		_, err = r.AddNetworkList(t.Context(), list, with("c6", port(8085, "tcp", "")))

@@ -64,7 +64,7 @@ func TestInfraKept(t *testing.T) {
 				return fmt.Errorf("it has %s, the endpoint %s, want %s", is, ep.IPv4, want)
 			}
 			var e attachment.Entry // which a stop in the middle of an attachment undoes
-			data, err := os.ReadFile(b.agent.File(attach.Key{Container: "infra/blue:stor", IfName: "stor"}))
+			data, err := os.ReadFile(b.agent.Attachments.File(attach.Key{Container: "infra/blue:stor", IfName: "stor"}))
 			if err == nil {
 				err = json.Unmarshal(data, &e)
 			}
@@ -168,7 +168,7 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 	b.put(func(tx store.Tx) error { return tables.Hosts.Put(tx, peer) })
 	interfaces(false)
 	b.eventually("the host's status", func() error {
-		for _, p := range b.agent.Problems() {
+		for _, p := range b.agent.Attachments.Problems() {
 			if strings.Contains(p.Text, "10.1.9.77") && p.Object == "infra network blue:stor" {
 				return nil
 			}
@@ -191,16 +191,16 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		})
 	}
 	b.eventually("the newest change", func() error {
-		if newest, _ := b.agent.Infra.Newest(time.Time{}); newest != k {
+		if newest, _ := b.agent.Attachments.Infra.Newest(time.Time{}); newest != k {
 			return fmt.Errorf("it is %q", newest)
 		}
 		return nil
 	})
-	if err := b.agent.Infra.Suspend(k, "taken back by the test"); err != nil {
+	if err := b.agent.Attachments.Infra.Suspend(k, "taken back by the test"); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the host's status says it", func() error {
-		for _, p := range b.agent.Problems() {
+		for _, p := range b.agent.Attachments.Problems() {
 			if p.Text == "taken back by the test" {
 				return nil
 			}
@@ -208,7 +208,7 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		return errors.New("nothing says that it is taken back")
 	})
 	up(false)
-	if err := b.agent.Infra.Resume(k); err != nil {
+	if err := b.agent.Attachments.Infra.Resume(k); err != nil {
 		t.Fatal(err)
 	}
 	up(true)

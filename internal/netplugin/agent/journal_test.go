@@ -49,7 +49,7 @@ func TestDamagedEntry(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.stop()
-			file := b.agent.File(r.Key)
+			file := b.agent.Attachments.File(r.Key)
 			if err := spoil(file); err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestDamagedEntry(t *testing.T) {
 			b.start()
 			b.ready()
 			b.eventually("the port is still programmed", func() error {
-				if p := b.agent.State().Ports[res.HostIf]; !p.Programmed {
+				if p := b.agent.Observer.State().Ports[res.HostIf]; !p.Programmed {
 					return fmt.Errorf("port: %+v", p)
 				}
 				return nil
@@ -68,7 +68,7 @@ func TestDamagedEntry(t *testing.T) {
 			if n := len(b.endpoints()); n != 1 {
 				t.Errorf("%d endpoints, want the container's", n)
 			}
-			told := b.agent.State().Problems["damaged journal"]
+			told := b.agent.Observer.State().Problems["damaged journal"]
 			if want := name != "removed"; want != strings.Contains(told, filepath.Base(file)+".bad") {
 				t.Errorf("problem: %q", told)
 			}
@@ -81,7 +81,7 @@ func TestDamagedEntry(t *testing.T) {
 			}
 			b.agent.kick("the test")
 			b.eventually("the problem has gone", func() error {
-				if p := b.agent.State().Problems; len(p) > 0 {
+				if p := b.agent.Observer.State().Problems; len(p) > 0 {
 					return fmt.Errorf("%v", p)
 				}
 				return nil
@@ -100,7 +100,7 @@ func TestNewerJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop()
-	file := b.agent.File(attach.Key{Container: "c1", IfName: "eth0"})
+	file := b.agent.Attachments.File(attach.Key{Container: "c1", IfName: "eth0"})
 	old, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -168,14 +168,14 @@ func TestJournalUnwritable(t *testing.T) {
 			if err := disk.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
-			before := b.agent.way.Addresses.Taken()
+			before := b.agent.mirror.way.Addresses.Taken()
 			for range 3 {
 				_, err := b.client().Attach(t.Context(), r2)
 				if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--state-dir") {
 					t.Errorf("Attach: %v; want unavailable, and what to do", err)
 				}
 			}
-			if after := b.agent.way.Addresses.Taken(); after != before {
+			if after := b.agent.mirror.way.Addresses.Taken(); after != before {
 				t.Errorf("%d private addresses are taken, before it were %d", after, before)
 			}
 			if n := len(b.endpoints()); n != 1 {
@@ -186,7 +186,7 @@ func TestJournalUnwritable(t *testing.T) {
 			}
 			b.agent.kick("the test")
 			b.eventually("the status says so", func() error {
-				if p := b.agent.State().Problems; !strings.Contains(p["journal"], "cannot be written") {
+				if p := b.agent.Observer.State().Problems; !strings.Contains(p["journal"], "cannot be written") {
 					return fmt.Errorf("problems: %v", p)
 				}
 				return nil
@@ -220,13 +220,13 @@ func TestJournalRemoved(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{b.agent.File(r.Key), attachment.JournalDir(b.cfg.StateDir)} {
+	for _, what := range []string{b.agent.Attachments.File(r.Key), attachment.JournalDir(b.cfg.StateDir)} {
 		if err := os.RemoveAll(what); err != nil {
 			t.Fatal(err)
 		}
 		b.eventually("the entry is there again after the loss of "+what, func() error {
 			var e attachment.Entry
-			data, err := os.ReadFile(b.agent.File(r.Key))
+			data, err := os.ReadFile(b.agent.Attachments.File(r.Key))
 			if err == nil {
 				err = json.Unmarshal(data, &e)
 			}
@@ -331,7 +331,7 @@ func TestSpoolUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.restart()
-	told := func() string { return b.agent.State().Problems["spool"] }
+	told := func() string { return b.agent.Observer.State().Problems["spool"] }
 	b.eventually("it is told", func() error {
 		if !strings.Contains(told(), "a.json") {
 			return errors.New("the problem says " + told())

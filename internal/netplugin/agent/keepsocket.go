@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,31 +18,39 @@ const socketLook = time.Second
 type socket struct {
 	path, what string
 	listener   net.Listener
-	handler    http.Handler // nil = attach.Service's and the adapters'
+	handler    http.Handler // nil = that of socketHandler
 }
 
-// HandleAt has an orchestrator's adapter answer on a unix socket of its own, for root
-// only; what is a word for it. It is for between New and Run. Errors: another process
-// answers there, or a file that is no socket is there.
-func (a *Agent) HandleAt(ctx context.Context, path, what string, h http.Handler) error {
+// runtimeSockets are where this process is asked: unix sockets for runtimes, and TCP for
+// inspection. New and Agent.HandleAt add to them before Run, which serves them; afterwards
+// they do not change.
+type runtimeSockets struct {
+	log      *slog.Logger
+	sockets  []*socket               // the CNI plugin's is the first
+	adapters map[string]http.Handler // on that, by pattern
+	rest     net.Listener            // nil without RESTAddress
+}
+
+// add listens on a unix socket; see Agent.HandleAt.
+func (k *runtimeSockets) add(ctx context.Context, path, what string, h http.Handler) error {
 	l, err := listenUnix(ctx, path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	a.sockets = append(a.sockets, &socket{path: path, what: what, listener: l, handler: h})
+	k.sockets = append(k.sockets, &socket{path: path, what: what, listener: l, handler: h})
 	return nil
 }
 
-// serveSocket serves a socket until ctx ends. When somebody has removed
-// its file, nobody reaches the listener any more: another one takes its place,
+// serveSocket serves a socket until ctx ends, with its handler or else common. When
+// somebody has removed its file, nobody reaches the listener any more: another one takes its place,
 // while requests under way on the former go on.
-func (a *Agent) serveSocket(ctx context.Context, s *socket) error {
+func (k *runtimeSockets) serveSocket(ctx context.Context, s *socket, common http.Handler) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	failed := make(chan error, 1)
 	handler := s.handler
 	if handler == nil {
-		handler = a.socketHandler()
+		handler = common
 	}
 	serve := func(l net.Listener) context.CancelFunc {
 		ctx, end := context.WithCancel(ctx)
@@ -80,13 +89,13 @@ func (a *Agent) serveSocket(ctx context.Context, s *socket) error {
 		next, err := listenUnix(ctx, s.path)
 		if err != nil {
 			if text := err.Error(); text != told {
-				a.log.Error("a socket was removed and cannot be made again", "what", s.what, "socket", s.path, "error", err)
+				k.log.Error("a socket was removed and cannot be made again", "what", s.what, "socket", s.path, "error", err)
 				told = text
 			}
 			continue
 		}
 		told = ""
-		a.log.Warn("somebody has removed a socket; it is made again", "what", s.what, "socket", s.path)
+		k.log.Warn("somebody has removed a socket; it is made again", "what", s.what, "socket", s.path)
 		if u, ok := l.(*net.UnixListener); ok {
 			u.SetUnlinkOnClose(false) // it would remove the next one's file
 		}

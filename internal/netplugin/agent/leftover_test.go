@@ -11,7 +11,7 @@ import (
 func (b *bed) nothingLeft() {
 	b.t.Helper()
 	b.eventually("nothing is left", func() error {
-		if e := b.agent.Entries(); len(e) > 0 {
+		if e := b.agent.Attachments.Entries(); len(e) > 0 {
 			return fmt.Errorf("journal: %+v", e)
 		}
 		if eps := b.endpoints(); len(eps) > 0 {

@@ -15,45 +15,32 @@ import (
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
-	known := a.way.Addresses.Refresh(look) // before the picture, which may know more by then
-	ports := a.Ports.Changes()
-	a.control.Refresh(look)
-	pic, ok := a.cluster.Compile()
-	if !ok || !known || !a.control.Known() || !a.mayProgram() {
+	known := a.mirror.way.Addresses.Refresh(look) // before the picture, which may know more by then
+	ports := a.Attachments.Ports.Changes()
+	a.mirror.control.Refresh(look)
+	pic, ok := a.mirror.cluster.Compile()
+	if !ok || !known || !a.mirror.control.Known() || !a.lease.mayProgram() {
 		return nil, nil // what it waits for wakes the runner again
 	}
 	if o, _ := a.reached.Get(); o.At.IsZero() { // nothing of a later agent's may be touched
-		if err := mayRead(a.cluster.Hosts.OwnRecord()); err != nil {
+		if err := mayRead(a.mirror.cluster.Hosts.OwnRecord()); err != nil {
 			return nil, err
 		}
 	}
-	pic.Want.Router = a.routerInterface(pic.Want)
+	pic.Want.Router = a.bgp.routerInterface(pic.Want)
 	if a.listener != nil {
 		pic.Want.Groups = a.listener.Follow(pic.Want)
 	}
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
-	pic.Problems = append(pic.Problems, a.underlay.Problems(pic.Want)...)
-	pic.Problems = append(pic.Problems, a.answerProblems()...)
-	pic.Problems = append(pic.Problems, a.fabric.Problems()...)
-	pic.Problems = append(pic.Problems, a.lacking.Problems(pic.Want)...)
-	if n := a.legacyPods.Load(); n > 0 {
-		pic.Problems = append(pic.Problems, compile.Problem{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
-			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: give netmaster --kubeconfig, or install this version's contivk8s", model.NoEffectPrefix, n)})
-	}
-	pic.Problems = append(pic.Problems, a.Problems()...)
+	pic.Problems = append(pic.Problems, a.mirror.underlay.Problems(pic.Want)...)
+	pic.Problems = append(pic.Problems, a.l2.answerProblems()...)
+	pic.Problems = append(pic.Problems, a.bgp.fabric.Problems()...)
+	pic.Problems = append(pic.Problems, a.dataPlane.lacking.Problems(pic.Want)...)
+	pic.Problems = append(pic.Problems, a.legacy.problems()...)
+	pic.Problems = append(pic.Problems, a.Attachments.Problems()...)
 	start := time.Now()
-	apply := a.cfg.Driver.Apply
-	if a.cfg.Predecessor != nil {
-		apply = a.takeOver
-	}
-	step := a.pace.Next(pic.Want, start)
-	report, err := apply(ctx, step.Want)
-	a.pace.Done(step, time.Since(start), time.Now(), err)
+	step, report, err := a.dataPlane.apply(ctx, pic.Want, start)
 	pic.Problems = append(pic.Problems, step.Problems()...)
-	report.Ports = step.Statuses(report.Ports)
-	if in, more := a.pace.Again(time.Now()); more {
-		a.again.Reset(in)
-	}
 	o := statemirror.SyncStatus{
 		At: time.Now(), Took: time.Since(start),
 		Revs: pic.Revs, Report: report, Problems: pic.Problems, Networks: pic.Want.Networks, Services: pic.Want.Services, Err: err,
@@ -67,7 +54,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	var failed []string
 	if err == nil {
 		var problems []compile.Problem
-		problems, failed = a.Ports.FollowWayOut(ctx, pic.Want, look)
+		problems, failed = a.Attachments.Ports.FollowWayOut(ctx, pic.Want, look)
 		o.Ports, o.Problems = ports, append(o.Problems, problems...)
 	}
 	for name, st := range report.Ports.All() {
@@ -77,14 +64,14 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		}
 	}
 	if err == nil {
-		a.followBGP(pic, report)
-		a.announceVLAN(step.Want, report)
-		a.announceToNeighbours(step.Want)
-		a.tunnels.Follow(step.Want)
+		a.bgp.followBGP(pic, report)
+		a.l2.announceVLAN(step.Want, report)
+		a.l2.announceToNeighbours(step.Want)
+		a.probers.tunnels.Follow(step.Want)
 	}
 	a.reached.Set(o)
-	a.Passed(o)
-	a.log.Debug("applied", "reasons", reasons, "revision", pic.Want.Revision,
+	a.Observer.Passed(o)
+	a.cfg.Log.Debug("applied", "reasons", reasons, "revision", pic.Want.Revision,
 		"changes", report.Changes, "ports", report.Ports.Len(), "took", o.Took, "error", err)
 	if err != nil {
 		return nil, fmt.Errorf("apply revision %d to the data plane: %w", pic.Want.Revision, err)
@@ -108,6 +95,6 @@ func (a *Agent) awaitFirst(ctx context.Context) {
 	if a.reached.Until(ctx, func(o statemirror.SyncStatus) (bool, error) { return !o.At.IsZero(), nil }) != nil {
 		return // its end
 	}
-	a.awaitName(ctx)
+	a.lease.awaitName(ctx)
 	a.masters.Await(ctx)
 }

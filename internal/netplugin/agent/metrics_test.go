@@ -23,7 +23,7 @@ func TestMetrics(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	b.ready()
 	descs := make(chan *prometheus.Desc, 200)
-	b.agent.Registry().Describe(descs)
+	b.agent.Observer.Registry().Describe(descs)
 	close(descs)
 	name := regexp.MustCompile(`contiv_[a-z_]+`)
 	var want []string

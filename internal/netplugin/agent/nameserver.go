@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -94,7 +95,7 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 const retryNames = 5 * time.Second
 
 // serveNames serves names on the sockets that follow made, until ctx ends.
-func (n *nameServer) serveNames(ctx context.Context, a *Agent) {
+func (n *nameServer) serveNames(ctx context.Context, log *slog.Logger, kick func(reason string)) {
 	if n == nil {
 		return
 	}
@@ -125,14 +126,14 @@ func (n *nameServer) serveNames(ctx context.Context, a *Agent) {
 		if err == nil {
 			continue
 		}
-		a.log.Error("containers' names are not served", "address", s.Addr(), "error", err, "retryIn", retryNames)
+		log.Error("containers' names are not served", "address", s.Addr(), "error", err, "retryIn", retryNames)
 		for again := moved; again != nil; {
 			select {
 			case <-again:
 				again = nil
 			case <-time.After(retryNames):
 				n.broken.Store(true)
-				a.kick("name server")
+				kick("name server")
 			case <-ctx.Done():
 				return
 			}

@@ -21,11 +21,11 @@ func TestNameServerFollowsHome(t *testing.T) {
 	cfg := Config{Log: slog.New(slog.DiscardHandler), DNSUpstreams: []netip.AddrPort{}}
 	ports := make(chan [2]uint16, 10)
 	n := newNameServer(&cfg, func(port, port6 uint16) { ports <- [2]uint16{port, port6} })
-	a := &Agent{cfg: cfg, log: cfg.Log, names: n}
+	a := &Agent{cfg: cfg, names: n}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		n.serveNames(ctx, a)
+		n.serveNames(ctx, cfg.Log, a.kick)
 		close(done)
 	}()
 	if s := a.NameServer(); s.Status != "waiting" {
@@ -95,7 +95,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 	}
 	off := &Agent{names: newNameServer(&Config{NoDNS: true}, nil)}
 	off.names.follow(t.Context(), picture("127.0.5.253"))
-	off.names.serveNames(t.Context(), off)
+	off.names.serveNames(t.Context(), cfg.Log, off.kick)
 	if s := off.NameServer(); s.Status != "off" {
 		t.Errorf("switched off: %+v", s)
 	}

@@ -62,9 +62,9 @@ func (t *macTable) follow(want desired.Host) map[binding]model.MAC {
 // announceToNeighbours tells this host's endpoints which addresses of their networks have
 // another MAC (RFC 5227 section 3, RFC 4861 section 7.2.6). Without that they would send to
 // the former one until they ask again.
-func (a *Agent) announceToNeighbours(want desired.Host) {
-	moved := a.macs.follow(want)
-	if a.can.Memberships == nil {
+func (l *l2Announcers) announceToNeighbours(want desired.Host) {
+	moved := l.macs.follow(want)
+	if l.memberships == nil {
 		return
 	}
 	for b, mac := range moved {
@@ -73,8 +73,8 @@ func (a *Agent) announceToNeighbours(want desired.Host) {
 			if p.Network != b.network || p.MAC == mac {
 				continue
 			}
-			if err := a.can.Memberships.Send(name, frame); err != nil {
-				a.log.Debug("an endpoint was not told of a neighbour's new MAC; it asks for it within a minute", "port", name, "neighbour", b.addr, "mac", mac, "error", err)
+			if err := l.memberships.Send(name, frame); err != nil {
+				l.log.Debug("an endpoint was not told of a neighbour's new MAC; it asks for it within a minute", "port", name, "neighbour", b.addr, "mac", mac, "error", err)
 			}
 		}
 	}

@@ -160,7 +160,7 @@ func TestBigPolicyLetsOthersPass(t *testing.T) {
 	}
 	drv.mu.Unlock()
 	b.eventually("nothing waits", func() error {
-		if s, ok := b.agent.State().Problems["policies that wait"]; ok {
+		if s, ok := b.agent.Observer.State().Problems["policies that wait"]; ok {
 			return fmt.Errorf("%s", s)
 		}
 		return nil

@@ -40,10 +40,10 @@ func TestParked(t *testing.T) {
 	}
 	b.restart()
 	b.ready()
-	if got, ok := b.agent.Attached(req.Key); !ok || got.Parked != res.Parked {
+	if got, ok := b.agent.Attachments.Attached(req.Key); !ok || got.Parked != res.Parked {
 		t.Errorf("after a restart: %+v, %v", got, ok)
 	}
-	if keys := b.agent.AttachedBy(attach.SourceDocker); len(keys) != 1 || keys[0] != req.Key {
+	if keys := b.agent.Attachments.AttachedBy(attach.SourceDocker); len(keys) != 1 || keys[0] != req.Key {
 		t.Errorf("Docker's attachments: %v", keys)
 	}
 	if err := b.client().Check(t.Context(), attach.CheckRequest{Key: req.Key}); err != nil {

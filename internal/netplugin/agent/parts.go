@@ -8,6 +8,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+// runtimeService is attach.Service: attachments, and whether the host is ready for them.
+type runtimeService struct {
+	*attachment.Service
+	observer *observe.Observer
+}
+
+// Ready implements attach.Service.
+func (s runtimeService) Ready(ctx context.Context) error { return s.observer.Ready(ctx) }
+
 // forParts is the agent as its attachments and its observer know it.
 type forParts struct{ of *Agent }
 
@@ -18,16 +27,16 @@ var (
 
 func (p forParts) Kick(reason string)             { p.of.kick(reason) }
 func (p forParts) AwaitFirst(ctx context.Context) { p.of.awaitFirst(ctx) }
-func (p forParts) Able() error                    { return p.of.Able() }
+func (p forParts) Able() error                    { return p.of.Observer.Able() }
 func (p forParts) Owns() error                    { return p.of.mine() }
-func (p forParts) Named() error                   { return p.of.named() }
-func (p forParts) Tunnels() error                 { return p.of.tunnels.Err() }
-func (p forParts) BGP() *tables.BGPStatus         { return p.of.fabric.Status() }
+func (p forParts) Named() error                   { return p.of.lease.named() }
+func (p forParts) Tunnels() error                 { return p.of.probers.tunnels.Err() }
+func (p forParts) BGP() *tables.BGPStatus         { return p.of.bgp.fabric.Status() }
 
 func (p forParts) SetAttachmentsProblem(text string) {
-	p.of.SetStanding(observe.AboutAttachments, text)
+	p.of.Observer.SetStanding(observe.AboutAttachments, text)
 }
 
 func (p forParts) WriteStatus(ctx context.Context, now tables.HostStatus) error {
-	return p.of.writeStatus(ctx, now)
+	return p.of.registration.writeStatus(ctx, now)
 }

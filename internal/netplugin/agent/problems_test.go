@@ -19,7 +19,7 @@ func TestUnreadableTold(t *testing.T) {
 	b.put(func(tx store.Tx) error { // the tenant has to be mirrored
 		return tables.Tenants.Put(tx, model.Tenant{Name: "default"})
 	})
-	b.agent.cluster.AcquireTenant("default")
+	b.agent.mirror.cluster.AcquireTenant("default")
 	kv, err := b.st.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -27,18 +27,18 @@ func TestUnreadableTold(t *testing.T) {
 	write := func(value []byte) { b.put(func(tx store.Tx) error { tx.Put(key, value, nil); return nil }) }
 	write([]byte("{"))
 	told := func() bool {
-		return strings.Contains(b.agent.State().Problems["record "+key], "counts as missing")
+		return strings.Contains(b.agent.Observer.State().Problems["record "+key], "counts as missing")
 	}
 	b.eventually("it is told", func() error {
 		if !told() {
-			return fmt.Errorf("problems: %v", b.agent.State().Problems)
+			return fmt.Errorf("problems: %v", b.agent.Observer.State().Problems)
 		}
 		return nil
 	})
 	write(kv.Value)
 	b.eventually("it is told no more", func() error {
 		if told() {
-			return fmt.Errorf("problems: %v", b.agent.State().Problems)
+			return fmt.Errorf("problems: %v", b.agent.Observer.State().Problems)
 		}
 		return nil
 	})

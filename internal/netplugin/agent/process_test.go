@@ -33,7 +33,7 @@ func TestProcess(t *testing.T) {
 		return res
 	}
 	first := attached()
-	e, _ := b.agent.Entry(r.Key)
+	e, _ := b.agent.Attachments.Entry(r.Key)
 	asked := func() (n int, told api.UpdateEndpointRequest) {
 		b.master.mu.Lock()
 		defer b.master.mu.Unlock()
@@ -62,7 +62,7 @@ func TestProcess(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("labels that the cluster does not hear of: %v", err)
 	}
-	if e, _ := b.agent.Entry(r.Key); len(e.Request.Labels) == 0 {
+	if e, _ := b.agent.Attachments.Entry(r.Key); len(e.Request.Labels) == 0 {
 		t.Error("the journal has labels that the cluster never heard of")
 	}
 	b.master.idle.Store(false)
@@ -101,7 +101,7 @@ func TestProcess(t *testing.T) {
 	other.close()
 	b.eventually("what ended is released", func() error {
 		for _, k := range []attach.Key{r.Key, byCNI.Key} {
-			if _, ok := b.agent.Entry(k); ok {
+			if _, ok := b.agent.Attachments.Entry(k); ok {
 				return fmt.Errorf("%s is in the journal", k)
 			}
 		}

@@ -6,25 +6,37 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/relay"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // mirrored is what the picture is made from: the store, or in front of it netmasters that
-// relay it.
-func (a *Agent) mirrored() store.Reader {
-	st := a.cfg.Store
-	if a.cfg.FromNetmasters {
-		a.relay = relay.NewReader(relay.Config{
-			Store: st, Log: a.log, Serves: tables.Relayed(), Hubs: a.masters.Hubs, Open: a.masters.Relay,
+// relay it; from is nil unless they do.
+func mirrored(cfg *Config, masters *masterclient.Client) (st store.Reader, from *relay.Reader) {
+	st = cfg.Store
+	if cfg.FromNetmasters {
+		from = relay.NewReader(relay.Config{
+			Store: st, Log: cfg.Log, Serves: tables.Relayed(), Hubs: masters.Hubs, Open: masters.Relay,
 		})
-		st = a.relay
+		st = from
 	}
-	if a.cfg.Mirrored != nil {
-		st = a.cfg.Mirrored(st)
+	if cfg.Mirrored != nil {
+		st = cfg.Mirrored(st)
 	}
-	return st
+	return st, from
+}
+
+// mirror is what this host knows of the cluster, and of its own ways to it. Its parts guard
+// their own state; New makes them, and only underlay is a value.
+type mirror struct {
+	cluster  *statemirror.State
+	way      *statemirror.Egress
+	control  *statemirror.ControlPlane
+	underlay statemirror.Underlay
+	relay    *relay.Reader // nil = netmasters are not mirrored from
 }
 
 // Mirroring is what GET /inspect/mirror tells.
@@ -37,11 +49,11 @@ type Mirroring struct {
 }
 
 // Mirroring tells from where this host learns of the cluster's state.
-func (a *Agent) Mirroring() Mirroring {
-	if a.relay == nil {
+func (c *mirror) Mirroring() Mirroring {
+	if c.relay == nil {
 		return Mirroring{From: "store"}
 	}
-	f := a.relay.From()
+	f := c.relay.From()
 	m := Mirroring{Netmaster: f.Hub, Since: f.Since, Why: f.Why, Moves: max(0, f.Moves-1)}
 	switch {
 	case f.Hub != "":
@@ -52,22 +64,22 @@ func (a *Agent) Mirroring() Mirroring {
 	return m
 }
 
-func (a *Agent) getMirroring(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, a.Mirroring())
+func (c *mirror) getMirroring(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, c.Mirroring())
 }
 
-func (a *Agent) mirrorMetrics() []prometheus.Collector {
+func (c *mirror) mirrorMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "contiv_netplugin_mirrors_from_netmaster", Help: "1 while the cluster's state is mirrored from a netmaster, 0 while it is from the store.",
 		}, func() float64 {
-			if a.Mirroring().Netmaster != "" {
+			if c.Mirroring().Netmaster != "" {
 				return 1
 			}
 			return 0
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "contiv_netplugin_mirror_moves_total", Help: "How often it has changed from where the cluster's state is mirrored.",
-		}, func() float64 { return float64(a.Mirroring().Moves) }),
+		}, func() float64 { return float64(c.Mirroring().Moves) }),
 	}
 }

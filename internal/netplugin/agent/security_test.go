@@ -77,7 +77,7 @@ func TestNoWriteBeforeSnapshot(t *testing.T) {
 	}
 	b.agentS.Unavailable(false)
 	b.ready()
-	if st := b.agent.State(); len(st.Ports) != 1 {
+	if st := b.agent.Observer.State(); len(st.Ports) != 1 {
 		t.Errorf("ports %v, want c1's", st.Ports)
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
@@ -103,7 +103,7 @@ func TestPausedMirror(t *testing.T) {
 	}
 	defer http.DefaultClient.CloseIdleConnections()
 	post("/debug/mirror/pause")
-	before := b.agent.State().Revision
+	before := b.agent.Observer.State().Revision
 	b.network("blue", "net3", 3)
 	done := make(chan error, 1)
 	r2 := request("c2", newSandbox(t))
@@ -122,7 +122,7 @@ func TestPausedMirror(t *testing.T) {
 		t.Errorf("Attach answered although its endpoint cannot be known: %v", err)
 	default:
 	}
-	if st := b.agent.State(); st.Revision != before || !st.Paused || len(st.Ports) != 1 {
+	if st := b.agent.Observer.State(); st.Revision != before || !st.Paused || len(st.Ports) != 1 {
 		t.Errorf("state of a paused host: %+v, want revision %d and one port", st, before)
 	}
 	post("/debug/mirror/resume")
@@ -198,7 +198,7 @@ func TestSweepAndAdopt(t *testing.T) {
 	b.start()
 	b.ready()
 	b.eventually("the port is still programmed", func() error {
-		if p := b.agent.State().Ports[res.HostIf]; !p.Programmed {
+		if p := b.agent.Observer.State().Ports[res.HostIf]; !p.Programmed {
 			return fmt.Errorf("port: %+v", p)
 		}
 		return nil
@@ -207,7 +207,7 @@ func TestSweepAndAdopt(t *testing.T) {
 	// can be put back, also when it is deleted while netplugin is not there.
 	before := b.endpoints()
 	b.eventually("the journal has the addresses again", func() error {
-		for _, e := range b.agent.Entries() {
+		for _, e := range b.agent.Attachments.Entries() {
 			if text, err := json.Marshal(e); err != nil || !strings.Contains(string(text), res.Addresses[0].Prefix.Addr().String()) {
 				return fmt.Errorf("entry %s: %v", text, err) //nolint:errorlint // nil as a rule
 			}
@@ -359,7 +359,7 @@ func TestLegacySocket(t *testing.T) {
 		row, err := tables.HostStatuses.Decode(kv)
 		if err == nil {
 			const of = "contivk8s of 1.x"
-			if text := row.Value.Problems[of]; text != b.agent.State().Problems[of] || !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
+			if text := row.Value.Problems[of]; text != b.agent.Observer.State().Problems[of] || !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
 				err = fmt.Errorf("the status has the problem %q", text)
 			}
 		}
@@ -383,7 +383,7 @@ func TestLegacySocket(t *testing.T) {
 	if _, pod := b.master.askedFor("c1"); pod == nil || pod.UID != "u1" {
 		t.Errorf("the endpoint was asked for pod %+v", pod)
 	}
-	if text := b.agent.State().Problems["contivk8s of 1.x"]; !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
+	if text := b.agent.Observer.State().Problems["contivk8s of 1.x"]; !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
 		t.Errorf("the host's problem is %q", text)
 	}
 	if _, body := do(t, http.DefaultClient, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/metrics", ""); !strings.Contains(body, `contiv_netplugin_problems{kind="no effect"} 1`) {
@@ -445,7 +445,7 @@ func TestInspect(t *testing.T) {
 	stranger := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/state", nil)
 	stranger.TLS = &tls.ConnectionState{}
 	w := httptest.NewRecorder()
-	b.agent.Handler(b.agent.More()).ServeHTTP(w, stranger)
+	b.agent.Observer.Handler(b.agent.Observer.More()).ServeHTTP(w, stranger)
 	if w.Code != http.StatusUnauthorized {
 		t.Errorf("who shows no certificate by TLS reads the state: %d %s", w.Code, w.Body)
 	}

@@ -13,15 +13,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/peerhealth"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
+	"github.com/contiv/netplugin/v2/internal/netplugin/tunnelprobe"
 )
 
-// newProber returns what asks hosts that are away; nil = nobody does.
-func (a *Agent) newProber() *peerhealth.Prober {
-	if a.cfg.Probe == nil {
+// probers test whether other hosts live, and the tunnels to them. Both guard their own state.
+type probers struct {
+	prober  *peerhealth.Prober  // nil = no host is asked
+	tunnels *tunnelprobe.Prober // nil = no tunnel is tested
+}
+
+// newProber returns the prober of hosts that are away; nil without a probe.
+func newProber(cfg *Config, cluster *statemirror.State) *peerhealth.Prober {
+	if cfg.Probe == nil {
 		return nil
 	}
 	peers := func() ([]peerhealth.Peer, bool, <-chan struct{}) {
-		list, many, changed := a.cluster.Hosts.Peers()
+		list, many, changed := cluster.Hosts.Peers()
 		out := make([]peerhealth.Peer, len(list))
 		for i, p := range list {
 			out[i] = peerhealth.Peer{Name: p.Name, Addr: p.Addr, Away: p.Away}
@@ -29,8 +37,8 @@ func (a *Agent) newProber() *peerhealth.Prober {
 		return out, many, changed
 	}
 	return peerhealth.New(peerhealth.Config{
-		Peers: peers, Ask: a.cfg.Probe, Silent: a.cluster.HostInput.SetUnreachable, Log: a.log,
-		Answered: a.recallPeers(), Remember: a.rememberPeers,
+		Peers: peers, Ask: cfg.Probe, Silent: cluster.HostInput.SetUnreachable, Log: cfg.Log,
+		Answered: recallPeers(cfg), Remember: func(answered map[model.HostName]netip.Addr) { rememberPeers(cfg, answered) },
 	})
 }
 
@@ -45,14 +53,14 @@ type peersKept struct {
 
 // recallPeers reads peersFile. One that cannot be read counts as none: then the hosts are
 // asked anew.
-func (a *Agent) recallPeers() map[model.HostName]netip.Addr {
+func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
 	var kept peersKept
-	data, err := os.ReadFile(filepath.Join(a.cfg.StateDir, peersFile))
+	data, err := os.ReadFile(filepath.Join(cfg.StateDir, peersFile))
 	if err == nil {
 		err = json.Unmarshal(data, &kept)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.log.Warn("which hosts have answered probes cannot be read: they are asked anew", "file", peersFile, "error", err)
+		cfg.Log.Warn("which hosts have answered probes cannot be read: they are asked anew", "file", peersFile, "error", err)
 	}
 	if err != nil || kept.Version != 1 {
 		return nil
@@ -60,9 +68,9 @@ func (a *Agent) recallPeers() map[model.HostName]netip.Addr {
 	return kept.Answered
 }
 
-func (a *Agent) rememberPeers(answered map[model.HostName]netip.Addr) {
-	if err := durable.WriteJSON(filepath.Join(a.cfg.StateDir, peersFile), peersKept{1, answered}); err != nil {
-		a.log.Debug("which hosts have answered probes is not written down", "error", err)
+func rememberPeers(cfg *Config, answered map[model.HostName]netip.Addr) {
+	if err := durable.WriteJSON(filepath.Join(cfg.StateDir, peersFile), peersKept{1, answered}); err != nil {
+		cfg.Log.Debug("which hosts have answered probes is not written down", "error", err)
 	}
 }
 
@@ -84,9 +92,9 @@ func (p peers) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (a *Agent) peerMetrics() []prometheus.Collector {
-	if a.prober == nil {
+func (p *probers) peerMetrics() []prometheus.Collector {
+	if p.prober == nil {
 		return nil
 	}
-	return []prometheus.Collector{peers{a.prober}}
+	return []prometheus.Collector{peers{p.prober}}
 }

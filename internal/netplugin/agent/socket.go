@@ -4,12 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/masterclient"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 	"github.com/contiv/netplugin/v2/internal/security/strictjson"
 )
 
@@ -17,22 +25,22 @@ const maxRequest = 1 << 20
 
 // socketHandler serves attach.Service, the adapters and the two calls of 1.x on
 // the unix socket.
-func (a *Agent) socketHandler() http.Handler {
+func (k *runtimeSockets) socketHandler(service attach.Service, legacy *legacyPods) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST "+attach.PathAttach, call(a.Attach))
-	mux.Handle("POST "+attach.PathDetach, call(noResult(a.Detach)))
-	mux.Handle("POST "+attach.PathCheck, call(noResult(a.Check)))
-	mux.Handle("POST "+attach.PathCollect, call(noResult(a.Collect)))
-	mux.Handle("POST "+attach.PathPublish, call(a.Publish))
-	mux.Handle("POST "+attach.PathTell, call(noResult(a.Tell)))
+	mux.Handle("POST "+attach.PathAttach, call(service.Attach))
+	mux.Handle("POST "+attach.PathDetach, call(noResult(service.Detach)))
+	mux.Handle("POST "+attach.PathCheck, call(noResult(service.Check)))
+	mux.Handle("POST "+attach.PathCollect, call(noResult(service.Collect)))
+	mux.Handle("POST "+attach.PathPublish, call(service.Publish))
+	mux.Handle("POST "+attach.PathTell, call(noResult(service.Tell)))
 	mux.Handle("POST "+attach.PathReady, call(func(ctx context.Context, _ struct{}) (struct{}, error) {
-		return struct{}{}, a.Ready(ctx)
+		return struct{}{}, service.Ready(ctx)
 	}))
-	for pattern, h := range a.adapters {
+	for pattern, h := range k.adapters {
 		mux.Handle(pattern, h)
 	}
-	mux.HandleFunc("POST /ContivCNI.AddPod", a.legacyAdd)
-	mux.HandleFunc("POST /ContivCNI.DelPod", a.legacyDel)
+	mux.HandleFunc("POST /ContivCNI.AddPod", legacy.add)
+	mux.HandleFunc("POST /ContivCNI.DelPod", legacy.del)
 	return mux
 }
 
@@ -99,7 +107,29 @@ func (p legacyPod) key() attach.Key {
 	return k
 }
 
-func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
+// legacyPods attaches and detaches pods for the contivk8s of 1.x, and counts those whose
+// labels chose nothing. It is called by the CNI socket's handler and by Agent.pass.
+type legacyPods struct {
+	attachments *attachment.Service
+	masters     *masterclient.Client
+	cluster     *statemirror.State
+	log         *slog.Logger
+	timeout     time.Duration // of one attachment
+	kick        func(reason string)
+	unplaced    atomic.Int64 // pods since the start whose labels chose nothing
+}
+
+// problems says in the host's status that the labels of pods chose nothing.
+func (l *legacyPods) problems() []compile.Problem {
+	n := l.unplaced.Load()
+	if n == 0 {
+		return nil
+	}
+	return []compile.Problem{{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
+		"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: give netmaster --kubeconfig, or install this version's contivk8s", model.NoEffectPrefix, n)}}
+}
+
+func (l *legacyPods) add(w http.ResponseWriter, r *http.Request) {
 	var p legacyPod
 	if !decodeLegacy(w, r, &p) {
 		return
@@ -109,29 +139,29 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		Labels: map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace},
 	}
 	fail := func(err error) { legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err) }
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AttachTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), l.timeout)
 	defer cancel()
-	place, err := a.masters.PlacePod(ctx, api.Pod{Namespace: p.Namespace, Name: p.Name})
+	place, err := l.masters.PlacePod(ctx, api.Pod{Namespace: p.Namespace, Name: p.Name})
 	if err != nil {
 		fail(err)
 		return
 	}
 	if place.Followed {
 		req.Pod = attach.Pod{Namespace: p.Namespace, Name: p.Name, UID: place.UID}
-	} else if req.Group, err = a.legacyGroup(ctx); err != nil {
+	} else if req.Group, err = l.group(ctx); err != nil {
 		fail(err)
 		return
 	}
-	_, again := a.Attached(req.Key)
-	res, err := a.Attach(r.Context(), req)
+	_, again := l.attachments.Attached(req.Key)
+	res, err := l.attachments.Attach(r.Context(), req)
 	if err != nil {
 		fail(err)
 		return
 	}
 	if !place.Followed && !again {
-		a.legacyPods.Add(1)
-		a.kick("pod of 1.x") // which tells of it
-		a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: no netmaster follows Kubernetes",
+		l.unplaced.Add(1)
+		l.kick("pod of 1.x") // which tells of it
+		l.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: no netmaster follows Kubernetes",
 			"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
 			"remedy", "give netmaster --kubeconfig, or install this version's contivk8s and name tenant, network and group in its configuration")
 	}
@@ -146,22 +176,22 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, ans)
 }
 
-// legacyGroup is 1.x' default-group, where somebody has made it, else empty.
-func (a *Agent) legacyGroup(ctx context.Context) (string, error) {
-	a.cluster.AcquireTenant(model.DefaultTenant)
-	defer a.cluster.ReleaseTenant(model.DefaultTenant)
-	if err := a.cluster.Lookup.AwaitTenant(ctx, model.DefaultTenant); err != nil || !a.cluster.Lookup.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
+// group is 1.x' default-group, where somebody has made it, else empty.
+func (l *legacyPods) group(ctx context.Context) (string, error) {
+	l.cluster.AcquireTenant(model.DefaultTenant)
+	defer l.cluster.ReleaseTenant(model.DefaultTenant)
+	if err := l.cluster.Lookup.AwaitTenant(ctx, model.DefaultTenant); err != nil || !l.cluster.Lookup.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
 		return "", err
 	}
 	return legacyGroup, nil
 }
 
-func (a *Agent) legacyDel(w http.ResponseWriter, r *http.Request) {
+func (l *legacyPods) del(w http.ResponseWriter, r *http.Request) {
 	var p legacyPod
 	if !decodeLegacy(w, r, &p) {
 		return
 	}
-	if err := a.Detach(r.Context(), attach.DetachRequest{Key: p.key(), Netns: p.Netns}); err != nil {
+	if err := l.attachments.Detach(r.Context(), attach.DetachRequest{Key: p.key(), Netns: p.Netns}); err != nil {
 		legacyFail(w, "failed to delete pod "+p.Namespace+"/"+p.Name, err)
 		return
 	}

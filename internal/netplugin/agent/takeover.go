@@ -3,24 +3,57 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
+	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
+
+// dataPlane applies desired states to the driver, and takes the host over from another one.
+// Only the runner's goroutine uses it.
+type dataPlane struct {
+	driver      driver.Driver
+	name        string // of the driver
+	can         driver.Capabilities
+	predecessor driver.Predecessor // nil = none, or it is gone
+	interfaces  *attachment.Interfaces
+	log         *slog.Logger
+	lacking     *statemirror.Unsupported
+	pace        *statemirror.Pace
+	again       *time.Timer // kicks when a step of pace is due
+}
+
+// apply has the driver apply the next step towards a desired state.
+func (d *dataPlane) apply(ctx context.Context, want desired.Host, start time.Time) (statemirror.Step, driver.Report, error) {
+	apply := d.driver.Apply
+	if d.predecessor != nil {
+		apply = d.takeOver
+	}
+	step := d.pace.Next(want, start)
+	report, err := apply(ctx, step.Want)
+	d.pace.Done(step, time.Since(start), time.Now(), err)
+	report.Ports = step.Statuses(report.Ports)
+	if in, more := d.pace.Again(time.Now()); more {
+		d.again.Reset(in)
+	}
+	return step, report, err
+}
 
 // takeOver moves the host's containers from another driver to this one: see
 // driver.Predecessor for the order. Until the new driver is prepared the old one
 // goes on forwarding, by the last picture that it knew; what the new one refuses
 // as a whole is an error, and what is left of the old one is removed in a later
 // pass.
-func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report, error) {
-	old := a.cfg.Predecessor
+func (d *dataPlane) takeOver(ctx context.Context, want desired.Host) (driver.Report, error) {
+	old := d.predecessor
 	start := time.Now()
-	if a.can.UserSpace {
-		a.Interfaces.SetTxChecksum(false)
+	if d.can.UserSpace {
+		d.interfaces.SetTxChecksum(false)
 	}
-	if p := a.can.Preparer; p != nil {
+	if p := d.can.Preparer; p != nil {
 		if err := p.Prepare(ctx, want); err != nil {
 			return driver.Report{}, fmt.Errorf("prepare to take over from %s: %w", old, err)
 		}
@@ -29,7 +62,7 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	if err := old.Release(ctx); err != nil {
 		return driver.Report{}, fmt.Errorf("take over from %s: %w", old, err)
 	}
-	rep, err := a.cfg.Driver.Apply(ctx, want)
+	rep, err := d.driver.Apply(ctx, want)
 	if err != nil {
 		return rep, err
 	}
@@ -40,15 +73,15 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	}
 	gone := time.Now()
 	changes := rep.Changes
-	if rep, err = a.cfg.Driver.Apply(ctx, want); err != nil {
+	if rep, err = d.driver.Apply(ctx, want); err != nil {
 		return rep, err
 	}
 	rep.Changes += changes
-	a.cfg.Predecessor = nil
-	if !a.can.UserSpace {
-		a.Interfaces.SetTxChecksum(true)
+	d.predecessor = nil
+	if !d.can.UserSpace {
+		d.interfaces.SetTxChecksum(true)
 	}
-	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", rep.Ports.Len(),
+	d.log.Info("the containers have changed to another driver", "from", old.String(), "to", d.name, "ports", rep.Ports.Len(),
 		"prepared", ready.Sub(start), "programmed", programmed.Sub(ready), "removed", gone.Sub(programmed), "took", time.Since(ready))
 	return rep, nil
 }

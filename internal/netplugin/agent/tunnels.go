@@ -1,14 +1,17 @@
 package agent
 
-import "github.com/contiv/netplugin/v2/internal/netplugin/tunnelprobe"
+import (
+	"github.com/contiv/netplugin/v2/internal/datapath/driver"
+	"github.com/contiv/netplugin/v2/internal/netplugin/tunnelprobe"
+)
 
 // newTunnelProber returns what tests tunnels; nil = the driver cannot.
-func (a *Agent) newTunnelProber() *tunnelprobe.Prober {
-	if a.can.TunnelProber == nil || !a.cfg.VTEP.IsValid() {
+func newTunnelProber(cfg *Config, plane driver.TunnelProber, m *mirror, tell func()) *tunnelprobe.Prober {
+	if plane == nil || !cfg.VTEP.IsValid() {
 		return nil
 	}
 	peers := func() (out []tunnelprobe.Peer, changed <-chan struct{}) {
-		list, _, changed := a.cluster.Hosts.Peers()
+		list, _, changed := m.cluster.Hosts.Peers()
 		for _, p := range list {
 			if p.AnswersProbes && !p.Away {
 				out = append(out, tunnelprobe.Peer{Name: p.Name, Addr: p.Addr})
@@ -17,7 +20,7 @@ func (a *Agent) newTunnelProber() *tunnelprobe.Prober {
 		return out, changed
 	}
 	return tunnelprobe.New(tunnelprobe.Config{
-		Host: a.cfg.Host, VTEP: a.cfg.VTEP, Port: a.cfg.VXLANPort, Driver: a.can.TunnelProber,
-		Size: a.underlay.TunnelMTU, Peers: peers, Tell: func() { a.PokeStatus() }, Log: a.log,
+		Host: cfg.Host, VTEP: cfg.VTEP, Port: cfg.VXLANPort, Driver: plane,
+		Size: m.underlay.TunnelMTU, Peers: peers, Tell: tell, Log: cfg.Log,
 	})
 }

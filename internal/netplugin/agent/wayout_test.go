@@ -71,7 +71,7 @@ func newWayOutBed(t *testing.T) *bed {
 
 func (b *bed) private(container string) string {
 	b.t.Helper()
-	e, ok := b.agent.Entry(attach.Key{Container: container, IfName: "eth0"})
+	e, ok := b.agent.Attachments.Entry(attach.Key{Container: container, IfName: "eth0"})
 	if !ok || !e.Private.IsValid() {
 		b.t.Fatalf("%s has no private address: %+v", container, e)
 	}
@@ -153,13 +153,13 @@ func TestWayOut(t *testing.T) {
 	}
 	chosen := got[2].HostPort
 	shown := 0
-	for _, p := range b.agent.State().Ports {
+	for _, p := range b.agent.Observer.State().Ports {
 		if p.Private.String() == one && len(p.Published) >= 4 && p.Published[1].String() == "*:8081->80/tcp" {
 			shown++
 		}
 	}
 	if shown != 1 {
-		t.Errorf("the state shows the ports %d times: %+v", shown, b.agent.State().Ports)
+		t.Errorf("the state shows the ports %d times: %+v", shown, b.agent.Observer.State().Ports)
 	}
 	for _, x := range []struct {
 		port attach.PortBinding
@@ -278,7 +278,7 @@ func TestWayOut(t *testing.T) {
 		}
 	}
 	b.eventually("nobody has an address", func() error {
-		if n := b.agent.way.Addresses.Taken(); n > 0 {
+		if n := b.agent.mirror.way.Addresses.Taken(); n > 0 {
 			return fmt.Errorf("%d have", n)
 		}
 		return nil

@@ -15,8 +15,14 @@ type Source interface {
 }
 
 // Backend carries out what Docker's verbs ask for. Errors are of model's kinds.
-type Backend interface {
-	Source
+type Backend struct {
+	Attachments
+	Objects
+	Conditions
+}
+
+// Attachments attaches and detaches the containers of this host.
+type Attachments interface {
 	// Attach and Detach are as in attach.Service.
 	Attach(ctx context.Context, r attach.Request) (attach.Result, error)
 	Detach(ctx context.Context, r attach.DetachRequest) error
@@ -35,9 +41,17 @@ type Backend interface {
 	ForgetOwn(k attach.Key) error
 	// Tell is as in attach.Service.
 	Tell(ctx context.Context, f attach.Fact) error
+}
 
+// Conditions shows this host's status.
+type Conditions interface {
 	// SetStanding shows a sentence about an object in this host's status; "" takes it back.
 	SetStanding(object, text string)
+}
+
+// Objects reads and changes the cluster's objects.
+type Objects interface {
+	Source
 	// MayCreateNetworks fails where no CreateNetwork can succeed, and says what to do.
 	MayCreateNetworks() error
 	// HasTenant fails with ErrNotFound when there is no such tenant.

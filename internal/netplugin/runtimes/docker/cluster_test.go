@@ -141,6 +141,9 @@ func (c *cluster) Networks(context.Context) ([]model.Network, error) {
 	return out, nil
 }
 
+// backend is the cluster as a Plugin knows it.
+func (c *cluster) backend() Backend { return Backend{c, c, c} }
+
 func (c *cluster) SetStanding(_, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

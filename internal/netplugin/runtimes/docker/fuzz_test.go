@@ -30,7 +30,7 @@ func FuzzCalls(f *testing.F) {
 		f.Add(byte(i), body)
 	}
 	dir := f.TempDir()
-	p, err := New(f.Context(), Config{Name: "netplugin", SocketDir: dir, StateDir: dir, Backend: newCluster(), Log: slog.New(slog.DiscardHandler)})
+	p, err := New(f.Context(), Config{Name: "netplugin", SocketDir: dir, StateDir: dir, Backend: newCluster().backend(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}

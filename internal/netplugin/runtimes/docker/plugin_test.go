@@ -43,7 +43,7 @@ func newBed(t *testing.T, change ...func(*Config)) *bed {
 	b := &bed{t: t, c: newCluster()}
 	b.cfg = Config{
 		Name: "netplugin", SocketDir: filepath.Join(dir, "plugins"), StateDir: dir,
-		Backend: b.c, Log: slog.New(slog.DiscardHandler),
+		Backend: b.c.backend(), Log: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&b.cfg)
