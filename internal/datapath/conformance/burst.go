@@ -57,11 +57,16 @@ func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip
 		}
 	}
 	took = time.Since(began)
-	// Behind what has not been dropped comes a last one, which is sent until it arrives.
+	// A last one follows the burst. It is sent until it arrives, but not before the queue is
+	// empty, where it would take a place. It may overtake others: they may wait for the
+	// neighbor's address or for another processor. So reading ends after a silence.
 	buf, oob := make([]byte, 2000), make([]byte, 100)
-	again := true
-	for deadline := time.Now().Add(time.Minute); ; {
-		if again { // not before what waits has passed, whose places it would take
+	ended := false
+	for again, deadline := true, time.Now().Add(time.Minute); ; {
+		if again {
+			if ended {
+				return arrived, took, classes
+			}
 			if _, err := out.Write([]byte("end")); err != nil || time.Now().After(deadline) {
 				t.Fatalf("nothing came to the end of the burst: %d of it, %v", arrived, err)
 			}
@@ -74,7 +79,8 @@ func Burst(t testing.TB, n int, from, to func(do func() error) error, addr netip
 			continue
 		}
 		if size < 1000 {
-			return arrived, took, classes
+			ended = true
+			continue
 		}
 		arrived++
 		cmsgs, err := unix.ParseSocketControlMessage(oob[:on])
