@@ -444,7 +444,7 @@ func (s *soak) away() {
 func (s *soak) compact() {
 	s.t.Helper()
 	ctx := s.t.Context()
-	etcd := ok[*clientv3.Client](s.t)(clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{s.Control.Etcd()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}))
+	etcd := ok[*clientv3.Client](s.t)(clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{s.Etcd()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}))
 	defer etcd.Close()
 	var last int64
 	for range 50 {

@@ -12,11 +12,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Hosts that are away have a grace time, after which what is there is given up. It is
-// waited for and not measured by a clock: the leader adds up, in the store, how long
-// it has listened in vain itself. So a clock that is set changes nothing, a new leader
-// goes on where the last one was, and time in which nobody could hear (no netmaster,
-// no store and so no leader, a process that stood still) does not count.
+// Hosts that are away have a grace time, after which their endpoints are released. The
+// leader adds up, in the store, how long it has listened in vain itself, and compares no
+// clocks. So a clock that is set changes nothing, and a new leader continues where the last
+// one was. Time in which no leader could receive heartbeats (no netmaster, no store, a
+// suspended process) does not count.
 
 const (
 	// absenceStep is how much a leader adds at once; what it has not added is lost
@@ -26,11 +26,11 @@ const (
 	absenceTick = time.Second
 )
 
-// CountAbsence notes, for the leader, which hosts are away and for how long already,
-// and gives up the endpoints of those that are so for grace (0 = of none), until ctx
-// ends or another leads; then it returns store.ErrFenced. It begins after twice
-// cluster.ServiceTTL, when all agents could have been heard. While more than half of
-// the hosts are away no time is counted and nothing is given up.
+// CountAbsence records, for the leader, which hosts are away and for how long already, and
+// releases the endpoints of hosts that are away for grace (0 = never), until ctx ends or
+// another leads; then it returns store.ErrFenced. It begins after twice cluster.ServiceTTL,
+// when all agents could have sent a heartbeat. While more than half of the hosts are away
+// no time is counted and nothing is released.
 func (hs *Hosts) CountAbsence(ctx context.Context, fence store.Fence, w *HostWatch, grace time.Duration) error {
 	a := absence{hosts: hs, fence: fence, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
 	tick := time.NewTicker(absenceTick)

@@ -73,9 +73,9 @@ func hostsOf(c *harness, n int) (reports []HostReport) {
 	return reports
 }
 
-// TestGraceTime: a host that is away for the grace time loses its endpoints, and no
-// other; the time outlasts leaders, and counts only while one listens and the store
-// is there. Who comes back begins anew.
+// TestGraceTime: a host that is away for the grace time loses its endpoints, and no other
+// does. The time outlasts leaders, and counts only while one listens and the store is
+// there. A host that comes back starts at zero.
 func TestGraceTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log safeBuffer
@@ -111,7 +111,7 @@ func TestGraceTime(t *testing.T) {
 			t.Errorf("after 7 minutes it counts as away for %s", first)
 		}
 		l.stop()
-		pass(24 * time.Hour) // nobody leads
+		pass(24 * time.Hour) // there is no leader
 		has("without a leader", 1)
 
 		l = lead(c, w, grace)
@@ -152,8 +152,8 @@ func TestGraceTime(t *testing.T) {
 	})
 }
 
-// TestManyAway: while more than half of the hosts are away nothing is counted and
-// nothing is given up, and that is told once; half of them are.
+// TestManyAway: while more than half of the hosts are away nothing is counted and nothing
+// is released, and one event says so; with half of them away it is.
 func TestManyAway(t *testing.T) {
 	for away, want := range map[int]int{2: 2, 3: 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -184,8 +184,8 @@ func TestManyAway(t *testing.T) {
 	}
 }
 
-// TestLongAwayOfMany: hosts that were away for long are given up by nobody while more
-// than half are away, whatever a leader before has counted.
+// TestLongAwayOfMany: hosts that were away for long keep their endpoints while more than
+// half are away, whatever an earlier leader has counted.
 func TestLongAwayOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -270,8 +270,8 @@ func TestReplacedLeader(t *testing.T) {
 	})
 }
 
-// TestStoodStill: a leader whose process stood still counts nobody out for the silence
-// in which it could not hear.
+// TestStoodStill: a leader whose process was suspended does not count the time in which it
+// could not receive heartbeats.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &between{Store: memory.New()}

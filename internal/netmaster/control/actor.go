@@ -38,8 +38,9 @@ func TenantAdmin(tenants ...string) Actor {
 	return a
 }
 
-// Agent returns a host's agent. Within their transactions use-cases refuse it what another
-// host has then (model.ErrConflict), whoever had it when the request was authorised.
+// Agent returns a host's agent. Use cases refuse it, within their transactions, objects
+// that belong to another host at that time (model.ErrConflict), whatever was true when the
+// request was authorised.
 func Agent(h model.HostName) Actor { return Actor{reads: true, host: h} }
 
 // From returns the agent with what its connection proves of its host: KeepHost then takes
@@ -64,7 +65,7 @@ func (a Actor) Scope() Scope {
 	return Scope{limited: true, tenants: a.tenants}
 }
 
-// others refuses an agent what another host has. An empty host is nobody.
+// others refuses an agent the objects of other hosts. An empty host is no host.
 func (a Actor) others(what string, has model.HostName) error {
 	if a.host != "" && a.host != has {
 		return model.Errorf(model.ErrConflict, "%s is of host %q now, and an agent may change what its own host has", what, has)

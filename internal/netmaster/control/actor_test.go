@@ -6,8 +6,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestActorWithoutRights: an actor to whom nobody gave rights reads no tenant, and changes
-// nothing that hosts have.
+// TestActorWithoutRights: the zero actor reads no tenant, and changes no object of a host.
 func TestActorWithoutRights(t *testing.T) {
 	c := newCluster(t)
 	c.put(model.Tenant{Name: "blue"})

@@ -24,11 +24,11 @@ type PoolWish struct {
 // the one before ended.
 const maxPoolSearch = 1 << 16
 
-// Balance gives a service addresses of the load balancers' pool, one of each family
-// that it is to have and the pool has, and takes from it what it is not to have; for
-// the leader, who has the fence. What it has it keeps while that is the pool's,
-// nobody else's, and what it asks for. An address that cannot be given is
-// model.ErrConflict or ErrExhausted; the others are given all the same.
+// Balance gives a service addresses of the load balancers' pool, one of each wanted family
+// that the pool has, and takes unwanted ones back; for the leader, which has the fence. The
+// service keeps an address as long as it lies in the pool, belongs to no other service, and
+// is the one that it asks for. The error for an unavailable address is model.ErrConflict or
+// ErrExhausted; the other addresses are given all the same.
 func (ks *Kubernetes) Balance(ctx context.Context, fence store.Fence, w PoolWish) ([]netip.Addr, error) {
 	var out []netip.Addr
 	var refused error

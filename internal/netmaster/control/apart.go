@@ -20,8 +20,9 @@ func tells(tx store.Tx) (bool, error) {
 	return any, err
 }
 
-// routes tells whether hosts are in forwarding mode routing, or are so on trial: a change that
-// waits to be confirmed writes the settings' row anew, so that who has read it runs again.
+// routes reports whether hosts are in forwarding mode routing, or an unconfirmed change
+// sets it. An unconfirmed change writes the settings' row again, so that transactions that
+// have read it run again.
 func routes(tx store.Tx) (bool, error) {
 	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 	if err != nil || g.FwdMode == model.FwdRouting {

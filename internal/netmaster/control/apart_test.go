@@ -40,7 +40,7 @@ func TestApart(t *testing.T) {
 
 	c.put(bridge, vlan("red:w", "10.70.1.128/25"))
 	refused(`networks "blue:v" (10.70.1.0/24) and "red:w" (10.70.1.128/25)`, routing)
-	c.put(two) // in mode bridge nobody tells of anything
+	c.put(two) // in mode bridge nothing is announced
 	c.ok(c.remove(tables.BgpKey{Host: "host1"}))
 	c.ok(c.remove(tables.BgpKey{Host: "host2"}))
 	c.put(routing, vlan("y", "10.70.1.0/25"))

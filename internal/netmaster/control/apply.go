@@ -19,7 +19,7 @@ type Change struct {
 	key  string // of the object's row
 	// read returns the object as the transaction sees it; false = not there.
 	read  func(tx store.Tx) (any, bool, error)
-	bad   error // nobody has validated the object
+	bad   error // the object was not validated
 	put   func(ctx context.Context, tx store.Tx, cl *claim) error
 	rules []model.PolicyRule // that the object has, or is
 	// replaces is a policy that has no other rules then; nil = none.
@@ -27,8 +27,8 @@ type Change struct {
 	group    *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
-	// owned names what of the change can belong to Kubernetes; nil = nothing can. author
-	// is who makes the change.
+	// owned names the part of the change that can belong to Kubernetes; nil = none. author
+	// makes the change.
 	owned  *ownable
 	author Author
 	// alone is the use-case for an object that is too large for one transaction;

@@ -55,8 +55,7 @@ const forgetAtOnce = 20
 // than the cluster administrators' set of that name, and than other tenants'.
 func tenantSet(tenant, set string) string { return tenant + ":" + set }
 
-// SetMembers returns the objects that a set of who asks has created, of those that are
-// there.
+// SetMembers returns the existing objects that a set of the actor has created.
 func (os *Ownership) SetMembers(ctx context.Context, a Actor, set string) (map[model.Owned]bool, error) {
 	if a.admin {
 		return os.membersOf(ctx, set)
@@ -72,8 +71,8 @@ func (os *Ownership) SetMembers(ctx context.Context, a Actor, set string) (map[m
 	return all, nil
 }
 
-// membersOf returns the objects that a set has created, of those that are there. It forgets the others: objects that were deleted, and those that
-// somebody else created again.
+// membersOf returns the existing objects that a set has created. It forgets deleted objects
+// and objects that others created again.
 func (os *Ownership) membersOf(ctx context.Context, set string) (map[model.Owned]bool, error) {
 	kvs, _, err := os.commits.store.Range(ctx, tables.SetMembersOf(set))
 	if err != nil {

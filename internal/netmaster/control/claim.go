@@ -136,9 +136,8 @@ func (cl *claim) another(ctx context.Context, skipped int, ok bool, refreshed *b
 	return ok, err
 }
 
-// freeAddr finds an address in allowed that nobody has, by the store too; who
-// creates its row is told if that has changed by then. model.ErrExhausted when
-// there is none.
+// freeAddr finds an unused address in allowed, by the store too. If the address is taken
+// before the commit, the transaction conflicts. model.ErrExhausted when there is none.
 func (cl *claim) freeAddr(ctx context.Context, tx store.Tx, n model.Network, v6 bool, pools map[model.GroupName]model.AddrRange, group model.GroupName) (netip.Addr, error) {
 	ranges, cursor := allowed(n, v6, pools, group)
 	exhausted := func() error {
@@ -166,7 +165,7 @@ func (cl *claim) freeAddr(ctx context.Context, tx store.Tx, n model.Network, v6 
 	}
 }
 
-// freeNumber finds a number in [lo, hi] that nobody has and takes it for owner.
+// freeNumber finds an unused number in [lo, hi] and takes it for owner.
 func (cl *claim) freeNumber(ctx context.Context, tx store.Tx, kind tables.NumberKind, lo, hi uint32, owner string) (uint32, error) {
 	exhausted := func() error {
 		return model.Errorf(model.ErrExhausted, "no %s between %d and %d is free", kind, lo, hi)

@@ -96,8 +96,8 @@ func TestClusterRows(t *testing.T) {
 	}
 }
 
-// TestServiceRanges: no network overlaps a range of services' addresses; one that was
-// there stays, and is told of by whose an address is.
+// TestServiceRanges: no network overlaps a range of services' addresses. An existing one
+// stays, and the owner of an address names it.
 func TestServiceRanges(t *testing.T) {
 	c := newCluster(t)
 	fence := c.leader()

@@ -28,7 +28,7 @@ type Options struct {
 	// ReservationTTL is how long an address is kept for an endpoint that does not
 	// come; 0 = 24 hours.
 	ReservationTTL time.Duration
-	// RelayBeat is how often hosts that are mirrored are told that they know all; 0 =
+	// RelayBeat is how often relayed hosts get a message that they are up to date; 0 =
 	// relay.Beat.
 	RelayBeat time.Duration
 
@@ -36,7 +36,7 @@ type Options struct {
 	// what it is in words: no network that hosts have a route to may hold it. nil = nothing.
 	Surroundings func() map[netip.Addr]string
 
-	uptime func() time.Duration // a clock that nobody sets; nil = that of Now
+	uptime func() time.Duration // a monotonic clock; nil = Now's
 }
 
 // Controller makes the use-cases, which are methods of its fields by subject, all over

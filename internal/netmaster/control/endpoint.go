@@ -29,13 +29,11 @@ var _ = share(kind{
 	name: "endpoint", reference: "endpoint", usedBy: "it has active endpoints",
 })
 
-// CreateEndpoint creates an endpoint with addresses of its network's families;
-// those set in it are preferred ones, and so is its MAC unless it is zero.
-// Its identity is ignored.
-// It is idempotent on network and endpoint id: asked again for an endpoint that
-// is there with the same group, host and addresses it returns that one. The
-// revision is that of the endpoint's last write: a mirror that has reached it
-// has the endpoint.
+// CreateEndpoint creates an endpoint with addresses of its network's families; addresses
+// set in it are preferred ones, and so is its MAC unless it is zero. Its identity is
+// ignored. It is idempotent on network and endpoint id: if the endpoint exists with the
+// same group, host and addresses, it returns that one. The revision is the endpoint's last
+// write: a mirror that has reached it has the endpoint.
 func (es *Endpoints) CreateEndpoint(ctx context.Context, a Actor, valid model.Valid[model.Endpoint]) (model.Endpoint, store.Revision, error) {
 	if err := valid.Err(); err != nil {
 		return model.Endpoint{}, 0, err
@@ -353,8 +351,8 @@ type EndpointUpdate struct {
 	Key       model.EndpointKey
 	Container string            // empty = as it is
 	Name      string            // empty = as it is
-	Labels    map[string]string // added to those that are there
-	Removed   []string          // keys of those that are there no more; Labels may bring one back
+	Labels    map[string]string // added to the present ones
+	Removed   []string          // keys to remove; Labels may bring one back
 	Unhealthy *bool             // what its health check says; nil = as it was
 	Stopped   bool              // the container has ended: its labels no longer count, nor its health, nor that it drains
 }

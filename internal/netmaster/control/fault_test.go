@@ -72,7 +72,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// Conflicts are tried again without a trace: the result is that of one run.
+// Conflicts are tried again without a trace: the result equals a single run's.
 func TestConflicts(t *testing.T) {
 	for name, request := range requests() {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestMirrorGap(t *testing.T) {
 	}
 	other.ok(other.remove(model.EndpointKey{Network: netKey("v1"), ID: "c2"}))
 	other.put(network("later", "10.60.0.0/24"))
-	// This view lags behind by 20 addresses, and nobody gets one twice.
+	// This view lags behind by 20 addresses, and none is given twice.
 	done := make(chan error, 1)
 	go func() { done <- c.try(endpoint("v1", "mine")) }()
 	c.st.Compact()

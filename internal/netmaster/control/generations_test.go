@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// TestSweepGenerations: what a deleted network leaves of itself in the store
-// goes when the leader comes round the next time, and objects can be made anew.
+// TestSweepGenerations: the leader's next round deletes the remains of a deleted network
+// from the store, and objects can be created again.
 func TestSweepGenerations(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))

@@ -30,8 +30,8 @@ func (ts *Tenants) claimPool(tx store.Tx, n model.Network, g model.Group) error 
 		}
 		pools.Groups[name] = pool
 	}
-	// Whoever takes an address has the row of pools in the read set; whoever took
-	// one before is seen here.
+	// Every transaction that takes an address has the row of pools in its read set; the
+	// ones that took an address before are visible here.
 	scope := tables.AddressesOf(n.Key)
 	if err := tx.Observe(scope); err != nil {
 		return err

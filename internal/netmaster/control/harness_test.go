@@ -154,7 +154,7 @@ func (c *harness) put(objects ...any) {
 // try puts or creates an object.
 func (c *harness) try(o any) error {
 	ctx := testContext(c.t)
-	if v, ok := o.(model.Validator); ok { // as whoever asks control has to
+	if v, ok := o.(model.Validator); ok { // as callers of control have to
 		if err := v.Validate(); err != nil {
 			return err
 		}

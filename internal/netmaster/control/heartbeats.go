@@ -87,10 +87,10 @@ func (hb *Heartbeats) quiet(name model.HostName) bool {
 	return time.Since(heard) >= speaks
 }
 
-// silent returns which of some hosts that are registered are away, though the registry does
-// not know it yet: hosts that netmasters keep there, and that the one netmaster of
-// the cluster does not hear. Of several only the one that leads hears of all
-// hosts, and it is who takes their registrations away: nobody is silent then.
+// silent returns which of some registered hosts are away before the registry shows it:
+// hosts that netmasters keep there, and that the only netmaster of the cluster does not
+// hear. Of several netmasters only the leader gets all heartbeats, and it deletes
+// registrations: then silent returns none.
 func (hb *Heartbeats) silent(ctx context.Context, names ...model.HostName) (map[model.HostName]bool, error) {
 	out := map[model.HostName]bool{}
 	asked := false

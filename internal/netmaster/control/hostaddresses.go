@@ -20,8 +20,8 @@ import (
 // MaxAddedAddresses bounds the addresses that administrators add to one host.
 const MaxAddedAddresses = 64
 
-// maxEnrolled is how many enrolled addresses a host may have before those that it does
-// not use are forgotten.
+// maxEnrolled is how many enrolled addresses a host may have before unused ones are
+// forgotten.
 const maxEnrolled = 32
 
 // enrolment is what a report makes of a host's addresses.
@@ -30,8 +30,8 @@ type enrolment struct {
 	added []netip.Addr // to now.Enrolled, by this report
 }
 
-// enrol checks what a host reports as its own addresses, and writes those that it has
-// proved. r loses addresses that may not count. The error is a Taken.
+// enrol checks the addresses that a host reports as its own, and writes the proven ones. It
+// removes addresses from r that may not count. The error is a Taken.
 func (hl *HostLeases) enrol(a Actor, tx store.Tx, r *HostReport, record tables.Row[model.Host]) (e enrolment, err error) {
 	if a.origin == nil {
 		return e, nil
@@ -141,8 +141,8 @@ func (hl *HostLeases) whoseHostAddress(tx store.Tx, k model.HostName, a netip.Ad
 	return "", err
 }
 
-// networkAt finds a network in whose subnets an address lies, among those that hosts may have
-// a route to: what a tenant administrator creates beside these keeps no host out.
+// networkAt finds a network whose subnets contain an address, among networks that hosts may
+// have a route to. A tenant administrator's other networks keep no host out.
 func (hl *HostLeases) networkAt(a netip.Addr) (model.NetworkKey, bool) {
 	for _, n := range hl.networkView.List("") {
 		for _, p := range subnetsOf(n) {

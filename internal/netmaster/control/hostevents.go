@@ -14,7 +14,7 @@ import (
 type HostEvent struct {
 	Host    model.HostName
 	Reason  string // HostAway, HostBack, WentBack, EndpointsGivenUp
-	Note    string // a sentence; the same one is the same event, whoever leads
+	Note    string // a sentence; an equal one is the same event, also after a change of leader
 	Warning bool
 }
 

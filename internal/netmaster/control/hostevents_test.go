@@ -50,7 +50,7 @@ func TestHostEvents(t *testing.T) {
 				}
 			}
 			speak(reports[away:])
-			for range 2 { // what it says is told once
+			for range 2 { // the same event is sent once
 				_, err := c.st.Update(ctx, func(tx store.Tx) error {
 					return tables.HostStatuses.Put(tx, HostStatus{Host: "h4", Ready: true, Conditions: []tables.HostCondition{
 						{Name: "others", Severity: "notice", Message: "x"}, {Name: "went-back", Severity: "warning", Message: "by itself"},

@@ -105,8 +105,8 @@ func TestEvictInfra(t *testing.T) {
 	}
 }
 
-// TestDrainHost: a host drains until it is told otherwise, or it is removed; so do
-// all endpoints there, and only those.
+// TestDrainHost: a host drains until it is undrained or removed; so do all endpoints there,
+// and no others.
 func TestDrainHost(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)

@@ -274,9 +274,9 @@ func mayReplace(old, now tables.HostClaim) error {
 		old.Host, old.Installation, old.Control, old.VTEP, old.Since)}
 }
 
-// maySucceed decides over the record of a host that does not live: it is this
-// installation's if it says so, or if the machine's address is that of the
-// record, which two machines cannot have. It returns the former installation.
+// maySucceed decides over the record of a host that is not alive: it belongs to this
+// installation if it says so, or if the machine's address is the record's, which two
+// machines cannot have. It returns the previous installation.
 func maySucceed(old model.Host, now HostReport) (former string, err error) {
 	same := func(x, y netip.Addr) bool { return x == y && x.IsValid() && !x.IsLoopback() }
 	switch {
@@ -421,10 +421,10 @@ const (
 	countPause = 3 * countEvery
 )
 
-// CountOut ends, for the leader, the claims and registrations of hosts that no
-// netmaster has heard of for cluster.ServiceTTL, until ctx ends or another leads;
-// then it returns store.ErrFenced. It counts from its own beginning, and anew
-// when this process stood still: silence that nobody could hear does not count.
+// CountOut ends, for the leader, the leases and registrations of hosts that sent no
+// heartbeat to any netmaster for cluster.ServiceTTL, until ctx ends or another leads; then
+// it returns store.ErrFenced. It counts from its own start, and again from zero after this
+// process was suspended: time without a listener does not count.
 func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 	var mu sync.Mutex
 	claims, seen := map[string]tables.HostClaim{}, map[string]time.Time{}

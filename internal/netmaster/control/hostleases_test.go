@@ -222,7 +222,7 @@ func TestCountOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		term = rev
-		pass(time.Hour) // nobody is there
+		pass(time.Hour) // no agent is there
 		for _, name := range []model.HostName{"h1", "h2", "h3"} {
 			if got := kept(t, st, name); !strings.Contains(got, "claim") || !strings.Contains(got, "netplugin.vtep") {
 				t.Errorf("after an hour without netmaster the store has %q of %s", got, name)
@@ -332,7 +332,7 @@ func TestSilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		alive("when it speaks", "h1", "old")
-		for range 4 { // nobody leads yet whom it could tell
+		for range 4 { // there is no leader yet
 			names := c.Heartbeats.Untold()
 			if !slices.Equal(names, []model.HostName{"h1"}) {
 				t.Errorf("to be told: %v, want h1", names)

@@ -116,7 +116,7 @@ func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Serv
 	}
 }
 
-// within returns what of a host somebody sees whose endpoints there are counted.
+// within returns the part of a host that a user sees whose endpoints there are counted.
 func (h HostState) within(endpoints map[model.HostName]int) HostState {
 	return HostState{
 		Host: model.Host{Name: h.Name}, Known: h.Known, Alive: h.Alive, Registered: h.Registered, Told: h.Told,

@@ -16,7 +16,7 @@ import (
 // HostWatch follows which agents are registered and what they tell, for metrics
 // and the leader's log. Make it with NewHostWatch and Run it.
 type HostWatch struct {
-	// OnEvent is told, by the leader, what others than its log are to hear; nil = nobody.
+	// OnEvent gets, on the leader, events that are for others than its log; nil = no call.
 	// It returns soon.
 	OnEvent func(HostEvent)
 
@@ -137,9 +137,10 @@ func (w *HostWatch) Heard() map[string]Heard {
 	return out
 }
 
-// Tell tells, for the leader, when a host goes away, when it is back and when it has gone
-// back from a change by itself, each once, until ctx ends. It begins after cluster.ServiceTTL: agents may have to
-// register anew when the store was away, or everything starts at once.
+// Tell reports, for the leader, when a host goes away, when it is back, and when it has
+// rolled back a change by itself, each once, until ctx ends. It begins after
+// cluster.ServiceTTL: agents may have to register again when the store was away, or
+// everything starts at once.
 func (w *HostWatch) Tell(ctx context.Context) {
 	if waiting.Pause(ctx, cluster.ServiceTTL) != nil {
 		return

@@ -85,8 +85,8 @@ func withoutInfra(list []model.NetworkName, name model.NetworkName) []model.Netw
 // host that has not heard yet may put its own back.
 const deleteTries = 3
 
-// deleteInfra deletes an infra network that nobody but hosts themselves is on: they let
-// go of it first.
+// deleteInfra deletes an infra network that only hosts themselves are on: they release it
+// first.
 func (ns *Networks) deleteInfra(ctx context.Context, a Actor, by Author, k model.NetworkKey) error {
 	own := func() (eps []model.Endpoint, only bool) {
 		all := ns.endpointView.OfNetwork(k)

@@ -74,9 +74,9 @@ func TestInfraIndex(t *testing.T) {
 	}
 }
 
-// TestTenantAdminChangesNoHost: what somebody creates who is no cluster administrator gives
-// hosts no route, address or interface, unless a cluster administrator allowed the prefix;
-// and nobody creates a network to which hosts have a route, or whose containers need one,
+// TestTenantAdminChangesNoHost: objects of a user who is no cluster administrator give
+// hosts no route, address or interface, unless a cluster administrator allowed the prefix.
+// No user creates a network to which hosts have a route, or whose containers need one,
 // around the addresses of hosts, netmasters, the store, gateways, name servers or routers.
 func TestTenantAdminChangesNoHost(t *testing.T) {
 	c := newCluster(t, func(o *Options) {

@@ -15,9 +15,9 @@ const (
 	partsAtOnce = 8  // how many transactions of one list are under way at a time
 )
 
-// inParts does a long list in transactions, several at a time, since each waits for the store
-// most of its time. A part that is too large for a transaction is halved. No part begins after
-// one has failed; the error is that of the first in the list.
+// inParts commits a long list in transactions, several at a time, since each waits for the
+// store most of its time. A part that is too large for a transaction is halved. No part
+// begins after one has failed; the error is the first failed part's in list order.
 func inParts[T any](list []T, do func(part []T) error) error {
 	var g errgroup.Group
 	g.SetLimit(partsAtOnce)

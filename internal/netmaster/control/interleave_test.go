@@ -251,8 +251,8 @@ func TestCreatorsDoNotConflict(t *testing.T) {
 	checkInvariants(t, c)
 }
 
-// What a request holds is nobody else's until it has failed, or until the view
-// shows what became of it.
+// Addresses that a request holds are not given to others until it has failed, or until the
+// view shows its result.
 func TestClaims(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/30"))
@@ -280,7 +280,7 @@ func TestClaims(t *testing.T) {
 	if _, ok := take(); ok {
 		t.Error("what a commit took is free before the view has seen it")
 	}
-	c.put(policy("p")) // the view moves on, and shows that nobody has them
+	c.put(policy("p")) // the view moves on, and shows that they are unused
 	c.fresh()
 	if _, ok := take(); !ok {
 		t.Error("what the view shows as free is not")

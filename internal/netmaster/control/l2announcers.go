@@ -51,8 +51,8 @@ type AnswerReport struct {
 	Able         []netip.Addr // sorted
 }
 
-// sign is a sign of life. Whoever takes addresses of a silent host writes its row too, and
-// gives none in its name.
+// sign is a heartbeat. A transaction that takes addresses from a silent host writes its row
+// too, and gives none in its name.
 type sign struct {
 	installation string
 	run          int64
@@ -65,7 +65,7 @@ func signOf(a tables.Answerer) sign { return sign{a.Installation, a.Run, a.Seq} 
 // spreads addresses over hosts and decides nothing else.
 type answerHearing struct {
 	mu    sync.Mutex
-	since time.Time // when it began to hear, after nobody had told anything
+	since time.Time // when it began to get reports, after a time without any
 	last  time.Time
 	able  map[model.HostName]ableHost
 }
@@ -127,8 +127,8 @@ func preferred(h, other model.HostName, a netip.Addr) bool {
 	return cmp.Or(cmp.Compare(score(h), score(other)), cmp.Compare(h, other)) > 0
 }
 
-// Answer keeps what a host answers for, gives it what nobody else has, and returns all
-// that it has: for model.AnswerFor from the moment before it asked.
+// Answer keeps the addresses that a host answers for, gives it unassigned ones, and returns
+// all that it has: for model.AnswerFor from the moment before it asked.
 func (la *L2Announcers) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
 	pooled := read(la.ownerView.mu, func() []netip.Addr {
 		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := la.ownerView.balancedAddrs.by[a]; return !is })

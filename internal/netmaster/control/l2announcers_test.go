@@ -186,7 +186,7 @@ func TestAnswer(t *testing.T) {
 		if got := h.tell(0, "h1", all...); len(got) > 0 {
 			t.Errorf("h1 is back, and took %v", got)
 		}
-		// What is nobody's in the pool is not answered for.
+		// Unassigned addresses of the pool get no answers.
 		for range 3 {
 			time.Sleep(model.AnswerEvery)
 			if got := h.tell(0, "h1", netip.MustParseAddr("198.51.100.1")); len(got) > 0 {
@@ -264,7 +264,7 @@ func TestAnswerBehind(t *testing.T) {
 	})
 }
 
-// TestAnswerPreference: an address goes to another host only if it was that of one that is away.
+// TestAnswerPreference: an address moves to another host only if its host is away.
 func TestAnswerPreference(t *testing.T) {
 	best := func(a netip.Addr, hosts ...model.HostName) (b model.HostName) {
 		for _, h := range hosts {

@@ -23,8 +23,8 @@ type LabelFilter struct {
 	settingsView *SettingsView
 }
 
-// maxFormerLabels is how many entries of former label filters are remembered; who
-// would change the filter again before the endpoints have followed is told to wait.
+// maxFormerLabels is how many entries of former label filters are remembered; a further
+// change before the endpoints have followed is refused with a request to wait.
 const maxFormerLabels = 4 * model.MaxLabelFilter
 
 // identifying returns the labels that are part of the identity of an endpoint, by
@@ -37,10 +37,9 @@ func identifying(tx store.Tx, labels map[string]string) (map[string]string, erro
 	return g.Value.Filter().Identifying(labels), err
 }
 
-// changeFilter completes a change of the settings that may be one of the label
-// filter. One that takes out a label which a policy selects by is model.ErrInUse:
-// what differs in that label only would become one identity, and a deny by the
-// label would hold for nobody.
+// changeFilter completes a change of the settings that may change the label filter.
+// Removing a label that a policy selects by is model.ErrInUse: identities that differ in
+// that label only would become one, and a deny by the label would apply to no endpoint.
 func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.Global, g *model.Global) error {
 	if old.Filter().Equal(g.Filter()) {
 		return nil
@@ -48,8 +47,8 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
 		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.endpointView.UnfollowedEndpoints())
 	}
-	// Whoever commits a selector by labels after this read touches the scope; what
-	// was committed before is in a view that is made fresh after it.
+	// Transactions that commit a selector by labels after this read touch the scope;
+	// earlier commits are in a view that is made fresh after it.
 	if err := tx.Observe(tables.LabelSelectors); err != nil {
 		return err
 	}

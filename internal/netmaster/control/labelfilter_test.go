@@ -123,7 +123,7 @@ func TestLabelFilter(t *testing.T) {
 		t.Errorf("%d endpoints are left to follow, want 5", n)
 	}
 	late := c.create(built("n", "late", "9"))
-	// What the former list left out counts for nobody yet.
+	// Labels that the former list left out are no part of identities yet.
 	c.refused(model.ErrConflict, "5 endpoints", func() error { return c.try(byLabel("ref", "vcs-ref")) })
 
 	// The first leader is replaced after one endpoint: the next goes on.

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// An endpoint whose labels are told later has an identity of its own until they
-// are, or until it is told that there are none, or that the container has ended.
+// An endpoint whose labels come later has an identity of its own until they come, or until
+// netmaster hears that there are none, or that the container has ended.
 func TestLabelsLater(t *testing.T) {
 	c := newCluster(t)
 	ctx := testContext(t)
@@ -41,8 +41,8 @@ func TestLabelsLater(t *testing.T) {
 	}
 }
 
-// TestLabelsTakenBefore: labels that an earlier version took, and this one would
-// refuse, do not stand in the way of what is told later; they go.
+// TestLabelsTakenBefore: labels that an earlier version accepted, and this one would
+// refuse, do not block later reports; they are removed.
 func TestLabelsTakenBefore(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))

@@ -58,10 +58,10 @@ func heedingLocks(ctx context.Context, fn func(store.Tx) error) func(store.Tx) e
 	}
 }
 
-// unlocked refuses keys of which one waits to be confirmed by another change than own.
-// Try writes each row that it locks anew, as it was: whoever has read one and commits
-// later than Try runs again, and finds here what waits. Policies that are not there
-// have no row; of these the list is observed.
+// unlocked refuses keys that an unconfirmed change other than own has locked. Try writes
+// each row that it locks again, unchanged: a transaction that has read one and commits
+// later than Try runs again, and finds the lock here. Missing policies have no row; for
+// them the list is observed.
 func unlocked(tx store.Tx, keys []string, own string) error {
 	if slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "/policies/") }) {
 		if err := tx.Observe(tables.PendingScope); err != nil {

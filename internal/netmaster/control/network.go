@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Networks changes networks, and checks that their subnets are nobody else's.
+// Networks changes networks, and checks that their subnets overlap no others.
 type Networks struct {
 	commits      *Committer
 	networkView  *NetworkView

@@ -66,7 +66,7 @@ func (ps *Policies) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner
 }
 
 // touchPolicy writes the row of a network policy whose rules change, so that the row's
-// revision is that of the policy as a whole.
+// revision is the whole policy's.
 func touchPolicy(tx store.Tx, k model.PolicyKey) error {
 	p, err := tables.Policies.Get(tx, k)
 	if err != nil {
@@ -132,9 +132,9 @@ func (ps *Policies) leaveRules(tx store.Tx, gone model.RuleKey) error {
 	return tables.Policies.Put(tx, p)
 }
 
-// ReplaceNetworkPolicy creates a network policy with its rules, or makes one and
-// all of its rules what they are here: at once for whoever enforces it, however
-// many they are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
+// ReplaceNetworkPolicy creates a network policy with its rules, or makes an existing one
+// and all of its rules what they are here. Data planes see the change at once, however many
+// rules there are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
 func (ps *Policies) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
 	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {

@@ -157,9 +157,9 @@ func describe(ch tables.Change) string {
 	return fmt.Sprintf("%T", ch.Value)
 }
 
-// Owners looks over the whole store, as it is at one revision, for what is owned by
-// nobody, for owners that lack what they have, and for what cannot be read. The result
-// is ordered and empty when all is well.
+// Owners checks the whole store, at one revision, for allocations without an owner, for
+// owners without their allocations, and for unreadable records. The result is ordered, and
+// empty when all is well.
 func (re *Repair) Owners(ctx context.Context) ([]OwnerFinding, error) {
 	if err := re.commits.await(ctx); err != nil {
 		return nil, err
@@ -239,8 +239,8 @@ type allocation struct {
 	said        string // whose it is, in the row's own words
 }
 
-// allocationsIn lists what a row allocates; none where it is no row of allocations, or
-// one that nobody has to have.
+// allocationsIn lists a row's allocations; none where it is no row of allocations, or one
+// that needs no owner.
 func allocationsIn(ch tables.Change) (out []allocation) {
 	one := func(what, said string) []allocation { return []allocation{{what: what, said: said}} }
 	switch v := ch.Value.(type) {

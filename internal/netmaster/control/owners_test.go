@@ -226,8 +226,8 @@ func TestOwnerOfAnother(t *testing.T) {
 	}
 }
 
-// TestOwnersUnreadable: rows that cannot be read, that nobody knows and that are newer are
-// told, and none of them is touched by a repair.
+// TestOwnersUnreadable: unreadable, unknown and newer rows are reported, and a repair
+// changes none of them.
 func TestOwnersUnreadable(t *testing.T) {
 	c := ownedCluster(t)
 	net := tables.Networks.Key(netKey("blue:far"))

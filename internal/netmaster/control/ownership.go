@@ -22,7 +22,7 @@ type Ownership struct {
 // Whose an object is, its record says (Object): an object of Kubernetes, or the users.
 // Each transaction that changes or deletes it has read the record.
 
-// ownable is what of a change, or of a deletion, can belong to Kubernetes.
+// ownable is the part of a change, or of a deletion, that can belong to Kubernetes.
 type ownable struct {
 	model.Owned
 	// object reads, into the read set, which object of Kubernetes has it; there tells
@@ -147,7 +147,7 @@ func (ch Change) By(a Author) Change {
 	return ch
 }
 
-// of says what of the change can belong to Kubernetes.
+// of returns the part of the change that can belong to Kubernetes.
 func (ch Change) of(o *ownable) Change {
 	ch.owned = o
 	if ch.late != nil {
@@ -177,7 +177,7 @@ func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
 	if object == "" {
 		return ch.put(ctx, tx, cl)
 	}
-	// Whoever asks for what is there is told so: an export can be applied.
+	// A request for what exists already succeeds: an export can be applied.
 	was, err := tx.Peek(ch.key)
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ type want struct {
 	what       string // for people
 	// have tells whether the row's value gives the object what it wants.
 	have func(value any) bool
-	// put writes that; it is called when the row does not say so, and nobody else has a
-	// right to what it says.
+	// put writes the allocation; it is called when the row lacks it, and no other owner has
+	// a right to it.
 	put func(ctx context.Context, tx store.Tx, cl *claim) error
 }
 

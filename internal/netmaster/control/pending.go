@@ -330,7 +330,7 @@ func takePending(tx store.Tx, id string) (tables.Pending, error) {
 	return row.Value, nil
 }
 
-// EndPending is the leader's task of taking back what nobody has confirmed in time,
+// EndPending is the leader's task of rolling back changes that were not confirmed in time,
 // until ctx ends or the leadership is lost.
 func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time.Duration) error {
 	tick := time.NewTicker(every)

@@ -61,9 +61,9 @@ func (c *harness) mode() model.FwdMode {
 	return g.FwdMode
 }
 
-// TestConfirm: until it is confirmed the settings are as they were, hosts are given the
-// new ones, and nobody else may write them; confirmed, they are as any other change
-// makes them, and nothing is left of the trial.
+// TestConfirm: until it is confirmed the settings are as they were, hosts get the new ones,
+// and other changes of them are refused. Once it is confirmed, they are as after any other
+// change, and nothing is left of the trial.
 func TestConfirm(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
@@ -99,8 +99,8 @@ func TestConfirm(t *testing.T) {
 	c.refused(model.ErrNotFound, "no change", func() error { return c.Pending.Revert(testContext(t), w.ID) })
 }
 
-// TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader,
-// and nobody who is it no more, takes it back; so does whoever says so.
+// TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader
+// rolls it back, a former leader does not. A revert rolls it back too.
 func TestUnconfirmed(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))
@@ -177,8 +177,8 @@ func TestPendingOutlivesNetmaster(t *testing.T) {
 	}
 }
 
-// TestTryPolicy: a rule and the policy of a group are tried together; the whole policy
-// and the group are locked, its references are nobody's before it is confirmed.
+// TestTryPolicy: a rule and the policy of a group are tried together; the whole policy and
+// the group are locked, and its references do not count before it is confirmed.
 func TestTryPolicy(t *testing.T) {
 	c := confirming(t)
 	r := rule("p", "2", func(r *model.Rule) { r.Group = "g" })

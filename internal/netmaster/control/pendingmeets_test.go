@@ -137,8 +137,8 @@ func TestTryOfSeveral(t *testing.T) {
 	}
 }
 
-// TestTimeToConfirm: a change may wait for just the longest time, and nobody takes it
-// back before its time is over.
+// TestTimeToConfirm: a change may wait for just the longest time, and is not rolled back
+// before its time is over.
 func TestTimeToConfirm(t *testing.T) {
 	c := confirming(t)
 	ch := c.Settings.ChangeGlobal(valid(routed()))

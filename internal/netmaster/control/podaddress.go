@@ -17,7 +17,7 @@ func podName(e model.Endpoint) string {
 	return string(e.Namespace) + "/" + e.Pod.Name
 }
 
-// keptForPod is a reservation that nobody but a pod of a name may take, for
+// keptForPod is a reservation that only a pod of a name may take, for
 // Options.ReservationTTL.
 func (as *Addresses) keptForPod(k tables.AddressKey, pod string) tables.Address {
 	return tables.Address{AddressKey: k, Reservation: &tables.Reservation{

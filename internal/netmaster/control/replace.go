@@ -14,27 +14,26 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Rules of a policy that change together, and are more than one transaction
-// takes, are a tables.Replacement:
+// Rules of a policy that change together, and are more than one transaction takes, are a
+// tables.Replacement:
 //
 //	begin    a row says that the rules of the policy are being replaced, and by whom
-//	stage    what each rule that changes will be, in as many transactions as it takes;
+//	stage    the new state of each changed rule, in as many transactions as it takes;
 //	         each compares that the row is still there
-//	switch   one transaction marks the row as Done, and from then on what is staged
-//	         is in force, for netmasters and for hosts (tables.InForce)
-//	settle   what is staged becomes rows of Rules; then the row goes
+//	switch   one transaction marks the row as Done, and from then on the staged rules
+//	         are in force, for netmasters and for hosts (tables.InForce)
+//	settle   the staged rules become rows of Rules; then the row goes
 //
-// Until the switch nothing has changed but references, which count for nothing
-// without a rule that names their target. Whoever else changes rules of the policy
-// finds the row and settles first: before the switch that takes everything away
-// that was staged, and whoever staged it is told of the conflict. What a netmaster
-// leaves behind that stops in between is settled by whoever comes next, or by the
-// leader (sweepReplacements).
+// Until the switch only references change, which count for nothing without a rule that
+// names their target. Any other change of the policy's rules finds the row and settles
+// first. Before the switch that deletes everything staged, and the stager gets a conflict.
+// If a netmaster stops in between, the next change settles its replacement, or the leader
+// does (sweepReplacements).
 
 // maxSettled is how often one use-case settles before it tells of a conflict.
 const maxSettled = 3
 
-// unsettledError is what stands in the way of whoever changes the rules of a policy.
+// unsettledError refuses a change of a policy's rules while they are being replaced.
 type unsettledError struct{ policy model.PolicyKey }
 
 func (e *unsettledError) Error() string {
@@ -43,8 +42,8 @@ func (e *unsettledError) Error() string {
 
 func (e *unsettledError) Unwrap() error { return model.ErrConflict }
 
-// settled makes the commit depend on the policy's rules being replaced by nobody:
-// then the rows of Rules are what is in force.
+// settled makes the commit fail while the policy's rules are being replaced: otherwise the
+// rows of Rules are in force.
 func settled(tx store.Tx, p model.PolicyKey) error {
 	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
 	if err == nil && row.Exists() {
@@ -149,7 +148,7 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 			_ = ps.commits.settle(ctx, nil, k, id) // what this leaves behind others find
 		}
 	}()
-	if err := ps.commits.follow.WaitFor(ctx, rev); err != nil { // since then nobody changes rules without ending this
+	if err := ps.commits.follow.WaitFor(ctx, rev); err != nil { // from then on, changes of rules end this
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
 	staged := differences(ps.policyView.AnyRulesOf(k), n.Rules)
@@ -170,7 +169,7 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 		if err := touchPolicy(tx, k); err != nil {
 			return err
 		}
-		if err := ps.selectByLabels(tx, peers...); err != nil { // nobody has seen them while they were staged
+		if err := ps.selectByLabels(tx, peers...); err != nil { // staged rules were not visible
 			return err
 		}
 		r.Done = true
@@ -268,9 +267,8 @@ func (ps *Policies) stageAll(ctx context.Context, what string, p model.PolicyKey
 	return nil
 }
 
-// settle ends the replacement of a policy's rules, if there is one, and if it is
-// that of the id when one is given: what is in force becomes rows of Rules, and
-// all else that is staged goes.
+// settle ends the replacement of a policy's rules, if there is one, and if it has the id
+// when one is given: rules in force become rows of Rules, and everything else staged goes.
 func (c *Committer) settle(ctx context.Context, fence *store.Fence, p model.PolicyKey, id string) error {
 	update := func(fn func(tx store.Tx, r tables.Row[tables.Replacement]) error) error {
 		_, err := c.updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) error {
@@ -323,7 +321,7 @@ func settleRules(tx store.Tx, staged []tables.StagedRule) error {
 		if err != nil {
 			return err
 		}
-		old, err := tables.Rules.Peek(tx, s.Key) // whoever changes it settles it first
+		old, err := tables.Rules.Peek(tx, s.Key) // other changes settle it first
 		switch {
 		case err != nil:
 			return err
@@ -354,8 +352,8 @@ type progress struct {
 	staged int
 }
 
-// sweepReplacements settles what netmasters that have stopped left behind: what is
-// in force, and what nobody has staged anything of since the last round.
+// sweepReplacements settles replacements of stopped netmasters: the ones in force, and the
+// ones without progress since the last round.
 func (ps *Policies) sweepReplacements(ctx context.Context, fence store.Fence, v *View) error {
 	now := stalled{}
 	var over []model.PolicyKey

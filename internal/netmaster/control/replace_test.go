@@ -69,8 +69,8 @@ func marks(v *View, n int) (string, int) {
 	return "none", 0
 }
 
-// TestReplaceManyRules: rules that no transaction takes are replaced at once for
-// whoever looks, on every store, and nothing is left behind.
+// TestReplaceManyRules: rules beyond one transaction are replaced at once for every reader,
+// on every store, and nothing is left behind.
 func TestReplaceManyRules(t *testing.T) {
 	for name, st := range map[string]*memory.Store{"etcd": memory.New(), "consul": memory.NewWith(memory.Consul)} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +123,8 @@ func noneStaged(t *testing.T, c *harness) {
 	}
 }
 
-// TestReplaceInterrupted: a netmaster that stops after any commit leaves the policy
-// as it was, or as it was to be; the leader and whoever comes next take away the rest.
+// TestReplaceInterrupted: a netmaster that stops after any commit leaves the policy as it
+// was, or as it was to be; the leader or the next change deletes the rest.
 func TestReplaceInterrupted(t *testing.T) {
 	const n = 150
 	for _, how := range []string{"swept", "changed", "replaced", "deleted"} {
@@ -181,8 +181,8 @@ func TestReplaceInterrupted(t *testing.T) {
 	}
 }
 
-// TestReplaceMeetsOthers: whoever changes rules meanwhile is served, and whoever
-// replaces them is told of the conflict, and has changed nothing.
+// TestReplaceMeetsOthers: other changes of rules succeed meanwhile, and the replacement
+// gets a conflict and has changed nothing.
 func TestReplaceMeetsOthers(t *testing.T) {
 	const n = 150
 	for name, meanwhile := range map[string]func(c *harness) error{

@@ -6,9 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// keepings are until when addresses are reserved. A row says it by the time of day of who
-// wrote it, which may be set: so it counts once, when this process first sees the row; from
-// there on goes a clock that nobody sets, for as long as reservations last at most. The
+// keepings are the times until which addresses are reserved. A row has the time of its
+// writer's clock, which may be set: it counts once, when this process first sees the row.
+// From then on a monotonic clock counts, for the longest time of reservations at most. The
 // view's lock guards it.
 type keepings struct {
 	most   time.Duration        // how long reservations last
@@ -26,7 +26,7 @@ func newKeepings(most time.Duration, uptime func() time.Duration) keepings {
 	return keepings{most: most, uptime: uptime, until: map[tables.AddressKey]keeping{}}
 }
 
-// listed begins anew with what a list has; what was known of the same rows stays.
+// listed starts again with the contents of a list; known rows keep their times.
 func (k *keepings) listed() { k.before, k.until = k.until, map[tables.AddressKey]keeping{} }
 
 // entered ends the list.

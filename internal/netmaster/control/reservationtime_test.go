@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestReservationsOfSetClocks: a reservation lasts as long as it should, by a clock that
-// nobody sets, wherever the time of day goes meanwhile, and when a list of the store comes.
+// TestReservationsOfSetClocks: a reservation lasts as long as it should, by a monotonic
+// clock, wherever the time of day goes meanwhile, and when a list of the store comes.
 func TestReservationsOfSetClocks(t *testing.T) {
 	var uptime atomic.Int64
 	c := newCluster(t, func(o *Options) { o.uptime = func() time.Duration { return time.Duration(uptime.Load()) } })
@@ -40,8 +40,8 @@ func TestReservationsOfSetClocks(t *testing.T) {
 	}
 }
 
-// TestKeepingsListed: what a list has again lasts as long as it did; what is another
-// reservation, or was written by a clock that is ahead, begins anew and lasts its time.
+// TestKeepingsListed: a listed reservation that is known lasts as long as it did. Another
+// one, or one written by a clock that is ahead, begins again and lasts its time.
 func TestKeepingsListed(t *testing.T) {
 	var now time.Duration
 	wall := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)

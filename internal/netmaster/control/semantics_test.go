@@ -172,7 +172,7 @@ func TestChosenMAC(t *testing.T) {
 	c.ok(try("n", "c5", "02:00:00:00:00:07")())
 }
 
-// leader makes a lock like that of an election.
+// leader makes a lock like an election's.
 func (c *harness) leader() store.Fence {
 	c.t.Helper()
 	_, err := c.st.Update(testContext(c.t), func(tx store.Tx) error {

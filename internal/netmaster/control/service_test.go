@@ -97,8 +97,8 @@ func TestProviders(t *testing.T) {
 	checkKinds(t, c)
 }
 
-// An endpoint drains until it is told otherwise, or its container ends; what a
-// runtime tells meanwhile changes nothing of it.
+// An endpoint drains until it is undrained, or its container ends; reports of a runtime do
+// not change that.
 func TestDrain(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))

@@ -66,8 +66,8 @@ func checkPlan(t *testing.T, c *harness, v *View) {
 	}
 }
 
-// Tenants share networks, in one plan of addresses: whatever would overlap in it is
-// refused with both names, whoever comes first, and changes nothing.
+// Tenants share networks in one address plan: an overlap is refused with both names,
+// whichever comes first, and changes nothing.
 func TestSharedNetworks(t *testing.T) {
 	c := newCluster(t)
 	v6 := func(n model.Network, subnet string) model.Network {
@@ -146,8 +146,8 @@ func TestSharedNetworks(t *testing.T) {
 	checkInvariants(t, c)
 }
 
-// Whoever creates networks and whoever shares them, at once and through several
-// replicas: the plan holds what it should after each round.
+// Networks are created and shared at once, through several replicas: the plan holds what it
+// should after each round.
 func TestSharedNetworksRace(t *testing.T) {
 	cs := replicas(t, 2)
 	for round := range 10 {

@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// Most reports of answering hosts are signs of life alone, two a second of each. Those that
-// a netmaster hears within signsEvery share transactions. Each host's row is read and
-// written as if it were alone.
+// Most reports of L2 announcers are heartbeats alone, two a second of each. The ones that a
+// netmaster gets within signsEvery share transactions. Each host's row is read and written
+// as if it were alone.
 
 const (
 	// signsEvery is how long after the last such transactions the next ones may begin. It is
@@ -112,7 +112,7 @@ func (la *L2Announcers) keepSigns(ctx context.Context, b *signBatch) {
 		la.signs.last = nil
 	}
 	la.signs.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, model.AnswerFor) // later nobody needs it
+	ctx, cancel := context.WithTimeout(ctx, model.AnswerFor) // later it has no use
 	defer cancel()
 	hosts := make([]model.HostName, 0, len(b.reports))
 	var rows []string

@@ -238,7 +238,7 @@ func (pv *PolicyView) fitUnion(u union, rules []model.PolicyRule, changes map[mo
 				m.Add(pv.ruleRows.all[k])
 			}
 		}
-		if len(policies) == 1 || pv.policySizes.unions[policies[0]][u] > 0 { // others nobody would keep up to date
+		if len(policies) == 1 || pv.policySizes.unions[policies[0]][u] > 0 { // others are not kept up to date
 			pv.policySizes.meters[u] = m
 		}
 	}

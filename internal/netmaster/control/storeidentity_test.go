@@ -112,9 +112,9 @@ func TestAdoptStore(t *testing.T) {
 	c.refused(model.ErrNotFound, "store identity", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
 }
 
-// TestStoreReplaced: under a netmaster that goes on, an empty store gets an
-// identity of its own and the defaults, once, and is used; any other store is
-// used as it is; each is told.
+// TestStoreReplaced: under a running netmaster an empty store gets an identity of its own
+// and the defaults, once, and is used; any other store is used as it is; each case is
+// reported.
 func TestStoreReplaced(t *testing.T) {
 	var log safeBuffer
 	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }

@@ -12,11 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// Sweep is the leader's garbage collection, until ctx ends or the leadership
-// is lost: reservations that have expired, replacements of rules that were left
-// unfinished, identities with labels that no endpoint has, services without an
-// address of a family that their network has, and, once in
-// generationRounds, generations of scopes that nobody has touched since the time
+// Sweep is the leader's garbage collection, until ctx ends or the leadership is lost:
+// expired reservations, unfinished replacements of rules, identities with labels that no
+// endpoint has, and services without an address of a family that their network has. Once in
+// generationRounds it also deletes generations of scopes without a change since the time
 // before.
 func (re *Repair) Sweep(ctx context.Context, fence store.Fence, every time.Duration) error {
 	tick := time.NewTicker(every)

@@ -8,9 +8,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestUnreadable: a record that cannot be read is a missing object, for
-// netmaster as for hosts, and not the object that it was before; written anew, it
-// is there again.
+// TestUnreadable: an unreadable record is a missing object, for netmaster as for hosts, and
+// not the object that it was before; written again, it is there again.
 func TestUnreadable(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
