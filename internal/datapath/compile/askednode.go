@@ -11,19 +11,19 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Node ports of services whose external traffic policy is Local, asked at other nodes'
-// addresses: who asks there is led to that node's own backends alone, and while it has
-// none is told nothing, as if the packet had gone there. At this node's own addresses all
-// backends are asked. So a service is in the desired state with its node ports at this node's
-// addresses by themselves, with those of each other node that has backends of it as a
-// service of its own, and with those of all other nodes as one that drops: as many as
-// nodes have its backends, however many nodes there are.
+// Node ports of services whose external traffic policy is Local, used at other nodes'
+// addresses: such a client gets that node's own backends only. While it has none, packets
+// are dropped, as if they had gone there. At this node's own addresses all backends are
+// used. So a service is in the desired state with its node ports at this node's addresses
+// by themselves, with those of each other node that has backends of it as a service of its
+// own, and with those of all other nodes as one that drops: as many as nodes have its
+// backends, however many nodes there are.
 
 // MaxAskedPorts is how many ports at other nodes' addresses a host has for services whose
 // external traffic policy is Local; at all nodes' addresses together a port counts as one.
 const MaxAskedPorts = 8192
 
-// nobody is an address that no client has.
+// nobody is an address that no client has, so it matches none.
 var nobody = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
 
 // askedAtNodes gives a service's pictures, of backends in some slices, the node ports that

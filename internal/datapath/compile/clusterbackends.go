@@ -38,8 +38,8 @@ func (cb *clusterBackends) enter(e *endpoint, in bool) {
 
 // Backends of an orchestrator's services.
 
-// backendName is how a backend's endpoint is found: by its pod's UID, or where the slice
-// names no pod, as those that people write may, by its address.
+// backendName finds a backend's endpoint: by its pod's UID, or by its address where the
+// slice names no pod, as user-written ones may.
 type backendName struct {
 	pod  string
 	addr netip.Addr
@@ -158,10 +158,9 @@ func (cb *clusterBackends) of(s *clusterService, all []*serviceSlice, port *mode
 	return out
 }
 
-// external are the backends, sorted, that will never be endpoints in the services'
-// domain, since their addresses are on no network there: machines of the cluster and
-// whoever is outside; and pods on other networks, since a pod that is on none has an
-// address of its node's.
+// external are the backends, sorted, that can never be endpoints in the services' domain,
+// since no network there has their addresses: machines of the cluster and external ones;
+// and pods on other networks, since a pod without a network has its node's address.
 func (cb *clusterBackends) external(all []*serviceSlice) (foreign, pods []netip.Addr) {
 	for _, x := range all {
 		for _, b := range x.rec.Backends {
@@ -182,8 +181,8 @@ func (cb *clusterBackends) external(all []*serviceSlice) (foreign, pods []netip.
 	return foreign, pods
 }
 
-// stateOf is the state of a backend; one that is unready is none, so that datagrams to it
-// are chosen for anew.
+// stateOf is the state of a backend; an unready one has none, so that datagrams to it get
+// another backend.
 func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) {
 	switch s {
 	case model.ServiceBackendReady:

@@ -101,7 +101,7 @@ func (cs *ClusterServices) Close(k model.ClusterServiceKey) []netip.Addr {
 	return left
 }
 
-// Reopen leaves an address of a closed service to whoever has it now.
+// Reopen leaves an address of a closed service to its present owner.
 func (cs *ClusterServices) Reopen(k model.ClusterServiceKey, a netip.Addr) {
 	if s := cs.all[k]; s != nil && s.closed {
 		cs.keepClosed(s, slices.DeleteFunc(slices.Concat(s.rec.Addrs, s.rec.Balanced), func(x netip.Addr) bool { return x == a }))
@@ -187,7 +187,7 @@ func (cs *ClusterServices) follow(e *endpoint, in bool) {
 	cs.touch(e)
 }
 
-// touch has the services that ask for an endpoint be made anew.
+// touch marks the services that use an endpoint.
 func (cs *ClusterServices) touch(e *endpoint) {
 	for _, name := range namesOf(e) {
 		for s := range cs.asking[name] {
@@ -292,7 +292,7 @@ func (cs *ClusterServices) build(s *clusterService) (out []desired.Service, prob
 	if s.closed {
 		x := desired.Service{Key: PictureKey(s.key, ""), Network: cs.backends.at.id, Exposed: true}
 		x.IPv4, x.IPv6 = addrsOf(s.rec)
-		// At port 0 nobody asks: all ports of the addresses are refused.
+		// No client uses port 0: all ports of the addresses are refused.
 		x.Frontends = cs.frontendsOf(&model.ClusterService{Balanced: s.rec.Balanced}, model.ClusterPort{Protocol: model.ProtoTCP}, 0)
 		slices.SortFunc(x.Frontends, desired.CompareFrontends)
 		return []desired.Service{x}, ""
@@ -352,7 +352,7 @@ func commonPort(all []*serviceSlice, p model.ClusterPort) (port uint16, alike bo
 		port = n
 	}
 	if len(all) == 0 {
-		return p.Port, true // nobody is asked
+		return p.Port, true // no backend has to be known
 	}
 	return port, true
 }
@@ -387,7 +387,7 @@ func (cs *ClusterServices) frontendsOf(s *model.ClusterService, p model.ClusterP
 		frontend(a, p.Port, inside, inside)
 	}
 	sources := s.Sources
-	if s.OnlySources && len(sources) == 0 { // nobody has such an address
+	if s.OnlySources && len(sources) == 0 { // no client has such an address
 		sources = nobody
 	}
 	taken := slices.Clone(s.Addrs)

@@ -17,9 +17,8 @@ type names struct {
 	dirtyNetworks *marks[*network]
 }
 
-// compile brings the names up to date with the endpoints and networks that
-// have changed. All endpoints that are told have names, whether or not their network
-// is present here.
+// compile updates the names for changed endpoints and networks. All known endpoints have
+// names, whether or not their network is present here.
 func (nm *names) compile() {
 	for e := range nm.dirtyEps.of {
 		if e.gone && e.net.eps[e.Key.ID] != nil { // deleted and made again

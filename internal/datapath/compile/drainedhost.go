@@ -5,12 +5,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Drain records whether services send the providers on a host no new
-// connections, as an operator said; those that live go on.
+// Drain records whether services send the providers on a host no new connections, as an
+// operator decided; established ones go on.
 func (hs *Hosts) Drain(name model.HostName, yes bool) { hs.setAside(hs.drained, name, yes) }
 
-// Silent records whether services send the providers on a host no new
-// connections, since nothing is heard of it; those that live go on.
+// Silent records whether services send the providers on a host no new connections, since it
+// sends no heartbeat; established ones go on.
 func (hs *Hosts) Silent(name model.HostName, yes bool) { hs.setAside(hs.silent, name, yes) }
 
 // setAside has a host be in one of the sets by which spared decides, or not.

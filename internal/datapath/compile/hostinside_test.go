@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestNetworkTellsOfHostsInside: of a tenant administrator's network in whose subnet a host is
-// enrolled later it is told which host its containers do not reach, until the host has another
-// address.
+// TestNetworkTellsOfHostsInside: when a host is enrolled inside a subnet of a tenant
+// administrator's network, the network's problem names the host that its containers do not
+// reach, until the host has another address.
 func TestNetworkTellsOfHostsInside(t *testing.T) {
 	c := New("h1")
 	c.SetGlobal(model.DefaultGlobal())

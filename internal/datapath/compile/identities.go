@@ -95,11 +95,11 @@ func (ids *Identities) remove(name model.TenantName, id model.Identity) {
 	ids.dirtyTenants.add(t)
 }
 
-// Of an endpoint whose labels are told later (model.IdentityRecord.LabelsLater) its
-// network and group are known. Selectors that ask for labels do not select it, but
-// rules that deny by one take it for a peer, as far as network and group allow. Its
-// own ports are shut while any policy of its tenant asks for labels: other hosts may
-// learn the labels a moment later than this one.
+// The network and group of an endpoint whose labels come later
+// (model.IdentityRecord.LabelsLater) are known. Selectors of labels do not select it, but
+// rules that deny by one take it for a peer, as far as network and group allow. Its own
+// ports are closed while any policy of its tenant selects by labels: other hosts may learn
+// the labels a moment later than this one.
 
 // AsksForLabels reports whether a policy of a tenant selects by labels.
 func (ids *Identities) AsksForLabels(name model.TenantName) bool {

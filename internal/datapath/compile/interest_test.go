@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// A network whose endpoints are told by network is in no picture before they are; then an
-// endpoint whose identity has no record yet is denied by whatever denies, at once.
+// A network whose endpoints are mirrored by network is in no desired state before they are.
+// An endpoint without an identity record yet is denied by every deny rule at once.
 func TestByNetwork(t *testing.T) {
 	c := New("h1")
 	c.Interest.ByNetwork()

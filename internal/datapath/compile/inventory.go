@@ -5,11 +5,10 @@ import (
 )
 
 // inventory has the objects that nodes share: networks with their endpoints, groups,
-// policies with their rules, and tenants. An object is there before its row is, once
+// policies with their rules, and tenants. An object exists before its row does, once
 // another row names it. The type of an object says which node writes which field.
 //
-// Takes: nothing.
-// Gives: objects by key; as a step, it removes those that nothing refers to.
+// Takes: nothing. Gives: objects by key; as a step, it removes the unreferenced ones.
 type inventory struct {
 	networks map[model.NetworkKey]*network
 	groups   map[model.GroupKey]*group

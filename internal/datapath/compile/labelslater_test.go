@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestLabelsLater: the port of an endpoint whose labels are told later is shut while
-// any policy of its tenant asks for labels, on this host or on others; a rule that
-// denies by labels takes it for a peer, one that allows does not.
+// TestLabelsLater: the port of an endpoint whose labels come later is closed while any
+// policy of its tenant selects by labels, on this host or on others; a rule that denies by
+// labels takes it for a peer, one that allows does not.
 func TestLabelsLater(t *testing.T) {
 	blue := model.TenantName("blue")
 	network := model.NetworkKey{Tenant: blue, Name: "n1"}

@@ -202,7 +202,7 @@ type tenant struct {
 	postings        map[term]set[model.Identity] // records by what they have
 	uses            map[model.Identity]int       // endpoints that have it, on any network of the tenant
 	orphans         set[model.Identity]          // used without a record
-	later           set[model.Identity]          // of records: labels are told later
+	later           set[model.Identity]          // of records: labels come later
 	asking          int                          // policies and rules that ask for labels
 	compiledOrphans []model.Identity             // sorted
 	compiledLater   []model.Identity             // sorted

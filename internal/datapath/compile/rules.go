@@ -33,8 +33,8 @@ func (rs *rules) compile() {
 	}
 }
 
-// byPeer resolves the names of rules for what goes out. What a peer without record
-// calls its ports nobody knows: a rule that denies takes all of them for it.
+// byPeer resolves named ports for egress rules. The named ports of a peer without a record
+// are unknown: a deny rule then takes all of its ports.
 func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
 	t := rs.inv.tenant(r.key.Tenant)
 	for _, x := range all {
@@ -140,8 +140,7 @@ func (rs *rules) unbind(r *rule, keep []*selection) {
 	r.bound, r.peers, r.seen, r.union = nil, nil, nil, desired.Identities{}
 }
 
-// compileOne compiles a rule anew and enters it into its policy and the sets
-// that have it.
+// compileOne compiles a rule and enters it into its policy and the sets that have it.
 func (rs *rules) compileOne(r *rule) {
 	p := r.policy
 	rs.bind(r)

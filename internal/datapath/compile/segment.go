@@ -5,12 +5,12 @@ import (
 )
 
 // Segments: with infrastructure type aci a group on a VLAN network has a VLAN of its own
-// (docs/adr/0030-aci-hosts.md). Its endpoints ride a segment of that VLAN and of the
-// group's number, with the network's subnets; whoever is elsewhere on the network, on
-// this host or another, is a remote endpoint there, who comes and goes by the uplink.
-// A segment is a network that has a base, and endpoints of its own only by their place.
+// (docs/adr/0030-aci-hosts.md). Its endpoints are on a segment with that VLAN and the
+// group's number, and the network's subnets. Endpoints elsewhere on the network, on this
+// host or another, are remote endpoints there, reached by the uplink. A segment is a
+// network with a base, and has endpoints of its own only by their place.
 
-// segmentOf is what of a group's record makes its segment; zero = it has none.
+// segmentOf is the part of a group's record that makes its segment; zero = it has none.
 type segmentOf struct {
 	network model.NetworkKey
 	id      model.NetworkID

@@ -138,9 +138,9 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestSegmentPolicies checks whose policies hold on a segment: not those that the group's
-// record names, known or not, which are the fabric's, but those that select; and that
-// peers of a network are such on its segments too.
+// TestSegmentPolicies checks which policies apply on a segment: not the policies that the
+// group's record names, known or not, which are the fabric's, but the ones that select its
+// endpoints. Peers of a network are peers on its segments too.
 func TestSegmentPolicies(t *testing.T) {
 	c := fabric()
 	for _, g := range []model.Group{ofFabric("web", 101, 11, "p", "unknown"), ofFabric("old", 0, 0, "p")} {

@@ -196,8 +196,8 @@ func (ss *selections) update(affected set[*selection], id model.Identity, rec *m
 	}
 }
 
-// include makes denied from ids, the identities without a record, and those whose
-// labels are told later.
+// include makes denied from ids, the identities without a record, and the ones whose labels
+// come later.
 func (s *selection) include() {
 	s.denied = s.ids
 	for _, id := range s.tenant.compiledOrphans {

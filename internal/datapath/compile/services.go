@@ -222,10 +222,10 @@ func (sv *Services) provide(s *service, e *endpoint) {
 	sv.touchBackend(s, e)
 }
 
-// SpeaksBGP records whether the physical network's routers are told of the services that
-// have a provider on this host. They then spread clients over such hosts, and pass over one
-// that dies within a second: so who comes to this host is led to a provider here while
-// there is one, and not to another host that may be the dead one.
+// SpeaksBGP records whether routes to the services with a provider on this host are
+// announced to the physical network's routers. They then spread clients over such hosts,
+// and stop using a dead one within a second. So a client that comes to this host gets a
+// provider here while there is one, and not one on another host that may be the dead one.
 func (sv *Services) SpeaksBGP(yes bool) {
 	if sv.speaksBGP == yes {
 		return

@@ -144,8 +144,7 @@ func TestProviderOnVLAN(t *testing.T) {
 	}
 }
 
-// TestTooManyProviders: those that are chosen among are the first, and the host
-// says so.
+// TestTooManyProviders: the first ones are chosen among, and the host says so.
 func TestTooManyProviders(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 0)

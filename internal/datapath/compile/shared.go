@@ -13,7 +13,7 @@ import (
 // Networks that are shared with other tenants: all tenants that share have one router,
 // and tiers around their policies keep them apart but where a network is shared.
 
-// unrouted are addresses that stay within a network, whoever uses them.
+// unrouted are addresses that stay within a network, whichever endpoint uses them.
 var unrouted = []desired.CIDR{
 	{Prefix: netip.MustParsePrefix("169.254.0.0/16")},
 	{Prefix: netip.MustParsePrefix("224.0.0.0/4")},
@@ -113,10 +113,10 @@ func (rt *routing) sharedHere(n *network, isHere func(model.TenantName) bool) bo
 }
 
 // apartTiers are the tiers of the ports on a network of a tenant that shares networks.
-// Before all policies: the peer is of the tenant itself, or nobody's endpoint, or, of
-// what the ports begin, on a network that the tenant reaches, or, of what is begun
-// towards them, of a tenant that reaches their network. After all policies, on a
-// network that others reach: who is let in by nothing so far has to be the tenant's.
+// Before all policies: the peer is of the tenant itself, or no endpoint. For egress it may
+// also be on a network that the tenant reaches, and for ingress of a tenant that reaches
+// their network. After all policies, on a network that others reach: a peer that no policy
+// has allowed so far has to be the tenant's.
 func (rt *routing) apartTiers(n *network) (in, out, last []desired.Tier) {
 	own := func(a model.Action) desired.Rules {
 		rules := desired.RulesOf(

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// A host has the networks that its endpoints' tenants have to do with: of an owner
-// those that a tenant here lists, of clients of a tenant here all; and the tiers that
-// keep them apart are there as long as the networks are joined.
+// A host has the networks that concern its endpoints' tenants: for an owner the ones that a
+// tenant here lists, for clients of a tenant here all. The tiers that keep them apart exist
+// as long as the networks are joined.
 func TestSharedIsPresent(t *testing.T) {
 	c := New("h1")
 	routed(c, 1) // blue, with n0 here and n1 on another host

@@ -90,7 +90,7 @@ func (c *asking) ask(clients ...netip.Addr) map[netip.Addr]model.EndpointID {
 	return got
 }
 
-// known are the clients that are remembered, and what of them.
+// known are the remembered clients, and their entries.
 func (c *asking) known() map[netip.Addr]affine {
 	c.t.Helper()
 	out := map[netip.Addr]affine{}
@@ -159,8 +159,8 @@ func TestAffinityIsBounded(t *testing.T) {
 	}
 }
 
-// TestAffinityEnds: a client is remembered until the service's affinity after its last
-// new connection, and not until it is swept out; then it is chosen for anew.
+// TestAffinityEnds: a client is remembered for the service's affinity timeout after its
+// last new connection, and not until its entry is swept; then a backend is chosen again.
 func TestAffinityEnds(t *testing.T) {
 	c := newAsking(t, nil)
 	client := netip.MustParseAddr("203.0.113.7")

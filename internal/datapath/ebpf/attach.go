@@ -83,9 +83,9 @@ func pinName(ifname string, ingress bool) string {
 	return ifname + ":out"
 }
 
-// open takes over the pinned links: each gets the new program in one step.
-// Links of interfaces that are gone, and what is no link, go. update is told
-// the pin's name and whether the link carries an uplink's program.
+// open takes over the pinned links: each gets the new program in one step. Links of
+// interfaces that are gone, and pins that are no links, are removed. update gets the pin's
+// name and whether the link carries an uplink's program.
 func (a *attacher) open(update func(name string, uplink bool) *ebpf.Program) error {
 	a.links = map[string]link.Link{}
 	entries, err := os.ReadDir(a.dir)

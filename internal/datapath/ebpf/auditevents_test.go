@@ -92,8 +92,8 @@ func TestAsidesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestAsidesAreShared: of one endpoint's flood of connections that a rule logs a
-// bounded part is told, the rest is counted, and others' are told meanwhile.
+// TestAsidesAreShared: of one endpoint's flood of connections that a rule logs a bounded
+// part is reported, the rest is counted, and others' are reported meanwhile.
 func TestAsidesAreShared(t *testing.T) {
 	c := newCrowded(t, nil)
 	shareOf := func(p *desired.Port) uint16 {

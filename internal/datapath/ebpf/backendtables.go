@@ -22,7 +22,7 @@ type candidates struct {
 	of  [backendTables][]member
 	all []member // by any
 	s   *desired.Service
-	// known are the numbers of backends by their places, of those that go too.
+	// known are the numbers of backends by their places, also of backends that go.
 	known map[uint16]uint64
 }
 
@@ -38,7 +38,7 @@ func backendTableOf(among desired.TrafficPolicy) int {
 	return 0
 }
 
-// poolMask tells which of the choices are asked for by whoever asks a service.
+// poolMask returns which of the choices the clients of a service use.
 func poolMask(s *desired.Service) (mask uint64) {
 	asks := func(among desired.TrafficPolicy) {
 		mask |= 3 << backendTableOf(among)
@@ -61,7 +61,7 @@ func poolMask(s *desired.Service) (mask uint64) {
 	return mask
 }
 
-// poolsOf are whom each choice of a service is among; nil = nobody asks so.
+// poolsOf are the backends of each choice of a service; nil = no client uses it.
 func poolsOf(s *desired.Service) (out [backendTables]*desired.Pool) {
 	mask, pools := poolMask(s), s.Pools()
 	for _, among := range []desired.TrafficPolicy{desired.TrafficCluster, desired.TrafficLocal, desired.TrafficNear} {
@@ -78,8 +78,8 @@ func poolsOf(s *desired.Service) (out [backendTables]*desired.Pool) {
 // tableKey is where the owners of a service's slots are.
 func tableKey(number uint32, choice int) uint32 { return number<<3 | uint32(choice) }
 
-// putBackends writes a service's backends; gone are those that are to be taken out
-// once nobody is led to them.
+// putBackends writes a service's backends; gone are the ones to remove once no entry leads
+// to them.
 func (r *serviceRun) putBackends(x *servedService, s *desired.Service) (c candidates, gone []backendKey, err error) {
 	c.s, c.known = s, map[uint16]uint64{}
 	defer func() {
@@ -190,8 +190,7 @@ func (r *serviceRun) putHeader(number uint32, c candidates) error {
 	return r.maps.Services.put(number, h)
 }
 
-// putTable makes the owners of slots those that they should be: what it writes are
-// the rows that differ.
+// putTable makes the owners of slots what they should be: it writes the rows that differ.
 func (r *serviceRun) putTable(key uint32, known map[uint16]uint64, members []member) (err error) {
 	inner, table, fresh, err := r.s.slots.readOwners(key)
 	if err != nil {
@@ -209,10 +208,10 @@ func manyServices(m *ebpf.Map) error {
 	return model.Errorf(model.ErrExhausted, "this host's data plane holds %d services with more than %d backends", m.MaxEntries(), scanned)
 }
 
-// ownersOf are the owners of all slots, by place, among members. table is who they were,
-// nil = nobody, known whose a place was: only slots whose owner is gone are looked for
-// among all. It runs through all slots for each service of a backend that changes, so
-// it looks places up in arrays.
+// ownersOf are the owners of all slots, by place, among members. table has the previous
+// owners, nil = none; known has the owner of each place. Only slots whose owner is gone are
+// searched for among all. It runs through all slots for each service of a changed backend,
+// so it looks places up in arrays.
 func ownersOf(table []ownersRow, known map[uint16]uint64, members []member) []ownersRow {
 	if len(members) == 0 { // of a service that could be written in part only
 		return table

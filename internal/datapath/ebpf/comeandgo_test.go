@@ -78,7 +78,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 	for i := range rounds {
 		s := *far
-		s.Key.Name = fmt.Sprint("s", i%7) // some are made anew by a name that was there
+		s.Key.Name = fmt.Sprint("s", i%7) // some are recreated under a former name
 		s.IPv4, s.IPv6, s.Affinity = netip.AddrFrom4([4]byte{10, 7, 3, byte(i)}), netip.Addr{}, time.Hour
 		if i%10 == 0 {
 			for n := range scanned + 8 {

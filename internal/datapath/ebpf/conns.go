@@ -85,7 +85,7 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 	if err != nil {
 		return err
 	}
-	// Open ones that the programs made, and nobody here took away.
+	// Open ones that the programs made, and that were not removed here.
 	if there := int64(left[0].Open) + int64(len(dead[c.obj.Conns])); c.given != nil && held > there {
 		c.open.evicted += uint64(held - there)
 	}
@@ -180,8 +180,8 @@ func (c *connections) give(left []share) error {
 	return c.obj.Swept.Put(uint32(0), clock)
 }
 
-// connectionsToEvict picks those that go so that room remain: of owners that have more than
-// a level that all keep, the longest idle.
+// connectionsToEvict picks the ones to evict so that room remain: the longest idle of
+// owners that have more than a level that all keep.
 func connectionsToEvict(open []owned, room int) (out []owned) {
 	if len(open) <= room {
 		return nil
@@ -196,7 +196,7 @@ func connectionsToEvict(open []owned, room int) (out []owned) {
 	}
 	slices.Sort(sizes)
 	level := 0
-	for i, n := range sizes { // the most that fits when nobody has more
+	for i, n := range sizes { // the most that fits when no owner has more
 		level = room / (len(sizes) - i)
 		if n > level {
 			break

@@ -72,7 +72,7 @@ func (d *devices) put(run *applyRun) error {
 			}
 		}
 	}
-	if old.Uplink != 0 && old.Uplink != s.Uplink { // its link goes with all that nobody wants; a filter has no pin to be found by
+	if old.Uplink != 0 && old.Uplink != s.Uplink { // its link goes with all unwanted ones; a filter has no pin to be found by
 		if err := d.att.detach("", int(old.Uplink)); err != nil {
 			run.problem("former uplink", err)
 		}
@@ -165,7 +165,7 @@ func (d *devices) ask() error {
 	return d.fault()
 }
 
-// tunnelAlias marks the VXLAN device as that of a pin directory's driver.
+// tunnelAlias marks the VXLAN device as belonging to a pin directory's driver.
 func tunnelAlias(pinDir string) string { return "contiv " + pinDir }
 
 // ensureTunnel makes the VXLAN device, which carries every network: the

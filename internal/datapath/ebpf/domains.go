@@ -55,10 +55,9 @@ type conntrack struct {
 // begin resets the state of the last Apply.
 func (t *conntrack) begin() { t.oldConns, t.parted = nil, nil }
 
-// rejoin gives the addresses of networks whose domain changes a second entry,
-// under the new one, before anything asks for them there, and so their open
-// connections, which are judged anew then. The former entries go when nothing asks
-// for them any more.
+// rejoin gives the addresses of networks whose domain changes a second entry, under the new
+// domain, before any lookup happens there. So it does with their open connections, which
+// are judged again then. The former entries go when no lookup uses them any more.
 func (t *conntrack) rejoin(run *applyRun) error {
 	moved := map[uint32]uint32{} // domains, by network
 	for _, s := range t.networks.Tags.have {

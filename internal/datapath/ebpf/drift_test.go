@@ -69,8 +69,8 @@ func settled(t *testing.T, drv driver.Driver, pic desired.Host) {
 	}
 }
 
-// TestDrift: what somebody takes off by hand is told at once, put back by the
-// next Apply, and counted; the network works again.
+// TestDrift: a manual removal is reported at once, repaired by the next Apply, and counted;
+// the network works again.
 func TestDrift(t *testing.T) {
 	ways := []string{attachClsact}
 	if haveTCXHere(t) {
@@ -188,7 +188,7 @@ func TestWatcher(t *testing.T) {
 	r.drv.mu.Unlock()
 	settled(t, drv, pic)
 
-	h.mu.Lock() // nobody reads
+	h.mu.Lock() // no reader runs
 	if err := h.sock.SetReceiveBufferSize(1, false); err != nil {
 		t.Error(err)
 	}

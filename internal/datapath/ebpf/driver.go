@@ -60,7 +60,7 @@ type Driver struct {
 	dp            *datapath
 	monitoring    chan struct{}        // closed when the monitor has ended; nil = none was begun
 	monitor       *monitor             // that is under way and does not end yet; nil = none
-	pendingAudits driver.PendingAudits // that came or changed while nobody monitored
+	pendingAudits driver.PendingAudits // that came or changed without a monitor
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -190,7 +190,7 @@ func (d *Driver) Close() error {
 	close(d.reports)
 	close(d.probed)
 	d.dp.pins.lock.unlock()
-	d.reading.Lock() // nobody reads maps any more
+	d.reading.Lock() // no goroutine reads maps any more
 	defer d.reading.Unlock()
 	return errors.Join(d.dp.att.close(), d.dp.obj.Close())
 }

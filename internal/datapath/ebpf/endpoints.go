@@ -152,7 +152,7 @@ func (e *endpoints) putHost(k hostKey, v hostEntry) error {
 	return e.Hosts.put(k, v)
 }
 
-// leave notes that an address is to be nobody's.
+// leave notes that an address is to have no endpoint.
 func (e *endpoints) leave(k hostKey) {
 	if _, ok := e.Hosts.have[k]; ok {
 		e.gone[k] = true

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// reportEstablished has the monitor under way, if there is one, tell how the audits
-// that nobody has been told of would judge the connections that live. It reads
-// the tables of connections, but only then.
+// reportEstablished has the running monitor, if there is one, report how the audits that
+// were not reported yet would judge the established connections. It reads the tables of
+// connections only then.
 func (d *Driver) reportEstablished() error {
 	m := d.monitor
 	if m == nil || len(d.pendingAudits) == 0 {
@@ -52,7 +52,7 @@ func (d *Driver) reportEstablished() error {
 	}
 	m.established.Add(living, d.pendingAudits, d.endsOf)
 	d.pendingAudits = driver.PendingAudits{}
-	_ = m.ring.Flush() // fails when it is closed, and then nobody listens
+	_ = m.ring.Flush() // fails when it is closed, and then there is no listener
 	return nil
 }
 

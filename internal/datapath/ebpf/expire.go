@@ -29,7 +29,7 @@ const (
 	roomEvery   = time.Second
 )
 
-// maintain takes out what nobody needs any more.
+// maintain removes entries that are no longer needed.
 func (d *Driver) maintain(ctx context.Context) {
 	defer d.wg.Done()
 	tick := time.NewTicker(roomEvery)

@@ -111,9 +111,9 @@ func (n *flowNames) verdicts(e event) (out []verdict) {
 	return out
 }
 
-// is tells whether a ruling is the verdict. It is not when the picture has
-// changed since: nobody can say then what the connection met. Of rules that are
-// alike in all but their ids the programs and desired may name two.
+// is reports whether a ruling is the verdict. It is not when the desired state has changed
+// since: then it is unknown which rules the connection matched. Of rules that differ in
+// their ids only, the programs and desired may name two.
 func (v verdict) is(said desired.Ruling) bool {
 	if said.Pass != v.passed || (said.Rule == nil) != (v.number == 0) {
 		return false

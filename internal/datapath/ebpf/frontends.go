@@ -26,7 +26,7 @@ type frontendKey struct {
 // sharedVIPs are what the driver knows of faces beside what the maps hold.
 type sharedVIPs struct {
 	claims  map[frontendKey][]model.ServiceKey // sorted: the first has it
-	number  map[hostKey]uint32                 // of spots; also of those that the maps hold and no picture has named yet
+	number  map[hostKey]uint32                 // of shared VIPs; also of ones that the maps hold and no desired state has named yet
 	count   map[hostKey]int                    // of claims at a spot
 	open    map[addr][]model.ServiceKey        // by a spot's address, sorted: the exposed services there
 	sources map[string]*sourceSet

@@ -424,7 +424,7 @@ func mayPass6(f, body []byte, from sender, to [6]byte) bool {
 	return from.is(src, mac) && [6]byte(f[:6]) == to && allowed(next, rest, 58, whole)
 }
 
-// goodFlags are those that a TCP segment may have.
+// goodFlags are the valid flags of a TCP segment.
 func goodFlags(f byte) bool {
 	switch f & 0x17 { // without PSH, URG and those of congestion
 	case 2:
@@ -450,7 +450,7 @@ func allowed(proto byte, b []byte, ping byte, whole int) bool {
 		if len(b) < 8 {
 			return false
 		}
-		n := int(binary.BigEndian.Uint16(b[4:])) // of a fragment it is that of the whole
+		n := int(binary.BigEndian.Uint16(b[4:])) // in a fragment it is the whole datagram's
 		return n >= 8 && (n <= len(b) || whole == 0) && binary.BigEndian.Uint16(b[2:]) == 5353
 	case ping:
 		return len(b) >= 8 && slices.Contains(map[byte][]byte{1: {8, 13, 15, 17}, 58: {128}}[ping], b[0])

@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// generations counts, by a place that domain and address give, the changes of what
-// is at an address. A verdict bears the sum of the epoch and its ends' turns
-// (make_key of bpf/conntrack.h), so that an endpoint's event has its own
-// connections judged anew and leaves others' alone.
+// generations counts the changes of the endpoint at an address, by a place computed from
+// domain and address. A verdict has the sum of the epoch and the generations of its ends
+// (make_key of bpf/conntrack.h), so that an endpoint's event has its own connections judged
+// again and leaves others' alone.
 type generations struct {
 	m  *ebpf.Map
 	w  *writer
@@ -59,7 +59,7 @@ func (t *generations) write() error {
 	return nil
 }
 
-// movedAddresses are addresses that changed hands, with who has them now; 0 = nobody.
+// movedAddresses are addresses that have another endpoint, with its number; 0 = none.
 type movedAddresses map[hostKey]uint32
 
 // between tells whether a connection's ends are not who they were.

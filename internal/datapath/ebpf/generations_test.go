@@ -80,9 +80,9 @@ func takenPlaces(t testing.TB, m *ebpf.Map) map[uint32][]byte {
 	}
 }
 
-// TestEventConcernsItsEndpoint: what happens to one endpoint leaves others'
-// connections in their short ways, and has its own ones judged anew at once; a
-// change of policy has all of them.
+// TestEventConcernsItsEndpoint: an event of one endpoint leaves others' connections in the
+// fast path, and has its own ones judged again at once; a change of policy does so with
+// all.
 func TestEventConcernsItsEndpoint(t *testing.T) {
 	c := newCrowded(t, nil)
 	apply := func(pic desired.Host) {
@@ -182,8 +182,8 @@ func TestEventConcernsItsEndpoint(t *testing.T) {
 	}
 }
 
-// TestStrangersAreTakenOut: connections of who had an address before are taken
-// out by the next count, and nobody else's.
+// TestStrangersAreTakenOut: the next count removes the connections of an address's former
+// endpoint, and no others.
 func TestStrangersAreTakenOut(t *testing.T) {
 	c := newCrowded(t, nil)
 	c.connect("c's", c.c, 10000, 3)

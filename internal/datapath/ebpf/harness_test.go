@@ -29,9 +29,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
-// The outside world of the host under test: its interfaces' far ends are in
-// another namespace, where nobody configures them; one is the wire that the
-// tunnel uses, one the uplink, all others are containers.
+// The outside world of the host under test: its interfaces' far ends are in another
+// namespace, unconfigured; one is the wire of the tunnel, one the uplink, all others are
+// containers.
 var (
 	vtep1 = netip.MustParseAddr("192.168.7.1")
 	vtep2 = netip.MustParseAddr("192.168.7.2")
@@ -253,7 +253,7 @@ func (r *rig) inject(t testing.TB, p reference.Packet) (v reference.Verdict) {
 	t.Helper()
 	near, f := p.Port, conformance.Frame(p)
 	if p.Host {
-		p.SrcMAC, p.DstMAC = desired.RouterMAC, desired.RouterMAC // as on any interface that resolves nobody
+		p.SrcMAC, p.DstMAC = desired.RouterMAC, desired.RouterMAC // as on any interface without neighbor resolution
 		near, f = desired.HostInterface, conformance.Frame(p)
 	}
 	switch {

@@ -40,7 +40,7 @@ func (r *rig) closeSide() {
 	}
 }
 
-// read decodes an IPv4 frame that was translated; others are nobody's business.
+// read decodes a translated IPv4 frame; others are ignored.
 func read(t testing.TB, g []byte) *reference.Packet {
 	t.Helper()
 	p, err := conformance.ReadPacket(g)
@@ -83,7 +83,7 @@ func TestHostReachesNoPort(t *testing.T) {
 				}
 				defer unix.Close(near)
 				for _, p := range []reference.Packet{web(a, b, 4001, 80), web(a, b, 4001, 81)} {
-					// Whether the sender is told that it was dropped depends on the kernel.
+					// Whether the sender gets an error depends on the kernel.
 					if err := unix.Send(near, conformance.Frame(p), 0); err != nil && !errors.Is(err, unix.ENOBUFS) {
 						t.Error(err)
 					}

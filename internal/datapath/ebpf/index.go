@@ -409,7 +409,7 @@ func (x *ruleIndex) clean() error {
 	return nil
 }
 
-// header is that of a set under the next generation.
+// header is a set's header under the next generation.
 func (e *edit) header(s *desired.PolicySet) policySet {
 	h := policySet{Generation: e.head.Generation + 1, Instance: e.head.Instance}
 	if e.logs > 0 || len(s.Audits) > 0 {

@@ -327,7 +327,7 @@ type portCounter struct{ Rx, Tx counter }
 
 // tally counts for one rule on one processor.
 type tally struct {
-	ID   uint64 // 0 = nobody's
+	ID   uint64 // 0 = unused
 	N    counter
 	Seen uint64 // in ticks
 }

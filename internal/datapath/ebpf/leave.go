@@ -176,9 +176,9 @@ func hasFilter(ifindex int) bool {
 	return false
 }
 
-// removeEmptyClsact removes the place of an interface's filters, which the first
-// filter has made, when nobody else's is left there. An ingress qdisc has the
-// same place, and is never ours.
+// removeEmptyClsact removes an interface's clsact qdisc, which the first filter has made,
+// when no other filter is left there. An ingress qdisc has the same handle, and is never
+// ours.
 func removeEmptyClsact(l netlink.Link) error {
 	if hasIngressQdisc(l.Attrs().Index) {
 		return nil

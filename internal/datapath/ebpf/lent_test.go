@@ -17,14 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Half of what this suite costs would be the kernel's verifier, again and again
-// on the same programs. So who opens a driver on an empty pin directory, with usual
-// sizes of maps, is lent programs that an earlier test has loaded, with their maps
-// emptied; and who opens one anew on the pins of what it was lent gets other programs,
-// as after an upgrade, that an earlier test has loaded onto these maps, and the next time
-// the same ones, as after a restart.
-// Whoever opens one on other pins, or with other sizes, loads programs as a netplugin
-// does.
+// Half of the cost of this suite would be the kernel's verifier, again and again on the
+// same programs. So a test that opens a driver on an empty pin directory, with usual sizes
+// of maps, borrows programs that an earlier test has loaded, with their maps emptied. If it
+// opens one again on these pins, it gets other programs, as after an upgrade, that an
+// earlier test has loaded onto these maps, and the next time the same ones, as after a
+// restart. A test that opens one on other pins, or with other sizes, loads programs as a
+// netplugin does.
 var lent struct {
 	sync.Mutex
 	free map[string][]*loaded // by the maps' sizes
@@ -122,7 +121,7 @@ func (l *loaded) load(turn int, dir string, sizes map[string]uint32) (*objects, 
 	return use, nil
 }
 
-// anew lends what was loaded last, emptied, to who has nothing pinned.
+// anew lends the programs that were loaded last, emptied, to a test with nothing pinned.
 func (l *loaded) anew(dir string) (*objects, error) {
 	l.same = false
 	if err := l.by[l.last].empty(false); err != nil {
@@ -212,7 +211,7 @@ func pinOnce(m *ebpf.Map, path string) (*ebpf.Map, error) {
 	return ebpf.LoadPinnedMap(path, nil) // which has been found to be this one
 }
 
-// empty makes all maps as they are when they are new, or only those that are not pinned.
+// empty makes all maps as new, or only the ones that are not pinned.
 func (o *objects) empty(unpinned bool) error {
 	maps := reflect.ValueOf(o.datapathMaps)
 	for i := range maps.NumField() {
@@ -383,9 +382,9 @@ func TestLentIsAsNew(t *testing.T) {
 	})
 }
 
-// TestRestartIsLentOthers: who opens a driver anew on what it was lent gets other
-// programs on the same maps, whose own maps are empty; and loads anew what somebody
-// else has changed.
+// TestRestartIsLentOthers: a driver that is opened again on borrowed programs gets other
+// programs on the same maps, whose own maps are empty. It loads again what others have
+// changed.
 func TestRestartIsLentOthers(t *testing.T) {
 	require(t)
 	dir := filepath.Join(bpfMount(t), "host")

@@ -94,9 +94,9 @@ func TestFullMaps(t *testing.T) {
 	}
 }
 
-// TestTooBigIsKnown: a set that does not fit is worked out once, whatever else changes and
-// however often the whole is compared meanwhile; it is told of all along, and held when
-// another one leaves, or when it is another.
+// TestTooBigIsKnown: a set that does not fit is computed once, whatever else changes and
+// however often the whole is compared meanwhile. It is reported all the time, and applied
+// when another one leaves, or when it changes.
 func TestTooBigIsKnown(t *testing.T) {
 	r := newRig(t)
 	r.sizes = map[string]uint32{"rules": 64}

@@ -51,8 +51,8 @@ func checkFormat(dir string) error {
 	return nil
 }
 
-// pinDirectory makes sure of the directory, on a BPF file system; the standard
-// place is mounted when nobody has.
+// pinDirectory makes sure of the directory, on a BPF file system; it mounts the standard
+// place if needed.
 func pinDirectory(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		var st unix.Statfs_t

@@ -50,7 +50,7 @@ const (
 	madeAffine
 )
 
-// warnEvery is how often at most evictions of a map are told.
+// warnEvery is how often at most evictions of a map are reported.
 const warnEvery = time.Minute
 
 // readCreated reads a counter of the entries that the programs made.
@@ -65,8 +65,8 @@ func readCreated(created *ebpf.Map, slot uint32) (sum uint64, err error) {
 	return sum, nil
 }
 
-// eachEntry calls fn for every entry of a map, many at a time. width is the
-// number of values of an entry: that of processors where each has its own.
+// eachEntry calls fn for every entry of a map, many at a time. width is the number of
+// values of an entry: the number of processors where each has its own.
 func eachEntry[K, V any](name string, m *ebpf.Map, width int, fn func(K, V)) error {
 	const batch = 4096
 	var cur ebpf.MapBatchCursor

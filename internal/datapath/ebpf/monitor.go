@@ -145,7 +145,7 @@ func (m *monitor) readLost() (sum uint64, err error) {
 // run passes events on until ctx or the driver ends. name resolves their names.
 func (m *monitor) run(ctx, ofDriver context.Context, name func(*driver.FlowEvent, event) []verdict) {
 	m.name = name
-	wake := func() { _ = m.ring.Flush() } // fails when it is closed, which nobody waits on
+	wake := func() { _ = m.ring.Flush() } // fails when it is closed, and then there is no waiter
 	defer context.AfterFunc(ctx, wake)()
 	defer context.AfterFunc(ofDriver, wake)()
 	next := time.Now().Add(time.Second)

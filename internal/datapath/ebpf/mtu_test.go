@@ -225,9 +225,9 @@ func testDatagrams(t *testing.T, w *twoHosts, to netip.Addr) {
 	expect(300)
 }
 
-// TestErrorsOfConnections has a container send to a port that nobody listens
-// on: its kernel gets the other's refusal, by the rule that let the datagram
-// through; an error about what was never sent goes nowhere.
+// TestErrorsOfConnections has a container send to a closed port: its kernel gets the
+// other's refusal, by the rule that allowed the datagram; an error about a packet that was
+// never sent is dropped.
 func TestErrorsOfConnections(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	near, far := newThread(t, w.containers[0]), newThread(t, w.containers[1])

@@ -10,11 +10,11 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Taking a program off by TCX waits for all processors each time; exchanging the
-// program of a link waits for nobody. So a host that changes its driver puts a
-// program that does nothing in the place of the others before it takes them off.
+// Detaching a program by TCX waits for all processors each time; replacing the program of a
+// link does not wait. So a host that changes its driver replaces the programs by one that
+// does nothing before it detaches them.
 
-// newIdle loads a program that leaves each frame to whoever is next.
+// newIdle loads a program that passes each frame on unchanged.
 func newIdle() (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "idle", Type: ebpf.SchedCLS, License: "Dual MIT/GPL",

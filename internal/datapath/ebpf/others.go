@@ -13,10 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Programs of another pin directory, of a netplugin that was started with
-// another --ebpf-pin-dir and left its links, see a frame before ours do, and
-// judge it by tables that nobody keeps. They are not taken off: who made them
-// may be at work.
+// Programs of another pin directory, left by a netplugin that was started with another
+// --ebpf-pin-dir, see a frame before ours do, and judge it by stale tables. They are not
+// detached: their netplugin may be running.
 
 // own returns the identifiers of the programs of this process.
 func (a *attacher) own(o *objects) ([]ebpf.ProgramID, error) {
@@ -118,8 +117,8 @@ func (p *ports) checkOthers() error {
 	return nil
 }
 
-// tellUnserved makes those ports fail, programmed as they are, that cannot work:
-// a container must not start without a network and nobody saying so.
+// tellUnserved marks programmed ports that cannot work as failed: a container must not
+// start without a network silently.
 func (p *ports) tellUnserved(run *applyRun) {
 	if err := p.overlaid[""]; err != nil {
 		run.problem("programs", err)

@@ -13,10 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestOtherPinDirectory: who is started with another pin directory beside what
-// the former one holds tells so, with what to do, and no container is told that
-// it has a network; those that are served go on as they are. When what to do
-// has been done, all is well.
+// TestOtherPinDirectory: a netplugin that is started with another pin directory beside the
+// former one's programs reports that, with a remedy, and no container is reported to have a
+// network. The served ones go on as they are. After the remedy all is well.
 func TestOtherPinDirectory(t *testing.T) {
 	r, drv, pic := driftRig(t, "")
 	r.last(t)

@@ -25,8 +25,8 @@ func places(members []member) map[uint16]uint64 {
 	return out
 }
 
-// TestOwners: a table that follows a change says the same as one made anew, whoever
-// came, went, or has the place of another.
+// TestOwners: a table that follows a change equals one that is computed from nothing,
+// whichever backends came, went, or took another's place.
 func TestOwners(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	before := backends(rng, 40)

@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Who removes what is pinned stops nothing: maps and links live as long as this
-// process has them open. The next process would find nothing, and traffic would
-// stand still until it has made all of it anew. So pins are put back at once.
+// Removing pins stops nothing: maps and links live as long as this process has them open.
+// The next process would find nothing, and traffic would stop until it has made all of it
+// again. So pins are restored at once.
 
 // pinEvents are those of a directory that may have cost a pin.
 const pinEvents = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_UNMOUNT
@@ -41,7 +41,7 @@ func newPinWatch(dir string) (*pinWatch, error) {
 	return w, nil
 }
 
-// begin watches the directories as they are now; those that are watched stay so.
+// begin watches the present directories; watched ones stay watched.
 func (w *pinWatch) begin() error {
 	raw, err := w.file.SyscallConn()
 	if err != nil {

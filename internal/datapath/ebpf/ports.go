@@ -69,8 +69,8 @@ func (p *ports) names() map[uint32]string {
 	return out
 }
 
-// verifyEvery is how often Apply looks whether every port still has its
-// programs, not only those that changed or that have become another interface.
+// verifyEvery is how often Apply checks whether every port still has its programs, beyond
+// changed ports and ports on another interface.
 const verifyEvery = 10 * time.Second
 
 // verifyAll reports whether this Apply looks at the programs of every port.
@@ -261,8 +261,8 @@ func (p *ports) checkPort(run *applyRun, name string, o *desired.Port) error {
 	return p.checkPrivate(run, o)
 }
 
-// putMoved has ports of networks with other numbers found under these before the
-// first of them sends there. What does not fit is told with the port.
+// putMoved makes ports of renumbered networks found under the new numbers before the first
+// of them sends there. A port that does not fit is reported.
 func (p *ports) putMoved(run *applyRun, ask indexer) error {
 	if len(p.networks.moved) == 0 {
 		return nil

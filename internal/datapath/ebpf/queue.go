@@ -72,10 +72,10 @@ func queueDevices(port string) (near, far string) {
 	return shaping.Named("cq", port), shaping.Named("cp", port)
 }
 
-// putQueues makes what a port's rate asks for and returns what of it the port's entry
-// has. A rate that cannot be held is a problem of its own: the port works without. On a
-// kernel that has no queues at all nothing is made that would be of no use, and marks stay.
-// had reports whether the port has a queue so far.
+// putQueues makes the queues for a port's rate and returns the part for the port's entry. A
+// rate that cannot be realised is a problem of its own: the port works without. On a kernel
+// without queues no useless part is made, and marks stay. had reports whether the port has
+// a queue so far.
 func (b *bandwidth) putQueues(run *applyRun, name string, index int, had bool) (receives bool, tos uint8, err error) {
 	r, ok := run.want.Bandwidth.Get(name)
 	if !ok {
@@ -148,7 +148,7 @@ func (b *bandwidth) makeQueues(run *applyRun, name string, q *queued, r desired.
 			return err
 		}
 		set, err := b.setQueue(near, r.Send, mtu)
-		if err != nil && made { // nobody would find them
+		if err != nil && made { // nothing would find them
 			err = errors.Join(err, queues.Delete(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nearName, Index: near}}))
 		}
 		if err != nil {
@@ -250,7 +250,7 @@ func (b *bandwidth) remove(*applyRun) error {
 	return nil
 }
 
-// beforePriority is that of the program before a port's own.
+// beforePriority is the priority of the program before a port's own.
 const beforePriority = filterPriority - 1
 
 // beforeFilter finds that program on a port, nil where there is none.

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestServiceRefusalsAreBounded: of 20,000 connections to a service that nobody provides
-// so many are refused as a port is answered in a second, the others are dropped without
-// an answer, and none takes room.
+// TestServiceRefusalsAreBounded: of 20,000 connections to a service without backends, as
+// many are refused as a port gets answers in a second. The others are dropped without an
+// answer, and none takes room.
 func TestServiceRefusalsAreBounded(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)

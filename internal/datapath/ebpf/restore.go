@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// Nobody tells who else writes a map: the tables are read now and then and made again
-// what this driver has written. Only it writes them; what the programs write (connections,
-// counters, what they remember of clients) is not looked at.
+// The kernel sends no event when another process writes a map. So the tables are read now
+// and then, and the driver's own entries are restored. Entries that the programs write
+// (connections, counters, client affinity) are not checked.
 
 const (
 	// restorePause is the least time between two looks at what the maps hold.

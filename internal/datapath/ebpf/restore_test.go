@@ -218,7 +218,7 @@ func TestRestoreDue(t *testing.T) {
 	}
 }
 
-// TestRestoreFails: what cannot be read is told, and the look is made again.
+// TestRestoreFails: an unreadable table is reported, and read again.
 func TestRestoreFails(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 2})
 	if err != nil {

@@ -136,7 +136,7 @@ func TestRoutedFrames(t *testing.T) {
 		{"to a group", to4([4]byte{224, 0, 0, 251}, 47, 0, nil, make([]byte, 8)), [2]byte{}, driver.DropUnknownDest},
 		{"by b's own MAC", ether(b.MAC, a.MAC, 0x0800, header4(a4, b4, 6, 0, nil, tcp(4000, 80, 2))), [2]byte{}, driver.DropUnknownDest},
 	} {
-		if x.name == "to nobody, long" { // its UDP length is that of the header
+		if x.name == "to nobody, long" { // its UDP length is the header's
 			copy(x.frame[38:], []byte{0, 208})
 			x.reason = driver.DropUnknownDest
 		}

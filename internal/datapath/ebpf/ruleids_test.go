@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestRuleIDsBounded: what rules were once called is not kept for ever, and
-// those that stand are not forgotten.
+// TestRuleIDsBounded: former names of rules are forgotten after a time, and present ones
+// are not.
 func TestRuleIDsBounded(t *testing.T) {
 	p := newPolicies()
 	set := func(id desired.PolicySetID, rules ...string) *desired.PolicySet {

@@ -90,7 +90,7 @@ func portKeys(ports []model.PortMatch) []portKey {
 	return out
 }
 
-// protocols are those that a rule's protocol stands for.
+// protocols are the ones that a rule's protocol stands for.
 func protocols(p model.Protocol) []uint8 {
 	switch {
 	case p == model.ProtoICMP:

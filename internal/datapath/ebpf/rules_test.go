@@ -162,8 +162,8 @@ func newTurned(t testing.TB) *turned {
 
 func (u *turned) have() map[ruleKey]rule { return u.x.t.of[1] }
 
-// turn makes the set s, after as many writes as cut says; it returns how many
-// there would be. Cut short, the header stays, and the index is begun anew.
+// turn makes the set s, after as many writes as cut says; it returns how many there would
+// be. Cut short, the header stays, and the index is started again.
 func (u *turned) turn(s *desired.PolicySet, cut int) int {
 	u.t.Helper()
 	e := u.x.edit(func(*desired.Rule) {})

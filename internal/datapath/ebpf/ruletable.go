@@ -54,7 +54,7 @@ func (t *ruleTable) load() error {
 	return nil
 }
 
-// peek is that of a table.
+// peek is a table's peek.
 func (t *ruleTable) peek() (back func(), err error) {
 	was, n := t.of, t.n
 	back = func() {

@@ -52,7 +52,7 @@ func (t translation) counted() counted {
 type serviceCounters struct {
 	counted    *ebpf.Map
 	counters   *ebpf.Map
-	names      map[uint64]model.EndpointKey // of backends that were counted, those that have left too
+	names      map[uint64]model.EndpointKey // of counted backends, also of ones that have left
 	held, most atomic.Uint64
 }
 
@@ -62,7 +62,7 @@ func (s *serviceCounters) fill() (string, driver.TableStats) {
 
 func newServiceCounters(o *objects) *serviceCounters {
 	s := &serviceCounters{counted: o.Counted, counters: o.ServedCounters, names: map[uint64]model.EndpointKey{}}
-	s.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is nobody's
+	s.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is unused
 	return s
 }
 
@@ -118,7 +118,7 @@ func (s *serviceCounters) stats(host *desired.Host, services map[uint64]model.Se
 		sum.Add(out[of]) // two places of the same are not forbidden
 		out[of] = sum
 	}
-	for c, n := range living { // also of those that have no place
+	for c, n := range living { // also of backends without a place
 		key, there := services[c.Seed]
 		name, known := s.names[c.Backend]
 		if !there || !known {

@@ -258,7 +258,7 @@ func (r *serviceRun) tellServices() error {
 // remove takes out what no packet is led to any more.
 func (r *serviceRun) remove() error {
 	if len(r.numbers)+len(r.tables)+len(r.narrowed)+len(r.fronts) > 0 {
-		grace() // a packet under way would find nobody where it is led to
+		grace() // a packet under way would find no backend there
 	}
 	for n, x := range r.numbers {
 		if len(x.vips)+len(x.index) > 0 { // in force until now

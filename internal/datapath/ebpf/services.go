@@ -37,7 +37,7 @@ type serving struct {
 	of         map[model.ServiceKey]*servedService
 	former     map[uint64]*servedService      // by seed, that the maps hold and no picture has named yet
 	claims     map[hostKey][]model.ServiceKey // by virtual address, sorted: the first has it
-	exposed    map[addr][]model.ServiceKey    // by address, sorted: those that clients outside may ask for
+	exposed    map[addr][]model.ServiceKey    // by address, sorted: the ones that external clients may use
 	spots      sharedVIPs
 	networks   map[model.NetworkID]desired.Domain // as of the last picture
 	number     uint32                             // last one given
@@ -140,7 +140,7 @@ func (s *serving) put(run *applyRun) error {
 	return r.finish()
 }
 
-// movedNetworks are those that came, went, or are of another domain.
+// movedNetworks are networks that came, went, or changed their domain.
 func (s *serving) movedNetworks(run *applyRun) map[model.NetworkID]bool {
 	moved := map[model.NetworkID]bool{}
 	for id, n := range run.networks {
@@ -167,9 +167,9 @@ func portsOf(number uint32, s *desired.Service) map[frontKey]frontEntry {
 	return out
 }
 
-// narrower tells whether translations that a service had may be none of its any more:
-// it has lost an address or a port, or a port of UDP leads elsewhere, or clients outside
-// reach it no more. vips are those that it gets.
+// narrower reports whether existing translations of a service may be invalid now: it has
+// lost an address or a port, or a port of UDP has another target, or external clients no
+// longer reach it. vips are its next addresses.
 func narrower(was, x *servedService, vips []hostKey, exposed bool) bool {
 	if was.exposed && !exposed {
 		return true

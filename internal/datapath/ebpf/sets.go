@@ -157,7 +157,7 @@ func (p *policies) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 			head = policySet{Instance: p.instance}
 		}
 		x = newRuleIndex(&p.Rules, head)
-		// Until all is written the index is no one's: what broke off is begun anew.
+		// Until all is written the index has no owner: an interrupted write starts again.
 	}
 	delete(p.index, id)
 	delete(p.withered, x)
@@ -219,9 +219,9 @@ func (p *policies) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.Pol
 	return nil
 }
 
-// reuse has the connections of sets judged anew of which something was taken out
-// or replaced a moment ago: what is written takes its memory, and a packet that
-// had just found it may have read the new for it.
+// reuse has connections judged again whose sets lost or replaced an entry a moment ago: new
+// entries take its memory, and a packet that had just found it may have read the new one
+// instead.
 func (p *policies) reuse() {
 	for id, at := range p.cleaned {
 		if time.Since(at) < doomedGrace {

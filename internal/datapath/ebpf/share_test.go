@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// crowded is a host with little room for connections, where a floods, b serves,
-// and c is somebody else, who lets nobody in.
+// crowded is a host with little room for connections, where a floods, b serves, and c is a
+// third endpoint, which accepts no connection.
 type crowded struct {
 	*rig
 	t       *testing.T
@@ -103,8 +103,8 @@ func (c *crowded) tables() map[string]driver.TableStats {
 	return c.drv.Tables()
 }
 
-// TestFloodTakesItsOwnShare: whoever floods the host with half-open connections
-// evicts its own, and none of anybody else's, half-open or idle and open.
+// TestFloodTakesItsOwnShare: a flood of half-open connections evicts the flooder's own, and
+// no other endpoint's, half-open or idle and open.
 func TestFloodTakesItsOwnShare(t *testing.T) {
 	const room = 1024
 	c := newCrowded(t, map[string]uint32{"conns": room, "halfopen": room})
@@ -166,7 +166,7 @@ func TestOpenConnectionsAreShared(t *testing.T) {
 	c.all("the other end of idle connections speaks", c.b, c.segments(c.c, 10000, 20, reference.FlagACK, true))
 	c.all("the other end of new connections speaks", c.b, c.segments(c.c, 30000, 20, reference.FlagACK, true))
 	c.all("the other end of the flood's last", c.b, c.segments(c.a, 29900, 100, reference.FlagACK, true))
-	// What the driver took away is nobody's any more.
+	// Removed connections have no owner any more.
 	if err := c.drv.dp.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 		t.Fatal(err)
 	}

@@ -49,8 +49,8 @@ func (t *slotTables) sum(table []ownersRow) uint64 {
 // wrote notes what a table holds now.
 func (t *slotTables) wrote(key uint32, table []ownersRow) { t.sums[key] = t.sum(table) }
 
-// trusted is what a table was found to hold, nil where that is not what was written, or it
-// is gone; that is told.
+// trusted is the contents found in a table, nil where they are not what was written, or it
+// is gone; that is reported.
 func (t *slotTables) trusted(key uint32, table []ownersRow) []ownersRow {
 	was, known := t.sums[key]
 	if !known && table != nil {

@@ -20,10 +20,10 @@ var dropNames = []string{
 	driver.DropNoProvider,
 }
 
-// Stats implements driver.Driver. Counters live in the maps: they outlast the
-// process, and those of a port begin anew when it is plugged in. What may be much,
-// the counters of rules and the connections to services, is read before the driver's
-// lock is held, so that nobody waits for it.
+// Stats implements driver.Driver. Counters live in the maps: they outlast the process, and
+// a port's start at zero when it is plugged in. Potentially large ones, the counters of
+// rules and of connections to services, are read before the driver's lock is taken, so that
+// no caller waits for them.
 func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	out := driver.Stats{
 		Ports: map[string]driver.PortStats{}, Rules: map[string]driver.RuleStats{}, Drops: map[string]uint64{},
@@ -186,9 +186,9 @@ func (c *counters) readTallies() ([]tally, error) {
 	return out, nil
 }
 
-// Tables implements driver.Tabled. Those that the driver fills know how much they
-// hold; those that packets fill are counted every expireEvery, when what is dead
-// is taken out. So neither lock nor map is waited for.
+// Tables implements driver.Tabled. Tables that the driver fills know their sizes; tables
+// that packets fill are counted every expireEvery, when expired entries are removed. So
+// neither lock nor map is waited for.
 func (d *Driver) Tables() map[string]driver.TableStats {
 	out := map[string]driver.TableStats{}
 	for _, t := range d.dp.tables.filled {

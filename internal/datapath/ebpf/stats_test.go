@@ -25,9 +25,8 @@ func (r *rig) takeTallies(t testing.TB, to tally) {
 	}
 }
 
-// TestRulesCountEveryPacket counts packets on the long way and the short one,
-// whoever has the place where the rule would be counted; nothing is lost of what
-// another rule counted there.
+// TestRulesCountEveryPacket counts packets on the slow path and the fast path, also where
+// another rule has the place for the counter; no count of the other rule is lost.
 func TestRulesCountEveryPacket(t *testing.T) {
 	const other, fast = "ping", 100
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 // writer counts and, in tests, breaks writes to the maps.
 type writer struct {
 	changes int
-	global  int // those that may concern any connection
+	global  int // the ones that may concern any connection
 	fault   func() error
 }
 
@@ -39,7 +39,7 @@ type table[K, V comparable] struct {
 	held   atomic.Uint64
 }
 
-// filled is a table as whoever asks how full it is sees it, at any time.
+// filled is a table's fill level, readable at any time.
 type filled interface {
 	fill() (name string, s driver.TableStats)
 }

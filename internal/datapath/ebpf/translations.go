@@ -56,7 +56,7 @@ func before(a, b addr, aPort, bPort uint16) bool {
 	return aPort <= bPort
 }
 
-// sweep takes out the translations whose connections are not among those that live.
+// sweep removes the translations without an established connection.
 func (t *translations) sweep(all map[connKey]connKey, living map[connKey]bool) error {
 	for k, behind := range all {
 		if living[behind] {
@@ -97,9 +97,9 @@ func (t *translations) read() (all map[connKey]connKey, counts map[counted]bool,
 	return all, counts, err
 }
 
-// end takes out those that have ended, as those of services that are gone,
-// and the connections behind them: a service that is made anew begins without them, and
-// another one that has the same tuple behind it finds it free.
+// end removes ended translations, such as those of deleted services, and the connections
+// behind them: a recreated service starts without them, and another one with the same tuple
+// behind it finds it free.
 func (t *translations) end(ended func(translation) bool) error {
 	var left []connKey
 	behind := map[connKey]bool{}

@@ -37,7 +37,7 @@ func (x *routing) putTunnels(run *applyRun) error {
 			continue
 		}
 		x.last++
-		err := x.Reverse.put(x.last, at) // first: whoever finds the number finds the rest
+		err := x.Reverse.put(x.last, at) // first: a lookup that finds the number finds the rest
 		if err == nil {
 			err = x.Tunnels.put(at, x.last)
 		}

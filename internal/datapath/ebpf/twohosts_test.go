@@ -173,9 +173,8 @@ func TestTwoHosts(t *testing.T) {
 	}
 }
 
-// TestTunnelSource: packets leave with the tunnel address that hosts are known
-// by, whatever the routing table would choose; those of another one are taken
-// for nobody's.
+// TestTunnelSource: packets leave with the tunnel address that other hosts know, whatever
+// the routing table would choose; packets from another one are dropped.
 func TestTunnelSource(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	type pair [2]netip.Addr

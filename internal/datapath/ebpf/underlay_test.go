@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFirstPacketsPassTheDevice: between hosts of one link also packets of what nobody
-// knows yet pass the VXLAN devices by, those that the tunnel carries whole.
+// TestFirstPacketsPassTheDevice: between hosts of one link the first packets to a
+// destination bypass the VXLAN devices too, if the tunnel carries them whole.
 func TestFirstPacketsPassTheDevice(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	if w.drivers[0].dp.att.way != attachTCX {
@@ -44,9 +44,9 @@ func TestFirstPacketsPassTheDevice(t *testing.T) {
 	}
 }
 
-// TestEnters sends tunnel packets with an echo request to a host, whole ones and
-// others: what is not quite as the program expects is the host's stack's and the VXLAN
-// device's, or nobody's, and what the program takes out is judged.
+// TestEnters sends tunnel packets with an echo request to a host, whole ones and others. A
+// packet that differs from the program's expectation goes to the host's stack and the VXLAN
+// device, or is dropped, and decapsulated packets are judged.
 func TestEnters(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1500)
 	if w.drivers[1].dp.att.way != attachTCX {

@@ -21,9 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// The kernel tells of every interface, and of what is attached to one. Who
-// reads that waits for nobody: an Apply may take long, and a burst of new
-// interfaces would fill the socket meanwhile.
+// The kernel reports every interface and its attachments. The reader of these messages
+// waits for no Apply: one may take long, and a burst of new interfaces would fill the
+// socket meanwhile.
 
 // listenBuffer holds the messages of some thousand interfaces, bytes.
 const listenBuffer = 4 << 20
@@ -205,9 +205,8 @@ func (d *Driver) follow(ctx context.Context) {
 // linksLook is how often links are looked at.
 const linksLook = time.Second
 
-// watchLinks tells the owner of links of devices that somebody has detached by
-// force, of which the kernel tells nobody. They are a handful; ports have filters
-// beside theirs.
+// watchLinks notifies when links of devices were detached by force, which the kernel does
+// not report. They are a handful; ports have filters beside theirs.
 func (d *Driver) watchLinks(ctx context.Context) {
 	defer d.wg.Done()
 	tick := time.NewTicker(linksLook)

@@ -35,8 +35,8 @@ var _ = tested("aciGws", kindCases{
 	},
 })
 
-// TestAciGwUnset: while an ACI fabric is kept its state is told also where no settings were
-// set, with those in force; else there is nothing to tell.
+// TestAciGwUnset: while an ACI fabric is kept, its state is shown also where no settings
+// were set, with the ones in force; otherwise there is nothing to show.
 func TestAciGwUnset(t *testing.T) {
 	f := serve(t, 0)
 	const inspect, object = "/api/v1/inspect/aciGws/aciGw/", "/api/v1/aciGws/aciGw/"

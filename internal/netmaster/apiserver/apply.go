@@ -21,8 +21,8 @@ import (
 // fifty thousand objects.
 const MaxApplyBody = 16 << 20
 
-// maxListed is how many objects a list has at most, and maxFaults of how many wrong ones
-// of it is told. A list of short objects takes ten times its size while it is read.
+// maxListed is how many objects a list has at most, and maxFaults is how many wrong ones
+// are reported. A list of short objects takes ten times its size while it is read.
 const (
 	maxListed = 100_000
 	maxFaults = 100
@@ -143,7 +143,7 @@ func (s *objectHandlers) apply(_ http.ResponseWriter, r *request, req applyReque
 	return answer, err
 }
 
-// compareSet says how the objects of a request differ from those that are a set's.
+// compareSet returns the differences between a request's objects and a set's.
 func (s *objectHandlers) compareSet(ctx context.Context, a control.Actor, set string, answer *api.ApplyResponse) error {
 	members, err := s.control.Ownership.SetMembers(ctx, a, set)
 	if err != nil {

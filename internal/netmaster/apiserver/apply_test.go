@@ -98,7 +98,7 @@ func TestApplyRefused(t *testing.T) {
 		`{"kind":"tenants","tenantName":"red"}`: {Status: http.StatusBadRequest, Message: `kind "tenants": must be one of Bgp`},
 		`{"tenantName":"red"}`:                  {Status: http.StatusBadRequest, Message: `kind "": must be one of`},
 		`[]`:                                    {Status: http.StatusBadRequest, Message: "must be a JSON object"},
-		// Of a field that is there twice one would count, and nobody said which.
+		// Of a repeated field one would count, and it is unclear which.
 		`{"kind":"rule","tenantName":"default","policyName":"p","ruleId":"1","direction":"in","action":"deny","Action":"allow"}`: {Status: http.StatusBadRequest, Message: `field "action" twice in one object, as "Action" too`},
 		`{"kind":"tenant","tenantName":"red","tenantName":"green"}`:                                                              {Status: http.StatusBadRequest, Message: `field "tenantName" twice`},
 		`{"kind":"tenant","Kind":"policy","tenantName":"red"}`:                                                                   {Status: http.StatusBadRequest, Message: `field "kind" twice`},
@@ -119,8 +119,8 @@ func TestApplyRefused(t *testing.T) {
 	}
 }
 
-// Of a list that is wrong throughout the first faults are told, and one that is too long
-// is not looked at.
+// For a list that is wrong throughout the first faults are reported, and a list that is too
+// long is not read.
 func TestApplyManyFaults(t *testing.T) {
 	f := serve(t, 0)
 	many := make([]json.RawMessage, maxListed+1)

@@ -196,8 +196,8 @@ func (a *asking) must(status int, who, method, path, body string) (answer string
 	return w.Body.String()
 }
 
-// town has blue's e1 on h1 and red's e2 on h2, both named shared, and addresses that are
-// reserved for h1, h2 and nobody.
+// town has blue's e1 on h1 and red's e2 on h2, both named shared, and addresses reserved
+// for h1, h2 and no host.
 func (a *asking) town() {
 	a.t.Helper()
 	for _, of := range [][3]string{{"blue", "h1", "e1"}, {"red", "h2", "e2"}} {

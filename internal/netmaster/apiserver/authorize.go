@@ -297,9 +297,9 @@ func (x *reportRefusals) again(e audit.Entry, refused string) bool {
 // lookAgain is between two checks of the identity for which a stream is.
 const lookAgain = 10 * time.Second
 
-// whileLetIn returns a context that ends when what let a client in does so no more, such as
-// a token that was revoked: the refusal is the context's cause. end ends it, and the checks.
-// That nobody can tell whether it does, as with the store away, ends nothing.
+// whileLetIn returns a context that ends when the client's credentials are no longer valid,
+// such as a revoked token: the refusal is the context's cause. end ends it, and the checks.
+// A check that fails because the store is away ends nothing.
 func (s *router) whileLetIn(ctx context.Context, shown *http.Request) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

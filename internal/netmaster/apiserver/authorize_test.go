@@ -42,7 +42,7 @@ var want = map[string]string{
 	"POST /plugin/monitor/{id}": "h", "POST /plugin/hostsHeard": "n", "POST /plugin/mirror": "H",
 }
 
-// observations are told often, and are no changes of what somebody wants.
+// observations are frequent reports, and are no changes by a user.
 var observations = []string{"POST /plugin/pod", "POST /plugin/host", "POST /plugin/hostStatus", "POST /plugin/answer", "POST /plugin/monitor/{id}", "POST /plugin/report/{id}", "POST /plugin/hostsHeard", "POST /plugin/mirror"}
 
 // wanted is want, and the same for collections.
@@ -250,7 +250,8 @@ func TestSentences(t *testing.T) {
 			t.Errorf("root %s: %d %s", path, w.Code, w.Body)
 		}
 	}
-	// What is of no endpoint, and the end of a container of nobody, the server answers.
+	// The server answers for objects without an endpoint, and for the end of a container
+	// without a host.
 	for _, body := range []string{`{"TenantName":"x"}`} {
 		if in, w := f.letIn("h1", "POST", "/plugin/deleteEndpoint", body); !in {
 			t.Error(w.Body)
@@ -267,7 +268,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// A name is of a tenant admin's own endpoint, whoever else has one of that name.
+// A name means a tenant administrator's own endpoint, also if other tenants have it too.
 func TestNameOfAnothersEndpointToo(t *testing.T) {
 	f := startAsking(t, nil)
 	f.town()
@@ -280,7 +281,7 @@ func TestNameOfAnothersEndpointToo(t *testing.T) {
 	}
 }
 
-// TestUnknowable: a store that cannot say whose something is lets nobody in.
+// TestUnknowable: when the store cannot name an object's owner, access is refused.
 func TestUnknowable(t *testing.T) {
 	f := startAsking(t, func(c *Config) { c.Timeout = time.Second })
 	f.town()

@@ -22,7 +22,7 @@ func TestBadServices(t *testing.T) {
 		return "POST", "/api/v1/serviceLBs/blue:" + name + "/", `{"tenantName":"blue","serviceName":"` + name + `","networkName":"` + network +
 			`","ipAddress":"` + address + `","selectors":["` + label + `"],"ports":[` + ports + `]}`
 	}
-	f.must(service("shop", "n", "10.1.1.100", "no=body", `"80:8080:TCP"`)) // labels that nobody has
+	f.must(service("shop", "n", "10.1.1.100", "no=body", `"80:8080:TCP"`)) // labels that no endpoint has
 	if got := f.must("GET", "/api/v1/inspect/serviceLBs/blue:shop/", ""); !strings.Contains(got, "no endpoint of network blue:n has") {
 		t.Errorf("of labels that match nothing is told: %s", got)
 	}

@@ -69,7 +69,7 @@ func (s *sink) Write(p []byte) (int, error) {
 func (b *bench) do(method, path, body string) *sink {
 	b.b.Helper()
 	req := httptest.NewRequestWithContext(b.b.Context(), method, path, io.NopCloser(strings.NewReader(body)))
-	req.Host = "127.0.0.1" // others are refused unless the server is told of them
+	req.Host = "127.0.0.1" // other names are refused unless they are configured
 	s := &sink{header: http.Header{}, status: 200}
 	b.h.ServeHTTP(s, req)
 	if s.status != 200 {

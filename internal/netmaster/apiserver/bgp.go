@@ -83,8 +83,8 @@ func bgpToAPI(b model.Bgp) api.Bgp {
 	return o
 }
 
-// bgpOper is what the host told last of its speaker; more of it is told by the
-// host itself, at netplugin's /inspect/bgp.
+// bgpOper is the host's last report of its speaker; the host itself has more at netplugin's
+// /inspect/bgp.
 func bgpOper(s *core, _ *control.View, b model.Bgp) any {
 	ctx, cancel := context.WithTimeout(context.Background(), bgpOperTime)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 )
 
-// Large bodies are taken a few at a time, of one who asks and of all; small ones always,
-// and what is answered makes room. Who is not known is told that, and counts as nothing.
+// Large bodies are read a few at a time, per client and in total; small ones always, and an
+// answer makes room. Anonymous clients are refused, and take no room.
 func TestLargeBodies(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := startAsking(t, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// testMembers notes what it is told, and lists two members of which one is lost.
+// testMembers notes its calls, and lists two members of which one is lost.
 type testMembers struct{ told []string }
 
 func (m *testMembers) Members(context.Context) (api.Members, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestClusterServices: services of Kubernetes are shown with their backends, which are
-// endpoints where the pod's endpoint has the address; nobody here changes them.
+// endpoints where the pod's endpoint has the address; requests cannot change them.
 func TestClusterServices(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
@@ -37,7 +37,7 @@ func TestClusterServices(t *testing.T) {
 		Key: model.ServiceSliceKey{Namespace: "shop", Name: "web-x"}, Service: "web", Ports: []model.SlicePort{{Protocol: model.ProtoUDP, Port: 5353, Name: "dns"}, {Protocol: model.ProtoTCP, Port: 8080}},
 		Backends: []model.ServiceBackend{
 			{Addr: addr("10.1.1.77"), Pod: "u-1", Node: "n1", Zone: "z"},
-			{Addr: addr("10.1.1.78"), Pod: "u-1", State: model.ServiceBackendDraining}, // so says whoever wrote the slice
+			{Addr: addr("10.1.1.78"), Pod: "u-1", State: model.ServiceBackendDraining}, // as the writer of the slice says
 			{Addr: addr("192.168.7.1"), State: model.ServiceBackendUnready},
 		},
 	}

@@ -26,7 +26,7 @@ type diagnosis struct {
 	hostKeys  HostKeys
 	hostWatch *control.HostWatch                                             // nil = it is not known when hosts' statuses came
 	peer      func(ctx context.Context, address string) (api.Machine, error) // nil = no other netmaster is asked
-	support   *supportbundle.Support                                         // nil = little is told
+	support   *supportbundle.Support                                         // nil = short reports
 }
 
 // repairRequest is the body of POST /api/v1/doctor/repair, which says all by its path.

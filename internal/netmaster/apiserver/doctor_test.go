@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestDoctor: a cluster in order has no finding about its contents; what is owned by nobody is found,
-// repaired and gone.
+// TestDoctor: a cluster in order has no finding about its contents; allocations without an
+// owner are found, and repaired.
 func TestDoctor(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()

@@ -21,7 +21,7 @@ func (s *server) handleEndpoints() {
 	handleRead(s.router, "GET", "/api/v1/inspect/endpoints/{key}", access.View|access.OwnTenants, s.endpoints.endpointsNamed, ofEndpoints, s.endpoints.inspectEndpoint)
 	handleRead(s.router, "POST", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpoints.endpointsNamed, ofEndpoints, s.endpoints.drainer(true))
 	handleRead(s.router, "DELETE", "/api/v1/endpoints/{key}/drain", access.OwnTenants, s.endpoints.endpointsNamed, ofEndpoints, s.endpoints.drainer(false))
-	handleRead(s.router, "GET", "/api/v1/endpoints", access.View|access.OwnTenants|access.OwnHost, readEndpointsQuery, ofEndpointsQuery, s.endpoints.endpoints) // a host releases those that it has lost
+	handleRead(s.router, "GET", "/api/v1/endpoints", access.View|access.OwnTenants|access.OwnHost, readEndpointsQuery, ofEndpointsQuery, s.endpoints.endpoints) // a host releases the ones that it has lost
 }
 
 // inspectEndpoint finds an endpoint by its key (tenant:network:id), its id, its

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-// failures maps the kinds of failure to what clients are told. The first match
-// decides; an error of no kind is a fault of ours: 500.
+// failures maps kinds of errors to answers. The first match decides; an error without a
+// kind is a fault of ours: 500.
 var failures = []struct {
 	err    error
 	status int

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestFabricProblems: what the fabric does not have is told with the app profile that it
-// is of, by the doctor, who names some, and in a sentence for /readyz.
+// TestFabricProblems: parts that the fabric does not have are reported with their app
+// profile, by the doctor, which names some, and in a sentence for /readyz.
 func TestFabricProblems(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()

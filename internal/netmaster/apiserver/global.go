@@ -94,7 +94,7 @@ func globalOper(v *control.View, mode string) api.GlobalOper {
 	g, _ := v.Settings.Global()
 	return api.GlobalOper{
 		ClusterMode: mode,
-		// As 1.x answered: the number before the range; nobody counts from it.
+		// As 1.x answered: the number before the range; no allocation begins there.
 		FreeVXLANsStart: max(int(g.VXLANs.Lo)-1, 0),
 		NumNetworks:     len(v.Networks.List("")),
 		VlansInUse:      v.Networks.TagsInUse(model.EncapVLAN),

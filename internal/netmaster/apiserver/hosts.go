@@ -116,7 +116,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 	return o
 }
 
-// hostAddress adds an address to those that count as a host's, or takes it away.
+// hostAddress adds an address to a host's accepted ones, or removes it.
 func (s *hostHandlers) hostAddress(add bool) handler {
 	return func(w http.ResponseWriter, r *request) (any, error) {
 		if add {

@@ -56,8 +56,8 @@ func takesIfMatch(method, path string) bool {
 	return false
 }
 
-// checkConditions refuses a write under a condition (RFC 9110 section 13.1) that nothing
-// would look at; pattern is that of the mux.
+// checkConditions refuses a conditional write (RFC 9110 section 13.1) whose condition would
+// have no effect; pattern is the mux's.
 func checkConditions(pattern string, r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil

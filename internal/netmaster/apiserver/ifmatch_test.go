@@ -70,8 +70,8 @@ func TestEveryKindIsWrittenAndDeletedUnderItsTag(t *testing.T) {
 	}
 }
 
-// TestWriteUnderConditionNeedsItsRevision: of two who have read an object and change it, the
-// second is told.
+// TestWriteUnderConditionNeedsItsRevision: of two clients that have read an object and
+// change it, the second gets an error.
 func TestWriteUnderConditionNeedsItsRevision(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()

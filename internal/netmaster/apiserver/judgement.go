@@ -16,8 +16,8 @@ import (
 type facts struct {
 	now      time.Time
 	masters  []api.Master
-	machines map[string]api.Machine // of netmasters, by address; those that did not answer say so in unheard
-	// mastersAhead is how far the clocks are of those that told it.
+	machines map[string]api.Machine // of netmasters, by address; silent ones are in unheard
+	// mastersAhead is how far the clocks are ahead of the reporting netmasters.
 	mastersAhead map[string]time.Duration
 	unheard      map[string]string
 	heard        map[string]control.Heard // when the last status of hosts came here

@@ -129,8 +129,8 @@ func TestAgentsTell(t *testing.T) {
 	}
 }
 
-// TestAnswerNeighbours: a host is told for which addresses it answers, and what no agent
-// says is refused.
+// TestAnswerNeighbours: a host gets the addresses for which it answers, and a malformed
+// report is refused.
 func TestAnswerNeighbours(t *testing.T) {
 	f := serve(t, 5*time.Second)
 	for field, body := range map[string]string{

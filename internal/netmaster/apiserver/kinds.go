@@ -122,7 +122,7 @@ var (
 	ofTenants = kindAccess{
 		list: access.View | access.WithinScope, get: access.View | access.OwnTenants, inspect: access.View | access.OwnTenants, write: access.OwnTenants,
 	}
-	// ofTenantsForDocker is for those that each host shows to its Docker engine too.
+	// ofTenantsForDocker is for objects that each host shows to its Docker engine too.
 	ofTenantsForDocker = kindAccess{
 		list: ofTenants.list | access.AnyHost, get: ofTenants.get | access.AnyHost, inspect: ofTenants.inspect, write: ofTenants.write,
 	}

@@ -116,8 +116,8 @@ func TestGeneratedLabels(t *testing.T) {
 	}
 }
 
-// TestHealth: what a runtime says of a container's health is shown of its endpoint,
-// until it says otherwise or the container ends; nobody else is concerned.
+// TestHealth: a container's health, as its runtime reports it, is shown with its endpoint
+// until the next report or the end of the container; other endpoints do not change.
 func TestHealth(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()

@@ -104,8 +104,8 @@ func (m *monitors) remove(id string) {
 	delete(m.byID, id)
 }
 
-// put queues an event; a client that is too slow is cut off, since a stream
-// with holes that nobody tells of would mislead.
+// put queues an event; a client that is too slow is cut off, since a stream with silent
+// gaps would mislead.
 func (s *monitorStream) put(e api.FlowEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

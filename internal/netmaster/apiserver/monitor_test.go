@@ -114,8 +114,8 @@ func wait(t *testing.T, ended <-chan error) error {
 	return nil
 }
 
-// The ninth monitor is refused; when one has ended there is room again; and
-// when netmaster stops, all are told.
+// The ninth monitor is refused; when one has ended there is room again; and when netmaster
+// stops, all get a message.
 func TestMonitorLimit(t *testing.T) {
 	c, ids, stop := monitored(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -203,8 +203,8 @@ func TestNetworkPolicyErrors(t *testing.T) {
 	}
 }
 
-// TestKubernetesOwns: a policy of Kubernetes is shown, and refused to whoever would
-// create, change or delete it, or its rules, by hand; nothing changes.
+// TestKubernetesOwns: a policy of Kubernetes is shown, and requests to create, change or
+// delete it or its rules are refused; nothing changes.
 func TestKubernetesOwns(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()

@@ -231,8 +231,7 @@ var queries = map[string][]string{
 	"POST /plugin/report/{id}":              {"host"},
 }
 
-// checkQuery refuses what a request asks for beside its path and body, where nothing would
-// look at it; pattern is that of the mux.
+// checkQuery refuses query parameters that would have no effect; pattern is the mux's.
 func checkQuery(pattern string, r *http.Request) error {
 	if r.URL.RawQuery == "" {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// TestOwner: what an object of Kubernetes has says so and is refused to whoever would
-// change or delete it here, with where it is changed; asking for what is there changes
-// nothing and is no fault; released, it is the users' again.
+// TestOwner: an object of a Kubernetes object says so. Requests to change or delete it are
+// refused, and name the place where it can be changed. A request for its present state
+// changes nothing and succeeds. Released, it is the users' again.
 func TestOwner(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()

@@ -28,8 +28,8 @@ func (c noticing) Health(ctx context.Context) api.Health {
 	return h
 }
 
-// TestOwnHealth: the status has the notices of the netmaster that answers, but those that it
-// tells in other words, and all may be well with them.
+// TestOwnHealth: the status has the answering netmaster's notices, except the ones that it
+// has in other words, and may be well in spite of them.
 func TestOwnHealth(t *testing.T) {
 	f := serveWith(t, func(c *Config) {
 		c.Address, c.Cluster = "10.0.0.9:9999", noticing{testCluster: c.Cluster.(testCluster)}

@@ -66,7 +66,7 @@ func (s *objectHandlers) readTrial(w http.ResponseWriter, r *request) (t trial, 
 	if err != nil {
 		return t, model.InvalidField("within", req.Within, "must be a time such as 60s")
 	}
-	if within%time.Second != 0 { // what waits is told of in seconds
+	if within%time.Second != 0 { // the remaining time is shown in seconds
 		return t, model.InvalidField("within", req.Within, "must be whole seconds")
 	}
 	t.objects, t.within = req.Objects, within

@@ -62,7 +62,7 @@ func (s *endpointHandlers) podEndpoint(ctx context.Context, p api.Pod, needsUID 
 	return s.pods.Endpoint(ctx, p.Namespace, p.Name, p.UID)
 }
 
-// followsNone is what a pod is told where netmaster has no Kubernetes and the store has.
+// followsNone is the answer for a pod where netmaster has no Kubernetes and the store has.
 func followsNone(p api.Pod) error {
 	return model.Errorf(model.ErrUnavailable, "this netmaster follows no Kubernetes and cannot tell what pod %s/%s is: give it the --kubeconfig that the others, or those before it, have", p.Namespace, p.Name)
 }

@@ -40,8 +40,8 @@ func (p somePods) Endpoint(_ context.Context, namespace, name, uid string) (mode
 	}, nil
 }
 
-// TestPods: of a pod's endpoint counts what Kubernetes says, not what the request does;
-// without Kubernetes nobody makes one.
+// TestPods: a pod's endpoint is made as Kubernetes says, not as the request says; without
+// Kubernetes it is refused.
 func TestPods(t *testing.T) {
 	const create = `{"TenantName":"blue","NetworkName":"n","EndpointID":"e","ConfigEP":{"Host":"h","Labels":{"app":"forged"},"Pod":{"Namespace":"shop","Name":"one","UID":"u1"}}}`
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
@@ -143,8 +143,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestPodAddresses: an endpoint has the address for which its pod asks, and keeps it;
-// one that it cannot have is told to its users; one that is put back stays as it is.
+// TestPodAddresses: an endpoint has the address for which its pod asks, and keeps it. An
+// unavailable one is reported to its users. A restored endpoint stays as it is.
 func TestPodAddresses(t *testing.T) {
 	var refused []string
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{refused: &refused} })

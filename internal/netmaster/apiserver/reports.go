@@ -20,8 +20,7 @@ const (
 	// inspectionAnswer is how long hosts may take to tell of themselves, after the time
 	// over which they spread.
 	inspectionAnswer = 6 * time.Second
-	// spreadEach is the time in which one host after the other answers, spreadMost that of
-	// all.
+	// spreadEach is the time between two hosts' answers, spreadMost the time for all.
 	spreadEach = 2 * time.Millisecond
 	spreadMost = 3 * time.Second
 	// maxInspection is how long what a host tells of itself may be, in bytes.
@@ -44,10 +43,10 @@ type reports struct {
 
 // report takes what hosts tell.
 type report struct {
-	ctx  context.Context // ends when nobody waits any more
+	ctx  context.Context // ends when no request waits any more
 	take func(host string, body io.Reader) error
 	old  func(host string) // an agent that knows no reports has answered
-	// shown hears of the certificate by which a host tells; nil = nobody asks.
+	// shown gets the certificate of a reporting host; nil = not needed.
 	shown func(host string, key []byte)
 }
 
@@ -105,7 +104,7 @@ func (s *streams) deliverReport(w http.ResponseWriter, r *request) {
 	if err == nil {
 		rc := http.NewResponseController(w)
 		_ = rc.SetReadDeadline(time.Now().Add(bundleRead)) // not every connection has deadlines
-		// When nobody waits any more, the reading ends.
+		// When no request waits any more, the reading ends.
 		defer context.AfterFunc(x.ctx, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })()
 		if key := shownKey(r); key != nil && x.shown != nil {
 			x.shown(string(host), key)
@@ -147,8 +146,8 @@ func (t *told) note(host string, i api.HostInspection, older bool) {
 	}
 }
 
-// askHosts asks all hosts to tell of themselves, and waits for those that are alive, but
-// no longer than inspectionAnswer.
+// askHosts asks all hosts for reports, and waits for the live ones, but no longer than
+// inspectionAnswer.
 func (s *streams) askHosts(ctx context.Context, a control.Actor, alive int) (*told, error) {
 	t := &told{of: map[string]api.HostInspection{}, older: map[string]bool{}, keys: map[string][][]byte{}, ahead: map[string]time.Duration{}, want: alive, all: make(chan struct{})}
 	if alive == 0 || s.address == "" { // hosts would not know whom to tell
@@ -196,8 +195,8 @@ func (s *streams) hostBundle(w http.ResponseWriter, r *request) {
 	}
 }
 
-// passBundle returns an error while nothing has been sent; later it cuts the connection,
-// so that nobody takes a part for the whole.
+// passBundle returns an error while nothing has been sent; later it cuts the connection, so
+// that the client does not take a part for the whole.
 func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.ResponseWriter, host model.HostName) error {
 	if host == "" {
 		return notFound("host", "")

@@ -75,9 +75,9 @@ func (f *fixture) alive(hosts ...string) {
 	}
 }
 
-// TestDoctorHearsHosts: what hosts tell of themselves is judged under their names; an
-// agent that is older is told as that, one that is silent is not waited for for long, and a
-// host that says it is another one is not asked of.
+// TestDoctorHearsHosts: hosts' reports are judged under their names. An older agent is
+// reported as such. A silent one is waited for only for a short time. A host that claims
+// another name is not asked.
 func TestDoctorHearsHosts(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Address = "10.0.0.9:9999" })
 	f.alive("h1", "h2", "old", "mute")

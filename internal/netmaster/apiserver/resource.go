@@ -57,7 +57,8 @@ func (s *endpointHandlers) ofUpdateEndpoint(r *request, in api.UpdateEndpointReq
 	return res, nil
 }
 
-// ofEndpoint is about the endpoint with an id on a network, or on that of a group, of a tenant.
+// ofEndpoint is about the endpoint with an id on a network, or on the network of a tenant's
+// group.
 func (s *endpointHandlers) ofEndpoint(ctx context.Context, tenant, networkOrGroupName, id string) (access.Resource, error) {
 	v, err := s.control.View(ctx)
 	if err != nil {

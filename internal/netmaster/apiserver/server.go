@@ -49,12 +49,12 @@ type Config struct {
 	// LegacyErrors: answer refusals to clients that send no Accept header, as those
 	// of 1.x, with status 500: they show the sentence of no other.
 	LegacyErrors bool
-	// Authenticate finds out who sends a request; a *refusal.Refusal is told to the client.
-	// nil = everybody may do all.
+	// Authenticate identifies the client of a request; the client sees the text of a
+	// *refusal.Refusal. nil = every client may do all.
 	Authenticate func(r *http.Request) (access.Identity, error)
 	// Audit is the record of what was done and refused; nil = there is none.
 	Audit Recorder
-	// Tokens are those of the cluster; nil = nobody is let in by such.
+	// Tokens are the cluster's; nil = tokens give no access.
 	Tokens Tokens
 	// Support is what people who search for a fault get of this netmaster; nil = little.
 	Support *supportbundle.Support

@@ -15,8 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestStatus: what is wrong with hosts is told by name, and counted as wrong or
-// as a notice.
+// TestStatus: problems of hosts are shown by name, and counted as problems or as notices.
 func TestStatus(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
@@ -227,8 +226,8 @@ func (storeless) Stores(context.Context) []api.StoreServer {
 	return []api.StoreServer{{Address: "http://10.0.0.2:2379", Error: "it is away"}}
 }
 
-// TestStatusWithoutStore: a store that is away is told by its address, without
-// waiting for what would be read from it.
+// TestStatusWithoutStore: an unreachable store is shown with its address, without waiting
+// for data from it.
 func TestStatusWithoutStore(t *testing.T) {
 	f := serveWith(t, func(c *Config) { c.Cluster = storeless{c.Cluster} })
 	f.mem.Unavailable(true)

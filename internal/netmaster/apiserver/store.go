@@ -54,9 +54,8 @@ func (s *storeHandlers) adoptStore(w http.ResponseWriter, r *request) (any, erro
 // backupWrite bounds one write of a backup to its reader.
 const backupWrite = time.Minute
 
-// backup streams a copy of the store, however long that takes. A copy that
-// breaks off has no hash at its end, and the connection is cut, so that nobody
-// takes it for a whole one.
+// backup streams a copy of the store, however long that takes. A broken copy has no hash at
+// its end, and the connection is cut, so that it is not taken for a whole one.
 func (s *storeHandlers) backup(w http.ResponseWriter, r *request) {
 	begin := time.Now()
 	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}

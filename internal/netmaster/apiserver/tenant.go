@@ -24,8 +24,8 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	},
 })
 
-// ofTenant is for tenants: one says what of other tenants it reaches, so that cluster
-// admins write it.
+// ofTenant is for tenants: a tenant names networks of other tenants that it reaches, so
+// only cluster administrators write it.
 var ofTenant = kindAccess{list: ofTenants.list, get: ofTenantsForDocker.get, inspect: ofTenants.inspect, write: access.AdminOnly}
 
 // tenantList returns a tenant, or all ("").

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-// hostToAPI is what is told of a host, with what is left of its grace time.
+// hostToAPI is the answer for a host, with the rest of its grace time.
 func (s *hostHandlers) hostToAPI(h control.HostState, now time.Time) api.Host {
 	o := hostToAPI(h, now)
 	if a := h.Absence; a.Host != "" && !a.Evicted && s.evictAfter > 0 {

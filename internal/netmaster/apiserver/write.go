@@ -45,7 +45,7 @@ func warnings(m any) []string {
 	return out
 }
 
-// clusterWarnings says what of an object has no effect in the cluster as it is now.
+// clusterWarnings names parts of an object that have no effect in the cluster as it is now.
 func clusterWarnings(v *control.View, m any) []string {
 	if p, ok := m.(model.NetworkPolicy); ok {
 		return selectorWarnings(v, p)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// certificatesLast tells of this netplugin's certificates that have ended, or do soon.
-// It cuts nothing off by itself: the host does its work until then, and may be without a netmaster
-// afterwards, which is told by its own condition.
+// certificatesLast reports this netplugin's certificates that have ended, or will soon.
+// That alone cuts nothing off: the host works until then. Afterwards it may be without a
+// netmaster, which is a condition of its own.
 func certificatesLast(_ context.Context, a *Observer, _ *observation) error {
 	ended, soon := a.support().Endings(time.Now())
 	if all := slices.Concat(ended, soon); len(all) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// countingDriver counts what it is told to have counted.
+// countingDriver returns the counts that it was given.
 type countingDriver struct {
 	driver.Driver
 	stats driver.Stats
@@ -21,8 +21,8 @@ type countingDriver struct {
 
 func (d countingDriver) Stats(context.Context) (driver.Stats, error) { return d.stats, nil }
 
-// TestUncounted: what a data plane does not count is told as such, to netmaster, in
-// metrics and at /svcstats, and nowhere as zero.
+// TestUncounted: what a data plane does not count is marked as such, for netmaster, in
+// metrics and at /svcstats, and is nowhere zero.
 func TestUncounted(t *testing.T) {
 	shop, far := model.ServiceKey{Tenant: "t", Name: "shop"}, model.ServiceKey{Tenant: "t", Name: "far"}
 	of := driver.ServiceOf{Service: shop, Backend: model.EndpointKey{ID: "b"}}
@@ -72,8 +72,8 @@ func TestUncounted(t *testing.T) {
 	}
 }
 
-// TestCountedWhole: what is counted of a service's parts, at other nodes' addresses, is told
-// as the service's.
+// TestCountedWhole: counts of a service's parts, at other nodes' addresses, are summed
+// under the service.
 func TestCountedWhole(t *testing.T) {
 	whole := model.ServiceKey{Tenant: "default", Name: "shop/web"}
 	parts := []model.ServiceKey{whole, desired.KeyAtNode(whole, "h2"), desired.KeyAtNode(whole, "")}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// driftTold is for how long it is told what was put back.
+// driftTold is how long a repair is reported.
 const driftTold = time.Hour
 
 // drifted is what the driver has put back lately, by its counters. Its methods may be

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// TestDrifted: what was put back is told by kind for an hour, also when the counters say
-// it again, and no longer.
+// TestDrifted: a repair is reported by kind for an hour, also when the counters repeat it,
+// and no longer.
 func TestDrifted(t *testing.T) {
 	var d drifted
 	now := time.Date(2030, 1, 1, 12, 0, 30, 0, time.UTC)

@@ -112,9 +112,8 @@ func TestFlowLog(t *testing.T) {
 	})
 }
 
-// Lines that cannot be written wait; events for which there is no room are counted
-// at once, in a line and as a problem; nobody is held up, and the problem ends with
-// its cause.
+// Lines that cannot be written wait. Events without room are counted at once, in a line and
+// as a problem. No caller waits, and the problem ends with its cause.
 func TestFlowLogTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paper{err: errors.New("no space left")}

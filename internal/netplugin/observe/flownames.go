@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// An index of names is made anew at the next event after the mirrors have changed,
-// but not within namesAge, and for at most a twentieth of the time (namesShare),
-// however many endpoints there are.
+// An index of names is rebuilt at the next event after the mirrors have changed, but not
+// within namesAge, and for at most a twentieth of the time (namesShare), however many
+// endpoints there are.
 const (
 	namesAge   = 200 * time.Millisecond
 	namesShare = 20
@@ -46,7 +46,7 @@ func (n *flowNames) forget() {
 	n.networks, n.bases, n.stations, n.tiers, n.made = nil, nil, nil, nil, time.Time{}
 }
 
-// refresh makes the index anew, if something may have changed.
+// refresh rebuilds the index, if something may have changed.
 func (n *flowNames) refresh() {
 	unless, begin := n.rev, time.Now()
 	if n.made.IsZero() {

@@ -51,8 +51,8 @@ var checks = []check{
 	{condition.HostTrial, false, without(changeKind)},
 	{condition.HostWentBack, false, notGoneBack},
 	{condition.HostContainers, false, containersUnchanged},
-	// Whatever has no condition of its own counts as cut off, unless it is known to cut
-	// nothing off: a kind that nobody has thought of must not look healthy.
+	// A problem without a condition of its own counts as cut off, unless its kind is known
+	// to cut nothing off: an unforeseen kind must not look healthy.
 	{condition.HostObjects, false, func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(object string) bool { return !hasOwnCondition(object) && !s.isRemark(object) })
 	}},
@@ -177,8 +177,8 @@ func diskHasRoom(_ context.Context, a *Observer, _ *observation) error {
 	return nil
 }
 
-// attachmentsHaveEndpoints: what runs here must be known to the cluster, or
-// nobody sends to it and its address may be given to others.
+// attachmentsHaveEndpoints: the cluster must know every attachment here. Otherwise it sends
+// no packets to it, and may give its address to another.
 func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) error {
 	var lost []string
 	for _, e := range s.finished {
@@ -279,14 +279,14 @@ func hasOwnCondition(object string) bool {
 	return slices.Contains([]string{"tunnel", "host", "global", "interface", "uplink", "port", changeKind}, problemKind(object))
 }
 
-// remarkKinds are the kinds of problems that cut nobody off.
+// remarkKinds are the kinds of problems that cut nothing off.
 var remarkKinds = []string{
 	"net profile", "bandwidth", "policies that wait", "node ports of Kubernetes at other nodes", "contivk8s of 1.x",
 	"Docker networks", "flow log", "spool", "journal", "BGP",
 }
 
-// isRemark reports whether an object's problem cuts nobody off: it is of such a kind, is of
-// somebody else's, or says by itself that something has no effect.
+// isRemark reports whether an object's problem cuts nothing off: it is of such a kind,
+// belongs to another object, or says by itself that something has no effect.
 func (s *observation) isRemark(object string) bool {
 	if strings.HasPrefix(s.problems[object], model.NoEffectPrefix) {
 		return true

@@ -22,9 +22,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attachment"
 )
 
-// Handler serves inspection (1.x: port 9090), health and metrics, and
-// more by http.ServeMux's patterns. Who comes by TLS without a certificate is told whether
-// the agent lives and is ready, with a viewer's token the metrics, and nothing else.
+// Handler serves inspection (1.x: port 9090), health and metrics, and more by
+// http.ServeMux's patterns. A TLS client without a certificate gets liveness and readiness,
+// with a viewer's token also the metrics, and nothing else.
 func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range more {
@@ -79,8 +79,8 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// uncounted says what of "services" is not counted, and why: by service, or
-// "connections", those that live, of all.
+// uncounted says what is not counted under "services", and why: by service, or
+// "connections", the established ones of all.
 func uncounted(s driver.Stats) map[string]string {
 	out := map[string]string{}
 	for k, why := range s.Uncounted {

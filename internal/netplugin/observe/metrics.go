@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Bounds of how many values labels may have, so that no cluster makes a scrape
-// endless: whatever is beyond them is told as "other".
+// Bounds of the number of label values, so that no cluster makes a scrape endless: the rest
+// is summed under "other".
 const (
 	maxRuleSeries  = 100
 	maxGroupSeries = 200

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
-// TestTrafficSums: a group's sum does not fall when a port goes or its counter
-// begins anew.
+// TestTrafficSums: a group's sum does not fall when a port goes or its counter starts at
+// zero again.
 func TestTrafficSums(t *testing.T) {
 	m := hostMetricsOf(t, reference.New())
 	ep := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "e"}

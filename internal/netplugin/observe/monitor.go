@@ -168,7 +168,7 @@ func (a *Observer) monitor(ctx context.Context) {
 		}
 		err := a.monitorOnce(ctx, opts, names)
 		if err == nil {
-			continue // nobody watches any more, the monitor is to begin anew, or ctx has ended
+			continue // there is no watcher any more, the monitor is to restart, or ctx has ended
 		}
 		a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
 		a.flowLog.monitored(err)
@@ -186,8 +186,8 @@ func (a *Observer) note(text string) {
 	a.watchers.tell(api.FlowEvent{Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: text})
 }
 
-// monitorOnce passes the driver's events on until nobody watches, the driver
-// ends them, or ctx ends. What the driver tells changes with the watchers.
+// monitorOnce passes the driver's events on until there is no watcher, the driver ends
+// them, or ctx ends. The requested events change with the watchers.
 func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, names *flowNames) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

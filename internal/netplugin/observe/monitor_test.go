@@ -118,8 +118,8 @@ func TestFlowNames(t *testing.T) {
 	}
 }
 
-// Events have the names of now: an address that has gone to another endpoint is
-// told with that endpoint's name, and the index is not made anew at each event.
+// Events have present names: an address that has moved to another endpoint appears with
+// that endpoint's name, and the index is not rebuilt at each event.
 func TestFlowNamesFollow(t *testing.T) {
 	key := model.NetworkKey{Tenant: "blue", Name: "net"}
 	at := netip.MustParseAddr("10.1.1.2")

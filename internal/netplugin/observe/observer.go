@@ -94,9 +94,8 @@ func New(cfg Config) (*Observer, error) {
 	return a, a.registerMetrics()
 }
 
-// Observe keeps the data plane monitored while somebody watches, until ctx ends, and
-// the host's status told until inner ends: what requests under way come to is told
-// too.
+// Observe monitors the data plane while there are watchers, until ctx ends, and sends the
+// host's status until inner ends: results of running requests are included.
 func (a *Observer) Observe(ctx, inner context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { a.status.run(inner) })

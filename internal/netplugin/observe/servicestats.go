@@ -29,7 +29,7 @@ var (
 	serviceDescs = []*prometheus.Desc{serviceLivingDesc, serviceTotalDesc, servicePacketsDesc, serviceBytesDesc}
 )
 
-// serviceSums are what is told of services.
+// serviceSums are the reported counts of services.
 type serviceSums map[string]*driver.ServiceStats
 
 // add gives series to the first hundred services, the busiest first, which keep them
@@ -40,7 +40,7 @@ func (m serviceSums) add(now, before map[driver.ServiceOf]driver.ServiceStats) {
 		busy[desired.WholeKey(of.Service).String()] += s.Total
 	}
 	maps.DeleteFunc(m, func(name string, s *driver.ServiceStats) bool {
-		s.Connections = 0 // counted anew
+		s.Connections = 0 // counted below
 		_, still := busy[name]
 		return !still && name != otherSeries
 	})

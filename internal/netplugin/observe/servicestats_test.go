@@ -30,7 +30,7 @@ func TestServiceSeries(t *testing.T) {
 		t.Errorf("%d series, %+v, the others %+v", len(m), m["t:s199"], m[otherSeries])
 	}
 	before, now = now, map[driver.ServiceOf]driver.ServiceStats{
-		of("s199", "a"): {Total: 5, PacketsIn: 3, Connections: 4}, // counted anew
+		of("s199", "a"): {Total: 5, PacketsIn: 3, Connections: 4}, // from zero
 		of("s198", "a"): {Total: 200, BytesOut: 11}, of("s198", "b"): {Total: 2, Connections: 7}, of("s000", "a"): {Total: 3},
 	}
 	m.add(now, before)

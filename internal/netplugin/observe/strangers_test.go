@@ -56,7 +56,7 @@ func TestCertified(t *testing.T) {
 		w := httptest.NewRecorder()
 		certified(all, newScrapers(nil), func(context.Context, string) bool { return tc.ready }).ServeHTTP(w, r)
 		if w.Code/100 == 3 {
-			continue // to the clean path, which is asked for anew
+			continue // redirected to the clean path
 		}
 		if w.Code != tc.status || !strings.Contains(w.Body.String(), tc.body) || tc.status != 200 && strings.Contains(w.Body.String(), "all of") {
 			t.Errorf("%s %s by %v: %d %q", tc.method, tc.path, tc.by, w.Code, w.Body)
@@ -64,8 +64,8 @@ func TestCertified(t *testing.T) {
 	}
 }
 
-// TestScrapers: a token gets the metrics, and nothing else, where a netmaster says that it may
-// view; while no netmaster answers those that it took within an hour do.
+// TestScrapers: a token gives access to the metrics, and nothing else, where a netmaster
+// says that it may view; while no netmaster answers, tokens accepted within an hour do.
 func TestScrapers(t *testing.T) {
 	var says error
 	asked, later := 0, time.Duration(0)

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/statemirror"
 )
 
-// TestUplinkLeads: an uplink that is down or has no link is told by name, where
-// the picture has VLAN networks.
+// TestUplinkLeads: an uplink that is down or has no link is reported by name, where the
+// desired state has VLAN networks.
 func TestUplinkLeads(t *testing.T) {
 	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "up7"}, PeerName: "cable8"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable8"}}
 	if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(cable)); err != nil {
