@@ -114,10 +114,9 @@ func (d *daemon) flushLater(ctx context.Context) {
 	}
 }
 
-// purgeKernel makes the kernel's datapath forget its cached flows, whose former actions
-// would else make connections that are about to be forgotten anew, until the switch's
-// own revalidation has come to them: meant are those of what. In user space every change
-// has flushed them.
+// purgeKernel makes the kernel's datapath forget its cached flows. Their former actions
+// would otherwise recreate connections that are about to be deleted, until the switch's own
+// revalidation has come to them. In user space every change has flushed them.
 func (d *daemon) purgeKernel(ctx context.Context, what string) {
 	if d.cfg.Datapath == "netdev" {
 		return

@@ -87,8 +87,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestUnderlayCut: it is told that no cable in the bridge with the tunnel's address
-// has a link, and that one has a link again.
+// TestUnderlayCut: an event reports that no cable in the bridge with the tunnel's address
+// has a link, and another one that one has a link again.
 func TestUnderlayCut(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's tunnels leave by its own interfaces")
@@ -127,8 +127,8 @@ func TestUnderlayCut(t *testing.T) {
 	}
 }
 
-// TestBesideSwitch: in user space it is told that the tunnel's address lies on an interface
-// that is not of the switch.
+// TestBesideSwitch: in user space a problem reports that the tunnel's address is on an
+// interface that is not the switch's.
 func TestBesideSwitch(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's tunnels leave by its own interfaces")
@@ -151,8 +151,8 @@ func TestBesideSwitch(t *testing.T) {
 	}
 }
 
-// TestBridgeDeletedMeanwhile: a bridge that is deleted while ports are made on it
-// is made again, with them, and nobody waits for what will not come.
+// TestBridgeDeletedMeanwhile: a bridge that is deleted while ports are added to it is made
+// again, with them, and no call waits for ports that will not come.
 func TestBridgeDeletedMeanwhile(t *testing.T) {
 	r := newRig(t)
 	small, _ := conformance.Pictures(t)
@@ -188,7 +188,7 @@ func TestBridgeDeleted(t *testing.T) {
 	l := newLive(t, 2)
 	defer l.drv.Close()
 	a, b := l.boxes[0], l.boxes[1]
-	l.drv.mu.Lock() // nobody puts it back before the connection has gone
+	l.drv.mu.Lock() // nothing restores it before the connection has gone
 	sw := l.drv.conns.sw
 	l.Vsctl("--no-wait", "del-br", "contivBr")
 	<-sw.Done()

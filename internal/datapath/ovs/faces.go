@@ -33,7 +33,7 @@ type spot struct {
 	datagrams map[uint16]bool     // ports of UDP that are claimed
 	flows     pipeline.Spot       // as they were made
 	live      bool                // and whether there are any
-	nodes     map[netip.Addr]bool // of nodes' spot: those that lead to it
+	nodes     map[netip.Addr]bool // of the nodes' shared VIP: the ones that lead to it
 }
 
 // faces are the spots, and who has which port there.
@@ -43,7 +43,7 @@ type faces struct {
 	named  map[uint32]place                  // by number
 	open   map[netip.Addr][]model.ServiceKey // sorted: the exposed services with faces at an address
 	ended  map[facePort]bool                 // ports claimed or left since translations were looked through: whether others have them
-	dirty  map[place]bool                    // spots whose flows are to be made anew
+	dirty  map[place]bool                    // shared VIPs whose flows are to be computed
 	nodes  map[place]bool                    // likewise, of nodes' addresses
 }
 
@@ -80,7 +80,7 @@ func facesOf(x *desired.Service, d desired.Domain) (faces []facePort, open []net
 	return faces, open
 }
 
-// claimFaces replaces the faces that a service has claimed, and marks those that had or
+// claimFaces replaces the frontends that a service has, and marks the services that had or
 // get one with it.
 func (ch *servicesChange) claimFaces(k model.ServiceKey, old, now held) {
 	for _, a := range old.open {
@@ -156,8 +156,8 @@ func (ch *servicesChange) claimFace(f facePort, k model.ServiceKey, claims bool)
 	}
 }
 
-// ownerOf is the service that has a port of a spot, at a node's address all nodes' too; none
-// if nobody has.
+// ownerOf is the service that has a port of a shared VIP, or at a node's address a port of
+// all nodes; none if there is none.
 func (s *services) ownerOf(h desired.Host, f facePort) (k model.ServiceKey) {
 	c := s.faces.claims[f]
 	if len(c) == 0 && h.IsNode(f.at.addr) {
@@ -203,8 +203,8 @@ func (ch *servicesChange) ownPorts(at place) {
 	ch.faces.dirty[all] = true
 }
 
-// renode has services made anew that have faces at addresses which have become nodes', or
-// are no more: their flows lead there by another spot.
+// renode marks services that have frontends at addresses which have become nodes', or no
+// longer are: their flows lead there by another shared VIP.
 func (ch *servicesChange) renode() {
 	for x := range ch.want.NodeAddrs.Diff(ch.old.NodeAddrs) {
 		for d := range ch.serving {

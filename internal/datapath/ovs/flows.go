@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// flows are the desired flows and groups, and those that the switch has. Driver.mu guards it.
+// flows are the desired flows and groups, and the switch's. Driver.mu guards it.
 type flows struct {
 	*env
 	conns  *connections

@@ -35,7 +35,7 @@ func TestCloseAndOpen(t *testing.T) {
 		closed := time.Since(start)
 		err := roundTrip(c, 100*time.Millisecond)
 		for ovstest.Kernel() && err == nil && time.Since(start) < 2*time.Second {
-			closed = time.Since(start) // the kernel's flows follow, and nobody waits for them
+			closed = time.Since(start) // the kernel's flows follow, and no caller waits for them
 			err = roundTrip(c, 100*time.Millisecond)
 		}
 		if err == nil {

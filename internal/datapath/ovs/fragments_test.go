@@ -77,8 +77,8 @@ func sendFrames(t *testing.T, from *box, frames [][]byte) {
 	}
 }
 
-// TestSmallFragments: fragments of 400 bytes and more come, in any order, also once the
-// switch has started anew. Smaller ones, but the last one of a datagram, it drops.
+// TestSmallFragments: fragments of 400 bytes and more arrive, in any order, also after a
+// restart of the switch. It drops smaller ones, except the last one of a datagram.
 func TestSmallFragments(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's connection tracking takes fragments of any size")

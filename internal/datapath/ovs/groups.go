@@ -139,7 +139,7 @@ func (t *flows) findServices(ctx context.Context, flows map[string]string, first
 	if err != nil {
 		if len(t.pic.services.groups.want) == 0 {
 			t.cfg.Log.Debug("the switch's groups cannot be read", "error", err)
-			return nil // nobody needs any
+			return nil // none is needed
 		}
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// The outside world of the switch under test: an underlay bridge with the
-// tunnel's address and one wire, and a wire as uplink. Everything is in one
-// namespace; veth pairs whose far ends nobody configures are the containers.
+// The outside world of the switch under test: an underlay bridge with the tunnel's address
+// and one wire, and a wire as uplink. Everything is in one namespace; veth pairs with
+// unconfigured far ends are the containers.
 var (
 	vtep1   = netip.MustParseAddr("192.168.7.1")
 	vtep2   = netip.MustParseAddr("192.168.7.2")
@@ -217,7 +217,7 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 		copy(f, []byte{2, 9, 9, 9, 9, 9, 2, 9, byte(r.bounced >> 24), byte(r.bounced >> 16), byte(r.bounced >> 8), byte(r.bounced)})
 		copy(f[12:], etherMe)
 		f[14] = byte(i)
-		copy(f[15:], f[6:12]) // the source may be written anew
+		copy(f[15:], f[6:12]) // the source may be rewritten
 		if err := w.send(f); err != nil {
 			t.Fatal(err)
 		}

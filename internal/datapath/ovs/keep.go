@@ -123,7 +123,7 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 			sw, _ = dial(ctx, d.cfg) // tried again until the driver closes
 			if ctx.Err() != nil {
 				if sw != nil {
-					_ = sw.Close() // nobody used it yet
+					_ = sw.Close() // it was not used yet
 				}
 				return
 			}

@@ -83,8 +83,8 @@ func Leftovers(ctx context.Context, cfg Config) (driver.Predecessor, error) {
 
 func (l *leftovers) String() string { return "Open vSwitch's bridge " + l.cfg.Bridge }
 
-// Release removes the tunnel port, and the host's side of the way out, which
-// the next driver makes anew by the same name.
+// Release removes the tunnel port, and the host's side of egress, which the next driver
+// makes again under the same name.
 func (l *leftovers) Release(ctx context.Context) error {
 	return l.change(ctx, func(db *database, b *bridgeRow) ([]ovsdb.Operation, error) {
 		var ids []string

@@ -23,7 +23,7 @@ type ledger struct {
 	claims    map[string][]owner            // key -> owners in order, nearly always one
 	installed map[string]string             // key -> body in the switch
 	pending   map[string]struct{}           // keys that may differ
-	watch     func(key, body string) string // what monitoring makes of a flow's body; nil = nobody monitors
+	watch     func(key, body string) string // what monitoring makes of a flow's body; nil = no monitor
 }
 
 func newLedger() *ledger {

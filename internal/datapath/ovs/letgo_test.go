@@ -21,8 +21,8 @@ func TestPortAnew(t *testing.T) {
 	reaches("the new one")
 }
 
-// anew takes a box's port away and makes it again, with another interface, before the
-// switch looks.
+// anew deletes a box's port and makes it again, with another interface, before the switch
+// notices.
 func (l *live) anew(t *testing.T, b *box) {
 	t.Helper()
 	d := l.drv

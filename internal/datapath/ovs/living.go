@@ -17,9 +17,9 @@ import (
 // to list them: in user space the thread that lists them also forwards.
 const maxLiving = 100_000
 
-// tellLiving has the monitor under way, if there is one, tell how the audits that
-// nobody has been told of would judge the connections that live. Only then does it
-// have the switch list the connections that it tracks in the zones concerned.
+// tellLiving has the running monitor, if there is one, report how the audits that were not
+// reported yet would judge the established connections. Only then does the switch list the
+// connections that it tracks in the zones concerned.
 func (d *Driver) tellLiving(ctx context.Context) {
 	w := d.flows.watching
 	if w == nil || w.over || len(d.untold) == 0 {
@@ -171,8 +171,8 @@ var trackedProtocols = map[string]model.Protocol{
 }
 
 // readTracked reads a line of dpctl/dump-conntrack (ovs-dpctl(8)), such as
-// "tcp,orig=(src=10.1.1.2,dst=10.1.1.3,sport=1,dport=80),reply=(...),zone=7".
-// ok is false when the line is no connection that is told of.
+// "tcp,orig=(src=10.1.1.2,dst=10.1.1.3,sport=1,dport=80),reply=(...),zone=7". ok is false
+// when the line is no connection that can be reported.
 func readTracked(line string) (c tracked, ok bool) {
 	name, rest, _ := strings.Cut(line, ",")
 	c.proto, ok = trackedProtocols[name]

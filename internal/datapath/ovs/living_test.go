@@ -80,8 +80,8 @@ func (*auditing) first(from, to *desired.Port, i int) []byte {
 	})
 }
 
-// TestLivingTooMany: a switch that tracks more connections than it lists in a
-// short time is not asked for them; how many there are is told as lost.
+// TestLivingTooMany: a switch that tracks more connections than it lists in a short time is
+// not asked for them; their number is reported as lost.
 func TestLivingTooMany(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel counts connections of this process's namespace, and the switch's are in another")

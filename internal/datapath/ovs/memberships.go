@@ -81,7 +81,7 @@ func ofMember(f []byte) bool {
 	ip := f[ethernetLen:]
 	head, size := int(ip[0]&15)*4, int(binary.BigEndian.Uint16(ip[2:]))
 	if head < ipv4Len || size < head+8 || size > len(ip) || ip[9] != 2 || binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
-		return false // or a piece of one, which nobody makes of so small a message
+		return false // or a fragment: so small a message is never fragmented
 	}
 	switch ip[head] {
 	case 0x12, 0x16, 0x17, 0x22: // versions 1 and 2, a leave, version 3 (RFC 3376 section 4)

@@ -14,10 +14,10 @@ import (
 
 // In user space the switch finds the frames of its tunnel by a table of the host's own
 // addresses. Whenever an interface of the host comes or goes it empties that table and
-// reads it again (Open vSwitch 3.1, lib/route-table.c); if cached flows are looked at
-// meanwhile, frames of the tunnel go to the host's stack, which has nobody at the port
-// and drops them. So the driver listens there, and hands them to the switch as what
-// came by the tunnel.
+// reads it again (Open vSwitch 3.1, lib/route-table.c). If cached flows are revalidated
+// meanwhile, frames of the tunnel go to the host's stack, which drops them if the port is
+// closed. So the driver listens there, and hands them to the switch as frames of the
+// tunnel.
 
 // missedRoom is how many bytes of missed frames wait for the driver: at 10 Gbit/s what
 // comes in 3 ms.

@@ -18,7 +18,7 @@ import (
 // pipeline.ShareRate bounds: each sample leaves the switch's fast path.
 const samplesPerSecond = 500
 
-// maxHeld bounds how many kinds of packets are told together.
+// maxHeld bounds how many kinds of packets are reported together.
 const maxHeld = 4096
 
 // watch is a monitor under way.
@@ -42,7 +42,7 @@ type watch struct {
 	ended   chan struct{} // closed when the flows are as before
 }
 
-// alike is what packets that are told together have in common.
+// alike is what packets that are reported together have in common.
 type alike struct {
 	kind         driver.FlowKind
 	reason, port string
@@ -61,10 +61,10 @@ type heldEvent struct {
 	count uint64
 }
 
-// Monitor implements driver.Driver. The flows that drop, and those that let
-// connections through when asked, also send the packet to a connection of the
-// monitor's own. Meters bound these packets: asides by the port's share, all others
-// over the whole bridge. Flows and meters are as before when the monitor ends.
+// Monitor implements driver.Driver. Flows that drop, and if asked for flows that allow
+// connections, also send the packet to a connection of the monitor's own. Meters bound
+// these packets: audit events by the port's share, all others over the whole bridge. Flows
+// and meters are as before when the monitor ends.
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
 		cfg: d.cfg, name: d.nameFlow, opts: opts, queue: driver.NewFlowQueue(),
@@ -246,15 +246,14 @@ func (w *watch) tick(ctx context.Context) {
 	w.miss(ctx)
 }
 
-// miss tells of packets that the switch sent nobody. The switch counts the packets
-// that its bounds cut, but not the packets that find its queues full, when this
-// process or the switch is slow: so packets that have passed the bounds and not come
-// by the next tick count as lost too. Should they come later still, the next losses
-// are so much less.
+// miss reports packets that the switch did not deliver. The switch counts the packets that
+// its meters cut, but not the packets that find its queues full, when this process or the
+// switch is slow. So packets that have passed the meters and not arrived by the next tick
+// count as lost too. If they arrive later, the next losses are so much less.
 func (w *watch) miss(ctx context.Context) {
 	met, cut, err := w.conn.PacketCounts(ctx, pipeline.Shares()...)
 	if err != nil || met < w.met || cut < w.cut {
-		return // of a switch that goes away; it counts anew
+		return // of a switch that goes away; it counts from zero
 	}
 	met, cut = met-w.met, cut-w.cut
 	lost := cut

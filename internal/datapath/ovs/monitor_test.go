@@ -82,7 +82,7 @@ func TestMonitorFlood(t *testing.T) {
 		if test.slow {
 			gate.Unlock()
 		}
-		// The wire may lose some before the switch; it counts those that it dropped.
+		// The wire may lose some before the switch, which counts the ones that it dropped.
 		told, lost, n, counted := uint64(0), uint64(0), 0, uint64(0)
 		tick := time.NewTicker(50 * time.Millisecond)
 		late := time.After(time.Minute) // an emulated machine is slow
@@ -203,7 +203,8 @@ func (r *rig) meters() string {
 	return strings.Join(slices.Sorted(strings.SplitSeq(r.Ofctl("contivBr", "dump-meters"), "\n")), "\n")
 }
 
-// FuzzReadFrame: what is told of a frame, whatever a container sends, stands in it.
+// FuzzReadFrame: a report about a frame contains only what is in it, whatever a container
+// sends.
 func FuzzReadFrame(f *testing.F) {
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
 	six, seven := netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fd00::3")

@@ -19,8 +19,7 @@ func hasNative(want desired.Host) bool {
 
 func nodeOwner(a netip.Addr) owner { return owner{kind: pipeline.KindBase, name: "node " + a.String()} }
 
-// setNodes follows the addresses of the cluster's machines; all = their flows are to be
-// made anew.
+// setNodes follows the addresses of the cluster's machines; all = compute all their flows.
 func (p *picture) setNodes(want desired.Host, all bool) {
 	moved := map[netip.Addr]bool{} // tunnel endpoints that have come or gone
 	for ch := range want.Tunnels.Diff(p.have.Tunnels) {

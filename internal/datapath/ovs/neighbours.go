@@ -24,8 +24,8 @@ const (
 	// resolveWait bounds how long an Apply waits for neighbours' answers; a host
 	// that is down gives none.
 	resolveWait = 100 * time.Millisecond
-	// resolveAgain is when a neighbour is asked for again: the switch forgets one
-	// that nobody has used for 15 minutes.
+	// resolveAgain is when a neighbour is resolved again: the switch forgets one that was
+	// not used for 15 minutes.
 	resolveAgain = 5 * time.Minute
 	// resolveOthers is for how many other hosts those are asked for that no network
 	// leads to: any host may lead clients of services here, or speak to containers of native

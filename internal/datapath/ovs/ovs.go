@@ -29,7 +29,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	mutation pipeline.Mutation // tests only
-	links    *netlink.Handle   // tests only: the namespace of the switch; nil = of whoever calls
+	links    *netlink.Handle   // tests only: the namespace of the switch; nil = the caller's
 }
 
 // Defaults.
@@ -95,7 +95,7 @@ type Driver struct {
 
 	mu     sync.Mutex           // one Apply, replay or reading at a time; guards the parts too, unless they say otherwise
 	want   *desired.Host        // what was last asked for
-	untold driver.PendingAudits // audits that came or changed while nobody monitored
+	untold driver.PendingAudits // audits that came or changed without a monitor
 	missed bool                 // what the switch misses of the tunnel is taken
 }
 

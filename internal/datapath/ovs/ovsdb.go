@@ -102,9 +102,9 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	return d, nil
 }
 
-// listen closes lost at the library's notice that the connection has ended, which
-// it gives once, and to nobody if nobody listens just then: so before there is a
-// connection, and not for close, whose notice may have been missed.
+// listen closes lost at the library's notice that the connection has ended. The library
+// gives it once, and only to present listeners: so listen is called before there is a
+// connection, and close does not rely on the notice.
 func (d *database) listen(ended <-chan struct{}) {
 	listening := make(chan struct{})
 	d.wg.Go(func() {

@@ -27,9 +27,9 @@ const (
 	// Its place under clsact; filters of others stay where they are.
 	ownPriority = 0xc017
 	ownHandle   = 0xc1
-	// markOffset is that of mark in struct __sk_buff (linux/bpf.h).
+	// markOffset is the offset of mark in struct __sk_buff (linux/bpf.h).
 	markOffset = 8
-	// sourceOffset is that of the source in an Ethernet header.
+	// sourceOffset is the offset of the source in an Ethernet header.
 	sourceOffset = 6
 )
 

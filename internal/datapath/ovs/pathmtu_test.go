@@ -84,7 +84,7 @@ func TestShrunkTunnelIsToldToSenders(t *testing.T) {
 			}
 		}
 	}
-	// A datagram to a service is told in the name of the service.
+	// The error for a datagram to a service comes from the service's address.
 	c := l.listenUDP(t, a, 0)
 	if _, err := c.WriteToUDPAddrPort(make([]byte, 1400), netip.AddrPortFrom(s.IPv4, 8053)); err != nil {
 		t.Fatal(err)

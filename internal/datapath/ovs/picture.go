@@ -147,8 +147,8 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	p.have = want
 }
 
-// setGroups follows the multicast groups; those of ports and networks that have changed
-// are made anew.
+// setGroups follows the multicast groups, and computes the changed ones of ports and
+// networks.
 func (p *picture) setGroups(want desired.Host, ports map[string]bool, moved map[model.NetworkID]bool, all bool) {
 	dirty := map[desired.GroupKey]bool{}
 	for ch := range want.Groups.Diff(p.have.Groups) {
@@ -198,8 +198,7 @@ func (p *picture) setGroups(want desired.Host, ports map[string]bool, moved map[
 	}
 }
 
-// setOtherHosts follows the other hosts' tunnel endpoints; all = their flows are to be
-// made anew.
+// setOtherHosts follows the other hosts' tunnel endpoints; all = compute all their flows.
 func (p *picture) setOtherHosts(want desired.Host, all bool) {
 	for ch := range want.Tunnels.Diff(p.have.Tunnels) {
 		if !ch.Has {

@@ -177,9 +177,9 @@ func TestPoliciesIncremental(t *testing.T) {
 	}
 }
 
-// TestEqualFlowsOfRules: of rules of one weight that match the same the smallest
-// ID is told, whichever comes first, and the next one when it goes; verdicts of
-// others are left alone.
+// TestEqualFlowsOfRules: of rules of one weight with the same match the smallest ID is
+// reported, whichever comes first, and the next one when it goes; verdicts of others do not
+// change.
 func TestEqualFlowsOfRules(t *testing.T) {
 	set := func(ids ...string) desired.Host {
 		var rules desired.Rules

@@ -84,8 +84,8 @@ func (s *ports) infrastructure(want desired.Host) map[string]newPort {
 	return out
 }
 
-// ensurePorts makes the ports that are missing, and corrects the options of those that
-// are there, all in one transaction, and returns how many. Ports of others are never taken.
+// ensurePorts adds missing ports, and corrects the options of present ones, all in one
+// transaction, and returns how many. Ports of others are never taken.
 func (s *ports) ensurePorts(ctx context.Context, want desired.Host) (int, []driver.Problem, error) {
 	if err := s.bridge.restoreBridge(ctx, s.conns.db); err != nil {
 		return 0, nil, err

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRefusalsAreBounded: the answers that a container has the driver make, by packets
-// to nowhere and by connections to a service that nobody provides, cost a bounded share
-// of time, however much it sends; all of its packets are counted as dropped.
+// TestRefusalsAreBounded: the answers that a container's packets cause, to unknown
+// destinations and to services without backends, cost a bounded share of time, however much
+// it sends; all of its packets are counted as dropped.
 func TestRefusalsAreBounded(t *testing.T) {
 	r := newRig(t)
 	n := &desired.Network{ID: 7, Encap: model.EncapVXLAN, Tag: 700, Joined: 3, Subnet: netip.MustParsePrefix("10.9.0.0/24")}

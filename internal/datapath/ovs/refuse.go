@@ -69,8 +69,8 @@ func headersOf(f []byte) (h headers, ok bool) {
 	return h, len(f) >= h.at+need
 }
 
-// refuseService makes the frame that tells a client that nobody is there, nil if
-// there is none to tell.
+// refuseService makes the frame that refuses a client's connection, nil if the packet gets
+// no answer.
 func refuseService(f []byte) []byte {
 	h, ok := headersOf(f)
 	switch {
@@ -155,8 +155,8 @@ func asSent(p openflow.PacketIn) bool {
 // againPatience bounds how long the switch may take to forget a translation.
 const againPatience = time.Second
 
-// begin takes a client's request as that of a new connection: its translation is
-// forgotten, whose backend has no new ones, and the switch takes the packet once more.
+// begin treats a client's packet as a new connection: it deletes the translation, whose
+// backend accepts no new ones, and gives the packet to the switch once more.
 func (a *responder) begin(ctx context.Context, conn *openflow.Conn, p openflow.PacketIn) {
 	ctx, cancel := context.WithTimeout(ctx, againPatience)
 	defer cancel()

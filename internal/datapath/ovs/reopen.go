@@ -13,7 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// listEvery bounds how often connections are listed for packets whose source nobody checks.
+// listEvery bounds how often connections are listed for packets whose source is not
+// checked.
 const listEvery = time.Second
 
 // forgetClosed forgets the connection that a request, or an answer to one, does not fit. An end

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In user space the switch finds the way of the tunnel's packets by a table of routes,
-// which it empties and reads again whenever an interface of the host comes or goes (Open
-// vSwitch 3.1, lib/route-table.c). What is to leave meanwhile is dropped. Routes that it
-// was given (ovs/route/add) outlive that, so the driver gives it the one to the tunnel's
-// own link. A tunnel with local_ip asks for an entry of that address besides, which
-// nobody can give: so it has none where the switch finds the address by itself.
+// In user space the switch finds the route of the tunnel's packets by a table that it
+// empties and reads again whenever an interface of the host comes or goes (Open vSwitch
+// 3.1, lib/route-table.c). Packets that are to leave meanwhile are dropped. Routes that it
+// was given (ovs/route/add) outlive that, so the driver gives it the route to the tunnel's
+// own link. A tunnel with local_ip also needs an entry of that address, which cannot be
+// given: so it has no local_ip where the switch finds the address by itself.
 
 const (
 	// routeKey is in the bridge's external_ids: what the driver has given the switch, so

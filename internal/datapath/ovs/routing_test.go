@@ -88,9 +88,9 @@ func TestRoutedRestarts(t *testing.T) {
 	l.refuses(t)
 }
 
-// TestRoutedPathMTU: what a VLAN network's container sends is as big as its link takes;
-// to a VXLAN network it is told what fits, in the name of whom it asks, and its kernel
-// goes by that. To another VLAN network it is told nothing.
+// TestRoutedPathMTU: packets of a container on a VLAN network are as large as its link
+// allows. For a VXLAN network it gets an error with the MTU that fits, from the address
+// that it asked, and its kernel follows it. For another VLAN network it gets none.
 func TestRoutedPathMTU(t *testing.T) {
 	l := newLive(t, 0)
 	defer func() {
@@ -146,7 +146,7 @@ func TestRoutedPathMTU(t *testing.T) {
 	}
 }
 
-// eventually waits for something that nobody tells of.
+// eventually waits for something without an event.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -154,7 +154,7 @@ func (d *database) remove(row dbmodel.Model) {
 		delete(d.bridges, r.UUID)
 	case *portRow:
 		delete(d.ports, r.UUID)
-		if now := d.named[r.called()]; now != nil && now.UUID == r.UUID { // else it was made anew
+		if now := d.named[r.called()]; now != nil && now.UUID == r.UUID { // else it was made again
 			delete(d.named, r.called())
 		}
 	case *interfaceRow:

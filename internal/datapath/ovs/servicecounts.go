@@ -23,7 +23,7 @@ const maxCounters = 3 * 16384
 type counters struct {
 	most, taken int
 	has         map[model.ServiceKey]int // how many flows each has
-	without     map[model.ServiceKey]int // those that found no room, and how much they need
+	without     map[model.ServiceKey]int // the ones that found no room, and how much they need
 	waiting     []model.ServiceKey       // these in order
 	full        int                      // with so many taken none of these fits
 }

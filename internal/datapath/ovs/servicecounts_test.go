@@ -46,9 +46,9 @@ func (l *live) counts(t *testing.T, when string, want map[string]driver.ServiceS
 	return all
 }
 
-// TestServedCounts: what is counted of services stays when a service changes and when
-// the driver starts anew; what policy denies is not counted, a datagram that nobody
-// answers begins no second connection, and a client that is its own backend counts.
+// TestServedCounts: counts of services stay when a service changes and when the driver
+// restarts. Denied packets are not counted, an unanswered datagram begins no second
+// connection, and a client that is its own backend counts.
 func TestServedCounts(t *testing.T) {
 	l := newServed(t)
 	a, b, c := l.boxes[0], l.boxes[1], l.boxes[2]
@@ -256,8 +256,8 @@ func TestCountersAreBounded(t *testing.T) {
 	}
 }
 
-// TestCounters: room that is freed goes to those that wait, in order of their keys,
-// whatever was refused meanwhile.
+// TestCounters: freed room goes to waiting services, in order of their keys, whatever was
+// refused meanwhile.
 func TestCounters(t *testing.T) {
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "t", Name: name} }
 	c := newCounters()

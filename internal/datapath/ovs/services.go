@@ -34,7 +34,7 @@ type services struct {
 
 	ended  map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
 	check  map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
-	forget map[uint32]bool             // services, by number, whose clients stay with nobody any more
+	forget map[uint32]bool             // services, by number, whose client affinity ends
 	former map[desired.Domain][]uint16 // zones that a domain had and has no more
 }
 
@@ -69,9 +69,9 @@ type servicesChange struct {
 	owners    map[facePort]model.ServiceKey // of ports that are claimed or left, as they were
 }
 
-// update makes the ledger and the groups want what the picture says. domains are
-// those of the picture; moved tells that networks have come, gone or changed their
-// domains, and all that all flows are to be made anew.
+// update makes the ledger and the groups want what the desired state says. domains are its
+// domains; moved: networks have come, gone or changed their domains; all: compute all
+// flows.
 func (s *services) update(c pipeline.Config, old, want desired.Host, domains map[desired.Domain]int, moved, all bool) {
 	ch := &servicesChange{s, c, old, want, map[model.ServiceKey]bool{}, map[facePort]model.ServiceKey{}}
 	ch.endpoints(moved)
@@ -266,8 +266,8 @@ type held struct {
 	open    []netip.Addr // where it is exposed at faces
 }
 
-// claim replaces what a service has claimed, and marks those that had or get an
-// address with it.
+// claim replaces the addresses that a service has, and marks the services that had or get
+// an address with it.
 func (ch *servicesChange) claim(k model.ServiceKey) {
 	x, _ := ch.want.Services.Get(k)
 	old := ch.held[k]

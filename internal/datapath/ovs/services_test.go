@@ -116,8 +116,8 @@ func (l *live) refusesClients(t *testing.T, a *box, vip netip.Addr) {
 	}
 }
 
-// TestServedRestarts: a connection to a service goes on while the driver restarts,
-// which writes nothing, and after a crash of the switch, whoever speaks first.
+// TestServedRestarts: a connection to a service goes on while the driver restarts, which
+// writes nothing, and after a crash of the switch, whichever end sends first.
 func TestServedRestarts(t *testing.T) {
 	l := newServed(t)
 	a := l.boxes[0]
@@ -169,8 +169,8 @@ func TestServedRestarts(t *testing.T) {
 	}
 }
 
-// TestServedCrash: after a crash of the switch in user space translations are made
-// anew by the client's next segment; what a backend sends before goes nowhere.
+// TestServedCrash: after a crash of the switch in user space the client's next segment
+// makes translations again; a backend's segments before that are dropped.
 func TestServedCrash(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's connection tracking outlives the switch")

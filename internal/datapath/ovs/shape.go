@@ -20,15 +20,15 @@ import (
 )
 
 // A switch in user space reads frames before any queue of the interface, and the kernel's
-// one takes them behind it; and a switch may remove queues of its ports. So the port
-// of the switch is another device where an endpoint has a limit: the far one of a pair,
-// whose near one and the endpoint's interface lead to each other by filters. What the
-// endpoint sends passes the near one's queue, what it receives that of its own interface.
-// Ports without a limit have nothing of this (docs/adr/0026-bandwidth.md).
+// one takes them behind it; and a switch may remove queues of its ports. So the port of the
+// switch is another device where an endpoint has a limit: the far end of a veth pair.
+// Filters redirect between its near end and the endpoint's interface. Packets from the
+// endpoint pass the near end's queue, packets to it the queue of its own interface. Ports
+// without a limit have nothing of this (docs/adr/0026-bandwidth.md).
 
 const (
 	nearPrefix, farPrefix = "cs", "ct" // of devices; internal/model keeps networks from such names
-	shapeMajor            = 0xc01a     // of queues; not that of driver ebpf, which may take over
+	shapeMajor            = 0xc01a     // of queues; another one than driver ebpf's, which may take over
 	shapePriority         = 0xc018     // of filters
 	shapeHandle           = 0xc2
 	// shapeVerify is how long what was made for limits is believed to be there.
@@ -55,7 +55,7 @@ type shaper struct {
 func newShaper(cfg Config) shaper {
 	links := cfg.links
 	if links == nil {
-		links = &netlink.Handle{} // of the namespace of whoever calls
+		links = &netlink.Handle{} // of the caller's namespace
 	}
 	return shaper{links, shaping.New(links, shapeMajor), "contiv-ovs queue " + cfg.Bridge + " ", cfg.Datapath == "netdev"}
 }
@@ -81,8 +81,8 @@ func (b *bandwidth) newPort(name string, p *desired.Port) newPort {
 	return n
 }
 
-// shape makes what limits of the picture ask for, before the switch is told of the
-// devices. A limit that cannot be held is a problem: the port works without.
+// shape makes the queues of the desired limits, before the switch gets the devices. A limit
+// that cannot be realised is a problem: the port works without.
 func (b *bandwidth) shape(want desired.Host, force bool) (changes int, problems []driver.Problem) {
 	verify := force || time.Since(b.shapeSeen) > shapeVerify
 	var have map[int]shaping.Queue
@@ -327,7 +327,7 @@ func (s shaper) ensure(name string, l netlink.Link, r desired.Rate, have map[int
 			return near, changed, err
 		}
 	}
-	// The way back first: nobody is to send without getting answers.
+	// The return path first: no packet is to be sent without a way for its answer.
 	ways := [][2]int{{near, l.Attrs().Index}, {l.Attrs().Index, near}}
 	if s.taps { // which have seen it: the host's own stack must not
 		ways = append([][2]int{{far, nowhere}}, ways...)

@@ -247,8 +247,8 @@ func (d *Driver) portStatus(t *testing.T, pic desired.Host, name string) error {
 	return s.Err
 }
 
-// A port that marks shows its class to the physical network; what others have marked
-// themselves stays inside, and ECN is told outside of both.
+// A port that marks shows its class to the physical network. A container's own marks stay
+// inside, and ECN is copied to the outside.
 func TestMarks(t *testing.T) {
 	r := newRig(t)
 	pic, _ := conformance.NewCompiler(conformance.StandardTopology(), "h1").Compile(1)

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// sound tells whether a frame, whose headers are h, is one that somebody may send
-// (docs/design/policy.md, Connections). Nobody is told what became of another one (RFC
-// 1122 section 3.2.2). Tracking judges so too, but what the router answers comes there
-// never. Of what f has not, since the switch has cut it, nothing is said.
+// sound reports whether a frame, whose headers are h, is valid to send
+// (docs/design/policy.md, Connections). Invalid ones get no error (RFC 1122 section 3.2.2).
+// Connection tracking judges the same, but packets that the router answers never get there.
+// Parts that the switch has cut from f are not judged.
 func sound(f []byte, h headers) bool {
 	be, b, parts := binary.BigEndian, f[ethernetLen:], false
 	if h.src.Is4() {

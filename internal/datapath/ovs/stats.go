@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Stats implements driver.Driver. Counters start anew with the flow: when a
-// rule's flows are written for the first time, and when the switch restarts.
+// Stats implements driver.Driver. Counters start at zero with the flow: when a rule's flows
+// are written for the first time, and when the switch restarts.
 func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

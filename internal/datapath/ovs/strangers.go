@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// What somebody else has put into the bridge is told and left alone: they may be at work
-// on it, and ours are found by their marks.
+// Flows and ports of others in the bridge are reported and left alone: they may be in use,
+// and ours are found by their marks.
 
 // strangeFlows are the flows of the bridge that are not ours.
 type strangeFlows struct {

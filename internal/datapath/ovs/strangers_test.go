@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
-// TestStrangers: flows and ports that somebody else has put into the bridge are told with
-// what to type, and left alone; what is typed ends it.
+// TestStrangers: flows and ports of others in the bridge are reported with a command to
+// type, and left alone; the command ends it.
 func TestStrangers(t *testing.T) {
 	r := newRig(t)
 	small, _ := conformance.Pictures(t)

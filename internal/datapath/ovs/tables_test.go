@@ -35,8 +35,8 @@ system@ovs-system:
 	}
 }
 
-// tellsTables: the driver tells of its flows, of those that the datapath caches
-// under traffic, and of tracked connections, with their limits.
+// tellsTables: the driver reports its flows, the datapath's cached flows under traffic, and
+// tracked connections, with their limits.
 func (l *live) tellsTables(t *testing.T) {
 	t.Helper()
 	got := l.drv.Tables()

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// The switch keeps translations until they time out, so those that end with a change
-// (docs/design/services.md) are looked for in its list, and flushed one by one.
+// The switch keeps translations until they time out, so translations that end with a change
+// (docs/design/services.md) are searched in its list, and flushed one by one.
 
 // connection is a translation as the switch lists it: reply is how the backend
 // answers.
@@ -37,8 +37,8 @@ func (c connection) behind() tuple {
 	return tuple{c.orig.src, c.reply.src, c.reply.dport, c.reply.sport}
 }
 
-// endTranslations ends those that do not go on with the picture, in the domains
-// where some may have, and forgets with whom clients of former services stay.
+// endTranslations ends translations that do not go on with the desired state, in the
+// domains where some may have, and ends client affinity of former services.
 func (t *flows) endTranslations(ctx context.Context) error {
 	s := t.pic.services
 	if len(s.check) == 0 && len(s.former) == 0 && len(s.forget) == 0 {
@@ -192,8 +192,8 @@ func (k keeper) keeps(c connection) bool {
 	return b != nil && b.State != desired.BackendUnhealthy && b.PortFor(port) == c.reply.sport
 }
 
-// isOutside tells whether an address is of nobody in the domain: of its subnets or an
-// endpoint beyond them.
+// isOutside reports whether an address is in none of the domain's subnets and of none of
+// its endpoints.
 func (k keeper) isOutside(a netip.Addr) bool {
 	for _, n := range k.host.Networks.All() {
 		if n.Domain() == k.domain && n.Contains(a) {

@@ -6,8 +6,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestLinksUntold: a database server that has just begun knows no links, and says so of
-// all: neither the uplink nor what is told of the underlay changes by that.
+// TestLinksUntold: a database server that has just started knows no links, and says so of
+// all: neither the uplink nor the reported state of the underlay changes by that.
 func TestLinksUntold(t *testing.T) {
 	up, down := "up", "down"
 	index, number := 7, map[string]int{"eth1": 1, "eth2": 2}

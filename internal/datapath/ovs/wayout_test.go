@@ -213,7 +213,7 @@ func TestWayOut(t *testing.T) {
 					t.Errorf("ping %s: %v\n%s", to, err, o)
 				}
 			}
-			// Nobody reaches another one through the host.
+			// No container reaches another one through the host.
 			if _, err := l.datagrams(t, a, red, w.private(red), 16); err == nil {
 				t.Error("a container reaches another tenant's by its private address")
 			}

@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// pictures judges pictures as a kernel would: what of the newest picture is refused
-// and why, as a function of that picture alone, at the cost of what differs from
-// the picture before. Of two objects that claim the same MAC or address the first
-// has it, ports before remotes, each in the order of their keys.
+// pictures judges desired states as a kernel would: which objects of the newest one are
+// refused and why, as a function of that desired state alone, at the cost of the
+// differences from the one before. Of two objects that claim the same MAC or address the
+// first has it, ports before remotes, each in the order of their keys.
 type pictures struct {
 	want    desired.Host
 	refused map[any]error       // by key: network id, policy set id, port's name, desired.RemoteKey
@@ -97,7 +97,7 @@ func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool)
 	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}
 	old := p.want
 	p.want = want
-	again := map[claimant]struct{}{} // to be judged, with whoever claims the same
+	again := map[claimant]struct{}{} // to be judged, with other claimants of the same
 	for c := range want.Ports.Diff(old.Ports) {
 		again[portClaimant(c.Key)] = struct{}{}
 		if c.Had {

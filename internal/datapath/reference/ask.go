@@ -23,12 +23,12 @@ type Outcome struct {
 	Arrived  []Arrival // who got the request; Port "" = the host's own stack
 	By       Arrival   // whose answer came back, of those
 	Answered bool
-	Refused  bool // a router said for whoever was asked that nobody is there
+	Refused  bool // a router answered that the destination is unreachable
 	Hops     []Hop
 }
 
-// Ask sends a request as an application's kernel would, and the answer of whoever
-// gets it. Asking for the neighbour comes first: who gets no answer sends nothing.
+// Ask sends a request as an application's kernel would, and the answer of its receiver.
+// Neighbor resolution comes first: without an answer to it nothing is sent.
 func (f *Fabric) Ask(q Request) (out Outcome) {
 	p, r := q.packets()
 	if q.Port != "" {

@@ -157,7 +157,7 @@ func (c *conntrack) classify(n *desired.Network, p *Packet, ours bool) (flow, bo
 		return flow{}, false
 	}
 	if p.Proto == model.ProtoTCP && p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN {
-		return f, true // whoever was asked and asks itself begins a connection of its own
+		return f, true // the server's own request begins a connection of its own
 	}
 	if orig, ok := c.known(f); ok {
 		return orig, true

@@ -41,7 +41,7 @@ type kernel struct {
 	ports   map[string]*driver.PortStats
 	rules   map[string]*driver.RuleStats
 	drops   map[string]uint64
-	monitor *monitor // nil while nobody monitors
+	monitor *monitor // nil without a monitor
 
 	preferred netip.Addr // see Prefer
 
@@ -188,10 +188,10 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// Interfaces makes ports whose interface does not exist fail with
-// model.ErrNotFound, as with a real data plane. nil: all exist. Apply asks for
-// the interfaces of new ports and of those that had none, and for all of them
-// when the picture is the one before, as a search for drift does.
+// Interfaces makes ports whose interface does not exist fail with model.ErrNotFound, as
+// with a real data plane. nil: all exist. Apply checks the interfaces of new ports and of
+// ports that had none, and all of them when the desired state is the one before, as a
+// search for drift does.
 func (d *Driver) Interfaces(exists func(name string) bool) {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()

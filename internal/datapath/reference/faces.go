@@ -59,9 +59,9 @@ func (t *tables) withFaces(n *desired.Network, a netip.Addr) (out []*desired.Ser
 	return out
 }
 
-// faceAt finds who is asked at a port of an address in a network's domain; nil when it
-// is nobody. Who has the address altogether comes first, then a node's by itself before all
-// nodes', then the smallest key.
+// faceAt finds the service at a port of an address in a network's domain; nil when there is
+// none. The owner of the whole address comes first, then a single node's before all nodes',
+// then the smallest key.
 func (t *tables) faceAt(n *desired.Network, a netip.Addr, proto model.Protocol, port uint16) (has *desired.Service, at desired.Frontend) {
 	if s := t.serviceAt(n, a); s != nil {
 		if at, ok := s.FrontendAt(a, false, proto, port); ok {

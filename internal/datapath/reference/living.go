@@ -16,8 +16,8 @@ func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.Polic
 	d.audited = sets
 }
 
-// tellLiving tells whoever monitors how the audits that have not been told of would
-// judge the connections that live.
+// tellLiving reports to the monitor how the audits that were not reported yet would judge
+// the established connections.
 func (d *Driver) tellLiving() {
 	m, t := d.k.monitor, d.k.tables
 	if m == nil || len(d.untold) == 0 {

@@ -26,8 +26,8 @@ func (t *tables) nativeAt(a netip.Addr) (found *desired.Network) {
 	return found
 }
 
-// byItsNode tells whether what a tunnel endpoint sends may have an address as source:
-// that of a machine of the cluster only by that machine.
+// byItsNode reports whether packets of a tunnel endpoint may have an address as source: the
+// address of a machine of the cluster only from that machine.
 func (t *tables) byItsNode(a, vtep netip.Addr) bool {
 	by, node := t.nodes.Get(a)
 	return !node || by == vtep
@@ -58,8 +58,8 @@ func (k *kernel) fromStack(p *Packet, n *desired.Network) Verdict {
 	return v
 }
 
-// outNative is out for a native network: to the host's stack, or, by the tunnel, to
-// that of the machine that has the address.
+// outNative is out for a routed network: to the host's stack, or, by the tunnel, to the
+// stack of the machine that has the address.
 func (t *tables) outNative(from origin, p *Packet, own netip.Addr) Verdict {
 	if t.private == nil || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.nativeAt(p.Dst) != nil || t.private.IsTunnel(p.Proto, p.DstPort) {
 		return dropped(driver.DropUnknownDest)
@@ -96,9 +96,9 @@ func (k *kernel) backToStack(from origin, p *Packet) Verdict {
 	return k.forwardBy(from, p, toStack(p))
 }
 
-// answersStack tells whether a container's packet to the router is of a connection
-// that this host's stack has begun, or whoever it led here: the stack gets it, which
-// may have translated what it sent.
+// answersStack reports whether a container's packet to the router belongs to a connection
+// that this host's stack has begun, or a client that it forwarded: the stack gets it, which
+// may have translated its packets.
 func (k *kernel) answersStack(from origin, p *Packet) bool {
 	if from.port == nil || !from.net.Routed || p.DstMAC != desired.RouterMAC {
 		return false

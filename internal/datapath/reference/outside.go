@@ -12,9 +12,9 @@ import (
 
 // Services for clients on the host and beyond it; see docs/design/services.md.
 
-// exposedTo is the network of whose domain clients outside ask a service by a packet;
-// nil = the packet is no service's. It is that of the first exposed service by key with
-// the address, or a face there.
+// exposedTo is the network in whose domain external clients use a service with a packet;
+// nil = the packet is no service's. It is the network of the first exposed service by key
+// with the address, or a frontend there.
 func (k *kernel) exposedTo(p *Packet) *desired.Network {
 	t := k.tables
 	var first *desired.Service
@@ -46,8 +46,8 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 	return n
 }
 
-// isOutside tells whether an address can be that of a client outside of a network's
-// domain: a single machine's, and in nothing that is the cluster's.
+// isOutside reports whether an address can be an external client's in a network's domain: a
+// single machine's, and in none of the cluster's ranges.
 func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
 	if n.Contains(a) || t.elsewhere(n, a) || t.stationAt(n, a).known() || !oneStation(a) ||
 		slices.ContainsFunc(desired.Nowhere, func(p netip.Prefix) bool { return p.Contains(a) }) {

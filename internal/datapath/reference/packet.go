@@ -43,7 +43,7 @@ type Packet struct {
 // Damage is what is wrong with an IP packet beyond what its fields say.
 type Damage uint8
 
-// The kinds. A TCP packet whose flags nobody sends is damaged without one.
+// The kinds. A TCP packet with impossible flags is damaged without one.
 const (
 	Sound         Damage = iota
 	UDPTooLong           // the UDP length is beyond the packet
@@ -56,7 +56,7 @@ const (
 	CutShort             // the frame ends before the packet does
 )
 
-// Form is how an IP packet is written, by which nobody judges it.
+// Form is how an IP packet is encoded, which no rule judges.
 type Form uint8
 
 // The forms.
@@ -67,7 +67,7 @@ const (
 	Unsummed      // UDP over IPv4 without a checksum (RFC 768); else Plain
 )
 
-// damaged tells whether a packet is what nobody sends.
+// damaged reports whether no stack sends such a packet.
 func (p *Packet) damaged() bool {
 	return p.Damage != Sound || p.Proto == model.ProtoTCP && (p.Frag == nil || p.Frag.Offset == 0) && !tcpFlags(p.TCPFlags)
 }
@@ -105,10 +105,10 @@ const (
 	ARPReply   uint16 = 2
 )
 
-// ND is what a neighbour discovery message says beyond its ICMPv6 type
-// (RFC 4861 section 4). LinkAddr is the source or target link-layer address
-// option; HasLink tells whether it is there. Second is what the same option says
-// where it is there once more, which nobody sends: zero where it is not.
+// ND is the content of a neighbour discovery message beyond its ICMPv6 type (RFC 4861
+// section 4). LinkAddr is the source or target link-layer address option; HasLink reports
+// whether it is there. Second is the content of a repeated option, which no stack sends:
+// zero without one.
 type ND struct {
 	Target   netip.Addr
 	LinkAddr model.MAC
@@ -162,7 +162,7 @@ type Verdict struct {
 	Sent    *Packet  // as it left, where the way out translated it or it came or goes by a router; nil = as it came
 	Answer  *Packet  // what was sent back in the name of the one that was asked, or by the router that dropped it
 	Drop    string   // why it went nowhere; one of the Drop constants
-	Rules   []string // ids of the rules that decided: the one that denied, or those that allowed
+	Rules   []string // ids of the rules that decided: the one that denied, or the ones that allowed
 	Packet  Packet   // the packet itself
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// What is told of a new connection aside from its verdict: rules with Log that
-// it met, and how audited sets would have judged it. All of it happens in stages
-// that no packet's way leads through: flows of the policy stages resubmit there,
-// while somebody monitors, and go on as they would have.
+// Reports about a new connection beside its verdict: rules with Log that it matched, and
+// how audited sets would have judged it. All of it happens in stages that are not on a
+// packet's path: flows of the policy stages resubmit there, while there is a monitor, and
+// go on as before.
 
 // Registers of the asides.
 const (
-	regAudited = of.Reg10 // which hooks the packet has passed: 1 = that of In0, 2 = that of Commit too
+	regAudited = of.Reg10 // which hooks the packet has passed: 1 = In0's, 2 = Commit's too
 	regWhat    = of.Reg11 // what a flow says aside
 	regAudit   = of.Reg12 // the audited set under evaluation
 	regRule    = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
@@ -40,7 +40,7 @@ const MaxAudits = 64
 const (
 	shares     = 64
 	firstMeter = 256 // a number that others hardly choose
-	// ShareRate is how much is told of a share a second.
+	// ShareRate is how much of a share is reported a second.
 	ShareRate = 100
 )
 
@@ -55,9 +55,8 @@ func Shares() []uint32 {
 
 var isNew = of.State(of.StateNew|of.StateTrk, 0)
 
-// Hooks returns the flows that evaluate audited sets where a connection has
-// passed an end's policy, and those that tell of asides. They are there while
-// somebody monitors.
+// Hooks returns the flows that evaluate audited sets where a connection has passed an end's
+// policy, and the flows that report the results. They are there while there is a monitor.
 func Hooks() []of.Flow {
 	l := &list{cookie: cookie(KindAside, 0)}
 	l.hooks()

@@ -70,8 +70,8 @@ func toStack(l *list, c Config, d desired.Domain, zone uint16) {
 	}
 }
 
-// fromOutside adds how what the host sends to a virtual address becomes a packet of a
-// client, and that nobody outside has the address.
+// fromOutside turns the host's packets to a virtual address into a client's packets, and
+// drops external ones from that address.
 func (s Service) fromOutside(l *list, c Config, vip netip.Addr) {
 	if c.clientsByTunnel() || c.servicesOutside() {
 		l.drop(Outside, 100, fromAddr(vip, inDomain(s.Domain)), driver.DropSpoof)
@@ -117,7 +117,7 @@ type asker struct {
 	above  uint16 // how much its flows are before others'
 	all    []choice
 	among  desired.TrafficPolicy
-	silent bool // there is nobody, and it is not told so
+	silent bool // there is no backend, and packets get no error
 }
 
 // asks is what it sends to a port.

@@ -11,12 +11,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Faces: ports of addresses that services share (docs/design/services.md, "Faces"). Such
-// an address, a spot, has a number in regService, and Faced replaces it by that of the
-// service which has the packet's port there. All nodes' addresses of a family and domain
-// are one spot, so nodes and node ports add up and do not multiply; a port at one of them by
-// itself is of that spot too, before theirs. What shows no ports
-// before it is tracked, fragments and ICMP errors, has the spot's number until then.
+// Faces: ports of addresses that services share (docs/design/services.md, "Faces"). Such an
+// address, a shared VIP, has a number in regService, and Faced replaces it by the number of
+// the service that has the packet's port there. All nodes' addresses of a family and domain
+// are one shared VIP, so nodes and node ports add up and do not multiply. A port at a
+// single one of them belongs to that VIP too, and comes before theirs. Packets that show no
+// ports before they are tracked, fragments and ICMP errors, have the VIP's number until
+// then.
 
 // spotBits mark the numbers of spots, which no service has.
 const spotBits = 0xfff << 20
@@ -161,8 +162,8 @@ func FacedNode(c Config, s Spot, a netip.Addr) []of.Flow {
 	return l.flows
 }
 
-// ownsAddress adds that an address is the services' of a domain: who asks for it is told
-// the router's MAC, and only what has that goes there.
+// ownsAddress makes an address the services' in a domain: requests for it get the router's
+// MAC, and only frames to that MAC go there.
 func ownsAddress(l *list, c Config, a netip.Addr, here []of.Term, there ...of.Action) {
 	if a.Is6() {
 		l.advertises(c, []netip.Addr{a}, here...)

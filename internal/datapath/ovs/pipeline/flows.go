@@ -230,7 +230,7 @@ func trackFlows(l *list, c Config) {
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.add(Track, 200, nd(typ), goTo(Output))
 	}
-	for _, eth := range []of.Term{isIP, isIPv6} { // nobody may send a packet on with TTL 0
+	for _, eth := range []of.Term{isIP, isIPv6} { // packets with TTL 0 must not be forwarded
 		l.drop(Track, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 	}
 	track := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State)}

@@ -26,7 +26,7 @@ type family struct {
 	bit      int          // in regWay: the packet's port has a private address
 }
 
-// families are those that have a way out.
+// families are the ones with egress.
 func families(c Config) []family {
 	if c.Host == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (x family) ofPort(p LocalPort) (own, private netip.Addr) {
 	return p.IPv4, p.Private
 }
 
-// onLink are the addresses by which nobody beyond a network is answered.
+// onLink are the addresses that get no answers from beyond a network.
 var onLink = netip.MustParsePrefix("fe80::/10")
 
 var diverted = of.Eq(regWay, wayDiverted)
@@ -150,7 +150,7 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 			} {
 				l.add(Destination, 200, match(append(m, network(n.ID), x.eth, x.open(), unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
 			}
-		case n.Routed: // nobody there has a private address
+		case n.Routed: // no endpoint there has a NAT address
 			nativeRouter(l, c, n, router)
 		case x.six():
 			routerAdvertises(l, c, router, network(n.ID), origin(fromPort), x.open())

@@ -4,11 +4,11 @@ import (
 	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 )
 
-// Marked adds to the flows of a local port, which Port has returned, those that mark all
-// packets of IP that it sends with a DSCP (RFC 2474 section 3), before anything else
-// happens to them; 0 = it is left as it is. What leaves for another host goes by
-// the VXLAN port that copies the mark outside. Copies of broadcast frames and answers
-// to clients outside go by the other one.
+// Marked adds to the flows of a local port, which Port has returned, the flows that mark
+// all its IP packets with a DSCP (RFC 2474 section 3), before anything else happens to
+// them; 0 = it is left as it is. Packets to another host leave by the VXLAN port that
+// copies the mark outside. Copies of broadcast frames and answers to external clients leave
+// by the other one.
 func Marked(c Config, flows []of.Flow, p LocalPort, dscp uint8) []of.Flow {
 	if dscp == 0 {
 		return flows

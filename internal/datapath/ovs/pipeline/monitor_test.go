@@ -10,11 +10,11 @@ import (
 	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 )
 
-// TestWatched: monitoring leaves key and cookie of every flow in the goldens. All
-// flows that drop send the packet up first, when drops are wanted; of the others
-// only those that commit connections do, when connections are wanted. Flows that let
-// through note their rule, flows that deny by policy lead to the audit, and flows of
-// rules with Log tell of the packet before all else.
+// TestWatched: monitoring keeps key and cookie of every flow in the goldens. All flows that
+// drop send the packet up first, when drops are wanted; of the others only flows that
+// commit connections do, when connections are wanted. Flows that allow note their rule,
+// flows that deny by policy lead to the audit, and flows of rules with Log report the
+// packet before all else.
 func TestWatched(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {

@@ -10,18 +10,19 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Multicast (docs/adr/0029-multicast.md). What is sent to a group has a flow for each
-// group with members here, by which they get their copies; the network's own flow has the
-// copies for other hosts. Messages of IGMP and MLD go to the driver, and on VLAN networks
-// to the uplink, and to nobody else.
+// Multicast (docs/adr/0029-multicast.md). Each group with members here has a flow that
+// copies its packets to them; the network's own flow has the copies for other hosts.
+// Messages of IGMP and MLD go to the driver, and on VLAN networks to the uplink, and
+// nowhere else.
 
 const (
 	// MeterFabric bounds what the physical network says of memberships.
 	MeterFabric = 4
-	// Each of the shares of ports, as asides have them, has a meter of what is told of
+	// Each of the shares of ports, as audit events have them, has a meter for reports of
 	// memberships.
 	firstMembership = 512
-	// MembershipRate is how much is told of a share a second, and of the physical network.
+	// MembershipRate is how many reports of a share a second are passed on, and of the
+	// physical network.
 	MembershipRate = 50
 	// membershipLen is how much of a frame the driver gets: all.
 	membershipLen = 1520
@@ -36,7 +37,7 @@ func MembershipMeters() []uint32 {
 	return out
 }
 
-// OfPort tells whether a meter is one of those that bound what ports say of memberships.
+// OfPort reports whether a meter bounds ports' messages of memberships.
 func OfPort(meter uint32) bool { return meter >= firstMembership && meter < firstMembership+shares }
 
 // TellsMembership tells whether a packet that a flow has sent up is a message about

@@ -154,7 +154,7 @@ func nativeNetwork(l *list, c Config, n *desired.Network) {
 		l.add(Native, uint16(10+p.Bits()), match(eth, of.InPrefix(dst, p)), routerToRouter( //nolint:gosec // at most 138
 			of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromNode), of.Set(regSrc, model.IdentityExternal),
 			of.Set(regSwap, anywhere), goTo(Outside))...)
-		// Nobody outside has an address of a native network.
+		// No external machine has an address of a routed network.
 		from := match(eth, of.InPrefix(src, p))
 		l.drop(Outside, 110, match(append(from, origin(fromStack))...), driver.DropSpoof)
 		for _, by := range []int{fromNode, fromRouter} {

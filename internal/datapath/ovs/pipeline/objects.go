@@ -40,7 +40,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 		}
 		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, c.Uplink)), of.PushVLAN{}, tag, of.Output{Port: c.Uplink})
 		if c.ArpMode != model.ArpFlood {
-			// What nobody here answers may be for the outside.
+			// Questions that nothing answers here may be for the outside.
 			for _, m := range []of.Match{match(isARP), nd(ndRouterSolicit), nd(ndNeighborSolicit), nd(ndNeighborAdvert)} {
 				l.add(Neighbour, 30, match(append(m, broadcast, network(n.ID), origin(fromPort))...),
 					of.Set(regPort, c.Uplink), goTo(Output))
@@ -176,7 +176,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	l.add(Spoof, 100, nd(ndRouterSolicit, in, mac, unspecified), goTo(Neighbour))
 
 	if vlan && c.Uplink != 0 {
-		// Nobody beyond the uplink is one of our own ports.
+		// No machine beyond the uplink is one of our own ports.
 		l.drop(Source, 200, match(network(n.ID), origin(fromUplink), mac), driver.DropSpoof)
 		if p.IPv4.Is4() {
 			l.drop(Source, 200, match(network(n.ID), origin(fromUplink), isARP, of.EqAddr(of.ArpSpa, p.IPv4)), driver.DropSpoof)
@@ -223,13 +223,13 @@ func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, act
 		return
 	}
 	l.add(Stations, 100, match(there...), acts...)
-	if n.Encap == model.EncapVLAN { // else nobody takes it
+	if n.Encap == model.EncapVLAN { // otherwise it has no receiver
 		l.drop(Destination, 100, match(there...), driver.DropUnknownDest)
 	}
 }
 
-// ownQuestions handle a port asking for its own address, which is an
-// announcement or a search for duplicates: nobody answers it.
+// ownQuestions handle a port's requests for its own address, which are announcements or
+// duplicate address detection: they get no answer.
 func ownQuestions(l *list, c Config, n *desired.Network, in of.Term, own []netip.Addr) {
 	for _, a := range own {
 		m := match(isARP, in, of.Eq(of.ArpOp, 1))

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Clients outside of all networks (docs/design/services.md, "From outside"): those
-// that another host leads here come by a tunnel from that host's router. A connection
-// of theirs has the tunnel endpoint by which its client's last packet came in its
-// label, so the answers find back, also after a restart of the driver.
+// Clients outside of all networks (docs/design/services.md, "From outside"): clients that
+// another host forwards come by a tunnel from that host's router. The label of their
+// connection has the tunnel endpoint of the client's last packet, so the answers find back,
+// also after a restart of the driver.
 
 // byTunnel in ct_mark says of a connection that its client is outside, and came by
 // the tunnel endpoint in the connection's label.
@@ -113,7 +113,7 @@ func answersOnly(l *list, c Config) {
 	}
 	acts := []of.Action{of.Set(regWay, wayAnswers), of.Set(regDst, model.IdentityExternal), of.Set(regPort, port), goTo(Track)}
 	router := match(origin(fromPort), toItsMAC)
-	if c.Host == 0 { // on other networks the MAC is nobody's
+	if c.Host == 0 { // on other networks the MAC is unused
 		router = append(router, joined)
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
@@ -142,7 +142,7 @@ func (l *list) dropAnswer(c Config, s Stage, priority uint16, m of.Match) {
 	l.refuse(c, s, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
 }
 
-// outsideNetwork adds that nobody of a network is outside of its domain, and how
+// outsideNetwork says that no endpoint of a network is outside of its domain, and how
 // answers leave it.
 func outsideNetwork(l *list, c Config, n *desired.Network) {
 	if !c.clientsByTunnel() && !c.servicesOutside() {

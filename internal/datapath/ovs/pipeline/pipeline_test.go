@@ -247,8 +247,8 @@ func TestAuditGolden(t *testing.T) {
 	golden(t, "audit", text(flows))
 }
 
-// TestPolicyThatDoesNotFit checks that what flows cannot say is told, and that
-// there are flows that deny everything instead.
+// TestPolicyThatDoesNotFit checks that a policy that flows cannot express is reported, and
+// that flows deny everything instead.
 func TestPolicyThatDoesNotFit(t *testing.T) {
 	if CheckRule(&desired.Rule{ID: "r", Priority: MaxRulePriority + 1}) == nil || CheckRule(&desired.Rule{Priority: -1}) == nil {
 		t.Error("a priority that no flow can have is taken")

@@ -117,8 +117,8 @@ func routerBase(l *list, c Config) {
 	}
 	l.refuse(c, Router, 0, nil, driver.DropUnknownDest)
 
-	// Nobody on another network knows a sender without an identity, nor one with an
-	// address that is not of its network's subnets.
+	// Another network does not know a sender without an identity, nor one with an address
+	// outside its network's subnets.
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.drop(Hops, 310, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 	}

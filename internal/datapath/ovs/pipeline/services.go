@@ -84,7 +84,7 @@ type Service struct {
 	Group  func(GroupOf) uint32
 	// Counted says that what goes to each backend is counted, by Counters flows.
 	Counted bool
-	Faces   []Face                // those that it has, of TCP and UDP
+	Faces   []Face                // its frontends, of TCP and UDP
 	Taken   func(netip.Addr) bool // an endpoint of the domain has the address; nil = none has any
 }
 
@@ -275,8 +275,8 @@ func hairpin(l *list, n *desired.Network, p LocalPort) {
 	}
 }
 
-// ServiceDomain returns the flows that a domain has while it has services; zone is
-// that of its translations.
+// ServiceDomain returns the flows that a domain has while it has services; zone is the zone
+// of its translations.
 func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 	l := &list{cookie: cookie(KindService, 0)}
 	here := []of.Term{inDomain(d), origin(fromPort)}
@@ -381,8 +381,8 @@ func (s Service) lateSegments(l *list, v6 bool) {
 	}
 }
 
-// ServiceAsks tells what the driver has to do about a packet to a service that a
-// flow has sent up: refuse it, or send it once more as that of a new connection.
+// ServiceAsks reports what the driver has to do about a packet to a service that a flow has
+// sent up: refuse it, or send it once more as a new connection's.
 func ServiceAsks(table uint8, cookie uint64) (refuse, again bool) {
 	kind, _, ours := KindOf(cookie)
 	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {

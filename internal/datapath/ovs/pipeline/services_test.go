@@ -88,7 +88,7 @@ func TestServiceGolden(t *testing.T) {
 }
 
 // TestChoice: a backend's coming or going changes nothing of the others' buckets, and
-// groups lead to those that may have new connections, each by its own number.
+// groups lead to the backends that may have new connections, each by its own number.
 func TestChoice(t *testing.T) {
 	s := sampleService()
 	ids := func() []uint32 {

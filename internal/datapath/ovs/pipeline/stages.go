@@ -60,7 +60,7 @@ const (
 	WouldAllow   Stage = AuditIn0 + TiersPerDirection  // an audited set lets through
 	WouldDeny    Stage = WouldAllow + 1                // a rule of it denies
 	WouldDefault Stage = WouldDeny + 1                 // a tier of it denies
-	Owner        Stage = WouldDefault + 1              // the port whose share of what is told a packet takes
+	Owner        Stage = WouldDefault + 1              // the port whose share of reports a packet uses
 
 	// Clients outside of all networks.
 	Routers  Stage = Owner + 1    // frames of other hosts' routers: are they such hosts

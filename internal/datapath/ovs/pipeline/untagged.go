@@ -2,9 +2,9 @@ package pipeline
 
 import of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
 
-// untaggedBase joins the host's stack to the untagged segment of the uplink, on which
-// the physical network's routers are: no network's frames are untagged there, so that
-// these two are nobody's else, and nothing of them reaches a container.
+// untaggedBase joins the host's stack to the untagged segment of the uplink, on which the
+// physical network's routers are. No network's frames are untagged there, so that only
+// these two use it, and none of its frames reaches a container.
 func untaggedBase(l *list, c Config) {
 	if c.Router == 0 || c.Uplink == 0 {
 		return
