@@ -53,7 +53,7 @@ func init() {
 )
 
 // BuildWithClocks is Build with a package time whose Now can be set while netmaster and
-// netplugin run. The library is compiled anew for it, which takes minutes the first time.
+// netplugin run. The library is compiled for it, which takes minutes the first time.
 func BuildWithClocks(ctx context.Context, dir, bin string, programs ...string) error {
 	root, err := Root(ctx, dir)
 	if err != nil {
@@ -104,8 +104,8 @@ func writeOverlay(dir string, contents map[string]string) (string, error) {
 	return list, os.WriteFile(list, text, 0o600)
 }
 
-// SetClock has the clock of the host's netplugin, of BuildWithClocks, be so far ahead, or
-// behind, within some 20 ms; it stays so when it is started anew.
+// SetClock sets how far the clock of the host's netplugin, of BuildWithClocks, is ahead, or
+// behind, within some 20 ms; a restart does not change it.
 func (h *Host) SetClock(ahead time.Duration) error {
 	return SetClock(filepath.Join(h.Dir, clockFile), ahead)
 }

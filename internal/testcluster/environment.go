@@ -57,7 +57,7 @@ func (e Environment) check() error {
 	return nil
 }
 
-// programs are those that an environment needs, with the Debian packages that have them.
+// programs are the ones that an environment needs, with their Debian packages.
 func (e Environment) programs() map[string]string {
 	return map[Environment]map[string]string{
 		Firewalld: {"/usr/sbin/nft": "nftables"}, Docker: {"/usr/sbin/iptables-nft": "iptables"}, RHEL: {"/usr/sbin/iptables-nft": "iptables"},

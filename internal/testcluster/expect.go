@@ -21,9 +21,9 @@ type Expectation struct {
 	Why     string // what each host did with the packet and its reply
 }
 
-// ByHost is how a question gets to the data plane that the stack of a host hands on:
-// who asks there or beyond it, and what stands for the asked one after the stack's
-// own translations, such as that of a published port.
+// ByHost is how a question gets to the data plane by way of a host's stack: the client
+// there or beyond it, and the destination after the stack's own translations, such as a
+// published port's.
 type ByHost struct {
 	Host string
 	Src  netip.Addr
@@ -148,7 +148,7 @@ func (e *expecting) expect(q Question, srcPort uint16) (Expectation, error) {
 		if out.By.Port == "" {
 			x.Verdict = OK
 		}
-	case err != nil: // whoever answers, but the host's stack, which knows of nobody there
+	case err != nil: // any answer, except the host's stack's, which has no such address
 		if out.By.Port != "" {
 			x.Verdict = OK
 		}

@@ -40,12 +40,13 @@ type Config struct {
 	MasterArgs  []string    `json:"masterArgs,omitempty"`
 	AgentArgs   []string    `json:"agentArgs,omitempty"`
 	AgentEnv    []string    `json:"agentEnv,omitempty"`
-	// HostInit is the command of each host's first process, which gets namespaces of its
-	// own for mounts, processes, names and IPC besides; all of the host's daemons start
-	// in those. It is told HOST, DIR (the host's), LAB and READY, a file that it makes
-	// when the others may start, and it has to stay. Without it hosts share the machine's.
+	// HostInit is the command of each host's first process, which also gets namespaces of
+	// its own for mounts, processes, names and IPC; all of the host's daemons start in
+	// these. Its environment has HOST, DIR (the host's), LAB and READY, a file that it
+	// makes when the others may start, and it has to stay. Without it hosts share the
+	// machine's.
 	HostInit []string `json:"hostInit,omitempty"`
-	// Progress, if set, is told each finished step and how long it took.
+	// Progress, if set, gets each finished step and how long it took.
 	Progress func(step string, took time.Duration) `json:"-"`
 }
 
@@ -406,8 +407,7 @@ func (l *Lab) Down() error {
 	return Remove(l.st.Config.Name, l.st.Config.Dir)
 }
 
-// stopAll asks all processes to end, those that use others first; Remove kills
-// what stays.
+// stopAll asks all processes to end, users of others first; Remove kills the rest.
 func (l *processes) stopAll() {
 	stages := []func(name string) bool{
 		func(n string) bool { return strings.HasSuffix(n, "-netplugin") || n == "serve" },

@@ -103,7 +103,7 @@ func (h *Host) Start(name string, env []string, argv ...string) (*Process, error
 func (h *Host) Process(name string) *Process { return h.process(name) }
 
 // SpaceOf opens the network namespace of a process, by its number among the host's
-// processes, which are of their own by Config.HostInit. Whoever opens it calls Close.
+// processes, which are its own by Config.HostInit. The caller calls Close.
 func (h *Host) SpaceOf(pid string) (*Namespace, error) {
 	root := ""
 	if first := h.process("init"); first != nil {

@@ -137,9 +137,9 @@ func (c *Command) CombinedOutput() ([]byte, error) {
 	return []byte(out.String()), err
 }
 
-// shareNames makes the directory of names a mount of its own, as iproute2 does: if
-// iproute2 did so later, its mount would hide the names made before, and nobody could
-// remove them. The lock is iproute2's too.
+// shareNames makes the directory of names a mount of its own, as iproute2 does: if iproute2
+// did so later, its mount would hide the earlier names, and they could not be removed. The
+// lock is iproute2's too.
 func shareNames() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return err
@@ -249,8 +249,8 @@ func namespacesWith(prefix string) ([]string, error) {
 	return names, nil
 }
 
-// NamespaceAt opens a network namespace that somebody else has made, by a file that is
-// it, /proc/PID/ns/net for example. Whoever opens it calls Close.
+// NamespaceAt opens a network namespace that others have made, by a file that is it,
+// /proc/PID/ns/net for example. The caller calls Close.
 func NamespaceAt(file string) (*Namespace, error) {
 	h, err := netns.GetFromPath(file)
 	if err != nil {

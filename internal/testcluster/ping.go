@@ -195,7 +195,7 @@ func (p *Pinger) Stop() error {
 	return nil
 }
 
-// LostAt lists when the requests of a span were sent that nobody has answered.
+// LostAt lists when the unanswered requests of a span were sent.
 func (p *Pinger) LostAt(from, to time.Time) (out []time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
 )
 
-// A lab has a BPF file system of its own in its directory: what its hosts pin
-// there goes away with it, whoever made it and however they ended.
+// A lab has a BPF file system of its own in its directory: its hosts' pins go with it,
+// however the processes that made them ended.
 
 func bpfDir(dir string) string { return filepath.Join(dir, "bpf") }
 
@@ -36,9 +36,9 @@ func mountBPF(dir string) error {
 	return nil
 }
 
-// SmallDisk puts a file system of its own under the host's state, so that it can
-// be full; it goes away with the lab, whoever made it and however they ended. It
-// stops netplugin, forgets the state, and starts netplugin again.
+// SmallDisk puts a file system of its own under the host's state, so that it can be full;
+// it goes with the lab, however the processes ended. It stops netplugin, forgets the state,
+// and starts netplugin again.
 func (h *Host) SmallDisk(ctx context.Context, bytes int) error {
 	if err := h.Agent().Stop(grace); err != nil {
 		return err

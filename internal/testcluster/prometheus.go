@@ -99,8 +99,8 @@ func (l *Prometheus) Alerts(ctx context.Context) (alerts, silent []string, err e
 	return alerts, silent, err
 }
 
-// scrapedSince fails until all targets were asked after a time; it returns those that did not
-// answer.
+// scrapedSince fails until all targets were asked after a time; it returns the ones that
+// did not answer.
 func (l *Prometheus) scrapedSince(ctx context.Context, since time.Time) (silent []string, err error) {
 	var told struct {
 		ActiveTargets []struct {

@@ -53,10 +53,10 @@ func (l *Network) plugTrunk(ns *Namespace, n int) error {
 	})
 }
 
-// JoinLeaf makes a namespace, as machine n of the hosts' trunk, do what a leaf of an ACI
-// fabric does with two endpoint groups of one bridge domain that a contract lets speak to
-// each other: what comes with the VLAN of one of them goes back with that of the other.
-// While its link trunk0 is down there is no contract.
+// JoinLeaf makes a namespace, as machine n of the hosts' trunk, act as a leaf of an ACI
+// fabric does with two endpoint groups of one bridge domain and a contract between them:
+// frames with the VLAN of one of them go back with the other's. While its link trunk0 is
+// down there is no contract.
 func (l *Network) JoinLeaf(ns *Namespace, n int, a, b uint16) error {
 	if err := l.plugTrunk(ns, n); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 // askAnswers asks netmasters for which addresses of load balancers this host answers its
-// neighbours; run is higher than that of earlier agents here.
+// neighbours; run is higher than earlier agents' here.
 func askAnswers(cfg *Config, lease *hostLease, masters *masterclient.Client, run int64) l2announce.Ask {
 	return func(ctx context.Context, seq uint64, able []netip.Addr) ([]netip.Addr, error) {
 		if err := lease.named(); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// answer gives a host all that it could answer for: nobody else is there.
+// answer gives a host all addresses that it could answer for: there is no other host.
 func (m *master) answer(w http.ResponseWriter, r *http.Request) {
 	var req api.AnswerReport
 	m.serve(w, r, &req, func() (any, error) {

@@ -36,9 +36,9 @@ func (h *heldReader) Mirror(ctx context.Context, prefixes []string, deliver func
 }
 
 // TestMirrorsBehind: an Attach waits for each of the mirrors that policies come by, the
-// tenant's, that of its network's endpoints and the one of namespaces, as far as netmaster
-// says that they have to be;
-// then it fails with what lags, and leaves nothing. The answer names the revision.
+// tenant's, the one of its network's endpoints and the one of namespaces, up to the
+// revision that netmaster names. Then it fails with the lagging one, and leaves nothing.
+// The answer names the revision.
 func TestMirrorsBehind(t *testing.T) {
 	for prefix, lags := range map[string]string{
 		tables.GlobalPrefix: "of namespaces and settings", tables.TenantRest("blue")[0]: "of tenant blue",

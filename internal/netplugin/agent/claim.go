@@ -228,9 +228,9 @@ func (c *hostLease) named() error {
 	return n.err()
 }
 
-// mayProgram tells whether the data plane may be given this host's picture: not before
-// this installation has had the host's name once. Whoever starts with the name of
-// another host would take this machine's containers for none of its own.
+// mayProgram reports whether the data plane may get this host's desired state: not before
+// this installation has had the host's name once. An agent that starts with another host's
+// name would take this machine's containers for none of its own.
 func (c *hostLease) mayProgram() bool {
 	n, _ := c.naming.Get()
 	return c.installation.Host == c.host || n.held || n.why != ""

@@ -82,7 +82,7 @@ func copyState(t *testing.T, from, to string) {
 	}
 }
 
-// countingDriver counts how often it is told what the host has to look like.
+// countingDriver counts the desired states that it gets.
 type countingDriver struct {
 	driver.Driver
 	applied atomic.Int32
@@ -191,8 +191,8 @@ func TestNameOfTheDead(t *testing.T) {
 	b.ready()
 }
 
-// TestLastWord: an agent that ends while a report of it is on its way gives the name
-// up behind that, so whoever comes next gets it at once.
+// TestLastWord: an agent that ends while its report is on its way releases the name after
+// it, so the next one gets it at once.
 func TestLastWord(t *testing.T) {
 	b := newBed(t)
 	b.ready()

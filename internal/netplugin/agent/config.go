@@ -66,7 +66,7 @@ type Config struct {
 	Probe func(context.Context, netip.Addr) (bool, error)
 	// DebugAddress is where profiling is served, by others; empty = nowhere.
 	DebugAddress string
-	// Metrics are told beside the agent's own: of the store's client; optional.
+	// Metrics are exported beside the agent's own: the store client's; optional.
 	Metrics []prometheus.Collector
 
 	// FlowLog gets the connections that rules with log and audits tell of; optional.
@@ -97,9 +97,9 @@ type Config struct {
 	DNSUpstreams []netip.AddrPort
 	ResolvConf   string
 
-	// MTU of the underlay; 0 = that of the interface that holds VTEP, else 1500.
+	// MTU of the underlay; 0 = the MTU of the interface that holds VTEP, else 1500.
 	UnderlayMTU int
-	// Uplinks carry VLAN networks, whose MTU is that of the first one that exists.
+	// Uplinks carry VLAN networks, whose MTU is the first existing one's.
 	Uplinks []string
 
 	// FirstStart bounds the wait for the store when this host has no attachments;

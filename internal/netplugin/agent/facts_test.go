@@ -24,9 +24,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestSameFact: the same fact has the same effect whoever tells it: Docker's
-// watcher of a container that runs, whoever speaks to the socket of one that runs,
-// and of one that is attached only later.
+// TestSameFact: the same fact has the same effect from every source: Docker's watcher of a
+// running container, a request to the socket for a running one, and for one that is
+// attached only later.
 func TestSameFact(t *testing.T) {
 	b := newBed(t)
 	b.ready()
@@ -80,7 +80,7 @@ func TestSameFact(t *testing.T) {
 		_, also := b.master.told[id]
 		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, !also
 	})
-	// What was told of a container counts when it is attached anew.
+	// Earlier reports about a container count when it is attached again.
 	e, _ := b.agent.Attachments.Entry(running.Key)
 	link, err := netlink.LinkByName(e.HostIf)
 	if err == nil {

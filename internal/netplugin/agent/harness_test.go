@@ -48,7 +48,7 @@ type master struct {
 	written atomic.Int64        // likewise of what the tenant has beside endpoints
 	mu      sync.Mutex
 	calls   map[string]int
-	places  map[api.Pod]api.PodPlace // where pods belong; those that are not here, nobody follows
+	places  map[api.Pod]api.PodPlace // where pods belong; others have no Kubernetes
 	// The last request of each kind, by endpoint.
 	created map[string]api.CreateEndpointRequest
 	told    map[string]api.UpdateEndpointRequest

@@ -173,7 +173,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// TestHealthLost: an attachment whose endpoint is gone from the store is told.
+// TestHealthLost: an attachment whose endpoint is gone from the store is reported.
 func TestHealthLost(t *testing.T) {
 	b := newBed(t)
 	defer http.DefaultClient.CloseIdleConnections()

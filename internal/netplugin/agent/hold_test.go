@@ -298,9 +298,9 @@ func TestStoreAdopted(t *testing.T) {
 	}
 }
 
-// TestStoreAdoptedAgain: an agent that began again while its picture stood still waits for
-// the hosts of that picture before it follows another store, also for those that this one
-// has no record of yet; for one that does not come, for a while only.
+// TestStoreAdoptedAgain: an agent that restarted while its desired state was frozen waits
+// for the hosts of that state before it follows another store, also for hosts without a
+// record there yet; for a host that does not come, it waits for a limited time.
 func TestStoreAdoptedAgain(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the other host comes %v", comes), func(t *testing.T) {
@@ -381,8 +381,8 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestPutBack: an endpoint that somebody deletes under a container is put back
-// as it was; one whose address was given to another is told.
+// TestPutBack: an endpoint that is deleted under a container is restored as it was; one
+// whose address was given to another is reported.
 func TestPutBack(t *testing.T) {
 	b, res := held(t)
 	key, err := model.ParseEndpointKey(res.Endpoint)

@@ -33,8 +33,8 @@ func TestInfraKept(t *testing.T) {
 			return tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1", Infra: names})
 		})
 	}
-	// The lowest address is somebody else's when the host comes, and nobody's later: who
-	// would ask for an endpoint anew would get it.
+	// The lowest address has another owner when the host comes, and none later: a new
+	// request for an endpoint would get it.
 	lowest := model.Endpoint{
 		Key: model.EndpointKey{Network: key.Network, ID: "elsewhere"}, Host: "h9", Identity: model.IdentityFirst, IPv4: netip.MustParseAddr("10.1.9.1"),
 	}
@@ -219,7 +219,7 @@ func TestHostKeepsItsWayToTheCluster(t *testing.T) {
 		if _, err := netlink.LinkByName("stor"); err == nil {
 			return errors.New("the interface is there")
 		}
-		if eps := b.endpoints(); len(eps) > 0 { // an interface that is made anew keeps its endpoint
+		if eps := b.endpoints(); len(eps) > 0 { // a recreated interface keeps its endpoint
 			return fmt.Errorf("%d endpoints are there", len(eps))
 		}
 		return nil

@@ -18,7 +18,7 @@ const socketLook = time.Second
 type socket struct {
 	path, what string
 	listener   net.Listener
-	handler    http.Handler // nil = that of socketHandler
+	handler    http.Handler // nil = socketHandler's
 }
 
 // runtimeSockets are where this process is asked: unix sockets for runtimes, and TCP for
@@ -41,9 +41,9 @@ func (k *runtimeSockets) add(ctx context.Context, path, what string, h http.Hand
 	return nil
 }
 
-// serveSocket serves a socket until ctx ends, with its handler or else common. When
-// somebody has removed its file, nobody reaches the listener any more: another one takes its place,
-// while requests under way on the former go on.
+// serveSocket serves a socket until ctx ends, with its handler or else common. If its file
+// was removed, no client can connect any more: another listener takes its place, while
+// running requests on the former one go on.
 func (k *runtimeSockets) serveSocket(ctx context.Context, s *socket, common http.Handler) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()

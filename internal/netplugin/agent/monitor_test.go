@@ -23,7 +23,7 @@ import (
 func TestMonitorOnRequest(t *testing.T) {
 	b := newBed(t)
 	b.ready()
-	idle := func() error { // nobody monitors: the test may
+	idle := func() error { // there is no monitor: the test may
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		events, err := b.fake.Monitor(ctx, driver.MonitorOptions{})
@@ -80,7 +80,7 @@ func TestMonitorOnRequest(t *testing.T) {
 	}
 	b.eventually("nothing is monitored any more", idle)
 
-	// Counts of a service are told once, and that these are all.
+	// Counts of a service come once, and then the end of the list.
 	counts, err := cluster.OpenMonitor(t.Context(), b.st, cluster.MonitorRequest{ID: "m1", Address: strings.TrimPrefix(taker.URL, "http://"), Counts: "blue:web"})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ type nameServer struct {
 	told    func(port, port6 uint16)    // where it listens on these addresses; 0 = nowhere
 	home    [2]netip.Addr               // of the sockets, IPv4 and IPv6; of the runner's goroutine
 	sockets waiting.Value[*dns.Sockets] // nil = it has no address
-	broken  atomic.Bool                 // the sockets are to be made anew
+	broken  atomic.Bool                 // the sockets are to be opened again
 }
 
 func newNameServer(cfg *Config, told func(port, port6 uint16)) *nameServer {

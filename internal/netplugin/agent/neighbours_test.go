@@ -46,7 +46,7 @@ func TestNeighboursAreToldOfAnotherMACOnly(t *testing.T) {
 	remote(first)
 	wants("it moves and has its first MAC", map[binding]model.MAC{{1, v4}: first})
 
-	// Addresses that nobody has are not remembered for ever.
+	// Unused addresses are not remembered forever.
 	for i := range 3 * spareBindings {
 		want.Ports = desired.Map[string, *desired.Port]{}.Set("q", &desired.Port{Network: 2, MAC: second, IPv4: netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)})})
 		table.follow(want)

@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// weighedDriver notes by how many entries each pass changes policies, and stands still
-// in those that are big while hold is set.
+// weighedDriver notes by how many entries each pass changes policies, and blocks in big
+// ones while hold is set.
 type weighedDriver struct {
 	driver.Driver
 	mu      sync.Mutex

@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestProcess: a bare process is attached as a container is; asked again for other
-// labels or another name it gets these where it is, for another place or address it
-// is attached anew; the host's own namespace is refused.
+// TestProcess: a process is attached as a container is. A repeated request with other
+// labels or another name changes them in place; one with another network, group or address
+// attaches it again. The host's own namespace is refused.
 func TestProcess(t *testing.T) {
 	b := newBed(t, often)
 	b.ready()
@@ -77,11 +77,11 @@ func TestProcess(t *testing.T) {
 		t.Errorf("the host's own namespace: %v", err)
 	}
 
-	// What is still there stays; whoever ends without a word is released.
+	// Living ones stay; one that ended without a request is released.
 	if err := b.client().Check(t.Context(), attach.CheckRequest{Key: r.Key}); err != nil {
 		t.Error(err)
 	}
-	// People are told what they cannot detach; runtimes repeat deletions.
+	// People get an error for what they cannot detach; runtimes repeat deletions.
 	other := newSandbox(t)
 	byCNI := request("c1", other)
 	if _, err := b.client().Attach(t.Context(), byCNI); err != nil {

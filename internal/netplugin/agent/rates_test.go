@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// TestOwnRates: netmaster is asked for an endpoint with the limits that a runtime hands
-// over. Asked again with others the container is attached anew, since nobody may take
-// the former for what is asked for now; with the same it stands.
+// TestOwnRates: netplugin asks netmaster for an endpoint with the limits of the runtime's
+// request. A repeated request with others attaches the container again, since the former
+// attachment does not have them; with the same it stays.
 func TestOwnRates(t *testing.T) {
 	b := newBed(t)
 	b.ready()

@@ -21,8 +21,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
-// TestReports: an agent tells a netmaster that asks of itself: nothing where all is well,
-// an interface that nobody has, and a bundle without secrets, whatever has them.
+// TestReports: an agent reports to an asking netmaster: nothing where all is well, an
+// interface without an endpoint, and a bundle without secrets from any source.
 func TestReports(t *testing.T) {
 	const secret = "s3cr3t-pLaNtEd-77"
 	file := filepath.Join(t.TempDir(), "token")

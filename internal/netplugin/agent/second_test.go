@@ -63,7 +63,7 @@ func TestSecondInterface(t *testing.T) {
 	}
 	rules(0)
 	leaves("one interface", nil, "eth0")
-	for i := range 3 { // again: the same; then anew
+	for i := range 3 { // the same again; then another
 		if i == 2 {
 			if err := r.DelNetworkList(t.Context(), two, second); err != nil {
 				t.Fatal(err)

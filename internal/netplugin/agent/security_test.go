@@ -137,8 +137,8 @@ func TestPausedMirror(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestOrphans: endpoints that this agent made and its journal has lost are
-// released; those that others created on this host stay.
+// TestOrphans: endpoints that this agent made and its journal has lost are released;
+// endpoints that others created on this host stay.
 func TestOrphans(t *testing.T) {
 	b := newBed(t)
 	b.ready()

@@ -51,8 +51,8 @@ type peersKept struct {
 	Answered map[model.HostName]netip.Addr `json:"answered"`
 }
 
-// recallPeers reads peersFile. One that cannot be read counts as none: then the hosts are
-// asked anew.
+// recallPeers reads peersFile. An unreadable one counts as none: then the hosts are asked
+// again.
 func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
 	var kept peersKept
 	data, err := os.ReadFile(filepath.Join(cfg.StateDir, peersFile))

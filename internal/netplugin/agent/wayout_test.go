@@ -219,7 +219,8 @@ func TestWayOut(t *testing.T) {
 		t.Errorf("Publish() of nobody's = %v", err)
 	}
 
-	// Without netplugin somebody takes a port: it is told, and stays the container's.
+	// While netplugin is down another process takes a port: it is reported, and stays the
+	// container's.
 	b.stop()
 	thief, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":8081")
 	if err != nil {
@@ -241,7 +242,7 @@ func TestWayOut(t *testing.T) {
 	if err := thief.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the port is held again", func() error { // nobody asks but the runner
+	b.eventually("the port is held again", func() error { // only the runner asks
 		if told() != "" {
 			return errors.New(told())
 		}
@@ -285,7 +286,7 @@ func TestWayOut(t *testing.T) {
 	})
 }
 
-// TestNoWayOut: a driver that has none is named to whoever wants to publish.
+// TestNoWayOut: a request to publish fails with the name of a driver that has no egress.
 func TestNoWayOut(t *testing.T) {
 	b := newBed(t)
 	b.ready()

@@ -216,7 +216,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
 		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.facts.early.of(r.Key, time.Now()),
 	}
-	a.cluster.Acquire(key.Network) // which reads its endpoints, if nobody here has had it, while netmaster works
+	a.cluster.Acquire(key.Network) // which reads its endpoints, unless they were read before, while netmaster works
 	defer func() {
 		if err != nil {
 			a.cluster.Release(key.Network)

@@ -111,7 +111,7 @@ func (a *restorer) putBack(ctx context.Context) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			if text := fmt.Sprintf("endpoint %s: %v", o.Endpoint, err); refused == 0 || text < first {
-				first = text // whoever comes first: the same sentence each time
+				first = text // in a fixed order: the same sentence each time
 			}
 			refused++
 			return nil

@@ -217,7 +217,7 @@ func (a *releaser) payOne(ctx context.Context, k attach.Key) error {
 	defer unlock()
 	e, ok := a.journal.get(k)
 	if !ok || e.State != StateOwed {
-		return nil // settled, or attached anew, meanwhile
+		return nil // settled, or attached again, meanwhile
 	}
 	if err := a.releaseEntry(ctx, e); err != nil {
 		return err

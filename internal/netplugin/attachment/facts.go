@@ -186,8 +186,7 @@ func (w *early) keep(f attach.Fact, now time.Time) {
 	}
 }
 
-// keepFormer adds what was told of an attachment that is made anew, under what was
-// told since.
+// keepFormer adds the reports about an attachment that is replaced, under later reports.
 func (w *early) keepFormer(f attach.Fact, now time.Time) {
 	w.mu.Lock()
 	o, ok := w.facts[f.Key]

@@ -117,7 +117,7 @@ func TestTell(t *testing.T) {
 		api.UpdateEndpointRequest{Event: api.EventDie, ContainerID: "c1", EPCommonName: "web2"})
 	x.tells(t, "its labels from before its end", changed, api.UpdateEndpointRequest{})
 
-	// Another netplugin on the same journal knows what was told, and counts anew.
+	// Another netplugin on the same journal has the reports, and counts from zero.
 	j, err := openJournal(x.journal.dir, x.log)
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestTellMissing: what is told of an endpoint that the store has lost is in what
-// puts it back.
+// TestTellMissing: reports about an endpoint that the store has lost are part of its
+// restoration.
 func TestTellMissing(t *testing.T) {
 	x := newTeller(t)
 	x.status = http.StatusNotFound
@@ -208,10 +208,10 @@ func TestTellBusy(t *testing.T) {
 	}
 }
 
-// TestUsableLabels: labels that no policy can select by, however many an image
-// has, do not push out those that policies can, by this list of generated labels or
-// another, and of these none is left out, since it may be the one that denies; nor do told ones push out those
-// that the attachment was asked for with.
+// TestUsableLabels: labels that no policy can select by, however many an image has, do not
+// push out labels that policies can, by this list of generated labels or another. Of the
+// latter none is left out, since it may be the one that denies. Later labels do not push
+// out the ones given with the attachment.
 func TestUsableLabels(t *testing.T) {
 	labels := map[string]string{"quarantine": "yes", "org.opencontainers.x": "1", "long": strings.Repeat("x", model.MaxLabelValue+1)}
 	for i := range model.MaxLabels {

@@ -213,8 +213,8 @@ func infraStands(e Entry) bool {
 	return err != nil || there && vethpair.Verify(want) == nil // when in doubt it does
 }
 
-// repairInfra makes the interface anew that the journal knows: the machine was restarted,
-// or somebody has deleted or changed it.
+// repairInfra makes the journal's interface again: the machine was restarted, or the
+// interface was deleted or changed.
 func (a *InfraNetworks) repairInfra(ctx context.Context, k attach.Key) error {
 	unlock, err := a.journal.turns.Take(ctx, k)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // infraChanges are the host's interfaces on infra networks as changes of its own routes:
-// those that may have cut its way to netmaster are taken back.
+// the ones that may have cut its path to netmaster are rolled back.
 type infraChanges struct {
 	mu        sync.Mutex
 	made      map[model.NetworkKey]time.Time
@@ -53,8 +53,8 @@ func (a *InfraNetworks) Newest(since time.Time) (newest model.NetworkKey, at tim
 	return newest, at
 }
 
-// Suspend takes the host's interface on a network down, and with it its routes; why
-// is told as a problem. Resume takes it up again.
+// Suspend takes the host's interface on a network down, and with it its routes; a problem
+// has the reason. Resume takes it up again.
 func (a *InfraNetworks) Suspend(k model.NetworkKey, why string) error {
 	a.changes.mu.Lock()
 	if a.changes.suspended == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// lowSpace is how many free bytes in the state directory's file system are told
-// of as few: room for some thousand attachments.
+// lowSpace is how many free bytes in the state directory's file system are reported as too
+// few: room for some thousand attachments.
 const lowSpace = 32 << 20
 
 // unwritable tells whether a file system refused to write for a reason that
@@ -72,9 +72,8 @@ func (j *journal) probe() error {
 	return err
 }
 
-// lacks looks whether the journal can be written, and returns the entries that
-// its directory lacks: those that could not be written when they came, and those
-// whose files somebody has removed.
+// lacks checks whether the journal can be written, and returns the entries that its
+// directory lacks: ones that could not be written, and ones whose files were removed.
 func (j *journal) lacks() []attach.Key {
 	free, writable, err := j.freeSpace()
 	switch {

@@ -7,10 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// An endpoint that this process asked netmaster for and gave up may still come: a
-// createEndpoint that timed out here can commit after its deletion was answered
-// with "there is none". Nobody else knows of such an endpoint, so this process
-// releases it.
+// An endpoint that this process requested from netmaster and gave up may still come: a
+// createEndpoint that timed out here can commit after its deletion was answered with "there
+// is none". Only this process knows of such an endpoint, so it releases it.
 
 // releaseLate releases endpoints that came after they were given up. It needs
 // no proof that they are this host's: this process asked for each of them.
@@ -24,7 +23,7 @@ func (a *releaser) releaseLate(ctx context.Context, grace time.Duration) {
 }
 
 func (a *releaser) releaseLateOne(ctx context.Context, e model.Endpoint) error {
-	if k, ok := attachmentOf(a.cfg.Host, e.Key); ok { // it may be attached anew just now
+	if k, ok := attachmentOf(a.cfg.Host, e.Key); ok { // it may be attached again just now
 		unlock, err := a.journal.turns.Take(ctx, k)
 		if err != nil {
 			return err

@@ -29,8 +29,8 @@ func addresses(n model.Network, ep model.Endpoint, led6 bool) []attach.Address {
 	if ep.IPv6.IsValid() {
 		gw := n.Gateway6
 		if n.Encap != model.EncapVLAN && !led6 {
-			// Nobody is there. Without a default route whoever connects to the outside is
-			// told at once that it is unreachable.
+			// There is no gateway. Without a default route external connections fail at
+			// once as unreachable.
 			gw = netip.Addr{}
 		}
 		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: gw})

@@ -10,12 +10,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
-// place asks netmaster where a pod belongs, and which it is if its runtime names no
-// UID (cri-dockerd). Where that follows no Kubernetes it is as asked for. What is asked
-// for beside must not be something else: nobody would see that it has no effect.
+// place asks netmaster for a pod's tenant, network and group, and for its UID if the
+// runtime names none (cri-dockerd). If netmaster follows no Kubernetes the request counts.
+// A request that differs from netmaster's answer is refused: otherwise it would silently
+// have no effect.
 //
-// A pod's second interface (Multus) is no pod of Kubernetes: the labels say its tenant
-// alone, and network and group are as asked for.
+// A pod's second interface (Multus) is no pod of Kubernetes: the labels name its tenant
+// only, and network and group are the request's.
 func (a *attacher) place(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
 	if pod.Name == "" {
 		return asked, nil

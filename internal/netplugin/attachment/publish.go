@@ -108,9 +108,9 @@ func (a *PublishedPorts) ownPort(b attach.PortBinding) error {
 	return nil
 }
 
-// holdPublished holds what the journal says is published. A port that somebody
-// has taken meanwhile is told, and stays the container's, which had it first;
-// one of Contiv's own is withheld from it.
+// holdPublished reserves the published ports of the journal. A port that another process
+// has taken meanwhile is reported, and stays the container's, which had it first; a port of
+// Contiv's own is withheld from it.
 func (a *PublishedPorts) holdPublished(journal []Entry) (problems map[string]error, withheld map[attach.PortBinding]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

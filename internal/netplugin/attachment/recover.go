@@ -43,7 +43,7 @@ func (a *Service) Recover() error {
 	if err := a.sweep(known); err != nil {
 		return err
 	}
-	a.Ports.holdPublished(a.journal.all()) // what fails is told by the first pass
+	a.Ports.holdPublished(a.journal.all()) // the first pass reports failures
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (a *Service) sweep(known map[string]bool) error {
 // tells whether it is a container's and must stay.
 func (a *Service) adopt(v vethpair.Veth, key model.EndpointKey) bool {
 	k, plain := attachmentOf(a.cfg.Host, key)
-	if isInfra(k) { // it is made anew, with the addresses that its endpoint has
+	if isInfra(k) { // it is made again, with its endpoint's addresses
 		return false
 	}
 	why := "the journal is new"

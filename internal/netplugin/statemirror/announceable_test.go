@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFit: a host could answer for load balancers' addresses at which its stack leads
-// somewhere, by the policy for clients outside; for none while it serves nobody.
+// TestFit: a host could answer for load balancers' addresses at which its stack serves a
+// frontend, by the traffic policy for external clients; for none without backends.
 func TestFit(t *testing.T) {
 	a, b := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.8")
 	var f announceable

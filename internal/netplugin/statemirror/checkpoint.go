@@ -18,13 +18,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// An agent that begins while a change on trial has cut its host off reaches no store to
-// go back by. So all that the picture is made of lies in a file while a change is on
-// trial here: what the tables have, and what is on trial. It is written before the
-// change is taken, and followed; whoever begins and reads no store for a while begins
-// with it, and keeps to the change's time as if it had never ended. The picture then
-// stands still (hold) until the store is read, as it does with a store that has gone
-// back.
+// An agent that starts while an unconfirmed change has cut its host off reaches no store to
+// roll back by. So the input of the desired state lies in a file while a change is
+// unconfirmed here: what the tables have, and the unconfirmed rows. It is written before
+// the change takes effect, and kept up to date. An agent that starts and reads no store for
+// a while starts with it, and keeps to the change's deadline as if it had never ended. The
+// desired state then stays frozen until the store is read, as it does with an older store.
 
 const (
 	// CheckpointFile, in the state directory, is there while a change is on trial.

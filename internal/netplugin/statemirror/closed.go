@@ -71,7 +71,7 @@ func (c *closedServices) forget(k any) {
 	}
 }
 
-// reopen gives addresses of closed services to whoever has them now.
+// reopen gives addresses of closed services to their present owners.
 func (c *closedServices) reopen(addrs ...netip.Addr) {
 	for k, s := range c.closed {
 		for _, a := range addrs {

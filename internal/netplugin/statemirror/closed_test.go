@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// TestDeletedServiceRefusesForAWhile deletes services whose addresses nobody has
+// TestDeletedServiceRefusesForAWhile deletes services whose addresses have no owner
 // afterwards, another service, or an endpoint.
 func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	x := newByHand(t)

@@ -52,7 +52,7 @@ type EgressConfig struct {
 	Underlay         *Underlay
 	// Listen listens on TCP at an address, for health check ports.
 	Listen func(ctx context.Context, addr string) (net.Listener, error)
-	// Answer is told of the load balancers' addresses for which this host could answer its
+	// Answer gets the load balancers' addresses for which this host could answer its
 	// neighbours.
 	Answer func([]netip.Addr)
 }

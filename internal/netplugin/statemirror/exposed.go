@@ -13,7 +13,7 @@ import (
 // exposed follows the virtual addresses that the host's own stack leads to the data
 // plane, at the cost of what differs unless one of them comes or goes.
 type exposed struct {
-	faces bool // those that services share too
+	faces bool // the ones that services share too
 	last  desired.Map[model.ServiceKey, *desired.Service]
 	nodes desired.Map[netip.Addr, struct{}]
 	list  []hoststack.Service // sorted; another one when it changes
@@ -65,8 +65,7 @@ func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], no
 	x.list = slices.CompactFunc(x.list, func(a, b hoststack.Service) bool { return a.Addr == b.Addr }) // that they share
 }
 
-// source4 is the host's address of IPv4 that other hosts can tell apart: that of its
-// tunnels.
+// source4 is the host's IPv4 address that other hosts can tell apart: its tunnel address.
 func source4(vtep netip.Addr) netip.Addr {
 	if vtep.Is4() {
 		return vtep

@@ -10,10 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// closedTo is the control plane as clients outside are kept from it by services: whoever
-// writes a slice of backends must not open what the network keeps closed. Containers are
-// refused by the host's stack wherever they are led, and this host's processes reach it
-// anyway.
+// closedTo is the control plane, which services must not open to external clients: a user
+// who writes a slice of backends must not open closed ports. The host's stack refuses
+// containers wherever they are forwarded, and this host's processes reach it anyway.
 type closedTo struct {
 	control *hoststack.Control  // nil = it is open to containers, so to all
 	local   map[netip.Addr]bool // this host's addresses

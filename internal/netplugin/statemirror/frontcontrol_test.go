@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// TestFrontsToControl: a service whose backends somebody wrote to be the control plane's
-// ports leads this host's own processes there and nobody outside, by each address of a
-// machine that is known, from the moment on that it is known to be the control plane's.
+// TestFrontsToControl: a service whose written backends are the control plane's ports
+// serves this host's own processes and no external client, by each known address of a
+// machine, as soon as it is known to be the control plane's.
 func TestFrontsToControl(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
@@ -90,9 +90,9 @@ func TestFrontsToControl(t *testing.T) {
 	is("tunnels, where the control plane is open to containers", nil, []string{"192.168.0.2:4789"})
 }
 
-// TestFrontsAtControl: a service at an address of a machine that the control plane is on
-// leads nobody away from there, from the moment on that it is known, and is told; one
-// whose cluster address it is does, since nobody else has it.
+// TestFrontsAtControl: a service at an address of a control plane machine takes no packets
+// away from there, as soon as that is known, and is reported. A service whose cluster
+// address it is does, since no machine has it.
 func TestFrontsAtControl(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := model.ServiceKey{Tenant: "default", Name: "a/b"}

@@ -32,7 +32,7 @@ type frontends struct {
 	shut    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
 	planes  []netip.Addr              // of machines that the control plane is on
 	ranges  []netip.Prefix            // of services' cluster addresses
-	taken   map[model.ServiceKey]bool // services at such addresses: nobody is led away from these
+	taken   map[model.ServiceKey]bool // services at such addresses: they get no packets
 	seen    desired.Map[model.ServiceKey, *desired.Service]
 	faced   int  // of seen, with faces
 	lacking bool // there are such, and no way to their backends
@@ -88,7 +88,7 @@ func (f *frontends) follow(pic desired.Host, n routedNetworks, control *hoststac
 			f.faced++
 		}
 	}
-	if f.self != pic.VTEP { // that of another machine now
+	if f.self != pic.VTEP { // another machine's now
 		for a := range f.hosts.All() {
 			f.out.SetMachine(a, false)
 		}
@@ -130,8 +130,8 @@ func (f *frontends) apply(ctx context.Context, at hoststack.Place, look bool) (p
 	return problems
 }
 
-// claim notes what a service (nil = none) wants of the host's stack. Of those that want
-// the same place, the first by key has it.
+// claim notes the frontends that a service (nil = none) wants in the host's stack. Of
+// services that want the same place, the first by key has it.
 func (f *frontends) claim(key model.ServiceKey, s *desired.Service, pic desired.Host) {
 	was := f.ours[key]
 	delete(f.ours, key)
@@ -228,9 +228,9 @@ func (f *frontends) frontsOf(key model.ServiceKey, s *desired.Service, pic desir
 	return out
 }
 
-// covers tells whether a service that is led to at an address would take it from a
-// machine that the control plane is on: this host would no more reach that, and not even
-// hear that the service has gone. A cluster address is nobody else's.
+// covers reports whether a service at an address would take it from a control plane
+// machine: this host could no longer reach that, and not even learn that the service has
+// gone. A cluster address is no machine's.
 func (f *frontends) covers(a netip.Addr, pic desired.Host) bool {
 	_, plane := slices.BinarySearchFunc(f.planes, a, netip.Addr.Compare)
 	return plane && !pic.IsNode(a) && !slices.ContainsFunc(pic.ServiceRanges, func(p netip.Prefix) bool { return p.Contains(a) })

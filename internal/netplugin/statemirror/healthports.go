@@ -80,8 +80,8 @@ func (h *healthPorts) follow(ctx context.Context, now desired.Map[model.ServiceK
 	return problems
 }
 
-// kubeProxyRuns reports whether something answers where kube-proxy tells its health
-// (--healthz-bind-address), unless it is told another place.
+// kubeProxyRuns reports whether something answers at kube-proxy's health address
+// (--healthz-bind-address), or at the configured one.
 func kubeProxyRuns(ctx context.Context) bool {
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", "127.0.0.1:10256")
 	if err == nil {
@@ -113,7 +113,7 @@ func (h *healthPorts) note(key model.ServiceKey, s *desired.Service) {
 	if h.ports[port] == nil {
 		h.ports[port] = &healthPort{here: map[model.ServiceKey][]model.EndpointKey{}}
 	}
-	here := []model.EndpointKey{} // also of nobody
+	here := []model.EndpointKey{} // also without an owner
 	for of, b := range s.Backends.All() {
 		if b.Local && b.State == desired.BackendActive {
 			here = append(here, of)

@@ -117,7 +117,7 @@ func TestHealthPorts(t *testing.T) {
 	if code, _ := ask(other); code != 503 {
 		t.Errorf("the port that is free again answers %d", code)
 	}
-	// Its end, which nobody asked for, is told and mended.
+	// Its unexpected end is reported and repaired.
 	if err := last.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -133,8 +133,8 @@ func (i interests) bgpTenants() (out []model.TenantName) {
 	return out
 }
 
-// compiler knows which networks concern this host: it is the Compiler, or before
-// the first desired state, one that is told what the rule needs of what is staged.
+// compiler knows which networks concern this host: it is the Compiler, or before the first
+// desired state, one that gets the staged rows that the rule needs.
 func (i interests) compiler() *compile.Compiler {
 	if !i.mirrors.preparing() {
 		return i.comp

@@ -93,9 +93,9 @@ func (l *Lookup) AwaitRevision(ctx context.Context, p Scope, rev store.Revision)
 	})
 }
 
-// AwaitEndpoints waits until all endpoints are known that concern this host for the sake
-// of a network, which must have been acquired: its own, and of its tenant those that it
-// is joined to.
+// AwaitEndpoints waits until all endpoints are known that concern this host because of a
+// network, which must have been acquired: the network's own, and those of its tenant's
+// networks that it is joined to.
 func (l *Lookup) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 	var why error
 	err := l.wait(ctx, func() (bool, error) {

@@ -30,7 +30,7 @@ type Pace struct {
 	waiting map[desired.PolicySetID]uint64 // sets that wait, by who came first
 	came    uint64
 	turn    bool      // what is small has been made so: now who waits longest
-	rest    time.Time // until when nobody has its turn
+	rest    time.Time // until when no step may run
 	closed  *desired.PolicySet
 	most    int // PaceEntries, but in tests
 }
@@ -94,8 +94,8 @@ func (p *Pace) Next(want desired.Host, now time.Time) Step {
 	return step
 }
 
-// Statuses are those that a data plane reports of a step, in which no port whose policies
-// wait is programmed.
+// Statuses are a data plane's report of a step, in which no port with waiting policies is
+// programmed.
 func (s Step) Statuses(of driver.PortStatuses) driver.PortStatuses {
 	waits := map[string]driver.PortStatus{}
 	for name, st := range s.Waits {
@@ -195,7 +195,7 @@ func (p *Pace) keep(sets desired.Map[desired.PolicySetID, *desired.PolicySet], i
 	return p.restore(sets, id, was), true
 }
 
-// shut is a set that lets nothing through, under a number that is nobody's.
+// shut is a set that denies everything, under an unused number.
 func (p *Pace) shut(want desired.Host) *desired.PolicySet {
 	for id := desired.PolicySetID(math.MaxUint32); ; id-- {
 		_, taken := want.PolicySets.Get(id)

@@ -320,7 +320,7 @@ func TestPaceRandom(t *testing.T) {
 			for range 1 + rnd.IntN(3) {
 				name, id := strconv.Itoa(1+rnd.IntN(8)), desired.PolicySetID(1+rnd.IntN(5))
 				if rnd.IntN(6) == 0 {
-					id = ^desired.PolicySetID(0) - desired.PolicySetID(rnd.IntN(2)) // which those that wait could have
+					id = ^desired.PolicySetID(0) - desired.PolicySetID(rnd.IntN(2)) // which waiting sets could have
 				}
 				switch rnd.IntN(5) {
 				case 0:

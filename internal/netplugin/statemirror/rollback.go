@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A host that has gone back from a change by itself, since nobody told it how the change
-// ended, was cut off, or netmaster and the store were away. That is told until it has
-// heard, and for a while after: who looks later would see nothing of it.
+// A host that has rolled back a change by itself, since it did not learn how the change
+// ended, was cut off, or netmaster and the store were away. This is reported until it
+// learns, and for a while after: otherwise it could be missed.
 
 const (
-	// aloneAfter is how long a host that went back may wait for the word that its cluster
-	// did, too: netmasters count the time anew, and take it back a moment later.
+	// aloneAfter is how long a host that rolled back may wait for the news that its cluster
+	// did, too: netmasters measure the time themselves, and roll back a moment later.
 	aloneAfter = 5 * time.Second
-	// toldAfter is how long that is told after it was heard how the change ended.
+	// toldAfter is how long it is reported after the host learned how the change ended.
 	toldAfter = time.Hour
 	// mostBack bounds what is remembered.
 	mostBack = 8

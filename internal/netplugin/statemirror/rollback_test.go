@@ -30,9 +30,9 @@ func (h trialHost) judged(t *testing.T, what string, n int, heard bool) {
 	})
 }
 
-// TestWentBack: a host that went back and hears at once how the change ended says nothing
-// of it; one that does not hear says so, also when its agent begins anew, until it has
-// heard and for a while after.
+// TestWentBack: a host that rolled back and learns at once how the change ended reports
+// nothing. One that does not learn it reports it, also after a restart of its agent, until
+// it has learned and for a while after.
 func TestWentBack(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))

@@ -62,8 +62,7 @@ func (p *SyncTracker) Until(ctx context.Context, ok func(SyncStatus) (bool, erro
 	})
 }
 
-// Totals counts passes, those that failed as a whole, and changes of the data
-// plane.
+// Totals counts passes, passes that failed as a whole, and changes of the data plane.
 func (p *SyncTracker) Totals() (passes, errors, changes uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

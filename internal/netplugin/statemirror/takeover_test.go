@@ -68,7 +68,8 @@ func (x *byHand) deliver(m *mirror, b store.Batch) {
 	}
 }
 
-// remotes checks which endpoints of other hosts are in the picture beside that of this one.
+// remotes checks which endpoints of other hosts are in the desired state beside this
+// host's.
 func (x *byHand) remotes(what string, want ...model.Endpoint) {
 	x.t.Helper()
 	h, _ := x.comp.Compile(1)

@@ -165,11 +165,11 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 	return x
 }
 
-// TestTrialPictures: while changes of settings, networks and policies are on trial the
-// picture is that of a host in whose store they lie, whatever else comes and goes, what
-// concerns the host by them alone too; when their time has gone, or they are taken back or
-// confirmed, it is that of a host that never heard of them, or has them for good. So it is
-// on a host whose agent begins again and reaches no store.
+// TestTrialPictures: while changes of settings, networks and policies are unconfirmed, the
+// desired state is that of a host in whose store they are, whatever else comes and goes,
+// also for objects that concern the host by them alone. After their deadline, or once they
+// are reverted, it equals the one of a host that never saw them; once they are confirmed,
+// it has them for good. The same holds on a host whose agent restarts and reaches no store.
 func TestTrialPictures(t *testing.T) {
 	seeds := 8
 	if testing.Short() {

@@ -19,12 +19,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// A change that waits to be confirmed (tables.Trial) is in the picture from when this
-// host sees it come until its time has gone by the host's own clock since boot, or it
-// is over in the store, whichever is first. What the store has in its tables is
-// noted all the while, and is the picture again then: with no store and no netmaster.
-// Whoever did not see it come, or has seen its time go, stays back until the store
-// says how it ended.
+// A change that waits to be confirmed (tables.Trial) is in the desired state from when this
+// host sees it until its deadline by the host's own clock since boot, or until its end in
+// the store, whichever is first. The contents of the store's tables are noted all the
+// while, and are the desired state again then, without a store and a netmaster. A host that
+// did not see it come, or has seen its deadline, stays without it until the store says how
+// it ended.
 
 // UnconfirmedFile, in the state directory, says which changes this host has seen come and
 // until when they may be in its picture.
@@ -89,7 +89,7 @@ type unconfirmedNotes struct {
 	Back    []Rollback        `json:"back,omitempty"`
 }
 
-// sinceBoot is the time since boot, in which that of a suspended machine counts.
+// sinceBoot is the time since boot, suspended time included.
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -277,9 +277,8 @@ func (u *UnconfirmedChanges) problems() (out []compile.Problem) {
 	return out
 }
 
-// Count counts the changes that wait to be confirmed: those that are in force here, and
-// those that are not (any more); and how often this host has gone back by itself since
-// the agent began.
+// Count counts the unconfirmed changes: the ones in force here, and the others; and how
+// often this host has rolled back by itself since the agent began.
 func (u *UnconfirmedChanges) Count() (on, off, alone int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

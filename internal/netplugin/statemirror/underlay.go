@@ -18,7 +18,7 @@ import (
 // address, and the uplinks of VLAN networks.
 type Underlay struct {
 	VTEP    netip.Addr
-	MTU     int      // 0 = that of the interface that holds VTEP, else 1500
+	MTU     int      // 0 = the MTU of the interface that holds VTEP, else 1500
 	Uplinks []string // the first one that exists is used
 
 	mtu    underlayMTU
@@ -130,7 +130,7 @@ func (v *vlans) follow(pic desired.Host) map[model.NetworkID]model.NetworkKey {
 	return v.keys
 }
 
-// uplinkMTU is the MTU of the first uplink that exists, otherwise that of the underlay.
+// uplinkMTU is the MTU of the first uplink that exists, otherwise the underlay's.
 func uplinkMTU(uplinks []string, underlay int) int {
 	for _, name := range uplinks {
 		if mtu, err := vethpair.InterfaceMTU(name); err == nil {

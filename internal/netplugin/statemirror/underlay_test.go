@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
 
-// TestMTUOfNetworks: VXLAN takes its headers from the underlay, a VLAN network
-// has the MTU of the first uplink that exists, and nobody gets more than fits.
+// TestMTUOfNetworks: VXLAN headers are subtracted from the underlay's MTU, a VLAN network
+// has the MTU of the first uplink that exists, and no network gets more than fits.
 func TestMTUOfNetworks(t *testing.T) {
 	lo, err := vethpair.InterfaceMTU("lo")
 	if err != nil {
@@ -45,8 +45,8 @@ func TestMTUOfNetworks(t *testing.T) {
 	}
 }
 
-// TestWithoutUplink: VLAN networks with containers on a host that cannot carry
-// them are told of, by name and with what to do.
+// TestWithoutUplink: VLAN networks with containers on a host that cannot carry them are
+// reported by name, with a remedy.
 func TestWithoutUplink(t *testing.T) {
 	pic := desired.Host{Networks: desired.Map[model.NetworkID, *desired.Network]{}.
 		Set(1, &desired.Network{ID: 1, Key: model.NetworkKey{Tenant: "blue", Name: "vx"}, Encap: model.EncapVXLAN}).
@@ -67,8 +67,8 @@ func TestWithoutUplink(t *testing.T) {
 	}
 }
 
-// TestTunnelWatch: an interface that has had the tunnel's address and is down, or
-// has it no more, is told by name; where none has had it nothing is said.
+// TestTunnelWatch: an interface that has had the tunnel's address and is down, or has lost
+// it, is reported by name; if none has had it nothing is reported.
 func TestTunnelWatch(t *testing.T) {
 	vtep := netip.MustParseAddr("192.0.2.77")
 	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "under7"}, PeerName: "cable7"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable7"}}
