@@ -60,6 +60,8 @@ var routine = map[string]bool{
 	"closed TCP streaming connection with remote peer": true,
 	"lost TCP streaming connection with remote peer":   true,
 	"failed to find remote peer in cluster":            true,
+	// The answer to a read index request that was sent again, as when the leader changes.
+	"ignored out-of-date read index response; local node read indexes queueing up and waiting to be in sync with leader": true,
 	// A learner that has not caught up is asked about again; members come and go.
 	"rejecting promote learner: learner is not ready":                                      true,
 	"Running http and grpc server on single port. This is not recommended for production.": true,
