@@ -17,7 +17,7 @@ import (
 	"unicode"
 )
 
-var updateNames = flag.Bool("update-names", false, "write testdata/names.txt anew")
+var updateNames = flag.Bool("update-names", false, "write testdata/names.txt again")
 
 // replacements maps home-made words to the field's. Names of identifiers, packages and
 // files consist of words; those of REST, the CLI of 1.x and stored keys keep theirs.

@@ -220,7 +220,6 @@ func typeName(e ast.Expr) (name string, pointer bool) {
 
 // importedDirs maps names of a file's imports to directories of the module.
 func importedDirs(f *ast.File) map[string]string {
-	const module = "github.com/contiv/netplugin/v2/"
 	dirs := map[string]string{}
 	for _, i := range f.Imports {
 		dir := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), module)

@@ -7,7 +7,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Egress has the host-local NAT addresses of this host's endpoints, and the way out
+// Egress has the host-local NAT addresses of this host's endpoints, and the egress
 // through its stack.
 //
 // Takes: both, as the agent chose them.
@@ -26,7 +26,7 @@ type Egress struct {
 // networks: its endpoints there have private addresses, as on others.
 func (eg *Egress) LackNative() { eg.lacksNative = true }
 
-// SetPrivate records the way out through this host's own stack, nil = none.
+// SetPrivate records egress through this host's own stack, nil = none.
 func (eg *Egress) SetPrivate(p *desired.Private) {
 	old := eg.out.Private
 	if p == old || p != nil && old != nil && *p == *old {
@@ -54,8 +54,8 @@ func (eg *Egress) SetPrivateAddress(k model.EndpointKey, a netip.Addr) {
 	}
 }
 
-// of are the addresses that a port shows: none without a way out, or when
-// the way out has moved to another subnet; one for each family that the endpoint has.
+// of are the addresses that a port shows: none without egress, or when
+// egress has moved to another subnet; one for each family that the endpoint has.
 func (eg *Egress) of(e *endpoint) (v4, v6 netip.Addr) {
 	a := eg.privates[e.Key]
 	if !eg.out.Private.Contains(a) || !eg.lacksNative && e.net.rec != nil && e.net.rec.Native {

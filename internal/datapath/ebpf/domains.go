@@ -98,7 +98,7 @@ func (t *conntrack) rejoin(run *applyRun) error {
 		if err := t.endpoints.Hosts.put(k, v); fatal(err) {
 			return err
 		}
-		delete(t.endpoints.Hosts.wanted, k) // that is for the picture to say
+		delete(t.endpoints.Hosts.wanted, k) // the desired state decides that
 	}
 	for k, v := range conns {
 		if err := t.obj.Conns.Put(k, v); err != nil {

@@ -19,7 +19,7 @@ type flowNames struct {
 	policies  *policies
 }
 
-// name gives an event the names of the picture; it returns whom to ask for more.
+// name gives an event the names of the desired state; it returns the source of further ones.
 func (n *flowNames) name(f *driver.FlowEvent, e event) (asides []verdict) {
 	if e.Ifindex != 0 {
 		for name, i := range n.ports.indexes {
@@ -67,7 +67,7 @@ func (n *flowNames) endOf(asked driver.Asked, set uint32) (driver.End, bool) {
 	return driver.EndOf(asked, s, n.audited), true
 }
 
-// audited is an audited set; nil = it is none of the picture's.
+// audited is an audited set; nil = it is none of the desired state's.
 func (n *flowNames) audited(id desired.PolicySetID) *desired.PolicySet {
 	s, _ := n.applied.host.PolicySets.Get(id)
 	return s

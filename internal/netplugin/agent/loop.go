@@ -15,7 +15,7 @@ import (
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
-	known := a.mirror.way.Addresses.Refresh(look) // before the picture, which may know more by then
+	known := a.mirror.way.Addresses.Refresh(look) // before the desired state, which may know more by then
 	ports := a.Attachments.Ports.Changes()
 	a.mirror.control.Refresh(look)
 	pic, ok := a.mirror.cluster.Compile()

@@ -112,7 +112,7 @@ func (c *State) everySecond() {
 	c.updateCheckpoint()
 }
 
-// rollBack goes back from unconfirmed changes whose time has gone.
+// rollBack rolls back unconfirmed changes whose deadline has passed.
 func (c *State) rollBack() {
 	c.input.enterRows(c.Unconfirmed.expire())
 	if c.mirrors.reconsider && c.Guard.entered() { // without a batch that would

@@ -44,7 +44,7 @@ type UnconfirmedChanges struct {
 	notes     map[string]unconfirmedNote
 	taken     bool       // something is in force that the checkpoint does not have
 	rollbacks []Rollback // oldest first; see findAlone
-	alone     int        // how often this host went back by itself
+	alone     int        // how often this host rolled back by itself
 }
 
 // unconfirmedChange is a Trial that a mirror has delivered.
@@ -234,7 +234,7 @@ func (u *UnconfirmedChanges) has(key any) bool {
 	return false
 }
 
-// expire goes back from the changes whose time has gone, and returns the rows that are to be
+// expire rolls back the changes whose deadline has passed, and returns the rows that are to be
 // entered.
 func (u *UnconfirmedChanges) expire() (rows []mirrorRow) {
 	for k, t := range u.waiting {
@@ -250,7 +250,7 @@ func (u *UnconfirmedChanges) expire() (rows []mirrorRow) {
 	return rows
 }
 
-// refuse goes back from all changes that are in force, since no checkpoint could be written.
+// refuse rolls back all changes in force, since no checkpoint could be written.
 func (u *UnconfirmedChanges) refuse(err error) (rows []mirrorRow) {
 	for k, t := range u.waiting {
 		if !t.on {
