@@ -10,20 +10,16 @@ import (
 // aciGwKey is the key of the one ACI gateway.
 const aciGwKey = "aciGw"
 
-var aciGwList = listing[api.AciGw, api.AciGwOper]{
-	kind:   kind[api.AciGw, api.AciGwOper]{noun: "aci-gw", collection: (*api.Client).AciGws},
-	name:   func(g api.AciGw) string { return g.Name },
+var aciGateway = register(kindOf((*api.Client).AciGws, columns[api.AciGw]{
 	header: []string{"Physical domain", "Node bindings", "Path bindings", "Enforce policies", "Include Common-Tenant"},
 	row: func(g api.AciGw) []string {
 		return []string{g.PhysicalDomain, g.NodeBindings, g.PathBindings, g.EnforcePolicies, g.IncludeCommonTenant}
 	},
-}
-
-var _ = register(kindOf(aciGwList, objectKind{
+}, objectKind{
 	order: 120, name: "aciGw", aliases: []string{"aci-gw", "aciGws"},
 	keyFields: []string{"name"},
-	command:   newAciGw,
 	single:    aciGwKey,
+	noun:      "aci-gw",
 }))
 
 type aciGwOptions struct {
@@ -33,7 +29,7 @@ type aciGwOptions struct {
 	given   func(flag string) bool
 }
 
-func newAciGw(f *factory) *command {
+func newAciGw(base common) *command {
 	return &command{
 		name:  "aci-gw",
 		short: "The gateway to an ACI fabric.",
@@ -42,21 +38,21 @@ func newAciGw(f *factory) *command {
 			"netctl aci-gw info",
 		},
 		subs: []*command{
-			newAciGwInfo(f, nil),
-			newAciGwInspect(f, nil),
-			newAciGwSet(f, nil),
+			newAciGwInfo(base),
+			newInspect(base, aciGateway, "Show the settings and how many app profiles there are"),
+			newAciGwSet(base),
 		},
 	}
 }
 
-func newAciGwInfo(f *factory, run func(context.Context, *aciGwOptions) error) *command {
-	o := &aciGwOptions{common: newCommon(f)}
+func newAciGwInfo(base common) *command {
+	o := &aciGwOptions{common: base}
 	c := &command{name: "info", short: "Show the settings", examples: []string{"netctl aci-gw info", "netctl aci-gw info --json"}}
 	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the gateway is that of all tenants")
 	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
 	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
 	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, orDefault(run, runAciGwInfo), nil)
+	c.run = bindRun(o, runAciGwInfo, nil)
 	return c
 }
 
@@ -81,27 +77,8 @@ func runAciGwInfo(ctx context.Context, o *aciGwOptions) error {
 	return nil
 }
 
-func newAciGwInspect(f *factory, run func(context.Context, *aciGwOptions) error) *command {
-	o := &aciGwOptions{common: newCommon(f)}
-	c := &command{name: "inspect", short: "Show the settings and how many app profiles there are, as JSON", examples: []string{"netctl aci-gw inspect"}}
-	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *aciGwOptions) error {
-		client, err := o.client()
-		if err != nil {
-			return err
-		}
-		got, err := client.AciGws().Inspect(ctx, aciGwKey)
-		if err != nil {
-			return err
-		}
-		return o.showJSON(got)
-	}), nil)
-	return c
-}
-
-func newAciGwSet(f *factory, run func(context.Context, *aciGwOptions) error) *command {
-	o := &aciGwOptions{common: newCommon(f), gateway: api.AciGw{Name: aciGwKey, EnforcePolicies: "yes", IncludeCommonTenant: "no"}}
+func newAciGwSet(base common) *command {
+	o := &aciGwOptions{common: base, gateway: api.AciGw{Name: aciGwKey, EnforcePolicies: "yes", IncludeCommonTenant: "no"}}
 	g := &o.gateway
 	c := &command{
 		name:  "set",
@@ -122,7 +99,7 @@ func newAciGwSet(f *factory, run func(context.Context, *aciGwOptions) error) *co
 		c.flags.lookup(name).empties = true
 	}
 	o.given = c.flags.given
-	c.run = bindRun(o, orDefault(run, runAciGwSet), nil)
+	c.run = bindRun(o, runAciGwSet, nil)
 	return c
 }
 
@@ -153,5 +130,5 @@ func runAciGwSet(ctx context.Context, o *aciGwOptions) error {
 			}
 		}
 	}
-	return put(ctx, &o.common, kind[api.AciGw, api.AciGwOper]{noun: "aci-gw", collection: (*api.Client).AciGws}, aciGwKey, o.gateway)
+	return put(ctx, &o.common, aciGateway, aciGwKey, o.gateway)
 }

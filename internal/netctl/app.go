@@ -66,49 +66,44 @@ type globals struct {
 	login     *savedToken   // that is tried; nil = what is kept
 }
 
-// factory gives commands their surroundings; the client is made when first
-// asked for, since only then all flags are known.
-type factory struct {
-	out     io.Writer
-	stderr  io.Writer // for progress and prompts
-	stdin   io.Reader
-	build   api.Version
-	getenv  func(string) string // nil = nothing is set
-	globals *globals
+// terminal is what a command reads and writes.
+type terminal struct {
+	out    io.Writer
+	stderr io.Writer // for progress and prompts
+	stdin  io.Reader
+	// columns are those of the terminal that shows the output; 0 = it is none.
+	columns int
+}
+
+// session is how netmaster is asked. The client is made when it is first asked for, since
+// only then all flags are known.
+type session struct {
+	globals globals
 	connect func(globals) (*api.Client, error)
 	made    *api.Client
 	lookup  func(context.Context, string) ([]string, error) // of a host's name; nil = the default is taken as it is
 	// loginPath is where login keeps its token; empty = there is no home directory.
 	loginPath string
-	// columns are those of the terminal that shows the output; 0 = it is none.
-	columns int
 }
 
-func (f *factory) env(name string) string {
-	if f.getenv == nil {
-		return ""
-	}
-	return f.getenv(name)
-}
-
-func (f *factory) client() (*api.Client, error) {
-	if f.made == nil {
-		g := *f.globals
+func (s *session) client() (*api.Client, error) {
+	if s.made == nil {
+		g := s.globals
 		if g.login == nil {
-			if err := g.useLogin(f.loginPath); err != nil {
+			if err := g.useLogin(s.loginPath); err != nil {
 				return nil, usageErrorf("%v", err)
 			}
 		}
-		if f.lookup != nil {
-			g.netmaster = reachable(context.Background(), g.netmaster, f.lookup)
+		if s.lookup != nil {
+			g.netmaster = reachable(context.Background(), g.netmaster, s.lookup)
 		}
-		c, err := f.connect(g)
+		c, err := s.connect(g)
 		if err != nil {
 			return nil, usageErrorf("%v", err)
 		}
-		f.made = c
+		s.made = c
 	}
-	return f.made, nil
+	return s.made, nil
 }
 
 func connect(g globals, opts ...api.Option) (*api.Client, error) {
@@ -126,15 +121,16 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 // Run executes one command line (args without the program's name) and returns
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
-	columns := columnsOf(env.Stdout)
+	base := common{terminal: terminal{columns: columnsOf(env.Stdout), stdin: env.Stdin}}
 	env.Stdout, env.Stderr = &safeWriter{to: env.Stdout}, &safeWriter{to: env.Stderr}
-	g := &globals{netmaster: DefaultNetmaster}
-	f := &factory{columns: columns, out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, getenv: env.Getenv, globals: g, lookup: net.DefaultResolver.LookupHost}
+	base.out, base.stderr = env.Stdout, env.Stderr
+	s := &session{globals: globals{netmaster: DefaultNetmaster}, lookup: net.DefaultResolver.LookupHost}
+	base.session = s
 	if home := env.Getenv("HOME"); home != "" {
-		f.loginPath = filepath.Join(home, ".netctl", "config.json")
+		s.loginPath = filepath.Join(home, ".netctl", "config.json")
 	}
-	f.connect = func(g globals) (*api.Client, error) {
-		login, err := loginHeader(f.loginPath, g.netmaster)
+	s.connect = func(g globals) (*api.Client, error) {
+		login, err := loginHeader(s.loginPath, g.netmaster)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +138,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		show, own, err := g.saved(ctx, f.loginPath, env.TLS.APIClient)
+		show, own, err := g.saved(ctx, s.loginPath, env.TLS.APIClient)
 		if err != nil {
 			return nil, err
 		}
@@ -166,20 +162,20 @@ func Run(ctx context.Context, env Env, args []string) int {
 			}
 		}))...)
 	}
-	root := newRoot(f)
-	inv, err := g.fromEnv(env.Getenv)
+	root := newRoot(base, env)
+	inv, err := s.globals.fromEnv(env.Getenv)
 	switch {
 	case err != nil:
 	case len(args) > 0 && args[0] == completeCommand:
-		inv.execute = func(ctx context.Context, w io.Writer) error { return complete(ctx, f, root, w, args[1:]) }
+		inv.execute = func(ctx context.Context, w io.Writer) error { return complete(ctx, s, root, w, args[1:]) }
 	default:
 		inv, err = root.resolve(args)
 	}
 	if err == nil {
 		err = inv.execute(ctx, env.Stdout)
 	}
-	if f.made != nil {
-		f.made.Close()
+	if s.made != nil {
+		s.made.Close()
 	}
 	if err != nil {
 		report(env.Stderr, inv.path, err)
@@ -213,37 +209,47 @@ func (g *globals) bind(fs *flagSet) {
 	fs.lookup("timeout").def = api.DefaultTimeout.String()
 }
 
-func newRoot(f *factory) *command {
+func newRoot(base common, env Env) *command {
+	base.tenant = "default"
 	subs := []*command{
-		newApply(f, nil),
-		newAttach(f, nil),
-		newBackup(f, nil),
-		newCluster(f),
-		newBugtool(f, nil),
-		newCompletion(f),
-		newConfirm(f),
-		newDelete(f, nil),
-		newDetach(f, nil),
-		newDiff(f, nil),
-		newDoctor(f, nil),
-		newExport(f, nil),
-		newGet(f),
-		newLogin(f, nil),
-		newLogout(f, nil),
-		newMonitor(f, nil),
-		newPKI(f),
-		newPending(f),
-		newRelease(f, nil),
-		newRevert(f),
-		newStatus(f, nil),
-		newStore(f),
-		newToken(f),
-		newVersion(f, nil),
-	}
-	for _, k := range registry {
-		if k.command != nil {
-			subs = append(subs, k.command(f))
-		}
+		newAciGw(base),
+		newAppProfile(base),
+		newApply(base),
+		newAttach(base, env.Getenv),
+		newBackup(base),
+		newBgp(base),
+		newCluster(base),
+		newBugtool(base, env.Build),
+		newCompletion(base),
+		newConfirm(base),
+		newDelete(base),
+		newDetach(base, env.Getenv),
+		newDiff(base),
+		newDoctor(base),
+		newEndpoint(base),
+		newExport(base),
+		newExtContracts(base),
+		newGet(base),
+		newGlobal(base),
+		newGroup(base),
+		newHost(base),
+		newLogin(base),
+		newLogout(base),
+		newMonitor(base),
+		newNetProfile(base),
+		newNetwork(base),
+		newNetworkPolicy(base),
+		newPKI(base),
+		newPending(base),
+		newPolicy(base),
+		newRelease(base),
+		newRevert(base),
+		newService(base),
+		newStatus(base),
+		newStore(base),
+		newTenant(base),
+		newToken(base),
+		newVersion(base, env.Build),
 	}
 	slices.SortFunc(subs, func(a, b *command) int { return strings.Compare(a.name, b.name) })
 	return &command{
@@ -258,9 +264,9 @@ func newRoot(f *factory) *command {
 			"netctl --netmaster http://10.0.0.1:9999 network ls --all",
 		},
 		subs:    subs,
-		globals: f.globals,
+		globals: &base.globals,
 		version: func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(f.build.Version))
+			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(env.Build.Version))
 			return err
 		},
 	}

@@ -16,8 +16,6 @@ import (
 
 type applyOptions struct {
 	common
-	stdin  io.Reader
-	stderr io.Writer
 	files  []string
 	dryRun bool
 	within time.Duration
@@ -25,13 +23,13 @@ type applyOptions struct {
 	prune  bool
 }
 
-func newApplyOptions(f *factory, fs *flagSet) *applyOptions {
-	o := &applyOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr}
+func newApplyOptions(base common, fs *flagSet) *applyOptions {
+	o := &applyOptions{common: base}
 	fs.listVar(&o.files, "file, f", "FILE", "file, directory, or - for standard input")
 	return o
 }
 
-func newApply(f *factory, run func(context.Context, *applyOptions) error) *command {
+func newApply(base common) *command {
 	c := &command{
 		name:  "apply",
 		short: "Make objects be as YAML documents say: all of them, or none",
@@ -42,13 +40,13 @@ func newApply(f *factory, run func(context.Context, *applyOptions) error) *comma
 			"netctl export --tenant blue | netctl --netmaster http://other:9999 apply -f -",
 		},
 	}
-	o := newApplyOptions(f, &c.flags)
+	o := newApplyOptions(base, &c.flags)
 	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
 	c.flags.boolVar(&o.prune, "prune", "delete what earlier applies of the --set created and the files do not have any more")
 	c.flags.stringVar(&o.set, "set", "NAME", "with --prune: the set that the files are, of all times that they are applied")
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
-	c.run = bindRun(o, orDefault(run, runApply), nil)
+	c.run = bindRun(o, runApply, nil)
 	return c
 }
 
@@ -246,16 +244,16 @@ func (o *applyOptions) warn(results []api.ApplyResult) error {
 	return nil
 }
 
-func newDiff(f *factory, run func(context.Context, *applyOptions) error) *command {
+func newDiff(base common) *command {
 	c := &command{
 		name:     "diff",
 		short:    "Show what apply would change; exits with 6 when there is something",
 		examples: []string{"netctl diff -f blue.yaml"},
 	}
-	o := newApplyOptions(f, &c.flags)
+	o := newApplyOptions(base, &c.flags)
 	c.flags.boolVar(&o.json, "json, j", "print a JSON array of the objects that differ, before and after")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the keys of the objects that differ only")
-	c.run = bindRun(o, orDefault(run, runDiff), nil)
+	c.run = bindRun(o, runDiff, nil)
 	return c
 }
 

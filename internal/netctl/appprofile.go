@@ -8,25 +8,15 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var appProfiles = kind[api.AppProfile, api.AppProfileOper]{
-	noun: "app-profile", arg: "APP-PROFILE", example: "--tenant blue shop", perTenant: true,
-	collection: (*api.Client).AppProfiles,
-}
-
-var appProfileList = listing[api.AppProfile, api.AppProfileOper]{
-	kind:   appProfiles,
-	tenant: func(p api.AppProfile) string { return p.TenantName },
-	name:   func(p api.AppProfile) string { return p.AppProfileName },
+var appProfiles = register(kindOf((*api.Client).AppProfiles, columns[api.AppProfile]{
 	header: []string{"Tenant", "AppProfile", "Groups"},
 	row: func(p api.AppProfile) []string {
 		return []string{p.TenantName, p.AppProfileName, strings.Join(p.EndpointGroups, ",")}
 	},
-}
-
-var _ = register(kindOf(appProfileList, objectKind{
+}, objectKind{
 	order: 90, name: "appProfile", aliases: []string{"app-profile", "appProfiles"},
 	keyFields: []string{"tenantName", "appProfileName"}, placeholders: []string{"APP-PROFILE"},
-	command: newAppProfile,
+	noun: "app-profile", example: "--tenant blue shop", perTenant: true,
 }))
 
 type appProfileOptions struct {
@@ -36,7 +26,7 @@ type appProfileOptions struct {
 	all     bool
 }
 
-func newAppProfile(f *factory) *command {
+func newAppProfile(base common) *command {
 	return &command{
 		name:  "app-profile",
 		short: "Application profiles: the groups that make up an application.",
@@ -46,18 +36,18 @@ func newAppProfile(f *factory) *command {
 			"netctl app-profile group-ls --tenant blue shop",
 		},
 		subs: []*command{
-			newAppProfilePut(f, "create", "Create an application profile, or replace the groups of one", false, nil),
-			newAppProfilePut(f, "update", "Replace the groups of an application profile", true, nil),
-			newList(f, appProfileList, "List application profiles"),
-			newAppProfileGroups(f, nil),
-			newInspect(f, appProfiles, "Show an application profile", nil),
-			newRemove(f, appProfiles, "Delete an application profile; its groups stay", nil),
+			newAppProfilePut(base, "create", "Create an application profile, or replace the groups of one", false),
+			newAppProfilePut(base, "update", "Replace the groups of an application profile", true),
+			newList(base, appProfiles, "List application profiles"),
+			newAppProfileGroups(base),
+			newInspect(base, appProfiles, "Show an application profile"),
+			newRemove(base, appProfiles, "Delete an application profile; its groups stay"),
 		},
 	}
 }
 
-func newAppProfilePut(f *factory, name, short string, update bool, run func(context.Context, *appProfileOptions) error) *command {
-	o := &appProfileOptions{common: newCommon(f), update: update}
+func newAppProfilePut(base common, name, short string, update bool) *command {
+	o := &appProfileOptions{common: base, update: update}
 	p := &o.profile
 	c := &command{
 		name:     name,
@@ -69,7 +59,7 @@ func newAppProfilePut(f *factory, name, short string, update bool, run func(cont
 	o.tenantFlag(&c.flags)
 	c.flags.listVar(&p.EndpointGroups, "group, g", "GROUP", "groups of the application, separated by commas")
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runAppProfilePut), []*string{&p.AppProfileName})
+	c.run = bindRun(o, runAppProfilePut, []*string{&p.AppProfileName})
 	return c
 }
 
@@ -87,8 +77,8 @@ func runAppProfilePut(ctx context.Context, o *appProfileOptions) error {
 	return put(ctx, &o.common, appProfiles, o.profile.AppProfileName, o.profile)
 }
 
-func newAppProfileGroups(f *factory, run func(context.Context, *appProfileOptions) error) *command {
-	o := &appProfileOptions{common: newCommon(f)}
+func newAppProfileGroups(base common) *command {
+	o := &appProfileOptions{common: base}
 	c := &command{
 		name:     "group-ls",
 		aliases:  []string{"group-list"},
@@ -99,7 +89,7 @@ func newAppProfileGroups(f *factory, run func(context.Context, *appProfileOption
 	o.tenantFlag(&c.flags)
 	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; a profile's groups are of its tenant")
 	o.listFlags(c, "names only")
-	c.run = bindRun(o, orDefault(run, runAppProfileGroups), []*string{&o.profile.AppProfileName})
+	c.run = bindRun(o, runAppProfileGroups, []*string{&o.profile.AppProfileName})
 	return c
 }
 
@@ -116,11 +106,11 @@ func runAppProfileGroups(ctx context.Context, o *appProfileOptions) error {
 	if err != nil {
 		return err
 	}
-	l := items{kind: "endpointGroup", header: groupList.header}
+	l := items{kind: groups.name, header: groups.header, wideHeader: groups.wideHeader}
 	for _, name := range p.EndpointGroups {
 		i := slices.IndexFunc(all, func(g api.EndpointGroup) bool { return g.TenantName == o.tenant && g.GroupName == name })
 		if i >= 0 {
-			l.all = append(l.all, item{object: all[i], name: name, row: groupList.row(all[i])})
+			l.all = append(l.all, groups.items(all[i]).all...)
 		}
 	}
 	return o.printItems(l)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,8 +22,6 @@ const (
 
 type processOptions struct {
 	common
-	globals  *globals
-	stderr   io.Writer
 	netns    string
 	pid      int
 	ifName   string
@@ -38,9 +35,9 @@ type processOptions struct {
 	ips     []string
 }
 
-func newProcessOptions(f *factory) *processOptions {
-	o := &processOptions{common: newCommon(f), globals: f.globals, stderr: f.stderr, ifName: "eth0"}
-	o.socket, o.stateDir = cmp.Or(f.env(envSocket), attach.SocketPath), cmp.Or(f.env(envStateDir), attach.StateDir)
+func newProcessOptions(base common, getenv func(string) string) *processOptions {
+	o := &processOptions{common: base, ifName: "eth0"}
+	o.socket, o.stateDir = cmp.Or(getenv(envSocket), attach.SocketPath), cmp.Or(getenv(envStateDir), attach.StateDir)
 	return o
 }
 
@@ -52,8 +49,8 @@ func (o *processOptions) which(fs *flagSet) {
 	fs.stringVar(&o.socket, "socket", "PATH", "netplugin's socket [$"+envSocket+"]")
 }
 
-func newAttach(f *factory, run func(context.Context, *processOptions) error) *command {
-	o := newProcessOptions(f)
+func newAttach(base common, getenv func(string) string) *command {
+	o := newProcessOptions(base, getenv)
 	c := &command{
 		name:  "attach",
 		short: "Attaches a process of this host to a network: by its network namespace, through netplugin, as a container",
@@ -71,12 +68,12 @@ func newAttach(f *factory, run func(context.Context, *processOptions) error) *co
 	c.flags.listVar(&o.ips, "ip", "ADDRESS", "address to ask for, one IPv4 and one IPv6 at most")
 	o.changeFlags(&c.flags, "json, j", "print what it got as JSON")
 	c.flags.lookup("quiet").usage = "print its addresses only"
-	c.run = bindRun(o, orDefault(run, runAttach), nil)
+	c.run = bindRun(o, runAttach, nil)
 	return c
 }
 
-func newDetach(f *factory, run func(context.Context, *processOptions) error) *command {
-	o := newProcessOptions(f)
+func newDetach(base common, getenv func(string) string) *command {
+	o := newProcessOptions(base, getenv)
 	c := &command{
 		name:     "detach",
 		short:    "Takes a process that was attached with 'netctl attach' off its network; one that is not attached is fine",
@@ -85,7 +82,7 @@ func newDetach(f *factory, run func(context.Context, *processOptions) error) *co
 	o.which(&c.flags)
 	c.flags.stringVar(&o.stateDir, "state-dir", "DIR", "netplugin's state directory, where the wish waits while netplugin is down [$"+envStateDir+"]")
 	o.changeFlags(&c.flags, "json, j", "print what was detached as JSON")
-	c.run = bindRun(o, orDefault(run, runDetach), nil)
+	c.run = bindRun(o, runDetach, nil)
 	return c
 }
 

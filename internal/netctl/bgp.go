@@ -9,26 +9,17 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var bgps = kind[api.Bgp, api.BgpOper]{
-	noun: "bgp", arg: "HOST", example: "host1", collection: (*api.Client).Bgps,
-}
-
-var bgpList = listing[api.Bgp, api.BgpOper]{
-	kind:   bgps,
-	name:   func(b api.Bgp) string { return b.Hostname },
-	header: []string{"HostName", "RouterIP", "AS", "Neighbor", "NeighborAS"},
-	row:    func(b api.Bgp) []string { return []string{b.Hostname, b.RouterIP, b.AS, b.Neighbor, b.NeighborAS} },
-}
-
-var _ = register(kindOf(bgpList, objectKind{
-	order: 110, name: "Bgp", aliases: []string{"bgps"},
-	keyFields:  []string{"hostname"},
-	command:    newBgp,
+var bgps = register(kindOf((*api.Client).Bgps, columns[api.Bgp]{
+	header:     []string{"HostName", "RouterIP", "AS", "Neighbor", "NeighborAS"},
+	row:        func(b api.Bgp) []string { return []string{b.Hostname, b.RouterIP, b.AS, b.Neighbor, b.NeighborAS} },
 	wideHeader: []string{"RouterIP6", "More neighbors", "Max prefixes", "Default route", "BFD"},
-	wideRow: func(o any) []string {
-		b := of[api.Bgp](o)
+	wideRow: func(b api.Bgp) []string {
 		return []string{b.RouterIP6, b.Neighbors, number(cmp.Or(b.MaxPrefixes, 10000)), strconv.FormatBool(b.DefaultRoute), cmp.Or(b.BFD, "on")}
 	},
+}, objectKind{
+	order: 110, name: "Bgp", aliases: []string{"bgps"}, arg: "HOST",
+	keyFields: []string{"hostname"},
+	noun:      "bgp", example: "host1",
 }))
 
 type bgpCreateOptions struct {
@@ -36,7 +27,7 @@ type bgpCreateOptions struct {
 	bgp api.Bgp
 }
 
-func newBgp(f *factory) *command {
+func newBgp(base common) *command {
 	return &command{
 		name:  "bgp",
 		short: "BGP: how a host tells a router of the network which addresses it has.",
@@ -48,16 +39,16 @@ func newBgp(f *factory) *command {
 			"netctl bgp rm host1",
 		},
 		subs: []*command{
-			newBgpCreate(f, nil),
-			newInspect(f, bgps, "Show a host's BGP settings and sessions", nil),
-			newList(f, bgpList, "List the hosts' BGP settings"),
-			newRemove(f, bgps, "Delete a host's BGP settings", nil),
+			newBgpCreate(base),
+			newInspect(base, bgps, "Show a host's BGP settings and sessions"),
+			newList(base, bgps, "List the hosts' BGP settings"),
+			newRemove(base, bgps, "Delete a host's BGP settings"),
 		},
 	}
 }
 
-func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error) *command {
-	o := &bgpCreateOptions{common: newCommon(f)}
+func newBgpCreate(base common) *command {
+	o := &bgpCreateOptions{common: base}
 	b := &o.bgp
 	c := &command{
 		name:     "create",
@@ -77,7 +68,7 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 	c.flags.boolVar(&b.DefaultRoute, "default-route", "learn the default route too")
 	c.flags.stringVar(&b.BFD, "bfd", "on|off", "find failures by BFD too (on, the default), or by BGP alone")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runBgpCreate), []*string{&b.Hostname})
+	c.run = bindRun(o, runBgpCreate, []*string{&b.Hostname})
 	return c
 }
 

@@ -32,14 +32,13 @@ const (
 
 type bugtoolOptions struct {
 	common
-	globals *globals
-	build   api.Version
-	hosts   string
-	file    string
+	build api.Version
+	hosts string
+	file  string
 }
 
-func newBugtool(f *factory, run func(context.Context, *bugtoolOptions) error) *command {
-	o := &bugtoolOptions{common: newCommon(f), globals: f.globals, build: f.build}
+func newBugtool(base common, build api.Version) *command {
+	o := &bugtoolOptions{common: base, build: build}
 	c := &command{
 		name:     "bugtool",
 		short:    "Pack logs, state, flows, maps and metrics of netmaster and of hosts into one archive, without secrets",
@@ -48,7 +47,7 @@ func newBugtool(f *factory, run func(context.Context, *bugtoolOptions) error) *c
 	}
 	c.flags.stringVar(&o.hosts, "host", "HOSTS", "only these hosts, names separated by commas; none: all")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing but errors")
-	c.run = bindRun(o, orDefault(run, runBugtool), []*string{&o.file})
+	c.run = bindRun(o, runBugtool, []*string{&o.file})
 	return c
 }
 

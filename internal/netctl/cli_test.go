@@ -165,7 +165,7 @@ func TestHelp(t *testing.T) {
 			walk(s, append(append([]string{}, path...), s.name))
 		}
 	}
-	walk(newRoot(&factory{globals: &globals{}}), nil)
+	walk(testTree(), nil)
 }
 
 // Each command that changes something sends exactly one request, with what was

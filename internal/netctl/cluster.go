@@ -10,6 +10,23 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
+var members = columns[api.Member]{
+	header: []string{"Name", "Role", "Address", "ID", "In use, MiB", "State"},
+	row: func(m api.Member) []string {
+		role, state := m.Role, "answers"
+		if m.Leads {
+			role = "leader"
+		}
+		if m.Error != "" {
+			state = m.Error
+		} else if m.Full {
+			state = "full"
+		}
+		return []string{m.Name, role, m.Address, m.ID, mebibytes(m.InUse) + " of " + mebibytes(m.Size), state}
+	},
+	id: func(m api.Member) string { return m.Name },
+}
+
 type clusterOptions struct {
 	common
 	member string
@@ -18,7 +35,7 @@ type clusterOptions struct {
 	host   string
 }
 
-func newCluster(f *factory) *command {
+func newCluster(base common) *command {
 	return &command{
 		name:  "cluster",
 		short: "The netmasters that keep the cluster's state by themselves: members of the embedded store.",
@@ -27,12 +44,12 @@ func newCluster(f *factory) *command {
 			"netctl cluster token",
 			"netctl cluster remove host3",
 		},
-		subs: []*command{newClusterMembers(f), newClusterToken(f), newClusterRemove(f), newClusterRelieve(f), newClusterRenew(f)},
+		subs: []*command{newClusterMembers(base), newClusterToken(base), newClusterRemove(base), newClusterRelieve(base), newClusterRenew(base)},
 	}
 }
 
-func newClusterMembers(f *factory) *command {
-	o := &clusterOptions{common: newCommon(f)}
+func newClusterMembers(base common) *command {
+	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "members",
 		aliases:  []string{"ls", "list"},
@@ -46,8 +63,8 @@ func newClusterMembers(f *factory) *command {
 	return c
 }
 
-func newClusterToken(f *factory) *command {
-	o := &clusterOptions{common: newCommon(f)}
+func newClusterToken(base common) *command {
+	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "token",
 		short:    "Make a token by which one more netmaster, or a host's netplugin, may join, once",
@@ -94,8 +111,8 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	return err
 }
 
-func newClusterRemove(f *factory) *command {
-	o := &clusterOptions{common: newCommon(f)}
+func newClusterRemove(base common) *command {
+	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "remove",
 		aliases:  []string{"rm"},
@@ -127,8 +144,8 @@ func newClusterRemove(f *factory) *command {
 	return c
 }
 
-func newClusterRelieve(f *factory) *command {
-	o := &clusterOptions{common: newCommon(f)}
+func newClusterRelieve(base common) *command {
+	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "relieve",
 		short:    "Have each member give space back that its database does not use, and a full store take writes again; each answers nothing meanwhile",
@@ -151,19 +168,8 @@ func (o *clusterOptions) members(_ context.Context, ask func(*api.Client) (api.M
 	if err != nil {
 		return err
 	}
-	l := items{header: []string{"Name", "Role", "Address", "ID", "In use, MiB", "State"}, whole: all}
-	for _, m := range all.Members {
-		role, state := m.Role, "answers"
-		if m.Leads {
-			role = "leader"
-		}
-		if m.Error != "" {
-			state = m.Error
-		} else if m.Full {
-			state = "full"
-		}
-		l.all = append(l.all, item{object: m, name: m.Name, row: []string{m.Name, role, m.Address, m.ID, mebibytes(m.InUse) + " of " + mebibytes(m.Size), state}})
-	}
+	l := members.items(all.Members...)
+	l.whole = all
 	if err := o.printItems(l); err != nil || !o.inTable() {
 		return err
 	}

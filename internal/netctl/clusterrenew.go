@@ -6,8 +6,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-func newClusterRenew(f *factory) *command {
-	o := &clusterOptions{common: newCommon(f)}
+func newClusterRenew(base common) *command {
+	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "renew-authorities",
 		short:    "Make the next authorities of members, and of hosts and people: the former ones are trusted until their own end",

@@ -31,9 +31,9 @@ func clusterServices(ctx context.Context, c *api.Client, o *getOptions) (out []i
 }
 
 // removeService refuses what is not netctl's to delete.
-func removeService(ctx context.Context, o *nameOptions) error {
-	if strings.Contains(o.name, "/") {
-		return fmt.Errorf("service %q belongs to Kubernetes: delete it there", o.name)
+func removeService(ctx context.Context, c *api.Client, key string) error {
+	if _, name, _ := strings.Cut(key, ":"); strings.Contains(name, "/") {
+		return fmt.Errorf("service %q belongs to Kubernetes: delete it there", name)
 	}
-	return remove(ctx, &o.common, services, o.name, o.key())
+	return c.ServiceLBs().Delete(ctx, key)
 }

@@ -62,7 +62,7 @@ complete -c netctl -s f -l file -r -F
 `,
 }
 
-func newCompletion(f *factory) *command {
+func newCompletion(base common) *command {
 	c := &command{
 		name:  "completion",
 		short: "Print the script that makes a shell complete commands, flags and names of objects",
@@ -78,7 +78,7 @@ func newCompletion(f *factory) *command {
 		if !ok {
 			return usageErrorf("unknown shell %q; there are bash, zsh and fish", args[0])
 		}
-		_, err := fmt.Fprintf(f.out, script, completeCommand)
+		_, err := fmt.Fprintf(base.out, script, completeCommand)
 		return err
 	}
 	return c
@@ -139,28 +139,28 @@ func locate(root *command, g *globals, words []string) place {
 }
 
 // complete prints the candidates for the last of the words.
-func complete(ctx context.Context, f *factory, root *command, out io.Writer, words []string) error {
+func complete(ctx context.Context, s *session, root *command, out io.Writer, words []string) error {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	p := locate(root, f.globals, words)
+	p := locate(root, &s.globals, words)
 	var found []string
 	switch {
 	case p.command == nil:
 		return nil
 	case p.valueOf != nil:
-		found = p.values(ctx, f, p.valueOf.value)
+		found = p.values(ctx, s, p.valueOf.value)
 	case strings.HasPrefix(p.word, "-"):
 		for _, d := range p.flags.defs {
 			found = append(found, "--"+d.names[0])
 		}
 	case p.command.subs != nil:
-		for _, s := range p.command.subs {
-			found = append(found, s.name)
+		for _, sub := range p.command.subs {
+			found = append(found, sub.name)
 		}
 	default:
 		if args := append(slices.Clone(p.command.args), p.command.optional...); p.nth < len(args) {
-			found = p.values(ctx, f, args[p.nth])
+			found = p.values(ctx, s, args[p.nth])
 		}
 	}
 	var shown []string
@@ -173,7 +173,7 @@ func complete(ctx context.Context, f *factory, root *command, out io.Writer, wor
 }
 
 // values returns what may stand where help shows a placeholder.
-func (p place) values(ctx context.Context, f *factory, placeholder string) []string {
+func (p place) values(ctx context.Context, s *session, placeholder string) []string {
 	switch placeholder {
 	case "ENCAP":
 		return []string{"vlan", "vxlan"}
@@ -211,17 +211,17 @@ func (p place) values(ctx context.Context, f *factory, placeholder string) []str
 	if err != nil {
 		return nil
 	}
-	return p.names(ctx, f, k)
+	return p.names(ctx, s, k)
 }
 
 // names asks the server for the names of a kind of object in the line's tenant.
-func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
+func (p place) names(ctx context.Context, s *session, k *objectKind) []string {
 	of := p.flags.lookup("tenant") // nil = the command takes objects of all tenants
 	tenant := "default"
 	if of != nil && of.text != "" {
 		tenant = of.text
 	}
-	client, err := f.client()
+	client, err := s.client()
 	if err != nil {
 		return nil
 	}
@@ -240,7 +240,7 @@ func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
 				names = append(names, name)
 			}
 		default:
-			names = append(names, k.shortName(o))
+			names = append(names, k.id(o))
 		}
 	}
 	return names

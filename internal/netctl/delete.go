@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-func newDelete(f *factory, run func(context.Context, *applyOptions) error) *command {
+func newDelete(base common) *command {
 	c := &command{
 		name:  "delete",
 		short: "Delete the objects that YAML documents name, those first that refer to others; objects that are not there are no error",
@@ -20,10 +20,10 @@ func newDelete(f *factory, run func(context.Context, *applyOptions) error) *comm
 			"netctl delete -f cluster.d/ --dry-run",
 		},
 	}
-	o := newApplyOptions(f, &c.flags)
+	o := newApplyOptions(base, &c.flags)
 	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be deleted, change nothing")
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
-	c.run = bindRun(o, orDefault(run, runDelete), nil)
+	c.run = bindRun(o, runDelete, nil)
 	return c
 }
 
@@ -173,7 +173,7 @@ func (o *applyOptions) deleteOne(ctx context.Context, client *api.Client, f *for
 		return "", &api.Error{Status: http.StatusConflict, Message: "stays: as its policy does"}
 	}
 	if name.Kind == endpointKind { // a container may have come by now
-		if e, err := k.get(ctx, client, name.Key); err == nil && of[api.EndpointOper](e).HomingHost != "" {
+		if e, err := k.get(ctx, client, name.Key); err == nil && as[api.EndpointOper](e).HomingHost != "" {
 			return "", &api.Error{Status: http.StatusConflict, Message: "stays: " + isAContainers}
 		}
 	}

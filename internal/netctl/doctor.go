@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -16,13 +17,11 @@ const doctorTimeout = time.Minute
 
 type doctorOptions struct {
 	common
-	globals *globals
-	repair  bool
-	columns int
+	repair bool
 }
 
-func newDoctor(f *factory, run func(context.Context, *doctorOptions) error) *command {
-	o := &doctorOptions{common: newCommon(f), globals: f.globals, columns: f.columns}
+func newDoctor(base common) *command {
+	o := &doctorOptions{common: base}
 	c := &command{
 		name:     "doctor",
 		short:    "Look for what is wrong: what is owned by nobody, hosts, data planes, certificates, disks, versions",
@@ -31,7 +30,7 @@ func newDoctor(f *factory, run func(context.Context, *doctorOptions) error) *com
 	c.flags.boolVar(&o.repair, "repair", "put right what is owned by nobody, or is not allocated to its owner")
 	c.flags.boolVar(&o.json, "json, j", "print the findings as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", fmt.Sprintf("print nothing; the exit code is %d when something was found", ExitUnwell))
-	c.run = bindRun(o, orDefault(run, runDoctor), nil)
+	c.run = bindRun(o, runDoctor, nil)
 	return c
 }
 
@@ -62,24 +61,14 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 }
 
 func (o *doctorOptions) show(d api.Diagnosis) error {
-	var rows [][]string
-	for _, f := range d.Findings {
-		remedy := f.Remedy
-		switch f.Repair {
-		case "", api.RepairPossible:
-		case api.RepairDone:
-			remedy = "nothing: it was repaired"
-		default:
-			remedy = "the repair " + f.Repair
-		}
+	l := findings.items(d.Findings...)
+	for _, x := range l.all {
 		if o.columns > 0 {
-			fmt.Fprintln(o.out, findingText(f.Severity, f.Check, f.Where, f.Text, remedy, o.columns))
-			continue
+			fmt.Fprintln(o.out, findingText(x.row, o.columns))
 		}
-		rows = append(rows, []string{f.Severity, f.Check, f.Where, f.Text, remedy})
 	}
-	if len(rows) > 0 {
-		if err := printTable(o.out, []string{"How bad", "About", "Where", "What", "What to do"}, rows); err != nil {
+	if len(l.all) > 0 && o.columns == 0 {
+		if err := o.printItems(l); err != nil {
 			return err
 		}
 		fmt.Fprintln(o.out)
@@ -92,10 +81,25 @@ func (o *doctorOptions) show(d api.Diagnosis) error {
 	return err
 }
 
-// findingText is a finding on a terminal, whose lines a row of a table would not fit.
-func findingText(severity, check, where, what, remedy string, columns int) string {
+var findings = columns[api.Finding]{
+	header: []string{"How bad", "About", "Where", "What", "What to do"},
+	row: func(f api.Finding) []string {
+		remedy := f.Remedy
+		switch f.Repair {
+		case "", api.RepairPossible:
+		case api.RepairDone:
+			remedy = "nothing: it was repaired"
+		default:
+			remedy = "the repair " + f.Repair
+		}
+		return []string{f.Severity, f.Check, f.Where, f.Text, remedy}
+	},
+}
+
+// findingText is a finding's row on a terminal, which a table would not fit.
+func findingText(row []string, columns int) string {
 	const indent = "  "
-	return severity + ", " + check + ", " + where + ":\n" +
-		wrap(indent+what, indent, columns) + "\n" +
-		wrap(indent+"-> "+remedy, indent+"   ", columns) + "\n"
+	return strings.Join(row[:3], ", ") + ":\n" +
+		wrap(indent+row[3], indent, columns) + "\n" +
+		wrap(indent+"-> "+row[4], indent+"   ", columns) + "\n"
 }

@@ -16,7 +16,7 @@ func TestDoctorShows(t *testing.T) {
 	show := func() string {
 		t.Helper()
 		var b strings.Builder
-		if err := (&doctorOptions{common: common{out: &b}}).show(d); err != nil {
+		if err := (&doctorOptions{common: common{terminal: terminal{out: &b}}}).show(d); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -171,7 +171,7 @@ func TestEveryFlagHasEffect(t *testing.T) {
 			walk(s, strings.TrimPrefix(path+" "+s.name, " "))
 		}
 	}
-	walk(newRoot(&factory{globals: &globals{}}), "")
+	walk(testTree(), "")
 	optioncoverage.Check(t, "flagEffects in internal/netctl/effects_test.go", accepted, effects,
 		func(flag, sentence string) bool { return strings.Contains(notes[flag], sentence) },
 		func(flag string) []string { return spellings[flag] })
@@ -188,11 +188,11 @@ func TestNotes(t *testing.T) {
 			walk(s)
 		}
 	}
-	walk(newRoot(&factory{globals: &globals{}}))
+	walk(testTree())
 	hasCommand := map[string]bool{} // by collection
 	for _, m := range model.Kinds() {
 		if k, err := findKind(m.Name); err == nil {
-			hasCommand[m.Collection] = k.command != nil
+			hasCommand[m.Collection] = testTree().find(k.noun) != nil
 		}
 	}
 	var table []string

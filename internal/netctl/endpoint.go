@@ -12,22 +12,22 @@ type endpointOptions struct {
 	key string
 }
 
-func newEndpoint(f *factory) *command {
+func newEndpoint(base common) *command {
 	return &command{
 		name:     "endpoint",
 		aliases:  []string{"ep"},
 		short:    "Endpoints: containers' interfaces on networks.",
 		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint inspect 3f0c9a7d1b52", "netctl endpoint drain web1"},
 		subs: []*command{
-			newEndpointInspect(f, nil), newEndpointList(f, nil),
-			newEndpointDrain(f, "drain", "Send an endpoint no new connections of services, until its container ends; what lives goes on", true, nil),
-			newEndpointDrain(f, "undrain", "Send an endpoint that drains connections of services again", false, nil),
+			newEndpointInspect(base), newEndpointList(base),
+			newEndpointDrain(base, "drain", "Send an endpoint no new connections of services, until its container ends; what lives goes on", true),
+			newEndpointDrain(base, "undrain", "Send an endpoint that drains connections of services again", false),
 		},
 	}
 }
 
-func newEndpointInspect(f *factory, run func(context.Context, *endpointOptions) error) *command {
-	o := &endpointOptions{common: newCommon(f)}
+func newEndpointInspect(base common) *command {
+	o := &endpointOptions{common: base}
 	c := &command{
 		name:     "inspect",
 		short:    "Show an endpoint, as JSON",
@@ -36,7 +36,7 @@ func newEndpointInspect(f *factory, run func(context.Context, *endpointOptions) 
 	}
 	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
 	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, orDefault(run, runEndpointInspect), []*string{&o.key})
+	c.run = bindRun(o, runEndpointInspect, []*string{&o.key})
 	return c
 }
 
@@ -57,8 +57,8 @@ func runEndpointInspect(ctx context.Context, o *endpointOptions) error {
 	}{oper})
 }
 
-func newEndpointDrain(f *factory, name, short string, drain bool, run func(context.Context, *endpointOptions) error) *command {
-	o := &endpointOptions{common: newCommon(f)}
+func newEndpointDrain(base common, name, short string, drain bool) *command {
+	o := &endpointOptions{common: base}
 	c := &command{
 		name:     name,
 		short:    short,
@@ -66,7 +66,7 @@ func newEndpointDrain(f *factory, name, short string, drain bool, run func(conte
 		args:     []string{"ENDPOINT"},
 	}
 	o.changeFlags(&c.flags, "json, j", "print the endpoint as JSON")
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *endpointOptions) error { return runEndpointDrain(ctx, o, drain) }), []*string{&o.key})
+	c.run = bindRun(o, func(ctx context.Context, o *endpointOptions) error { return runEndpointDrain(ctx, o, drain) }, []*string{&o.key})
 	return c
 }
 

@@ -13,8 +13,8 @@ type endpointListOptions struct {
 	filter api.EndpointFilter
 }
 
-func newEndpointList(f *factory, run func(context.Context, *endpointListOptions) error) *command {
-	o := &endpointListOptions{getOptions: getOptions{common: newCommon(f), stderr: f.stderr}}
+func newEndpointList(base common) *command {
+	o := &endpointListOptions{getOptions: getOptions{common: base}}
 	c := &command{
 		name:     "ls",
 		asks:     &o.filter,
@@ -27,7 +27,7 @@ func newEndpointList(f *factory, run func(context.Context, *endpointListOptions)
 	c.flags.stringVar(&o.filter.Group, "group, g", "GROUP", "those of a group: NAME, or TENANT:NAME")
 	c.flags.stringVar(&o.filter.Network, "network, n", "NETWORK", "those on a network: NAME, or TENANT:NAME")
 	o.listFlags(c, "keys only")
-	c.run = bindRun(o, orDefault(run, runEndpointList), nil)
+	c.run = bindRun(o, runEndpointList, nil)
 	return c
 }
 
@@ -40,7 +40,7 @@ func runEndpointList(ctx context.Context, o *endpointListOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.printItems(o.items(kindFor[api.EndpointOper](), untyped(list), "now"))
+	return o.printItems(o.items(endpoints, untyped(list), "now"))
 }
 
 // endpointsOf lists the endpoints that a filter chooses: for who may not read those of all
@@ -70,13 +70,6 @@ func endpointsOf(ctx context.Context, c *api.Client, f api.EndpointFilter) ([]ap
 	return all, nil
 }
 
-var endpointHeader = []string{"Tenant", "Network", "Group", "Address", "Host", "Name", "Endpoint"}
-
-func endpointRow(e api.EndpointOper) []string {
-	tenant, network, _ := cutKey(e.Key)
-	return []string{tenant, network, e.ServiceName, strings.TrimSpace(strings.Join(e.IPAddress, " ")), e.HomingHost, e.ContainerName, e.EndpointID}
-}
-
 // cutKey takes tenant:network:id apart.
 func cutKey(key string) (tenant, network, id string) {
 	tenant, rest, _ := strings.Cut(key, ":")
@@ -85,56 +78,60 @@ func cutKey(key string) (tenant, network, id string) {
 }
 
 // Endpoints are shown and listed; documents create them in another form.
-var _ = register(&objectKind{
-	order: 150, name: endpointKind, aliases: []string{"endpoints", "ep", "eps"}, placeholders: []string{"ENDPOINT"}, command: newEndpoint,
+var endpoints = register(objectKind{
+	order: 150, name: endpointKind, aliases: []string{"endpoints", "ep", "eps"}, placeholders: []string{"ENDPOINT"},
 	perTenant: true, typ: reflect.TypeFor[api.EndpointOper](), seen: true,
-	key:        func(o any) string { return of[api.EndpointOper](o).Key },
-	keyFields:  endpointDocument.fields,
-	shortName:  func(o any) string { return of[api.EndpointOper](o).EndpointID },
-	tenant:     func(o any) string { t, _, _ := cutKey(of[api.EndpointOper](o).Key); return t },
-	header:     endpointHeader,
-	row:        func(o any) []string { return endpointRow(of[api.EndpointOper](o)) },
-	wideHeader: []string{"MAC address", "Container", "Interface", "Health", "Drains", "Labels"},
-	wideRow: func(o any) []string {
-		e := of[api.EndpointOper](o)
-		drains := ""
-		if e.Draining {
-			drains = "yes"
-		}
-		labels := ""
-		if len(e.LabelMap) > 0 {
-			labels = selectorText(api.Selector{MatchLabels: e.LabelMap})
-		}
-		return []string{e.MacAddress, e.ContainerID, e.IntfName, e.Health, drains, labels}
-	},
-	list: func(ctx context.Context, c *api.Client) ([]any, error) {
-		list, err := endpointsOf(ctx, c, api.EndpointFilter{})
-		return untyped(list), err
-	},
-	listTenant: func(ctx context.Context, c *api.Client, tenant string) ([]any, error) {
-		list, err := c.Endpoints(ctx, api.EndpointFilter{Tenant: tenant})
-		return untyped(list), err
-	},
-	get: func(ctx context.Context, c *api.Client, key string) (any, error) {
-		_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
-		if strings.Contains(id, ":") {
-			id = key
-		}
-		e, err := c.InspectEndpoint(ctx, id)
-		if err != nil || strings.Contains(e.Key, ":") {
-			return e, err
-		}
-		list, err := endpointsOf(ctx, c, api.EndpointFilter{Host: e.HomingHost}) // with their keys
-		for _, x := range list {
-			if x.EndpointID == e.EndpointID && x.Network == e.Network {
-				e = x
+	key:       func(o any) string { return as[api.EndpointOper](o).Key },
+	keyFields: endpointDocument.fields,
+	columns: untypedColumns(columns[api.EndpointOper]{
+		header: []string{"Tenant", "Network", "Group", "Address", "Host", "Name", "Endpoint"},
+		row: func(e api.EndpointOper) []string {
+			tenant, network, _ := cutKey(e.Key)
+			return []string{tenant, network, e.ServiceName, strings.TrimSpace(strings.Join(e.IPAddress, " ")), e.HomingHost, e.ContainerName, e.EndpointID}
+		},
+		wideHeader: []string{"MAC address", "Container", "Interface", "Health", "Drains", "Labels"},
+		wideRow: func(e api.EndpointOper) []string {
+			drains, labels := "", ""
+			if e.Draining {
+				drains = "yes"
 			}
-		}
-		return e, err
-	},
-	remove: func(ctx context.Context, c *api.Client, key string) error {
-		tenant, network, id := cutKey(key)
-		_, err := c.DeleteEndpoint(ctx, api.DeleteEndpointRequest{TenantName: tenant, NetworkName: network, EndpointID: id})
-		return err
+			if len(e.LabelMap) > 0 {
+				labels = selectorText(api.Selector{MatchLabels: e.LabelMap})
+			}
+			return []string{e.MacAddress, e.ContainerID, e.IntfName, e.Health, drains, labels}
+		},
+		id: func(e api.EndpointOper) string { return e.EndpointID },
+	}),
+	collection: collection{
+		list: func(ctx context.Context, c *api.Client) ([]any, error) {
+			list, err := endpointsOf(ctx, c, api.EndpointFilter{})
+			return untyped(list), err
+		},
+		listTenant: func(ctx context.Context, c *api.Client, tenant string) ([]any, error) {
+			list, err := c.Endpoints(ctx, api.EndpointFilter{Tenant: tenant})
+			return untyped(list), err
+		},
+		get: func(ctx context.Context, c *api.Client, key string) (any, error) {
+			_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
+			if strings.Contains(id, ":") {
+				id = key
+			}
+			e, err := c.InspectEndpoint(ctx, id)
+			if err != nil || strings.Contains(e.Key, ":") {
+				return e, err
+			}
+			list, err := endpointsOf(ctx, c, api.EndpointFilter{Host: e.HomingHost}) // with their keys
+			for _, x := range list {
+				if x.EndpointID == e.EndpointID && x.Network == e.Network {
+					e = x
+				}
+			}
+			return e, err
+		},
+		remove: func(ctx context.Context, c *api.Client, key string) error {
+			tenant, network, id := cutKey(key)
+			_, err := c.DeleteEndpoint(ctx, api.DeleteEndpointRequest{TenantName: tenant, NetworkName: network, EndpointID: id})
+			return err
+		},
 	},
 })

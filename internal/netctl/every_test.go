@@ -47,7 +47,7 @@ func TestEveryCommand(t *testing.T) {
 		if r.code != 0 {
 			fmt.Fprintf(&all, "exit code %d\n", r.code)
 		}
-		path, c := "netctl", newRoot(&factory{globals: &globals{}})
+		path, c := "netctl", testTree()
 		for _, w := range words[1:] {
 			if sub := c.find(w); sub != nil && c.subs != nil {
 				c, path = sub, path+" "+sub.name
@@ -64,7 +64,7 @@ func TestEveryCommand(t *testing.T) {
 			walk(s, path+" "+s.name)
 		}
 	}
-	walk(newRoot(&factory{globals: &globals{}}), "netctl")
+	walk(testTree(), "netctl")
 	if *update {
 		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
 			t.Fatal(err)

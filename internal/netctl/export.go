@@ -15,14 +15,13 @@ import (
 
 type exportOptions struct {
 	common
-	factory *factory
-	from    string
-	inUse   bool
-	skip    bool // leave out what the server cannot tell of
+	from  string
+	inUse bool
+	skip  bool // leave out what the server cannot tell of
 }
 
-func newExport(f *factory, run func(context.Context, *exportOptions) error) *command {
-	o := &exportOptions{common: newCommon(f), factory: f}
+func newExport(base common) *command {
+	o := &exportOptions{common: base}
 	o.tenant = ""
 	c := &command{
 		name:  "export",
@@ -39,13 +38,13 @@ func newExport(f *factory, run func(context.Context, *exportOptions) error) *com
 	c.flags.boolVar(&o.skip, "skip-broken", "leave out, with a warning, what the netmaster cannot tell of, instead of failing")
 	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print kinds and keys only")
-	c.run = bindRun(o, orDefault(run, runExport), nil)
+	c.run = bindRun(o, runExport, nil)
 	return c
 }
 
 func runExport(ctx context.Context, o *exportOptions) error {
 	if o.from != "" {
-		o.factory.globals.netmaster, o.inUse = o.from, true
+		o.globals.netmaster, o.inUse = o.from, true
 	}
 	client, err := o.client()
 	if err != nil {
@@ -65,7 +64,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 		}
 		list, err := k.list(ctx, client)
 		if api.IsForbidden(err) && !k.perTenant { // a tenant-admin exports what is its own
-			fmt.Fprintf(o.factory.stderr, "warning: left out the kind %s: %s\n", k.name, message(err))
+			fmt.Fprintf(o.stderr, "warning: left out the kind %s: %s\n", k.name, message(err))
 			continue
 		}
 		if err != nil && (k.name == "tenant" || !isMissing(err)) { // early 1.x lack some kinds
@@ -89,7 +88,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	}
 	if !admin { // apply would refuse the whole list
 		docs = slices.DeleteFunc(docs, func(d exported) bool { return d.kind == "tenant" || d.kind == endpointKind })
-		fmt.Fprintln(o.factory.stderr, "warning: left out the kinds tenant and endpoint: only a cluster-admin writes them")
+		fmt.Fprintln(o.stderr, "warning: left out the kinds tenant and endpoint: only a cluster-admin writes them")
 	}
 	// Endpoints come last, after the networks and groups that they are in.
 	slices.SortStableFunc(docs, func(a, b exported) int { return boolInt(a.kind == endpointKind) - boolInt(b.kind == endpointKind) })
@@ -154,7 +153,7 @@ func (o *exportOptions) broken(what string, err error) error {
 	if !o.skip {
 		return fmt.Errorf("%s: %w; restarting a netmaster of 1.x may mend it, and --skip-broken leaves out what it does not tell", what, err)
 	}
-	_, err = fmt.Fprintf(o.factory.stderr, "warning: %s: %v; what it does not tell is left out\n", what, err)
+	_, err = fmt.Fprintf(o.stderr, "warning: %s: %v; what it does not tell is left out\n", what, err)
 	return err
 }
 
@@ -165,7 +164,7 @@ func (o *exportOptions) ambiguous(network string, e api.EndpointOper) error {
 	}
 	for key, value := range parseLabels(e.Labels) {
 		if strings.Contains(value, " ") {
-			_, err := fmt.Fprintf(o.factory.stderr, "warning: endpoint %s of network %s: its labels are told as %q, where a value with blanks cannot be told from several labels; look at %q\n",
+			_, err := fmt.Fprintf(o.stderr, "warning: endpoint %s of network %s: its labels are told as %q, where a value with blanks cannot be told from several labels; look at %q\n",
 				e.EndpointID, network, e.Labels, key)
 			return err
 		}

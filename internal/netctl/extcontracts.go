@@ -7,29 +7,19 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var extContracts = kind[api.ExtContractsGroup, struct{}]{
-	noun: "external-contracts", arg: "CONTRACTS", example: "--tenant blue outside", perTenant: true,
-	collection: (*api.Client).ExtContractsGroups,
-}
-
-var extContractsList = listing[api.ExtContractsGroup, struct{}]{
-	kind:   extContracts,
-	tenant: func(e api.ExtContractsGroup) string { return e.TenantName },
-	name:   func(e api.ExtContractsGroup) string { return e.ContractsGroupName },
+var extContracts = register(kindOf((*api.Client).ExtContractsGroups, columns[api.ExtContractsGroup]{
 	header: []string{"Tenant", "Name", "Type", "Contracts"},
 	row: func(e api.ExtContractsGroup) []string {
 		return []string{e.TenantName, e.ContractsGroupName, e.ContractsType, strings.Join(e.Contracts, ",")}
 	},
-}
-
-var _ = register(kindOf(extContractsList, objectKind{
+	wideHeader: []string{"Groups"},
+	wideRow: func(e api.ExtContractsGroup) []string {
+		return []string{linked(e.LinkSets.EndpointGroups)}
+	},
+}, objectKind{
 	order: 40, name: "extContractsGroup", aliases: []string{"external-contracts", "extContractsGroups"},
 	keyFields: []string{"tenantName", "contractsGroupName"}, placeholders: []string{"CONTRACTS", "CONTRACT"},
-	command:    newExtContracts,
-	wideHeader: []string{"Groups"},
-	wideRow: func(o any) []string {
-		return []string{linked(of[api.ExtContractsGroup](o).LinkSets.EndpointGroups)}
-	},
+	noun: "external-contracts", example: "--tenant blue outside", perTenant: true,
 }))
 
 type extContractsOptions struct {
@@ -38,7 +28,7 @@ type extContractsOptions struct {
 	group              api.ExtContractsGroup
 }
 
-func newExtContracts(f *factory) *command {
+func newExtContracts(base common) *command {
 	return &command{
 		name:  "external-contracts",
 		short: "External contracts: contracts of an ACI fabric that groups provide or consume.",
@@ -48,16 +38,16 @@ func newExtContracts(f *factory) *command {
 			"netctl external-contracts ls --tenant blue",
 		},
 		subs: []*command{
-			newExtContractsCreate(f, nil),
-			newInspect(f, extContracts, "Show external contracts and the groups that name them", nil),
-			newList(f, extContractsList, "List external contracts"),
-			newRemove(f, extContracts, "Delete external contracts that no group names", nil),
+			newExtContractsCreate(base),
+			newInspect(base, extContracts, "Show external contracts and the groups that name them"),
+			newList(base, extContracts, "List external contracts"),
+			newRemove(base, extContracts, "Delete external contracts that no group names"),
 		},
 	}
 }
 
-func newExtContractsCreate(f *factory, run func(context.Context, *extContractsOptions) error) *command {
-	o := &extContractsOptions{common: newCommon(f)}
+func newExtContractsCreate(base common) *command {
+	o := &extContractsOptions{common: base}
 	c := &command{
 		name:     "create",
 		fills:    &o.group,
@@ -71,7 +61,7 @@ func newExtContractsCreate(f *factory, run func(context.Context, *extContractsOp
 	c.flags.boolVar(&o.provided, "provided, p", "the groups provide the contracts")
 	c.flags.listVar(&o.group.Contracts, "contract, a", "CONTRACT-DN", "distinguished name of a contract")
 	o.changeFlags(&c.flags, "json, j", "print the contracts as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runExtContractsCreate), []*string{&o.group.ContractsGroupName})
+	c.run = bindRun(o, runExtContractsCreate, []*string{&o.group.ContractsGroupName})
 	return c
 }
 

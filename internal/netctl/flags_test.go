@@ -2,6 +2,7 @@ package netctl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http/httptest"
@@ -62,14 +63,20 @@ func readLegacy(t *testing.T) []legacyCommand {
 	return all
 }
 
+func noVariables(string) string { return "" }
+
+// testTree is netctl's tree of commands, to be looked at.
+func testTree() *command { return newRoot(common{session: &session{}}, Env{Getenv: noVariables}) }
+
 func plainConnect(g globals) (*api.Client, error) { return connect(g) }
 
 // newTree returns the command tree with every command replaced by one that
 // only records its arguments.
 func newTree(t *testing.T) (root *command, got *[]string) {
 	t.Helper()
-	g := &globals{netmaster: DefaultNetmaster, timeout: time.Second}
-	root = newRoot(&factory{out: t.Output(), globals: g, connect: plainConnect})
+	root = newRoot(common{terminal: terminal{out: t.Output()}, session: &session{
+		globals: globals{netmaster: DefaultNetmaster, timeout: time.Second}, connect: plainConnect,
+	}}, Env{Getenv: noVariables})
 	got = new([]string)
 	var replace func(c *command)
 	replace = func(c *command) {
@@ -178,7 +185,7 @@ func TestJSONAndQuiet(t *testing.T) {
 			walk(s, path+" "+s.name)
 		}
 	}
-	walk(newRoot(&factory{globals: &globals{}}), "netctl")
+	walk(testTree(), "netctl")
 }
 
 // A wrong command line exits with 2, sends nothing, and says what was meant.
@@ -266,11 +273,12 @@ func TestNetmaster(t *testing.T) {
 		}
 	}
 	var seen globals
-	f := &factory{globals: &globals{netmaster: DefaultNetmaster, timeout: time.Second}, connect: func(g globals) (*api.Client, error) {
+	open := func(g globals) (*api.Client, error) {
 		seen = g
 		return plainConnect(g)
-	}}
-	if _, err := f.client(); err != nil || seen.netmaster != "http://netmaster:9999" {
+	}
+	s := &session{globals: globals{netmaster: DefaultNetmaster, timeout: time.Second}, connect: open}
+	if _, err := s.client(); err != nil || seen.netmaster != "http://netmaster:9999" {
 		t.Errorf("default netmaster %q, error %v", seen.netmaster, err)
 	}
 	known := func(context.Context, string) ([]string, error) { return []string{"10.0.0.1"}, nil }
@@ -284,8 +292,8 @@ func TestNetmaster(t *testing.T) {
 		{DefaultNetmaster, unknown, "http://127.0.0.1:9999"},
 		{"http://other:9999", unknown, "http://other:9999"},
 	} {
-		f := &factory{globals: &globals{netmaster: tt.given, timeout: time.Second}, lookup: tt.lookup, connect: f.connect}
-		if _, err := f.client(); err != nil || seen.netmaster != tt.want {
+		s := &session{globals: globals{netmaster: tt.given, timeout: time.Second}, lookup: tt.lookup, connect: open}
+		if _, err := s.client(); err != nil || seen.netmaster != tt.want {
 			t.Errorf("%s given: asks %s, %v; want %s", tt.given, seen.netmaster, err, tt.want)
 		}
 	}
@@ -317,25 +325,24 @@ func TestInsecure(t *testing.T) {
 	}
 }
 
-// Flag parsing apart from behaviour: a command hands its run function exactly
-// the options that the command line says.
-func TestOptions(t *testing.T) {
-	f := &factory{globals: &globals{}}
-	var got api.Rule
-	c := newRuleAdd(f, func(_ context.Context, o *ruleAddOptions) error {
-		got = o.rule
-		return nil
-	})
-	inv, err := c.resolveAt("rule-add", strings.Fields("-p 7 p1 -l udp r1 --from-network=n1 -P 53"), f.globals, nil)
-	if err == nil {
-		err = inv.execute(t.Context(), t.Output())
+// A command sends exactly what its flags say.
+func TestFlagsFillTheObject(t *testing.T) {
+	m := newFakeMaster(t)
+	m.store("policys", "default:p1", `{"key":"default:p1","policyName":"p1","tenantName":"default"}`)
+	if got := netctl(t, m.url, strings.Fields("policy rule-add -p 7 p1 -l udp r1 --from-network=n1 -P 53")...); got.code != ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	var sent api.Rule
+	_, body, _ := strings.Cut(m.sent()[0], "{")
+	if err := json.Unmarshal([]byte("{"+body), &sent); err != nil {
+		t.Fatal(err)
 	}
 	want := api.Rule{
 		Action: "allow", Direction: "in", FromNetwork: "n1", PolicyName: "p1", Port: 53,
-		Priority: 7, Protocol: "udp", RuleID: "r1",
+		Priority: 7, Protocol: "udp", RuleID: "r1", TenantName: "default",
 	}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("error %v, rule (-want +got):\n%s", err, diff)
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("rule (-want +got):\n%s", diff)
 	}
 }
 
@@ -375,8 +382,7 @@ func TestZeroPriorityIsRefused(t *testing.T) {
 // TestPageSaysWhichListsTakeAll: lists of what belongs to tenants take --all, but for endpoint
 // ls; the page names it.
 func TestPageSaysWhichListsTakeAll(t *testing.T) {
-	f := &factory{globals: &globals{}}
-	for c, all := range map[*command]bool{newEndpointList(f, nil): false, newHostList(f): false, newList(f, ruleList, ""): true} {
+	for c, all := range map[*command]bool{newEndpointList(common{}): false, newList(common{}, hosts, ""): false, newList(common{}, rules, ""): true} {
 		if (c.flags.lookup("all") != nil) != all {
 			t.Errorf("%s: --all", c.short)
 		}

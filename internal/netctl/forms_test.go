@@ -64,7 +64,7 @@ func TestNamesCanBePipedBack(t *testing.T) {
 			if got := netctl(t, url, "get", k.name, name, "-o", "name"); got.code != ExitOK {
 				t.Errorf("get %s %s: %+v", k.name, name, got)
 			}
-			if got := netctl(t, url, k.aliases[0], "inspect", name); got.code != ExitOK && k.command != nil && k.name != "rule" && !strings.Contains(got.errOut, "unknown command") {
+			if got := netctl(t, url, k.aliases[0], "inspect", name); got.code != ExitOK && k.name != "rule" && !strings.Contains(got.errOut, "unknown command") {
 				t.Errorf("%s inspect %s: %+v", k.aliases[0], name, got)
 			}
 		}

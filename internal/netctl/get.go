@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -13,15 +12,14 @@ import (
 
 type getOptions struct {
 	common
-	stderr   io.Writer
 	name     string
 	all      bool
 	watch    bool
 	interval time.Duration
 }
 
-func newGet(f *factory) *command {
-	o := &getOptions{common: newCommon(f), stderr: f.stderr, interval: 2 * time.Second}
+func newGet(base common) *command {
+	o := &getOptions{common: base, interval: 2 * time.Second}
 	c := &command{
 		name:  "get",
 		short: "Show the objects of a kind, or one of them, as a table, YAML or JSON",
@@ -136,25 +134,21 @@ func (o *getOptions) fetch(ctx context.Context, client *api.Client, k *objectKin
 
 // items makes a list of objects, with what happened to them where that is watched.
 func (o *getOptions) items(k *objectKind, found []any, event string) items {
-	l := items{header: k.header, wideHeader: k.wideHeader}
+	l := k.items(found...)
 	if !k.seen {
 		l.kind = k.name
 	}
 	if o.watch {
 		l.header = append([]string{"Event"}, l.header...)
 	}
-	for _, object := range found {
-		x := item{object: object, name: k.shortName(object), row: k.row(object)}
+	for i := range l.all {
+		x := &l.all[i]
 		if k.perTenant && (o.all || k.seen) { // an endpoint's id is one of its network
-			x.name = k.key(object)
-		}
-		if k.wideRow != nil {
-			x.wide = k.wideRow(object)
+			x.name = k.key(x.object)
 		}
 		if o.watch {
 			x.row = append([]string{event}, x.row...)
 		}
-		l.all = append(l.all, x)
 	}
 	return l
 }

@@ -14,25 +14,19 @@ import (
 // globalKey is the key of the one global object.
 const globalKey = "global"
 
-var globalList = listing[api.Global, api.GlobalOper]{
-	kind:   kind[api.Global, api.GlobalOper]{noun: "global", collection: (*api.Client).Globals},
-	name:   func(g api.Global) string { return g.Name },
+var globalSettings = register(kindOf((*api.Client).Globals, columns[api.Global]{
 	header: []string{"Fabric mode", "Forward mode", "ARP mode", "Vlan Range", "Vxlan range", "Private subnet"},
 	row: func(g api.Global) []string {
 		return []string{g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet}
 	},
-}
-
-var _ = register(kindOf(globalList, objectKind{
-	order: 10, name: "global", aliases: []string{"globals"},
-	keyFields:  []string{"name"},
-	command:    newGlobal,
-	single:     globalKey,
 	wideHeader: []string{"Generated labels", "Tenant prefixes"},
-	wideRow: func(o any) []string {
-		g := of[api.Global](o)
+	wideRow: func(g api.Global) []string {
 		return []string{cmp.Or(strings.Join(g.GeneratedLabels, ","), "default"), cmp.Or(strings.Join(g.TenantPrefixes, ","), "none")}
 	},
+}, objectKind{
+	order: 10, name: "global", aliases: []string{"globals"},
+	keyFields: []string{"name"},
+	single:    globalKey,
 }))
 
 // The sentence is model.NoEffect's, copied since netctl does not link
@@ -44,7 +38,7 @@ type globalOptions struct {
 	all bool
 }
 
-func newGlobal(f *factory) *command {
+func newGlobal(base common) *command {
 	return &command{
 		name:  "global",
 		short: "Settings of the whole cluster.",
@@ -54,15 +48,15 @@ func newGlobal(f *factory) *command {
 			"netctl global inspect",
 		},
 		subs: []*command{
-			newGlobalInfo(f, nil),
-			newGlobalInspect(f, nil),
-			newGlobalSet(f, nil),
+			newGlobalInfo(base),
+			newInspect(base, globalSettings, "Show the settings and what is in use of the ranges"),
+			newGlobalSet(base),
 		},
 	}
 }
 
-func newGlobalInfo(f *factory, run func(context.Context, *globalOptions) error) *command {
-	o := &globalOptions{common: newCommon(f)}
+func newGlobalInfo(base common) *command {
+	o := &globalOptions{common: base}
 	c := &command{
 		name:     "info",
 		short:    "Show the settings",
@@ -72,7 +66,7 @@ func newGlobalInfo(f *factory, run func(context.Context, *globalOptions) error) 
 	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
 	c.flags.boolVar(&o.json, "json, j", "print the settings as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, orDefault(run, runGlobalInfo), nil)
+	c.run = bindRun(o, runGlobalInfo, nil)
 	return c
 }
 
@@ -103,39 +97,14 @@ func labelsFollow(o api.GlobalOper) string {
 	return fmt.Sprintf("Generated labels have changed, and %d endpoints have not followed yet: until they have, policies cannot select by these either: %s\n", o.EndpointsToFollow, strings.Join(o.FormerLabels, ", "))
 }
 
-func newGlobalInspect(f *factory, run func(context.Context, *globalOptions) error) *command {
-	o := &globalOptions{common: newCommon(f)}
-	c := &command{
-		name:     "inspect",
-		short:    "Show the settings and what is in use of the ranges, as JSON",
-		examples: []string{"netctl global inspect"},
-	}
-	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, orDefault(run, runGlobalInspect), nil)
-	return c
-}
-
-func runGlobalInspect(ctx context.Context, o *globalOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	got, err := client.Globals().Inspect(ctx, globalKey)
-	if err != nil {
-		return err
-	}
-	return o.showJSON(got)
-}
-
 type globalSetOptions struct {
 	common
 	global api.Global
 	within time.Duration
 }
 
-func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error) *command {
-	o := &globalSetOptions{common: newCommon(f)}
+func newGlobalSet(base common) *command {
+	o := &globalSetOptions{common: base}
 	g := &o.global
 	c := &command{
 		name:  "set",
@@ -160,7 +129,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 	confirmFlag(&c.flags, &o.within)
 	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
-	c.run = bindRun(o, orDefault(run, runGlobalSet), nil)
+	c.run = bindRun(o, runGlobalSet, nil)
 	return c
 }
 

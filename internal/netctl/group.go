@@ -8,15 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var groups = kind[api.EndpointGroup, api.EndpointGroupOper]{
-	noun: "group", arg: "GROUP", example: "--tenant blue web", perTenant: true,
-	collection: (*api.Client).EndpointGroups,
-}
-
-var groupList = listing[api.EndpointGroup, api.EndpointGroupOper]{
-	kind:   groups,
-	tenant: func(g api.EndpointGroup) string { return g.TenantName },
-	name:   func(g api.EndpointGroup) string { return g.GroupName },
+var groups = register(kindOf((*api.Client).EndpointGroups, columns[api.EndpointGroup]{
 	header: []string{"Tenant", "Group", "Network", "IP Pool", "CfgdTag", "Policies", "Network profile"},
 	row: func(g api.EndpointGroup) []string {
 		return []string{
@@ -24,17 +16,14 @@ var groupList = listing[api.EndpointGroup, api.EndpointGroupOper]{
 			strings.Join(g.Policies, ","), g.NetProfile,
 		}
 	},
-}
-
-var _ = register(kindOf(groupList, objectKind{
-	order: 70, name: "endpointGroup", aliases: []string{"group", "groups", "endpointGroups"},
-	keyFields: []string{"tenantName", "groupName"}, placeholders: []string{"GROUP"},
-	command:    newGroup,
 	wideHeader: []string{"External contracts", "App profile", "Owner"},
-	wideRow: func(o any) []string {
-		g := of[api.EndpointGroup](o)
+	wideRow: func(g api.EndpointGroup) []string {
 		return []string{strings.Join(g.ExtContractsGrps, ","), lastPart(g.Links.AppProfile.Key), g.Owner}
 	},
+}, objectKind{
+	order: 70, name: "endpointGroup", aliases: []string{"group", "groups", "endpointGroups"},
+	keyFields: []string{"tenantName", "groupName"}, placeholders: []string{"GROUP"},
+	noun: "group", example: "--tenant blue web", perTenant: true,
 }))
 
 // noteGroupTag is model.NoEffect's, copied since netctl does not link internal/model;
@@ -47,7 +36,7 @@ type groupCreateOptions struct {
 	within time.Duration
 }
 
-func newGroup(f *factory) *command {
+func newGroup(base common) *command {
 	return &command{
 		name:  "group",
 		short: "Endpoint groups: containers of one network that share policies.",
@@ -57,16 +46,16 @@ func newGroup(f *factory) *command {
 			"netctl group rm --tenant blue web",
 		},
 		subs: []*command{
-			newGroupCreate(f, nil),
-			newInspect(f, groups, "Show a group and its endpoints", nil),
-			newList(f, groupList, "List endpoint groups"),
-			newRemove(f, groups, "Delete a group without endpoints that no rule names", nil),
+			newGroupCreate(base),
+			newInspect(base, groups, "Show a group and its endpoints"),
+			newList(base, groups, "List endpoint groups"),
+			newRemove(base, groups, "Delete a group without endpoints that no rule names"),
 		},
 	}
 }
 
-func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) error) *command {
-	o := &groupCreateOptions{common: newCommon(f)}
+func newGroupCreate(base common) *command {
+	o := &groupCreateOptions{common: base}
 	g := &o.group
 	c := &command{
 		name:  "create",
@@ -88,11 +77,11 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 	c.flags.stringVar(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems; has no effect yet")
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runGroupCreate), []*string{&g.NetworkName, &g.GroupName})
+	c.run = bindRun(o, runGroupCreate, []*string{&g.NetworkName, &g.GroupName})
 	return c
 }
 
 func runGroupCreate(ctx context.Context, o *groupCreateOptions) error {
 	o.group.TenantName = o.tenant
-	return putOrTry(ctx, &o.common, o.within, "endpointGroup", groups, o.group.GroupName, o.group)
+	return putOrTry(ctx, &o.common, o.within, groups, o.group.GroupName, o.group)
 }

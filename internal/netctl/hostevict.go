@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/condition"
 )
 
-func newHostEvict(f *factory, run func(context.Context, *hostOptions) error) *command {
-	o := &hostOptions{common: newCommon(f)}
+func newHostEvict(base common) *command {
+	o := &hostOptions{common: base}
 	c := &command{
 		name:     "evict",
 		short:    "Give up the endpoints of a host that is away, which stays known; one that is alive is refused",
@@ -19,7 +19,7 @@ func newHostEvict(f *factory, run func(context.Context, *hostOptions) error) *co
 	}
 	c.flags.boolVar(&o.force, "force, f", "where there are endpoints: without it they are only told")
 	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
-	c.run = bindRun(o, orDefault(run, runHostEvict), []*string{&o.name})
+	c.run = bindRun(o, runHostEvict, []*string{&o.name})
 	return c
 }
 
@@ -43,8 +43,8 @@ func runHostEvict(ctx context.Context, o *hostOptions) error {
 }
 
 // newHostChange is a command that changes one thing of a host, and says what it did.
-func newHostChange(f *factory, name, short, example string, args []string, change func(ctx context.Context, c *api.Client, host, arg string) (api.Host, error), done string) *command {
-	o := &hostOptions{common: newCommon(f)}
+func newHostChange(base common, name, short, example string, args []string, change func(ctx context.Context, c *api.Client, host, arg string) (api.Host, error), done string) *command {
+	o := &hostOptions{common: base}
 	c := &command{name: name, short: short, examples: []string{"netctl host " + name + " " + example}, args: args}
 	o.changeFlags(&c.flags, "json, j", "print the host as JSON")
 	c.run = func(ctx context.Context, args []string) error {
@@ -67,14 +67,14 @@ func newHostChange(f *factory, name, short, example string, args []string, chang
 	return c
 }
 
-func newHostDrain(f *factory, name, short string, drain bool, done string) *command {
-	return newHostChange(f, name, short, "host1", []string{"HOST"}, func(ctx context.Context, c *api.Client, host, _ string) (api.Host, error) {
+func newHostDrain(base common, name, short string, drain bool, done string) *command {
+	return newHostChange(base, name, short, "host1", []string{"HOST"}, func(ctx context.Context, c *api.Client, host, _ string) (api.Host, error) {
 		return c.DrainHost(ctx, host, drain)
 	}, done)
 }
 
-func newHostAddress(f *factory, name, short string, add bool, done string) *command {
-	return newHostChange(f, name, short, "host1 10.0.0.7", []string{"HOST", "ADDRESS"}, func(ctx context.Context, c *api.Client, host, address string) (api.Host, error) {
+func newHostAddress(base common, name, short string, add bool, done string) *command {
+	return newHostChange(base, name, short, "host1 10.0.0.7", []string{"HOST", "ADDRESS"}, func(ctx context.Context, c *api.Client, host, address string) (api.Host, error) {
 		return c.SetHostAddress(ctx, host, address, add)
 	}, done)
 }

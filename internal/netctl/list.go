@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/contiv/netplugin/v2/api"
 )
 
 // The forms in which lists are printed.
@@ -54,6 +52,44 @@ func (o *common) listForm() string {
 
 // inTable reports whether the list is printed as a table.
 func (o *common) inTable() bool { return o.listForm() == formTable || o.listForm() == formWide }
+
+// columns say how lists show objects of a type, in all forms.
+type columns[T any] struct {
+	header []string
+	row    func(T) []string
+	// wideHeader and wideRow are the columns of -o wide beyond these; nil = none.
+	wideHeader []string
+	wideRow    func(T) []string
+	id         func(T) string // what -o name prints
+}
+
+// items is a list of objects to be printed.
+func (c columns[T]) items(objects ...T) items {
+	l := items{header: c.header, wideHeader: c.wideHeader}
+	for _, object := range objects {
+		x := item{object: object, row: c.row(object)}
+		if c.id != nil {
+			x.name = c.id(object)
+		}
+		if c.wideRow != nil {
+			x.wide = c.wideRow(object)
+		}
+		l.all = append(l.all, x)
+	}
+	return l
+}
+
+// untypedColumns are the same for objects that are of the type by construction.
+func untypedColumns[T any](c columns[T]) columns[any] {
+	u := columns[any]{header: c.header, wideHeader: c.wideHeader, row: func(o any) []string { return c.row(as[T](o)) }}
+	if c.wideRow != nil {
+		u.wideRow = func(o any) []string { return c.wideRow(as[T](o)) }
+	}
+	if c.id != nil {
+		u.id = func(o any) string { return c.id(as[T](o)) }
+	}
+	return u
+}
 
 // items is a list to be printed.
 type items struct {
@@ -170,30 +206,17 @@ func blockStyle(n *yaml.Node) {
 	}
 }
 
-// listing says how a kind of object is listed.
-type listing[T api.Object, O any] struct {
-	kind   kind[T, O]
-	tenant func(T) string // unused when the kind belongs to no tenant
-	name   func(T) string
-	header []string
-	row    func(T) []string
-	// learn, when set, looks up what rows show beyond the objects themselves.
-	learn func(ctx context.Context, c *api.Client, list []T) error
-	// others, when set, returns what is listed behind the objects and is none of the kind.
-	others func(ctx context.Context, c *api.Client, o *getOptions) ([]item, error)
-}
-
 // newList makes the ls command of a kind: get with the kind's name left out.
-func newList[T api.Object, O any](f *factory, l listing[T, O], short string) *command {
-	o := &getOptions{common: newCommon(f), stderr: f.stderr}
+func newList(base common, k *objectKind, short string) *command {
+	o := &getOptions{common: base}
 	c := &command{
 		name:     "ls",
 		aliases:  []string{"list"},
 		short:    short,
-		examples: []string{"netctl " + l.kind.noun + " ls -o json"},
+		examples: []string{"netctl " + k.noun + " ls -o json"},
 	}
-	if l.kind.perTenant {
-		c.examples = []string{"netctl " + l.kind.noun + " ls --tenant blue", "netctl " + l.kind.noun + " ls --all -o wide"}
+	if k.perTenant {
+		c.examples = []string{"netctl " + k.noun + " ls --tenant blue", "netctl " + k.noun + " ls --all -o wide"}
 		o.tenantFlag(&c.flags)
 		c.flags.boolVar(&o.all, "all, a", "list those of all tenants")
 	}
@@ -202,7 +225,7 @@ func newList[T api.Object, O any](f *factory, l listing[T, O], short string) *co
 		if err := o.whose(&c.flags); err != nil {
 			return err
 		}
-		return o.run(ctx, kindFor[T]())
+		return o.run(ctx, k)
 	}
 	return c
 }

@@ -32,17 +32,12 @@ type savedLogin struct {
 
 type loginOptions struct {
 	common
-	stdin     io.Reader
-	stderr    io.Writer
-	path      string // of the saved login; empty = no home directory
-	netmaster func() string
-	token     bool   // one of netmaster's, or of its issuer
-	caFile    string // of the authorities to trust with it; empty = the machine's
-	try       func(*savedToken)
+	token  bool   // one of netmaster's, or of its issuer
+	caFile string // of the authorities to trust with it; empty = the machine's
 }
 
-func newLogin(f *factory, run func(context.Context, *loginOptions) error) *command {
-	o := &loginOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }, try: func(s *savedToken) { f.globals.login = s }}
+func newLogin(base common) *command {
+	o := &loginOptions{common: base}
 	c := &command{
 		name:  "login",
 		short: "Keep a token for the cluster of --netmaster (--token), or log in at an auth_proxy, in ~/.netctl; that is asked from then on where --netmaster is not given",
@@ -56,7 +51,7 @@ func newLogin(f *factory, run func(context.Context, *loginOptions) error) *comma
 	c.flags.stringVar(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
 	c.flags.boolVar(&o.json, "json, j", "print where the token is kept, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
-	c.run = bindRun(o, orDefault(run, runLogin), nil)
+	c.run = bindRun(o, runLogin, nil)
 	return c
 }
 
@@ -67,10 +62,10 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 	if o.caFile != "" {
 		return usageErrorf("--ca-file: is for --token")
 	}
-	if !strings.HasPrefix(o.netmaster(), "https://") {
-		return usageErrorf("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.netmaster())
+	if !strings.HasPrefix(o.globals.netmaster, "https://") {
+		return usageErrorf("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.globals.netmaster)
 	}
-	if o.path == "" {
+	if o.loginPath == "" {
 		return errors.New("there is no place for the token: the environment variable HOME is not set")
 	}
 	client, err := o.client()
@@ -94,18 +89,18 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 	if answer.Token == "" {
 		return errors.New("log in: the answer holds no token; is this URL an auth_proxy?")
 	}
-	if err := writeLogin(o.path, savedLogin{answer.Token, o.netmaster()}); err != nil {
+	if err := writeLogin(o.loginPath, savedLogin{answer.Token, o.globals.netmaster}); err != nil {
 		return err
 	}
-	if all, err := readTokens(o.path); err == nil && all.Current != "" {
+	if all, err := readTokens(o.loginPath); err == nil && all.Current != "" {
 		all.Current = "" // the proxy is the last login
-		if err := all.write(o.path); err != nil {
+		if err := all.write(o.loginPath); err != nil {
 			return err
 		}
 	}
 	switch {
 	case o.json:
-		return printJSON(o.out, map[string]string{"username": user, "config": o.path})
+		return printJSON(o.out, map[string]string{"username": user, "config": o.loginPath})
 	case o.quiet:
 		return nil
 	}

@@ -101,11 +101,11 @@ func TestPromptIsForTerminals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer terminal.Close()
+	defer tty.Close()
 	pipe, typed, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -115,12 +115,12 @@ func TestPromptIsForTerminals(t *testing.T) {
 	for _, x := range []struct {
 		in, typist *os.File
 		want       string
-	}{{terminal, ptmx, "Token: "}, {pipe, typed, ""}} {
+	}{{tty, ptmx, "Token: "}, {pipe, typed, ""}} {
 		if _, err := x.typist.WriteString("t0k\n"); err != nil {
 			t.Fatal(err)
 		}
 		var prompt bytes.Buffer
-		o := &loginOptions{stdin: x.in, stderr: &prompt}
+		o := &loginOptions{common: common{terminal: terminal{stdin: x.in, stderr: &prompt}}}
 		if got, err := o.ask(bufio.NewReader(x.in), "Token: ", true); err != nil || got != "t0k" || prompt.String() != x.want {
 			t.Errorf("%q, %v after the prompt %q, want %q", got, err, prompt.String(), x.want)
 		}

@@ -18,13 +18,12 @@ import (
 
 type monitorOptions struct {
 	common
-	stderr  io.Writer
 	request api.MonitorRequest
 	count   int
 }
 
-func newMonitor(f *factory, run func(context.Context, *monitorOptions) error) *command {
-	o := &monitorOptions{common: newCommon(f), stderr: f.stderr}
+func newMonitor(base common) *command {
+	o := &monitorOptions{common: base}
 	c := &command{
 		name:  "monitor",
 		asks:  &o.request,
@@ -42,7 +41,7 @@ func newMonitor(f *factory, run func(context.Context, *monitorOptions) error) *c
 	c.flags.intVar(&o.count, "count, n", "N", "end after so many packets; 0 = never")
 	c.flags.boolVar(&o.json, "json, j", "print a JSON object a line")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print neither header nor notes").adds = true
-	c.run = bindRun(o, orDefault(run, runMonitor), nil)
+	c.run = bindRun(o, runMonitor, nil)
 	return c
 }
 

@@ -7,30 +7,19 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var netProfiles = kind[api.NetProfile, struct{}]{
-	noun: "netprofile", arg: "NETPROFILE", example: "--tenant blue gold", perTenant: true,
-	collection: (*api.Client).NetProfiles,
-}
-
-var netProfileList = listing[api.NetProfile, struct{}]{
-	kind:   netProfiles,
-	tenant: func(p api.NetProfile) string { return p.TenantName },
-	name:   func(p api.NetProfile) string { return p.ProfileName },
+var netProfiles = register(kindOf((*api.Client).NetProfiles, columns[api.NetProfile]{
 	header: []string{"Name", "Tenant", "Bandwidth", "DSCP", "burst size"},
 	row: func(p api.NetProfile) []string {
 		return []string{p.ProfileName, p.TenantName, p.Bandwidth, strconv.Itoa(p.DSCP), strconv.Itoa(p.Burst)}
 	},
-}
-
-var _ = register(kindOf(netProfileList, objectKind{
-	order: 30, name: "netprofile", aliases: []string{"netprofiles"},
-	keyFields: []string{"tenantName", "profileName"}, placeholders: []string{"NETPROFILE", "PROFILE"},
-	command:    newNetProfile,
 	wideHeader: []string{"Receives", "Receive burst", "Groups", "Owner"},
-	wideRow: func(o any) []string {
-		p := of[api.NetProfile](o)
+	wideRow: func(p api.NetProfile) []string {
 		return []string{p.ReceiveBandwidth, strconv.Itoa(p.ReceiveBurst), linked(p.LinkSets.EndpointGroups), p.Owner}
 	},
+}, objectKind{
+	order: 30, name: "netprofile", aliases: []string{"netprofiles"},
+	keyFields: []string{"tenantName", "profileName"}, placeholders: []string{"NETPROFILE", "PROFILE"},
+	example: "--tenant blue gold", perTenant: true,
 }))
 
 type netProfileOptions struct {
@@ -38,7 +27,7 @@ type netProfileOptions struct {
 	profile api.NetProfile
 }
 
-func newNetProfile(f *factory) *command {
+func newNetProfile(base common) *command {
 	return &command{
 		name:  "netprofile",
 		short: "Network profiles: bandwidth and marking of groups' traffic.",
@@ -48,16 +37,16 @@ func newNetProfile(f *factory) *command {
 			"netctl netprofile ls --tenant blue",
 		},
 		subs: []*command{
-			newNetProfileCreate(f, nil),
-			newInspect(f, netProfiles, "Show a network profile and the groups that name it", nil),
-			newList(f, netProfileList, "List network profiles"),
-			newRemove(f, netProfiles, "Delete a network profile that no group names", nil),
+			newNetProfileCreate(base),
+			newInspect(base, netProfiles, "Show a network profile and the groups that name it"),
+			newList(base, netProfiles, "List network profiles"),
+			newRemove(base, netProfiles, "Delete a network profile that no group names"),
 		},
 	}
 }
 
-func newNetProfileCreate(f *factory, run func(context.Context, *netProfileOptions) error) *command {
-	o := &netProfileOptions{common: newCommon(f)}
+func newNetProfileCreate(base common) *command {
+	o := &netProfileOptions{common: base}
 	p := &o.profile
 	c := &command{
 		name:  "create",
@@ -77,9 +66,9 @@ func newNetProfileCreate(f *factory, run func(context.Context, *netProfileOption
 	c.flags.stringVar(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "limit of what each endpoint receives; none: no limit")
 	c.flags.intVar(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *netProfileOptions) error {
+	c.run = bindRun(o, func(ctx context.Context, o *netProfileOptions) error {
 		o.profile.TenantName = o.tenant
 		return put(ctx, &o.common, netProfiles, o.profile.ProfileName, o.profile)
-	}), []*string{&p.ProfileName})
+	}, []*string{&p.ProfileName})
 	return c
 }

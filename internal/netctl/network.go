@@ -1,6 +1,7 @@
 package netctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -13,38 +14,26 @@ import (
 // parallelInspects bounds how many networks `network ls` asks about at once.
 const parallelInspects = 8
 
-var networks = kind[api.Network, api.NetworkOper]{
-	noun: "network", arg: "NETWORK", example: "--tenant blue backend", perTenant: true,
-	collection: (*api.Client).Networks,
-}
-
-var networkList = listing[api.Network, api.NetworkOper]{
-	kind:   networks,
-	tenant: func(n api.Network) string { return n.TenantName },
-	name:   func(n api.Network) string { return n.NetworkName },
+var networks = register(kindOf((*api.Client).Networks, columns[api.Network]{
 	header: []string{
 		"Tenant", "Network", "Nw Type", "Encap type", "Packet tag", "Subnet", "Gateway",
 		"IPv6Subnet", "IPv6Gateway", "Cfgd Tag",
 	},
-	learn: learnTags,
 	row: func(n api.Network) []string {
 		return []string{
 			n.TenantName, n.NetworkName, n.NwType, n.Encap, strconv.Itoa(n.PktTag),
 			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag,
 		}
 	},
-}
-
-var _ = register(kindOf(networkList, objectKind{
-	order: 50, name: "network", aliases: []string{"networks", "net", "nets"},
-	keyFields: []string{"tenantName", "networkName"}, placeholders: []string{"NETWORK"},
-	command:    newNetwork,
-	pin:        pinNetwork,
 	wideHeader: []string{"Groups", "Services", "Owner"},
-	wideRow: func(o any) []string {
-		n := of[api.Network](o)
+	wideRow: func(n api.Network) []string {
 		return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs), n.Owner}
 	},
+}, objectKind{
+	order: 50, name: "network", aliases: []string{"networks", "net", "nets"},
+	keyFields: []string{"tenantName", "networkName"}, placeholders: []string{"NETWORK"},
+	pin:     pinNetwork,
+	example: "--tenant blue backend", perTenant: true, learn: learnTags,
 }))
 
 // The sentences are model.NoEffect's, copied since netctl does not link
@@ -58,7 +47,7 @@ type networkCreateOptions struct {
 	network api.Network
 }
 
-func newNetwork(f *factory) *command {
+func newNetwork(base common) *command {
 	return &command{
 		name:    "network",
 		aliases: []string{"net"},
@@ -69,17 +58,17 @@ func newNetwork(f *factory) *command {
 			"netctl network inspect --tenant blue backend",
 		},
 		subs: []*command{
-			newNetworkCreate(f, nil),
-			newInspect(f, networks, "Show a network, its addresses and endpoints", nil),
-			newList(f, networkList, "List networks; Packet tag is the VLAN id or VNI in use"),
-			newRemove(f, networks, "Delete a network that nothing uses any more", nil),
+			newNetworkCreate(base),
+			newInspect(base, networks, "Show a network, its addresses and endpoints"),
+			newList(base, networks, "List networks; Packet tag is the VLAN id or VNI in use"),
+			newRemove(base, networks, "Delete a network that nothing uses any more"),
 		},
 	}
 }
 
-func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOptions) error) *command {
+func newNetworkCreate(base common) *command {
 	o := &networkCreateOptions{
-		common:  newCommon(f),
+		common:  base,
 		network: api.Network{NwType: "data", Encap: "vxlan"},
 	}
 	n := &o.network
@@ -106,7 +95,7 @@ func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOption
 	c.flags.boolVar(&n.Native, "native", "have every host itself and its containers reach each other by the containers' own addresses, as Kubernetes asks for pods; in tenant default, with encap vxlan")
 	c.flags.stringVar(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems; has no effect yet")
 	o.changeFlags(&c.flags, "json, j", "print the network as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runNetworkCreate), []*string{&n.NetworkName})
+	c.run = bindRun(o, runNetworkCreate, []*string{&n.NetworkName})
 	return c
 }
 
@@ -120,10 +109,11 @@ func runNetworkCreate(ctx context.Context, o *networkCreateOptions) error {
 
 // learnTags fills in the tag of each network that was created without one: the
 // object holds the tag that was asked for, its inspection the tag in use.
-func learnTags(ctx context.Context, client *api.Client, list []api.Network) error {
+func learnTags(ctx context.Context, client *api.Client, list []any) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelInspects)
-	for i, n := range list {
+	for i, o := range list {
+		n := as[api.Network](o)
 		if n.PktTag != 0 {
 			continue
 		}
@@ -132,10 +122,8 @@ func learnTags(ctx context.Context, client *api.Client, list []api.Network) erro
 			if api.IsNotFound(err) { // deleted since it was listed
 				return nil
 			}
-			list[i].PktTag = got.Oper.PktTag
-			if got.Oper.ExternalPktTag != 0 {
-				list[i].PktTag = got.Oper.ExternalPktTag
-			}
+			n.PktTag = cmp.Or(got.Oper.ExternalPktTag, got.Oper.PktTag)
+			list[i] = n
 			return err
 		})
 	}
@@ -145,7 +133,7 @@ func learnTags(ctx context.Context, client *api.Client, list []api.Network) erro
 // pinNetwork writes the tag in use into a network and adds its endpoints. For a
 // network that --skip-broken leaves out it returns no documents and no error.
 func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error) {
-	x := of[api.Network](d.object)
+	x := as[api.Network](d.object)
 	got, err := c.Networks().Inspect(ctx, d.key)
 	if err != nil {
 		return nil, o.broken(d.kind+" "+d.key, err)
@@ -168,7 +156,7 @@ func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported
 		}
 		r := endpointRequest(x, e)
 		if r.EndpointID == "" { // an address of 1.x that no command can release
-			if _, err := fmt.Fprintf(o.factory.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
+			if _, err := fmt.Fprintf(o.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
 				return nil, err
 			}
 			continue

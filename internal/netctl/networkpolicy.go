@@ -14,15 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var networkPolicies = kind[api.NetworkPolicy, api.PolicyOper]{
-	noun: "network-policy", arg: "POLICY", example: "--tenant blue closed", perTenant: true,
-	collection: (*api.Client).NetworkPolicies,
-}
-
-var networkPolicyList = listing[api.NetworkPolicy, api.PolicyOper]{
-	kind:   networkPolicies,
-	tenant: func(p api.NetworkPolicy) string { return p.TenantName },
-	name:   func(p api.NetworkPolicy) string { return p.NetworkPolicyName },
+var networkPolicies = register(kindOf((*api.Client).NetworkPolicies, columns[api.NetworkPolicy]{
 	header: []string{"Tenant", "Network policy", "Owner", "Tier", "Order", "Mode", "Applies to", "Default in", "Default out", "Rules"},
 	row: func(p api.NetworkPolicy) []string {
 		applies := api.Selector{}
@@ -31,12 +23,10 @@ var networkPolicyList = listing[api.NetworkPolicy, api.PolicyOper]{
 		}
 		return []string{p.TenantName, p.NetworkPolicyName, p.Owner, p.Tier, number(p.Order), p.Mode, selectorText(applies), p.DefaultIn, p.DefaultOut, number(len(p.Rules))}
 	},
-}
-
-var _ = register(kindOf(networkPolicyList, objectKind{
+}, objectKind{
 	order: 85, name: "networkPolicy", aliases: []string{"network-policy", "network-policies", "networkPolicies", "networkPolicys", "netpol"},
 	keyFields: []string{"tenantName", "networkPolicyName"}, placeholders: []string{"NETWORK-POLICY"},
-	command: newNetworkPolicy,
+	noun: "network-policy", example: "--tenant blue closed", perTenant: true, arg: "POLICY",
 }))
 
 // selectorText writes a selector as people read it.
@@ -65,7 +55,7 @@ type networkPolicyOptions struct {
 	rules   []string
 }
 
-func newNetworkPolicy(f *factory) *command {
+func newNetworkPolicy(base common) *command {
 	return &command{
 		name:  "network-policy",
 		short: "Network policies: rules for the endpoints that have certain labels, of a group, a network or a tenant.",
@@ -77,18 +67,18 @@ func newNetworkPolicy(f *factory) *command {
 			"netctl network-policy rm --tenant blue db",
 		},
 		subs: []*command{
-			newNetworkPolicyCreate(f, nil),
-			newInspect(f, networkPolicies, "Show a network policy and the endpoints that it applies to", nil),
-			newList(f, networkPolicyList, "List network policies"),
-			newRemove(f, networkPolicies, "Delete a network policy with its rules", nil),
-			newNetworkRuleSet(f, nil),
-			newNetworkRuleRemove(f, nil),
+			newNetworkPolicyCreate(base),
+			newInspect(base, networkPolicies, "Show a network policy and the endpoints that it applies to"),
+			newList(base, networkPolicies, "List network policies"),
+			newRemove(base, networkPolicies, "Delete a network policy with its rules"),
+			newNetworkRuleSet(base),
+			newNetworkRuleRemove(base),
 		},
 	}
 }
 
-func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicyOptions) error) *command {
-	o := &networkPolicyOptions{common: newCommon(f), policy: api.NetworkPolicy{Order: 100, Tier: "contiv", Mode: "enforce"}}
+func newNetworkPolicyCreate(base common) *command {
+	o := &networkPolicyOptions{common: base, policy: api.NetworkPolicy{Order: 100, Tier: "contiv", Mode: "enforce"}}
 	p := &o.policy
 	c := &command{
 		name:  "create",
@@ -115,7 +105,7 @@ func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicy
 		c.flags.lookup(name).field = field
 	}
 	o.changeFlags(&c.flags, "json, j", "print the policy as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runNetworkPolicyCreate), []*string{&p.NetworkPolicyName})
+	c.run = bindRun(o, runNetworkPolicyCreate, []*string{&p.NetworkPolicyName})
 	return c
 }
 

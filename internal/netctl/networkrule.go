@@ -14,8 +14,8 @@ type networkRuleOptions struct {
 
 func (o *networkRuleOptions) key() string { return o.tenant + ":" + o.policy + ":" + o.rule }
 
-func newNetworkRuleSet(f *factory, run func(context.Context, *networkRuleOptions) error) *command {
-	o := &networkRuleOptions{common: newCommon(f)}
+func newNetworkRuleSet(base common) *command {
+	o := &networkRuleOptions{common: base}
 	c := &command{
 		name:    "rule-set",
 		aliases: []string{"rule-add"},
@@ -28,7 +28,7 @@ func newNetworkRuleSet(f *factory, run func(context.Context, *networkRuleOptions
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the rule as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runNetworkRuleSet), []*string{&o.policy, &o.rule, &o.text})
+	c.run = bindRun(o, runNetworkRuleSet, []*string{&o.policy, &o.rule, &o.text})
 	return c
 }
 
@@ -55,8 +55,8 @@ func runNetworkRuleSet(ctx context.Context, o *networkRuleOptions) error {
 	return o.say(written(existed, reflect.DeepEqual(before, after))+" rule", o.rule, o.key(), after)
 }
 
-func newNetworkRuleRemove(f *factory, run func(context.Context, *networkRuleOptions) error) *command {
-	o := &networkRuleOptions{common: newCommon(f)}
+func newNetworkRuleRemove(base common) *command {
+	o := &networkRuleOptions{common: base}
 	c := &command{
 		name:     "rule-rm",
 		short:    "Delete a rule from a network policy",
@@ -65,7 +65,7 @@ func newNetworkRuleRemove(f *factory, run func(context.Context, *networkRuleOpti
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
-	c.run = bindRun(o, orDefault(run, runNetworkRuleRemove), []*string{&o.policy, &o.rule})
+	c.run = bindRun(o, runNetworkRuleRemove, []*string{&o.policy, &o.rule})
 	return c
 }
 

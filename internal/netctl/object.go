@@ -1,27 +1,23 @@
 package netctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// common are the options that most commands share.
+// common are the options that most commands share, and what they work with.
 type common struct {
-	out    io.Writer
-	client func() (*api.Client, error)
+	terminal
+	*session
 	tenant string
 	json   bool
 	quiet  bool
 	form   string // of lists: listFlags
-}
-
-func newCommon(f *factory) common {
-	return common{out: f.out, client: f.client, tenant: "default"}
 }
 
 func (o *common) tenantFlag(fs *flagSet) {
@@ -57,22 +53,6 @@ func bindRun[O any](o *O, run func(context.Context, *O) error, fields []*string)
 	}
 }
 
-func orDefault[F any](f, def func(context.Context, F) error) func(context.Context, F) error {
-	if f == nil {
-		return def
-	}
-	return f
-}
-
-// kind is a collection of objects as commands name it.
-type kind[T api.Object, O any] struct {
-	noun       string // "network", in messages
-	arg        string // "NETWORK", in help
-	example    string // the arguments of an example: "--tenant blue backend"
-	perTenant  bool
-	collection func(*api.Client) api.Resource[T, O]
-}
-
 // settle takes a name that has its tenant in front, as -o name prints it with --all, apart.
 func (o *common) settle(k *objectKind, fs *flagSet, name *string) error {
 	tenant, within, _ := strings.Cut(*name, ":")
@@ -89,90 +69,72 @@ func (o *common) settle(k *objectKind, fs *flagSet, name *string) error {
 // nameOptions are the options of commands that take one name: inspect and rm.
 type nameOptions struct {
 	common
-	name      string
-	perTenant bool
+	name string
 }
 
-// key is the object's key on the wire.
-func (o *nameOptions) key() string {
-	if o.perTenant {
-		return o.tenant + ":" + o.name
+// newNamed makes a command for an object of a kind: the one that its arguments name, or
+// the only one.
+func newNamed(base common, k *objectKind, c *command, run func(ctx context.Context, o *nameOptions, client *api.Client, key string) error) (*command, *nameOptions) {
+	o := &nameOptions{common: base}
+	c.examples = []string{strings.TrimSpace("netctl " + k.noun + " " + c.name + " " + k.example)}
+	if k.single == "" {
+		c.args = []string{k.arg}
 	}
-	return o.name
-}
-
-func newNameOptions[T api.Object, O any](f *factory, k kind[T, O], fs *flagSet) *nameOptions {
-	o := &nameOptions{common: newCommon(f), perTenant: k.perTenant}
 	if k.perTenant {
-		o.tenantFlag(fs)
+		o.tenantFlag(&c.flags)
 	}
-	return o
-}
-
-// bindName is bindRun for the name of an object of a type.
-func bindName[T any](o *nameOptions, fs *flagSet, run func(context.Context, *nameOptions) error) func(context.Context, []string) error {
-	return bindRun(o, func(ctx context.Context, o *nameOptions) error {
-		if err := o.settle(kindFor[T](), fs, &o.name); err != nil {
+	c.run = func(ctx context.Context, args []string) error {
+		o.name = strings.Join(args, "")
+		if err := o.settle(k, &c.flags, &o.name); err != nil {
 			return err
 		}
-		return run(ctx, o)
-	}, []*string{&o.name})
-}
-
-func newInspect[T api.Object, O any](f *factory, k kind[T, O], short string, run func(context.Context, *nameOptions) error) *command {
-	c := &command{
-		name:     "inspect",
-		short:    short + ", as JSON",
-		examples: []string{"netctl " + k.noun + " inspect " + k.example},
-		args:     []string{k.arg},
-	}
-	o := newNameOptions(f, k, &c.flags)
-	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindName[T](o, &c.flags, orDefault(run, func(ctx context.Context, o *nameOptions) error {
+		key := cmp.Or(k.single, o.name)
+		if k.perTenant {
+			key = o.tenant + ":" + o.name
+		}
 		client, err := o.client()
 		if err != nil {
 			return err
 		}
-		got, err := k.collection(client).Inspect(ctx, o.key())
+		return run(ctx, o, client, key)
+	}
+	return c, o
+}
+
+func newInspect(base common, k *objectKind, short string) *command {
+	c, o := newNamed(base, k, &command{name: "inspect", short: short + ", as JSON"}, func(ctx context.Context, o *nameOptions, client *api.Client, key string) error {
+		got, err := k.inspect(ctx, client, key)
 		if err != nil {
 			return err
 		}
 		return o.showJSON(got)
-	}))
+	})
+	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	return c
 }
 
-func newRemove[T api.Object, O any](f *factory, k kind[T, O], short string, run func(context.Context, *nameOptions) error) *command {
-	c := &command{
-		name:     "rm",
-		aliases:  []string{"delete"},
-		short:    short,
-		examples: []string{"netctl " + k.noun + " rm " + k.example},
-		args:     []string{k.arg},
-	}
-	o := newNameOptions(f, k, &c.flags)
+func newRemove(base common, k *objectKind, short string) *command {
+	c, o := newNamed(base, k, &command{name: "rm", aliases: []string{"delete"}, short: short}, func(ctx context.Context, o *nameOptions, _ *api.Client, key string) error {
+		return remove(ctx, &o.common, k, o.name, key)
+	})
 	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
-	c.run = bindName[T](o, &c.flags, orDefault(run, func(ctx context.Context, o *nameOptions) error {
-		return remove(ctx, &o.common, k, o.name, o.key())
-	}))
 	return c
 }
 
 // put creates or updates an object and then says which of the two happened: it
 // compares the object as stored before and after.
-func put[T api.Object, O any](ctx context.Context, o *common, k kind[T, O], name string, object T) error {
+func put(ctx context.Context, o *common, k *objectKind, name string, object api.Object) error {
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
-	r := k.collection(client)
-	before, err := r.Get(ctx, object.ObjectKey())
+	before, err := k.get(ctx, client, object.ObjectKey())
 	existed := err == nil
 	if err != nil && !api.IsNotFound(err) && !api.IsForbidden(err) { // below, a user who may not create gets an error
 		return err
 	}
-	after, err := r.Create(ctx, object)
+	after, err := k.create(ctx, client, object)
 	if err != nil {
 		return err
 	}
@@ -191,12 +153,12 @@ func written(existed, same bool) string {
 }
 
 // remove deletes an object and then says so.
-func remove[T api.Object, O any](ctx context.Context, o *common, k kind[T, O], name, key string) error {
+func remove(ctx context.Context, o *common, k *objectKind, name, key string) error {
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
-	if err := k.collection(client).Delete(ctx, key); err != nil {
+	if err := k.remove(ctx, client, key); err != nil {
 		return err
 	}
 	return o.say("Deleted "+k.noun, name, key, map[string]string{"key": key})

@@ -10,19 +10,35 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// objectKind is a kind of object without its type: what documents, get, export,
-// completion and the tree of commands work on. The file of each kind registers
-// one.
+// collection is how netmaster is asked for the objects of a kind.
+type collection struct {
+	list func(ctx context.Context, c *api.Client) ([]any, error) // ordered by key
+	// listTenant lists one tenant's, where a tenant-admin may not list all; nil = it may.
+	listTenant func(ctx context.Context, c *api.Client, tenant string) ([]any, error)
+	get        func(ctx context.Context, c *api.Client, key string) (any, error)
+	inspect    func(ctx context.Context, c *api.Client, key string) (any, error) // with its state
+	create     func(ctx context.Context, c *api.Client, o any) (any, error)      // or update
+	remove     func(ctx context.Context, c *api.Client, key string) error        // nil = it cannot be deleted by its key
+}
+
+// objectKind is a kind of object without its type: what documents, get, the commands of
+// kinds, export and completion work on. The file of each kind registers one.
 type objectKind struct {
+	columns[any] // how lists show it
+	collection
+
 	order        int      // place in lists of kinds: after the kinds that objects of this one refer to
 	name         string   // kind in documents: the object's type on the wire
+	noun         string   // in commands and messages: "group"; "" = name
 	aliases      []string // other names, on the command line and in documents
 	placeholders []string // how help calls the name of an object: "NETWORK"
+	arg          string   // likewise in its own commands; "" = the first placeholder
+	example      string   // the arguments of an example: "--tenant blue backend"
 	keyFields    []string // JSON names of the fields that make up the key
 	single       string   // key of the only object; empty = there may be many
 	seen         bool     // shown by get only: no document has objects in this form
 	perTenant    bool
-	command      func(*factory) *command // of the kind; nil = it has none of its own
+	typ          reflect.Type
 	// asDocument mends an object on its way into an export; nil = nothing to mend.
 	asDocument func(o any) any
 	// pin writes the tags and addresses that netmaster chose into an object to be
@@ -31,70 +47,45 @@ type objectKind struct {
 	// within returns an object's name on a line whose earlier arguments name what the
 	// object is part of, and whether it is part of that; nil = the kind's objects are
 	// part of no other.
-	within    func(o any, previous []string) (string, bool)
-	typ       reflect.Type
-	key       func(o any) string
-	shortName func(o any) string // name within its tenant
-	tenant    func(o any) string
-	list      func(ctx context.Context, c *api.Client) ([]any, error) // ordered by key
-	// listTenant lists one tenant's, where a tenant-admin may not list all; nil = it may.
-	listTenant func(ctx context.Context, c *api.Client, tenant string) ([]any, error)
-	get        func(ctx context.Context, c *api.Client, key string) (any, error)
-	remove     func(ctx context.Context, c *api.Client, key string) error // nil = it cannot be deleted by its key
-	header     []string
-	row        func(o any) []string
+	within func(o any, previous []string) (string, bool)
+	key    func(o any) string
 	// learn fills in what rows show beyond the objects themselves.
 	learn func(ctx context.Context, c *api.Client, list []any) error
 	// others returns what is listed behind the objects and is none of the kind; nil = nothing.
 	others func(ctx context.Context, c *api.Client, o *getOptions) ([]item, error)
-	// wideHeader and wideRow are the columns of -o wide beyond header and row.
-	wideHeader []string
-	wideRow    func(o any) []string
 }
 
-// kindOf completes an objectKind by a listing.
-func kindOf[T api.Object, O any](l listing[T, O], k objectKind) *objectKind {
-	k.perTenant, k.typ, k.header, k.others = l.kind.perTenant, reflect.TypeFor[T](), l.header, l.others
-	k.key = func(o any) string { return of[T](o).ObjectKey() }
-	k.shortName = func(o any) string { return l.name(of[T](o)) }
-	k.tenant = func(any) string { return "" }
-	k.row = func(o any) []string { return l.row(of[T](o)) }
-	k.get = func(ctx context.Context, c *api.Client, key string) (any, error) {
-		return l.kind.collection(c).Get(ctx, key)
+// tenant is an object's; "" = its kind belongs to no tenant.
+func (k *objectKind) tenant(o any) string {
+	if !k.perTenant {
+		return ""
 	}
-	k.remove = func(ctx context.Context, c *api.Client, key string) error {
-		return l.kind.collection(c).Delete(ctx, key)
-	}
+	tenant, _, _ := strings.Cut(k.key(o), ":")
+	return tenant
+}
+
+// kindOf completes an objectKind by the collection of its objects and by their columns.
+func kindOf[T api.Object, O any](of func(*api.Client) api.Resource[T, O], c columns[T], k objectKind) objectKind {
+	k.columns, k.typ = untypedColumns(c), reflect.TypeFor[T]()
+	k.key = func(o any) string { return as[T](o).ObjectKey() }
+	k.get = func(ctx context.Context, c *api.Client, key string) (any, error) { return of(c).Get(ctx, key) }
+	k.create = func(ctx context.Context, c *api.Client, o any) (any, error) { return of(c).Create(ctx, as[T](o)) }
 	k.list = func(ctx context.Context, c *api.Client) ([]any, error) {
-		found, err := l.kind.collection(c).List(ctx)
+		found, err := of(c).List(ctx)
 		slices.SortFunc(found, func(a, b T) int { return cmp.Compare(a.ObjectKey(), b.ObjectKey()) })
 		return untyped(found), err
 	}
-	if l.tenant != nil {
-		k.tenant = func(o any) string { return l.tenant(of[T](o)) }
+	if k.inspect == nil {
+		k.inspect = func(ctx context.Context, c *api.Client, key string) (any, error) { return of(c).Inspect(ctx, key) }
 	}
-	if l.learn != nil {
-		k.learn = func(ctx context.Context, c *api.Client, list []any) error {
-			typed := make([]T, len(list))
-			for i, o := range list {
-				typed[i] = of[T](o)
-			}
-			err := l.learn(ctx, c, typed)
-			copy(list, untyped(typed))
-			return err
-		}
+	if k.remove == nil {
+		k.remove = func(ctx context.Context, c *api.Client, key string) error { return of(c).Delete(ctx, key) }
 	}
-	return &k
+	return k
 }
 
-// kindFor returns the kind of the objects of a type.
-func kindFor[T any]() *objectKind {
-	typ := reflect.TypeFor[T]()
-	return registry[slices.IndexFunc(registry, func(k *objectKind) bool { return k.typ == typ })]
-}
-
-// of returns an object of the kind's type; it is one by construction.
-func of[T any](o any) T {
+// as returns an object of the kind's type; it is one by construction.
+func as[T any](o any) T {
 	t, _ := o.(T)
 	return t
 }
@@ -107,10 +98,17 @@ func untyped[T any](list []T) []any {
 	return out
 }
 
-// register enters a kind.
-func register(k *objectKind) *objectKind { //nolint:unparam // the result is for package variables
-	registry = append(registry, k)
-	return k
+// register enters a kind. What a kind does not say follows from its key and name.
+func register(k objectKind) *objectKind {
+	k.noun = cmp.Or(k.noun, k.name)
+	if k.arg == "" && len(k.placeholders) > 0 {
+		k.arg = k.placeholders[0]
+	}
+	if k.id == nil {
+		k.id = func(o any) string { return strings.TrimPrefix(k.key(o), k.tenant(o)+":") }
+	}
+	registry = append(registry, &k)
+	return &k
 }
 
 var registry []*objectKind

@@ -15,8 +15,16 @@ type pendingOptions struct {
 	id string
 }
 
-func newPending(f *factory) *command {
-	o := &pendingOptions{common: newCommon(f)}
+var pendingChanges = columns[api.PendingChange]{
+	header: []string{"Change", "Left", "Began", "Objects"},
+	row: func(p api.PendingChange) []string {
+		return []string{p.ID, seconds(p.Left), p.Began, pendingObjects(p)}
+	},
+	id: func(p api.PendingChange) string { return p.ID },
+}
+
+func newPending(base common) *command {
+	o := &pendingOptions{common: base}
 	c := &command{
 		name:     "pending",
 		short:    "List the changes that wait to be confirmed (--confirm-within)",
@@ -36,11 +44,7 @@ func runPending(ctx context.Context, o *pendingOptions) error {
 	if err != nil {
 		return err
 	}
-	l := items{header: []string{"Change", "Left", "Began", "Objects"}}
-	for _, p := range all {
-		l.all = append(l.all, item{object: p, name: p.ID, row: []string{p.ID, seconds(p.Left), p.Began, pendingObjects(p)}})
-	}
-	return o.printItems(l)
+	return o.printItems(pendingChanges.items(all...))
 }
 
 func seconds(n int) string { return (time.Duration(n) * time.Second).String() }
@@ -53,16 +57,16 @@ func pendingObjects(p api.PendingChange) string {
 	return strings.Join(names, ", ")
 }
 
-func newConfirm(f *factory) *command {
-	return newPendingEnd(f, "confirm", "Confirm a change that waits: it is made for good", "Confirmed change", (*api.Client).Confirm)
+func newConfirm(base common) *command {
+	return newPendingEnd(base, "confirm", "Confirm a change that waits: it is made for good", "Confirmed change", (*api.Client).Confirm)
 }
 
-func newRevert(f *factory) *command {
-	return newPendingEnd(f, "revert", "Take a change that waits to be confirmed back: what was before is in force", "Took back change", (*api.Client).Revert)
+func newRevert(base common) *command {
+	return newPendingEnd(base, "revert", "Take a change that waits to be confirmed back: what was before is in force", "Took back change", (*api.Client).Revert)
 }
 
-func newPendingEnd(f *factory, name, short, done string, end func(*api.Client, context.Context, string) error) *command {
-	o := &pendingOptions{common: newCommon(f)}
+func newPendingEnd(base common, name, short, done string, end func(*api.Client, context.Context, string) error) *command {
+	o := &pendingOptions{common: base}
 	c := &command{name: name, short: short, examples: []string{"netctl " + name + " k7q2m9xd"}, args: []string{"ID"}}
 	o.changeFlags(&c.flags, "json, j", "print the change's id as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *pendingOptions) error {
@@ -106,13 +110,12 @@ func (o *common) try(ctx context.Context, within time.Duration, objects []json.R
 	return err
 }
 
-// putOrTry is put, or with a time has the object, which documents call so, wait to be
-// confirmed.
-func putOrTry[T api.Object, O any](ctx context.Context, o *common, within time.Duration, document string, k kind[T, O], name string, object T) error {
+// putOrTry is put, or with a time has the object wait to be confirmed.
+func putOrTry(ctx context.Context, o *common, within time.Duration, k *objectKind, name string, object api.Object) error {
 	if within == 0 {
 		return put(ctx, o, k, name, object)
 	}
-	one, err := ofKind(document, object)
+	one, err := ofKind(k.name, object)
 	if err != nil {
 		return err
 	}

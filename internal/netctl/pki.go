@@ -30,7 +30,15 @@ type pkiCertificate struct {
 	State     string   `json:"state"`
 }
 
-func newPKI(f *factory) *command {
+var certificates = columns[pkiCertificate]{
+	header: []string{"Name", "Role", "Addresses", "Ends", "State"},
+	row: func(c pkiCertificate) []string {
+		return []string{c.Name, c.Role, strings.Join(c.Addresses, ","), c.Ends, c.State}
+	},
+	id: func(c pkiCertificate) string { return c.Name },
+}
+
+func newPKI(base common) *command {
 	return &command{
 		name:  "pki",
 		short: "Certificates for a cluster that has no authority of its own; they are files here, and no netmaster is asked.",
@@ -39,13 +47,13 @@ func newPKI(f *factory) *command {
 			"netctl pki issue /root/contiv-pki master1 --role netmaster --addresses 10.0.0.1,netmaster",
 			"netctl pki show /root/contiv-pki",
 		},
-		subs: []*command{newPKIAuthority(f), newPKIInit(f), newPKIIssue(f), newPKIRenew(f), newPKIShow(f)},
+		subs: []*command{newPKIAuthority(base), newPKIInit(base), newPKIIssue(base), newPKIRenew(base), newPKIShow(base)},
 	}
 }
 
 // pkiCommand makes a command that works on the directory that it is given first.
-func pkiCommand(f *factory, c *command, run func(o *pkiOptions, dir, name string) error) (*command, *pkiOptions) {
-	o := &pkiOptions{common: newCommon(f)}
+func pkiCommand(base common, c *command, run func(o *pkiOptions, dir, name string) error) (*command, *pkiOptions) {
+	o := &pkiOptions{common: base}
 	if c.name == "show" {
 		o.listFlags(c, "names only")
 	} else {
@@ -58,8 +66,8 @@ func pkiCommand(f *factory, c *command, run func(o *pkiOptions, dir, name string
 	return c, o
 }
 
-func newPKIInit(f *factory) *command {
-	c, _ := pkiCommand(f, &command{
+func newPKIInit(base common) *command {
+	c, _ := pkiCommand(base, &command{
 		name: "init", short: "Make an authority in a new directory", args: []string{"DIR"},
 		examples: []string{"netctl pki init /root/contiv-pki"},
 	}, func(o *pkiOptions, dir, _ string) error {
@@ -72,8 +80,8 @@ func newPKIInit(f *factory) *command {
 	return c
 }
 
-func newPKIIssue(f *factory) *command {
-	c, o := pkiCommand(f, &command{
+func newPKIIssue(base common) *command {
+	c, o := pkiCommand(base, &command{
 		name: "issue", short: "Make a certificate: a directory that --tls-dir takes, below the authority's", args: []string{"DIR", "NAME"},
 		examples: []string{
 			"netctl pki issue /root/contiv-pki master1 --role netmaster --addresses 10.0.0.1,netmaster",
@@ -105,8 +113,8 @@ func newPKIIssue(f *factory) *command {
 	return c
 }
 
-func newPKIRenew(f *factory) *command {
-	c, o := pkiCommand(f, &command{
+func newPKIRenew(base common) *command {
+	c, o := pkiCommand(base, &command{
 		name: "renew", short: "Renew one certificate, or those that end within 30 days or are of a former authority", args: []string{"DIR"}, optional: []string{"NAME"},
 		examples: []string{"netctl pki renew /root/contiv-pki", "netctl pki renew /root/contiv-pki host1"},
 	}, func(o *pkiOptions, dir, name string) error {
@@ -157,8 +165,8 @@ func newPKIRenew(f *factory) *command {
 	return c
 }
 
-func newPKIShow(f *factory) *command {
-	c, _ := pkiCommand(f, &command{
+func newPKIShow(base common) *command {
+	c, _ := pkiCommand(base, &command{
 		name: "show", short: "Show the authority and its certificates", args: []string{"DIR"},
 		examples: []string{"netctl pki show /root/contiv-pki", "netctl pki show /root/contiv-pki --json"},
 	}, func(o *pkiOptions, dir, _ string) error {
@@ -170,17 +178,13 @@ func newPKIShow(f *factory) *command {
 		if err != nil {
 			return err
 		}
-		l := items{header: []string{"Name", "Role", "Addresses", "Ends", "State"}}
-		for _, x := range pkiRows(a, all, true) {
-			l.all = append(l.all, item{object: x, name: x.Name, row: []string{x.Name, x.Role, strings.Join(x.Addresses, ","), x.Ends, x.State}})
-		}
-		return o.printItems(l)
+		return o.printItems(certificates.items(pkiRows(a, all, true)...))
 	})
 	return c
 }
 
-func newPKIAuthority(f *factory) *command {
-	c, o := pkiCommand(f, &command{
+func newPKIAuthority(base common) *command {
+	c, o := pkiCommand(base, &command{
 		name: "authority", short: "Renew the authority: the new one signs, and both are trusted until --retire ends the former", args: []string{"DIR"},
 		examples: []string{"netctl pki authority /root/contiv-pki", "netctl pki authority --retire /root/contiv-pki"},
 	}, func(o *pkiOptions, dir, _ string) error {

@@ -6,28 +6,17 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var policies = kind[api.Policy, api.PolicyOper]{
-	noun: "policy", arg: "POLICY", example: "--tenant blue web-in", perTenant: true,
-	collection: (*api.Client).Policies,
-}
-
-var policyList = listing[api.Policy, api.PolicyOper]{
-	kind:   policies,
-	tenant: func(p api.Policy) string { return p.TenantName },
-	name:   func(p api.Policy) string { return p.PolicyName },
-	header: []string{"Tenant", "Policy"},
-	row:    func(p api.Policy) []string { return []string{p.TenantName, p.PolicyName} },
-}
-
-var _ = register(kindOf(policyList, objectKind{
-	order: 60, name: "policy", aliases: []string{"policies", "policys"},
-	keyFields: []string{"tenantName", "policyName"}, placeholders: []string{"POLICY"},
-	command:    newPolicy,
+var policies = register(kindOf((*api.Client).Policies, columns[api.Policy]{
+	header:     []string{"Tenant", "Policy"},
+	row:        func(p api.Policy) []string { return []string{p.TenantName, p.PolicyName} },
 	wideHeader: []string{"Groups", "Rules", "Owner"},
-	wideRow: func(o any) []string {
-		p := of[api.Policy](o)
+	wideRow: func(p api.Policy) []string {
 		return []string{linked(p.LinkSets.EndpointGroups), number(len(p.LinkSets.Rules)), p.Owner}
 	},
+}, objectKind{
+	order: 60, name: "policy", aliases: []string{"policies", "policys"},
+	keyFields: []string{"tenantName", "policyName"}, placeholders: []string{"POLICY"},
+	example: "--tenant blue web-in", perTenant: true,
 }))
 
 type policyOptions struct {
@@ -35,7 +24,7 @@ type policyOptions struct {
 	name string
 }
 
-func newPolicy(f *factory) *command {
+func newPolicy(base common) *command {
 	return &command{
 		name:  "policy",
 		short: "Policies: lists of rules that groups apply to their endpoints.",
@@ -46,19 +35,19 @@ func newPolicy(f *factory) *command {
 			"netctl policy rule-ls --tenant blue web-in",
 		},
 		subs: []*command{
-			newPolicyCreate(f, nil),
-			newInspect(f, policies, "Show a policy and the endpoints under it", nil),
-			newList(f, policyList, "List policies"),
-			newRemove(f, policies, "Delete a policy that no group applies, with its rules", nil),
-			newRuleAdd(f, nil),
-			newRuleList(f, nil),
-			newRuleRemove(f, nil),
+			newPolicyCreate(base),
+			newInspect(base, policies, "Show a policy and the endpoints under it"),
+			newList(base, policies, "List policies"),
+			newRemove(base, policies, "Delete a policy that no group applies, with its rules"),
+			newRuleAdd(base),
+			newRuleList(base),
+			newRuleRemove(base),
 		},
 	}
 }
 
-func newPolicyCreate(f *factory, run func(context.Context, *policyOptions) error) *command {
-	o := &policyOptions{common: newCommon(f)}
+func newPolicyCreate(base common) *command {
+	o := &policyOptions{common: base}
 	c := &command{
 		name:     "create",
 		short:    "Create a policy",
@@ -67,7 +56,7 @@ func newPolicyCreate(f *factory, run func(context.Context, *policyOptions) error
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the policy as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runPolicyCreate), []*string{&o.name})
+	c.run = bindRun(o, runPolicyCreate, []*string{&o.name})
 	return c
 }
 

@@ -12,8 +12,8 @@ type releaseOptions struct {
 	release api.Release
 }
 
-func newRelease(f *factory, run func(context.Context, *releaseOptions) error) *command {
-	o := &releaseOptions{common: newCommon(f)}
+func newRelease(base common) *command {
+	o := &releaseOptions{common: base}
 	c := &command{
 		name:  "release",
 		fills: &o.release,
@@ -25,7 +25,7 @@ func newRelease(f *factory, run func(context.Context, *releaseOptions) error) *c
 		args: []string{"KIND", "KEY"},
 	}
 	o.changeFlags(&c.flags, "json, j", "print what was released, as JSON")
-	c.run = bindRun(o, orDefault(run, runRelease), []*string{&o.release.Kind, &o.release.Key})
+	c.run = bindRun(o, runRelease, []*string{&o.release.Kind, &o.release.Key})
 	return c
 }
 

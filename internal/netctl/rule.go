@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -12,21 +11,16 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var rules = kind[api.Rule, struct{}]{
-	noun: "rule", arg: "RULE", perTenant: true, collection: (*api.Client).Rules,
-}
-
 type ruleAddOptions struct {
 	common
-	stderr io.Writer
 	rule   api.Rule
 	within time.Duration
 }
 
-func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *command {
+func newRuleAdd(base common) *command {
 	o := &ruleAddOptions{
-		common: newCommon(f), stderr: f.stderr,
-		rule: api.Rule{Priority: 1, Direction: "in", Action: "allow"},
+		common: base,
+		rule:   api.Rule{Priority: 1, Direction: "in", Action: "allow"},
 	}
 	r := &o.rule
 	c := &command{
@@ -55,7 +49,7 @@ func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *c
 	confirmFlag(&c.flags, &o.within)
 	// -j means --action here, as in 1.x.
 	o.changeFlags(&c.flags, "json", "print the rule as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runRuleAdd), []*string{&r.PolicyName, &r.RuleID})
+	c.run = bindRun(o, runRuleAdd, []*string{&r.PolicyName, &r.RuleID})
 	return c
 }
 
@@ -68,7 +62,7 @@ func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
 	if err := checkPeers(r); err != nil {
 		return err
 	}
-	if err := putOrTry(ctx, &o.common, o.within, "rule", rules, r.RuleID, *r); err != nil {
+	if err := putOrTry(ctx, &o.common, o.within, rules, r.RuleID, *r); err != nil {
 		return err
 	}
 	peer := r.FromEndpointGroup + r.ToEndpointGroup + r.FromNetwork + r.ToNetwork + r.FromIPAddress + r.ToIPAddress
@@ -114,8 +108,8 @@ type ruleOptions struct {
 	rule   string
 }
 
-func newRuleRemove(f *factory, run func(context.Context, *ruleOptions) error) *command {
-	o := &ruleOptions{common: newCommon(f)}
+func newRuleRemove(base common) *command {
+	o := &ruleOptions{common: base}
 	c := &command{
 		name:     "rule-rm",
 		short:    "Delete a rule from a policy",
@@ -124,7 +118,7 @@ func newRuleRemove(f *factory, run func(context.Context, *ruleOptions) error) *c
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
-	c.run = bindRun(o, orDefault(run, runRuleRemove), []*string{&o.policy, &o.rule})
+	c.run = bindRun(o, runRuleRemove, []*string{&o.policy, &o.rule})
 	return c
 }
 
@@ -132,8 +126,8 @@ func runRuleRemove(ctx context.Context, o *ruleOptions) error {
 	return remove(ctx, &o.common, rules, o.rule, o.tenant+":"+o.policy+":"+o.rule)
 }
 
-func newRuleList(f *factory, run func(context.Context, *ruleOptions) error) *command {
-	o := &ruleOptions{common: newCommon(f)}
+func newRuleList(base common) *command {
+	o := &ruleOptions{common: base}
 	c := &command{
 		name:     "rule-ls",
 		short:    "List a policy's rules, in the order in which they decide",
@@ -142,7 +136,7 @@ func newRuleList(f *factory, run func(context.Context, *ruleOptions) error) *com
 	}
 	o.tenantFlag(&c.flags)
 	o.listFlags(c, "rule ids only")
-	c.run = bindRun(o, orDefault(run, runRuleList), []*string{&o.policy})
+	c.run = bindRun(o, runRuleList, []*string{&o.policy})
 	return c
 }
 
@@ -167,35 +161,19 @@ func runRuleList(ctx context.Context, o *ruleOptions) error {
 	}
 	slices.SortFunc(shown, compareRules)
 	if !o.inTable() {
-		l := items{kind: "rule"}
-		for _, r := range shown {
-			l.all = append(l.all, item{object: r, name: r.RuleID})
-		}
+		l := rulesToward("").items(shown...)
+		l.kind = rules.name
 		return o.printItems(l)
 	}
 	for _, side := range []struct{ direction, title, peer string }{
-		{"in", "Incoming Rules:", "From "},
-		{"out", "Outgoing Rules:", "To "},
+		{"in", "Incoming Rules:", "From"},
+		{"out", "Outgoing Rules:", "To"},
 	} {
 		if _, err := fmt.Fprintln(o.out, side.title); err != nil {
 			return err
 		}
-		header := []string{
-			"Rule", "Priority", side.peer + "EndpointGroup", side.peer + "Network", side.peer + "IpAddress",
-			"Protocol", "Port", "Action",
-		}
-		var rows []item
-		for _, r := range shown {
-			if r.Direction != side.direction {
-				continue
-			}
-			// Only the side that fits the direction is set.
-			rows = append(rows, item{row: []string{
-				r.RuleID, strconv.Itoa(r.Priority), r.FromEndpointGroup + r.ToEndpointGroup,
-				r.FromNetwork + r.ToNetwork, r.FromIPAddress + r.ToIPAddress, r.Protocol, strconv.Itoa(r.Port), r.Action,
-			}})
-		}
-		if err := o.printItems(items{header: header, all: rows}); err != nil {
+		ofSide := slices.DeleteFunc(slices.Clone(shown), func(r api.Rule) bool { return r.Direction != side.direction })
+		if err := o.printItems(rulesToward(side.peer).items(ofSide...)); err != nil {
 			return err
 		}
 	}
@@ -211,22 +189,31 @@ func compareRules(a, b api.Rule) int {
 	)
 }
 
-var ruleList = listing[api.Rule, struct{}]{
-	kind:   rules,
-	tenant: func(r api.Rule) string { return r.TenantName },
-	name:   func(r api.Rule) string { return r.PolicyName + ":" + r.RuleID },
+var rules = register(kindOf((*api.Client).Rules, columns[api.Rule]{
 	header: []string{"Tenant", "Policy", "Rule", "Direction", "Priority", "Peer", "Protocol", "Port", "Action"},
 	row: func(r api.Rule) []string {
 		peer := r.FromEndpointGroup + r.ToEndpointGroup + r.FromNetwork + r.ToNetwork + r.FromIPAddress + r.ToIPAddress
 		return []string{r.TenantName, r.PolicyName, r.RuleID, r.Direction, number(r.Priority), peer, r.Protocol, number(r.Port), r.Action}
 	},
-}
-
-var _ = register(kindOf(ruleList, objectKind{
-	order: 65, name: "rule", aliases: []string{"rules"},
+}, objectKind{
+	order: 65, name: "rule", aliases: []string{"rules"}, perTenant: true,
 	keyFields: []string{"tenantName", "policyName", "ruleId"}, placeholders: []string{"RULE"},
 	asDocument: withoutNetworkAddress, within: ruleOfPolicy,
 }))
+
+// rulesToward are the columns of a policy's rules in one direction.
+func rulesToward(peer string) columns[api.Rule] {
+	return columns[api.Rule]{
+		header: []string{"Rule", "Priority", peer + " EndpointGroup", peer + " Network", peer + " IpAddress", "Protocol", "Port", "Action"},
+		row: func(r api.Rule) []string { // only the side that fits the direction is set
+			return []string{
+				r.RuleID, strconv.Itoa(r.Priority), r.FromEndpointGroup + r.ToEndpointGroup,
+				r.FromNetwork + r.ToNetwork, r.FromIPAddress + r.ToIPAddress, r.Protocol, strconv.Itoa(r.Port), r.Action,
+			}
+		},
+		id: func(r api.Rule) string { return r.RuleID },
+	}
+}
 
 // withoutNetworkAddress drops from a rule whose peer is a network the address
 // beside it: 1.x writes the network's subnet there as soon as a group has the
@@ -247,6 +234,6 @@ func withoutNetworkAddress(object any) any {
 
 // ruleOfPolicy names a rule on a command line that has its policy already.
 func ruleOfPolicy(object any, previous []string) (string, bool) {
-	r := of[api.Rule](object)
+	r := as[api.Rule](object)
 	return r.RuleID, len(previous) > 0 && r.PolicyName == previous[0]
 }

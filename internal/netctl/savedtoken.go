@@ -217,14 +217,14 @@ func (all savedTokens) byAuthority(ctx context.Context, netmasters []string) (id
 
 // runLoginToken keeps a token that netmaster takes.
 func runLoginToken(ctx context.Context, o *loginOptions) error {
-	if o.path == "" {
+	if o.loginPath == "" {
 		return errors.New("there is no place for the token: the environment variable HOME is not set")
 	}
 	text, err := o.ask(bufio.NewReader(o.stdin), "Token: ", true)
 	if err != nil {
 		return err
 	}
-	all, err := readTokens(o.path)
+	all, err := readTokens(o.loginPath)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 		}
 		s.CA = string(pem)
 	}
-	o.try(&s)
+	o.globals.login = &s
 	client, err := o.client()
 	if err != nil {
 		return err
@@ -250,46 +250,46 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 		return fmt.Errorf("nothing is kept: %w", err)
 	}
 	all.add(cluster.ID, s)
-	if err := all.write(o.path); err != nil {
+	if err := all.write(o.loginPath); err != nil {
 		return err
 	}
 	switch {
 	case o.json:
-		return printJSON(o.out, map[string]string{"netmaster": o.netmaster(), "config": tokensPath(o.path)})
+		return printJSON(o.out, map[string]string{"netmaster": o.globals.netmaster, "config": tokensPath(o.loginPath)})
 	case o.quiet:
 		return nil
 	}
-	_, err = fmt.Fprintf(o.out, "Logged in at %s; the token is in %s\n", o.netmaster(), tokensPath(o.path))
+	_, err = fmt.Fprintf(o.out, "Logged in at %s; the token is in %s\n", o.globals.netmaster, tokensPath(o.loginPath))
 	return err
 }
 
-func newLogout(f *factory, run func(context.Context, *loginOptions) error) *command {
-	o := &loginOptions{common: newCommon(f), stderr: f.stderr, path: f.loginPath, netmaster: func() string { return f.globals.netmaster }}
+func newLogout(base common) *command {
+	o := &loginOptions{common: base}
 	c := &command{
 		name: "logout", short: "Forget the token that 'login --token' keeps for the cluster of --netmaster (default: the last one); it stays good until its end, or until it is revoked",
 		examples: []string{"netctl --netmaster https://10.0.0.1:9999 logout"},
 	}
 	c.flags.boolVar(&o.json, "json, j", "print of which netmaster, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
-	c.run = bindRun(o, orDefault(run, runLogout), nil)
+	c.run = bindRun(o, runLogout, nil)
 	return c
 }
 
 func runLogout(_ context.Context, o *loginOptions) error {
-	all, err := readTokens(o.path)
+	all, err := readTokens(o.loginPath)
 	exposed := errors.Is(err, errExposed) // a token that others can read is to go all the more
 	if err != nil && !exposed {
 		return err
 	}
 	id := all.Current
-	if o.netmaster() != DefaultNetmaster || id == "" {
-		netmasters, err := normalized(o.netmaster())
+	if o.globals.netmaster != DefaultNetmaster || id == "" {
+		netmasters, err := normalized(o.globals.netmaster)
 		if err != nil {
 			return usageErrorf("%v", err)
 		}
 		var there bool
 		if id, there = all.of(netmasters); !there {
-			return all.unknown(o.netmaster())
+			return all.unknown(o.globals.netmaster)
 		}
 	}
 	netmaster := strings.Join(all.Clusters[id].Netmasters, ",")
@@ -297,7 +297,7 @@ func runLogout(_ context.Context, o *loginOptions) error {
 	if all.Current == id {
 		all.Current = ""
 	}
-	if err := all.write(o.path); err != nil {
+	if err := all.write(o.loginPath); err != nil {
 		return err
 	}
 	if exposed {
@@ -318,7 +318,7 @@ func runLogout(_ context.Context, o *loginOptions) error {
 // warnExposed says that others may have read the token that is forgotten. Other clusters'
 // tokens stay refused: write has made their file private, and they may be known too.
 func (o *loginOptions) warnExposed(left savedTokens) error {
-	path := tokensPath(o.path)
+	path := tokensPath(o.loginPath)
 	if len(left.Clusters) > 0 {
 		if err := os.Chmod(path, 0o644); err != nil {
 			return err

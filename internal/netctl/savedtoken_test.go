@@ -104,7 +104,9 @@ func TestLogoutKeepsOthersExposed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	o := &loginOptions{common: common{out: &out}, stderr: &out, path: login, netmaster: func() string { return DefaultNetmaster }}
+	o := &loginOptions{common: common{
+		terminal: terminal{out: &out, stderr: &out}, session: &session{globals: globals{netmaster: DefaultNetmaster}, loginPath: login},
+	}}
 	if err := runLogout(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

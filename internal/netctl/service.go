@@ -9,33 +9,21 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var services = kind[api.ServiceLB, api.ServiceLBOper]{
-	noun: "service", arg: "SERVICE", example: "--tenant blue web", perTenant: true,
-	collection: (*api.Client).ServiceLBs,
-}
-
-var serviceList = listing[api.ServiceLB, api.ServiceLBOper]{
-	kind:   services,
-	tenant: func(s api.ServiceLB) string { return s.TenantName },
-	name:   func(s api.ServiceLB) string { return s.ServiceName },
+var services = register(kindOf((*api.Client).ServiceLBs, columns[api.ServiceLB]{
 	header: []string{"ServiceName", "Tenant", "Network", "Selectors", "Owner"},
 	row: func(s api.ServiceLB) []string {
 		return []string{s.ServiceName, s.TenantName, s.NetworkName, strings.Join(s.Selectors, ","), ""}
 	},
-	others: clusterServices,
-}
-
-var _ = register(kindOf(serviceList, objectKind{
-	order: 100, name: "serviceLB", aliases: []string{"service", "services", "serviceLBs"},
-	keyFields: []string{"tenantName", "serviceName"}, placeholders: []string{"SERVICE"},
-	command:    newService,
-	pin:        pinService,
 	wideHeader: []string{"Ports", "Preferred address", "Affinity"},
-	wideRow: func(o any) []string {
-		s := of[api.ServiceLB](o)
+	wideRow: func(s api.ServiceLB) []string {
 		addrs := slices.DeleteFunc([]string{s.IPAddress, s.IPv6Address}, func(a string) bool { return a == "" })
 		return []string{strings.Join(s.Ports, ","), strings.Join(addrs, ","), cmp.Or(s.Affinity, "3h")}
 	},
+}, objectKind{
+	order: 100, name: "serviceLB", aliases: []string{"service", "services", "serviceLBs"},
+	keyFields: []string{"tenantName", "serviceName"}, placeholders: []string{"SERVICE"},
+	pin:  pinService,
+	noun: "service", example: "--tenant blue web", perTenant: true, others: clusterServices, collection: collection{inspect: inspectService, remove: removeService},
 }))
 
 // The sentence is model.NoEffect's, copied since netctl does not link internal/model;
@@ -47,7 +35,7 @@ type serviceCreateOptions struct {
 	service api.ServiceLB
 }
 
-func newService(f *factory) *command {
+func newService(base common) *command {
 	return &command{
 		name:  "service",
 		short: "Services: addresses and names for endpoints chosen by label.",
@@ -58,31 +46,24 @@ func newService(f *factory) *command {
 			"netctl service inspect --tenant blue web",
 		},
 		subs: []*command{
-			newServiceCreate(f, nil),
-			newInspect(f, services, "Show a service, its address, its providers and their shares of connections; of Kubernetes' NAMESPACE/NAME its backends", inspectService),
-			newList(f, serviceList, "List services; of tenant default, or of all, those of Kubernetes too (NAMESPACE/NAME)"),
-			newRemove(f, services, "Delete a service", removeService),
+			newServiceCreate(base),
+			newInspect(base, services, "Show a service, its address, its providers and their shares of connections; of Kubernetes' NAMESPACE/NAME its backends"),
+			newList(base, services, "List services; of tenant default, or of all, those of Kubernetes too (NAMESPACE/NAME)"),
+			newRemove(base, services, "Delete a service"),
 		},
 	}
 }
 
 // inspectService shows what hosts count beside the service's state. A netmaster that is
 // older has no counts.
-func inspectService(ctx context.Context, o *nameOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
+func inspectService(ctx context.Context, client *api.Client, key string) (any, error) {
+	_, service, _ := strings.Cut(key, ":")
+	if namespace, name, ok := strings.Cut(service, "/"); ok {
+		return client.ClusterService(ctx, namespace, name)
 	}
-	if namespace, name, ok := strings.Cut(o.name, "/"); ok {
-		got, err := client.ClusterService(ctx, namespace, name)
-		if err != nil {
-			return err
-		}
-		return o.showJSON(got)
-	}
-	got, err := client.ServiceLBs().Inspect(ctx, o.key())
+	got, err := client.ServiceLBs().Inspect(ctx, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := struct {
 		api.Inspection[api.ServiceLB, api.ServiceLBOper]
@@ -90,19 +71,19 @@ func inspectService(ctx context.Context, o *nameOptions) error {
 		Counts        *api.ServiceCounts `json:",omitempty"`
 		CountsProblem string             `json:",omitempty"` // why there are none
 	}{Inspection: got}
-	switch counts, err := client.ServiceCounts(ctx, o.key()); {
+	switch counts, err := client.ServiceCounts(ctx, key); {
 	case err == nil:
 		out.Counts = &counts
 	case ctx.Err() != nil:
-		return err
+		return nil, err
 	case !api.IsNotFound(err):
 		out.CountsProblem = err.Error()
 	}
-	return o.showJSON(out)
+	return out, nil
 }
 
-func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOptions) error) *command {
-	o := &serviceCreateOptions{common: newCommon(f)}
+func newServiceCreate(base common) *command {
+	o := &serviceCreateOptions{common: base}
 	s := &o.service
 	c := &command{
 		name:  "create",
@@ -123,17 +104,17 @@ func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOption
 	c.flags.stringVar(&s.IPv6Address, "preferred-ipv6, ip6", "ADDRESS", "IPv6 address of the service; none: a free one, if the network has IPv6")
 	c.flags.stringVar(&s.Affinity, "affinity, a", "TIME", "how long a client stays with its provider after its last new connection: 1s to 24h, or off; none: 3h")
 	o.changeFlags(&c.flags, "json, j", "print the service as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *serviceCreateOptions) error {
+	c.run = bindRun(o, func(ctx context.Context, o *serviceCreateOptions) error {
 		o.service.TenantName = o.tenant
 		return put(ctx, &o.common, services, o.service.ServiceName, o.service)
-	}), []*string{&s.ServiceName})
+	}, []*string{&s.ServiceName})
 	return c
 }
 
 // pinService writes the address in use into a service. For a service that
 // --skip-broken leaves out it returns no documents and no error.
 func pinService(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error) {
-	x := of[api.ServiceLB](d.object)
+	x := as[api.ServiceLB](d.object)
 	got, err := c.ServiceLBs().Inspect(ctx, d.key)
 	if err != nil {
 		return nil, o.broken(d.kind+" "+d.key, err)

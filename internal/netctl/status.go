@@ -22,12 +22,10 @@ const statusTimeout = 9 * time.Second
 
 type statusOptions struct {
 	common
-	globals *globals
-	columns int
 }
 
-func newStatus(f *factory, run func(context.Context, *statusOptions) error) *command {
-	o := &statusOptions{common: newCommon(f), globals: f.globals, columns: f.columns}
+func newStatus(base common) *command {
+	o := &statusOptions{common: base}
 	c := &command{
 		name:     "status",
 		short:    "Show on one screen how the cluster is: netmasters, store, hosts, capacity, and what is wrong",
@@ -35,7 +33,7 @@ func newStatus(f *factory, run func(context.Context, *statusOptions) error) *com
 	}
 	c.flags.boolVar(&o.json, "json, j", "print the status as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnwell))
-	c.run = bindRun(o, orDefault(run, runStatus), nil)
+	c.run = bindRun(o, runStatus, nil)
 	return c
 }
 
@@ -69,11 +67,7 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 			return err
 		}
 	}
-	var rows [][]string
-	for _, h := range s.Hosts {
-		rows = append(rows, hostRow(h))
-	}
-	if err := printTable(o.out, hostHeader, rows); err != nil {
+	if err := o.printItems(hostColumns.items(s.Hosts...)); err != nil {
 		return err
 	}
 	var pools []string
@@ -107,23 +101,24 @@ func (o *statusOptions) show(s api.ClusterStatus) error {
 
 // showServers shows the netmasters and the store.
 func (o *statusOptions) showServers(s api.ClusterStatus) error {
-	var rows [][]string
-	for _, m := range s.Masters {
-		rows = append(rows, []string{m.Address, m.Host, m.Role, orUnknown(m.Version)})
-	}
-	if err := printTable(o.out, []string{"Netmaster", "On", "Role", "Version"}, rows); err != nil {
+	if err := o.printItems(netmasters.items(s.Masters...)); err != nil {
 		return err
 	}
-	rows = nil
-	for _, x := range s.Stores {
-		rows = append(rows, storeRow(x))
-	}
 	fmt.Fprintln(o.out)
-	if err := printTable(o.out, []string{"Store", "State", "Version", "Size", "Answers in"}, rows); err != nil {
+	if err := o.printItems(storeServers.items(s.Stores...)); err != nil {
 		return err
 	}
 	fmt.Fprintln(o.out)
 	return nil
+}
+
+var netmasters = columns[api.Master]{
+	header: []string{"Netmaster", "On", "Role", "Version"},
+	row:    func(m api.Master) []string { return []string{m.Address, m.Host, m.Role, orUnknown(m.Version)} },
+}
+
+var storeServers = columns[api.StoreServer]{
+	header: []string{"Store", "State", "Version", "Size", "Answers in"}, row: storeRow,
 }
 
 func storeRow(x api.StoreServer) []string {
@@ -145,9 +140,6 @@ func storeRow(x api.StoreServer) []string {
 	}
 	return []string{x.Address, state, x.Version, size, fmt.Sprintf("%.1f ms", x.Took*1000)}
 }
-
-// hostHeader heads hostRow's columns.
-var hostHeader = []string{"Host", "State", "Last word", "Driver", "Version", "Address", "Endpoints", "Ports", "Fullest table"}
 
 // toldByState are the conditions that a host's state names.
 var toldByState = map[string]string{condition.HostTrial.Name(): "change on trial", condition.HostWentBack.Name(): "went back alone"}

@@ -13,13 +13,13 @@ import (
 func TestStatusTimeout(t *testing.T) {
 	for _, tc := range []struct{ given, want time.Duration }{{0, statusTimeout}, {api.DefaultTimeout, api.DefaultTimeout}, {time.Second, time.Second}} {
 		stop := errors.New("stop")
-		f := &factory{globals: &globals{netmaster: DefaultNetmaster, timeout: tc.given}}
+		s := &session{globals: globals{netmaster: DefaultNetmaster, timeout: tc.given}}
 		var got time.Duration
-		f.connect = func(g globals) (*api.Client, error) {
+		s.connect = func(g globals) (*api.Client, error) {
 			got = g.timeout
 			return nil, stop
 		}
-		if err := runStatus(t.Context(), &statusOptions{common: newCommon(f), globals: f.globals}); err == nil {
+		if err := runStatus(t.Context(), &statusOptions{common: common{session: s}}); err == nil {
 			t.Error("no error")
 		}
 		if got != tc.want {

@@ -16,7 +16,7 @@ type storeOptions struct {
 	keepTokens bool
 }
 
-func newStore(f *factory) *command {
+func newStore(base common) *command {
 	return &command{
 		name:  "store",
 		short: "The store that holds the cluster's state.",
@@ -25,14 +25,14 @@ func newStore(f *factory) *command {
 			"netctl store adopt",
 		},
 		subs: []*command{
-			newStoreCommand(f, "info", "Show which store it is", "netctl store info", false),
-			newStoreCommand(f, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt", true),
+			newStoreCommand(base, "info", "Show which store it is", "netctl store info", false),
+			newStoreCommand(base, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt", true),
 		},
 	}
 }
 
-func newStoreCommand(f *factory, name, short, example string, adopts bool) *command {
-	o := &storeOptions{common: newCommon(f), adopts: adopts}
+func newStoreCommand(base common, name, short, example string, adopts bool) *command {
+	o := &storeOptions{common: base, adopts: adopts}
 	c := &command{name: name, short: short, examples: []string{example}}
 	c.flags.boolVar(&o.json, "json, j", "print JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the store's id only")
@@ -75,8 +75,8 @@ type backupOptions struct {
 	file string
 }
 
-func newBackup(f *factory, run func(context.Context, *backupOptions) error) *command {
-	o := &backupOptions{common: newCommon(f)}
+func newBackup(base common) *command {
+	o := &backupOptions{common: base}
 	c := &command{
 		name:     "backup",
 		short:    "Write a backup of the cluster's store to a file, while all goes on; netmaster --restore reads it",
@@ -85,7 +85,7 @@ func newBackup(f *factory, run func(context.Context, *backupOptions) error) *com
 	}
 	c.flags.boolVar(&o.json, "json, j", "print how large it is, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
-	c.run = bindRun(o, orDefault(run, runBackup), []*string{&o.file})
+	c.run = bindRun(o, runBackup, []*string{&o.file})
 	return c
 }
 

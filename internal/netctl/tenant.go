@@ -8,26 +8,17 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-var tenants = kind[api.Tenant, api.TenantOper]{
-	noun: "tenant", arg: "TENANT", example: "blue", collection: (*api.Client).Tenants,
-}
-
-var tenantList = listing[api.Tenant, api.TenantOper]{
-	kind:   tenants,
-	name:   func(t api.Tenant) string { return t.TenantName },
-	header: []string{"Name"},
-	row:    func(t api.Tenant) []string { return []string{t.TenantName} },
-}
-
-var _ = register(kindOf(tenantList, objectKind{
-	order: 20, name: "tenant", aliases: []string{"tenants"},
-	keyFields: []string{"tenantName"}, placeholders: []string{"TENANT"},
-	command:    newTenant,
+var tenants = register(kindOf((*api.Client).Tenants, columns[api.Tenant]{
+	header:     []string{"Name"},
+	row:        func(t api.Tenant) []string { return []string{t.TenantName} },
 	wideHeader: []string{"Default network", "Networks", "Groups", "Policies", "Shared networks", "Owner"},
-	wideRow: func(o any) []string {
-		t := of[api.Tenant](o)
+	wideRow: func(t api.Tenant) []string {
 		return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies)), strings.Join(t.SharedNetworks, ","), t.Owner}
 	},
+}, objectKind{
+	order: 20, name: "tenant", aliases: []string{"tenants"},
+	keyFields: []string{"tenantName"}, placeholders: []string{"TENANT"},
+	example: "blue",
 }))
 
 type tenantOptions struct {
@@ -35,7 +26,7 @@ type tenantOptions struct {
 	object api.Tenant
 }
 
-func newTenant(f *factory) *command {
+func newTenant(base common) *command {
 	return &command{
 		name:  "tenant",
 		short: "Tenants: name spaces of networks, groups and policies.",
@@ -45,16 +36,16 @@ func newTenant(f *factory) *command {
 			"netctl tenant rm blue",
 		},
 		subs: []*command{
-			newTenantCreate(f, nil),
-			newInspect(f, tenants, "Show a tenant and what it holds", nil),
-			newList(f, tenantList, "List tenants"),
-			newRemove(f, tenants, "Delete a tenant that holds nothing any more", nil),
+			newTenantCreate(base),
+			newInspect(base, tenants, "Show a tenant and what it holds"),
+			newList(base, tenants, "List tenants"),
+			newRemove(base, tenants, "Delete a tenant that holds nothing any more"),
 		},
 	}
 }
 
-func newTenantCreate(f *factory, run func(context.Context, *tenantOptions) error) *command {
-	o := &tenantOptions{common: newCommon(f)}
+func newTenantCreate(base common) *command {
+	o := &tenantOptions{common: base}
 	c := &command{
 		name:  "create",
 		fills: &o.object,
@@ -68,7 +59,7 @@ func newTenantCreate(f *factory, run func(context.Context, *tenantOptions) error
 	}
 	c.flags.listVar(&o.object.SharedNetworks, "shared-networks", "TENANT:NETWORK,...", "all networks of other tenants that its containers reach in forwarding mode routing, by rules there that allow it; none takes them away; not given: as it is")
 	o.changeFlags(&c.flags, "json, j", "print the tenant as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runTenantCreate), []*string{&o.object.TenantName})
+	c.run = bindRun(o, runTenantCreate, []*string{&o.object.TenantName})
 	return c
 }
 

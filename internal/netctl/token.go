@@ -9,6 +9,12 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
+var tokens = columns[api.Token]{
+	header: []string{"ID", "Name", "Role", "Made by", "Made", "Ends"},
+	row:    func(t api.Token) []string { return []string{t.ID, t.Name, grantText(t), t.By, t.Created, t.Expires} },
+	id:     func(t api.Token) string { return t.ID },
+}
+
 type tokenOptions struct {
 	common
 	ask  api.TokenRequest
@@ -16,7 +22,7 @@ type tokenOptions struct {
 	id   string
 }
 
-func newToken(f *factory) *command {
+func newToken(base common) *command {
 	return &command{
 		name:  "token",
 		short: "Tokens that let people and programs in, with a role and an end; for netmasters with --tokens.",
@@ -25,12 +31,12 @@ func newToken(f *factory) *command {
 			"netctl token ls",
 			"netctl token rm QW3RTYU2OP",
 		},
-		subs: []*command{newTokenCreate(f, nil), newTokenList(f, nil), newTokenRemove(f, nil)},
+		subs: []*command{newTokenCreate(base), newTokenList(base), newTokenRemove(base)},
 	}
 }
 
-func newTokenCreate(f *factory, run func(context.Context, *tokenOptions) error) *command {
-	o := &tokenOptions{common: newCommon(f), days: 90}
+func newTokenCreate(base common) *command {
+	o := &tokenOptions{common: base, days: 90}
 	c := &command{
 		name: "create", short: "Make a token for NAME; it is shown this once", args: []string{"NAME"}, asks: &o.ask,
 		examples: []string{
@@ -43,7 +49,7 @@ func newTokenCreate(f *factory, run func(context.Context, *tokenOptions) error) 
 	c.flags.intVar(&o.days, "days", "N", "for how many days it is good, 366 at most")
 	c.flags.boolVar(&o.json, "json, j", "print the token with its secret as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the secret only")
-	c.run = bindRun(o, orDefault(run, runTokenCreate), []*string{&o.ask.Name})
+	c.run = bindRun(o, runTokenCreate, []*string{&o.ask.Name})
 	return c
 }
 
@@ -89,11 +95,11 @@ func grantText(t api.Token) string {
 	return t.Role + " of " + strings.Join(tenants, ",")
 }
 
-func newTokenList(f *factory, run func(context.Context, *tokenOptions) error) *command {
-	o := &tokenOptions{common: newCommon(f)}
+func newTokenList(base common) *command {
+	o := &tokenOptions{common: base}
 	c := &command{name: "ls", aliases: []string{"list"}, short: "List the tokens, also those that are over for less than 30 days", examples: []string{"netctl token ls"}}
 	o.listFlags(c, "ids only")
-	c.run = bindRun(o, orDefault(run, runTokenList), nil)
+	c.run = bindRun(o, runTokenList, nil)
 	return c
 }
 
@@ -106,21 +112,17 @@ func runTokenList(ctx context.Context, o *tokenOptions) error {
 	if err != nil {
 		return err
 	}
-	l := items{header: []string{"ID", "Name", "Role", "Made by", "Made", "Ends"}}
-	for _, t := range all {
-		l.all = append(l.all, item{object: t, name: t.ID, row: []string{t.ID, t.Name, grantText(t), t.By, t.Created, t.Expires}})
-	}
-	return o.printItems(l)
+	return o.printItems(tokens.items(all...))
 }
 
-func newTokenRemove(f *factory, run func(context.Context, *tokenOptions) error) *command {
-	o := &tokenOptions{common: newCommon(f)}
+func newTokenRemove(base common) *command {
+	o := &tokenOptions{common: base}
 	c := &command{
 		name: "rm", aliases: []string{"delete"}, short: "Revoke a token: it is refused from now on, by all netmasters",
 		examples: []string{"netctl token rm QW3RTYU2OP"}, args: []string{"ID"},
 	}
 	o.changeFlags(&c.flags, "json, j", "print the id as JSON")
-	c.run = bindRun(o, orDefault(run, runTokenRemove), []*string{&o.id})
+	c.run = bindRun(o, runTokenRemove, []*string{&o.id})
 	return c
 }
 

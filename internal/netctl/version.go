@@ -9,15 +9,12 @@ import (
 )
 
 type versionOptions struct {
-	out    io.Writer
-	client func() (*api.Client, error)
-	build  api.Version
-	json   bool
-	quiet  bool
+	common
+	build api.Version
 }
 
-func newVersion(f *factory, run func(context.Context, *versionOptions) error) *command {
-	o := &versionOptions{out: f.out, client: f.client, build: f.build}
+func newVersion(base common, build api.Version) *command {
+	o := &versionOptions{common: base, build: build}
 	c := &command{
 		name:     "version",
 		short:    "Shows the versions of netctl and of the netmaster it talks to.",
@@ -25,7 +22,7 @@ func newVersion(f *factory, run func(context.Context, *versionOptions) error) *c
 	}
 	c.flags.boolVar(&o.json, "json, j", "print JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print the server's version only")
-	c.run = bindRun(o, orDefault(run, runVersion), nil)
+	c.run = bindRun(o, runVersion, nil)
 	return c
 }
 

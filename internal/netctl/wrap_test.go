@@ -26,7 +26,7 @@ func TestWrappedTextFitsTheTerminal(t *testing.T) {
 
 // TestDoctorOnATerminal: on a terminal a finding takes lines that fit it, not a row.
 func TestDoctorOnATerminal(t *testing.T) {
-	for line := range strings.SplitSeq(findingText("warning", "hosts", "host h1", strings.Repeat("what is wrong ", 20), strings.Repeat("what to do ", 20), 60), "\n") {
+	for line := range strings.SplitSeq(findingText([]string{"warning", "hosts", "host h1", strings.Repeat("what is wrong ", 20), strings.Repeat("what to do ", 20)}, 60), "\n") {
 		if utf8.RuneCountInString(line) > 60 {
 			t.Errorf("%q", line)
 		}
