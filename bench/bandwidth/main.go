@@ -222,8 +222,8 @@ func jain(shares []float64) float64 {
 	return sum * sum / squares / float64(len(shares))
 }
 
-// unlimited measures two containers without a profile, in turn where nobody has one and
-// beside two that have, which rest.
+// unlimited measures two containers without a profile, alternately with no profile on the
+// host and beside two idle containers that have one.
 func unlimited(ctx context.Context, w io.Writer, r host, pairs int) error {
 	if pairs == 0 {
 		return nil

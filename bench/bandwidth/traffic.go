@@ -150,8 +150,8 @@ func (r host) tcp(ctx context.Context, from, to, streams int, control string, se
 	return out, ctx.Err()
 }
 
-// probe sends a small datagram every 50 ms, which comes back, and adds the bytes of IP of
-// those that arrive to arrived.
+// probe sends a small datagram every 50 ms, which the other side echoes. It adds the IP
+// bytes of the datagrams that arrive to arrived.
 func (r host) probe(ctx context.Context, from, to int, last time.Duration, arrived *atomic.Uint64) (out result) {
 	var in, conn *net.UDPConn
 	err := rig.Within(r.Containers[to], func() (err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// processorColumns name those whose processor time is told apart.
+// processorColumns name the processes whose processor time is reported separately.
 var processorColumns = []string{"the plugin's processes", "netplugin", "ovs-vswitchd", "ovsdb-server", "netmaster", "etcd", "the bench (libcni)"}
 
 // processor is processor time used so far, user and system, by column.

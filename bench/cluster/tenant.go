@@ -95,9 +95,9 @@ func (p *labelled) extra(here bool, identity int) model.Endpoint {
 	return e
 }
 
-// relabel gives the i-th endpoint a label set that nobody has had, of one app or
-// another by turn, as control does: a new identity comes and the one before goes.
-// The number which tells relabelled endpoints apart.
+// relabel gives the i-th endpoint a label set that no endpoint has had, alternately of one
+// app and another. It does what control does: it adds a new identity and deletes the one
+// before. The number which distinguishes relabelled endpoints.
 func (p *labelled) relabel(which, i, turn, ofApp int) {
 	id := p.identities() + 2*which + turn%2
 	p.c.SetIdentity(p.identity(id, ofApp+turn%2*10))

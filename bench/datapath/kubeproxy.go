@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// clusterIP returns the address of the i-th service, pod that of the i-th pod, as
-// both are where kube-proxy's rules are.
+// clusterIP returns the address of the i-th service, and pod the address of the i-th pod,
+// as kube-proxy's rules have them.
 func clusterIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}) }
 func pod(i int) netip.Addr       { return netip.AddrFrom4([4]byte{10, 8, 6, byte(i)}) }
 

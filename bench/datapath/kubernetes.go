@@ -37,7 +37,7 @@ type kubeRig struct {
 	sides    []*side                  // ours first
 }
 
-// side is one of those that serve.
+// side is one of the service proxies that are compared.
 type side struct {
 	path
 	host   *testcluster.Host
@@ -53,7 +53,7 @@ func (s *side) who() string {
 	return "kube-proxy by " + s.mode
 }
 
-// buildKube makes all but services and those that serve them.
+// buildKube makes everything but the services and the service proxies.
 func (b *bench) buildKube(ctx context.Context, r *rig) (k *kubeRig, err error) {
 	k = &kubeRig{rig: r}
 	if r.dir, err = os.MkdirTemp("", "contiv-bench-"); err != nil {
@@ -182,8 +182,8 @@ func (k *kubeRig) create(ctx context.Context, n int) error {
 	return g.Wait()
 }
 
-// service makes the i-th service: its slice first, so that whoever knows the service
-// knows its backends.
+// service makes the i-th service. It makes the endpoint slice first, so that a watcher that
+// sees the service already has its backends.
 func (k *kubeRig) service(ctx context.Context, i int) error {
 	name := "s" + strconv.Itoa(i)
 	x := &discoveryv1.EndpointSlice{

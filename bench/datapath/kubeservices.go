@@ -57,8 +57,8 @@ func (b *bench) kubernetes(ctx context.Context) (err error) {
 	return nil
 }
 
-// standing ends those that serve, makes services until there are n, and starts first
-// netmaster and then each that serves, one after the other.
+// standing stops the service proxies, makes services until there are n, and starts first
+// netmaster and then each proxy, one after the other.
 func (k *kubeRig) standing(ctx context.Context, n int) (rows [][]any, err error) {
 	for _, s := range k.sides {
 		if p := s.process(); p.Alive() {

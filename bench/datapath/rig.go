@@ -114,8 +114,8 @@ func (r *rig) space() (*testcluster.Namespace, error) {
 	})
 }
 
-// plain keeps the bridges of a namespace out of iptables, as they are on a
-// machine where nobody has loaded br_netfilter. The bridge of Docker stays in it.
+// plain keeps the bridges of a namespace out of iptables, as they are on a machine without
+// br_netfilter. Docker's bridge stays in iptables.
 func plain(ns *testcluster.Namespace) error {
 	return ns.Do(func() error {
 		err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)

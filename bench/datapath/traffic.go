@@ -50,8 +50,8 @@ const port = 5001
 // chunk is what one call reads or writes, as in iperf3.
 const chunk = 128 << 10
 
-// batch is how many transactions are timed together: the median of the batches shows
-// what one costs when nobody else takes the processor.
+// batch is how many transactions are timed together. The median of the batches is the cost
+// of a transaction while no other process takes the processor.
 const batch = 32
 
 var (
@@ -133,8 +133,8 @@ func pair(p path, l *door) (client, server int, err error) {
 	return client, server, nil
 }
 
-// meter takes samples of how much arrives: the median of them is the speed
-// when nobody else takes the processors.
+// meter samples the rate of arriving bytes. The median of the samples is the rate while no
+// other process takes the processors.
 type meter struct {
 	start   time.Time
 	total   atomic.Int64

@@ -88,8 +88,7 @@ func (r *rig) firewalled(ctx context.Context, hosts ...*testcluster.Namespace) e
 	return nil
 }
 
-// firewallRules writes rules that drop UDP to ports which nobody uses, in chains of what
-// comes in and what goes out.
+// firewallRules writes rules that drop UDP to unused ports, in the input and output chains.
 func firewallRules() error {
 	c, err := nftables.New()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// bridged is the data plane of peers: a Linux bridge, Docker's own or that of CNI's
-// stock plugin, on one host, without policy.
+// bridged is the data plane of peers: the Linux bridge of Docker or of CNI's stock plugin,
+// on one host, without policy.
 const bridged = "bridge"
 
 // stock is where Debian's containernetworking-plugins puts the stock plugins.

@@ -138,7 +138,7 @@ func (c *churn) give(err error) {
 	c.failed = append(c.failed, err)
 }
 
-// note keeps the first of each kind of error: those that differ in more than numbers.
+// note keeps the first error of each kind. Errors that differ in numbers only are one kind.
 func note(all []string, err error) []string {
 	kind := func(s string) string { return digits.ReplaceAllString(s, "") }
 	if len(all) >= 5 || slices.ContainsFunc(all, func(s string) bool { return kind(s) == kind(err.Error()) }) {

@@ -16,7 +16,7 @@ const (
 // told is how many things left behind are named on the page, of each row.
 const told = 5
 
-// writePage makes the page's table anew.
+// writePage rewrites the page's table.
 func writePage(page, dir string) error {
 	b, err := os.ReadFile(page)
 	if err != nil {

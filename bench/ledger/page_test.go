@@ -133,7 +133,8 @@ func TestReportsAreKept(t *testing.T) {
 	}
 }
 
-// TestDifferences checks that more and less than before is told, and nothing else.
+// TestDifferences checks that a count is reported exactly if it is higher or lower than
+// before.
 func TestDifferences(t *testing.T) {
 	got := differences(map[string]int{"a": 1, "b": 2, "c": 1}, map[string]int{"a": 1, "b": 1, "d": 1})
 	if want := "b: 1, before 2; c: 0, before 1; d: 1, before 0"; strings.Join(got, "; ") != want {

@@ -24,8 +24,8 @@ type world struct {
 	*testcluster.Lab
 	runs  runner
 	nodes *cluster.Nodes // nil = there is no Kubernetes
-	// Where containers and objects are, and what netmaster is told before; of a peer
-	// nothing, as it has none.
+	// The tenant and network of containers and objects, and netctl's commands that create
+	// what they need. All are empty for a peer, which has no netmaster.
 	tenant, network string
 	make            []string
 	down            func() error
@@ -46,7 +46,7 @@ func rulesOf(tenant, network string) []string {
 	}
 }
 
-// What netmaster is told: all that there is, or what a Kubernetes' cluster lacks.
+// The commands that set up a cluster: in full, and on a Kubernetes cluster.
 var (
 	makeBlue    = append([]string{"tenant create blue", "network create -t blue -e vxlan -s 10.1.0.0/22 net"}, rulesOf("blue", "net")...)
 	makeDefault = rulesOf("default", "default-net")
@@ -162,7 +162,7 @@ func (w *world) status(ctx context.Context) (s api.ClusterStatus, err error) {
 	return c.Status(ctx)
 }
 
-// well asks whether netmaster says that all is well; a peer has nobody to ask.
+// well returns an error if netmaster reports a problem; a peer has no netmaster to ask.
 func (w *world) well(ctx context.Context) error {
 	if w.peer() {
 		return nil
@@ -252,7 +252,7 @@ func (w *world) leaks(ctx context.Context, wait time.Duration) ([]string, error)
 	defer cancel()
 	found := []string{}
 	var asked error
-	_ = testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error { // what is left is told
+	_ = testcluster.Until(ctx, "nothing to be left", func(ctx context.Context) error { // the caller reports what is left
 		now, err := w.held(ctx)
 		if err != nil {
 			if ctx.Err() == nil {

@@ -165,7 +165,7 @@ func heard(ctx context.Context, w way, n int) error {
 	}
 }
 
-// join has containers join the group; nobody reads what comes.
+// join has containers join the group. The datagrams they receive are not read.
 func join(containers []string) (joined []net.PacketConn, err error) {
 	for _, ns := range containers {
 		err := rig.Within(ns, func() error {

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The ratio is that of neighbors, not of medians.
+// The ratio is computed from adjacent samples, not from medians.
 func TestRatio(t *testing.T) {
 	if got := ratio([]float64{10, 20, 90}, []float64{20, 10, 30}); got != 2 {
 		t.Errorf("%v, want 2", got)

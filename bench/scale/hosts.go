@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// vxlanPort is that of agents with no other in their configuration (RFC 7348).
+// vxlanPort is the VXLAN port of agents whose configuration names none (RFC 7348).
 const vxlanPort = 4789
 
 // keepHost has netmaster keep a host whose agent was there before and is not now, as
@@ -40,8 +40,8 @@ func keepHost(ctx context.Context, c *api.Client, z sizes, n int) error {
 // installation is the UUID of a host's state directory.
 func installation(n int) string { return uuid.NewSHA1(uuid.Nil, []byte(hostName(n))).String() }
 
-// writeInstallation writes that the state directory is that of an agent that has had
-// the host's name.
+// writeInstallation writes into the state directory that an agent with the host's name has
+// used it.
 func writeInstallation(n int, dir string) error {
 	b, err := json.Marshal(map[string]any{"version": 1, "id": installation(n), "since": time.Now().UTC().Format(time.RFC3339), "host": hostName(n)})
 	if err != nil {

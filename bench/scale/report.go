@@ -131,7 +131,7 @@ var wishes = []wish{
 	{"netplugin (MB)", func(r *report) float64 { return r.Memory["netplugin"] }, 60},
 }
 
-// misses says what of a report is not as wanted.
+// misses lists the figures of a report that miss their targets.
 func (r *report) misses() (out []string) {
 	if got := r.API.Second; !r.First && got < .95*r.Sizes.Changes {
 		out = append(out, fmt.Sprintf("%.1f changes a second of %g", got, r.Sizes.Changes))

@@ -113,7 +113,7 @@ func TestArrivals(t *testing.T) {
 	n.answered(at(1), ms(90), ms(110), 2)
 	n.arrived([]event{at(1)}, ms(140))
 	n.answered(at(2), ms(70), ms(80), 2)
-	n.arrived([]event{at(3)}, ms(200)) // nobody answers for it
+	n.arrived([]event{at(3)}, ms(200)) // no API answer belongs to it
 	if got := n.missing(); got != 1 {
 		t.Errorf("%d are missing, want 1", got)
 	}
@@ -163,7 +163,8 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
-// TestMisses: what is not as wanted is told, of row wide alone what only that promises.
+// TestMisses checks that missed targets are reported, and that the targets of row wide
+// apply to that row only.
 func TestMisses(t *testing.T) {
 	r := &report{Row: "wide", Sizes: wide(), API: answers{Second: 99}, Memory: map[string]float64{"netmaster": 499, "netplugin": 59}}
 	r.Arrivals.Last = figures{P50: 99, P99: 999}

@@ -93,7 +93,7 @@ func (d *timed) has() int {
 	return d.remotes.Len() + d.ports.Len()
 }
 
-// counted counts what mirrors are told.
+// counted counts the events that mirrors receive.
 type counted struct {
 	store.Reader
 	shared *shared

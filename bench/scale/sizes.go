@@ -67,8 +67,9 @@ func (s sizes) subnet(network int) netip.Prefix {
 	return netip.PrefixFrom(addr(at), 8+s.subnetBits())
 }
 
-// late is the n-th address of those that come and go: from the last of the network
-// downwards, so that none is used twice, nor any that netmaster chose before.
+// late is the address of the n-th endpoint that is added and deleted. It counts downwards
+// from the network's last address, so that no address is used twice, nor one that netmaster
+// chose before.
 func (s sizes) late(network, n int) netip.Addr {
 	return addr(uint32(10<<24 + (network+1)*s.room() - 2 - n)) //nolint:gosec // likewise
 }

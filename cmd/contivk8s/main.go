@@ -1,7 +1,7 @@
-// Nobody changes the processors of a process that lives for milliseconds:
-// looking for that costs a thirtieth of its time.
+// The number of processors does not change during a process of milliseconds. Looking for a
+// change costs a thirtieth of its time.
 //
-//go:debug updatemaxprocs=0
+// go:debug updatemaxprocs=0
 
 package main
 

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestExecute: flags of the program and of a command stand where they are told
-// to; --lab in either place; what follows a command's arguments is not its own.
+// TestExecute checks where flags may stand: those of the program before the command, those
+// of a command behind it, --lab in either place. Flags behind a command's arguments belong
+// to the arguments.
 func TestExecute(t *testing.T) {
 	for line, want := range map[string]string{
 		"do a":                 "demo [a]",

@@ -176,8 +176,8 @@ func (d *demo) attach(ctx context.Context) error {
 	return serveAll(d.l)
 }
 
-// matrix asks the demo's questions, prints the answers, marking those that
-// differ from before, and fails when one is not what the intent says.
+// matrix runs the demo's probes, prints the answers and marks the ones that differ from
+// before. It fails if an answer contradicts the intent.
 func (d *demo) matrix(ctx context.Context, before []testcluster.Row) ([]testcluster.Row, error) {
 	qs, err := questions(d.l, pairs)
 	if err != nil {

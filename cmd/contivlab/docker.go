@@ -33,8 +33,8 @@ var dockerChange = []string{
 	"policy rule-add -d in -p 10 -l tcp -P 5432 -g web -j allow to-db web",
 }
 
-// dockerRun is a container of the demo; its engine is that of the host of the
-// same index.
+// dockerRun is a container of the demo. Its Docker engine is on the host with the same
+// index.
 type dockerRun struct {
 	name, group, port string
 	host              int

@@ -56,8 +56,8 @@ func probeCommand(name *string) *command {
 	return c.takes("FROM TO PORT", 3, 3)
 }
 
-// serveCommand answers probes in all containers of a lab that was left running.
-// The demo starts it; nobody needs to know.
+// serveCommand answers probes in all containers of a lab that was left running. The demo
+// starts it; users need not know it.
 func serveCommand(name *string) *command {
 	return newCommand("serve", "", name, func(ctx context.Context, _ []string) error {
 		return open(*name, func(l *testcluster.Lab) error {

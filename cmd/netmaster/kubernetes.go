@@ -244,7 +244,7 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 	if k == nil {
 		return
 	}
-	k.notices.Anew()
+	k.notices.Reset()
 	var keeping sync.WaitGroup
 	for _, lead := range []func(context.Context, store.Fence) error{k.keeper.Lead, k.services.Lead, k.intent.Lead} {
 		keeping.Go(func() {

@@ -62,7 +62,8 @@ func TestJoinByAccount(t *testing.T) {
 			t.Errorf("its certificate is kept by %+v", c)
 		}
 	}
-	// Its cluster goes back: it is told a store that is plain, and nothing of how it joins.
+	// The cluster was rolled back to plain: the pod gets a store without TLS and no join
+	// flags.
 	if o, err := finish("--etcd-endpoints http://127.0.0.1:9002"); err != nil || o.joining.dir != "" || o.joining.left == "" || o.tls.StoreClient != nil || o.etcd[0] != "http://127.0.0.1:9002" {
 		t.Errorf("a pod of a plain cluster: %+v, at %q, %v", o.joining, o.etcd, err)
 	}

@@ -90,7 +90,7 @@ func (e evidence) canStay(old choice) error {
 func chooseDriver(ctx context.Context, o options) (choice, error) {
 	old, err := recall(o.stateDir)
 	if err != nil && o.driver == driverAuto {
-		return choice{}, err // otherwise it is written anew
+		return choice{}, err // with an explicit driver the record is overwritten
 	}
 	return choose(ctx, o.driver, evidence{
 		remembered: old, lacks: plane.missing,

@@ -12,7 +12,7 @@ import (
 
 const driverFake = "fake"
 
-// fakePlane is the oracle, which nobody hands a packet here.
+// fakePlane is the reference data plane; nothing sends it packets here.
 var fakePlane = plane{
 	name: driverFake, about: "forwards nothing; for tests of the control plane",
 	open: func(context.Context, options, *slog.Logger) (driver.Driver, error) {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// joinTime is how long a host asks for its first certificate by a token while nobody
-	// answers: whoever starts it should hear of a wrong address soon, and systemd starts it
-	// again.
+	// joinTime is how long a host tries to get its first certificate by a token while no
+	// netmaster answers. Then it exits, so that a wrong address is noticed soon, and
+	// systemd starts it again.
 	joinTime = 30 * time.Second
 	// joinedDir is below the state directory.
 	joinedDir = "tls"
@@ -122,9 +122,10 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 	return nil
 }
 
-// toldPlain tells whether the store was named, and is plain. A pod is told at each start
-// how it joins: one that is not any more, and is to ask plainly, is of a cluster that goes
-// back. Other hosts are told once, so for them http:// is a mistake.
+// toldPlain reports whether the store was given, without TLS. A pod gets its join flags at
+// each start. If it has a certificate, but gets a store without TLS and no join flags, its
+// cluster was rolled back to plain. Other hosts get their flags once, so for them http://
+// is a mistake.
 func (o *options) toldPlain(fs *daemon.FlagSet) bool {
 	return fs.Given("etcd-endpoints") != "" && !slices.ContainsFunc(o.etcd, func(u string) bool { return !strings.HasPrefix(u, transport.HTTP+"://") })
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster/netnstest"
 )
 
-// TestSecureCluster: a netmaster with --secure and nothing else lets nobody in who shows
-// nothing, its first administrator's token makes one for a host, whose netplugin joins
-// by it, attaches a container, and starts again without it; the token works once, and the
-// certificate under no other name.
+// TestSecureCluster: a netmaster with only --secure refuses clients without credentials.
+// Its first administrator's token makes a join token for a host. That host's netplugin
+// joins with it, attaches a container, and starts again without the token. The token works
+// once, and the certificate works under no other name.
 func TestSecureCluster(t *testing.T) {
 	netnstest.Need(t)
 	c := noCluster(t)
@@ -167,7 +167,7 @@ func TestJoinFlags(t *testing.T) {
 	}
 }
 
-// endpoints is a store's client that is told where to ask.
+// endpoints is a store client that records the endpoints it gets.
 type endpoints struct{ urls []string }
 
 func (e *endpoints) SetEndpoints(urls []string) { e.urls = urls }
@@ -190,5 +190,5 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%v %q: it asks at %q, want %q", tc.finds, tc.doors, got, tc.want)
 		}
 	}
-	(&joining{finds: true}).follow(struct{}{})([]string{"10.0.0.2:9005"}) // Consul's client follows nobody
+	(&joining{finds: true}).follow(struct{}{})([]string{"10.0.0.2:9005"}) // Consul's client has no endpoints to update
 }

@@ -64,8 +64,8 @@ func main() {
 	}))
 }
 
-// firstStart is how long a host without any state waits for the store: whoever
-// starts it for the first time should hear of a wrong address soon.
+// firstStart is how long a host without any state waits for the store. Then it exits, so
+// that a wrong address is noticed soon.
 const firstStart = 15 * time.Second
 
 // clusterStore is a client of the cluster's store, and what it tells of itself.
@@ -206,7 +206,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error {
 		daemon.Supervise(ctx, log, func(ctx context.Context) error { return answers(ctx, o.cniSocket) }, func(ctx context.Context) error {
-			a.Observer.State() // whoever holds its locks for ever keeps systemd from hearing of us
+			a.Observer.State() // a deadlock here stops the notifications to systemd, which then restarts netplugin
 			return answers(ctx, o.cniSocket)
 		})
 		return nil

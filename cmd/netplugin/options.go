@@ -395,8 +395,8 @@ func (o *options) checkCertificate(fs *daemon.FlagSet) error {
 	return nil
 }
 
-// checkAddresses refuses addresses that are not this host's: others would send
-// where nobody is.
+// checkAddresses refuses addresses that this host does not have: others would send there in
+// vain.
 func (o *options) checkAddresses() error {
 	if !o.forwards() {
 		return nil

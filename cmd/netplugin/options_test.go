@@ -123,8 +123,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestAddressesAreOurs: an address that the host does not have is refused,
-// naming those that it has.
+// TestAddressesAreOurs: an address that the host does not have is refused, and the refusal
+// lists the host's addresses.
 func TestAddressesAreOurs(t *testing.T) {
 	o := options{driver: driverAuto, ctrl: netip.MustParseAddr("127.0.0.1"), vtep: netip.MustParseAddr("127.0.0.1")}
 	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), `--vtep-ip "127.0.0.1": is loopback`) {

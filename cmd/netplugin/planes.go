@@ -99,8 +99,8 @@ func driverFlags(fs *daemon.FlagSet, o *options) {
 	}
 }
 
-// leftovers are what all planes but one left on this host; of those that cannot
-// be asked the error tells.
+// leftovers are what all planes but one left on this host. The error lists the planes that
+// could not be asked.
 func leftovers(ctx context.Context, o options, but string, log *slog.Logger) (out predecessors, err error) {
 	var errs []error
 	for _, p := range planes {

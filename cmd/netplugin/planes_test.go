@@ -95,7 +95,7 @@ func TestThirdDriver(t *testing.T) {
 	}
 }
 
-// TestNoPlane: a host that can run none is told what is missing for each.
+// TestNoPlane: on a host that can run no data plane, the error says what each one lacks.
 func TestNoPlane(t *testing.T) {
 	_, err := choose(t.Context(), driverAuto, evidence{
 		inUse: func(context.Context) (string, string) { return "", "" },

@@ -106,8 +106,9 @@ func noCluster(t *testing.T) *cluster {
 	return &cluster{t: t, bin: bin, dir: dir}
 }
 
-// noInterfaces takes away those of containers that a test leaves: with a namespace they
-// would go only when nobody has it any more, and the next test's netplugin adopts them.
+// noInterfaces deletes the container interfaces that a test leaves. A namespace's
+// interfaces go only when its last user ends, and the next test's netplugin would adopt
+// them.
 func noInterfaces(t *testing.T) {
 	t.Helper()
 	links, err := netlink.LinkList()
@@ -390,7 +391,7 @@ func TestDockerWaits(t *testing.T) {
 		"--mode", "docker", "--docker-endpoint", "none", "--docker-socket-dir", c.dir)
 	go func() {
 		<-p.done
-		_ = db.Close() // nobody asks any more
+		_ = db.Close() // no more requests
 	}()
 	conn, err := db.Accept() // it asks the data plane
 	if err != nil {

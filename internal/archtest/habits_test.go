@@ -211,7 +211,7 @@ func TestMakefileLength(t *testing.T) {
 	}
 }
 
-// Whoever is asked to end by a supervisor, or by timeout(1), cleans up as for an interrupt.
+// A program that a supervisor or timeout(1) ends cleans up as for an interrupt.
 func TestSignals(t *testing.T) {
 	heeds := regexp.MustCompile(`signal\.NotifyContext\((.*)\)`)
 	for _, f := range files(t) {

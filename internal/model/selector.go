@@ -229,8 +229,8 @@ func (s Selector) Validate(field string) error {
 	return nil
 }
 
-// Nobody reports whether no endpoint can meet the selector's requirements on labels.
-func (s Selector) Nobody() bool {
+// MatchesNone reports whether no endpoint can meet the selector's requirements on labels.
+func (s Selector) MatchesNone() bool {
 	_, nobody := s.contradicts()
 	return nobody
 }

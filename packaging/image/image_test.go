@@ -68,8 +68,8 @@ func unpack(t *testing.T, r io.Reader) map[string][]byte {
 	}
 }
 
-// TestImage: every digest is that of what it names, the layer holds the programs and
-// nothing else, and another run, elsewhere and later, makes the same bytes.
+// TestImage: every digest matches the file it names, the layer has the programs and nothing
+// else, and another run, elsewhere and later, makes the same bytes.
 func TestImage(t *testing.T) {
 	dir := builtPrograms(t)
 	out := filepath.Join(t.TempDir(), "image.tar")

@@ -25,9 +25,9 @@ const (
 	otherIP   = "50.1.1.3" // the second host's
 )
 
-// Of a service with a provider on each of two hosts both tell, whatever their data
-// planes; without a provider nobody does. Where netplugin restarts nothing is lost, neither
-// of long streams to containers, and a host that dies is passed over, in one configuration.
+// Hosts with providers of a service announce it, whatever their data plane, and without
+// providers none does. A restart of netplugin loses nothing, not even packets of long
+// streams to containers, and traffic avoids a host that dies, in one configuration.
 func TestServices(t *testing.T) {
 	h := newHosts(t, testcluster.DriverMixed, 2)
 	// As docs/user/bgp.md has it.

@@ -81,7 +81,7 @@ func foreignCertificate(w *world, dir, name string, role pki.Role) error {
 	if err != nil {
 		return err
 	}
-	addresses := []string{"10.0.0.1"} // nobody comes as far as looking at it
+	addresses := []string{"10.0.0.1"} // never looked at
 	if _, err := a.Issue(pki.Request{Name: name, Role: role, Addresses: addresses}); err != nil {
 		return err
 	}

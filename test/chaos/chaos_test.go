@@ -165,9 +165,8 @@ func (w *world) judge(name string, of []pending) {
 	}
 }
 
-// outlast waits until pings are answered again, unless one of the mistakes cuts
-// them off while it lasts: so an outage is told once, with the mistake that made
-// it.
+// outlast waits until pings are answered again, unless one of the mistakes lasts and cuts
+// them off: so an outage is reported once, with the mistake that caused it.
 func (w *world) outlast(ctx context.Context, of []pending) {
 	if slices.ContainsFunc(of, func(p pending) bool { return p.mistake.costs.lasts }) {
 		return

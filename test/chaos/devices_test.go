@@ -92,8 +92,8 @@ func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *t
 	}
 }
 
-// spoilLink does something to a device, if the host has it. Where there is no
-// container nobody needs the device: it comes back with the next container.
+// spoilLink damages a device, if the host has it. On a host without containers the device
+// may be missing: it comes back with the next container.
 func spoilLink(name string, spoil func(netlink.Link) error) func(context.Context, *world, *testcluster.Host, *rand.Rand) (undo, error) {
 	return func(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 		links, err := h.NS.Links()

@@ -168,7 +168,7 @@ func pinsDeleted(_ context.Context, w *world, h *testcluster.Host, _ *rand.Rand)
 func diskFull(ctx context.Context, w *world, h *testcluster.Host, _ *rand.Rand) (undo, error) {
 	filler := filepath.Join(h.StateDir(), "filler")
 	name := h.Name + "-netplugin"
-	w.down[name] = true // it is not ready, and nobody waits for it
+	w.down[name] = true // it is not ready and need not become so
 	back := func(ctx context.Context) error {
 		delete(w.down, name)
 		return errors.Join(os.Remove(filler), h.Status(ctx))

@@ -238,7 +238,7 @@ func (w *world) ask(ctx context.Context, hosts []string) (v verdicts) {
 	return v
 }
 
-// silent names those that say that all is well.
+// silent lists the reports that say that all is well.
 func (v verdicts) silent() (out []string) {
 	for who, text := range map[string]string{"netctl status": v.status, "/healthz": v.health, "metrics": v.metrics} {
 		if text == "" {

@@ -208,10 +208,10 @@ func (w *world) forgetKept() error {
 // leasesEnd is how many pings are sent until a store's leases have ended.
 const leasesEnd = int(12 * time.Second / pingEvery)
 
-// putCopyBack starts netmaster on an old copy of its directory, which knows no
-// epochs: hosts keep their picture until they are told to follow it. The old copy's
-// claims to hosts' names run on for 10 s, and an agent that is another installation
-// by now waits for that.
+// putCopyBack starts netmaster on an old copy of its directory, which has no store
+// generation: hosts keep their desired state until 'store adopt'. The old copy's leases on
+// hosts' names last another 10 s; an agent whose installation differs by now waits for
+// their end.
 func putCopyBack(ctx context.Context, w *world, _ *testcluster.Host, r *rand.Rand) (undo, error) {
 	ended, err := w.victim(ctx, w.anyHost(r))
 	if err != nil {

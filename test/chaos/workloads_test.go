@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// workloadDamages are those that a container does to itself.
+// workloadDamages are mistakes that a container makes itself.
 func workloadDamages() []*mistake {
 	whole := []string{"agent@", "plane@", "master", "store"}
 	return []*mistake{

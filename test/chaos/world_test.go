@@ -56,9 +56,8 @@ func (w *world) fault(format string, args ...any) {
 	w.t.Error(text)
 }
 
-// build makes the lab: three hosts, of which the third has nobody's containers
-// but victims; a tenant whose databases answer its web servers only, and
-// another tenant with the same addresses.
+// build makes the lab: three hosts, the third with victims only; a tenant whose databases
+// accept its web servers only, and another tenant with the same addresses.
 func build(t *testing.T, name, driver string, change ...func(*testcluster.Config)) *world {
 	t.Helper()
 	ctx := t.Context()
@@ -201,7 +200,7 @@ func (w *world) flow(ctx context.Context, pings int) error {
 	})
 }
 
-// victim is a container of nobody's interest on a host.
+// victim is a container on a host that no check depends on.
 func (w *world) victim(ctx context.Context, h *testcluster.Host) (testcluster.ContainerSpec, error) {
 	w.victims++
 	s := testcluster.ContainerSpec{Name: fmt.Sprintf("v%d", w.victims), Host: h.Name, Tenant: "blue", Network: "net", Group: "spare"}

@@ -137,7 +137,7 @@ func (h *node) detach(ctx context.Context, name string) {
 	}
 }
 
-// restart replaces the agent: killed, it tells nobody of its end.
+// restart replaces the agent. A killed agent does not deregister.
 func (h *node) restart(kill bool) (undo func()) {
 	if kill {
 		h.wire.cut()

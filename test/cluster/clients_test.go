@@ -29,8 +29,8 @@ const (
 	perGeneration = 120
 	// clientPatience is for how long a client waits for an answer.
 	clientPatience = 3 * time.Second
-	// lookAway is for how long a client asks others after one has failed it, and nobody
-	// after all have.
+	// lookAway is for how long a client avoids a server that has failed it, and for how
+	// long it pauses after all have.
 	lookAway = 200 * time.Millisecond
 
 	revisionHeader = "X-Contiv-Revision"

@@ -24,7 +24,7 @@ var (
 // perRun is how many requests are made on one store.
 const perRun = 20_000
 
-// few is how many requests are made where nobody says: `make test` has time for those.
+// few is the default number of requests, for which `make test` has time.
 const few = 500
 
 // TestCluster: three netmasters and five agents on a store, under faults.

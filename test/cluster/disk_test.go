@@ -188,7 +188,7 @@ func badDisk(s *onServer, e *process, d *disk) []fault {
 	}
 }
 
-// TestDisk: the file system keeps what is written, and refuses what it is told to.
+// TestDisk: the file system keeps what is written, and fails on request.
 func TestDisk(t *testing.T) {
 	d := newDisk(t)
 	file := filepath.Join(d.dir, "x")

@@ -39,8 +39,8 @@ type got struct {
 	revision int64
 }
 
-// register is what an object is: its value (0 = it is not there, anyValue = there,
-// and nobody was told which), and a revision at or before its last change.
+// register is an object: its value (0 = it is not there, anyValue = there, with an unknown
+// value), and a revision at or before its last change.
 type register struct {
 	value    int
 	revision int64
@@ -51,7 +51,7 @@ func (r register) is(told int) bool {
 	return told != 0 && (r.value == told || r.value == anyValue)
 }
 
-// after is the register when a request has been done that nobody was answered.
+// after is the register after a request without answer has been done.
 func (r register) after(in asked) register {
 	switch {
 	case in.method == http.MethodDelete:
@@ -122,7 +122,7 @@ func registers(objects int) porcupine.Model {
 // than a second of it.
 const judgement = 2 * time.Minute
 
-// judge returns the objects whose history is not that of a register.
+// judge returns the objects whose history does not match a register.
 func judge(t *testing.T, objects []object, history []porcupine.Operation) (wrong []string) {
 	t.Helper()
 	byObject := make([][]porcupine.Operation, len(objects))

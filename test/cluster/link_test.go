@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// link carries TCP connections to wherever target says, until it is told not to.
+// link carries TCP connections to target's address, until it is cut.
 type link struct {
 	t       *testing.T
 	address string // where it listens

@@ -26,8 +26,8 @@ func (s inMemory) faults() []fault {
 	return []fault{at("revisions are compacted", s.Compact), at("all leases end", s.ExpireSessions)}
 }
 
-// memoryWire breaks a connection to the store in memory. It cannot hold back
-// requests, only what mirrors are told.
+// memoryWire breaks a connection to the store in memory. It can delay events to mirrors,
+// but not requests.
 type memoryWire struct{ *memory.Store }
 
 func (w memoryWire) cut() { w.Unavailable(true) }

@@ -194,7 +194,7 @@ func leads(w *world) (leader *seat) {
 // task: the first one counts.
 type terms struct {
 	mu     sync.Mutex
-	lock   store.Revision                        // when the present leader's term began; 0 = nobody leads
+	lock   store.Revision                        // when the present leader's term began; 0 = no leader
 	lockAt store.Revision                        // when that was written
 	given  map[model.TenantName][]store.Revision // when tenants got a router
 	at     map[model.TenantName]time.Time        // when the first of it was seen

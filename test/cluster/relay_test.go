@@ -65,7 +65,7 @@ type annals struct {
 	gaps    [][2]store.Revision
 }
 
-// at returns what the store held, and false where nobody knows.
+// at returns what the store held, and false if that is unknown.
 func (a *annals) at(rev store.Revision) (uint64, bool) {
 	n, found := slices.BinarySearchFunc(a.moments, rev, func(m moment, rev store.Revision) int { return int(m.rev - rev) })
 	if !found {
@@ -287,8 +287,8 @@ func relays(t *testing.T, plan uint64, mutant func(http.Handler) http.Handler, t
 	return wrong, relayed >= total/10 && moves > len(hosts)
 }
 
-// TestRelay: hosts that mirror from netmasters are told what the store held, whole
-// transactions in order, whatever dies, stands still or is cut off.
+// TestRelay: hosts that mirror from netmasters get the store's contents, whole transactions
+// in order, whatever dies, hangs or is cut off.
 func TestRelay(t *testing.T) {
 	for plan := range uint64(5) { // which netmasters hosts choose is no plan's
 		wrong, much := relays(t, *seed+plan, nil, 1200)

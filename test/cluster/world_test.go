@@ -152,7 +152,7 @@ func (w *world) urls() (out []string) {
 	return out
 }
 
-// on makes a fault of what is done to one seat, which nobody else has.
+// on makes a fault from something done to one seat; no other fault has the seat meanwhile.
 func (w *world) on(name string, do func(s *seat, chance *rand.Rand) (undo func())) fault {
 	return w.at(name, func(chance *rand.Rand) int { return chance.IntN(len(w.seats)) }, do)
 }

@@ -87,7 +87,7 @@ func digits(s string) string {
 	return "number"
 }
 
-// ranges is the shape of a list such as "1-3, 7": that of its ends, in their order.
+// ranges is the shape of a list such as "1-3, 7": the shapes of its ends, in their order.
 func ranges(shape func(string) string) func(string) string {
 	return func(s string) string {
 		if s == "" {

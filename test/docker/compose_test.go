@@ -42,8 +42,8 @@ func (e *engine) build(tag, dockerfile string) {
 	e.must(err)
 }
 
-// example: examples/compose does what its page says, on two hosts. Small images
-// stand for those that the page names.
+// example: examples/compose works as its page says, on two hosts. Small images stand in for
+// the page's.
 func example(b *bed) {
 	one, two := b.e[0], b.e[1]
 	script, err := filepath.Abs("../../examples/compose/policy.sh")

@@ -41,7 +41,7 @@ func composeFiles(b *bed) {
 				e.t.Fatalf("%s %s: %v: %s", cli, strings.Join(args, " "), err, out)
 			}
 		}
-		// addr is that of a service's n-th container on a network.
+		// addr is the address of a service's n-th container on a network.
 		addr := func(service, n, network string) (container, address string) {
 			e.t.Helper()
 			out := e.docker("ps -q --filter label=com.docker.compose.project=" + project + " --filter label=com.docker.compose.service=" + service +
@@ -86,8 +86,9 @@ func composeFiles(b *bed) {
 	b.nothingLeft()
 }
 
-// TestDockerOnSecureCluster: a host's certificate is enough to use networks, and the token of
-// a tenant administrator to create them; without it Docker's user is told what to do.
+// TestDockerOnSecureCluster: a host's certificate is enough to use networks, and a tenant
+// administrator's token to create them; without it the error tells Docker's user what to
+// do.
 func TestDockerOnSecureCluster(t *testing.T) {
 	t.Parallel()
 	need(t, testcluster.DriverEBPF)

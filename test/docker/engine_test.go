@@ -62,9 +62,9 @@ func (e *engine) try(args ...string) (string, error) {
 	return out, err
 }
 
-// revived tells whether the engine has been started anew since a hanging command
-// began, which is done when a fault of the engine's own makes it hang. Of any other
-// hang it logs what waits for what.
+// revived reports whether the engine has been restarted since a hanging command began. It
+// restarts an engine that hangs by its own fault. For other hangs it logs what waits for
+// what.
 func (e *engine) revived(began time.Time) bool {
 	e.hang.Lock()
 	defer e.hang.Unlock()

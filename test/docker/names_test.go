@@ -257,8 +257,8 @@ func names(b *bed) {
 	b.nothingLeft()
 }
 
-// bare: a container of plain CNI is told in the result which server knows the
-// names, finds the others there, and is found.
+// bare: the result for a container of plain CNI has the DNS server. The container resolves
+// the others, and they resolve it.
 func (b *bed) bare(name, n2 string) {
 	b.t.Helper()
 	one := b.e[0]

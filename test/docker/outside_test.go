@@ -103,8 +103,8 @@ func outsideOf(b *bed, one *engine) {
 	b.nothingLeft()
 }
 
-// taken: a port that somebody else has cannot be published, and a published port
-// can be nobody else's, as on Docker's own bridge.
+// taken: a port in use cannot be published, and other containers cannot publish a published
+// port, as on Docker's own bridge.
 func (e *engine) taken() {
 	e.t.Helper()
 	const inUse = "address already in use"

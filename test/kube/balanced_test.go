@@ -27,9 +27,9 @@ import (
 // answers for them dies.
 const movedWithin = 3 * time.Second
 
-// A machine on the nodes' link, which is none, reaches services by addresses of the load
-// balancers' pool, by both families: one node answers for each, another one when that
-// dies, and none for what nobody serves.
+// A machine on the nodes' link that is no node reaches services by addresses of the load
+// balancers' pool, by both families: one node answers for each address, another one when
+// that dies, and none for a service without backends.
 func TestLoadBalancers(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
 	n.namespace("shop", nil)
@@ -50,8 +50,8 @@ func (n *onNodes) loadBalancer(name string, change func(*corev1.ServiceSpec)) *c
 	})
 }
 
-// answeredBy waits until a host answers for all of a service's addresses; "" = nobody
-// for any.
+// answeredBy waits until a host answers for all of a service's addresses; "" = no host
+// answers for any.
 func (n *onNodes) answeredBy(name, host string) {
 	n.t.Helper()
 	client, err := n.Masters.API()
@@ -124,7 +124,7 @@ func (n *onNodes) loadBalancers() {
 	n.pod("shop", "near2", "h2", map[string]string{"local": "yes"})
 	n.runs("shop", "near2")
 
-	// Who has no backend does not answer where the policy is local, and nobody does without any.
+	// With a local policy only hosts with backends answer, and without backends none does.
 	n.pod("shop", "only2", "h2", map[string]string{"there": "yes"})
 	n.runs("shop", "only2")
 	n.loadBalancer("there", local)
@@ -229,7 +229,7 @@ func (n *onNodes) loadBalancers() {
 		}
 	}
 
-	// Deleted, the addresses are nobody's.
+	// After the deletion no host answers for the addresses.
 	for _, s := range ok[*corev1.ServiceList](n.t)(n.Client.CoreV1().Services("shop").List(ctx, metav1.ListOptions{})).Items {
 		if err := n.Client.CoreV1().Services("shop").Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
 			n.t.Fatal(err)
@@ -240,7 +240,7 @@ func (n *onNodes) loadBalancers() {
 	}
 }
 
-// unreachable waits until nobody tells a client where an address is.
+// unreachable waits until no host answers a client for an address.
 func (n *onNodes) unreachable(client *testcluster.Namespace, a string) {
 	n.t.Helper()
 	until(n.t, "nobody answers for "+a, func() bool {
@@ -296,7 +296,7 @@ func (n *onNodes) mac(h *testcluster.Host, of string) string {
 	return out
 }
 
-// announced is that an address is told to all neighbours.
+// announced is an announcement of an address to all neighbours.
 type announced struct {
 	at        time.Time
 	addr, mac string

@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// Pods on nodes without kube-proxy reach services whose backends are no pods of theirs: the
-// API server's, which is outside of the nodes, and pods in the nodes' own network, on their
-// own node and the other one.
+// Pods on nodes without kube-proxy reach services whose backends are external: the API
+// server, which is outside of the nodes, and pods in the nodes' own network, on their own
+// node and on the other one.
 func TestForeignBackends(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Native: true})
 	n.namespace("shop", nil)

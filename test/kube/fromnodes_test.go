@@ -69,7 +69,7 @@ func (n *onNodes) sees(who, want string, from *testcluster.Namespace, at string)
 	until(n.t, fmt.Sprintf("%s at %s is seen as %q", who, at, want), func() bool { got = n.seen(from, at); return got == want })
 }
 
-// refused tells whether a client is told that nobody is there, rather than nothing.
+// refused checks that a client is refused, rather than left without an answer.
 func (n *onNodes) refused(who string, from *testcluster.Namespace, at string) {
 	n.t.Helper()
 	out, err := from.Command(n.t.Context(), "curl", "-sS", "--max-time", "5", "http://"+at).CombinedOutput()

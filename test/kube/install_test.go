@@ -47,8 +47,8 @@ func (n *onNodes) becomesWell() {
 	})
 }
 
-// rollsOut waits until the pods of netmaster and of netplugin are those that were applied
-// last, and ready.
+// rollsOut waits until the pods of netmaster and of netplugin are the ones applied last,
+// and ready.
 func (n *onNodes) rollsOut() {
 	n.t.Helper()
 	for _, workload := range []string{"deployment/contiv-netmaster", "daemonset/contiv-netplugin"} {
@@ -175,11 +175,11 @@ func (n *onNodes) connectsWhile(to, what string, workloads ...string) {
 	n.t.Logf("%d connections were made while %s", tried, what)
 }
 
-// TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready, without
-// kube-proxy, and policies hold beside one: kubelets run netmaster and netplugin of the image, nodes and pods reach
-// pods and services, nobody who shows nothing is let in, netctl in netmaster's pod is
-// asked for nothing, pods obey policy, no connection is refused while netplugin is
-// exchanged, and the other manifest leaves nothing behind.
+// TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready without
+// kube-proxy, and policies hold beside a kube-proxy. Kubelets run netmaster and netplugin
+// from the image. Nodes and pods reach pods and services, and pods obey policy. Clients
+// without credentials are refused; netctl in netmaster's pod needs none. No connection is
+// refused while netplugin is replaced, and the other manifest leaves nothing behind.
 func TestInstall(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeinstall")
 	first := n.Hosts()[0].Address.String()

@@ -238,7 +238,7 @@ func TestMirrorThroughOutage(t *testing.T) {
 	m, l := follow(t, config(t, c))
 	reaches(t, m, first.ResourceVersion, patience)
 
-	later := strconv.Itoa(1 << 40) // nobody knows a moment that is yet to come
+	later := strconv.Itoa(1 << 40) // a revision in the future
 	if err := c.Pause(ctx); err != nil {
 		t.Fatal(err)
 	}

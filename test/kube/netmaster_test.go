@@ -108,7 +108,7 @@ func netmasterIn(t *testing.T, dir string, args ...string) (client *api.Client, 
 	return ok[*api.Client](t)(api.NewClient("http://" + addresses[0])), addresses[0], stop
 }
 
-// free returns addresses of loopback with ports that nobody listens on.
+// free returns loopback addresses with unused ports.
 func free(t *testing.T, n int) (addresses []string) {
 	t.Helper()
 	for range n {
@@ -229,7 +229,7 @@ func TestNetmaster(t *testing.T) {
 		return slices.Equal(state(), []string{"contiv.io/AsWritten False NotAsWritten 2", "example.com/Seen True Other <nil>"})
 	})
 
-	// What is deleted goes, and what was told is told once.
+	// Deleted objects go, and the event was sent once.
 	for _, name := range []string{"deny", "odd"} {
 		if err := kubeSide.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)

@@ -209,9 +209,9 @@ func (n *onNodes) log(namespace, name string) string {
 	return string(ok[[]byte](n.t)(io.ReadAll(r)))
 }
 
-// Kubelets start pods by contivk8s on two nodes: they reach each other on one node and
-// over two, are where labels say, under the policies that there were when they were
-// made from their first packet on, and leave nothing behind, whoever is away.
+// Kubelets start pods by contivk8s on two nodes. Pods reach each other on one node and over
+// two, are in the networks and groups that labels name, are under the existing policies
+// from their first packet on, and leave nothing behind, whichever component is down.
 func TestNodes(t *testing.T) {
 	n := nodes(t, cluster.NodesConfig{Dual: true})
 	n.namespace("shop", nil)

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOneKubernetes: an API server that is installed anew under a netmaster that runs, at
-// the same address, with Contiv's kinds and none of its objects: nothing is deleted and
-// nothing is kept of it, until netmaster is started for it.
+// TestOneKubernetes: the API server of a running netmaster is reinstalled at the same
+// address, with Contiv's kinds and none of its objects. Then nothing is deleted and nothing
+// of the new one is stored, until netmaster is restarted for it.
 func TestOneKubernetes(t *testing.T) {
 	c, client := control(t)
 	ctx := t.Context()

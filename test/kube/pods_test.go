@@ -113,7 +113,7 @@ func (d *door) serve(t *testing.T, ln net.Listener, config *rest.Config) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		_ = s.Close() // nobody asks any more
+		_ = s.Close() // no more requests
 		<-done
 	})
 }
@@ -368,7 +368,7 @@ func TestPodsUnderPolicies(t *testing.T) {
 	ok[*corev1.Namespace](t)(core.Namespaces().Update(ctx, friends, metav1.UpdateOptions{}))
 	p.becomes(testcluster.OK, other, theWeb, 80)
 
-	// netplugin starts anew: what stands, stands, under the same policies.
+	// After a restart of netplugin existing connections and policies stay.
 	if err := p.Hosts()[0].RestartAgent(ctx); err != nil {
 		t.Fatal(err)
 	}

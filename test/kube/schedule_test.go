@@ -51,7 +51,7 @@ func TestSchedule(t *testing.T) {
 			},
 		},
 	}, metav1.CreateOptions{}))
-	// pods counts those that are to stay and of which is holds.
+	// pods counts the pods that are not being deleted and for which is holds.
 	pods := func(is func(*corev1.Pod) bool) (n int) {
 		list := ok[*corev1.PodList](t)(client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"}))
 		for i := range list.Items {

@@ -114,11 +114,11 @@ func (s *soak) deny(namespace, name string, labels map[string]string) {
 	ok[*networkingv1.NetworkPolicy](s.t)(s.Client.NetworkingV1().NetworkPolicies(namespace).Create(s.t.Context(), p, metav1.CreateOptions{}))
 }
 
-// denied is what a pod is told whose packets a policy drops.
+// denied is the answer to a pod whose packets a policy drops.
 const denied = "TIMEOUT"
 
-// answer is what the pod that asks is told of TCP port 80 of an address within a second:
-// nothing when its connection begins. It is entered past its kubelet and the API server.
+// answer is the probing pod's result of a TCP connection to port 80 of an address within a
+// second; empty on success. It runs past the kubelet and the API server.
 func (s *soak) answer(ctx context.Context, to string) string {
 	out, err := s.Hosts()[0].Run(ctx, "ctr", "--namespace=k8s.io", "tasks", "exec", "--exec-id", fmt.Sprint("e", time.Now().UnixNano()), s.asks, "/agnhost", "connect", to+":80", "--timeout=1s")
 	switch {
@@ -164,7 +164,7 @@ func (s *soak) rightMeanwhile() {
 	})
 }
 
-// comesTo waits until the pod that asks is told so of an address.
+// comesTo waits until the probing pod gets this answer from an address.
 func (s *soak) comesTo(want, address string) {
 	s.t.Helper()
 	until(s.t, fmt.Sprintf("of %s the pod is told %q", address, want), func() bool { return s.answer(s.t.Context(), address) == want })
@@ -283,8 +283,8 @@ func (s *soak) swept() {
 	s.t.Logf("%d unused identities went; held as before: %v", first, s.before)
 }
 
-// comeAndGo makes and deletes pods: those of a round are told by a label, so that each
-// round has identities of its own, half of them under a policy of their own.
+// comeAndGo makes and deletes pods. A label separates the pods of each round, so that each
+// round has its own identities, half of them under a policy of their own.
 func (s *soak) comeAndGo() {
 	s.rightMeanwhile()
 	began := time.Now()
@@ -362,8 +362,8 @@ func (s *soak) nodeAgain() {
 	s.gone("shop")
 }
 
-// stray leaves on eBPF what a netplugin leaves that dies while it writes who gets what is
-// flooded: an entry beyond those that its network counts.
+// stray leaves on eBPF what a netplugin leaves that dies while it writes the flood members:
+// an entry beyond the network's count.
 func (s *soak) stray(h *testcluster.Host) {
 	s.t.Helper()
 	pin := filepath.Join(h.PinDir(), "maps", "members")
@@ -392,8 +392,9 @@ func (s *soak) awayFor() time.Duration {
 	return ok[time.Duration](s.t)(time.ParseDuration(text))
 }
 
-// away: an API server is killed, its store forgets what was before, and it is back. What
-// stands stands meanwhile, also when netplugins start anew; afterwards changes count.
+// away: an API server is killed, its store loses its history, and it comes back. Meanwhile
+// existing connections and policies stay, also when netplugins restart; afterwards changes
+// take effect.
 func (s *soak) away() {
 	ctx := s.t.Context()
 	if err := s.Stop(); err != nil {

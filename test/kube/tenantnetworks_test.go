@@ -37,7 +37,7 @@ var tenantNetworks = []tenantNetwork{
 	{name: "ipv6", create: "-e vxlan --subnetv6 fd00:5::/64", subnets: []string{"fd00:5::/64"}},
 }
 
-// families are those that a network has.
+// families are the IP families of a network.
 func (x tenantNetwork) families() (out []corev1.IPFamily) {
 	for _, s := range x.subnets {
 		out = append(out, familyOf(netip.MustParsePrefix(s).Addr()))

@@ -16,10 +16,10 @@ const contivManifest = "../../packaging/kubernetes/contiv.yaml"
 // acceptPlain is what makes of the manifest the one for the time of a turn, as the page says.
 var acceptPlain = []string{"- --secure\n", "- --secure\n            - --accept-plain\n"}
 
-// talk starts what is to go on while the installation changes: shop/b on h2 serves, shop/shut
-// there is closed by a policy; from h1 shop/pings pings b and shop/calls makes connections
-// to it. What it returns ends both: nothing of theirs may have been lost, and the policy
-// holds still.
+// talk starts traffic that goes on while the installation changes: shop/b on h2 serves, and
+// a policy closes shop/shut there; from h1 shop/pings pings b and shop/calls makes
+// connections to it. end ends both, and checks that none was lost and that the policy still
+// holds.
 func (n *onNodes) talk() (b string, end func()) {
 	n.t.Helper()
 	n.namespace("shop", nil)
@@ -92,10 +92,10 @@ func (n *onNodes) isPlain(master string) {
 	n.becomesWell()
 }
 
-// TestTurnSecure: an installation of before there was TLS is turned secure while pods talk,
-// none of whose packets is lost, by the two steps that the page says; it goes back by two,
-// and is turned secure once more by the manifest at once. After each step pods start on
-// both nodes. The plain manifest on a secure installation lets nobody in, and is undone.
+// TestTurnSecure: an installation without TLS is turned secure while pods talk and lose no
+// packet, by the page's two steps. It is rolled back by two, and turned secure once more by
+// the manifest at once. After each step pods start on both nodes. The plain manifest on a
+// secure installation opens it to no one, and is undone.
 func TestTurnSecure(t *testing.T) {
 	n, manifest := bareNodes(t, "kubeturn")
 	first := n.Hosts()[0].Address.String()

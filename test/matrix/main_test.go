@@ -15,8 +15,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/conformance"
 )
 
-// What runs: without -for all rows; with it those that can be begun in that time, of which
-// the report lacks a result of this code, or without a report those that the seed chooses.
+// Selects rows. Without -for all rows run. With it run the rows that can begin within that
+// time: rows without a result of this code in the report, or without a report rows that the
+// seed chooses.
 var (
 	only     = flag.String("row", "", "rows to run, by their ids or values, such as \"runtime=docker driver=ovs\"; empty = all")
 	length   = flag.Duration("for", fromEnv(), "begin no row after that time (also $CONTIV_MATRIX_FOR); 0 = all rows")

@@ -302,7 +302,7 @@ func (p *processes) attach(ctx context.Context, w *workload) error {
 	return p.attachAs(ctx, w)
 }
 
-// attachAs asks for what the workload is now, anew where it is attached.
+// attachAs attaches the workload with its present settings, again if it is attached.
 func (p *processes) attachAs(ctx context.Context, w *workload) error {
 	args := []string{"attach", "--tenant", p.tenant, "--network", network, "--name", w.name, "--netns", w.ns.Path(), "--json"}
 	if w.group != "" {

@@ -18,7 +18,7 @@ type mutant struct {
 	line       int
 	begin, end int    // the bytes that are replaced
 	text       string // by what
-	was        string // the line as it is, without the space around it, with its number among those that are alike
+	was        string // the original line, trimmed, with its number among equal ones
 }
 
 // name tells mutants apart for as long as their line stays as it is.

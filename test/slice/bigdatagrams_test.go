@@ -19,9 +19,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestBigDatagramsArriveOrAreRefused: of datagrams between hosts of both data planes, on VLAN
-// and VXLAN networks and routed between each two of these, each arrives, or its sender is told
-// that it is too big.
+// TestBigDatagramsArriveOrAreRefused: each datagram between hosts of both data planes, on
+// VLAN and VXLAN networks and routed between any two of these, arrives, or its sender gets
+// the error that it is too big.
 func TestBigDatagramsArriveOrAreRefused(t *testing.T) {
 	shared(t)
 	on(t, 1, []string{testcluster.DriverMixed, testcluster.DriverEBPF, testcluster.DriverOVS}, bigDatagrams)

@@ -90,10 +90,11 @@ func changeDriver(t *testing.T, driver string) {
 	}
 }
 
-// idlePorts is how many containers h1 has besides those that talk.
+// idlePorts is how many idle containers h1 has.
 const idlePorts = 20
 
-// hostPrivate is the host as its containers know it, unless the cluster is told otherwise.
+// hostPrivate is the host's address for its containers, unless the cluster is configured
+// otherwise.
 var hostPrivate = netip.MustParseAddr("172.19.255.254")
 
 // leftOf tells what is left of the driver that a host has changed from.

@@ -174,7 +174,7 @@ func (x *clocked) sets(ctx context.Context, set func(time.Duration) error, diffe
 	return nil
 }
 
-// ofHost sets h2's clock, whose netplugin is also started anew meanwhile.
+// ofHost sets h2's clock, and restarts its netplugin meanwhile.
 func (x *clocked) ofHost(ctx context.Context) error {
 	h := x.Hosts()[1]
 	again := func(ctx context.Context) error { return errors.Join(h.KillAgent(), x.joins(ctx, h)) }
@@ -227,8 +227,8 @@ func (x *clocked) ofAll(ctx context.Context) error {
 	}, func(string) []string { return nil }, map[time.Duration]func(context.Context) error{-day: waits, day: confirmed})
 }
 
-// ofMaster sets netmaster's clock, which is also started anew meanwhile; a host joins while it
-// is ahead, and a token of then is refused when it is right again.
+// ofMaster sets netmaster's clock, and restarts netmaster meanwhile. A host joins while the
+// clock is ahead, and a token of that time is refused when it is right again.
 func (x *clocked) ofMaster(ctx context.Context) error {
 	again := func(ctx context.Context) error { return x.netmaster(ctx, x.anna, "--secure") }
 	token := func(ctx context.Context) (string, error) {

@@ -16,11 +16,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestCutOff: h2 reaches netmaster and the store by the physical gateway of a VLAN that it
-// is on, which its netplugin is told to let it. Forwarding mode routing, on trial, takes that gateway's address and so cuts the
-// host off; though its netplugin is killed and begins again meanwhile, it goes back alone,
-// is heard of, and all is as before. So it is where netmaster and the store end in that
-// time: then the hosts go back with nobody there.
+// TestCutOff: h2 reaches netmaster and the store by a VLAN's physical gateway, which a flag
+// of its netplugin allows. An unconfirmed change to forwarding mode routing takes that
+// gateway's address and so cuts the host off. Though its netplugin is killed and starts
+// again meanwhile, the host rolls back by itself, reports, and all is as before. The same
+// holds if netmaster and the store end meanwhile: then the hosts roll back without them.
 func TestCutOff(t *testing.T) {
 	shared(t)
 	need(t, "/usr/bin/curl")

@@ -29,9 +29,9 @@ import (
 // strayDevice is named as those of containers are.
 const strayDevice = "cvstraystraystr"
 
-// TestDoctor: what is wrong with a cluster's store and a host's data plane, devices and
-// containers is listed by name; what is said to be put right is, and nobody else loses
-// anything.
+// TestDoctor: damage to a cluster's store and to a host's data plane, devices and
+// containers is listed by name. What is reported as repaired is repaired, and nothing else
+// is lost.
 func TestDoctor(t *testing.T) {
 	shared(t)
 	on(t, len(both), both, doctor)
@@ -182,7 +182,7 @@ func doctor(t *testing.T, driver string) {
 		want["entries of maps"] = []string{"host h2", "somebody else", "entry map hosts (1 gone, 0 wrong, 1 too many)"}
 	}
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
-	stray := func() { // in the store: what nobody has
+	stray := func() { // records in the store whose owner does not exist
 		c.write(func(tx store.Tx) error {
 			return errors.Join(
 				tables.Addresses.Put(tx, tables.Address{AddressKey: tables.AddressKey{Network: net, Addr: netip.MustParseAddr("10.1.1.77")}, Endpoint: "nobody"}),
@@ -239,8 +239,7 @@ func doctor(t *testing.T, driver string) {
 	c.wants("anew s tcp/80", testcluster.OK)
 }
 
-// damageMaps takes one entry out of a map of a host on eBPF that nobody here uses now, and
-// adds one.
+// damageMaps removes an unused entry from a map of a host on eBPF, and adds one.
 func (c *cluster) damageMaps(h *testcluster.Host) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(h.PinDir(), "maps", "hosts"), nil)
 	if err != nil {

@@ -34,7 +34,7 @@ func (c *cluster) everybody() (qs []testcluster.Question) {
 }
 
 // reachService is a service of TestReachability, by the last byte of its addresses;
-// nobody provides those with 201. Those of tenant default are for clients outside too.
+// services at 201 have no provider. Those of tenant default are for external clients too.
 type reachService struct {
 	tenant, network string
 	last            byte
@@ -104,15 +104,15 @@ func (c *cluster) publishAll() {
 
 func publishedPort(i int) uint16 { return uint16(8100 + i) }
 
-// further are the questions between containers, hosts, somebody beyond the first
-// host, and services. What leads hosts and those beyond them to services is asked for
-// of data planes that say they do. In mode bridge nobody on a VLAN network asks for a
-// service that it provides: it answers itself by the physical router, and nobody answers
-// for that here (docs/design/services.md).
+// further are the questions between containers, hosts, a machine beyond the first host, and
+// services. Hosts and machines beyond them are only probed for services if the data planes
+// support that. In mode bridge a container on a VLAN network is not probed for its own
+// service: its answer would go by the physical router, which does not exist here
+// (docs/design/services.md).
 func (c *cluster) further(mode model.FwdMode) (qs []testcluster.Question) {
 	c.t.Helper()
 	private := map[string][2]netip.Addr{} // of containers
-	led := true                           // hosts, and whoever they forward for, to services
+	led := true                           // hosts, and machines they forward for, reach services
 	for _, h := range c.Hosts() {
 		s, err := h.AgentState(c.t.Context())
 		if err != nil {

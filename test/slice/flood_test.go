@@ -119,8 +119,8 @@ func flood(t *testing.T, drv string) {
 				}
 			}
 			t.Logf("%d packets in %v, %d rounds; the host tracks %s connections", floodPackets, time.Since(start).Round(time.Millisecond), rounds, c.trackedBy(h))
-			// The client's group lets nobody in: if its connection was forgotten, what
-			// the server says now is a connection of its own.
+			// The client's group denies all ingress. If its connection was forgotten, the
+			// server's packet would now begin a connection.
 			if _, err := server.Write([]byte("still there?")); err != nil {
 				t.Fatal(err)
 			}

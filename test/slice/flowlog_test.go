@@ -18,10 +18,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestFlowLogFile reads the flow log of both data planes after real connections:
-// those that a rule with log decides, and those that an audited policy would deny,
-// with the names and labels of both ends, and no others; across SIGHUP, a monitor
-// that comes and goes, and a restart.
+// TestFlowLogFile reads the flow log of both data planes after real connections. It has the
+// connections that a rule with log decides, and the ones that an audited policy would
+// deny, with the names and labels of both ends, and no others; across SIGHUP, a monitor that
+// comes and goes, and a restart.
 func TestFlowLogFile(t *testing.T) {
 	shared(t)
 	path := filepath.Join(t.TempDir(), "flow.log") // of both hosts, which append

@@ -91,10 +91,9 @@ func (c *cluster) exported(file string) {
 	}
 }
 
-// otherNumbers is how many pings may be lost when networks get other numbers: on Open
-// vSwitch a network's number is that of its zone of connection tracking, and the answer to
-// a request of before is answer to none. Under way at that moment may be what a busy machine
-// keeps waiting.
+// otherNumbers is how many pings may be lost when networks get other numbers. On Open
+// vSwitch a network's number is its conntrack zone, so an answer matches no request from
+// before the change. A busy machine may delay the packets on their way at that moment.
 func (c *cluster) otherNumbers() int {
 	if c.Config().Driver == testcluster.DriverEBPF {
 		return 0

@@ -43,9 +43,9 @@ var (
 	all  = []string{testcluster.DriverEBPF, testcluster.DriverOVS, testcluster.DriverMixed}
 )
 
-// machineEnv tells which tests run: "own" = those that need the machine for
-// themselves, "shared" = the others, which may run beside other packages' tests;
-// empty = all.
+// machineEnv selects the tests that run: "own" = tests that need the machine for
+// themselves, "shared" = the others, which may run beside other packages' tests; empty =
+// all.
 const machineEnv = "CONTIV_TEST_MACHINE"
 
 // sharing has the names of the tests that called shared.

@@ -24,10 +24,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestMissed: what Open vSwitch in user space takes for the host's own of the tunnel,
-// since interfaces come and go, arrives by netplugin; from nobody but the cluster's other
-// hosts, and on networks that are there. The host's own stack is where such a packet is
-// found, so that is where these are put.
+// TestMissed: packets from the tunnel that Open vSwitch in user space takes for the host's
+// own, while interfaces come and go, arrive by netplugin, if they come from other hosts of
+// the cluster, on existing networks. Such packets end up in the host's own stack, so the
+// test injects them there.
 func TestMissed(t *testing.T) {
 	shared(t)
 	on(t, 1, []string{testcluster.DriverOVS}, missed)
@@ -101,8 +101,8 @@ func missed(t *testing.T, driver string) {
 	arrives(1004)
 }
 
-// TestLinksComeAndGo: packets between hosts are not lost while interfaces of theirs come
-// and go, which containers' do all the time.
+// TestLinksComeAndGo: packets between hosts are not lost while the hosts' interfaces come
+// and go, as containers' interfaces do all the time.
 func TestLinksComeAndGo(t *testing.T) {
 	shared(t)
 	on(t, 1, []string{testcluster.DriverOVS}, linksComeAndGo)

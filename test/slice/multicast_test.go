@@ -23,10 +23,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestMulticast checks that what a container sends to a group comes to those that have
-// joined it, on its host and on another one, by IPv4 and IPv6, on VXLAN and VLAN networks,
-// in either ARP mode, and to nobody else: not to who has not joined or has left, to other
-// networks, or past a policy; and that netplugin's restart loses nothing of it.
+// TestMulticast checks that datagrams to a group reach the containers that have joined it,
+// on the sender's host and on another one, by IPv4 and IPv6, on VXLAN and VLAN networks, in
+// either ARP mode. They reach no others: none that has not joined or has left, none on
+// other networks, none past a policy. A restart of netplugin loses no membership.
 func TestMulticast(t *testing.T) {
 	shared(t)
 	on(t, 2, both, func(t *testing.T, driver string) {

@@ -60,7 +60,7 @@ func outside(t *testing.T, driver string, where testcluster.Environment) {
 	c.add(spec("b", "h1", "blue/vx"), spec("r", "h1", "red/vx")) // first: they get the same address
 	c.add(spec("g", "h1", "blue/gw"), spec("v", "h1", "blue/vl"), spec("p", "h1", "blue/vx/some"))
 	c.add(spec("s", "h1", "blue/six"), spec("s2", "h1", "blue/six"))
-	// Nobody is there by IPv6: who tries is told at once, and not after minutes.
+	// IPv6 has no route outside: a connection fails at once, and not after minutes.
 	if _, err := c.space("s").Dial(t.Context(), "tcp", "[2001:db8::1]:80"); !errors.Is(err, syscall.ENETUNREACH) {
 		t.Errorf("to the outside by IPv6: %v, want it to be unreachable at once", err)
 	}

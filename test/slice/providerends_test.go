@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// exchange asks over a connection who is there, again and again until stop. Over UDP,
-// where nobody sends anything twice, each question has one answer or is lost.
+// exchange asks a service again and again who answers, until stop. Over UDP, without
+// retransmission, each question has one answer or is lost.
 type exchange struct {
 	conn     net.Conn
 	provider string

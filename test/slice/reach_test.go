@@ -100,7 +100,7 @@ func (c *cluster) sharing() {
 	c.add(specs...)
 }
 
-// forgetNeighbours makes containers ask anew for whom they know.
+// forgetNeighbours has containers resolve known neighbours again.
 func (c *cluster) forgetNeighbours() {
 	c.t.Helper()
 	for _, a := range c.Containers() {

@@ -84,8 +84,8 @@ type shell struct {
 	kill func() error
 }
 
-// newShell starts a shell in a directory with the programs in bin/; what a
-// real machine has at its default places is told by environment.
+// newShell starts a shell in a directory with the programs in bin/. Environment variables
+// give the paths that have defaults on a real machine.
 func newShell(t *testing.T, c *cluster, h *testcluster.Host) *shell {
 	t.Helper()
 	dir := t.TempDir()

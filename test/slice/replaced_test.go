@@ -113,8 +113,8 @@ func (r *replacing) drained(of *heavy, by testcluster.ContainerSpec) uint32 {
 	return max(drains, goes)
 }
 
-// atOnce replaces the provider of a stream by another one at once. Its stream ends, of
-// which packets under way find nobody.
+// atOnce replaces the provider of a stream by another one at once. Its stream ends: packets
+// on their way find no receiver.
 func (r *replacing) atOnce(of *heavy, by testcluster.ContainerSpec) uint32 {
 	r.t.Helper()
 	r.streams = r.without(of)

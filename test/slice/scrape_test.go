@@ -108,7 +108,7 @@ func matches(series string, parts []string) bool {
 		!slices.ContainsFunc(parts[1:], func(p string) bool { return !strings.Contains(series, p) })
 }
 
-// with returns a copy in which the series that of would look at have another value.
+// with returns a copy in which the matching series have another value.
 func (s scraped) with(t *testing.T, series string, v float64) scraped {
 	t.Helper()
 	out, n := maps.Clone(s), 0

@@ -24,13 +24,13 @@ import (
 type securing struct {
 	*cluster
 	addr   string   // of the first netmaster
-	at     string   // that of which is asked
+	at     string   // address of the netmaster that is asked
 	data   string   // its data directory
 	tokens []string // by which hosts have joined
 }
 
-// netmaster ends those that run and starts them with these flags, one after the other, and
-// waits until each is ready.
+// netmaster stops the running netmasters and starts them with these flags, one after the
+// other, and waits until each is ready.
 func (s *securing) netmaster(ctx context.Context, ask func(context.Context, ...string) (string, error), flags ...string) error {
 	defer func() { s.at = s.addr }()
 	for i, address := range strings.Split(s.Masters.MasterURLs(), ",") {
@@ -93,11 +93,11 @@ func (s *securing) warns(ctx context.Context, part string) error {
 	})
 }
 
-// TestTurnSecure: a cluster that was begun without --secure is turned secure by the page's
-// steps, while containers talk: no packet is lost, plain hosts work until they join, and
-// at the end nobody is let in plainly and all work. Then its authorities are renewed in
-// the same way, bugtool packs it without its secrets, the doctor tells of hosts'
-// certificates, and it is made plain again.
+// TestTurnSecure: a cluster that began without --secure is turned secure by the page's
+// steps while containers talk. No packet is lost, hosts without certificate work until they
+// join, and at the end clients without TLS are refused and all hosts work. Then its
+// authorities are renewed in the same way, bugtool packs it without its secrets, the doctor
+// reports hosts' certificates, and it is rolled back to plain.
 func TestTurnSecure(t *testing.T) {
 	shared(t)
 	on(t, 1, both, func(t *testing.T, driver string) {

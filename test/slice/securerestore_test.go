@@ -25,10 +25,11 @@ func TestRestoreSecure(t *testing.T) {
 	on(t, 1, both, func(t *testing.T, driver string) { restoreSecure(t, driver, "seca", (*person).inPlace) })
 }
 
-// TestRestoreSecureLost: netmaster's directory of a secure cluster is lost while containers of
-// three hosts talk, and made anew of a backup by the page: people log in by the tokens that
-// they had with the new authority, hosts go on, tell what to do, attach nothing, and join anew
-// one after the other. No packet is lost, also to what was attached after the backup.
+// TestRestoreSecureLost: the netmaster directory of a secure cluster is lost while
+// containers of three hosts talk, and restored from a backup by the page. Users log in by
+// their tokens with the new authority. Hosts go on forwarding, say what to do, attach
+// nothing, and join again one after the other. No packet is lost, also to containers
+// attached after the backup.
 func TestRestoreSecureLost(t *testing.T) {
 	shared(t)
 	if !conformance.Full() {
@@ -207,7 +208,7 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 	}); err != nil {
 		return err
 	}
-	// What hosts say, that have not joined anew, one of which is started again.
+	// The state of hosts that have not joined again, one of which was restarted.
 	h2, store := p.Hosts()[1], strings.ReplaceAll(p.Store.StoreURL(), "http://", "https://")
 	if err := h2.KillAgent(); err != nil {
 		return err
@@ -225,8 +226,8 @@ func (p *person) again(ctx context.Context, backup string, try int) error {
 			return err
 		}
 	}
-	// Nobody waits for one host before the next is started: each waits for the others to put
-	// back what the backup lacks.
+	// The hosts start without waiting for each other: each waits for the others to restore
+	// what the backup lacks.
 	began := time.Now()
 	for _, h := range p.Hosts() {
 		token, err := p.runs(ctx, "", "cluster", "token", "-q", "--host", h.Name)

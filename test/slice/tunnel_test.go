@@ -21,10 +21,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
-// TestInjection checks that nobody but an endpoint's own host speaks for it
-// through the tunnel: not a container, by the way out, to its own or to another
-// host, and not another host's stack; while nothing of the tenant's own traffic
-// is lost. That the endpoint's own host can shows that the packets are good.
+// TestInjection checks that only an endpoint's own host can send for it through the tunnel:
+// not a container, by egress, to its own or to another host, and not another host's stack.
+// The tenant's own traffic is not lost. The endpoint's own host can, which shows that the
+// packets are valid.
 func TestInjection(t *testing.T) {
 	shared(t)
 	on(t, 2, both, injection)
@@ -70,7 +70,7 @@ func injection(t *testing.T, driver string) {
 		for vni := range byte(4) {
 			for _, f := range frames {
 				if _, err := conn.Write(append([]byte{8, 0, 0, 0, 0, 0, vni + 1, 0}, f...)); err != nil {
-					t.Logf("send: %v", err) // the ICMP error for the frame before: nobody listens
+					t.Logf("send: %v", err) // the ICMP error for the frame before, which is not read
 				}
 			}
 		}

@@ -114,7 +114,7 @@ func hostsTestTheirTunnels(t *testing.T, driver string) {
 		}
 		t.Logf("%s: mended after %v", x.name, time.Since(begun))
 	}
-	// A netplugin that ends or begins again is no tunnel that leads to nobody.
+	// While a netplugin stops and starts, its tunnel is not reported as broken.
 	if err := errors.Join(h2.Agent().Stop(patience), h2.StartAgent(t.Context())); err != nil {
 		t.Fatal(err)
 	}

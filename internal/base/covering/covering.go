@@ -17,12 +17,13 @@ func Pairs(n int) (sets [][]int) {
 
 // Rows returns rows of indexes into the dimensions' values. For each set of dimensions
 // (their numbers, ascending) every combination of their values is in some row, unless no
-// row can have it. possible says whether a row can be; values of it may be Open, and what
-// it refuses it refuses whatever these become. nil = every row can be. met counts the
-// combinations that occur by the size of their sets.
+// row can have it. possible reports whether a row can exist. A row's values may be Open;
+// possible may refuse such a row only if it refuses it with all values in their place. nil
+// = every row can exist. met counts the combinations that occur, by the size of their sets.
 //
-// Each row is begun with a combination that is not met yet, and takes the values that meet
-// most of the others; the cost grows with the number of combinations times that of rows.
+// Each row begins with a combination that is not met yet, and takes the values that meet
+// most of the others. The cost grows with the number of combinations times the number of
+// rows.
 func Rows(dims []int, sets [][]int, possible func(row []int) bool) (rows [][]int, met map[int]int) {
 	if possible == nil {
 		possible = func([]int) bool { return true }
@@ -61,7 +62,7 @@ func Rows(dims []int, sets [][]int, possible func(row []int) bool) (rows [][]int
 // most is how many dimensions a set may have.
 const most = 4
 
-// combination is that of the values of one set's dimensions.
+// combination is a combination of the values of one set's dimensions.
 type combination struct {
 	set    int
 	values [most]int

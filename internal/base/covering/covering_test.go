@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestEveryCombinationThatCanBeOccurs: pairs of all dimensions and triples of three, but for
-// those that a condition excludes, directly or by what it leaves for a third dimension.
+// TestEveryCombinationThatCanBeOccurs: all pairs occur, and the triples of one set, except
+// combinations that a condition excludes, directly or because no third value is left.
 func TestEveryCombinationThatCanBeOccurs(t *testing.T) {
 	dims := []int{4, 3, 5, 2, 3}
 	possible := func(r []int) bool {

@@ -149,7 +149,7 @@ func TestRunnerRetries(t *testing.T) {
 	})
 }
 
-// TestRunnerDrift checks that passes nobody asked for come within the jittered interval.
+// TestRunnerDrift checks that unrequested runs happen within the jittered interval.
 func TestRunnerDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, Config[string]{Drift: time.Minute}, false, nil)
@@ -216,8 +216,8 @@ func TestRunnerStops(t *testing.T) {
 	})
 }
 
-// What comes in bursts has passes at a distance, the first of them at once; what
-// is urgent waits for nobody, and takes the others along.
+// Requests in bursts get runs at a distance, the first at once. An urgent request does not
+// wait, and takes the others along.
 func TestRunnerSpaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, Config[string]{Spacing: 10 * time.Millisecond}, false, nil)

@@ -9,7 +9,7 @@ import (
 // The zero Changes is ready for use.
 type Changes struct {
 	mu   sync.Mutex
-	next chan struct{} // nil = nobody has asked since the last change
+	next chan struct{} // nil = not requested since the last change
 }
 
 // Next returns what is closed at the next change. Who looks at the thing after
@@ -56,7 +56,7 @@ type Value[T comparable] struct {
 	value   T
 }
 
-// Set changes the value; setting what it is already wakes nobody.
+// Set changes the value. Setting the present value wakes no waiter.
 func (v *Value[T]) Set(value T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -84,7 +84,7 @@ func (v *Value[T]) Until(ctx context.Context, ok func(T) bool) error {
 // Bell calls one goroutine to work. Rings before it is heard count once.
 type Bell chan struct{}
 
-// NewBell returns a bell that nobody has rung.
+// NewBell returns a bell that has not been rung.
 func NewBell() Bell { return make(Bell, 1) }
 
 // Ring never blocks; what was rung for is seen by a look after the bell is heard.

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Turns are locks by key: one holder at a time for each. The zero Turns is
-// ready for use; a key that nobody holds or waits for costs nothing.
+// Turns are locks by key, each with one holder at a time. The zero Turns is ready for use.
+// A key without holder and waiters costs nothing.
 type Turns[K comparable] struct {
 	mu   sync.Mutex
 	keys map[K]*turn

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Changes
-		c.Tell() // nobody waits: no harm
+		c.Tell() // without waiters: no harm
 		var mu sync.Mutex
 		n := 0
 		var all sync.WaitGroup
@@ -91,8 +91,8 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// One holder at a time for a key, others do not mind, and nothing is kept of
-// keys that nobody uses.
+// A key has one holder at a time, other keys are independent, and unused keys take no
+// memory.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turns Turns[string]

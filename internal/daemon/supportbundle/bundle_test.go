@@ -120,8 +120,8 @@ func files(t *testing.T, r io.Reader) (out map[string]string, last string) {
 	}
 }
 
-// TestPack: each part is there without secrets and no longer than it may be; what fails,
-// panics or is left out is told in the manifest, which comes last.
+// TestPack: each part is packed without secrets and within its size limit. The manifest
+// comes last and lists the parts that failed, panicked or were left out.
 func TestPack(t *testing.T) {
 	all := strings.Join(secrets(), "\n")
 	ring := NewRing(io.Discard, 1<<16)

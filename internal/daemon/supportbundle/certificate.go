@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// soon is how long before its end a certificate is told of.
+	// soon is how long before its expiry a certificate is reported.
 	soon = 30 * 24 * time.Hour
-	// authoritySoon is that of an authority: it signs nothing that ends after itself, and
-	// certificates are good for 90 days.
+	// authoritySoon is the same for an authority. It is longer, since an authority signs
+	// nothing that expires after itself, and certificates are valid for 90 days.
 	authoritySoon = 180 * 24 * time.Hour
 	// late is how long a daemon that renews its certificate itself may try before.
 	late = 7 * 24 * time.Hour
@@ -34,9 +34,9 @@ var ByHand = Renewal{
 	Former:      "it was renewed: end it with 'netctl pki authority --retire', and before its end restart netmasters and netplugins that run since before",
 }
 
-// Certificates makes Support's of certificates by their use, the authorities' newest
-// first, each time that it is asked. unusable tells why a certificate's files cannot be used
-// any more; nil = nobody knows.
+// Certificates returns a function that lists certificates by their use, the authorities'
+// newest first; see Support. unusable returns why a certificate's files cannot be used any
+// more; nil = not known.
 func Certificates(all iter.Seq2[string, *x509.Certificate], unusable func(use string) error, how Renewal) func() []api.Certificate {
 	return func() (out []api.Certificate) {
 		last := ""

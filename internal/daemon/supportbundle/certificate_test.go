@@ -12,8 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestEnding: what ends is told in time, with what to do: of an authority earlier, of what
-// a daemon renews itself once that is late, of what an older daemon tells as before.
+// TestEnding: expiring certificates are reported in time, with what to do: authorities
+// earlier, certificates that a daemon renews itself once the renewal is late, and those of
+// an older daemon as before.
 func TestEnding(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
@@ -27,7 +28,7 @@ func TestEnding(t *testing.T) {
 		left   time.Duration
 		root   bool
 		former bool
-		want   string // a part of what is told; "" = nothing
+		want   string // a part of the report; "" = nothing is reported
 		ended  bool
 	}{
 		{"by hand, good", ByHand, 31 * day, false, false, "", false},

@@ -23,8 +23,8 @@ import (
 // external traffic policy is Local; at all nodes' addresses together a port counts as one.
 const MaxAskedPorts = 8192
 
-// nobody is an address that no client has, so it matches none.
-var nobody = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
+// noClient is an address that no client has, so it matches none.
+var noClient = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
 
 // askedAtNodes gives a service's pictures, of backends in some slices, the node ports that
 // they have at each node's addresses.
@@ -99,7 +99,7 @@ func (cs *ClusterServices) askedApart(pic *desired.Service, on map[model.Endpoin
 			}
 		}
 		if there.Addr = f.Addr; pools.Anybody(v6) { // else who asks is refused
-			there.Sources = nobody
+			there.Sources = noClient
 		}
 		apart("").Frontends = append(apart("").Frontends, there)
 	}

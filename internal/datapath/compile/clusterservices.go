@@ -388,7 +388,7 @@ func (cs *ClusterServices) frontendsOf(s *model.ClusterService, p model.ClusterP
 	}
 	sources := s.Sources
 	if s.OnlySources && len(sources) == 0 { // no client has such an address
-		sources = nobody
+		sources = noClient
 	}
 	taken := slices.Clone(s.Addrs)
 	for _, list := range []struct {

@@ -68,8 +68,8 @@ func withAsides(pic desired.Host, audited bool) desired.Host {
 	return pic
 }
 
-// testAsides: what rules with Log and audited sets say is told to whoever monitors,
-// and decides nothing.
+// testAsides: matches of logged rules and audited sets are reported to monitors and change
+// no decision.
 func testAsides(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
@@ -91,7 +91,7 @@ func testAsides(t *testing.T, h Harness) {
 	for _, audited := range []bool{false, true} {
 		pic := withAsides(w.Pictures["h1"], audited)
 		b.apply(t, pic)
-		send() // nobody listens
+		send() // no monitor listens
 		for i, opts := range []driver.MonitorOptions{{NoDrops: true}, {}, {Connections: true}} {
 			ctx, cancel := context.WithCancel(context.Background())
 			want, err := b.ref.Monitor(ctx, opts)

@@ -11,9 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestAsk: a container asks a service whose backend is on the other host, one that
-// nobody provides, and whoever is outside; a host asks its container; the answers of
-// those that were asked come back.
+// TestAsk: a container connects to a service whose backend is on the other host, to a
+// service without providers and to the outside; a host connects to its container. Answers
+// come back.
 func TestAsk(t *testing.T) {
 	top := StandardTopology()
 	w, err := NewWorld(top, Case{})

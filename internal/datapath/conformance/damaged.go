@@ -14,8 +14,8 @@ const ReservedFlag = "reserved flag"
 // CutShort is the case of Damaged of a UDP datagram of which the end is missing.
 const CutShort = "UDP cut short"
 
-// testDamaged: packets that nobody sends go nowhere, new ones and those of a
-// connection that is known, from a port, out of the tunnel and from the uplink.
+// testDamaged: malformed packets are dropped, of new and of known connections, from a port,
+// from the tunnel and from the uplink.
 func testDamaged(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()

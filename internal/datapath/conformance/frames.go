@@ -110,7 +110,7 @@ func ipPacket(p reference.Packet) []byte {
 	}
 	hops := p.Hops()
 	if p.Proto == model.ProtoICMPv6 && p.ICMPType >= reference.NDRouterSolicit && p.ICMPType <= reference.NDRedirect {
-		hops = 255 // else nobody takes it (RFC 4861 section 7.1)
+		hops = 255 // receivers drop other values (RFC 4861 section 7.1)
 	}
 	h := []byte{0x60, 0, 0, 0, 0, 0, next, hops}
 	binary.BigEndian.PutUint16(h[4:], uint16(len(ext)+len(pay)))
@@ -175,7 +175,7 @@ func payload(p reference.Packet) []byte {
 		}
 		return b
 	case model.ProtoSCTP:
-		b := make([]byte, 32) // an INIT with a checksum that nobody here checks
+		b := make([]byte, 32) // an INIT with a checksum that is not verified here
 		be.PutUint16(b, p.SrcPort)
 		be.PutUint16(b[2:], p.DstPort)
 		b[12], b[15] = 1, 20
@@ -241,9 +241,9 @@ func Unwrap(f []byte, port uint16) (dst netip.Addr, vni uint32, inner []byte, ok
 	return netip.AddrFrom4([4]byte(f[30:34])), binary.BigEndian.Uint32(f[46:]) >> 8, f[50:], true
 }
 
-// AnswerTo is ReadAnswer of a frame that came back to who sent p. Nobody answers an
-// ICMP error by one, or a reset by a reset: such a frame is what its sender has sent to
-// itself by a service.
+// AnswerTo is ReadAnswer of a frame that came back to the sender of p. An ICMP error never
+// answers an ICMP error, nor a reset a reset: such a frame is a packet that its sender sent
+// to itself by a service.
 func AnswerTo(p reference.Packet, f []byte) *reference.Packet {
 	a := ReadAnswer(f)
 	if a != nil && (p.Inner != nil && a.Inner != nil || p.TCPFlags&a.TCPFlags&reference.FlagRST != 0) {

@@ -94,9 +94,9 @@ func testMessages(t *testing.T, h Harness) {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})
 	}
 	n, liars := byte(0), uint64(0) // messages that are no endpoint's to send
-	// send sends a frame, and then a report by which it is seen that the frame is through:
-	// of lan1, or of web1 where that sends it. It returns where the frame came out, and
-	// what of it was handed over.
+	// send sends a frame and then a membership report as a mark: once the mark is through,
+	// the frame is too. lan1 sends the mark, or web1 if that sends the frame. It returns
+	// where the frame came out, and which of it were handed over as reports.
 	send := func(name string, from reference.Packet, frame []byte) (out map[string]int, heard []driver.MembershipReport) {
 		t.Helper()
 		if n++; n > messages {

@@ -37,8 +37,8 @@ func monitored() Case {
 	}
 }
 
-// testMonitor: a denied packet, an unknown source, a spoofed one and new
-// connections are told with who decided, and nothing is told without asking.
+// testMonitor: a denied packet, an unknown source, a spoofed one and new connections are
+// reported with the deciding rule. Without a monitor there are no reports.
 func testMonitor(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
@@ -46,7 +46,7 @@ func testMonitor(t *testing.T, h Harness) {
 	pic := w.Pictures["h1"]
 	b.apply(t, pic)
 	packets := monitoredPackets(top)
-	for _, p := range packets[:2] { // nobody listens yet
+	for _, p := range packets[:2] { // no monitor listens yet
 		b.compare(t, p.name, p.packet)
 	}
 	for round, opts := range []driver.MonitorOptions{{}, {Connections: true}, {Connections: true, NoDrops: true}} {
@@ -150,8 +150,8 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 	}
 }
 
-// monitorWayOut: what goes to and comes from the host's stack is told with the
-// endpoint's own address.
+// monitorWayOut: packets to and from the host's stack are reported with the endpoint's own
+// address.
 func monitorWayOut(t *testing.T, b *bench, top Topology) {
 	t.Helper()
 	pic, packets := byWayOut(top, b.WayOut6)

@@ -57,8 +57,8 @@ func (p oPacket) String() string {
 	return s
 }
 
-// space returns the space of addresses that a network has: its own, or, without a
-// name, that of all networks of the tenant when they are joined.
+// space returns a network's address space: its own or, without a name, the one that all
+// networks of the tenant share when they are joined.
 func (o *naive) space(k model.NetworkKey) model.NetworkKey {
 	if o.joined[k.Tenant] {
 		k.Name = ""
@@ -84,10 +84,10 @@ func (o *naive) delivered(p oPacket) bool {
 		return false // only endpoints are routed
 	}
 	if (p.from.Host == "" || p.to.Host == "") && n.Encap == model.EncapVXLAN {
-		return false // nobody is outside of a VXLAN network
+		return false // a VXLAN network has no outside
 	}
 	if p.from.Host == "" && o.elsewhere(p.from) || p.to.Host == "" && o.elsewhere(p.to) && o.taken(p.to) {
-		return false // nobody outside has, or gets, what is of another network
+		return false // addresses of another network are unreachable from outside
 	}
 	hosts := []model.HostName{p.from.Host, p.to.Host}
 	if p.from.Host == p.to.Host {
@@ -331,9 +331,9 @@ func better(a, b [3]int) bool {
 	return false
 }
 
-// matches tells whether a rule of e's means a connection with peer, and which action
-// it has then. The name of a port is that of the endpoint that is asked; one without
-// record may mean any port by it to a rule that denies.
+// matches reports whether a rule of e's matches a connection with peer, and with which
+// action. A port's name is resolved at the server's endpoint. If that has no record, a rule
+// that denies may match any port by name.
 func (o *naive) matches(r model.PolicyRule, e, peer party, c conn) (model.Action, bool) {
 	if len(r.Ports) == 0 {
 		return o.peerMatches(r, peer, true)
@@ -383,13 +383,16 @@ func (o *naive) unrecorded(t model.TenantName) bool {
 	return false
 }
 
-// peerMatches tells whether a rule means a peer, and which action it has then. A
-// rule that denies or passes denies everybody when a group or network that it names
-// is not known, and a peer whose identity has no record; a rule that allows does
-// not match by these. A rule that passes on peers by identity denies them while the
-// tenant has an identity without record. A rule that denies by labels means peers
-// whose labels are not known, as far as network and group allow. Unless byAddress,
-// peers by address mean nobody.
+// peerMatches reports whether a rule matches a peer, and with which action. Unknown names
+// and peers fail closed:
+//   - A rule that denies or passes denies all peers if a group or network that it names is
+//     unknown, and a peer whose identity has no record. A rule that allows does not match then.
+//   - A rule that passes peers by identity denies them while the tenant has an identity
+//     without record.
+//   - A rule that denies by labels matches peers whose labels are unknown, as far as network
+//     and group match.
+//
+// Unless byAddress, peers by address match none.
 func (o *naive) peerMatches(r model.PolicyRule, p party, byAddress bool) (model.Action, bool) {
 	if len(r.Peers) == 0 {
 		return r.Action, true
@@ -417,7 +420,7 @@ func (o *naive) peerMatches(r model.PolicyRule, p party, byAddress bool) (model.
 			unknown = true
 			continue
 		case x.Selector == nil && p.Key.Network == network && n.Encap == model.EncapVLAN && (n.Subnet.Contains(p.addr) || n.Subnet6.Contains(p.addr)):
-			matches = matches || byAddress // whoever it is
+			matches = matches || byAddress // any peer with such an address
 		}
 		byIdentity = true
 		if p.Host == "" || !recorded {

@@ -130,7 +130,7 @@ func (s *native) podToNode() {
 		s.denied(what+" from elsewhere to the outside", s.byHost(h2, far, s.first(addrOf(far, v6), clientOutside(v6), proto)))
 		s.denied(what+" from elsewhere by another host", s.byHost(ThirdVTEP, far, s.first(addrOf(far, v6), s.node(1, v6), proto)))
 		s.denied(what+" of a container here from elsewhere", s.byHost(h2, far, s.first(addrOf(web, v6), s.node(1, v6), proto)))
-		s.denied(what+" of nobody from elsewhere", s.byHost(h2, far, s.first(s.nobody(v6), s.node(1, v6), proto)))
+		s.denied(what+" of nobody from elsewhere", s.byHost(h2, far, s.first(s.unusedAddr(v6), s.node(1, v6), proto)))
 	})
 	p := s.first(web.IPv4, s.node(1, false), model.ProtoUDP)
 	p.DstPort = TunnelPort
@@ -151,8 +151,8 @@ func (s *native) other(id model.EndpointID) model.Endpoint {
 	return s.top.Endpoint(model.EndpointKey{Network: otherNative, ID: id})
 }
 
-// nobody is an address of the network that no endpoint has.
-func (s *native) nobody(v6 bool) netip.Addr {
+// unusedAddr is an address of the network that no endpoint has.
+func (s *native) unusedAddr(v6 bool) netip.Addr {
 	n := s.top.Network(s.key)
 	if v6 {
 		return host6(n, 77)
@@ -171,20 +171,20 @@ func (s *native) spoofed() {
 			private, local = way.Addr6, netip.MustParseAddr("fe80::7")
 		}
 		for name, src := range map[string]netip.Addr{
-			"of this host": s.node(1, v6), "of a third host": s.node(3, v6), "of nobody": s.nobody(v6), "private": private, "link-local": local,
+			"of this host": s.node(1, v6), "of a third host": s.node(3, v6), "of nobody": s.unusedAddr(v6), "private": private, "link-local": local,
 			"of another container": addrOf(s.at("db2"), v6), "its own": addrOf(web, v6), "of another native network": addrOf(s.other("app2"), v6),
 		} {
 			s.denied(fmt.Sprintf("%s: by a tunnel from an address %s", what, name), s.byHost(h2, web, s.first(src, addrOf(web, v6), proto)))
 		}
 		s.denied(what+": by a stranger", s.byHost(netip.MustParseAddr("192.168.7.9"), web, s.first(clientOutside(v6), addrOf(web, v6), proto)))
 		for name, src := range map[string]netip.Addr{
-			"of nobody": s.nobody(v6), "another private one": private.Prev(), "link-local": local, "of a container": addrOf(s.at("db2"), v6),
+			"of nobody": s.unusedAddr(v6), "another private one": private.Prev(), "link-local": local, "of a container": addrOf(s.at("db2"), v6),
 			"of another native network": addrOf(s.other("app1"), v6),
 		} {
 			s.denied(fmt.Sprintf("%s: by the stack from an address %s", what, name), bySocket(s.first(src, addrOf(web, v6), proto)))
 		}
 		s.denied(what+": by the stack from its private address, elsewhere", bySocket(s.first(private, addrOf(far, v6), proto)))
-		s.denied(what+": by the stack to nobody", bySocket(s.first(s.node(1, v6), s.nobody(v6), proto)))
+		s.denied(what+": by the stack to nobody", bySocket(s.first(s.node(1, v6), s.unusedAddr(v6), proto)))
 	})
 	for _, to := range []model.Endpoint{web, far} {
 		p := s.first(s.node(1, true), to.IPv6, model.ProtoICMP)

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// nobodyIn is a case in which nobody gets into the group web, or out of it.
-func nobodyIn(dir model.Direction) Case {
+// denyAll is a case that denies all connections into the group web, or out of it.
+func denyAll(dir model.Direction) Case {
 	return Case{
 		Policies: []model.ContivPolicy{{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}}},
 		Attach:   map[model.GroupKey][]model.PolicyName{{Tenant: "blue", Name: "web"}: {"p1"}},
@@ -41,10 +41,10 @@ func (s *native) own() {
 		lives, forwarded := s.first(s.node(1, v6), addrOf(web, v6), proto), s.first(s.node(1, v6), addrOf(web, v6), proto)
 		s.arrives(what+": before", bySocket(lives), web)
 		s.arrives(what+": before, forwarded", byStack(forwarded), web)
-		for _, asked := range []reference.Packet{lives, forwarded} { // the kernel's tracking takes nothing more of a client that nobody has answered
+		for _, asked := range []reference.Packet{lives, forwarded} { // conntrack accepts no more packets of a client without an answer
 			s.reachesStack(what+": before: an answer", byPod(web, s.answer(asked)))
 		}
-		s.turn(nobodyIn(model.In))
+		s.turn(denyAll(model.In))
 		p := s.first(s.node(1, v6), addrOf(web, v6), proto)
 		s.arrives(what+": a new one", bySocket(p), web)
 		s.reachesStack(what+": its answer", byPod(web, s.answer(p)))
@@ -58,21 +58,21 @@ func (s *native) own() {
 		s.denied(what+": forwarded", byStack(s.first(s.node(1, v6), addrOf(web, v6), proto)))
 		s.denied(what+": forwarded from outside", byStack(s.first(clientOutside(v6), addrOf(web, v6), proto)))
 		s.denied(what+": another host", s.byHost(h2, web, s.first(s.node(2, v6), addrOf(web, v6), proto)))
-		s.turn(nobodyIn(model.Out))
+		s.turn(denyAll(model.Out))
 		s.reachesStack(what+": nothing out: an answer", byPod(web, s.answer(goOn(p))))
 		s.denied(what+": nothing out: to the host", byPod(web, s.first(addrOf(web, v6), s.node(1, v6), proto)))
 		s.denied(what+": nothing out: to another host", byPod(web, s.first(addrOf(web, v6), s.node(2, v6), proto)))
 	})
-	s.turn(nobodyIn(model.In))
+	s.turn(denyAll(model.In))
 	asked := s.first(web.IPv4, s.node(1, false), model.ProtoTCP) // the container's connection is not the host's
 	s.reachesStack("to the host", byPod(web, asked))
 	s.arrives("to the host: answer", bySocket(s.answer(asked)), web)
-	s.turn(nobodyIn(model.Out))
+	s.turn(denyAll(model.Out))
 	s.denied("to the host, later", byPod(web, goOn(asked)))
 	s.denied("to the host: answer, later", bySocket(s.answer(goOn(asked))))
 }
 
-// policy: the peer is whoever has the address, and nobody of the cluster.
+// policy: the peer is known by its address only, as external.
 func (s *native) policy() {
 	web := s.at("web1")
 	h2 := s.top.Hosts[1].VTEP
@@ -91,7 +91,7 @@ func (s *native) policy() {
 			{"the network", model.Rule{Network: "vx"}, [3]bool{}},
 		} {
 			for _, dir := range []model.Direction{model.In, model.Out} {
-				c := nobodyIn(dir)
+				c := denyAll(dir)
 				x.rule.Key, x.rule.Direction, x.rule.Priority, x.rule.Action = c.Rules[0].Key, dir, 10, model.Deny
 				x.rule.Protocol = model.AnyProtocol
 				c.Rules[0] = x.rule
@@ -160,7 +160,7 @@ func (s *native) fragments() {
 			s.reachesStack(what+": last back", way.back(last))
 		}
 	}
-	s.turn(nobodyIn(model.In))
+	s.turn(denyAll(model.In))
 	id++
 	first, rest, _ := inParts(s.first(s.node(1, false), web.IPv4, model.ProtoUDP), id)
 	s.arrives("nobody gets in: first", bySocket(first), web)
@@ -189,7 +189,7 @@ func (s *native) errors() {
 	h2 := s.top.Hosts[1].VTEP
 	for _, v6 := range ipv4and6 {
 		what := ipText(v6)
-		for _, c := range []Case{{}, nobodyIn(model.In)} {
+		for _, c := range []Case{{}, denyAll(model.In)} {
 			s.turn(c)
 			p := s.first(s.node(1, v6), addrOf(web, v6), model.ProtoUDP)
 			s.arrives(what+": asked", bySocket(p), web)
@@ -214,8 +214,8 @@ func (s *native) errors() {
 	}
 }
 
-// others: what is not native is not touched, and nobody of a native network gets at it
-// by the host.
+// others: other networks are unchanged, and containers of a routed network do not reach
+// them by the host.
 func (s *native) others() {
 	red := s.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
 	port, _ := s.w.Pictures["h1"].Ports.Get(compile.IfName(red.Key))

@@ -273,8 +273,8 @@ func (s *outside) who() {
 	s.denied("not exposed", s.from(Outside, model.ProtoTCP))
 }
 
-// policy: of a backend here, `in` is judged with the client's address, as of nobody
-// in the cluster; of one elsewhere its own host judges.
+// policy: for a local backend, `in` rules see the client's address as an external peer; for
+// a remote backend its own host applies them.
 func (s *outside) policy() {
 	rule := func(r model.Rule) Case {
 		r.Key = model.RuleKey{Tenant: "blue", Policy: "p1", Rule: "1"}
@@ -334,7 +334,7 @@ func (s *outside) ends() {
 		s.have(both)
 		tcp, udp := s.from(clientOutside(v6), model.ProtoTCP), s.from(clientOutside(v6), model.ProtoUDP)
 		idTCP, idUDP := s.came("TCP", tcp, "db1", "db2").Key.ID, s.came("UDP", udp, "db1", "db2").Key.ID
-		s.told("TCP", tcp, s.back(tcp, s.at(idTCP))) // nobody goes on without an answer
+		s.told("TCP", tcp, s.back(tcp, s.at(idTCP))) // a connection needs an answer to go on
 		s.have(s.inState(both, idTCP, desired.BackendUnhealthy))
 		s.came("TCP goes on", goOn(tcp), idTCP)
 		s.have(s.inState(both, idUDP, desired.BackendUnhealthy))

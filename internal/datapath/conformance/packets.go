@@ -104,7 +104,7 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 	vlan := top.Network(lan1.Key.Network).Tag
 	vni := top.Network(web1.Key.Network).ID
 	strangerMAC := model.MAC{0x02, 0x66, 0, 0, 0, 1}
-	stranger := func(e model.Endpoint) netip.Addr { // an address of the subnet that nobody has
+	stranger := func(e model.Endpoint) netip.Addr { // an unused address of the subnet
 		a := e.IPv4.As4()
 		a[3] = 250
 		return netip.AddrFrom4(a)

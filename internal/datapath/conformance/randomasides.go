@@ -25,9 +25,9 @@ func withLog(c Case) Case {
 	return c
 }
 
-// testRandomAsides compares what is told of random policies that are logged and
-// audited: of connections that live, and of those that begin. Every time the data
-// plane begins empty, since trackers forget sooner than the oracle.
+// testRandomAsides compares the reports of random policies that are logged and audited, for
+// established and for new connections. Each case begins with an empty data plane, since
+// conntrack forgets sooner than the reference.
 func testRandomAsides(t *testing.T, h Harness) {
 	t.Helper()
 	top := Labelled(StandardTopology())

@@ -37,7 +37,7 @@ func (x *randomServices) packet() bool {
 	}
 	i := x.r.IntN(len(x.clients))
 	c := x.clients[i]
-	if c.behind == nil && x.r.IntN(4) > 0 { // nobody wants to hear of it
+	if c.behind == nil && x.r.IntN(4) > 0 { // a client without answer gives up
 		x.clients = slices.Delete(x.clients, i, i+1)
 		return x.asks()
 	}

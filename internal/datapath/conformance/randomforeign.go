@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// withForeign gives a world of random services a way out, and returns who may provide a
-// service there without being an endpoint; nobody where a driver leads to none.
+// withForeign adds egress to a world of random services, and returns external backends for
+// them; none if the driver cannot reach such.
 func (b *bench) withForeign(t testing.TB, h Harness, w *World) []model.Endpoint {
 	t.Helper()
 	if !h.WayOut || !b.drv.Capabilities().ExternalBackends {

@@ -7,7 +7,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// odd makes of some packets what nobody sends, and writes others in another form.
+// odd turns some packets into malformed ones, and encodes others in another way.
 func (x *randomServices) odd(p reference.Packet) reference.Packet {
 	if p.ARP != nil || p.ND != nil || x.strange.IntN(6) > 0 {
 		return p

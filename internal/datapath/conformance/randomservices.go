@@ -33,7 +33,7 @@ type randomServices struct {
 	w       *World
 	pic     desired.Host     // as applied
 	sctp    bool             // the driver serves it
-	foreign []model.Endpoint // who may provide and is no endpoint; none = the driver leads to nobody such
+	foreign []model.Endpoint // external backends; none = the driver reaches none
 	plain   bool             // of a driver whose tracking is not the reference's: see Tracked
 	gone    map[model.EndpointKey]bool
 	parted  map[model.TenantName]bool // tenants without a router

@@ -31,8 +31,8 @@ func ReadPacket(f []byte) (*reference.Packet, error) {
 	return p, nil
 }
 
-// readIP decodes an IPv4 packet; a quoted one may be cut short, and its transport
-// checksum is that of before the translation.
+// readIP decodes an IPv4 packet. A quoted packet may be truncated, and has the transport
+// checksum from before the translation.
 func readIP(b []byte, quoted bool) (*reference.Packet, error) {
 	be := binary.BigEndian
 	if len(b) < 20 {

@@ -8,9 +8,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// testRoutingDamaged: what nobody sends is neither routed nor is its sender told
-// anything, where a sound packet is: to an endpoint, to nobody's address, to one
-// beyond all networks, and with no hop left. IPv4 options and the like change nothing.
+// testRoutingDamaged: malformed packets are neither routed nor answered, in cases where a
+// valid packet is: to an endpoint, to an unused address, to an address beyond all networks,
+// and without hops left. IPv4 options and the like change nothing.
 func testRoutingDamaged(t *testing.T, h Harness) {
 	t.Helper()
 	top := RoutedTopology()

@@ -32,8 +32,8 @@ func testRoutingPolicy(t *testing.T, h Harness) {
 	}
 }
 
-// RoutedCases are policies on RoutedTopology by which endpoints of other networks
-// are told apart by group, network and address, in both directions.
+// RoutedCases are policies on RoutedTopology that distinguish endpoints of other networks
+// by group, network and address, in both directions.
 func RoutedCases(top Topology) (out []Case) {
 	add := func(name string, subject model.GroupName, rules ...model.Rule) {
 		c := Case{

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// apart: a virtual address is its own domain's, and what is no service's stays as it
-// is: connections to a backend itself, and answers of theirs.
+// apart: a virtual address is valid in its own domain only. Direct connections to a backend
+// and their answers are not translated.
 func (s *services) apart() {
 	s.have(s.shop("db1"))
 	stranger := s.top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "red", Name: "vx"}, ID: "web1"})
@@ -196,8 +196,7 @@ func (s *services) replaced() {
 	s.have(both)
 }
 
-// elsewhere: nobody outside of the hosts asks for a service's neighbour, or reaches it
-// by its address.
+// elsewhere: a virtual address is neither resolved nor reached through a tunnel.
 func (s *services) elsewhere() {
 	s.have(s.shop("db1"))
 	far := s.at("db2")

@@ -50,7 +50,7 @@ func (s *services) affinity() {
 		}
 	}
 	keeps("after a restart")
-	// Where nobody remembers, these would be chosen for again.
+	// Without stored affinity, new backends would be chosen here.
 	gone := without(without(all, stays[false]), stays[true])[0]
 	less := s.shop(without(all, gone)...)
 	less.Affinity = with.Affinity
@@ -67,8 +67,8 @@ func (s *services) affinity() {
 	}
 }
 
-// affinityEnds: a client is chosen for anew once its time is over, so it has another
-// backend in the end.
+// affinityEnds: after the affinity time a client gets a new choice, so eventually another
+// backend.
 func (s *services) affinityEnds() {
 	client := s.at("web1")
 	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}

@@ -55,7 +55,7 @@ func (s *services) translated() {
 				for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 					what := fmt.Sprintf("%s %s %s", id, ipText(v6), proto)
 					p := s.ask(client, proto, v6)
-					for range 3 { // nobody answers yet
+					for range 3 { // no answer yet
 						s.reached(what, p, id)
 					}
 					s.answered(what, client, p, s.replyOf(p, s.at(id)))
@@ -260,7 +260,7 @@ func (s *services) ends() {
 	for range 20 {
 		p := s.ask(client, model.ProtoTCP, false)
 		to := s.reached("before it goes", p, "db1", "db2")
-		s.answered("before it goes", client, p, s.replyOf(p, to)) // nobody goes on without one
+		s.answered("before it goes", client, p, s.replyOf(p, to)) // a connection needs an answer to go on
 		if to.Key.ID == "db2" {
 			ofDB2 = append(ofDB2, p)
 		} else {
@@ -356,7 +356,7 @@ func (s *services) errors() {
 	}
 }
 
-// portProtocols are those that each driver's services have.
+// portProtocols are the protocols that services have on every driver.
 var portProtocols = []model.Protocol{model.ProtoUDP, model.ProtoTCP}
 
 // errorsAbout is errors about a connection that p begins.
@@ -382,7 +382,7 @@ func (s *services) errorsAbout(what string, client model.Endpoint, id model.Endp
 		s.t.Logf("%s: %s", ClientsErrors, why)
 		return
 	}
-	// The client says that what it got from the service was too big, or for nobody.
+	// The client reports that a packet from the service was too big, or unreachable.
 	mine := p
 	mine.Proto, mine.SrcPort, mine.DstPort, mine.TCPFlags, mine.ICMPType, mine.ICMPCode = proto, 0, 0, 0, unreachable, 4
 	mine.Inner = &reference.Packet{Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort}

@@ -18,7 +18,7 @@ func (s *services) with(of desired.Service, id model.EndpointID, change func(*de
 	return of
 }
 
-// spreadOver wants each of some backends to get a part of new connections, and nobody else.
+// spreadOver wants new connections to reach each of some backends, and no other.
 func (s *services) spreadOver(what string, client model.Endpoint, v6 bool, ids ...model.EndpointID) {
 	s.t.Helper()
 	got := map[model.EndpointID]bool{}
@@ -32,8 +32,8 @@ func (s *services) spreadOver(what string, client model.Endpoint, v6 bool, ids .
 	s.t.Fatalf("%s: connections went to %v, want some for each of %s", what, got, ids)
 }
 
-// leaving: who leaves is chosen among only while nobody is active where the traffic
-// policy looks, and keeps what it has.
+// leaving: a leaving backend gets new connections only while the traffic policy finds no
+// active one; it keeps its connections.
 func (s *services) leaving() {
 	client := s.at("web1")
 	both := s.shop("db1", "db2") // db2 is on the other host
@@ -114,8 +114,8 @@ func (s *services) near() {
 	}
 }
 
-// silent: while there is somebody on other hosts only, who asks is told nothing; once
-// there is nobody at all, that.
+// silent: while all backends are on other hosts, clients get no answer; without any backend
+// they are refused.
 func (s *services) silent() {
 	client := s.at("web1")
 	of := s.shop("db2")

@@ -7,9 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// damaged: packets that nobody sends, to a service and back from its backends, go
-// nowhere, are not answered where nobody provides the service, and neither begin a
-// connection nor end the one that they would be of.
+// damaged: malformed packets to a service and back from its backends are dropped. They are
+// not answered where the service has no provider, and neither begin nor end a connection.
 func (s *services) damaged() {
 	client := s.at("web1")
 	of := func(p reference.Packet, x damagedCase) reference.Packet {

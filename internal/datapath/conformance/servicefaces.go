@@ -189,7 +189,8 @@ func (s *faces) nodes() {
 	}
 }
 
-// neighbours: faces' addresses are asked for like virtual ones, nodes' are nobody's.
+// neighbours: frontends' addresses are resolved like virtual ones, nodes' addresses are
+// not.
 func (s *faces) neighbours() {
 	s.have(s.faced(append(both(1), nodes...), "db1"))
 	client := s.at("web1")
@@ -405,7 +406,7 @@ func (s *faces) claimed() {
 	}
 }
 
-// restarted: a driver that starts anew goes on with faces as they are.
+// restarted: a driver that restarts keeps the frontends.
 func (s *faces) restarted() {
 	client := s.at("web1")
 	one, two := s.faced(append(both(1), nodes...), "db1"), s.faced(both(1), "web2")

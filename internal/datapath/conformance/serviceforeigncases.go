@@ -15,7 +15,7 @@ import (
 func (s *foreign) translated() {
 	s.everywhere(func(what string, to place, v6 bool, proto model.Protocol) {
 		p := s.ask(s.client, proto, v6)
-		for range 3 { // nobody answers yet
+		for range 3 { // no answer yet
 			s.led(what, p, to)
 		}
 		s.answered(what, s.client, p, s.answerOf(p, to))
@@ -112,7 +112,7 @@ func (s *foreign) local() {
 	}
 }
 
-// policy: the peer has the backend's address, and is nobody of the cluster.
+// policy: the peer is the backend's address, as external.
 func (s *foreign) policy() {
 	one := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 	for _, to := range s.places() {
@@ -136,7 +136,7 @@ func (s *foreign) policy() {
 				s.have(s.with(s.shop(), to))
 				lives := s.ask(s.client, model.ProtoTCP, v6)
 				s.converse(what+": before", lives, to)
-				c := nobodyIn(model.Out)
+				c := denyAll(model.Out)
 				x.rule.Key, x.rule.Direction, x.rule.Priority, x.rule.Action = c.Rules[0].Key, model.Out, 10, model.Deny
 				if x.rule.Protocol == 0 {
 					x.rule.Protocol = model.AnyProtocol
@@ -155,21 +155,21 @@ func (s *foreign) policy() {
 				s.denied(what+": a living one", goOn(lives))
 				s.denied(what+": a living one's answer", s.answerOf(goOn(lives), to))
 			}
-			s.turn(nobodyIn(model.In))
+			s.turn(denyAll(model.In))
 			s.have(s.with(s.shop(), to))
 			s.converse(to.name+": nobody gets in but answers", s.ask(s.client, model.ProtoTCP, v6), to)
 		}
 	}
 }
 
-// nowhere: nobody is led where the client itself would not be, nor to an endpoint that
-// is not the backend.
+// nowhere: a service leads a client neither to an address that the client could not reach
+// itself, nor to an endpoint that is not the backend.
 func (s *foreign) nowhere() {
 	way := s.w.Pictures["h1"].Private
 	for _, v6 := range s.families() {
 		n := s.top.Network(s.key)
 		bad := map[string]netip.Addr{
-			"an endpoint's": addrOf(s.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.at("db2"), v6), "its own": addrOf(s.client, v6), "nobody's of the network": s.nobody(v6),
+			"an endpoint's": addrOf(s.at("db1"), v6), "an endpoint's elsewhere": addrOf(s.at("db2"), v6), "its own": addrOf(s.client, v6), "nobody's of the network": s.unusedAddr(v6),
 			"another private one": way.Addr.Prev(), "loopback": netip.MustParseAddr("127.0.0.1"), "the virtual one": vipOf(n, v6),
 		}
 		if v6 {
@@ -295,7 +295,7 @@ func (s *foreign) errors() {
 	}
 }
 
-// owner: nobody has the tuple behind a living translation but that.
+// owner: the tuple of an established translation is in use by that translation only.
 func (s *foreign) owner() {
 	for _, to := range s.places() {
 		for _, v6 := range s.families() {
@@ -377,7 +377,7 @@ func (s *foreign) ends() {
 	})
 }
 
-// restarted: a driver that starts anew goes on with what it finds.
+// restarted: a driver that restarts keeps the connections it finds.
 func (s *foreign) restarted() {
 	of := s.with(s.shop(), s.places()[0])
 	s.have(of)

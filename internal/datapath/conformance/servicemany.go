@@ -78,7 +78,7 @@ func (s *services) many() {
 		var by []int
 		for _, p := range asked {
 			i := s.gets("asks", p)
-			s.answered("asks", client, p, s.replyOf(p, s.member(i))) // nobody goes on without one
+			s.answered("asks", client, p, s.replyOf(p, s.member(i))) // a connection needs an answer to go on
 			if on := s.gets("goes on", goOn(p)); on != i {           // and is trusted to last while others ask
 				s.t.Errorf("a connection to backend %d goes on to %d", i, on)
 			}

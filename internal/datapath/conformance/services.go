@@ -66,7 +66,7 @@ func testServices(t *testing.T, h Harness) {
 		{"OwnPorts", (*services).ownPorts},
 		{"Policy", (*services).policy},
 		{"Ends", (*services).ends},
-		{"Anew", (*services).anew},
+		{"Anew", (*services).recreated},
 		{"Affinity", (*services).affinity},
 		{"AffinityEnds", (*services).affinityEnds},
 		{"Spread", (*services).spread},

@@ -136,7 +136,7 @@ func (s *services) closes(what string, client, backend model.Endpoint, v6 bool, 
 		return p, direct
 	}
 	there.TCPFlags, back.TCPFlags = reference.FlagACK, reference.FlagACK
-	if by[0] { // whoever has ended it first acknowledges the other's end
+	if by[0] { // the side that ended it first acknowledges the other's end
 		s.answered(what+": the last word", client, p, back)
 	} else {
 		s.reached(what+": the last word", there, id)

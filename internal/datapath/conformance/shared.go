@@ -52,8 +52,8 @@ func SharedTopology() Topology {
 	return t
 }
 
-// SharedCases are policies on SharedTopology: none, by which nobody is reached from
-// another tenant, and such as let everybody in that a policy can.
+// SharedCases are policies on SharedTopology: none, which denies all connections from other
+// tenants, and policies that allow as much as possible.
 func SharedCases(top Topology) []Case {
 	open := Case{Name: "open", Attach: map[model.GroupKey][]model.PolicyName{}}
 	allow := func(tenant model.TenantName, group model.GroupName, rules ...model.Rule) {

@@ -264,8 +264,8 @@ func testGrowShrink(t *testing.T, h Harness) {
 	}
 }
 
-// testSameTwice: applying what is there changes nothing, also when the picture
-// was compiled anew and shares no memory.
+// testSameTwice: applying the same desired state changes nothing, also when it was compiled
+// again and shares no memory.
 func testSameTwice(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)

@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// testTunnelProbes: the data plane answers probes of known hosts, with as many bytes and
-// without an agent, and hands their answers over; it answers nobody else, and no container
-// sends, gets or forges a probe.
+// testTunnelProbes: the data plane answers probes of known hosts without an agent, with as
+// many bytes, and hands answers to its own probes over. It answers no other source, and no
+// container can send, receive or forge a probe.
 func testTunnelProbes(t *testing.T, h Harness) {
 	t.Helper()
 	top, b := floodingHost(t, h)

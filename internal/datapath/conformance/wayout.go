@@ -148,9 +148,8 @@ func attachRules(top Topology, c *compile.Compiler, rules []model.Rule) {
 	}
 }
 
-// wayOutRules stop port 80 outwards and port 8080 inwards for everybody, UDP to the
-// outside by address, and SCTP from the members of a network, of whom nobody
-// outside is one.
+// wayOutRules deny port 80 outwards and port 8080 inwards for all peers, UDP outwards by
+// address, and SCTP from the members of a network, which has no external member.
 func wayOutRules() []model.Rule {
 	return []model.Rule{
 		{Direction: model.Out, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80},

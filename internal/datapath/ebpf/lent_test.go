@@ -60,7 +60,7 @@ func lend(t testing.TB, dir string, sizes map[string]uint32) (*objects, error) {
 	size := fmt.Sprint(sizes)
 	if free := lent.free[size]; len(free) > 0 {
 		l, lent.free[size] = free[len(free)-1], free[:len(free)-1]
-		use, err = l.anew(dir)
+		use, err = l.reload(dir)
 	} else {
 		l = &loaded{}
 		use, err = l.load(0, dir, sizes)
@@ -121,8 +121,8 @@ func (l *loaded) load(turn int, dir string, sizes map[string]uint32) (*objects, 
 	return use, nil
 }
 
-// anew lends the programs that were loaded last, emptied, to a test with nothing pinned.
-func (l *loaded) anew(dir string) (*objects, error) {
+// reload lends the programs that were loaded last, emptied, to a test with nothing pinned.
+func (l *loaded) reload(dir string) (*objects, error) {
 	l.same = false
 	if err := l.by[l.last].empty(false); err != nil {
 		return nil, err

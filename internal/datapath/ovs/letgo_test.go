@@ -16,14 +16,14 @@ func TestPortAnew(t *testing.T) {
 	}
 	reaches("the first one")
 
-	l.anew(t, a)
+	l.recreate(t, a)
 	l.apply(t)
 	reaches("the new one")
 }
 
-// anew deletes a box's port and makes it again, with another interface, before the switch
-// notices.
-func (l *live) anew(t *testing.T, b *box) {
+// recreate deletes a box's port and makes it again, with another interface, before the
+// switch notices.
+func (l *live) recreate(t *testing.T, b *box) {
 	t.Helper()
 	d := l.drv
 	d.mu.Lock() // nothing else is applied

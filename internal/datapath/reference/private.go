@@ -93,7 +93,7 @@ func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 	}
 	from := origin{net: t.networks[port.Network], host: true}
 	if from.net.Contains(p.Src) || t.elsewhere(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
-		return from, nil, driver.DropSpoof // nobody of the domain comes this way
+		return from, nil, driver.DropSpoof // endpoints of the domain do not come this way
 	}
 	own, _ := ways(port, p.Dst)
 	q := *p

@@ -81,7 +81,7 @@ func (t *tables) byRouter(from origin, p *Packet) (v Verdict, outside bool) {
 // the address there; that endpoint's host does not route it again.
 func (t *tables) route(from origin, p *Packet) Verdict {
 	if from.port.Identity == model.IdentityUnknown || !from.net.Contains(p.Src) {
-		return dropped(driver.DropUnknownSource) // nobody there could know, or answer, it
+		return dropped(driver.DropUnknownSource) // the receiver could neither identify the source nor answer it
 	}
 	if p.Hops() == 1 {
 		return t.refuse(from, p, noHops)
@@ -124,8 +124,8 @@ func (t *tables) refuse(from origin, p *Packet, r refusal) Verdict {
 	return v
 }
 
-// isError tells whether a packet is an ICMP error, or may be one of a kind that
-// nobody here knows (RFC 4443 section 2.1).
+// isError reports whether a packet is an ICMP error, or may be one, of an unknown type (RFC
+// 4443 section 2.1).
 func (p *Packet) isError() bool {
 	return p.Proto == model.ProtoICMP && icmp4Error[p.ICMPType] || p.Proto == model.ProtoICMPv6 && p.ICMPType < 128
 }

@@ -194,9 +194,9 @@ func askedFor(p *Packet) netip.Addr {
 	return p.ND.Target
 }
 
-// answers tells whether this host answers for a station: to its containers for
-// everybody but themselves (who asks for its own address looks for a
-// duplicate), to the physical network for its containers, to tunnels for nobody.
+// answers reports whether this host answers for a station. It answers its containers for
+// all stations but themselves, since a request for one's own address looks for a duplicate.
+// It answers the physical network for its containers, and tunnels for none.
 func (t *tables) answers(from origin, s station) bool {
 	if from.port != nil {
 		return s.mac() != from.port.MAC

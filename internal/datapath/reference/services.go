@@ -11,8 +11,8 @@ import (
 
 // Services; see docs/design/services.md.
 
-// otherPorts is how many ports of a client's are tried when its own is taken
-// behind the translation, and firstPort where they begin anew.
+// otherPorts is how many source ports are tried when the client's own is taken behind the
+// translation. After the last port they continue at firstPort.
 const (
 	otherPorts = 64
 	firstPort  = 1024
@@ -338,7 +338,7 @@ func (k *kernel) toItself(from origin, p *Packet) Verdict {
 	return Verdict{Ports: []string{from.port.IfName}, Sent: q}
 }
 
-// refused tells a client that nobody is there.
+// refused is the answer to a client of a service without backends.
 func refused(p *Packet) Verdict {
 	a := Packet{SrcMAC: desired.RouterMAC, DstMAC: p.SrcMAC, Src: p.Dst, Dst: p.Src}
 	if p.Proto == model.ProtoTCP {

@@ -44,8 +44,8 @@ func atShop(s desired.Service, sport uint16, proto model.Protocol) Packet {
 	return p
 }
 
-// TestAffinityEnds: a client stays with its backend until Affinity after its last
-// new connection, and is chosen for anew then.
+// TestAffinityEnds: a client keeps its backend until Affinity after its last new
+// connection. Then it gets a new choice.
 func TestAffinityEnds(t *testing.T) {
 	h, s := shopFloor(20)
 	d := New()
@@ -145,8 +145,8 @@ func TestPortsRunOut(t *testing.T) {
 	}
 }
 
-// TestAskedAnew: who asks again, and comes to the same backend once more since nobody
-// else is there while it leaves, gets its answer.
+// TestAskedAnew: a client that connects again, and gets the same leaving backend since
+// there is no other, gets its answer.
 func TestAskedAnew(t *testing.T) {
 	h, s := shopFloor(1)
 	d := New()

@@ -43,7 +43,7 @@ type tables struct {
 	private   *desired.Private                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
-	was map[addrKey]station // whose the addresses were that the Apply under way has changed; nil = nobody asks
+	was map[addrKey]station // owners of changed addresses before the current Apply; nil = not recorded
 
 	decisions []driver.Decision  // of the packet under way, in order
 	asides    []driver.FlowEvent // what else is to be told of it
@@ -149,7 +149,7 @@ func newTables(o objects) *tables {
 	}
 }
 
-// index makes the indexes of objects anew.
+// index builds the indexes of objects.
 func index(o objects) *tables {
 	t := newTables(o)
 	t.setHeader(o.header)
@@ -269,8 +269,7 @@ func (t *tables) note(n model.NetworkID, a netip.Addr) {
 	}
 }
 
-// forgetGone drops the connections of addresses that were somebody's before and
-// are nobody's, or somebody else's, now.
+// forgetGone drops the connections of addresses whose owner is gone or has changed.
 func (k *kernel) forgetGone(was map[addrKey]station) {
 	for a, old := range was {
 		now := k.tables.at(a)

@@ -74,9 +74,8 @@ type Queues struct {
 	lacked time.Time // when that was
 }
 
-// New returns the queues with a major number, on interfaces that links sees; nil = those
-// of the namespace of whoever calls. The two numbers behind it, and the one 16 behind, are of what is in
-// the queues.
+// New returns the queues with a major number, on interfaces that links sees; nil = the
+// caller's namespace. The queues' contents use the next two numbers and the one 16 higher.
 func New(links Kernel, major uint16) *Queues {
 	if links == nil {
 		links = &netlink.Handle{}
@@ -167,9 +166,9 @@ func (q *Queues) Have() (map[int]Queue, error) {
 	return out, nil
 }
 
-// Set makes sure of an interface's queue, and enters it into have, which Have has listed.
-// mtu is that of the endpoint whose packets it takes. Packets that wait in it stay when
-// its rate changes.
+// Set ensures an interface's queue, and enters it into have, which Have has listed. mtu is
+// the MTU of the endpoint whose packets it takes. Waiting packets stay when the rate
+// changes.
 func (q *Queues) Set(have map[int]Queue, index int, l desired.Limit, mtu int) (changed bool, err error) {
 	want, is := q.Of(index, l, mtu), have[index]
 	turns := is.Bucket != nil && is.In == fair

@@ -80,7 +80,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// kernel is one that lacks kinds of queues, and has those that it was asked for.
+// kernel lacks kinds of queues, and has the queues that were set.
 type kernel struct {
 	*netlink.Handle
 	lacks  map[string]bool

@@ -19,8 +19,8 @@ func Renamed(err error, field string) error {
 	return err
 }
 
-// told checks whose an object is said to be, which is told and not asked for: an object
-// may be given as it was got.
+// told checks the owner in an object. Users may send an object as they got it, owner
+// included, but cannot set the owner.
 func told(owner string) error {
 	if owner == "" || owner == string(model.OwnerUser) || owner == string(model.OwnerKubernetes) {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// SourceProcess marks attachments of bare processes, which somebody attached by hand
-// or by a service manager: nobody tells of their end, so netplugin looks whether
-// their namespaces are still there.
+// SourceProcess marks attachments of bare processes, which a person or a service manager
+// attached. Their end is not reported, so netplugin checks whether their namespaces are
+// still there.
 const SourceProcess = "process"
 
 // namedNetns is where `ip netns` has its namespaces.

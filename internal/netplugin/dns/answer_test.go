@@ -88,8 +88,8 @@ func TestLocalNames(t *testing.T) {
 	}
 }
 
-// TestServicePorts: SRV records tell of a service's ports, by number and by name,
-// with its addresses beside; other names of that form are nobody's.
+// TestServicePorts: SRV records have a service's ports, by number and by name, with its
+// addresses. Other names of that form do not exist.
 func TestServicePorts(t *testing.T) {
 	up := newResolver(t, outside)
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
@@ -138,8 +138,7 @@ func TestServicePorts(t *testing.T) {
 	if up.asked() != 0 {
 		t.Errorf("the resolver was asked %q", up.seen)
 	}
-	// What looks like it and is nobody's is the resolvers' business; another
-	// tenant's too.
+	// Similar names that are no service's go to the resolvers, another tenant's too.
 	b.ask("udp", blue1, "_http._tcp.example.com", dns.TypeSRV)
 	b.ask("udp", red1, "_http._tcp.db", dns.TypeSRV)
 	if up.asked() != 2 {
@@ -147,9 +146,8 @@ func TestServicePorts(t *testing.T) {
 	}
 }
 
-// TestTenants: names and addresses of another tenant are nobody's: the host's
-// resolvers are asked, whatever the name's form; an asker that is no local port is
-// refused.
+// TestTenants: names and addresses of another tenant are unknown, so the query goes to the
+// host's resolvers, whatever the name's form. A client that is no local port is refused.
 func TestTenants(t *testing.T) {
 	up := newResolver(t, outside)
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})

@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// TestCache: a resolver is asked once for as long as its answer may be cached,
-// whoever asks; also when the answer is that the name does not exist.
+// TestCache: while an answer may be cached, the resolver is asked once for all clients,
+// also when the answer is that the name does not exist.
 func TestCache(t *testing.T) {
 	up := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg {
 		switch name := q.Question[0].Name; {
@@ -58,7 +58,7 @@ func TestCache(t *testing.T) {
 	b.clock.pass(time.Second)
 	ask(blue1, "none.example", "NXDOMAIN", 4)
 	ask(blue1, "bare.example", "NXDOMAIN", 5)
-	ask(blue1, "bare.example", "NXDOMAIN", 6) // nobody said for how long
+	ask(blue1, "bare.example", "NXDOMAIN", 6) // without a TTL
 	ask(blue1, "zero.example", "NOERROR 192.0.2.7", 7)
 	ask(blue1, "zero.example", "NOERROR 192.0.2.7", 8)
 	if s := b.Stats(); s.Forwarded != 8 || s.CacheHits != 2 || s.CacheEntries == 0 {

@@ -176,7 +176,7 @@ func (n *names) asker(addr netip.Addr) (asker, bool) {
 // found is the result of looking a name up for one tenant.
 type found struct {
 	exists bool         // the name exists, with or without addresses of this family
-	ours   bool         // the name belongs to the tenant: nobody else is to be asked
+	ours   bool         // the name belongs to the tenant: no resolver is asked
 	apex   string       // of the zone that the name is in, without the last dot
 	addrs  []netip.Addr // of the family asked for, rotated
 

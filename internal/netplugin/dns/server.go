@@ -45,7 +45,7 @@ type Server struct {
 	work      sync.WaitGroup // beside the answers
 }
 
-// New returns a Server that knows nobody yet and refuses everyone.
+// New returns a Server that knows no clients yet and refuses all.
 func New(cfg Config) *Server {
 	if cfg.now == nil {
 		cfg.now = time.Now

@@ -25,8 +25,8 @@ const (
 	maxResolvConf = 64 << 10    // bytes
 )
 
-// upstreams are the host's resolvers: a given list, or that of a file, which is
-// read again when it has changed.
+// upstreams are the host's resolvers: a given list, or the list of a file, which is read
+// again when the file has changed.
 type upstreams struct {
 	fixed   []netip.AddrPort
 	path    string
@@ -117,8 +117,8 @@ func (u *upstreams) where(from netip.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// are tells whether a server is one of the host's resolvers: of those that are
-// asked, or of the file's although a given list replaces them.
+// are reports whether a server is one of the host's resolvers: one that is asked, or one of
+// the file although a given list replaces the file's.
 func (u *upstreams) are(server netip.Addr) bool {
 	is := func(a netip.AddrPort) bool { return a.Addr() == server }
 	if slices.ContainsFunc(u.get(), is) {

@@ -106,8 +106,8 @@ func (r *Router) uplink(ip netip.Prefix, made string, have []hoststack.HostAddr)
 	return device, nil
 }
 
-// withdraw takes the addresses away that were given and are not wanted, and writes down
-// those that are, before they are given.
+// withdraw removes addresses that are no longer wanted. It records the wanted ones before
+// they are added.
 func (r *Router) withdraw(want []hoststack.HostAddr) error {
 	if slices.Equal(want, r.put) {
 		return nil

@@ -48,8 +48,8 @@ func TestProtected(t *testing.T) {
 	}
 }
 
-// Whose addresses routers are told of: containers' of joined networks of encap vlan, where
-// the data plane has their ports and the host routes.
+// Only addresses of containers on joined networks of encap vlan are announced, where the
+// data plane has their ports and the host routes.
 func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*desired.Network, *Input)
@@ -87,8 +87,8 @@ func TestOnlyAllowedAddressesAreAnnounced(t *testing.T) {
 	}
 }
 
-// Another machine that tells of an address which this host has is told of, and takes
-// nothing away.
+// Another machine that announces an address of this host is reported, and takes nothing
+// away.
 func TestOverlap(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32", "50.1.1.201/32")
 	b.in.Settings = settings()

@@ -100,8 +100,8 @@ func (r *Router) Follow(in Input) {
 	}
 }
 
-// NewestRoutes returns when this host learned routes last, of those that it learned after
-// since and follows; zero = there are none.
+// NewestRoutes returns when this host last learned a route, of the routes that it learned
+// after since and uses; zero = there are none.
 func (r *Router) NewestRoutes(since time.Time) time.Time { return r.kernel.Changes.Newest(since) }
 
 // SuspendRoutes takes back the routes that were learned at a time.
@@ -215,7 +215,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	if h.private == "" {
 		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no way out: only in forwarding mode routing has this host something to tell of, and a way for what it learns"))
 	}
-	here := *b // what of it this host can have
+	here := *b // the part that this host can have
 	b = &here
 	device, links, err := r.place(b, h, problems)
 	if errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrNotFound) {
@@ -260,7 +260,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 	}
 	var missing *hoststack.RouteError // what a neighbor says must not keep containers from being told of
 	err = r.kernel.Apply(ctx, want, look)
-	if err != nil && !errors.As(err, &missing) { // before anybody is told
+	if err != nil && !errors.As(err, &missing) { // before any announcement
 		return err
 	}
 	if r.running.speaker == nil {

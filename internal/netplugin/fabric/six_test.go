@@ -33,8 +33,8 @@ func TestIPv6Off(t *testing.T) {
 	}
 }
 
-// Next hops that the kernel refuses, or that are nobody's, keep the host neither from
-// following others nor from telling of a new container.
+// Next hops that the kernel refuses, or that do not exist, keep the host neither from using
+// other routes nor from announcing a new container.
 func TestRefusedRoutes(t *testing.T) {
 	b := newBench(t, "50.1.1.200/32")
 	b.in.Settings = settings()

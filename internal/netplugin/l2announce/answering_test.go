@@ -262,10 +262,10 @@ func (m *machine) neighbour(a netip.Addr, send bool) (mac net.HardwareAddr) {
 	return mac
 }
 
-// TestElected: of two hosts one answers a client's ARP and neighbour discovery, on the
-// wire; when it reaches nobody any more it stops before the other begins, and the
-// client's kernel follows the announcement; and so when it loses its link, cannot serve
-// any more, or ends.
+// TestElected: one of two hosts answers a client's ARP and neighbour discovery, on the
+// wire. When it loses contact with the cluster, it stops before the other begins, and the
+// client's kernel follows the announcement. The same happens when it loses its link, cannot
+// serve any more, or ends.
 func TestElected(t *testing.T) {
 	all := newMachines(t, 3)
 	client, hosts := all[2], all[:2]
@@ -322,7 +322,7 @@ func TestElected(t *testing.T) {
 			moved("it cannot serve")
 			one.Want([]netip.Addr{addr4, addr6})
 
-			// What is not the pool's is nobody's.
+			// Addresses outside the pool are not answered.
 			if got := client.asks(a.Next()); got != nil {
 				t.Errorf("%s answers for %s", got, a.Next())
 			}

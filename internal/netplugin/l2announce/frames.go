@@ -59,7 +59,7 @@ func answerARP(b []byte, asker, mac net.HardwareAddr, ours func(netip.Addr) bool
 		return nil
 	}
 	target := netip.AddrFrom4([4]byte(b[24:28]))
-	if bytes.Equal(b[14:18], b[24:28]) || !ours(target) { // who announces it asks nobody
+	if bytes.Equal(b[14:18], b[24:28]) || !ours(target) { // a gratuitous ARP announces and wants no answer
 		return nil
 	}
 	return arp(mac, asker, arpReply, target, net.HardwareAddr(b[8:14]), netip.AddrFrom4([4]byte(b[14:18])))

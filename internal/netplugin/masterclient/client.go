@@ -20,15 +20,15 @@ import (
 // Config is what a Client needs; Host and Allowed are required.
 type Config struct {
 	Host  model.HostName
-	Fixed string        // base URLs, separated by commas; empty = those that Discover finds
+	Fixed string        // base URLs, separated by commas; empty = Discover finds them
 	TLS   *tls.Config   // of https URLs; nil = the system's authorities
 	Token func() string // what is shown to netmasters; nil = nothing
 	// NetworkToken is shown instead when networks are created and deleted for a runtime;
 	// nil = this host has none.
 	NetworkToken func() string
 	Allowed      func() error // whether endpoints of this host may be created and released
-	// Joined: TLS is of a cluster with --secure. Whoever the registry has without https was
-	// written there while the cluster was plain, and is not asked.
+	// Joined: TLS is of a cluster with --secure. Registry entries without https were
+	// written while the cluster was plain, and are not asked.
 	Joined bool
 }
 

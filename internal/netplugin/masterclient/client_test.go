@@ -57,8 +57,8 @@ func TestFirstMaster(t *testing.T) {
 	}
 }
 
-// TestSay: who waits is told for what: a netmaster, or the store that tells of them, and
-// why it does not.
+// TestSay: while an agent waits, the log says for what: for a netmaster, or for the store
+// that lists them, and why the store fails.
 func TestSay(t *testing.T) {
 	for want, away := range map[string]error{
 		"waiting for a netmaster: none is registered": nil,
@@ -81,8 +81,8 @@ func TestSay(t *testing.T) {
 	}
 }
 
-// TestAskable: of those in the registry a host asks each as it can; one that has joined a
-// secure cluster asks none plainly, whoever wrote it there before.
+// TestAskable: a host asks each registered netmaster as it can. A host that has joined a
+// secure cluster asks none without TLS, whatever was registered before.
 func TestAskable(t *testing.T) {
 	list := []cluster.Service{
 		{HostAddr: "10.0.0.1", Port: 1, Scheme: "http"},

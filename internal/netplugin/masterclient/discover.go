@@ -29,7 +29,7 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 	}
 }
 
-// askable are the URLs of those that may be asked.
+// askable are the URLs of the netmasters that may be asked.
 func (m *Client) askable(list []cluster.Service, log *slog.Logger) (urls []string) {
 	for _, s := range list {
 		u, err := s.URLFor(m.tls != nil)

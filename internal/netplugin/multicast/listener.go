@@ -19,10 +19,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// firstAsk is how long after its first picture an endpoint is asked for the first time,
-// which finds what was joined while nobody listened; soon is within what time it answers
-// then, since it hears nothing until it has: time enough for 64 messages of IGMPv2, one a
-// group, of which 50 a second are heard.
+// firstAsk is how long after its first desired state an endpoint is queried for the first
+// time, which finds earlier joins. soon is the response time in that query; the endpoint
+// receives nothing until it has answered. It is long enough for 64 messages of IGMPv2, one
+// a group, of which 50 a second are accepted.
 const (
 	firstAsk = time.Second
 	soon     = 2 * time.Second

@@ -116,7 +116,7 @@ func TestDecode(t *testing.T) {
 
 // TestDecodeRefuses: what the protocols do not have is none of their messages.
 func TestDecodeRefuses(t *testing.T) {
-	again := func(f []byte) []byte { // with the header's checksum made anew
+	again := func(f []byte) []byte { // with a new header checksum
 		binary.BigEndian.PutUint16(f[14+10:], 0)
 		binary.BigEndian.PutUint16(f[14+10:], ^checksum.Sum(0, f[14:14+24]))
 		return f
@@ -286,8 +286,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestAsks: each port is asked soon, to be answered soon, and again each Interval; what the fabric asks on a
-// VLAN network goes to its ports, and reports of others to nobody.
+// TestAsks: each port is queried soon, with a short response time, and again each Interval.
+// Queries of the fabric on a VLAN network go to its ports; reports of others go nowhere.
 func TestAsks(t *testing.T) {
 	b := newBed(t, filepath.Join(t.TempDir(), "multicast.json"))
 	count := func(want int) {
@@ -333,9 +333,9 @@ func TestAsks(t *testing.T) {
 	b.want(t, 2, "239.1.1.1")
 }
 
-// TestPortAnew: what is a port of the same name and another endpoint's, or on another
-// network, hears nothing of before and is asked anew; over a restart, too. One without IPv4
-// is asked for IPv6 alone.
+// TestPortAnew: a port that gets another endpoint or another network under the same name
+// loses its memberships and is queried again, also over a restart. A port without IPv4 is
+// queried for IPv6 alone.
 func TestPortAnew(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "multicast.json")
 	b := newBed(t, file)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 )
 
-// query4 asks who listens to any group of IPv4, by IGMPv3 (RFC 3376 section 4.1), to be
-// answered within some time. It comes from nobody's address, as who does not want to be
-// elected for it asks (RFC 4541 section 2.1.1).
+// query4 is a general query of IGMPv3 (RFC 3376 section 4.1), to be answered within some
+// time. Its source is 0.0.0.0, so that it takes no part in the querier election (RFC 4541
+// section 2.1.1).
 func query4(within time.Duration) []byte {
 	f := append([]byte{1, 0, 0x5e, 0, 0, 1}, desired.RouterMAC[:]...)
 	f = append(f, 8, 0)

@@ -166,10 +166,11 @@ func (h trialHost) again(t *testing.T, st *memory.Store) trialHost {
 }
 
 // TestTrialPictures: while changes of settings, networks and policies are unconfirmed, the
-// desired state is that of a host in whose store they are, whatever else comes and goes,
+// desired state is the one of a host whose store has them, whatever else comes and goes,
 // also for objects that concern the host by them alone. After their deadline, or once they
 // are reverted, it equals the one of a host that never saw them; once they are confirmed,
-// it has them for good. The same holds on a host whose agent restarts and reaches no store.
+// it has them permanently. The same holds on a host whose agent restarts and reaches no
+// store.
 func TestTrialPictures(t *testing.T) {
 	seeds := 8
 	if testing.Short() {

@@ -41,7 +41,7 @@ func (of *peer) mend() {
 	of.state = answering
 }
 
-// judge says how bad it is. It counts anew only once in a while, as each new number is
+// judge updates the finding. It counts again only once in a while, since each new number is
 // written to the store.
 func (of *peer) judge() {
 	n := len(of.rounds)

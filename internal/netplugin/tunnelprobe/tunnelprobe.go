@@ -24,8 +24,8 @@ const (
 	remembered = 10
 	// patience is how long an answer is waited for.
 	patience = 1500 * time.Millisecond
-	// every is the least time between two rounds of probes of a host, a quarter more or
-	// less; everyReported is that of a host that is reported.
+	// every is the least time between two rounds of probes of a host, plus or minus a
+	// quarter; everyReported is the same for a host that is reported.
 	every         = 4 * time.Second
 	everyReported = 2 * time.Second
 	// memory is how long a finding about a host that is away is kept.
@@ -130,9 +130,9 @@ func New(cfg Config) *Prober {
 	return &Prober{Config: cfg, follow: waiting.NewBell(), topo: topology{used: map[netip.Addr]int{}}, peers: map[netip.Addr]*peer{}, away: map[netip.Addr]*peer{}, sent: map[uint64]*request{}}
 }
 
-// Follow takes the desired state, which has the endpoints on other hosts to which packets go, at
-// the cost of what has changed since the last call. Without a VXLAN network there is no tunnel:
-// hosts may have none, and nobody is tested.
+// Follow takes the desired state, which has the endpoints on other hosts to which packets
+// go. Its cost depends on what has changed since the last call. Without a VXLAN network
+// there are no tunnels, and no host is probed.
 func (p *Prober) Follow(want desired.Host) {
 	if p == nil {
 		return
@@ -256,8 +256,8 @@ func (p *Prober) step(now time.Time) time.Time {
 	return next
 }
 
-// look takes the hosts that are there now. Of those that have left, it keeps what is
-// reported: a cut outlasts the restart of a netplugin behind it.
+// look takes the present hosts. It keeps the findings about hosts that left: an interrupted
+// tunnel outlasts the restart of a netplugin behind it.
 func (p *Prober) look() (changed <-chan struct{}) {
 	list, changed := p.Peers()
 	p.mu.Lock()

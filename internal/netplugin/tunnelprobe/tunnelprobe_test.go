@@ -95,7 +95,7 @@ func (w *world) after(d time.Duration, change func()) {
 	synctest.Wait()
 }
 
-// wants has what is told hold words, all is well without any.
+// wants expects an error with these words; without any, no error.
 func (w *world) wants(when string, words ...string) {
 	w.Helper()
 	err := w.prober.Err()

@@ -10,12 +10,12 @@ import (
 
 // Config are the limits; fields that are 0 have their default.
 type Config struct {
-	Body       int64   // bytes of a body; default 16 MiB, that of the largest list to be applied
+	Body       int64   // bytes of a body; default 16 MiB, the size of the largest list to apply
 	Rate       float64 // requests a second of one client, for long; default 200
 	Burst      int     // requests that it may have made less before; default 1000
 	Running    int     // requests of one client answered at a time; default 64
 	RunningAll int     // of all clients; default 1024
-	Clients    int     // that are told apart; default 10000
+	Clients    int     // with an entry of their own; default 10000
 	// Streams tells of requests whose bodies have no end, and no limit; nil = there are
 	// none.
 	Streams func(*http.Request) bool

@@ -58,9 +58,9 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestOracle: with room for all, clients are answered as by a bucket each that is
-// kept for ever, although most are forgotten meanwhile; without room nobody gets
-// more than that, and the table stays within its bound.
+// TestOracle: with room for all, clients are answered as if each had a token bucket that is
+// kept for ever, although most are forgotten meanwhile. Without room none gets more than
+// that, and the table stays within its bound.
 func TestOracle(t *testing.T) {
 	type bucket struct {
 		tokens float64
@@ -70,7 +70,7 @@ func TestOracle(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		room, steps := 1000, 40
-		if seed%2 == 1 { // so often that nobody's bucket is full for long
+		if seed%2 == 1 { // so often that no bucket is full for long
 			room, steps = 5, 4
 		}
 		tab := newTable(Config{Rate: perSecond, Burst: burst, Clients: room}.defaults())

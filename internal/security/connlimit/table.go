@@ -75,7 +75,7 @@ func (t *table) find(key netip.Prefix, now time.Time) *client {
 	if len(t.clients) >= t.cfg.Clients && !t.forget(now) {
 		return t.others
 	}
-	// It may have asked from the common place before, and must not begin anew.
+	// It may have used the shared entry before, and must not get a full bucket.
 	c := t.newClient(key)
 	if spent := int(math.Ceil(float64(t.cfg.Burst) - t.others.bucket.TokensAt(now))); spent > 0 {
 		c.bucket.AllowN(now, spent)

@@ -125,7 +125,7 @@ func TestAccount(t *testing.T) {
 
 	// Its next certificates it gets by the former ones.
 	var out bytes.Buffer
-	k := &keeper{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, anew: func(ctx context.Context) error { return askByAccount(ctx, cfg) }}
+	k := &keeper{dir: cfg.Dir, log: slog.New(slog.NewTextHandler(&out, nil)), now: func() time.Time { return time.Now().AddDate(0, 0, 61) }, rejoin: func(ctx context.Context) error { return askByAccount(ctx, cfg) }}
 	k.look(ctx)
 	if serial() == first || asked.Load() != before {
 		t.Errorf("it is not renewed by the certificate: asked %d times more: %s", asked.Load()-before, out.String())
@@ -156,7 +156,7 @@ func TestAccount(t *testing.T) {
 	former := copyDir(t, cfg.Dir)
 	runs := cfg
 	runs.Dir = former
-	k = &keeper{dir: former, log: k.log, now: time.Now, anew: func(ctx context.Context) error { return askByAccount(ctx, runs) }, authority: cfg.Account.Authority}
+	k = &keeper{dir: former, log: k.log, now: time.Now, rejoin: func(ctx context.Context) error { return askByAccount(ctx, runs) }, authority: cfg.Account.Authority}
 	for _, why := range []string{"nothing", "one that has ended"} {
 		if k.look(ctx); k.replaced {
 			t.Errorf("it would end because of %s", why)

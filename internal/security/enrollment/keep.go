@@ -41,7 +41,7 @@ func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog
 	k := &keeper{dir: cfg.Dir, addresses: cfg.Addresses, moved: moved, log: log, now: time.Now, every: lookEvery}
 	if cfg.Account.TokenFile != "" {
 		k.authority = cfg.Account.Authority
-		k.anew = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
+		k.rejoin = func(ctx context.Context) error { return askByAccount(ctx, cfg) }
 	}
 	return k.run(ctx)
 }
@@ -59,8 +59,8 @@ type keeper struct {
 	moved     func(doors []string)
 	learnt    time.Time
 	asked     time.Time // whether the authorities were renewed
-	// anew gets a certificate without the previous one; nil = only a person can.
-	anew      func(ctx context.Context) error
+	// rejoin gets a certificate without the previous one; nil = only a person can.
+	rejoin      func(ctx context.Context) error
 	authority string // file of members' authorities, for getting a certificate without the previous one
 	replaced  bool   // what the directory has is of another cluster than before
 }
@@ -97,9 +97,9 @@ func (k *keeper) look(ctx context.Context) {
 		}
 	}
 	former, _ := authoritiesOf(filepath.Join(k.dir, pki.BundleFile)) // none, where none was read
-	if err != nil && k.anew != nil && ctx.Err() == nil && !errors.Is(err, model.ErrUnavailable) {
+	if err != nil && k.rejoin != nil && ctx.Err() == nil && !errors.Is(err, model.ErrUnavailable) {
 		k.log.Warn("this host's certificate cannot be renewed; another one is asked for with the token of the service account", "error", err)
-		if err = k.anew(ctx); err == nil {
+		if err = k.rejoin(ctx); err == nil {
 			next, err := authoritiesOf(filepath.Join(k.dir, pki.BundleFile))
 			k.replaced = err == nil && len(former) > 0 && !slices.ContainsFunc(next, func(f jointoken.Fingerprint) bool { return slices.Contains(former, f) })
 		}

@@ -17,7 +17,8 @@ const (
 	TokenLife    = time.Hour // when nothing else is asked for
 	MaxTokenLife = 7 * 24 * time.Hour
 	MaxTokens    = 100 // that are not over
-	// Kept is for how long a token that is over is known, so that who shows it is told so.
+	// Kept is for how long an expired token is remembered, so that its user learns that it
+	// has expired.
 	Kept = 30 * 24 * time.Hour
 
 	tokenPrefix = "contiv-join-"

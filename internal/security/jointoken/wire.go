@@ -44,7 +44,7 @@ type Kind struct {
 	code int // of HTTP
 }
 
-// Kinds are those that cross the way.
+// Kinds are the kinds of errors that are transferred.
 var Kinds = []Kind{
 	{"invalid", model.ErrInvalid, http.StatusBadRequest},
 	{"not-found", model.ErrNotFound, http.StatusNotFound},
@@ -78,8 +78,8 @@ func Reply(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // who has gone reads no error
 }
 
-// Call makes one request and reads its answer. An error of a kind was answered by a
-// member; one of none says that nobody did.
+// Call makes one request and reads its answer. An error with a kind was answered by a
+// member; an error without one means that no member answered.
 func Call(ctx context.Context, c *http.Client, method, url string, body io.Reader, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // Config is what a listener differs by; all of it may be zero.
 type Config struct {
 	// IsOurs reports whether a DNS name with a dot, in small letters and without a dot at
-	// its end, is this server's. Addresses and names without a dot always are: nobody
-	// outside can have such a name lead here.
+	// its end, is this server's. Addresses and names without a dot always are: an outsider
+	// cannot have such a name resolve to this server.
 	IsOurs func(name string) bool
 	// Remedy follows the refusal of another name: "start netmaster with --allowed-hosts %s".
 	// %s is the name. Empty = to ask by address is all there is.

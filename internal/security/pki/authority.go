@@ -27,9 +27,9 @@ const (
 	Days = 90
 	// Soon is how long before its end a certificate, or an authority, is to be renewed.
 	Soon = 30 * 24 * time.Hour
-	// skew is by how much the clock of whoever is shown a certificate may be behind that
-	// of who signed it: a day, which a clock goes back that was set wrongly, and half a
-	// one, so that days tells it from the five minutes of before.
+	// skew is by how much a verifier's clock may be behind the signer's: a day, for a clock
+	// that was set back, and half a day more, so that days can distinguish it from the five
+	// minutes that earlier versions used.
 	skew = 36 * time.Hour
 
 	// authorityFile has the key, the authorities, newest first, and the newest one as
@@ -127,9 +127,9 @@ func Open(dir string) (*Authority, error) {
 // Bundle returns the authorities to trust, the one that signs first.
 func (a *Authority) Bundle() []*x509.Certificate { return slices.Clone(a.roots) }
 
-// RenewAuthority makes a new authority, which signs from now on, beside those that
-// there are, and gives each certificate's directory the bundle of both. The former
-// one's key is gone afterwards; what it signed stays good.
+// RenewAuthority makes a new authority, which signs from now on, beside the existing ones,
+// and gives each certificate's directory the bundle of all. The former authority's key is
+// deleted; the certificates it signed stay valid.
 func (a *Authority) RenewAuthority() error {
 	a.roots = slices.DeleteFunc(a.roots, func(c *x509.Certificate) bool { return !c.Equal(a.roots[0]) && !a.now().Before(c.NotAfter) })
 	if len(a.roots) > 1 {
@@ -159,8 +159,8 @@ func (a *Authority) RenewAuthority() error {
 	return a.save()
 }
 
-// Retire takes the former authorities out of the bundle. It is refused while a
-// certificate of theirs is in use.
+// Retire takes the former authorities out of the bundle. It is refused while a certificate
+// that they signed is in use.
 func (a *Authority) Retire() error {
 	if len(a.roots) == 1 {
 		return fmt.Errorf("the authority of %s has no former one to end; renew it first with 'netctl pki authority %s'", a.dir, a.dir)

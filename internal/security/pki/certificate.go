@@ -78,7 +78,7 @@ var (
 	validDNS  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 )
 
-// local are addresses of whoever others connect to: it is asked on its own host too.
+// local are added to servers' certificates, since they are asked on their own host too.
 var local = []string{"localhost", "127.0.0.1", "::1"}
 
 // Issue makes a certificate. A name that has one is refused.

@@ -75,8 +75,8 @@ func wantErr(t *testing.T, err error, part string) {
 	}
 }
 
-// TestIssue: a certificate is good for its addresses, its role and its time only, and
-// nobody else can read its key.
+// TestIssue: a certificate is valid for its addresses, its role and its time only, and only
+// its owner can read its key.
 func TestIssue(t *testing.T) {
 	a := made(t)
 	now := time.Now()

@@ -39,7 +39,7 @@ func Invalid(format string, args ...any) *Refusal {
 	return refuse(http.StatusBadRequest, api.KindInvalid, format, args)
 }
 
-// Unauthorized says that nobody knows who asks: 401.
+// Unauthorized says that the client is not authenticated: 401.
 func Unauthorized(format string, args ...any) *Refusal {
 	return refuse(http.StatusUnauthorized, api.KindUnauthorized, format, args)
 }

@@ -116,7 +116,7 @@ func (d *Directory) server(how tls.ClientAuthType, roles []pki.Role) *tls.Config
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert},
 				ClientAuth: how, ClientCAs: roots,
-				SessionTicketsDisabled: true, // each connection is judged anew
+				SessionTicketsDisabled: true, // each connection is verified
 				VerifyConnection: func(s tls.ConnectionState) error {
 					if len(s.PeerCertificates) == 0 {
 						return nil // where one is required, the handshake has failed before
@@ -131,8 +131,8 @@ func (d *Directory) server(how tls.ClientAuthType, roles []pki.Role) *tls.Config
 	}
 }
 
-// Client is for who connects to servers of the authorities, with one of the roles;
-// without roles any server of theirs is good.
+// Client is the configuration of clients that connect to servers of the authorities with
+// one of the roles; without roles, to any of their servers.
 func (d *Directory) Client(servers ...pki.Role) *tls.Config {
 	_, roots := d.current()
 	return &tls.Config{

@@ -234,7 +234,7 @@ func TestRenewed(t *testing.T) {
 	}
 	address, client := serve(t, server), admin.Config().APIClient
 	var all []*tls.Conn
-	// fresh connects anew and returns the certificates of both ends.
+	// fresh makes a new connection and returns the certificates of both ends.
 	fresh := func(what string) (ofServer, ofClient *x509.Certificate) {
 		t.Helper()
 		ahead.Add(int64(2 * time.Second))

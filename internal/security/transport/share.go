@@ -20,13 +20,13 @@ const MaxConnections = 16384
 // maxPeers is the same for Peers, of whom a cluster has a few.
 const maxPeers = 2048
 
-// Kind is what a listener is for. Those of one kind share what they may have, so that
-// whoever fills one kind takes nothing from another.
+// Kind is what a listener is for. Listeners of one kind share a limit, so that clients of
+// one kind cannot use up another's.
 type Kind int
 
 // The kinds.
 const (
-	Asked Kind = iota // APIs, status, and whoever wants to join
+	Asked Kind = iota // APIs, status, and joining
 	Store             // the embedded store, for its clients
 	Peers             // the embedded store, for its other members
 	kinds

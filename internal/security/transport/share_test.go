@@ -48,9 +48,9 @@ func answered(t *testing.T, c net.Conn) bool {
 	return err == nil
 }
 
-// Of two listeners together an address has its share of connections and others have the
-// rest; the newest beyond is closed at once, which is told once, and each that ends makes
-// room.
+// Over two listeners an address has its share of connections, and others have the rest. The
+// newest connection beyond is closed at once, which is logged once, and each connection
+// that ends makes room.
 func TestShares(t *testing.T) {
 	s := newShares(8) // six of one
 	var told bytes.Buffer

@@ -27,7 +27,7 @@ const (
 // said by the address that it is given.
 type Config struct {
 	APIServer        *tls.Config // netmaster's listeners: for people, other netmasters and agents
-	APIClient        *tls.Config // whoever asks a netmaster: netctl, agents, netmaster's look at itself
+	APIClient        *tls.Config // clients of netmaster: netctl, agents, netmaster's check of itself
 	StoreServer      *Files      // the embedded etcd, for its clients; it has no peers
 	StoreClient      *tls.Config // netmasters and agents of an etcd
 	InspectionServer *tls.Config // netplugin's --rest-address, which tells who shows no certificate next to nothing
@@ -41,9 +41,9 @@ type Files struct {
 	ClientCA  string // whose clients are let in; empty = all
 }
 
-// Listen listens on TCP, with TLS unless server is nil. Connections beyond MaxConnections,
-// or beyond what one address may have of them, are closed as they come, which log is told.
-// The error is net's.
+// Listen listens on TCP, with TLS unless server is nil. It closes connections beyond
+// MaxConnections, and beyond an address's share, as they come, and logs that. The error is
+// net's.
 func Listen(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) (net.Listener, error) {
 	return ListenAs(ctx, Asked, addr, server, log)
 }
@@ -134,9 +134,9 @@ func Pool(client *tls.Config, idle int, timeout time.Duration) *http.Transport {
 	}
 }
 
-// OwnClient returns a client with which a process looks at its own listener,
-// each time by a new connection and for at most timeout. Wherever it connects
-// to, the certificate must be that of host: the name by which others know it.
+// OwnClient returns a client with which a process checks its own listener, each time by a
+// new connection and for at most timeout. Whatever it connects to, the certificate must be
+// valid for host, the name that others use.
 func OwnClient(client *tls.Config, host string, timeout time.Duration) *http.Client {
 	c := Client(client).Clone()
 	c.ServerName = host

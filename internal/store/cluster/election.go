@@ -37,13 +37,12 @@ type Candidate struct {
 	// ends when Lead returns nil; then the candidate stands again. An error from
 	// Lead while its context still lasts ends the candidacy.
 	Lead func(ctx context.Context, term store.Fence) error
-	// OnError is told what went wrong with the store; the candidate goes on.
-	// Optional.
+	// OnError gets errors of the store; the candidate goes on. Optional.
 	OnError func(error)
 }
 
-// Run stands for election again and again until ctx ends, and returns its
-// error, or that of Lead. It gives the lock back before it returns.
+// Run campaigns again and again until ctx ends. It returns ctx's error or Lead's, and
+// releases the lock before it returns.
 func (c Candidate) Run(ctx context.Context) error {
 	if c.TTL <= 0 {
 		c.TTL = LeaderTTL
@@ -110,7 +109,7 @@ func (c Candidate) candidacy(ctx context.Context, lock *lockView, began func()) 
 		case !errors.Is(err, model.ErrExists):
 			return fmt.Errorf("stand for leader: %w", err)
 		}
-		// The view is behind whoever was faster: let it catch up before trying again.
+		// Another candidate was faster: let the view catch up before trying again.
 		if err := waiting.Pause(ctx, 4*time.Millisecond); err != nil {
 			return err
 		}
@@ -178,8 +177,7 @@ func (l *lockView) wait(ctx context.Context, s store.Session, wanted func(store.
 	}
 }
 
-// Leader returns the value of a lock, or model.ErrUnavailable when nobody
-// holds it.
+// Leader returns the value of a lock, or model.ErrUnavailable when there is no leader.
 func Leader(ctx context.Context, st store.Reader, key string) (string, error) {
 	kv, err := st.Get(ctx, key)
 	if err != nil {

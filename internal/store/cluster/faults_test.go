@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A registration whose session was lost is made anew, with the role it had.
+// A registration whose session was lost is made again, with the role it had.
 func TestRegistrationSurvivesSessionLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()

@@ -21,11 +21,11 @@ const ListenService = "contiv.listen"
 // listeningEvery is how often a machine's addresses are looked at, beside when they change.
 const listeningEvery = time.Second
 
-// KeepListening keeps in the registry where this process listens, until ctx ends:
-// of s its Role, Version and Hostname, with each address and port of listen
-// (host:port; "", 0.0.0.0 and :: stand for all that the machine has). What only
-// the machine itself reaches is left out. changed tells when the machine's addresses may
-// have changed; nil = nothing does. onError is told of trouble, which it outlives.
+// KeepListening keeps in the registry where this process listens, until ctx ends: s with
+// its Role, Version and Hostname, with each address and port of listen (host:port; "",
+// 0.0.0.0 and :: stand for all addresses of the machine). Addresses that only the machine
+// itself reaches are left out. changed signals that the machine's addresses may have
+// changed; nil = never. onError gets errors, after which it goes on.
 func KeepListening(ctx context.Context, st store.Store, s Service, listen []string, changed <-chan struct{}, onError func(error)) {
 	s.ServiceName, s.TTL = ListenService, int(ServiceTTL/time.Second)
 	for retry := newRetry(); ctx.Err() == nil; {

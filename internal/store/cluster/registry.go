@@ -43,7 +43,7 @@ type Service struct {
 	// TLS says that it is asked by https too, while Scheme is http for those who have no
 	// certificate yet.
 	TLS bool `json:",omitempty"`
-	// Installation is that of a host's agent: see model.Host.
+	// Installation identifies the installation of a host's agent: see model.Host.
 	Installation string `json:",omitempty"`
 }
 
@@ -126,9 +126,9 @@ type Registration struct {
 	session store.Session
 }
 
-// Register enters an instance and keeps it entered, with new sessions after
-// losses, until Close; TTL is filled in. onError, optional, is told of trouble
-// with the store after the first success.
+// Register enters an instance and keeps it entered until Close, with new sessions after
+// losses. It fills in TTL. onError, optional, gets errors of the store after the first
+// success.
 func Register(ctx context.Context, st store.Store, s Service, onError func(error)) (*Registration, error) {
 	if s.ServiceName == "" || s.HostAddr == "" || s.Port < 1 || s.Port > 65535 {
 		return nil, model.Errorf(model.ErrInvalid, "register service %q: it needs a name, an address and a port, got %q and %d", s.ServiceName, s.HostAddr, s.Port)

@@ -40,8 +40,8 @@ func TestRoleIsOwed(t *testing.T) {
 	t.Fatal("the registry still shows the former role")
 }
 
-// TestServiceURL: records of 1.x and of versions that knew http only carry no
-// scheme; a later version's scheme is told, not guessed.
+// TestServiceURL: records of 1.x and of versions with http only have no scheme; an unknown
+// scheme of a later version is passed on, not guessed.
 func TestServiceURL(t *testing.T) {
 	for record, want := range map[string]string{
 		`{"ServiceName":"netmaster","HostAddr":"10.0.0.1","Port":9999}`:                   "http://10.0.0.1:9999",

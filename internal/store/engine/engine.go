@@ -157,7 +157,8 @@ func (u *update) conflict(ctx context.Context, t *txn, c store.Commit, out store
 		}
 	}
 	if len(foreign) > 0 {
-		// Whoever waits holds nothing, or two claimants could wait for each other.
+		// A waiting transaction holds no claims, or two claimants could wait for each
+		// other.
 		u.release(ctx)
 		return snapshot{}, u.await(ctx, foreign)
 	}

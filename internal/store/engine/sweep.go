@@ -11,12 +11,11 @@ import (
 // sweptKey and the commit key at most store.MinOps.
 const sweepBatch = store.MinOps - 3
 
-// SweepGenerations removes the generations of scopes that nobody has touched
-// since revision before, and tells how many those were: one stays behind for
-// each scope that ever was, a network's or a tenant's. It is safe at any time:
-// an observer whose generation goes runs again, and so does one that found none
-// (sweptKey); before only spares scopes in use. Fails with ErrFenced when the
-// term has ended.
+// SweepGenerations removes the generations of scopes that were not touched since revision
+// before, and returns their number: every scope that ever existed, of a network or a
+// tenant, leaves one. It is safe at any time: an observer whose generation goes runs again,
+// and so does one that found none (sweptKey); before only spares scopes in use. Fails with
+// ErrFenced when the term has ended.
 func SweepGenerations(ctx context.Context, st store.Store, fence store.Fence, before store.Revision) (int, error) {
 	kvs, _, err := st.Range(ctx, genPrefix)
 	if err != nil {

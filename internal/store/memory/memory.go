@@ -385,7 +385,7 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 	}
 }
 
-// joined is what a watcher sees who is told the present state only.
+// joined merges entries into what a watcher sees that gets the latest state only.
 func joined(entries []entry) []entry {
 	if len(entries) < 2 {
 		return entries

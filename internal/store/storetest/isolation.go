@@ -345,7 +345,7 @@ func testCreatorsAndLister(t *testing.T, b *bench) {
 	}
 }
 
-// Of many that create one key, one does; the others are told that it exists.
+// Of many that create one key, one succeeds; the others get the error that it exists.
 func testCreateRace(t *testing.T, b *bench) {
 	clients := []store.Store{b.open(), b.open(), b.open()}
 	for round := range 5 {

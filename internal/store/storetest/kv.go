@@ -255,8 +255,8 @@ func testLimits(t *testing.T, b *bench) {
 	}
 }
 
-// CommitRevision is that of the last Update, which a transaction that wrote
-// nothing returns, too.
+// CommitRevision is the revision of the last Update; a transaction that wrote nothing
+// returns it too.
 func testCommitRevision(t *testing.T, b *bench) {
 	if rev, err := b.CommitRevision(b.ctx); err != nil || rev != 0 {
 		t.Errorf("before any commit: %d, %v", rev, err)
@@ -381,7 +381,7 @@ func testFollower(t *testing.T, b *bench) {
 		if _, err := f.Fresh(b.ctx); err != nil {
 			t.Fatal(err)
 		}
-		// Nobody writes now, so apply does not run.
+		// There are no writes now, so apply does not run.
 		if got := view[key("f/x")]; got != want {
 			t.Fatalf("stale view: %q, want %q", got, want)
 		}

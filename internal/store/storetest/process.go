@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// FreePort returns a loopback address that is the test's until it ends: nobody listens
-// there, no other test that asks is given it, be it of another process, and the kernel
-// gives ports of this range to nobody by itself.
+// FreePort returns a loopback address that is the test's until it ends. Nothing listens
+// there, no other test gets it, not even in another process, and the kernel assigns no
+// ports of this range by itself.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
 	var errs error
@@ -50,7 +50,7 @@ func Start(tb testing.TB, name, path string, args ...string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// It ends in Cleanup, after those that use it.
+	// It ends in Cleanup, after the clients.
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

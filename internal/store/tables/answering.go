@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// Answerer says for which addresses of load balancers a host answers its neighbours.
-// Its row is written anew with each sign of life (Run and Seq): who sees the same one for
-// long enough may take what it has.
+// Answerer says for which load balancer addresses a host answers ARP and neighbour
+// discovery. Its row is written with each heartbeat (Run and Seq). Hosts that see the same
+// row for long enough may take its addresses over.
 type Answerer struct {
 	Host         model.HostName `json:"host"`
 	Installation string         `json:"installation"`

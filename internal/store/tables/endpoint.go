@@ -5,8 +5,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// EndpointsOf is the prefix of a network's endpoints. Endpoints is Unlisted:
-// whether a network has any is told by AddressesOf.
+// EndpointsOf is the prefix of a network's endpoints. Endpoints is Unlisted: AddressesOf
+// shows whether a network has any.
 func EndpointsOf(n model.NetworkKey) string {
 	return AllEndpointsOf(n.Tenant) + store.Segment(string(n.Name)) + "/"
 }

@@ -35,7 +35,7 @@ type BGPStatus struct {
 	Routes    int      `json:"routes"`          // learned
 	First     []string `json:"first,omitempty"` // of those
 	Announced int      `json:"announced"`       // prefixes
-	// Prefixes are those that are announced, the first 200.
+	// Prefixes are the announced prefixes, the first 200.
 	Prefixes []string `json:"prefixes,omitempty"`
 }
 

@@ -5,10 +5,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// InForce decodes the events of one mirror like Decode, but tells of each rule
-// what is in force: what its policy's Replacement has staged once that is Done,
-// its row of Rules otherwise. It begins empty, and anew with each snapshot. It is
-// not safe for several goroutines.
+// InForce decodes the events of one mirror like Decode, but returns the rules in force: the
+// rules that a policy's Replacement has staged once that is Done, the rows of Rules
+// otherwise. It begins empty, again with each snapshot. It is not safe for several
+// goroutines.
 type InForce struct {
 	rules    map[model.RuleKey]any // rows of Rules
 	staged   map[model.PolicyKey]map[model.RuleKey]any

@@ -20,9 +20,9 @@ type Pending struct {
 	Within time.Duration `json:"within"` // ns
 	// Objects are what was asked for, as in a request to apply.
 	Objects []json.RawMessage `json:"objects"`
-	// Locks are the keys, and with "/" at the end prefixes, that nobody else writes.
+	// Locks are keys, and with "/" at the end prefixes, that other changes must not write.
 	Locks []string `json:"locks"`
-	// Tenants are those that it has Trials of; "" = all that is no tenant's.
+	// Tenants are the tenants of its Trials; "" = objects without a tenant.
 	Tenants []model.TenantName `json:"tenants"`
 }
 

@@ -233,7 +233,7 @@ func TestRestOfTenant(t *testing.T) {
 	}
 }
 
-// Keys that this program does not know are told by a nil Key, never by a panic.
+// Unknown keys decode to a nil Key and never panic.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{"global/config/global", "tenant/a/networks/b", "tenant/a/x", "alloc/number/vlan/zz", "alloc/address/a/b/4zz", "alloc/ref/a", "commit", ""} {
 		f.Add(s, "{}")

@@ -5,11 +5,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// Replacement says that the rules of a policy are being replaced by more of them
-// than one transaction takes. The new rules are staged, as StagedRules, by
-// several transactions; one more sets Done, and from its commit on they are in
-// force in place of the rows of Rules. Afterwards they are moved there, and the
-// Replacement goes. Whoever else changes rules of the policy ends it first.
+// Replacement says that a policy's rules are being replaced by more rules than one
+// transaction takes. Several transactions stage the new rules as StagedRules. One more sets
+// Done: from its commit on the staged rules are in force in place of the rows of Rules.
+// Afterwards they are moved there, and the Replacement is deleted. Other changes of the
+// policy's rules end it first.
 type Replacement struct {
 	Policy model.PolicyKey `json:"policy"`
 	ID     string          `json:"id"` // of the one use-case that stages

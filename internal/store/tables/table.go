@@ -156,7 +156,7 @@ func (t *Table[K, V]) Decode(kv store.KV) (Row[V], error) {
 	if err != nil {
 		return Row[V]{}, fmt.Errorf("read %s at %s: %w", t.spec.Noun, kv.Key, err)
 	}
-	if own := t.Key(t.spec.KeyOf(v)); own != kv.Key { // who is told of its end would look for it there
+	if own := t.Key(t.spec.KeyOf(v)); own != kv.Key { // the event of its deletion would name that other key
 		return Row[V]{}, fmt.Errorf("read %s at %s: it has the record of %s", t.spec.Noun, kv.Key, own)
 	}
 	return Row[V]{Value: v, Version: version, Create: kv.Create, Mod: kv.Mod}, nil
@@ -206,8 +206,8 @@ type writeOptions struct {
 	quiet bool
 }
 
-// Untouched has a write touch no scope: the caller touches one that whoever lists the
-// row's observes as well.
+// Untouched has a write touch no scope: the caller touches a scope that all lists of the
+// row observe as well.
 func Untouched() WriteOption { return func(o *writeOptions) { o.quiet = true } }
 
 // WithLease makes the row vanish with the session.

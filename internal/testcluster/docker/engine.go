@@ -145,8 +145,7 @@ func (e *Engine) inside(ctx context.Context, name string, args ...string) (*test
 	return e.Host.NS.Command(ctx, "nsenter", append([]string{"--target", child, "--mount", "--pid", name}, args...)...), nil
 }
 
-// Space opens the network namespace of a container that runs. Whoever opens it calls
-// Close.
+// Space opens the network namespace of a running container. The caller closes it.
 func (e *Engine) Space(ctx context.Context, container string) (*testcluster.Namespace, error) {
 	child, err := e.first()
 	if err != nil {

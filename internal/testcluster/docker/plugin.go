@@ -50,8 +50,8 @@ func (e *Engine) forgetDevices(ctx context.Context) error {
 	return err
 }
 
-// SetPlugin gives the plugin, which must not be enabled, the flags with which the lab starts
-// netplugin, further flags, and settings. Paths in flags are those that the plugin sees.
+// SetPlugin gives the plugin, which must not be enabled, the lab's flags of netplugin,
+// further flags, and settings. Paths in flags are as the plugin sees them.
 func (e *Engine) SetPlugin(ctx context.Context, l *testcluster.Lab, name string, flags []string, settings ...string) error {
 	seen := func(path string) string { return strings.ReplaceAll(path, l.Config().Dir, pluginRun) }
 	var args []string

@@ -16,10 +16,10 @@ import (
 // inside is set in the environment of the process that runs in the namespace.
 const inside = "CONTIV_TEST_IN_NAMESPACE"
 
-// Run runs a package's tests, as root in a network namespace of their own whose
-// loopback interface is up, and in a mount namespace of their own, then clean (nil = nothing), and returns the exit
-// code for TestMain. A goroutine that outlives the tests is a failure, but for
-// those that ignore names.
+// Run runs a package's tests as root in a network namespace of their own whose loopback
+// interface is up, and in a mount namespace of their own. Then it runs clean (nil =
+// nothing) and returns the exit code for TestMain. A goroutine that outlives the tests is a
+// failure, unless ignore names it.
 func Run(m *testing.M, clean func() error, ignore ...goleak.Option) int {
 	if os.Getenv(inside) == "" && os.Geteuid() == 0 {
 		return reexec()

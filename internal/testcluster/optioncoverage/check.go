@@ -33,13 +33,12 @@ func (e Effect) GivenBy(test string) Effect {
 // None says that an entry does nothing, in the words that users read.
 func None(sentence string) Effect { return Effect{None: sentence} }
 
-// Check compares what an interface accepts with a table of effects. table says
-// where that table is, for whoever has to mend it. said tells whether the users'
-// text about an entry holds its sentence; it is asked for entries without effect.
+// Check compares what an interface accepts with a table of effects. Failures name the
+// table's location, table. said reports whether the users' text about an entry has its
+// sentence; it is called for entries without effect.
 //
-// spellings returns how an entry is written where it is given, such as --flag: the file of
-// its test, with the testdata that this names, has to have one. nil = that is not known,
-// or shown otherwise.
+// spellings returns how users write an entry, such as --flag: the file of its test, or the
+// testdata that the file names, must have one of them. nil = unknown, or shown otherwise.
 func Check(t *testing.T, table string, accepted []string, effects map[string]Effect, said func(entry, sentence string) bool, spellings func(entry string) []string) {
 	t.Helper()
 	known, err := allTests()

@@ -153,9 +153,9 @@ func (c *Control) startServer(ctx context.Context) (err error) {
 	return c.ready(ctx, c.server, c.port, "/readyz")
 }
 
-// startEtcd runs the etcd that netmaster embeds, inside this process: the watch cache of
-// the API server needs to ask an etcd how far a watch is, which Debian's 3.4 cannot say.
-// Without that, a watch from now of objects that nobody changed ends in an error.
+// startEtcd runs the etcd that netmaster embeds, inside this process. The API server's
+// watch cache asks etcd for the progress of a watch, which Debian's 3.4 cannot report.
+// Without it, a watch from now of unchanged objects ends in an error.
 func (c *Control) startEtcd(ctx context.Context) error {
 	if err := c.closeEtcd(); err != nil {
 		return err

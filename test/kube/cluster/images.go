@@ -66,8 +66,8 @@ type image struct {
 	fill       func(context.Context, *layer) error
 }
 
-// images are those that nodes have. Their programs are what tools/kube.sh built beside
-// Kubernetes, and Debian's busybox and others of the machine.
+// images are the images on the nodes. Their programs are built by tools/kube.sh beside
+// Kubernetes, or are Debian's busybox and others of the machine.
 func images() []image {
 	built := func(name string) string { return filepath.Join(filepath.Dir(os.Getenv(Program)), name) }
 	all := []image{

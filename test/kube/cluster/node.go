@@ -69,7 +69,7 @@ func (n *Nodes) writeNode(h *testcluster.Host) error {
 				"anonymous": object{"enabled": false}, "webhook": object{"enabled": false}, "x509": object{"clientCAFile": filepath.Join(n.dir, "ca.crt")},
 			},
 			"tlsCertFile": file("kubelet.crt"), "tlsPrivateKeyFile": file("kubelet.key"),
-			"authorization": object{"mode": "AlwaysAllow"}, // whoever has a certificate of the cluster
+			"authorization": object{"mode": "AlwaysAllow"}, // any client with a certificate of the cluster
 			// The machine's control groups are of the first version, and the node has a part of them.
 			"cgroupDriver": "cgroupfs", "cgroupRoot": filepath.Join("/contiv-kube", n.Lab.Config().Name, h.Name), "failCgroupV1": false,
 			"enforceNodeAllocatable": []string{}, "cpuCFSQuota": false, "failSwapOn": false,

@@ -28,8 +28,8 @@ const (
 	External = "203.0.113.0/24"
 )
 
-// beyond is a machine's address in the subnet of Balanced: for whoever asks there is none in
-// the subnet of the nodes' own addresses.
+// beyond is a machine's address in the subnet of Balanced: clients in the subnet of the
+// nodes' own addresses have none there.
 func beyond(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, a.As4()[3]}), 24)
 }
@@ -77,8 +77,8 @@ func (p Place) listen(ctx context.Context, address string) (ln net.Listener, err
 	return ln, err
 }
 
-// freePort returns a TCP port of the place's address that nobody listens on. Somebody
-// else may take it before it is used; then whoever wanted it ends, and says so.
+// freePort returns an unused TCP port of the place's address. Another process may take it
+// first; then the process that wanted it fails with an error.
 func (p Place) freePort(ctx context.Context) (string, error) {
 	l, err := p.listen(ctx, net.JoinHostPort(p.Address.String(), "0"))
 	if err != nil {
@@ -172,7 +172,7 @@ func (d *door) keep(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.conns == nil {
-		_ = c.Close() // nobody uses it
+		_ = c.Close() // unused
 		return false
 	}
 	d.conns[c] = true

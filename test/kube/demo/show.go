@@ -44,7 +44,7 @@ const (
 	serves   = `terminationGracePeriodSeconds: 1, containers: [{name: c, image: "` + cluster.Agnhost + `", imagePullPolicy: Never, args: [netexec, --http-port=80]}]}}`
 )
 
-// closed lets nobody reach a pod of the namespace.
+// closed denies all connections to pods of the namespace.
 const closed = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: closed, namespace: shop}, spec: {podSelector: {}, policyTypes: [Ingress]}}`
 
 // admits lets pods reach the pod web by their labels.

@@ -30,7 +30,7 @@ func (r *Runner) policyAPITests(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// policyAPIAtOnce is how many tests a run has: each run starts the pods anew.
+// policyAPIAtOnce is how many tests a run has: each run starts its pods itself.
 const policyAPIAtOnce = 6
 
 // ended is a line in which package testing tells of a test below the one of all.

@@ -26,9 +26,9 @@ var (
 	spend = flag.Duration("spend", 50*time.Minute, "begin no further specs after this time: the next run goes on with the report")
 )
 
-// TestSuite runs the specs of suites that their reports lack, of the code as it is, on the
-// driver that DRIVER names, and judges each report when it is whole. A report of other
-// code is begun anew.
+// TestSuite runs the specs that the suites' reports lack, on the present code and the
+// driver that DRIVER names, and judges each report when it is complete. A report of other
+// code is started over.
 func TestSuite(t *testing.T) {
 	if *suite == "" {
 		t.Skip("-suite names none: make test-kube")

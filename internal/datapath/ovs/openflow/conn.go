@@ -24,8 +24,8 @@ type Conn struct {
 
 	wmu sync.Mutex // one message sequence at a time
 
-	packets atomic.Pointer[func(PacketIn)] // who takes packets; nil = nobody
-	flows   atomic.Pointer[flowWatch]      // nil = nobody wants to hear of changes
+	packets atomic.Pointer[func(PacketIn)] // receiver of packets; nil = none
+	flows   atomic.Pointer[flowWatch]      // nil = changes are not watched
 
 	mu      sync.Mutex
 	err     error

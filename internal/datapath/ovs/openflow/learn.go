@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Learn makes a flow, or makes it anew if it is there, that a packet meets while
-// packets like this one come: of the Ethernet type, with this packet's value in
-// Same, and with this packet's value of From in At. It writes this packet's value of
-// Load into Into.
+// Learn adds a flow, or replaces it, that matches packets like this one: of the Ethernet
+// type, with this packet's value in Same, and with this packet's value of From in At. It
+// writes this packet's value of Load into Into.
 type Learn struct {
 	Table    uint8
 	Priority uint16

@@ -125,7 +125,7 @@ type Filter struct {
 	Table      uint8 // 255 = all
 	Cookie     uint64
 	CookieMask uint64
-	Used       bool // only those that have counted a packet
+	Used       bool // only flows that have counted a packet
 }
 
 // AllFlows selects every flow.

@@ -35,7 +35,7 @@ const (
 type PacketIn struct {
 	Table  uint8
 	Cookie uint64 // of that flow
-	Match  Match  // metadata that this package knows: port, registers; those that are zero are left out
+	Match  Match  // metadata that this package knows (port, registers), without zeros
 	Frame  []byte
 }
 

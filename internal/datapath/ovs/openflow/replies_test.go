@@ -54,7 +54,7 @@ func FuzzReplies(f *testing.F) {
 		w := &flowWatch{0, 0, make(chan struct{}, 1)}
 		w.told(reply{typ: typeMultipartRep, body: b})
 		told := len(w.changed) == 1
-		w.told(reply{typ: typeMultipartRep, body: b}) // nobody takes the word: it does not wait
+		w.told(reply{typ: typeMultipartRep, body: b}) // the first notification is still pending: it does not block
 		if told != (len(w.changed) == 1) {
 			t.Fatalf("%x: told once only", b)
 		}

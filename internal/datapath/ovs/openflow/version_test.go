@@ -48,8 +48,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestBarrierRefused: a switch that refuses the barrier too has answered: nobody waits for
-// more.
+// TestBarrierRefused: a switch that refuses the barrier too has answered, so the wait ends.
 func TestBarrierRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)

@@ -40,8 +40,8 @@ type Tracked struct {
 // flushesAtOnce is how many connections FlushTracked names before it waits.
 const flushesAtOnce = 1000
 
-// FlushTracked makes connection tracking forget connections; those that it does not
-// know are no failure. An error of type *Error means that the switch cannot.
+// FlushTracked deletes connections from connection tracking; unknown ones are no failure.
+// An error of type *Error means that the switch cannot.
 func (c *Conn) FlushTracked(ctx context.Context, all []Tracked) error {
 	for len(all) > 0 {
 		some := all[:min(len(all), flushesAtOnce)]

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sink is a Sink that fails while it is told to.
+// sink is a Sink that fails on request.
 type sink struct {
 	bytes.Buffer
 	err error
@@ -80,8 +80,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestFullDisk: lines that cannot be written are told of and counted, and the next
-// one that can be says how many.
+// TestFullDisk: lines that cannot be written are logged and counted, and the next line that
+// can be written has their number.
 func TestFullDisk(t *testing.T) {
 	var told bytes.Buffer
 	s := &sink{}

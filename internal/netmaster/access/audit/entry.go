@@ -22,7 +22,7 @@ type Object struct {
 // Entry is one line. Texts come from clients: Log cuts them.
 type Entry struct {
 	Time time.Time `json:"time"`           // when the answer was known
-	Who  string    `json:"who"`            // name; empty = nobody knows
+	Who  string    `json:"who"`            // name; empty = unknown
 	How  string    `json:"how"`            // certificate, token, oidc, shared; empty = not authenticated
 	ID   string    `json:"id,omitempty"`   // of the token or the certificate
 	Role string    `json:"role,omitempty"` // by which it was let in
@@ -33,8 +33,8 @@ type Entry struct {
 	// Objects are what it was about, at most MaxObjects; More are beyond them.
 	Objects []Object `json:"objects,omitempty"`
 	More    int      `json:"more,omitempty"`
-	// Before is the store's revision of the object before, 0 = not known, or there
-	// was none; After that of the commit, 0 = nothing was committed.
+	// Before is the object's revision in the store before; 0 = unknown, or there was none.
+	// After is the revision of the commit; 0 = nothing was committed.
 	Before int64  `json:"before,omitempty"`
 	After  int64  `json:"after,omitempty"`
 	Status int    `json:"status"` // of HTTP

@@ -112,8 +112,7 @@ func (f *File) Write(line []byte) (int, error) {
 	return 0, err
 }
 
-// gone tells that the name is another file's now, or nobody's: somebody has moved
-// or removed it.
+// gone reports whether the file has lost its name, since it was moved or removed.
 func (f *File) gone() bool {
 	named, err := os.Lstat(f.path)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Refusals cost who sends them nothing: beyond so many a second they are only
-// counted, so that nobody can push the changes out of the files. Changes are
-// always written.
+// Refusals cost their sender nothing. Beyond a rate they are only counted, so that they
+// cannot push the changes out of the files. Changes are always written.
 const (
 	refusalsPerSecond = 10
 	refusalsAtOnce    = 200

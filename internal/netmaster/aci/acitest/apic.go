@@ -94,7 +94,7 @@ func (a *APIC) Tree() Tree {
 	return maps.Clone(a.tree)
 }
 
-// Requests returns those that were answered so far, and forgets them.
+// Requests returns the requests answered since the last call.
 func (a *APIC) Requests() []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -345,7 +345,7 @@ func (a *APIC) session(r *http.Request) (string, error) {
 	defer a.mu.Unlock()
 	idle, life := a.limits()
 	sent := false
-	for _, c := range r.Cookies() { // a client that logged in anew may send its former token too
+	for _, c := range r.Cookies() { // after another login a client may send its former token too
 		if !strings.EqualFold(c.Name, "APIC-cookie") {
 			continue
 		}

@@ -221,7 +221,7 @@ func (t *tx) drop(dn string) {
 	}
 }
 
-// shown returns an object as it is told, with what is worked out.
+// shown returns an object as answers have it, with computed properties.
 func (t Tree) shown(dn string) map[string]string {
 	o := t[dn]
 	out := maps.Clone(o.Props)

@@ -230,9 +230,9 @@ func (c *cluster) step(r *rand.Rand) {
 	}
 }
 
-// TestFabricHistories: whatever was done to the objects in the store, and whatever
-// failed, the APIC ends with the tree that the last objects make from nothing; while
-// only something else changes, what stays is not made anew; what is not ours stays.
+// TestFabricHistories: after any changes of the objects in the store, and any failures, the
+// APIC has the tree that the last objects make from nothing. Unrelated changes do not
+// recreate objects, and objects of others stay.
 func TestFabricHistories(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -294,8 +294,8 @@ func TestFabricHistories(t *testing.T) {
 	}
 }
 
-// TestState: what a fabric cannot have, and why it is not as it should be, is told;
-// nothing of it holds up the rest; and when the leader is another one it stops.
+// TestState: objects that a fabric cannot have, and the reason why it is out of sync, are
+// reported; neither delays the rest. Under another leader the controller stops.
 func TestState(t *testing.T) {
 	c, sim := newCluster(t), newSim(t)
 	var down atomic.Bool
@@ -360,8 +360,8 @@ contiv_netmaster_aci_problems 1
 	}
 }
 
-// TestGateway: what the gateway of 1.x may have is known to the next leader, which
-// takes away what went while nobody led, and all when the type is aci no longer.
+// TestGateway: the next leader knows what the gateway of 1.x may have. It deletes what went
+// while there was no leader, and everything once the type is no longer aci.
 func TestGateway(t *testing.T) {
 	c, sim := newCluster(t), &acitest.Gateway{}
 	target := func(m controller.Memory) (aci.Target, error) {

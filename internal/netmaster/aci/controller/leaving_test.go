@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 )
 
-// TestLeftOver: what is in a fabric that is not wanted any more since nobody led is taken
-// away by the next leader. Of very many problems the store has some, and how many more.
+// TestLeftOver: objects that became unwanted while there was no leader are deleted by the
+// next one. Of very many problems the store has some, and the number of others.
 func TestLeftOver(t *testing.T) {
 	c, sim := newCluster(t), newSim(t)
 	c.aci()

@@ -18,7 +18,7 @@ type World struct {
 	Namespaces map[string]map[string]string // labels by name
 	Pods       []Pod
 	Policies   []*networkingv1.NetworkPolicy
-	Cluster    []*policyv1alpha2.ClusterNetworkPolicy // of different priorities, so that their sequence is told
+	Cluster    []*policyv1alpha2.ClusterNetworkPolicy // of different priorities, so that their order is defined
 }
 
 // Pod is what policies ask about a pod.
@@ -29,7 +29,7 @@ type Pod struct {
 	Addr            netip.Addr
 }
 
-// End is one side of a connection: a pod, or an address that is nobody's.
+// End is one side of a connection: a pod, or an address that no pod has.
 type End struct {
 	Pod  *Pod
 	Addr netip.Addr
@@ -159,8 +159,8 @@ func named(c Connection, name string) bool {
 	})
 }
 
-// tier says what the ClusterNetworkPolicies of a tier decide; "" = the next tier does.
-// Policies have different priorities here, so that their sequence is told.
+// tier returns the decision of a tier's ClusterNetworkPolicies; "" = the next tier decides.
+// Policies have different priorities here, so that their order is defined.
 func (w World) tier(t policyv1alpha2.Tier, c Connection, subject *Pod, peer End, egress bool) policyv1alpha2.ClusterNetworkPolicyRuleAction {
 	all := slices.Clone(w.Cluster)
 	slices.SortFunc(all, func(a, b *policyv1alpha2.ClusterNetworkPolicy) int { return int(a.Spec.Priority - b.Spec.Priority) })

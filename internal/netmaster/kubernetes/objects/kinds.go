@@ -18,7 +18,7 @@ type Kind struct {
 	needs   []string // that must be there
 	checks  []check  // of the spec
 	whole   []check  // of the object
-	columns []column // beside those that all have
+	columns []column // beside the columns of all kinds
 }
 
 // The resources, as an API server names them.

@@ -33,7 +33,7 @@ type Presence int
 // What there can be.
 const (
 	Absent  Presence = iota
-	Leaving          // it is about to go, and nobody is in it
+	Leaving          // it is being deleted and has no members
 	Present
 )
 
@@ -43,8 +43,9 @@ type Known struct {
 	Group   func(model.GroupKey) Presence
 }
 
-// A meaning is a value of model, and what it cannot have yet, in words: what the object
-// refers to and is not there is left out, which says the same where it is nobody.
+// A meaning is a value of model, and in words what is missing from it. References to
+// missing objects are left out; a missing peer matches none, so the policy's effect is the
+// same.
 
 // TenantMeaning is what a Tenant means. Networks that are not there come later, since
 // they are in tenants.
@@ -98,11 +99,12 @@ func NetProfileMeaning(o *NetProfile) (model.Valid[model.NetProfile], error) {
 	return checked(apiconv.NetProfile(spec))
 }
 
-// PolicyMeaning is what a Policy means. A rule whose peer is not there matches nobody, so
-// it can be left out, and comes with its peer. Where the peer is about to go, a rule that
-// allows is left out too, since the peer could not go; one that denies stays until then:
-// somebody may still come in. ends says that the policy is to go itself, and is in force
-// for nobody: then such a rule denies everybody, which keeps the peer no more.
+// PolicyMeaning is what a Policy means. A rule with a missing peer matches none, so it is
+// left out until its peer is there. While the peer is being deleted, a rule that allows is
+// left out too, since it would block the deletion. A rule that denies stays until the peer
+// is gone, since the peer may still get members. ends says that the policy is being deleted
+// and applies to no group: then such a rule denies all peers, which no longer blocks the
+// peer's deletion.
 func PolicyMeaning(o *Policy, known Known, ends bool) (model.Valid[model.RuledPolicy], []string, error) {
 	spec := o.Spec.Policy
 	spec.TenantName, spec.PolicyName = cmp.Or(spec.TenantName, string(model.DefaultTenant)), cmp.Or(spec.PolicyName, o.Name)

@@ -51,7 +51,7 @@ func ParseName(text string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// New returns who judges tokens of one service account. Nobody is asked yet.
+// New returns an authenticator for tokens of one service account. It sends no request yet.
 func New(config *rest.Config, namespace, name string) (*Judge, error) {
 	j := &Judge{namespace: namespace, name: name}
 	var err error

@@ -144,8 +144,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestNobodyAsked: what cannot be a token costs the API server nothing, and one that is
-// away is told as that.
+// TestNobodyAsked: malformed tokens cause no request to the API server, and an API server
+// that does not answer is reported as unavailable.
 func TestNobodyAsked(t *testing.T) {
 	s := &apiServer{}
 	server := httptest.NewServer(s)

@@ -11,7 +11,7 @@ func TestNode(t *testing.T) {
 		n.Tell(OfNode("n1", Event{Reason: "HostBack", Note: "at 2"}))
 	}
 	idle(t, n)
-	n.Anew()
+	n.Reset()
 	n.Tell(OfNode("n1", Event{Reason: "HostAway", Note: "since 1", Warning: true}))
 	idle(t, n)
 	n.Tell(OfNode("n1", Event{Reason: "HostAway", Note: "since 3", Warning: true}))

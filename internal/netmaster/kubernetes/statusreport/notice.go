@@ -171,8 +171,8 @@ func (n *Notices) Forget(kind string, name types.NamespacedName) {
 	delete(n.forbidden, object{kind, name})
 }
 
-// Anew forgets what was reported: another replica may have reported otherwise since.
-func (n *Notices) Anew() {
+// Reset forgets what was reported: another replica may have reported otherwise since.
+func (n *Notices) Reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.told, n.queue, n.forbidden = map[object]string{}, map[object]Outcome{}, map[object]Outcome{}

@@ -116,7 +116,7 @@ func TestOnce(t *testing.T) {
 	}
 	n.Tell(policy("odd", "two"))
 	idle(t, n)
-	n.Anew()
+	n.Reset()
 	n.Tell(policy("odd", "two"))
 	idle(t, n)
 	n.Forget("NetworkPolicy", types.NamespacedName{Namespace: "a", Name: "odd"})
@@ -238,7 +238,7 @@ func TestCondition(t *testing.T) {
 	p = p.DeepCopy()
 	p.Status.Conditions = []metav1.Condition{{Type: conditionAsWritten, Status: "True", Reason: reasonKept, Message: fine, ObservedGeneration: 3}}
 	o.Object = p
-	n.Anew()
+	n.Reset()
 	n.Tell(o)
 	idle(t, n)
 	if got := w.asked(); len(got) != 1 {

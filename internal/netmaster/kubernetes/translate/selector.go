@@ -66,7 +66,7 @@ func (c Cluster) pods(t model.TenantName, of *metav1.LabelSelector, namespaces [
 			return chosen{wrong: "label \"" + k + "\" is no part of identities here (label filter of the cluster)"}
 		}
 	}
-	if s.Nobody() {
+	if s.MatchesNone() {
 		return chosen{nobody: true}
 	}
 	if err := s.Validate("selector"); err != nil {

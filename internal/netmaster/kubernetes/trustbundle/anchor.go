@@ -41,7 +41,7 @@ type Config struct {
 	API       *rest.Config
 	Namespace string                      // of the ConfigMap
 	File      string                      // of authorities, in PEM
-	Ours      func(context.Context) error // whether the API server is that of this cluster
+	Ours      func(context.Context) error // whether the API server belongs to this cluster
 	Log       *slog.Logger
 }
 
@@ -54,7 +54,7 @@ type Keeper struct {
 	trouble error
 }
 
-// New returns who keeps it. Nobody is asked yet.
+// New returns a Keeper. It sends no request yet.
 func New(cfg Config) (*Keeper, error) {
 	client, err := apiclient.New(cfg.API, corev1.SchemeGroupVersion, corev1.AddToScheme, perSecond)
 	return &Keeper{cfg: cfg, client: client}, err

@@ -77,9 +77,9 @@ func configMap(data map[string]string) *corev1.ConfigMap {
 	}
 }
 
-// TestKept: the ConfigMap gets the file's authority, and that of its renewal, though
-// others change it meanwhile; what is right is not written again; what cannot be is told,
-// and another cluster's anchor stays.
+// TestKept: the ConfigMap gets the file's authority and its renewals, though others change
+// it meanwhile. An up-to-date ConfigMap is not written again, failures are reported, and
+// another cluster's trust bundle stays.
 func TestKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ours")
 	ours := authority(t, dir)

@@ -1,10 +1,10 @@
-// Package trustbundle keeps the authority that netmasters show to who joins in a ConfigMap of
-// Kubernetes, so that netplugins' pods get it by a volume.
+// Package trustbundle keeps the authorities of netmasters' certificates in a ConfigMap of
+// Kubernetes, so that netplugins' pods get them by a volume.
 //
-// It guarantees that what the ConfigMap has is the file's a minute after that has changed;
-// that the anchor of another cluster, which shares no certificate with the file, is never
-// replaced; and that what keeps it from writing is told with what to do.
+// It guarantees that the ConfigMap has the file's contents a minute after a change, that it
+// never replaces the trust bundle of another cluster (one that shares no certificate with
+// the file), and that failures to write are reported with what to do.
 //
-// It must not make the ConfigMap (whoever may make one may make any), nor keep anything in
-// it that is secret.
+// It must not create the ConfigMap (the right to create one is the right to create any),
+// nor keep secrets in it.
 package trustbundle

@@ -12,13 +12,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// AnswerOwn has what a container sends from addresses of one of its interfaces leave by
-// that interface's gateways, at most one a family, where somebody else has configured the
-// interface and chooses the default route (Docker). The interface's gateways are default
-// routes too, behind all others: they count when the one that was preferred is gone with
-// its interface. hostIf is the host side of the pair. Doing it again is harmless, and
-// deletes what interfaces have left that are gone. Errors: model.ErrNotFound when there is
-// no pair, when its other side is still on the host, or when nobody holds its namespace.
+// AnswerOwn routes packets from the addresses of one of a container's interfaces by that
+// interface's gateways, at most one per family. It is for containers whose interfaces
+// Docker configures, which chooses the default route. The interface's gateways become
+// default routes too, behind all others: they count when the preferred interface is gone.
+// hostIf is the host side of the pair. It is idempotent, and deletes what deleted
+// interfaces have left. Errors: model.ErrNotFound when there is no pair, when its other
+// side is still on the host, or when its namespace has no user.
 func AnswerOwn(hostIf string, addresses []netip.Prefix, gateways []netip.Addr) error {
 	err := behind(hostIf, func(h *netlink.Handle, index int) error {
 		for _, gw := range gateways {

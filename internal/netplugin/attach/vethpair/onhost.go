@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The container's side of a pair may be the host's own interface. Then nobody on its
-// network may send by the host's stack to somewhere else, past all policy: of what comes
-// in there only what is to the host itself is taken, whether the host forwards or not.
-// A rule of routing says so for both families, behind that of the local table (0) and
-// before all others.
+// The container's side of a pair may be the host's own interface. Then its network must not
+// be able to send by the host's stack to other destinations, past all policy. So the host
+// accepts from there only packets to the host itself, whether the host forwards or not. A
+// routing rule does this for both families, behind the local table's rule (0) and before
+// all others.
 const (
 	ownPriority = 1
 	ownProtocol = 0xcf // marks our rules; people and routing daemons have others

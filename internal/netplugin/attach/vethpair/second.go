@@ -19,11 +19,11 @@ const (
 	secondTables   = 0x63760000 // "cv": + the interface's number
 )
 
-// answerOwn has what a container sends from an interface's addresses leave by that
-// interface's gateway, in a namespace whose default route is another interface's:
-// otherwise the answer to whoever came in from another subnet would leave by the other
-// interface, under the other's policy and from an address that is not that one's. A
-// kernel without policy routing (CONFIG_IP_MULTIPLE_TABLES) has it as it is.
+// answerOwn routes packets from an interface's addresses by that interface's gateway, in a
+// namespace whose default route belongs to another interface. Without it, the answer to a
+// client in another subnet would leave by the other interface, under the other's policy and
+// from an address that it does not have. Kernels without policy routing
+// (CONFIG_IP_MULTIPLE_TABLES) are left as they are.
 func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.Addr) error {
 	family := netlink.FAMILY_V6
 	if gw.Is4() {
@@ -77,8 +77,8 @@ func SweepSeconds(path string) error {
 	return err
 }
 
-// sweepRules deletes the rules of an interface, and of those that are gone: with an
-// interface the kernel deletes its routes and leaves its rules.
+// sweepRules deletes the rules of an interface, and of deleted interfaces: with an
+// interface the kernel deletes its routes, but not its rules.
 func sweepRules(h *netlink.Handle, family, index int) error {
 	rules, err := h.RuleList(family)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -90,7 +90,7 @@ func sweepRules(h *netlink.Handle, family, index int) error {
 		}
 		if of := r.Table - secondTables; of != index {
 			if _, err := h.LinkByIndex(of); !isNoLink(err) {
-				continue // it has it, or nobody knows
+				continue // it exists, or it is unknown whether it does
 			}
 		}
 		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {

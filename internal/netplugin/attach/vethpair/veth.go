@@ -44,16 +44,16 @@ type Pair struct {
 	OnHost bool
 }
 
-// Create makes the pair, both sides up and silent: without any address, not even
-// a link-local one. The container side is moved into the container's namespace; if
-// it stays in this namespace, it is left down, unless it is the host's own (OnHost). Create returns the MAC of the host
-// side. A pair that a former attempt left over is replaced. Errors:
+// Create makes the pair, both sides up and silent: without any address, not even a
+// link-local one. The container side is moved into the container's namespace; if it stays
+// in this namespace, it is left down, unless it is the host's own (OnHost). Create returns
+// the MAC of the host side. It replaces a pair that an earlier attempt left. Errors:
 // model.ErrNotFound when the namespace is not there, model.ErrExists when it has an
 // interface of that name.
 //
-// A switch looks at all its ports whenever a link of its namespace changes. So all
-// changes of the host side, its carrier included, happen at one moment, before the
-// switch is told of the port: the container side is brought up first.
+// A switch looks at all its ports whenever a link of its namespace changes. So all changes
+// of the host side, its carrier included, happen at once, before the switch gets the port:
+// the container side is brought up first.
 func Create(p Pair) (model.MAC, error) {
 	var target ns.NetNS
 	var peer any // namespace of the container side; nil = this one

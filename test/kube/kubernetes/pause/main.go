@@ -1,5 +1,5 @@
-// Command pause is the first process of each pod's containers in tests: it holds the
-// pod's namespaces, takes up processes that lost their parent, and ends when it is told.
+// Command pause is the first process of each pod's containers in tests. It holds the pod's
+// namespaces, reaps processes that lost their parent, and ends on a signal.
 package main
 
 import (

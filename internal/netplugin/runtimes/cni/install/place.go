@@ -48,7 +48,7 @@ func Install(c Config) error {
 	path := filepath.Join(c.ConfDir, ConfFile)
 	if err == nil {
 		if old, was := os.ReadFile(path); was == nil && bytes.Equal(old, conf) {
-			return nil // runtimes read a directory that changes anew
+			return nil // runtimes reload a directory when it changes
 		}
 		err = durable.WriteFile(path, conf)
 	}

@@ -23,8 +23,9 @@ func mesosConf(keys string, labels ...string) string {
 		strings.Join(list, ",") + `]}}}}}`
 }
 
-// TestMesosLabels: Mesos' labels say where a container belongs, over the configuration;
-// the others are the endpoint's; one of ours that nobody knows is refused.
+// TestMesosLabels: Mesos' labels for Contiv say where a container belongs and override the
+// configuration. The others become the endpoint's labels. An unknown label of Contiv's is
+// refused.
 func TestMesosLabels(t *testing.T) {
 	base := attach.Request{Key: attach.Key{Container: "c1", IfName: "eth0"}, Netns: "/ns", Source: attach.SourceCNI, Config: "contiv"}
 	with := func(tenant, network, group string, labels map[string]string) attach.Request {
@@ -73,9 +74,9 @@ func TestMesosLabels(t *testing.T) {
 	}
 }
 
-// TestMesosFile: for 1.x's plugin type the labels are also read where Mesos keeps the
-// configuration that it has made; what it hands over comes first, and nobody else's
-// configuration has that file read.
+// TestMesosFile: for 1.x's plugin type the labels are also read from the configuration that
+// Mesos has written. Labels in the request come first. For other configurations that file
+// is not read.
 func TestMesosFile(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(network, conf string) {
@@ -126,7 +127,7 @@ func TestMesosFile(t *testing.T) {
 	if _, err := group(`{"name":"blocked","type":"netcontiv"}`); err == nil || !strings.Contains(err.Error(), "network.conf") {
 		t.Errorf("where the file cannot be looked for: %v", err)
 	}
-	keep("none/network.conf", "{}") // a directory, as a pipe that nobody writes to would be: it is not read
+	keep("none/network.conf", "{}") // like a pipe without writer, a directory is not read
 	if _, err := group(`{"name":"none","type":"netcontiv"}`); err == nil || !strings.Contains(err.Error(), "is no file of at most") {
 		t.Errorf("what is no file: %v", err)
 	}

@@ -5,9 +5,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// anew: a service that went and is made anew knows no connection of the former one.
-// Those all had one backend; of two they are chosen for again.
-func (s *services) anew() {
+// recreated: a service that is deleted and created again forgets its connections. They all
+// had one backend; with two backends they get a new choice.
+func (s *services) recreated() {
 	client := s.at("web1")
 	for _, v6 := range ipv4and6 {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
