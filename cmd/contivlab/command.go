@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // command is one of contivlab's. Flags stand before its arguments.
@@ -18,14 +19,14 @@ type command struct {
 	least int    // arguments
 	most  int    // -1 = any number
 	hands bool   // hands all but a leading --lab on, flags too
-	flags *flag.FlagSet
+	flags flags.Set
 	run   func(ctx context.Context, args []string) error
 }
 
 // newCommand makes a command without arguments, which takes --lab; a caller gives it more.
 func newCommand(name, short string, lab *string, run func(ctx context.Context, args []string) error) *command {
-	c := &command{name: name, short: short, flags: flag.NewFlagSet(name, flag.ContinueOnError), run: run}
-	labFlag(c.flags, lab)
+	c := &command{name: name, short: short, run: run}
+	labFlag(&c.flags, lab)
 	return c
 }
 
@@ -35,45 +36,43 @@ func (c *command) takes(args string, least, most int) *command {
 	return c
 }
 
-func labFlag(fs *flag.FlagSet, lab *string) {
-	fs.StringVar(lab, "lab", *lab, "`name` of the lab: 1-12 lower-case letters and digits")
-}
-
-// given tells whether a flag was on the command line.
-func given(fs *flag.FlagSet, name string) (is bool) {
-	fs.Visit(func(f *flag.Flag) { is = is || f.Name == name })
-	return is
+func labFlag(fs *flags.Set, lab *string) {
+	fs.String(lab, "lab", "NAME", "name of the lab: 1-12 lower-case letters and digits")
 }
 
 // execute runs the command line args. Help goes to out.
-func execute(ctx context.Context, out io.Writer, top *flag.FlagSet, all []*command, args []string) error {
-	top.Usage = func() { overview(out, all) }
-	if done, err := parse(top, args); done {
+func execute(ctx context.Context, out io.Writer, top *flags.Set, all []*command, args []string) error {
+	args, help, err := parse(top, args)
+	switch {
+	case err != nil:
 		return err
-	}
-	args = top.Args()
-	if len(args) == 0 || args[0] == "help" && len(args) == 1 {
-		top.Usage()
+	case help, len(args) == 0, args[0] == "help" && len(args) == 1:
+		overview(out, all)
 		return nil
-	}
-	help := args[0] == "help"
-	if help {
-		args = []string{args[1], "--help"}
+	case args[0] == "help":
+		help, args = true, args[1:]
 	}
 	for _, c := range all {
 		if c.name != args[0] {
 			continue
 		}
-		c.flags.Usage = func() { c.help(out) }
+		if help {
+			c.help(out)
+			return nil
+		}
 		own, handed := args[1:], []string(nil)
-		if c.hands && !help {
+		if c.hands {
 			own, handed = cutLab(own)
 		}
-		if done, err := parse(c.flags, own); done {
+		rest, help, err := parse(&c.flags, own)
+		rest = append(rest, handed...)
+		switch {
+		case err != nil:
 			return err
-		}
-		rest := append(c.flags.Args(), handed...)
-		if len(rest) < c.least || c.most >= 0 && len(rest) > c.most {
+		case help:
+			c.help(out)
+			return nil
+		case len(rest) < c.least || c.most >= 0 && len(rest) > c.most:
 			return fmt.Errorf("%s: wrong number of arguments; usage: %s", c.name, c.usage())
 		}
 		return c.run(ctx, rest)
@@ -96,18 +95,12 @@ func cutLab(args []string) (own, rest []string) {
 	return args[:n], args[n:]
 }
 
-// parse parses flags, and tells whether that was all, as after --help.
-func parse(fs *flag.FlagSet, args []string) (done bool, err error) {
-	usage := fs.Usage
-	fs.Usage = func() {} // not at every mistake
-	defer func() { fs.Usage = usage }()
-	fs.SetOutput(io.Discard)
-	err = fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		usage()
-		return true, nil
-	}
-	return err != nil, err
+// parse takes the flags that args begin with; help says that they ask for it.
+func parse(fs *flags.Set, args []string) (rest []string, help bool, err error) {
+	all := flags.Set{Flags: slices.Clone(fs.Flags)}
+	all.Bool(&help, "help, h", "show this help")
+	rest, _, err = all.Leading(args)
+	return rest, help, err
 }
 
 func (c *command) usage() string {
@@ -115,9 +108,10 @@ func (c *command) usage() string {
 }
 
 func (c *command) help(out io.Writer) {
-	fmt.Fprintf(out, "%s\n\nUsage:\n  %s\n\nFlags:\n", c.short, c.usage())
-	c.flags.SetOutput(out)
-	c.flags.PrintDefaults()
+	fmt.Fprintf(out, "%s\n\nUsage:\n  %s\n", c.short, c.usage())
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	c.flags.Table(w, "\nFlags:\n", false)
+	_ = w.Flush() // a terminal that is gone needs no help
 }
 
 func overview(out io.Writer, all []*command) {

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"flag"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // TestExecute checks where flags may stand: those of the program before the command, those
@@ -20,15 +21,15 @@ func TestExecute(t *testing.T) {
 		"--lab x do --lab y a": "y [a]",
 		"do":                   "wrong number",
 		"dont":                 "unknown command",
-		"do --nope a":          "not defined: -nope",
-		"--nope do":            "not defined: -nope",
+		"do --nope a":          "unknown flag --nope",
+		"--nope do":            "unknown flag --nope",
 		"on --timeout 5s a":    "demo [--timeout 5s a]",
 		"on --lab z --help":    "z [--help]",
 		"on -lab=z -t b --lab": "z [-t b --lab]",
 		"on":                   "demo []",
 	} {
 		got, name := "", "demo"
-		top := flag.NewFlagSet("contivlab", flag.ContinueOnError)
+		top := &flags.Set{}
 		labFlag(top, &name)
 		c := newCommand("do", "Does it", &name, func(_ context.Context, args []string) error {
 			got = name + " [" + strings.Join(args, " ") + "]"
@@ -51,7 +52,7 @@ func TestHelp(t *testing.T) {
 	for _, c := range all {
 		var one, list strings.Builder
 		err := execute(t.Context(), &one, top, all, []string{"help", c.name})
-		if err != nil || !strings.Contains(one.String(), "-lab name") {
+		if err != nil || !strings.Contains(one.String(), "--lab NAME") {
 			t.Errorf("help %s: %v\n%s", c.name, err, one.String())
 		}
 		if err := execute(t.Context(), &list, top, all, nil); err != nil {

@@ -79,7 +79,7 @@ func demoCommand(name *string) *command {
 }
 
 func keepFlag(c *command, to *bool) {
-	c.flags.BoolVar(to, "keep", false, "leave the cluster running")
+	c.flags.Bool(to, "keep", "leave the cluster running")
 }
 
 type demo struct {

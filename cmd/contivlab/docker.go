@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 	"github.com/contiv/netplugin/v2/internal/testcluster/docker"
 )
@@ -58,18 +58,19 @@ var dockerPairs = []struct {
 	{"db1", "app1", false, false},
 }
 
-func demoDockerCommand(top *flag.FlagSet, name *string) *command {
+func demoDockerCommand(top *flags.Set, name *string) *command {
 	var d dockerDemo
 	var c *command
 	c = newCommand("demo-docker", "Two Docker engines on two hosts: groups as networks, names, policy, and how long docker run takes", name, func(ctx context.Context, _ []string) error {
 		d.name = *name
-		if !given(top, "lab") && !given(c.flags, "lab") {
+		if top.Given("lab")+c.flags.Given("lab") == "" {
 			d.name = "docker" // beside the other demo's
 		}
 		return d.run(ctx)
 	})
 	keepFlag(c, &d.keep)
-	c.flags.IntVar(&d.rounds, "rounds", 11, "how `many` containers to start on each network to tell how long it takes; 0 = none")
+	d.rounds = 11
+	c.flags.Int(&d.rounds, "rounds", "NUMBER", "how many containers to start on each network to tell how long it takes; 0 = none")
 	return c
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/testcluster"
 )
 
@@ -36,9 +36,9 @@ func main() {
 }
 
 // commands are contivlab's flags and commands; --lab may stand with either.
-func commands() (*flag.FlagSet, []*command) {
+func commands() (*flags.Set, []*command) {
 	name := "demo"
-	top := flag.NewFlagSet("contivlab", flag.ContinueOnError)
+	top := &flags.Set{}
 	labFlag(top, &name)
 	return top, []*command{
 		upCommand(&name), downCommand(&name), statusCommand(&name), shellCommand(&name), execCommand(&name), netctlCommand(&name),
@@ -83,20 +83,22 @@ func upCommand(name *string) *command {
 		fmt.Printf("lab %s is up after %.1f s; state and logs are in %s\n", *name, time.Since(start).Seconds(), l.Config().Dir)
 		return nil
 	})
-	c.flags.IntVar(&cfg.Hosts, "hosts", 3, "`number` of simulated hosts")
+	cfg.Hosts, cfg.MTU = 3, 1500
+	c.flags.Int(&cfg.Hosts, "hosts", "NUMBER", "number of simulated hosts")
 	embeddedFlag(c, &cfg.Embedded)
 	driverFlag(c, &cfg.Driver)
-	c.flags.IntVar(&cfg.MTU, "mtu", 1500, "MTU of the network between the hosts, in `bytes`")
+	c.flags.Int(&cfg.MTU, "mtu", "BYTES", "MTU of the network between the hosts")
 	return c
 }
 
 // driverFlag lets a command choose the data plane of its hosts.
 func driverFlag(c *command, to *string) {
-	c.flags.StringVar(to, "driver", testcluster.DriverEBPF, "data `plane` of the hosts: ebpf, ovs (Open vSwitch), or mixed")
+	*to = testcluster.DriverEBPF
+	c.flags.String(to, "driver", "PLANE", "data plane of the hosts: ebpf, ovs (Open vSwitch), or mixed")
 }
 
 func embeddedFlag(c *command, to *bool) {
-	c.flags.BoolVar(to, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
+	c.flags.Bool(to, "embedded-etcd", "let netmaster run its own etcd instead of an etcd process")
 }
 
 func downCommand(name *string) *command {
@@ -117,7 +119,7 @@ func downCommand(name *string) *command {
 		}
 		return nil
 	})
-	c.flags.BoolVar(&all, "all", false, "all labs of this machine")
+	c.flags.Bool(&all, "all", "all labs of this machine")
 	return c
 }
 

@@ -52,7 +52,7 @@ func probeCommand(name *string) *command {
 			return nil
 		})
 	})
-	c.flags.DurationVar(&timeout, "timeout", timeout, "how `long` silence counts as waiting")
+	c.flags.Duration(&timeout, "timeout", "how long silence counts as waiting")
 	return c.takes("FROM TO PORT", 3, 3)
 }
 

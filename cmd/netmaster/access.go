@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/audit"
@@ -39,38 +40,24 @@ const noAudit = "none"
 // simulated agents at one address do.
 const defaultRate = 5000
 
-func (a *accessOptions) register(fs *daemon.FlagSet) {
+func (a *accessOptions) register(fs *flags.Set) {
 	a.rate = defaultRate
-	fs.Bool(&a.tokens, daemon.Flag{
-		Name: "tokens", Env: envPrefix + "TOKENS",
-		Usage: "let in who shows a token that 'netctl token create' made, to do what its role may; with --tls-dir or --token-file, for hosts and for the first token",
-	})
-	fs.String(&a.oidcFile, daemon.Flag{
-		Name: "oidc-file", Env: envPrefix + "OIDC_FILE", Value: "file",
-		Usage: "let in who shows an ID token of the OpenID Connect issuer that this JSON describes (issuer, clientId, groups), to do what its groups may; with --tls-dir or --token-file, for hosts",
-		Check: notEmpty,
-	})
-	fs.String(&a.auditDir, daemon.Flag{
-		Name: "audit-dir", Env: envPrefix + "AUDIT_DIR", Value: "directory",
-		Usage: "where to write audit.log: a line of JSON for each change and each refusal, nine files of 16 MiB; none = nowhere", Default: "with --secure, audit in --data-dir, otherwise nowhere",
-		Check: func(v string) error {
-			if v != noAudit && !filepath.IsAbs(v) {
-				return errors.New("must be an absolute path, or " + noAudit)
-			}
-			return nil
-		},
-	})
-	fs.Int(&a.rate, daemon.Flag{
-		Name: "client-rate", Env: envPrefix + "CLIENT_RATE", Value: "requests",
-		Usage: "requests a second of one address that are answered, for long; four times as many at once; what is beyond is refused (429)",
-	}, 1, 1_000_000)
+	fs.Bool(&a.tokens, "tokens", "let in who shows a token that 'netctl token create' made, to do what its role may; with --tls-dir or --token-file, for hosts and for the first token")
+	fs.String(&a.oidcFile, "oidc-file", "file", "let in who shows an ID token of the OpenID Connect issuer that this JSON describes (issuer, clientId, groups), to do what its groups may; with --tls-dir or --token-file, for hosts").Must(notEmpty)
+	fs.String(&a.auditDir, "audit-dir", "directory", "where to write audit.log: a line of JSON for each change and each refusal, nine files of 16 MiB; none = nowhere").Must(func(v string) error {
+		if v != noAudit && !filepath.IsAbs(v) {
+			return errors.New("must be an absolute path, or " + noAudit)
+		}
+		return nil
+	}).Else("with --secure, audit in --data-dir, otherwise nowhere")
+	fs.IntWithin(&a.rate, "client-rate", "requests", "requests a second of one address that are answered, for long; four times as many at once; what is beyond is refused (429)", 1, 1_000_000)
 }
 
 // finish reads what the flags name, and finds what contradicts them.
-func (a *accessOptions) finish(fs *daemon.FlagSet, secure bool) error {
+func (a *accessOptions) finish(fs *flags.Set, secure bool) error {
 	for _, flag := range []string{"tokens", "oidc-file"} {
 		if how := fs.Given(flag); how != "" && !secure && fs.Given("tls-dir") == "" && fs.Given("token-file") == "" {
-			return daemon.Usagef("%s is for a netmaster that asks who its clients are: give it --secure or --tls-dir (better), or --token-file, and the same to hosts", how)
+			return flags.Usagef("%s is for a netmaster that asks who its clients are: give it --secure or --tls-dir (better), or --token-file, and the same to hosts", how)
 		}
 	}
 	if a.auditDir == noAudit {
@@ -84,7 +71,7 @@ func (a *accessOptions) finish(fs *daemon.FlagSet, secure bool) error {
 		a.issuer, err = oidc.New(cfg)
 	}
 	if err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("oidc-file"), err)
+		return flags.Usagef("%s: %w", fs.Given("oidc-file"), err)
 	}
 	return nil
 }

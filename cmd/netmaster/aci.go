@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci"
 	"github.com/contiv/netplugin/v2/internal/netmaster/aci/controller"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
@@ -30,42 +30,15 @@ type aciOptions struct {
 	cluster  string
 }
 
-func (o *aciOptions) register(fs *daemon.FlagSet) {
+func (o *aciOptions) register(fs *flags.Set) {
 	o.gateway, o.cluster = aci.GatewayURL, "contiv"
-	fs.String(&o.gateway, daemon.Flag{
-		Name: "aci-gw", Env: envPrefix + "ACI_GW", Value: "url",
-		Usage: "with infrastructure type aci and no --apic: the ACI gateway of 1.x that is told the app profiles",
-		Check: func(v string) error { return checkFabricURLs([]string{v}) },
-	})
-	fs.Bool(&o.merges, daemon.Flag{
-		Name: "aci-gw-merges", Env: envPrefix + "ACI_GW_MERGES",
-		Usage: "the ACI gateway adds what it is told of a profile to what it has: delete a profile that loses something before it is told anew, as 1.x did, which stops its traffic for that moment",
-	})
-	fs.Strings(&o.apic, daemon.Flag{
-		Name: "apic", Env: envPrefix + "APIC", Value: "urls",
-		Usage: "with infrastructure type aci: the APICs of the fabric, such as https://apic1,https://apic2; each is asked when another does not answer; instead of an ACI gateway",
-		Check: func(v string) error { return checkFabricURLs(daemon.SplitList(v)) },
-	})
-	fs.String(&o.user, daemon.Flag{
-		Name: "apic-user", Env: envPrefix + "APIC_USER", Value: "name",
-		Usage: `user at the APIC, such as contiv, or apic#DOMAIN\contiv of a login domain`,
-		Check: notEmpty,
-	})
-	fs.String(&o.password, daemon.Flag{
-		Name: "apic-password-file", Env: envPrefix + "APIC_PASSWORD_FILE", Value: "file",
-		Usage: "file with that user's password; read whenever this netmaster begins to lead",
-		Check: notEmpty,
-	})
-	fs.String(&o.ca, daemon.Flag{
-		Name: "apic-ca", Env: envPrefix + "APIC_CA", Value: "file",
-		Usage: "certificates, in PEM, that the APICs' are checked by", Default: "the system's",
-		Check: notEmpty,
-	})
-	fs.String(&o.cluster, daemon.Flag{
-		Name: "apic-cluster", Env: envPrefix + "APIC_CLUSTER", Value: "name",
-		Usage: "marks this cluster's objects at the APIC: clusters that share a fabric need different ones; it must not change while there are such objects",
-		Check: notEmpty,
-	})
+	fs.String(&o.gateway, "aci-gw", "url", "with infrastructure type aci and no --apic: the ACI gateway of 1.x that is told the app profiles").Must(func(v string) error { return checkFabricURLs([]string{v}) })
+	fs.Bool(&o.merges, "aci-gw-merges", "the ACI gateway adds what it is told of a profile to what it has: delete a profile that loses something before it is told anew, as 1.x did, which stops its traffic for that moment")
+	fs.Strings(&o.apic, "apic", "urls", "with infrastructure type aci: the APICs of the fabric, such as https://apic1,https://apic2; each is asked when another does not answer; instead of an ACI gateway").Must(func(v string) error { return checkFabricURLs(flags.Split(v)) })
+	fs.String(&o.user, "apic-user", "name", `user at the APIC, such as contiv, or apic#DOMAIN\contiv of a login domain`).Must(notEmpty)
+	fs.String(&o.password, "apic-password-file", "file", "file with that user's password; read whenever this netmaster begins to lead").Must(notEmpty)
+	fs.String(&o.ca, "apic-ca", "file", "certificates, in PEM, that the APICs' are checked by").Must(notEmpty).Else("the system's")
+	fs.String(&o.cluster, "apic-cluster", "name", "marks this cluster's objects at the APIC: clusters that share a fabric need different ones; it must not change while there are such objects").Must(notEmpty)
 }
 
 // checkFabricURLs refuses what is no URL of a server, and passwords in one.
@@ -80,25 +53,25 @@ func checkFabricURLs(list []string) error {
 }
 
 // finish checks what needs more than one flag.
-func (o *aciOptions) finish(fs *daemon.FlagSet) error {
+func (o *aciOptions) finish(fs *flags.Set) error {
 	if len(o.apic) == 0 {
 		for _, flag := range []string{"apic-user", "apic-password-file", "apic-ca", "apic-cluster"} {
 			if how := fs.Given(flag); how != "" {
-				return daemon.Usagef("%s is for an APIC; name it with --apic", how)
+				return flags.Usagef("%s is for an APIC; name it with --apic", how)
 			}
 		}
 		return nil
 	}
 	for _, flag := range []string{"aci-gw", "aci-gw-merges"} {
 		if how := fs.Given(flag); how != "" {
-			return daemon.Usagef("%s is for an ACI gateway, and --apic names what is kept instead; leave one out", how)
+			return flags.Usagef("%s is for an ACI gateway, and --apic names what is kept instead; leave one out", how)
 		}
 	}
 	if o.user == "" || o.password == "" {
-		return daemon.Usagef("--apic needs --apic-user and --apic-password-file")
+		return flags.Usagef("--apic needs --apic-user and --apic-password-file")
 	}
 	if _, err := o.target(controller.Memory{}); err != nil {
-		return daemon.Usagef("--apic: %w", err)
+		return flags.Usagef("--apic: %w", err)
 	}
 	return nil
 }

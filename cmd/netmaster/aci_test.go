@@ -19,7 +19,7 @@ func fabricOptions(t *testing.T, args ...string) (options, error) {
 	t.Helper()
 	var o options
 	fs := newFlags(&o)
-	err := fs.Parse(append([]string{"--internal-address", "127.0.0.1:1"}, args...), func(string) (string, bool) { return "", false })
+	err := fs.ParseAll(append([]string{"--internal-address", "127.0.0.1:1"}, args...), func(string) string { return "" })
 	if err == nil {
 		err = o.finish(t.Context(), fs)
 	}

@@ -225,7 +225,7 @@ func TestExitCodes(t *testing.T) {
 		{args: []string{"help"}, stdout: "--etcd-endpoints"},
 		{args: []string{"--version"}, stdout: "Version: "},
 		{args: []string{"-v"}, stdout: "GitCommit: "},
-		{args: []string{"--mode", "x"}, code: 2, stderr: []string{`netmaster: --mode "x": must be one of`}},
+		{args: []string{"--mode", "x"}, code: 2, stderr: []string{`netmaster: flag --mode "x": must be one of`}},
 		{args: []string{"--nonsense"}, code: 2, stderr: []string{"--nonsense"}},
 		{env: []string{"CONTIV_NETMASTER_LOG_LEVEL=x"}, code: 2, stderr: []string{`$CONTIV_NETMASTER_LOG_LEVEL "x"`}},
 		{args: []string{"--cluster-store", "consul://127.0.0.1"}, code: 2, stderr: []string{"http://host:port"}},

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -73,5 +73,5 @@ func (c *contivJSON) ranges() ([]netip.Prefix, error) {
 	if err := checkPrefixes(c.Services); err != nil {
 		return nil, model.Errorf(model.ErrInvalid, "SVC_SUBNET %q: %w", c.Services, err)
 	}
-	return parsePrefixes(daemon.SplitList(c.Services)), nil
+	return parsePrefixes(flags.Split(c.Services)), nil
 }

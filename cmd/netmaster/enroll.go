@@ -6,33 +6,29 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
-func (o *options) registerEnroll(fs *daemon.FlagSet) {
-	fs.String(&o.enroll, daemon.Flag{
-		Name: "enroll-service-account", Env: envPrefix + "ENROLL_SERVICE_ACCOUNT", Value: "namespace/name",
-		Usage: "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience " + serviceaccount.Audience + " at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap " + trustbundle.Name + " of that namespace; empty = hosts join by 'netctl cluster token --host' alone",
-		Check: func(v string) error {
-			if v == "" {
-				return nil
-			}
-			_, _, err := serviceaccount.ParseName(v)
-			return err
-		},
+func (o *options) registerEnroll(fs *flags.Set) {
+	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience "+serviceaccount.Audience+" at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap "+trustbundle.Name+" of that namespace; empty = hosts join by 'netctl cluster token --host' alone").Must(func(v string) error {
+		if v == "" {
+			return nil
+		}
+		_, _, err := serviceaccount.ParseName(v)
+		return err
 	})
 }
 
-func (o *options) finishEnroll(fs *daemon.FlagSet) error {
+func (o *options) finishEnroll(fs *flags.Set) error {
 	switch how := fs.Given("enroll-service-account"); {
 	case o.enroll == "":
 	case !o.secure:
-		return daemon.Usagef("%s is for hosts that get certificates: give --secure too", how)
+		return flags.Usagef("%s is for hosts that get certificates: give --secure too", how)
 	case o.kubeconfig == "":
-		return daemon.Usagef("%s asks Kubernetes whose token it is; name that with --kubeconfig", how)
+		return flags.Usagef("%s asks Kubernetes whose token it is; name that with --kubeconfig", how)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 const (
@@ -14,13 +14,9 @@ const (
 	evictAfterMin = time.Minute
 )
 
-func (o *options) registerEvictAfter(fs *daemon.FlagSet) {
+func (o *options) registerEvictAfter(fs *flags.Set) {
 	o.evictAfter = evictAfter
-	fs.String(&o.evictAfter, daemon.Flag{
-		Name: "evict-after", Env: envPrefix + "EVICT_AFTER", Value: "time",
-		Usage: "for how long a host may be away, such as 90m, until its endpoints are given up, as by netctl host evict; only time counts in which netmasters listened, and none while more than half of the hosts are away; 0 = for ever",
-		Check: func(v string) error { _, err := parseEvictAfter(v); return err },
-	})
+	fs.String(&o.evictAfter, "evict-after", "time", "for how long a host may be away, such as 90m, until its endpoints are given up, as by netctl host evict; only time counts in which netmasters listened, and none while more than half of the hosts are away; 0 = for ever").Must(func(v string) error { _, err := parseEvictAfter(v); return err })
 }
 
 // graceTime is how long a host may be away; 0 = for ever.

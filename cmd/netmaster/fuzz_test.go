@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -47,14 +47,14 @@ func FuzzKubeconfig(f *testing.F) {
 				t.Errorf("%q has no range", data)
 			}
 		}
-		subnets, none, err := parsePodSubnets(daemon.SplitList(cidr))
+		subnets, none, err := parsePodSubnets(flags.Split(cidr))
 		if err != nil || none {
 			if len(subnets) > 0 {
 				t.Errorf("%q: %v beside %v, %v", cidr, subnets, none, err)
 			}
 			return
 		}
-		if again, _, err := parsePodSubnets(daemon.SplitList(joined(subnets))); err != nil || !slices.Equal(again, subnets) || len(subnets) > 2 {
+		if again, _, err := parsePodSubnets(flags.Split(joined(subnets))); err != nil || !slices.Equal(again, subnets) || len(subnets) > 2 {
 			t.Errorf("%q has %v, again %v, %v", cidr, subnets, again, err)
 		}
 	})

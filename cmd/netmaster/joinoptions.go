@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
@@ -31,64 +31,24 @@ type joining struct {
 	schedule   membership.Schedule
 }
 
-func (j *joining) register(fs *daemon.FlagSet) {
-	fs.Strings(&j.join, daemon.Flag{
-		Name: "join", Env: envPrefix + "JOIN", Value: "addresses",
-		Usage: "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, and a data directory that is empty. A member that starts again needs neither",
-	})
-	fs.String(&j.token, daemon.Flag{
-		Name: "token", Env: envPrefix + "TOKEN", Value: "token",
-		Usage: "what lets this netmaster join, once, as 'netctl cluster token' prints it on a member; who may list processes sees flags, and not the environment",
-		Check: notEmpty,
-	})
-	fs.String(&j.memberName, daemon.Flag{
-		Name: "member-name", Env: envPrefix + "MEMBER_NAME", Value: "name",
-		Usage: "this netmaster's name among the members of the embedded store's cluster, which it keeps", Default: "the host's",
-		Check: notEmpty,
-	})
-	fs.String(&j.peerListen, daemon.Flag{
-		Name: "peer-listen", Env: envPrefix + "PEER_LISTEN", Value: "ip:port",
-		Usage: "where the embedded etcd listens for the other members, who show certificates that the cluster makes itself; none = this netmaster stays alone", Default: "<ip of --internal-address>:" + peerPort,
-		Check: noneOr(checkIPPort),
-	})
-	fs.String(&j.joinListen, daemon.Flag{
-		Name: "join-listen", Env: envPrefix + "JOIN_LISTEN", Value: "ip:port",
-		Usage: "where netmasters and hosts that want to join show their tokens, by TLS", Default: "<ip of --peer-listen>:" + joinPort,
-		Check: checkIPPort,
-	})
-	fs.String(&j.peer, daemon.Flag{
-		Name: "peer-address", Env: envPrefix + "PEER_ADDRESS", Value: "host:port",
-		Usage: "the address by which the other members reach --peer-listen", Default: "--peer-listen",
-		Check: notEmpty,
-	})
-	fs.String(&j.door, daemon.Flag{
-		Name: "join-address", Env: envPrefix + "JOIN_ADDRESS", Value: "host:port",
-		Usage: "the address by which other netmasters reach --join-listen; tokens name it", Default: "--join-listen",
-		Check: notEmpty,
-	})
-	fs.String(&j.dir, daemon.Flag{
-		Name: "snapshot-dir", Env: envPrefix + "SNAPSHOT_DIR", Value: "directory",
-		Usage: "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; none = none are made", Default: "snapshots in --data-dir",
-	})
+func (j *joining) register(fs *flags.Set) {
+	fs.Strings(&j.join, "join", "addresses", "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, and a data directory that is empty. A member that starts again needs neither")
+	fs.String(&j.token, "token", "token", "what lets this netmaster join, once, as 'netctl cluster token' prints it on a member; who may list processes sees flags, and not the environment").Must(notEmpty)
+	fs.String(&j.memberName, "member-name", "name", "this netmaster's name among the members of the embedded store's cluster, which it keeps").Must(notEmpty).Else("the host's")
+	fs.String(&j.peerListen, "peer-listen", "ip:port", "where the embedded etcd listens for the other members, who show certificates that the cluster makes itself; none = this netmaster stays alone").Must(noneOr(checkIPPort)).Else("<ip of --internal-address>:" + peerPort)
+	fs.String(&j.joinListen, "join-listen", "ip:port", "where netmasters and hosts that want to join show their tokens, by TLS").Must(checkIPPort).Else("<ip of --peer-listen>:" + joinPort)
+	fs.String(&j.peer, "peer-address", "host:port", "the address by which the other members reach --peer-listen").Must(notEmpty).Else("--peer-listen")
+	fs.String(&j.door, "join-address", "host:port", "the address by which other netmasters reach --join-listen; tokens name it").Must(notEmpty).Else("--join-listen")
+	fs.String(&j.dir, "snapshot-dir", "directory", "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; none = none are made").Else("snapshots in --data-dir")
 	j.every, j.keep = membership.DefaultEvery.String(), membership.DefaultKeep
-	fs.String(&j.every, daemon.Flag{
-		Name: "snapshot-every", Env: envPrefix + "SNAPSHOT_EVERY", Value: "duration",
-		Usage: "how often, such as 30m or 6h",
-		Check: func(v string) error {
-			if d, err := time.ParseDuration(v); err != nil || d < time.Minute {
-				return errors.New("must be a duration of a minute or more, such as 6h")
-			}
-			return nil
-		},
+	fs.String(&j.every, "snapshot-every", "duration", "how often, such as 30m or 6h").Must(func(v string) error {
+		if d, err := time.ParseDuration(v); err != nil || d < time.Minute {
+			return errors.New("must be a duration of a minute or more, such as 6h")
+		}
+		return nil
 	})
-	fs.Int(&j.keep, daemon.Flag{
-		Name: "snapshot-keep", Env: envPrefix + "SNAPSHOT_KEEP", Value: "number",
-		Usage: "how many snapshots are kept; the oldest go",
-	}, 1, 10000)
-	fs.Bool(&j.recover, daemon.Flag{
-		Name: "recover", Env: envPrefix + "RECOVER",
-		Usage: "make a cluster of this data directory's member alone, because most of the other members are lost for good, and end; no netmaster may run on it, and the lost ones must not come back",
-	})
+	fs.IntWithin(&j.keep, "snapshot-keep", "number", "how many snapshots are kept; the oldest go", 1, 10000)
+	fs.Bool(&j.recover, "recover", "make a cluster of this data directory's member alone, because most of the other members are lost for good, and end; no netmaster may run on it, and the lost ones must not come back")
 }
 
 // noSnapshots is the --snapshot-dir of who wants none.
@@ -98,30 +58,30 @@ const noSnapshots = "none"
 var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover"}
 
 // finish fills in the addresses: own is this host's, by which others reach it.
-func (j *joining) finish(fs *daemon.FlagSet, own string) error {
+func (j *joining) finish(fs *flags.Set, own string) error {
 	switch {
 	case len(j.join) > 0 && j.token == "":
-		return daemon.Usagef("%s needs a token: make one on a member with 'netctl cluster token' and give it with --token", fs.Given("join"))
+		return flags.Usagef("%s needs a token: make one on a member with 'netctl cluster token' and give it with --token", fs.Given("join"))
 	case j.recover && len(j.join) > 0:
-		return daemon.Usagef("%s makes a cluster of what this directory has, and %s would join another; give one", fs.Given("recover"), fs.Given("join"))
+		return flags.Usagef("%s makes a cluster of what this directory has, and %s would join another; give one", fs.Given("recover"), fs.Given("join"))
 	}
 	d, err := time.ParseDuration(j.every)
 	if err != nil {
-		return daemon.Usagef("--snapshot-every %q: %w", j.every, err)
+		return flags.Usagef("--snapshot-every %q: %w", j.every, err)
 	}
 	j.schedule = membership.Schedule{Dir: j.dir, Every: d, Keep: j.keep}
 	if j.dir == noSnapshots {
 		j.schedule = membership.Schedule{}
 		for _, flag := range []string{"snapshot-every", "snapshot-keep"} {
 			if how := fs.Given(flag); how != "" {
-				return daemon.Usagef("%s has no effect: %s is none", how, fs.Given("snapshot-dir"))
+				return flags.Usagef("%s has no effect: %s is none", how, fs.Given("snapshot-dir"))
 			}
 		}
 	}
 	if j.peerListen == noMembers {
 		for _, flag := range []string{"join", "join-listen", "peer-address", "join-address"} {
 			if how := fs.Given(flag); how != "" {
-				return daemon.Usagef("%s is for netmasters that join, but %s is none; leave one out", how, fs.Given("peer-listen"))
+				return flags.Usagef("%s is for netmasters that join, but %s is none; leave one out", how, fs.Given("peer-listen"))
 			}
 		}
 		j.peerListen = ""
@@ -134,7 +94,7 @@ func (j *joining) finish(fs *daemon.FlagSet, own string) error {
 	fill(&j.peerListen, own, peerPort)
 	host, _, err := net.SplitHostPort(j.peerListen)
 	if err != nil {
-		return daemon.Usagef("--peer-listen %q: must be ip:port", j.peerListen)
+		return flags.Usagef("--peer-listen %q: must be ip:port", j.peerListen)
 	}
 	fill(&j.joinListen, host, joinPort)
 	for _, a := range []struct {

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
 )
@@ -19,60 +18,38 @@ type kubeServices struct {
 }
 
 // register binds the flags.
-func (k *kubeServices) register(fs *daemon.FlagSet) {
-	fs.Bool(new(bool), daemon.Flag{
-		Name: "services", Env: envPrefix + "SERVICES",
-		Usage: "with --kubeconfig: hosts serve Kubernetes' services, also without this flag; false is refused: where kube-proxy alone leads pods to services, NetworkPolicies see the node's address instead of the pod's",
-		Check: func(v string) error {
-			if on, err := strconv.ParseBool(v); err == nil && !on {
-				return errors.New("cannot be false: where kube-proxy alone leads pods to services, NetworkPolicies see the node's address instead of the pod's; leave the flag out, kube-proxy may run beside")
-			}
-			return nil
-		},
-	})
-	fs.Strings(&k.given.ranges, daemon.Flag{
-		Name: "service-cidr", Env: envPrefix + "SERVICE_CIDR", Value: "prefixes",
-		Usage: "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those that Kubernetes tells of by ServiceCIDR objects (from 1.33 on); empty = beside those kubeadm's serviceSubnet",
-		Check: checkPrefixes,
-	})
-	fs.Strings(&k.given.pool, daemon.Flag{
-		Name: "load-balancer-pool", Env: envPrefix + "LOAD_BALANCER_POOL", Value: "addresses",
-		Usage: "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + translate.PoolClass +
-			", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes",
-		Check: func(v string) error { _, err := model.ParseAddressPool("pool", daemon.SplitList(v)); return err },
-	})
-	fs.Strings(&k.given.external, daemon.Flag{
-		Name: "external-ip-ranges", Env: envPrefix + "EXTERNAL_IP_RANGES", Value: "prefixes",
-		Usage: "with --kubeconfig: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are",
-		Check: checkPrefixes,
-	})
+func (k *kubeServices) register(fs *flags.Set) {
+	fs.Strings(&k.given.ranges, "service-cidr", "prefixes", "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those that Kubernetes tells of by ServiceCIDR objects (from 1.33 on); empty = beside those kubeadm's serviceSubnet").Must(checkPrefixes)
+	fs.Strings(&k.given.pool, "load-balancer-pool", "addresses", "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class "+translate.PoolClass+
+		", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes").Must(func(v string) error { _, err := model.ParseAddressPool("pool", flags.Split(v)); return err })
+	fs.Strings(&k.given.external, "external-ip-ranges", "prefixes", "with --kubeconfig: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are").Must(checkPrefixes)
 }
 
 // finish reads what is given.
-func (k *kubeServices) finish(fs *daemon.FlagSet, kubeconfig string) (err error) {
-	for _, flag := range []string{"services", "service-cidr", "load-balancer-pool", "external-ip-ranges"} {
+func (k *kubeServices) finish(fs *flags.Set, kubeconfig string) (err error) {
+	for _, flag := range []string{"service-cidr", "load-balancer-pool", "external-ip-ranges"} {
 		if how := fs.Given(flag); how != "" && kubeconfig == "" {
-			return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
+			return flags.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
 		}
 	}
 	k.ranges, k.external = parsePrefixes(k.given.ranges), parsePrefixes(k.given.external)
 	for i, p := range k.ranges {
 		if j := slices.IndexFunc(k.ranges[:i], p.Overlaps); j >= 0 {
-			return daemon.Usagef("--service-cidr: %s and %s overlap: give each range once", k.ranges[j], p)
+			return flags.Usagef("--service-cidr: %s and %s overlap: give each range once", k.ranges[j], p)
 		}
 	}
 	if len(k.given.pool) == 0 {
 		return nil
 	}
 	if k.pool, err = model.ParseAddressPool("--load-balancer-pool", k.given.pool); err != nil {
-		return daemon.Usagef("%w", err)
+		return flags.Usagef("%w", err)
 	}
 	return nil
 }
 
 // checkPrefixes wants prefixes without bits of a host, and none of all addresses.
 func checkPrefixes(v string) error {
-	all := daemon.SplitList(v)
+	all := flags.Split(v)
 	if got := parsePrefixes(all); len(all) == 0 || len(got) != len(all) || slices.ContainsFunc(got, func(p netip.Prefix) bool {
 		return p != p.Masked() || p.Bits() == 0 || p.Addr().Is4In6()
 	}) {

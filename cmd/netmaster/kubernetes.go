@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/condition"
-	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
@@ -156,7 +156,7 @@ const anyGroup = "*"
 
 // checkGroups is --pod-groups' own.
 func checkGroups(v string) error {
-	list := daemon.SplitList(v)
+	list := flags.Split(v)
 	for _, g := range list {
 		if g == anyGroup {
 			if len(list) > 1 {

@@ -12,10 +12,9 @@ func main() {
 	os.Exit(daemon.Run("netmaster", os.Stderr, func(ctx context.Context) error {
 		var o options
 		fs := newFlags(&o)
-		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
+		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.Getenv, os.Stdout); done {
 			return err
 		}
-		o.unknownEnv = fs.UnknownEnv(envPrefix, os.Environ())
 		if err := o.finish(ctx, fs); err != nil {
 			return err
 		}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"log/slog"
+	"os"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -28,9 +30,7 @@ func (o *options) warnIdle(log *slog.Logger) {
 	warn := func(flag, value, text string) {
 		log.Warn("a flag has no effect", "flag", "--"+flag, "value", value, "why", text)
 	}
-	for _, name := range o.unknownEnv {
-		log.Warn("an environment variable has no effect", "variable", name, "why", "no flag of netmaster has it: is it misspelt?")
-	}
+	daemon.WarnFlags(o.flags, os.Environ(), log)
 	if o.mode == modeKubernetes || o.mode == modeMesos {
 		warn("mode", o.mode, idleMode)
 	}

@@ -43,7 +43,6 @@ var flagEffects = map[string]optioncoverage.Effect{
 	"kubernetes-cluster": optioncoverage.By("TestOneKubernetes"),
 	"pods-choose-tenant": optioncoverage.By("TestChoosesTenant").GivenBy("TestFlagSetsItsOption"),
 	"pod-groups":         optioncoverage.By("TestPodGroups"),
-	"services":           optioncoverage.By("TestFlagsRefused"),
 	"service-cidr":       optioncoverage.By("TestServicesKept").GivenBy("TestFlagSetsItsOption"),
 	"load-balancer-pool": optioncoverage.By("TestServicesPool").GivenBy("TestFlagSetsItsOption"),
 	"external-ip-ranges": optioncoverage.By("TestServicesKept").GivenBy("TestFlagSetsItsOption"),
@@ -85,13 +84,14 @@ func TestEveryFlagHasEffect(t *testing.T) {
 	var o options
 	usage, spellings := map[string]string{}, map[string][]string{}
 	var accepted []string
-	for _, f := range newFlags(&o).Flags() {
-		accepted = append(accepted, f.Name)
-		usage[f.Name] = f.Usage
-		for _, name := range append([]string{f.Name}, f.Aliases...) {
-			spellings[f.Name] = append(spellings[f.Name], "-"+name, "--"+name)
+	for _, f := range newFlags(&o).Flags {
+		accepted = append(accepted, f.Names[0])
+		flag := f.Names[0]
+		usage[flag] = f.Usage
+		for _, name := range f.Names {
+			spellings[flag] = append(spellings[flag], "-"+name, "--"+name)
 		}
-		spellings[f.Name] = append(spellings[f.Name], f.Env)
+		spellings[flag] = append(spellings[flag], f.Env)
 	}
 	optioncoverage.Check(t, "flagEffects in cmd/netmaster/noeffect_test.go", accepted, flagEffects,
 		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) },
@@ -108,11 +108,11 @@ func TestIdleFlags(t *testing.T) {
 		{"--internal-address 127.0.0.1:1 --infra aci-opflex --netmode vlan", "infra,netmode"},
 		{"--internal-address 127.0.0.1:1 --mode kubernetes --name x", "mode,name"},
 		{"--internal-address 127.0.0.1:1 --mode swarm-mode --name x", ""},
-		{"--internal-address 127.0.0.1:1 --kubeconfig x --services --service-cidr 10.96.0.0/12", ""},
+		{"--internal-address 127.0.0.1:1 --kubeconfig x --service-cidr 10.96.0.0/12", ""},
 	} {
 		var o options
 		fs := newFlags(&o)
-		if err := fs.Parse(strings.Fields(tc.args), func(string) (string, bool) { return "", false }); err != nil {
+		if err := fs.ParseAll(strings.Fields(tc.args), func(string) string { return "" }); err != nil {
 			t.Fatalf("%s: %v", tc.args, err)
 		}
 		if err := o.finish(t.Context(), fs); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -29,10 +30,10 @@ type options struct {
 	consulToken  string // file
 	clusterStore string // 2017 form of the two above
 	dataDir      string
-	unknownEnv   []string // variables that no flag has
-	restore      string   // a backup to make dataDir of, instead of running
-	keepTokens   bool     // the backup's tokens stay good
-	newAuth      bool     // a restore makes new authorities
+	flags        *flags.Set
+	restore      string // a backup to make dataDir of, instead of running
+	keepTokens   bool   // the backup's tokens stay good
+	newAuth      bool   // a restore makes new authorities
 	etcdListen   string
 	joining      joining // the embedded store's cluster
 
@@ -88,166 +89,67 @@ const (
 )
 
 // newFlags binds every flag of netmaster 1.x, the 2017 spellings and ours.
-func newFlags(o *options) *daemon.FlagSet {
+func newFlags(o *options) *flags.Set {
 	*o = options{
 		dataDir: "/var/lib/contiv/etcd", etcdListen: "127.0.0.1:2379",
 		external: "0.0.0.0:9999", mode: modeNone, name: "netplugin", podGroups: []string{anyGroup}, infra: "default", log: daemon.DefaultLog(),
 	}
-	fs := daemon.NewFlagSet("netmaster", "the API server and controller of Contiv")
-	fs.Strings(&o.etcd, daemon.Flag{
-		Name: "etcd-endpoints", Aliases: []string{"etcd"}, Env: envPrefix + "ETCD_ENDPOINTS", Value: "urls",
-		Usage: "etcd to keep the cluster's state in, comma-separated, such as " + defaultEtcd, Default: "an embedded etcd, see --etcd-listen",
-		Check: func(v string) error { _, err := etcd.ParseFlag(daemon.SplitList(v)); return err },
-	})
-	fs.Strings(&o.consul, daemon.Flag{
-		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
-		Usage: "Consul to keep the cluster's state in, comma-separated, such as http://127.0.0.1:8500; instead of etcd",
-		Check: func(v string) error { _, err := consul.ParseFlag(daemon.SplitList(v)); return err },
-	})
-	fs.String(&o.consulToken, daemon.Flag{
-		Name: "consul-token-file", Env: envPrefix + "CONSUL_TOKEN_FILE", Value: "file",
-		Usage: "file with the token that Consul's access control asks for; empty = none",
-	})
-	fs.String(&o.clusterStore, daemon.Flag{
-		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd|consul://host:port",
-		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
-		Check: func(v string) error {
-			if consul.IsClusterStore(v) {
-				return consul.CheckClusterStore(v)
-			}
-			return etcd.CheckClusterStore(v)
-		},
-	})
-	fs.String(&o.dataDir, daemon.Flag{
-		Name: "data-dir", Env: envPrefix + "DATA_DIR", Value: "directory",
-		Usage: "where the embedded etcd keeps its data",
-		Check: notEmpty,
-	})
-	fs.String(&o.restore, daemon.Flag{
-		Name: "restore", Env: envPrefix + "RESTORE", Value: "file",
-		Usage: "make the data directory of a backup, as 'netctl backup' writes it, and end; what is there is kept beside; no netmaster may run on it",
-		Check: notEmpty,
-	})
-	fs.Bool(&o.keepTokens, daemon.Flag{
-		Name: "keep-tokens", Env: envPrefix + "KEEP_TOKENS",
-		Usage: "with --restore: the tokens that the backup has stay good, also those that were revoked after it; otherwise they end",
-	})
-	fs.Bool(&o.newAuth, daemon.Flag{
-		Name: "new-authorities", Env: envPrefix + "NEW_AUTHORITIES",
-		Usage: "with --restore: make new authorities instead of those that the data directory has, so that all certificates of before end",
-	})
-	fs.String(&o.etcdListen, daemon.Flag{
-		Name: "etcd-listen", Env: envPrefix + "ETCD_LISTEN", Value: "ip:port",
-		Usage: "where the embedded etcd serves clients; agents on other hosts need an address that they can reach",
-		Check: checkIPPort,
-	})
+	fs := &flags.Set{Program: "netmaster", About: "the API server and controller of Contiv", Prefix: envPrefix, Settings: true}
+	o.flags = fs
+	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd to keep the cluster's state in, comma-separated, such as "+defaultEtcd).Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err }).Else("an embedded etcd, see --etcd-listen")
+	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul to keep the cluster's state in, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
+	fs.String(&o.consulToken, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
+	fs.String(&o.clusterStore, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
+		if consul.IsClusterStore(v) {
+			return consul.CheckClusterStore(v)
+		}
+		return etcd.CheckClusterStore(v)
+	}).Old("--etcd-endpoints or --consul-endpoints")
+	fs.String(&o.dataDir, "data-dir", "directory", "where the embedded etcd keeps its data").Must(notEmpty)
+	fs.String(&o.restore, "restore", "file", "make the data directory of a backup, as 'netctl backup' writes it, and end; what is there is kept beside; no netmaster may run on it").Must(notEmpty)
+	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the tokens that the backup has stay good, also those that were revoked after it; otherwise they end")
+	fs.Bool(&o.newAuth, "new-authorities", "with --restore: make new authorities instead of those that the data directory has, so that all certificates of before end")
+	fs.String(&o.etcdListen, "etcd-listen", "ip:port", "where the embedded etcd serves clients; agents on other hosts need an address that they can reach").Must(checkIPPort)
 	o.joining.register(fs)
-	fs.String(&o.external, daemon.Flag{
-		Name: "external-address", Aliases: []string{"listen-url"}, Env: envPrefix + "EXTERNAL_ADDRESS", Value: "ip:port",
-		Usage: "where to serve the REST API; with --internal-address alone there and at 127.0.0.1",
-		Check: checkListen,
-	})
-	fs.String(&o.internal, daemon.Flag{
-		Name: "internal-address", Aliases: []string{"control-url"}, Env: envPrefix + "INTERNAL_ADDRESS", Value: "ip:port",
-		Usage:   "this netmaster's address for agents and other netmasters",
-		Default: "<host ip from the local resolver>:<port of --external-address>",
-		Check:   checkListen,
-	})
-	fs.String(&o.agent, daemon.Flag{
-		Name: "agent-address", Env: envPrefix + "AGENT_ADDRESS", Value: "ip:port",
-		Usage: "where to serve the same API for agents", Default: "<ip of --internal-address>:" + agentPort,
-		Check: checkIPPort,
-	})
-	fs.String(&o.debug, daemon.Flag{
-		Name: "debug-address", Env: envPrefix + "DEBUG_ADDRESS", Value: "ip:port",
-		Usage: "where to serve profiling under /debug/pprof/; empty = nowhere",
-		Check: checkIPPort,
-	})
-	fs.Enum(&o.mode, daemon.Flag{
-		Name: "mode", Aliases: []string{"plugin-mode", "cluster-mode"}, Env: envPrefix + "MODE", Value: "mode",
-		Usage: "orchestrator: none (plain hosts), docker, swarm-mode, kubernetes, mesos or test; " + idleMode,
-	}, modeNone, modeDocker, modeSwarm, modeKubernetes, modeMesos, modeTest)
-	fs.String(&o.name, daemon.Flag{
-		Name: "name", Aliases: []string{"plugin-name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
-		Usage: "what Docker calls its plugin; " + idleName,
-		Check: checkPluginName,
-	})
-	fs.String(&o.engine, daemon.Flag{
-		Name: "docker-endpoint", Env: envPrefix + "DOCKER_ENDPOINT", Value: "unix:///path",
-		Usage: "Docker engine, a manager of the swarm, that the leader makes the swarm's networks on; none = leave them alone", Default: "unix:///var/run/docker.sock with --mode swarm-mode, otherwise none",
-		Check: func(v string) error {
-			if v == "none" {
-				return nil
-			}
-			if _, err := docker.ParseEndpoint(v); err != nil {
-				return errors.New("must be unix:///path of the engine's socket, or none")
-			}
+	fs.String(&o.external, "external-address, listen-url", "ip:port", "where to serve the REST API; with --internal-address alone there and at 127.0.0.1").Must(checkListen)
+	fs.String(&o.internal, "internal-address, control-url", "ip:port", "this netmaster's address for agents and other netmasters").Must(checkListen).Else("<host ip from the local resolver>:<port of --external-address>")
+	fs.String(&o.agent, "agent-address", "ip:port", "where to serve the same API for agents").Must(checkIPPort).Else("<ip of --internal-address>:" + agentPort)
+	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(checkIPPort)
+	fs.Enum(&o.mode, "mode, plugin-mode, cluster-mode", "mode", "orchestrator: none (plain hosts), docker, swarm-mode, kubernetes, mesos or test; "+idleMode, modeNone, modeDocker, modeSwarm, modeKubernetes, modeMesos, modeTest)
+	fs.String(&o.name, "name, plugin-name", "name", "what Docker calls its plugin; "+idleName).Must(checkPluginName).From(envPrefix + "PLUGIN_NAME")
+	fs.String(&o.engine, "docker-endpoint", "unix:///path", "Docker engine, a manager of the swarm, that the leader makes the swarm's networks on; none = leave them alone").Must(func(v string) error {
+		if v == "none" {
 			return nil
-		},
-	})
-	fs.String(&o.kubeconfig, daemon.Flag{
-		Name: "kubeconfig", Env: envPrefix + "KUBECONFIG", Value: "file",
-		Usage: "Kubernetes whose namespaces and network policies the leader keeps in the store, and whose labels say where pods belong: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of the pod that netmaster runs in; empty = none",
-		Check: notEmpty,
-	})
-	fs.String(&o.kubeUID, daemon.Flag{
-		Name: "kubernetes-cluster", Env: envPrefix + "KUBERNETES_CLUSTER", Value: "UID",
-		Usage: "with --kubeconfig: the Kubernetes that the store is to follow, also in place of the one that it follows, by the UID of its namespace kube-system; what only the former one had goes; empty = the first that is met, and no other after it",
-		Check: func(v string) error { return model.KubernetesCluster{UID: v}.Validate() },
-	})
-	fs.Bool(&o.podsTenant, daemon.Flag{
-		Name: "pods-choose-tenant", Env: envPrefix + "PODS_CHOOSE_TENANT",
-		Usage: "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too",
-	})
-	fs.Strings(&o.podGroups, daemon.Flag{
-		Name: "pod-groups", Env: envPrefix + "POD_GROUPS", Value: "names",
-		Usage: "with --kubeconfig: the endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in whichever tenant; * = any, empty = none. Those that namespaces name are not asked about",
-		Check: checkGroups,
-	})
+		}
+		if _, err := docker.ParseEndpoint(v); err != nil {
+			return errors.New("must be unix:///path of the engine's socket, or none")
+		}
+		return nil
+	}).Else("unix:///var/run/docker.sock with --mode swarm-mode, otherwise none")
+	fs.String(&o.kubeconfig, "kubeconfig", "file", "Kubernetes whose namespaces and network policies the leader keeps in the store, and whose labels say where pods belong: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of the pod that netmaster runs in; empty = none").Must(notEmpty)
+	fs.String(&o.kubeUID, "kubernetes-cluster", "UID", "with --kubeconfig: the Kubernetes that the store is to follow, also in place of the one that it follows, by the UID of its namespace kube-system; what only the former one had goes; empty = the first that is met, and no other after it").Must(func(v string) error { return model.KubernetesCluster{UID: v}.Validate() })
+	fs.Bool(&o.podsTenant, "pods-choose-tenant", "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too")
+	fs.Strings(&o.podGroups, "pod-groups", "names", "with --kubeconfig: the endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in whichever tenant; * = any, empty = none. Those that namespaces name are not asked about").Must(checkGroups)
 	o.services.register(fs)
-	fs.Strings(&o.podCIDR, daemon.Flag{
-		Name: "pod-cidr", Env: envPrefix + "POD_CIDR", Value: "subnets",
-		Usage: "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none; none = make none, whatever kubeadm says",
-		Check: func(v string) error { _, _, err := parsePodSubnets(daemon.SplitList(v)); return err },
-	})
-	fs.String(&o.tokenFile, daemon.Flag{
-		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
-		Usage: "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in",
-		Check: notEmpty,
-	})
-	o.certs.Register(fs, envPrefix, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
+	fs.Strings(&o.podCIDR, "pod-cidr", "subnets", "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none; none = make none, whatever kubeadm says").Must(func(v string) error { _, _, err := parsePodSubnets(flags.Split(v)); return err })
+	fs.String(&o.tokenFile, "token-file", "file", "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in").Must(notEmpty)
+	o.certs.Register(fs, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
 	o.registerSecure(fs)
 	o.access.register(fs)
-	fs.Strings(&o.hosts, daemon.Flag{
-		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
-		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
-		Check: checkHostNames,
-	})
+	fs.Strings(&o.hosts, "allowed-hosts", "names", "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here").Must(checkHostNames)
 	o.registerEvictAfter(fs)
-	fs.Bool(&o.legacy, daemon.Flag{
-		Name: "legacy-errors", Env: envPrefix + "LEGACY_ERRORS",
-		Usage: "answer refusals with status 500 to clients that send no Accept header, as netctl and the Go client of 1.x, which show the reason of no other status",
-	})
-	fs.Enum(&o.netMode, daemon.Flag{
-		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
-		Usage: "encapsulation of networks that an orchestrator makes without naming one: vlan or vxlan; " + idleNetMode,
-	}, "vlan", "vxlan")
-	fs.Enum(&o.fwdMode, daemon.Flag{
-		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
-		Usage: "forwarding mode of a new cluster: bridge, or routing, in which networks of a tenant reach each other", Default: "bridge",
-	}, "bridge", "routing")
-	fs.Enum(&o.infra, daemon.Flag{
-		Name: "infra", Aliases: []string{"infra-type"}, Env: envPrefix + "INFRA", Value: "type",
-		Usage: "infrastructure of a new cluster: default, aci or aci-opflex; " + idleInfra(),
-	}, "default", "aci", "aci-opflex")
+	fs.Bool(&o.legacy, "legacy-errors", "answer refusals with status 500 to clients that send no Accept header, as netctl and the Go client of 1.x, which show the reason of no other status")
+	fs.Enum(&o.netMode, "netmode, network-mode", "encap", "encapsulation of networks that an orchestrator makes without naming one: vlan or vxlan; "+idleNetMode, "vlan", "vxlan").From(envPrefix + "NET_MODE")
+	fs.Enum(&o.fwdMode, "fwdmode, forward-mode", "mode", "forwarding mode of a new cluster: bridge, or routing, in which networks of a tenant reach each other", "bridge", "routing").Else("bridge").From(envPrefix + "FORWARD_MODE")
+	fs.Enum(&o.infra, "infra, infra-type", "type", "infrastructure of a new cluster: default, aci or aci-opflex; "+idleInfra(), "default", "aci", "aci-opflex")
 	o.aci.register(fs)
-	o.log.Register(fs, envPrefix)
+	o.log.Register(fs)
 	return fs
 }
 
 // finish checks what needs more than one flag, and fills in what the resolver
 // knows.
-func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
+func (o *options) finish(ctx context.Context, fs *flags.Set) error {
 	if err := fs.AtMostOne("a cluster store", "etcd-endpoints", "consul-endpoints", "cluster-store"); err != nil {
 		return err
 	}
@@ -258,7 +160,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		o.etcd = []string{o.clusterStore}
 	}
 	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
-		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
+		return flags.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
 	if err := o.certs.Open(fs); err != nil {
 		return err
@@ -266,7 +168,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if len(o.consul) > 0 {
 		list, err := consul.ParseFlag(o.consul)
 		if err != nil {
-			return daemon.Usagef("%s %s: %w", fs.Given("consul-endpoints"), strings.Join(o.consul, ","), err)
+			return flags.Usagef("%s %s: %w", fs.Given("consul-endpoints"), strings.Join(o.consul, ","), err)
 		}
 		if o.consul, err = o.certs.SecureStore(o.consul, list); err != nil {
 			return err
@@ -275,7 +177,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if len(o.etcd) > 0 {
 		list, err := etcd.ParseFlag(o.etcd)
 		if err != nil {
-			return daemon.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
+			return flags.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
 		}
 		if o.etcd, err = o.certs.SecureStore(o.etcd, list); err != nil {
 			return err
@@ -284,13 +186,13 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if len(o.etcd)+len(o.consul) > 0 {
 		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure", "accept-plain"}, joinFlags...) {
 			if how := fs.Given(flag); how != "" {
-				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
+				return flags.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}
 		}
 	}
 	for _, flag := range []string{"keep-tokens", "new-authorities"} {
 		if how := fs.Given(flag); how != "" && o.restore == "" {
-			return daemon.Usagef("%s is for --restore", how)
+			return flags.Usagef("%s is for --restore", how)
 		}
 	}
 	switch {
@@ -299,11 +201,11 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	case o.engine == "" && o.mode == modeSwarm:
 		o.engine = "unix:///var/run/docker.sock"
 	case o.engine != "" && o.mode != modeSwarm:
-		return daemon.Usagef("%s is for --mode swarm-mode: in other modes each netplugin makes its engine's networks", fs.Given("docker-endpoint"))
+		return flags.Usagef("%s is for --mode swarm-mode: in other modes each netplugin makes its engine's networks", fs.Given("docker-endpoint"))
 	}
 	for _, flag := range []string{"kubernetes-cluster", "pods-choose-tenant", "pod-groups"} {
 		if how := fs.Given(flag); how != "" && o.kubeconfig == "" {
-			return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
+			return flags.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
 		}
 	}
 	if err := o.services.finish(fs, o.kubeconfig); err != nil {
@@ -315,27 +217,27 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	o.givenInfra = fs.Given("infra") != ""
 	var err error
 	if o.podSubnets, o.noPods, err = parsePodSubnets(o.podCIDR); err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("pod-cidr"), err)
+		return flags.Usagef("%s: %w", fs.Given("pod-cidr"), err)
 	}
 	for _, p := range o.podSubnets {
 		if k := slices.IndexFunc(o.services.ranges, p.Overlaps); k >= 0 {
-			return daemon.Usagef("--pod-cidr: %s overlaps %s of --service-cidr: pods and services need addresses of their own", p, o.services.ranges[k])
+			return flags.Usagef("--pod-cidr: %s overlaps %s of --service-cidr: pods and services need addresses of their own", p, o.services.ranges[k])
 		}
 	}
 	if o.token, err = token.Open(o.tokenFile); err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
+		return flags.Usagef("%s: %w", fs.Given("token-file"), err)
 	}
 	extHost, extPort, err := net.SplitHostPort(o.external)
 	if err != nil {
-		return daemon.Usagef("--external-address %q: must be ip:port", o.external)
+		return flags.Usagef("--external-address %q: must be ip:port", o.external)
 	}
 	host, port := "", extPort
 	if o.internal != "" {
 		if host, port, err = net.SplitHostPort(o.internal); err != nil {
-			return daemon.Usagef("--internal-address %q: must be ip:port", o.internal)
+			return flags.Usagef("--internal-address %q: must be ip:port", o.internal)
 		}
 		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-			return daemon.Usagef("%s %q: must name one address of this host, since others find this netmaster by it", fs.Given("internal-address"), o.internal)
+			return flags.Usagef("%s %q: must name one address of this host, since others find this netmaster by it", fs.Given("internal-address"), o.internal)
 		}
 		if fs.Given("external-address") == "" && host != "" {
 			extHost = host
@@ -372,19 +274,19 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 
 // checkCertificates refuses certificates by which others would not believe this
 // netmaster, at its start rather than at theirs.
-func (o *options) checkCertificates(fs *daemon.FlagSet) error {
+func (o *options) checkCertificates(fs *flags.Set) error {
 	if o.certs.Own != nil {
 		by := []string{o.internal, o.agent}
 		if fs.Given("external-address") != "" {
 			by = append(by, o.external)
 		}
 		if err := o.certs.Own.Check(hostsOf(by...), pki.Netmaster); err != nil {
-			return daemon.Usagef("%s: %w", fs.Given("tls-dir"), err)
+			return flags.Usagef("%s: %w", fs.Given("tls-dir"), err)
 		}
 	}
 	if o.certs.Store != nil && len(o.etcd)+len(o.consul) == 0 {
 		if err := o.certs.Store.Check(hostsOf(o.etcdListen), pki.Netmaster); err != nil {
-			return daemon.Usagef("%s: %w", fs.Given("store-tls-dir"), err)
+			return flags.Usagef("%s: %w", fs.Given("store-tls-dir"), err)
 		}
 	}
 	return nil
@@ -428,7 +330,7 @@ func checkListen(v string) error {
 
 // checkHostNames refuses what no Host header says: it would allow nothing.
 func checkHostNames(v string) error {
-	for _, name := range daemon.SplitList(v) {
+	for _, name := range flags.Split(v) {
 		if _, err := model.ParseHostName(strings.TrimSuffix(name, ".")); err != nil {
 			return errors.New("must be names such as contiv.example.com, comma-separated, without scheme and port")
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -17,7 +17,7 @@ func parse(t *testing.T, env map[string]string, args ...string) (options, error)
 	t.Helper()
 	var o options
 	fs := newFlags(&o)
-	err := fs.Parse(args, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+	err := fs.ParseAll(args, func(k string) string { return env[k] })
 	if err == nil {
 		err = o.finish(t.Context(), fs)
 	}
@@ -120,8 +120,6 @@ func TestFlagsRefused(t *testing.T) {
 		{"--syslog-url 127.0.0.1", []string{"--syslog-url", "127.0.0.1", "udp://ip:port"}},
 		{"--etcd-listen :2379", []string{"--etcd-listen", ":2379", "ip:port"}},
 		{"--data-dir=", []string{"--data-dir", "must not be empty"}},
-		{"--services", []string{"--services", "--kubeconfig"}},
-		{"--kubeconfig x --services=false", []string{"--services", "cannot be false", "NetworkPolicies", "leave the flag out"}},
 		{"--kubernetes-cluster u", []string{"--kubernetes-cluster", "--kubeconfig"}},
 		{"--kubeconfig x --kubernetes-cluster a.b", []string{"--kubernetes-cluster", "a.b", "must be a UID"}},
 		{"--service-cidr 10.96.0.0/12", []string{"--service-cidr", "--kubeconfig"}},
@@ -140,7 +138,7 @@ func TestFlagsRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := parse(t, nil, strings.Fields(tt.args)...)
-		if _, ok := errors.AsType[*daemon.UsageError](err); !ok {
+		if _, ok := errors.AsType[*flags.UsageError](err); !ok {
 			t.Errorf("%s: got %v, want a usage error", tt.args, err)
 			continue
 		}
@@ -154,7 +152,7 @@ func TestFlagsRefused(t *testing.T) {
 
 // TestFlagsOfServices: what the flags for Kubernetes' services say is what is kept.
 func TestFlagsOfServices(t *testing.T) {
-	o, err := parse(t, map[string]string{"CONTIV_NETMASTER_SERVICE_CIDR": "10.96.0.0/12"}, "--kubeconfig", "x", "--services",
+	o, err := parse(t, map[string]string{"CONTIV_NETMASTER_SERVICE_CIDR": "10.96.0.0/12"}, "--kubeconfig", "x",
 		"--load-balancer-pool", "203.0.113.0/29,2001:db8::1", "--external-ip-ranges", "198.51.100.0/24,10.0.0.0/8")
 	if err != nil {
 		t.Fatal(err)
@@ -186,15 +184,14 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var o options
-	fs := newFlags(&o)
-	for _, n := range fs.Names() {
-		if !strings.Contains(string(doc), "`--"+n+"`") {
-			t.Errorf("docs/user/netmaster.md lacks `--%s`", n)
+	for _, f := range newFlags(&o).Flags {
+		for _, n := range f.Names {
+			if !strings.Contains(string(doc), "`--"+n+"`") {
+				t.Errorf("docs/user/netmaster.md lacks `--%s`", n)
+			}
 		}
-	}
-	for _, e := range fs.Variables() {
-		if !strings.Contains(string(doc), "`"+e+"`") {
-			t.Errorf("docs/user/netmaster.md lacks `%s`", e)
+		if !strings.Contains(string(doc), "`"+f.Env+"`") {
+			t.Errorf("docs/user/netmaster.md lacks `%s`", f.Env)
 		}
 	}
 }

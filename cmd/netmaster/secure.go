@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access/token"
@@ -26,23 +26,17 @@ const adminFile = "admin-token"
 // auditName is the directory of the record of changes, likewise.
 const auditName = "audit"
 
-func (o *options) registerSecure(fs *daemon.FlagSet) {
-	fs.Bool(&o.secure, daemon.Flag{
-		Name: "secure", Env: envPrefix + "SECURE",
-		Usage: "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, record changes, and write the first administrator's token to " + adminFile + " in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none",
-	})
-	fs.Bool(&o.acceptPlain, daemon.Flag{
-		Name: "accept-plain", Env: envPrefix + "ACCEPT_PLAIN",
-		Usage: "with --secure, on a cluster that ran without it: let in plainly, as before, who has no certificate yet, beside who has one, at the REST API and the store; until all hosts have joined, and not longer",
-	})
+func (o *options) registerSecure(fs *flags.Set) {
+	fs.Bool(&o.secure, "secure", "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, record changes, and write the first administrator's token to "+adminFile+" in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none")
+	fs.Bool(&o.acceptPlain, "accept-plain", "with --secure, on a cluster that ran without it: let in plainly, as before, who has no certificate yet, beside who has one, at the REST API and the store; until all hosts have joined, and not longer")
 	o.registerEnroll(fs)
 }
 
 // finishSecure fills in what --secure stands for; own is this host's address, by which
 // others reach it.
-func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
+func (o *options) finishSecure(fs *flags.Set, own string) error {
 	if !o.secure && o.acceptPlain {
-		return daemon.Usagef("%s is for a cluster that is turned secure: give --secure too", fs.Given("accept-plain"))
+		return flags.Usagef("%s is for a cluster that is turned secure: give --secure too", fs.Given("accept-plain"))
 	}
 	if err := o.finishEnroll(fs); err != nil || !o.secure {
 		return err
@@ -50,11 +44,11 @@ func (o *options) finishSecure(fs *daemon.FlagSet, own string) error {
 	how := fs.Given("secure")
 	for _, flag := range []string{"tls-dir", "store-tls-dir"} {
 		if other := fs.Given(flag); other != "" {
-			return daemon.Usagef("%s makes certificates of its own, and %s names others; leave one out", how, other)
+			return flags.Usagef("%s makes certificates of its own, and %s names others; leave one out", how, other)
 		}
 	}
 	if o.joining.peerListen == noMembers {
-		return daemon.Usagef("%s needs the port where hosts get their certificates, and %s is none; leave one out", how, fs.Given("peer-listen"))
+		return flags.Usagef("%s needs the port where hosts get their certificates, and %s is none; leave one out", how, fs.Given("peer-listen"))
 	}
 	o.access.tokens = true
 	if fs.Given("audit-dir") == "" {

@@ -43,7 +43,7 @@ func TestJoinByAccount(t *testing.T) {
 	finish := func(line string) (options, error) {
 		var o options
 		fs := newFlags(&o)
-		err := fs.Parse(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1", "--state-dir", state}, strings.Fields(line)...), noEnv)
+		err := fs.ParseAll(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1", "--state-dir", state}, strings.Fields(line)...), noEnv)
 		if err == nil {
 			err = o.finish(t.Context(), fs)
 		}

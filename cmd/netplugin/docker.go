@@ -7,49 +7,31 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
 )
 
-func dockerFlags(fs *daemon.FlagSet, o *options) {
-	fs.String(&o.pluginName, daemon.Flag{
-		Name: "plugin-name", Aliases: []string{"name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
-		Usage: "name of the Docker plugin: docker network create -d NAME; with --mode docker or swarm-mode",
-		Check: func(v string) error {
-			if !docker.ValidName(v) {
-				return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
-			}
+func dockerFlags(fs *flags.Set, o *options) {
+	fs.String(&o.pluginName, "plugin-name, name", "name", "name of the Docker plugin: docker network create -d NAME; with --mode docker or swarm-mode").Must(func(v string) error {
+		if !docker.ValidName(v) {
+			return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
+		}
+		return nil
+	})
+	fs.String(&o.dockerDir, "docker-socket-dir", "directory", "where Docker looks for plugins' sockets").Must(checkPath)
+	fs.String(&o.dockerEngine, "docker-endpoint", "unix:///path", "Docker engine whose networks to keep as the cluster's; none = leave them alone").Must(func(v string) error {
+		if v == "none" {
 			return nil
-		},
+		}
+		if _, err := docker.ParseEndpoint(v); err != nil {
+			return errors.New("must be unix:///path of the engine's socket, or none")
+		}
+		return nil
 	})
-	fs.String(&o.dockerDir, daemon.Flag{
-		Name: "docker-socket-dir", Env: envPrefix + "DOCKER_SOCKET_DIR", Value: "directory",
-		Usage: "where Docker looks for plugins' sockets",
-		Check: checkPath,
-	})
-	fs.String(&o.dockerEngine, daemon.Flag{
-		Name: "docker-endpoint", Env: envPrefix + "DOCKER_ENDPOINT", Value: "unix:///path",
-		Usage: "Docker engine whose networks to keep as the cluster's; none = leave them alone",
-		Check: func(v string) error {
-			if v == "none" {
-				return nil
-			}
-			if _, err := docker.ParseEndpoint(v); err != nil {
-				return errors.New("must be unix:///path of the engine's socket, or none")
-			}
-			return nil
-		},
-	})
-	fs.String(&o.dockerTokenFile, daemon.Flag{
-		Name: "docker-token-file", Env: envPrefix + "DOCKER_TOKEN_FILE", Value: "file",
-		Usage: "file whose first line is the token of a tenant administrator, by which 'docker network create' and 'rm' create and delete Contiv networks where netmasters ask who their clients are; read again when it changes; empty = networks that exist are used, and none is created",
-	})
-	fs.Enum(&o.dockerScope, daemon.Flag{
-		Name: "docker-scope", Env: envPrefix + "DOCKER_SCOPE", Value: "scope",
-		Usage: "scope of Docker's networks: local (every engine has its own), or global (a swarm has them, and netmaster makes them)", Default: "global with --mode swarm-mode, otherwise local",
-	}, scopeLocal, scopeGlobal)
+	fs.String(&o.dockerTokenFile, "docker-token-file", "file", "file whose first line is the token of a tenant administrator, by which 'docker network create' and 'rm' create and delete Contiv networks where netmasters ask who their clients are; read again when it changes; empty = networks that exist are used, and none is created")
+	fs.Enum(&o.dockerScope, "docker-scope", "scope", "scope of Docker's networks: local (every engine has its own), or global (a swarm has them, and netmaster makes them)", scopeLocal, scopeGlobal).Else("global with --mode swarm-mode, otherwise local")
 }
 
 // docker tells whether containers of a Docker engine are served.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ebpf"
 )
@@ -16,18 +16,10 @@ const driverEBPF = "ebpf"
 
 var ebpfPlane = plane{
 	name: driverEBPF, about: "a kernel and nothing else", forwards: true,
-	flags: func(fs *daemon.FlagSet, o *options) {
+	flags: func(fs *flags.Set, o *options) {
 		o.ebpfPinDir = ebpf.DefaultPinDir
-		fs.String(&o.ebpfPinDir, daemon.Flag{
-			Name: "ebpf-pin-dir", Env: envPrefix + "EBPF_PIN_DIR", Value: "directory",
-			Usage: "where the ebpf data plane keeps its objects, on a BPF file system; its own, for each netplugin on a machine",
-			Check: checkPath,
-		})
-		fs.String(&o.ebpfSizes, daemon.Flag{
-			Name: "ebpf-map-sizes", Env: envPrefix + "EBPF_MAP_SIZES", Value: "map=entries,...",
-			Usage: "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144",
-			Check: func(v string) error { _, err := parseMapSizes(v); return err },
-		})
+		fs.String(&o.ebpfPinDir, "ebpf-pin-dir", "directory", "where the ebpf data plane keeps its objects, on a BPF file system; its own, for each netplugin on a machine").Must(checkPath)
+		fs.String(&o.ebpfSizes, "ebpf-map-sizes", "map=entries,...", "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144").Must(func(v string) error { _, err := parseMapSizes(v); return err })
 	},
 	lacks: func() string {
 		if err := ebpf.Probe(); err != nil {
@@ -57,7 +49,7 @@ func ebpfConfig(o options, log *slog.Logger) ebpf.Config {
 
 func parseMapSizes(v string) (map[string]uint32, error) {
 	sizes := map[string]uint32{}
-	for _, s := range daemon.SplitList(v) {
+	for _, s := range flags.Split(v) {
 		name, size, _ := strings.Cut(s, "=")
 		n, err := strconv.ParseUint(size, 10, 32)
 		if err != nil {

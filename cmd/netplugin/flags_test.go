@@ -11,7 +11,7 @@ import (
 func TestFlagSetsItsOption(t *testing.T) {
 	parse := func(args string) (o options, err error) {
 		fs := newFlags(&o)
-		if err = fs.Parse(strings.Fields(args+" --ctrl-ip 127.0.0.1"), noEnv); err == nil {
+		if err = fs.ParseAll(strings.Fields(args+" --ctrl-ip 127.0.0.1"), noEnv); err == nil {
 			err = o.finish(t.Context(), fs)
 		}
 		return o, err

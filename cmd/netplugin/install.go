@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/install"
 )
@@ -18,38 +18,27 @@ const (
 )
 
 // cniFlags are those about the files of the CNI plugin.
-func cniFlags(fs *daemon.FlagSet, o *options) {
-	fs.Bool(&o.installCNI, daemon.Flag{
-		Name:  "install-cni",
-		Usage: "put contivk8s, which lies beside netplugin, and a CNI configuration where container runtimes look, and end",
-	})
-	fs.String(&o.cniBinDir, daemon.Flag{
-		Name: "cni-bin-dir", Env: envPrefix + "CNI_BIN_DIR", Value: "directory",
-		Usage: "where --install-cni puts contivk8s; with --uninstall it is taken away from there", Default: cniBinDir + "; with --uninstall none",
-		Check: checkPath,
-	})
-	fs.String(&o.cniConfDir, daemon.Flag{
-		Name: "cni-conf-dir", Env: envPrefix + "CNI_CONF_DIR", Value: "directory",
-		Usage: "where --install-cni puts " + install.ConfFile + "; with --uninstall it is taken away from there", Default: cniConfDir + "; with --uninstall none",
-		Check: checkPath,
-	})
+func cniFlags(fs *flags.Set, o *options) {
+	fs.Bool(&o.installCNI, "install-cni", "put contivk8s, which lies beside netplugin, and a CNI configuration where container runtimes look, and end").From("")
+	fs.String(&o.cniBinDir, "cni-bin-dir", "directory", "where --install-cni puts contivk8s; with --uninstall it is taken away from there").Must(checkPath).Else(cniBinDir + "; with --uninstall none")
+	fs.String(&o.cniConfDir, "cni-conf-dir", "directory", "where --install-cni puts "+install.ConfFile+"; with --uninstall it is taken away from there").Must(checkPath).Else(cniConfDir + "; with --uninstall none")
 }
 
 // checkOnce refuses flags of what netplugin does once without it.
-func (o *options) checkOnce(fs *daemon.FlagSet) error {
+func (o *options) checkOnce(fs *flags.Set) error {
 	switch {
 	case o.force && !o.uninstall, o.stay && !o.uninstall:
 		flag := "force"
 		if o.stay {
 			flag = "stay"
 		}
-		return daemon.Usagef("%s has no effect without --uninstall", fs.Given(flag))
+		return flags.Usagef("%s has no effect without --uninstall", fs.Given(flag))
 	case o.installCNI && o.uninstall:
-		return daemon.Usagef("--install-cni and --uninstall are opposites; leave one out")
+		return flags.Usagef("--install-cni and --uninstall are opposites; leave one out")
 	}
 	for _, flag := range []string{"cni-bin-dir", "cni-conf-dir"} {
 		if how := fs.Given(flag); how != "" && !o.installCNI && !o.uninstall {
-			return daemon.Usagef("%s has no effect without --install-cni or --uninstall", how)
+			return flags.Usagef("%s has no effect without --install-cni or --uninstall", how)
 		}
 	}
 	return nil

@@ -140,7 +140,7 @@ func TestInstallFlags(t *testing.T) {
 	} {
 		var o options
 		fs := newFlags(&o)
-		if err := fs.Parse(strings.Fields(tc.args), func(string) (string, bool) { return "", false }); err != nil {
+		if err := fs.ParseAll(strings.Fields(tc.args), func(string) string { return "" }); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.checkOnce(fs); (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 	"github.com/contiv/netplugin/v2/internal/security/enrollment"
@@ -36,28 +37,15 @@ type joining struct {
 	left    string             // where the certificate is that is not used any more
 }
 
-func joinFlags(fs *daemon.FlagSet, o *options) {
-	fs.Strings(&o.joining.doors, daemon.Flag{
-		Name: "join", Env: envPrefix + "JOIN", Value: "addresses",
-		Usage: "join the cluster of netmasters with --secure: where they listen for who joins (their --join-listen), comma-separated; needs --token. The certificate that this host gets is kept in tls below --state-dir and renewed there, and later starts need neither",
-		Check: checkDoors,
-	})
-	fs.String(&o.joining.token, daemon.Flag{
-		Name: "token", Env: envPrefix + "TOKEN", Value: "token",
-		Usage: "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment",
-	})
-	fs.String(&o.joining.account.TokenFile, daemon.Flag{
-		Name: "join-token-file", Env: envPrefix + "JOIN_TOKEN_FILE", Value: "file",
-		Usage: "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, as a projected volume has it, where netmasters run with --enroll-service-account; read anew whenever this host needs a certificate that it cannot renew by the former one; needs --join-authority",
-	})
-	fs.String(&o.joining.account.Authority, daemon.Flag{
-		Name: "join-authority", Env: envPrefix + "JOIN_AUTHORITY", Value: "file",
-		Usage: "with --join-token-file: the authority that netmasters show to who joins, in PEM, a copy of join/authority/ca.crt below their --data-dir; nothing is told to others",
-	})
+func joinFlags(fs *flags.Set, o *options) {
+	fs.Strings(&o.joining.doors, "join", "addresses", "join the cluster of netmasters with --secure: where they listen for who joins (their --join-listen), comma-separated; needs --token. The certificate that this host gets is kept in tls below --state-dir and renewed there, and later starts need neither").Must(checkDoors)
+	fs.String(&o.joining.token, "token", "token", "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment")
+	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, as a projected volume has it, where netmasters run with --enroll-service-account; read anew whenever this host needs a certificate that it cannot renew by the former one; needs --join-authority")
+	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: the authority that netmasters show to who joins, in PEM, a copy of join/authority/ca.crt below their --data-dir; nothing is told to others")
 }
 
 func checkDoors(v string) error {
-	for _, s := range daemon.SplitList(v) {
+	for _, s := range flags.Split(v) {
 		if err := daemon.CheckHostPort(s); err != nil {
 			return err
 		}
@@ -67,7 +55,7 @@ func checkDoors(v string) error {
 
 // join gets this host's certificate where the flags say so, and uses the one that it
 // got before where they name none.
-func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
+func (o *options) join(ctx context.Context, fs *flags.Set) error {
 	dir := filepath.Join(o.stateDir, joinedDir)
 	how := fs.Given("join")
 	for _, flag := range []string{"token", "join-token-file", "join-authority"} {
@@ -81,9 +69,9 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 	}
 	switch {
 	case how != "" && own != "":
-		return daemon.Usagef("%s gets this host a certificate, and %s names another; leave one out", how, own)
+		return flags.Usagef("%s gets this host a certificate, and %s names another; leave one out", how, own)
 	case how != "" && len(o.consul) > 0:
-		return daemon.Usagef("%s is for netmasters that keep the store by themselves, and a Consul is named; leave one out", how)
+		return flags.Usagef("%s is for netmasters that keep the store by themselves, and a Consul is named; leave one out", how)
 	case o.joining.account != (enrollment.Account{}):
 		if err := o.joining.checkAccount(fs); err != nil {
 			return err
@@ -94,7 +82,7 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 		o.joining.left = dir
 		return nil
 	case o.joining.token == "" && !enrollment.Joined(dir):
-		return daemon.Usagef("%s needs a token: make one with 'netctl cluster token --host NAME' and give it with --token", how)
+		return flags.Usagef("%s needs a token: make one with 'netctl cluster token --host NAME' and give it with --token", how)
 	}
 	if err := o.identify(ctx); err != nil {
 		return err
@@ -126,7 +114,7 @@ func (o *options) join(ctx context.Context, fs *daemon.FlagSet) error {
 // each start. If it has a certificate, but gets a store without TLS and no join flags, its
 // cluster was rolled back to plain. Other hosts get their flags once, so for them http://
 // is a mistake.
-func (o *options) toldPlain(fs *daemon.FlagSet) bool {
+func (o *options) toldPlain(fs *flags.Set) bool {
 	return fs.Given("etcd-endpoints") != "" && !slices.ContainsFunc(o.etcd, func(u string) bool { return !strings.HasPrefix(u, transport.HTTP+"://") })
 }
 
@@ -149,16 +137,16 @@ func (o *options) getCertificate(ctx context.Context, dir string) (err error) {
 }
 
 // checkAccount refuses what a service account's token does not go with.
-func (j *joining) checkAccount(fs *daemon.FlagSet) error {
+func (j *joining) checkAccount(fs *flags.Set) error {
 	switch {
 	case j.account.TokenFile == "":
-		return daemon.Usagef("%s is for a pod that joins by its service account: give --join-token-file too", fs.Given("join-authority"))
+		return flags.Usagef("%s is for a pod that joins by its service account: give --join-token-file too", fs.Given("join-authority"))
 	case j.token != "":
-		return daemon.Usagef("%s and %s are two ways to join; leave one out", fs.Given("token"), fs.Given("join-token-file"))
+		return flags.Usagef("%s and %s are two ways to join; leave one out", fs.Given("token"), fs.Given("join-token-file"))
 	case len(j.doors) == 0:
-		return daemon.Usagef("%s needs the netmasters' addresses: give them with --join", fs.Given("join-token-file"))
+		return flags.Usagef("%s needs the netmasters' addresses: give them with --join", fs.Given("join-token-file"))
 	case j.account.Authority == "":
-		return daemon.Usagef("%s is told to none but the netmasters of an authority: give that with --join-authority", fs.Given("join-token-file"))
+		return flags.Usagef("%s is told to none but the netmasters of an authority: give that with --join-authority", fs.Given("join-token-file"))
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func TestJoinFlags(t *testing.T) {
 	} {
 		var o options
 		fs := newFlags(&o)
-		err := fs.Parse(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1", "--state-dir", t.TempDir()}, strings.Fields(line)...), noEnv)
+		err := fs.ParseAll(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1", "--state-dir", t.TempDir()}, strings.Fields(line)...), noEnv)
 		if err == nil {
 			err = o.finish(t.Context(), fs)
 		}

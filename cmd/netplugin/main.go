@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
@@ -41,7 +42,7 @@ func main() {
 	os.Exit(daemon.Run("netplugin", os.Stderr, func(ctx context.Context) error {
 		var o options
 		fs := newFlags(&o)
-		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
+		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.Getenv, os.Stdout); done {
 			return err
 		}
 		if err := o.checkOnce(fs); err != nil {
@@ -80,7 +81,7 @@ func openStore(o options, log *slog.Logger) (clusterStore, error) {
 	if len(o.consul) == 0 {
 		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log, Agent: true, Distrusted: o.distrusted()})
 		if err != nil {
-			return nil, daemon.Usagef("--etcd-endpoints: %w", err)
+			return nil, flags.Usagef("--etcd-endpoints: %w", err)
 		}
 		return st, nil
 	}
@@ -90,12 +91,12 @@ func openStore(o options, log *slog.Logger) (clusterStore, error) {
 	}
 	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: shown.Source(), TLS: o.tls.StoreClient, Logger: log, Agent: true})
 	if err != nil {
-		return nil, daemon.Usagef("--consul-endpoints: %w", err)
+		return nil, flags.Usagef("--consul-endpoints: %w", err)
 	}
 	return st, nil
 }
 
-func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (err error) {
+func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err error) {
 	ring := supportbundle.NewRing(stderr, supportbundle.RingSize)
 	log, closeLog, err := o.log.Open("netplugin", ring)
 	if err != nil {
@@ -146,14 +147,14 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	if o.flowLog != "" {
 		lines, err := daemon.OpenLines(o.flowLog, o.log.SyslogFormat, "netplugin-flow-log")
 		if err != nil {
-			return daemon.Usagef("--flow-log: %w", err)
+			return flags.Usagef("--flow-log: %w", err)
 		}
 		defer func() { err = errors.Join(err, lines.Close()) }()
 		flowLog, reopen = lines, lines.Reopen
 	}
 	upstreams, err := dns.ParseUpstreams(o.dnsUpstream)
 	if err != nil {
-		return daemon.Usagef("--dns-upstream: %w", err)
+		return flags.Usagef("--dns-upstream: %w", err)
 	}
 	a, err := agent.New(ctx, agent.Config{
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hoststack.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),

@@ -104,7 +104,7 @@ func TestManifests(t *testing.T) {
 		for _, a := range c.Args {
 			args = append(args, values.Replace(a))
 		}
-		if err := fs.Parse(args, func(string) (string, bool) { return "", false }); err != nil {
+		if err := fs.ParseAll(args, func(string) string { return "" }); err != nil {
 			t.Fatalf("%s: %v", c.Name, err)
 		}
 		if err := o.checkOnce(fs); err != nil {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
@@ -27,10 +28,8 @@ var onlyWith = []struct {
 
 // warnIdle says at start which of the flags given do nothing on this host; the
 // driver is chosen by then.
-func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
-	for _, name := range fs.UnknownEnv(envPrefix, os.Environ()) {
-		log.Warn("an environment variable has no effect", "variable", name, "why", "no flag of netplugin has it: is it misspelt?")
-	}
+func (o options) warnIdle(fs *flags.Set, log *slog.Logger) {
+	daemon.WarnFlags(fs, os.Environ(), log)
 	if o.mode != modeNone && !o.docker() {
 		log.Warn("a flag has no effect", "flag", "--mode", "value", o.mode, "why", idleMode)
 	}
@@ -50,7 +49,7 @@ func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
 
 // warnLacking says which of the flags given do nothing with a driver that can
 // do no more than this.
-func (o options) warnLacking(fs *daemon.FlagSet, can driver.Capabilities, log *slog.Logger) {
+func (o options) warnLacking(fs *flags.Set, can driver.Capabilities, log *slog.Logger) {
 	if !can.Egress {
 		for _, flag := range []string{"ip-forward", "containers-reach-control-plane", "dns-upstream"} {
 			o.warn(fs, log, flag, "a driver with a way out")
@@ -61,7 +60,7 @@ func (o options) warnLacking(fs *daemon.FlagSet, can driver.Capabilities, log *s
 	}
 }
 
-func (o options) warn(fs *daemon.FlagSet, log *slog.Logger, flag, when string) {
+func (o options) warn(fs *flags.Set, log *slog.Logger, flag, when string) {
 	if how := fs.Given(flag); how != "" {
 		log.Warn("a flag has no effect", "flag", how, "why", "it is for "+when, "mode", o.mode, "driver", o.driver)
 	}

@@ -76,13 +76,14 @@ func TestEveryFlagHasEffect(t *testing.T) {
 	var o options
 	usage, spellings := map[string]string{}, map[string][]string{}
 	var accepted []string
-	for _, f := range newFlags(&o).Flags() {
-		accepted = append(accepted, f.Name)
-		usage[f.Name] = f.Usage
-		for _, name := range append([]string{f.Name}, f.Aliases...) {
-			spellings[f.Name] = append(spellings[f.Name], "-"+name, "--"+name)
+	for _, f := range newFlags(&o).Flags {
+		accepted = append(accepted, f.Names[0])
+		flag := f.Names[0]
+		usage[flag] = f.Usage
+		for _, name := range f.Names {
+			spellings[flag] = append(spellings[flag], "-"+name, "--"+name)
 		}
-		spellings[f.Name] = append(spellings[f.Name], f.Env)
+		spellings[flag] = append(spellings[flag], f.Env)
 	}
 	optioncoverage.Check(t, "flagEffects in cmd/netplugin/noeffect_test.go", accepted, flagEffects,
 		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) },
@@ -98,11 +99,11 @@ func TestIdleFlags(t *testing.T) {
 		{"--ctrl-ip 127.0.0.1 --driver ovs --ebpf-pin-dir /x --dns off --dns-upstream 1.1.1.1", "ebpf-pin-dir,dns-upstream"},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --mode kubernetes --fwdmode routing", "mode"},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --mode docker --docker-endpoint none", ""},
-		{"--ctrl-ip 127.0.0.1 --driver ovs --docker-endpoint none --name x", "docker-endpoint,name"},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --docker-endpoint none --plugin-name x", "docker-endpoint,plugin-name"},
 	} {
 		var o options
 		fs := newFlags(&o)
-		if err := fs.Parse(strings.Fields(tc.args), func(string) (string, bool) { return "", false }); err != nil {
+		if err := fs.ParseAll(strings.Fields(tc.args), func(string) string { return "" }); err != nil {
 			t.Fatalf("%s: %v", tc.args, err)
 		}
 		if err := o.finish(t.Context(), fs); err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
@@ -105,7 +106,7 @@ const (
 )
 
 // newFlags binds every flag of netplugin 1.x, the 2017 spellings and ours.
-func newFlags(o *options) *daemon.FlagSet {
+func newFlags(o *options) *flags.Set {
 	*o = options{
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
 		pluginName: "netplugin", dockerDir: docker.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
@@ -113,7 +114,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9006",
 		log: daemon.DefaultLog(),
 	}
-	fs := daemon.NewFlagSet("netplugin", "the host agent of Contiv")
+	fs := &flags.Set{Program: "netplugin", About: "the host agent of Contiv", Prefix: envPrefix, Settings: true}
 	storeFlags(fs, o)
 	joinFlags(fs, o)
 	hostFlags(fs, o)
@@ -123,156 +124,64 @@ func newFlags(o *options) *daemon.FlagSet {
 	dnsFlags(fs, o)
 	localFlags(fs, o)
 	cniFlags(fs, o)
-	o.log.Register(fs, envPrefix)
+	o.log.Register(fs)
 	return fs
 }
 
-func storeFlags(fs *daemon.FlagSet, o *options) {
-	fs.Strings(&o.etcd, daemon.Flag{
-		Name: "etcd-endpoints", Aliases: []string{"etcd"}, Env: envPrefix + "ETCD_ENDPOINTS", Value: "urls",
-		Usage: "etcd that holds the cluster's state, comma-separated",
-		Check: func(v string) error { _, err := etcd.ParseFlag(daemon.SplitList(v)); return err },
-	})
-	fs.Strings(&o.consul, daemon.Flag{
-		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
-		Usage: "Consul that holds the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd",
-		Check: func(v string) error { _, err := consul.ParseFlag(daemon.SplitList(v)); return err },
-	})
-	fs.String(&o.consulToken, daemon.Flag{
-		Name: "consul-token-file", Env: envPrefix + "CONSUL_TOKEN_FILE", Value: "file",
-		Usage: "file with the token that Consul's access control asks for; empty = none",
-	})
-	fs.String(&o.clusterStore, daemon.Flag{
-		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd|consul://host:port",
-		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
-		Check: func(v string) error {
-			if consul.IsClusterStore(v) {
-				return consul.CheckClusterStore(v)
-			}
-			return etcd.CheckClusterStore(v)
-		},
-	})
-	fs.String(&o.netmaster, daemon.Flag{
-		Name: "netmaster", Env: envPrefix + "NETMASTER", Value: "urls",
-		Usage: "netmasters to ask, comma-separated", Default: "those registered in the store",
-		Check: checkURLs,
-	})
-	fs.Enum(&o.mirrorFrom, daemon.Flag{
-		Name: "mirror-from", Env: envPrefix + "MIRROR_FROM", Value: "store|netmaster",
-		Usage: "where this host learns of the cluster's state: from the store, or from a netmaster that relays it, so that the store has fewer watches, and from the store while none does",
-	}, mirrorStore, mirrorNetmaster)
-	fs.String(&o.tokenFile, daemon.Flag{
-		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
-		Usage: "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none",
-	})
-	o.certs.Register(fs, envPrefix, "who asks netmasters, inspection and profiling", "of the clients of etcd or Consul")
+func storeFlags(fs *flags.Set, o *options) {
+	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd that holds the cluster's state, comma-separated").Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
+	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul that holds the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
+	fs.String(&o.consulToken, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
+	fs.String(&o.clusterStore, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
+		if consul.IsClusterStore(v) {
+			return consul.CheckClusterStore(v)
+		}
+		return etcd.CheckClusterStore(v)
+	}).Old("--etcd-endpoints or --consul-endpoints")
+	fs.String(&o.netmaster, "netmaster", "urls", "netmasters to ask, comma-separated").Must(checkURLs).Else("those registered in the store")
+	fs.Enum(&o.mirrorFrom, "mirror-from", "store|netmaster", "where this host learns of the cluster's state: from the store, or from a netmaster that relays it, so that the store has fewer watches, and from the store while none does", mirrorStore, mirrorNetmaster)
+	fs.String(&o.tokenFile, "token-file", "file", "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none")
+	o.certs.Register(fs, "who asks netmasters, inspection and profiling", "of the clients of etcd or Consul")
 }
 
-func hostFlags(fs *daemon.FlagSet, o *options) {
-	fs.String(&o.host, daemon.Flag{
-		Name: "host", Aliases: []string{"host-label"}, Env: envPrefix + "HOST", Value: "name",
-		Usage: "this host's name in the cluster", Default: "<host name reported by the kernel>",
-		Check: func(v string) error {
-			if _, err := model.ParseHostName(v); err != nil {
-				return errors.New("must be letters, digits and inner hyphens, in labels joined by dots, at most 256 characters")
-			}
-			return nil
-		},
-	})
-	fs.Bool(&o.takeHost, daemon.Flag{
-		Name: "take-host", Env: envPrefix + "TAKE_HOST",
-		Usage: "take the host's name over from another installation that is gone for good and had other addresses, and release its endpoints; a living one keeps it",
-	})
-	fs.String(&o.ctrlIP, daemon.Flag{
-		Name: "ctrl-ip", Env: envPrefix + "CONTROL_IP", Value: "ip",
-		Usage: "this host's address for the control plane", Default: "<host ip from the local resolver>",
-		Check: checkIP,
-	})
-	fs.String(&o.vtepIP, daemon.Flag{
-		Name: "vtep-ip", Env: envPrefix + "VTEP_IP", Value: "ip",
-		Usage: "this host's address for VXLAN tunnels", Default: "<host ip from the local resolver>",
-		Check: checkIP,
-	})
-	fs.Int(&o.vxlanPort, daemon.Flag{
-		Name: "vxlan-port", Env: envPrefix + "VXLAN_PORT", Value: "port",
-		Usage: "UDP port of VXLAN; the same on all hosts",
-	}, 1, 65535)
-	fs.Strings(&o.uplinks, daemon.Flag{
-		Name: "vlan-uplinks", Aliases: []string{"vlan-if"}, Env: envPrefix + "VLAN_UPLINKS", Value: "interfaces",
-		Usage: "interfaces that carry VLAN networks, comma-separated",
-		Check: checkInterfaces,
-	})
+func hostFlags(fs *flags.Set, o *options) {
+	fs.String(&o.host, "host, host-label", "name", "this host's name in the cluster").Must(func(v string) error {
+		if _, err := model.ParseHostName(v); err != nil {
+			return errors.New("must be letters, digits and inner hyphens, in labels joined by dots, at most 256 characters")
+		}
+		return nil
+	}).Else("<host name reported by the kernel>")
+	fs.Bool(&o.takeHost, "take-host", "take the host's name over from another installation that is gone for good and had other addresses, and release its endpoints; a living one keeps it")
+	fs.String(&o.ctrlIP, "ctrl-ip", "ip", "this host's address for the control plane").Must(checkIP).Else("<host ip from the local resolver>").From(envPrefix + "CONTROL_IP")
+	fs.String(&o.vtepIP, "vtep-ip", "ip", "this host's address for VXLAN tunnels").Must(checkIP).Else("<host ip from the local resolver>")
+	fs.IntWithin(&o.vxlanPort, "vxlan-port", "port", "UDP port of VXLAN; the same on all hosts", 1, 65535)
+	fs.Strings(&o.uplinks, "vlan-uplinks, vlan-if", "interfaces", "interfaces that carry VLAN networks, comma-separated").Must(checkInterfaces)
 }
 
-func clusterFlags(fs *daemon.FlagSet, o *options) {
-	fs.Enum(&o.mode, daemon.Flag{
-		Name: "mode", Aliases: []string{"plugin-mode", "cluster-mode"}, Env: envPrefix + "MODE", Value: "mode",
-		Usage: "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos; " + idleMode,
-	}, modeNone, modeDocker, modeSwarm, "kubernetes", "mesos", "test")
-	fs.Enum(&o.netMode, daemon.Flag{
-		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
-		Usage: "encapsulation that the host is meant for: vlan (wants --vlan-uplinks) or vxlan", Default: "both",
-	}, "vlan", "vxlan")
-	fs.Enum(&o.fwdMode, daemon.Flag{
-		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
-		Usage: "forwarding mode that the cluster must have when netplugin starts: bridge or routing", Default: "the cluster's",
-	}, "bridge", "routing")
-	fs.String(&o.pvtSubnet, daemon.Flag{
-		Name: "private-subnet", Env: envPrefix + "PRIVATE_SUBNET", Value: "a.b.0.0/16",
-		Usage: "private subnet that the cluster must have", Default: "the cluster's",
-		Check: func(v string) error { _, err := parsePvtSubnet(v); return err },
-	})
-	fs.Bool(&o.ipForward, daemon.Flag{
-		Name: "ip-forward", Env: envPrefix + "IP_FORWARD",
-		Usage: "set net.ipv4.ip_forward where it is off, and where containers have IPv6 net.ipv6.conf.all.forwarding (interfaces that accept routers' advertisements keep doing so, accept_ra=2): without it containers reach this host and nothing beyond it",
-	})
-	fs.Bool(&o.reachControl, daemon.Flag{
-		Name: "containers-reach-control-plane", Env: envPrefix + "CONTAINERS_REACH_CONTROL_PLANE",
-		Usage: "let containers reach netmasters, the store and netplugins, from which they are kept otherwise: whoever reaches them commands the cluster",
-	})
+func clusterFlags(fs *flags.Set, o *options) {
+	fs.Enum(&o.mode, "mode, plugin-mode, cluster-mode", "mode", "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos; "+idleMode, modeNone, modeDocker, modeSwarm, "kubernetes", "mesos", "test")
+	fs.Enum(&o.netMode, "netmode, network-mode", "encap", "encapsulation that the host is meant for: vlan (wants --vlan-uplinks) or vxlan", "vlan", "vxlan").Else("both").From(envPrefix + "NET_MODE")
+	fs.Enum(&o.fwdMode, "fwdmode, forward-mode", "mode", "forwarding mode that the cluster must have when netplugin starts: bridge or routing", "bridge", "routing").Else("the cluster's").From(envPrefix + "FORWARD_MODE")
+	fs.String(&o.pvtSubnet, "private-subnet", "a.b.0.0/16", "private subnet that the cluster must have").Must(func(v string) error { _, err := parsePvtSubnet(v); return err }).Else("the cluster's")
+	fs.Bool(&o.ipForward, "ip-forward", "set net.ipv4.ip_forward where it is off, and where containers have IPv6 net.ipv6.conf.all.forwarding (interfaces that accept routers' advertisements keep doing so, accept_ra=2): without it containers reach this host and nothing beyond it")
+	fs.Bool(&o.reachControl, "containers-reach-control-plane", "let containers reach netmasters, the store and netplugins, from which they are kept otherwise: whoever reaches them commands the cluster")
 }
 
-func localFlags(fs *daemon.FlagSet, o *options) {
-	fs.String(&o.stateDir, daemon.Flag{
-		Name: "state-dir", Env: envPrefix + "STATE_DIR", Value: "directory",
-		Usage: "where to keep the journal of attachments and the spool of deletions",
-		Check: checkPath,
-	})
-	fs.String(&o.cniSocket, daemon.Flag{
-		Name: "cni-socket", Env: envPrefix + "CNI_SOCKET", Value: "path",
-		Usage: "unix socket that contivk8s talks to",
-		Check: checkSocket,
-	})
-	fs.String(&o.restAddress, daemon.Flag{
-		Name: "rest-address", Env: envPrefix + "REST_ADDRESS", Value: "ip:port",
-		Usage: "where to serve inspection, health and metrics; it has no authentication; none = nowhere",
-		Check: checkREST,
-	})
-	fs.String(&o.debug, daemon.Flag{
-		Name: "debug-address", Env: envPrefix + "DEBUG_ADDRESS", Value: "ip:port",
-		Usage: "where to serve profiling under /debug/pprof/; empty = nowhere",
-		Check: daemon.CheckHostPort,
-	})
-	fs.String(&o.flowLog, daemon.Flag{
-		Name: "flow-log", Env: envPrefix + "FLOW_LOG", Value: "file|syslog|url",
-		Usage: "write a line of JSON for each connection that a rule with log decides, or an audited policy would: to a file, to this machine's syslog, or to a server as --syslog-url has it; empty = nowhere",
-		Check: daemon.CheckLines,
-	})
-	fs.Bool(&o.uninstall, daemon.Flag{
-		Name:  "uninstall",
-		Usage: "take everything of netplugin's off this host, and end; it must not run, and no container may be attached",
-	})
-	fs.Bool(&o.force, daemon.Flag{Name: "force", Usage: "with --uninstall: cut containers off that are still attached"})
-	fs.Bool(&o.stay, daemon.Flag{Name: "stay", Usage: "with --uninstall: wait for a signal when all is done, as a DaemonSet's pods must"})
-	fs.Bool(&o.debugHooks, daemon.Flag{
-		Name: "debug-hooks", Env: envPrefix + "DEBUG_HOOKS",
-		Usage: "serve /debug/mirror/pause and resume; for tests only",
-	})
+func localFlags(fs *flags.Set, o *options) {
+	fs.String(&o.stateDir, "state-dir", "directory", "where to keep the journal of attachments and the spool of deletions").Must(checkPath)
+	fs.String(&o.cniSocket, "cni-socket", "path", "unix socket that contivk8s talks to").Must(checkSocket)
+	fs.String(&o.restAddress, "rest-address", "ip:port", "where to serve inspection, health and metrics; it has no authentication; none = nowhere").Must(checkREST)
+	fs.String(&o.debug, "debug-address", "ip:port", "where to serve profiling under /debug/pprof/; empty = nowhere").Must(daemon.CheckHostPort)
+	fs.String(&o.flowLog, "flow-log", "file|syslog|url", "write a line of JSON for each connection that a rule with log decides, or an audited policy would: to a file, to this machine's syslog, or to a server as --syslog-url has it; empty = nowhere").Must(daemon.CheckLines)
+	fs.Bool(&o.uninstall, "uninstall", "take everything of netplugin's off this host, and end; it must not run, and no container may be attached").From("")
+	fs.Bool(&o.force, "force", "with --uninstall: cut containers off that are still attached").From("")
+	fs.Bool(&o.stay, "stay", "with --uninstall: wait for a signal when all is done, as a DaemonSet's pods must").From("")
+	fs.Bool(&o.debugHooks, "debug-hooks", "serve /debug/mirror/pause and resume; for tests only")
 }
 
 // finish checks what needs more than one flag, and fills in what the kernel and
 // the resolver know.
-func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
+func (o *options) finish(ctx context.Context, fs *flags.Set) (err error) {
 	if err = fs.AtMostOne("a cluster store", "etcd-endpoints", "consul-endpoints", "cluster-store"); err != nil {
 		return err
 	}
@@ -283,7 +192,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		o.etcd = []string{o.clusterStore}
 	}
 	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
-		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
+		return flags.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
 	if err = o.join(ctx, fs); err != nil {
 		return err
@@ -298,12 +207,12 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	if len(o.consul) > 0 {
 		given = o.consul
 		if o.consul, err = consul.ParseFlag(o.consul); err != nil {
-			return daemon.Usagef("--consul-endpoints: %w", err)
+			return flags.Usagef("--consul-endpoints: %w", err)
 		}
 		o.consul, err = o.certs.SecureStore(given, o.consul)
 	} else {
 		if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
-			return daemon.Usagef("--etcd-endpoints: %w", err)
+			return flags.Usagef("--etcd-endpoints: %w", err)
 		}
 		o.etcd, err = o.certs.SecureStore(given, o.etcd)
 	}
@@ -314,7 +223,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		return err
 	}
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {
-		return daemon.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
+		return flags.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
 	}
 	if err = o.identify(ctx); err != nil {
 		return err
@@ -324,14 +233,14 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	}
 	if o.pvtSubnet != "" {
 		if o.pvt, err = parsePvtSubnet(o.pvtSubnet); err != nil {
-			return daemon.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
+			return flags.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
 		}
 	}
 	if o.token, err = token.Open(o.tokenFile); err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
+		return flags.Usagef("%s: %w", fs.Given("token-file"), err)
 	}
 	if o.dockerToken, err = token.Open(o.dockerTokenFile); err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("docker-token-file"), err)
+		return flags.Usagef("%s: %w", fs.Given("docker-token-file"), err)
 	}
 	o.tls = o.certs.Config()
 	if o.certs.Own != nil {
@@ -349,11 +258,11 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 func (o *options) identify(ctx context.Context) (err error) {
 	if o.host == "" {
 		if o.host, err = os.Hostname(); err != nil {
-			return daemon.Usagef("--host must be given: %w", err)
+			return flags.Usagef("--host must be given: %w", err)
 		}
 	}
 	if o.hostName, err = model.ParseHostName(o.host); err != nil {
-		return daemon.Usagef("--host must be given, since the kernel's host name cannot be used: %w", err)
+		return flags.Usagef("--host must be given, since the kernel's host name cannot be used: %w", err)
 	}
 	for _, a := range []struct {
 		flag, text string
@@ -365,11 +274,11 @@ func (o *options) identify(ctx context.Context) (err error) {
 		}
 		if text == "" {
 			if text, err = daemon.LocalAddress(ctx); err != nil {
-				return daemon.Usagef("--%s must be given: %w", a.flag, err)
+				return flags.Usagef("--%s must be given: %w", a.flag, err)
 			}
 		}
 		if *a.to, err = netip.ParseAddr(text); err != nil {
-			return daemon.Usagef("--%s %q: must be an IP address", a.flag, text)
+			return flags.Usagef("--%s %q: must be an IP address", a.flag, text)
 		}
 	}
 	return nil
@@ -377,20 +286,20 @@ func (o *options) identify(ctx context.Context) (err error) {
 
 // checkCertificate refuses one that is not this host's, and netmasters that would be
 // asked without it.
-func (o *options) checkCertificate(fs *daemon.FlagSet) error {
+func (o *options) checkCertificate(fs *flags.Set) error {
 	how, remedy := fs.Given("tls-dir"), fmt.Sprintf("issue one with 'netctl pki issue DIR %s --role host'", o.hostName)
 	if how == "" {
 		how, remedy = o.joining.dir, fmt.Sprintf("start it once with --join and --token, of 'netctl cluster token --host %s'", o.hostName)
 	}
 	if err := o.certs.Own.Check(nil, pki.Host); err != nil {
-		return daemon.Usagef("%s: %w", how, err)
+		return flags.Usagef("%s: %w", how, err)
 	}
 	if name := o.certs.Own.Leaf().Subject.CommonName; name != string(o.hostName) {
-		return daemon.Usagef("%s: the certificate is that of host %s, and this is host %s; %s, or give --host", how, name, o.hostName, remedy)
+		return flags.Usagef("%s: the certificate is that of host %s, and this is host %s; %s, or give --host", how, name, o.hostName, remedy)
 	}
 	var err error
 	if o.netmaster, err = transport.Secure(o.netmaster, "9999"); err != nil {
-		return daemon.Usagef("%s: %w", fs.Given("netmaster"), err)
+		return flags.Usagef("%s: %w", fs.Given("netmaster"), err)
 	}
 	return nil
 }
@@ -406,17 +315,17 @@ func (o *options) checkAddresses() error {
 		addr netip.Addr
 	}{{"ctrl-ip", o.ctrl}, {"vtep-ip", o.vtep}} {
 		if err := daemon.HasAddress(a.addr); err != nil {
-			return daemon.Usagef("--%s %q: %w", a.flag, a.addr, err)
+			return flags.Usagef("--%s %q: %w", a.flag, a.addr, err)
 		}
 	}
 	if o.vtep.IsLoopback() {
-		return daemon.Usagef("--vtep-ip %q: is loopback, where no other host finds this one; give an address of this host that others reach", o.vtep)
+		return flags.Usagef("--vtep-ip %q: is loopback, where no other host finds this one; give an address of this host that others reach", o.vtep)
 	}
 	return nil
 }
 
 func checkURLs(v string) error {
-	list := daemon.SplitList(v)
+	list := flags.Split(v)
 	for _, s := range list {
 		if !strings.Contains(s, "://") {
 			s = "http://" + s
@@ -442,7 +351,7 @@ func checkIP(v string) error {
 }
 
 func checkInterfaces(v string) error {
-	list := daemon.SplitList(v)
+	list := flags.Split(v)
 	if len(list) == 0 {
 		return errors.New("must name an interface")
 	}

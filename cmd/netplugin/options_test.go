@@ -4,12 +4,11 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
 
-func noEnv(string) (string, bool) { return "", false }
+func noEnv(string) string { return "" }
 
 // TestFlagsOf1x: every spelling and variable of netplugin 1.x is known.
 func TestFlagsOf1x(t *testing.T) {
@@ -21,11 +20,11 @@ func TestFlagsOf1x(t *testing.T) {
 	var o options
 	fs := newFlags(&o)
 	for _, n := range names {
-		if !slices.Contains(fs.Names(), n) {
+		if fs.Lookup(n) == nil {
 			t.Errorf("flag --%s is not known", n)
 		}
 	}
-	usage := fs.Usage()
+	usage := fs.Help()
 	for _, e := range envs {
 		if !strings.Contains(usage, "[$CONTIV_NETPLUGIN_"+e+"]") {
 			t.Errorf("variable CONTIV_NETPLUGIN_%s is not known", e)
@@ -40,9 +39,11 @@ func TestFlagsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var o options
-	for _, n := range newFlags(&o).Names() {
-		if !regexp.MustCompile("`--" + regexp.QuoteMeta(n) + "\\b").Match(page) {
-			t.Errorf("docs/user/netplugin.md does not have --%s", n)
+	for _, f := range newFlags(&o).Flags {
+		for _, n := range f.Names {
+			if !regexp.MustCompile("`--" + regexp.QuoteMeta(n) + "\\b").Match(page) {
+				t.Errorf("docs/user/netplugin.md does not have --%s", n)
+			}
 		}
 	}
 }
@@ -84,7 +85,7 @@ func TestBadFlags(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			var o options
 			fs := newFlags(&o)
-			err := fs.Parse(tt.args, noEnv)
+			err := fs.ParseAll(tt.args, noEnv)
 			if err == nil {
 				err = o.finish(t.Context(), fs)
 			}
@@ -108,7 +109,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	var o options
 	fs := newFlags(&o)
-	err := fs.Parse([]string{"-host-label=fromargs"}, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+	err := fs.ParseAll([]string{"-host-label=fromargs"}, func(k string) string { return env[k] })
 	if err == nil {
 		err = o.finish(t.Context(), fs)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/ovs"
@@ -21,28 +22,13 @@ var ovsPlane = plane{
 	flags: ovsFlags, inUse: ovsInUse, open: openOVS, left: ovsLeft,
 }
 
-func ovsFlags(fs *daemon.FlagSet, o *options) {
+func ovsFlags(fs *flags.Set, o *options) {
 	o.ovsDB, o.ovsRunDir = "unix:/var/run/openvswitch/db.sock", "/var/run/openvswitch"
 	o.ovsBridge, o.ovsDatapath = "contivBr", "auto"
-	fs.String(&o.ovsDB, daemon.Flag{
-		Name: "ovs-db", Env: envPrefix + "OVS_DB", Value: "address",
-		Usage: "database of Open vSwitch: unix:/path or tcp:ip:port",
-		Check: checkOVSDB,
-	})
-	fs.String(&o.ovsRunDir, daemon.Flag{
-		Name: "ovs-run-dir", Env: envPrefix + "OVS_RUN_DIR", Value: "directory",
-		Usage: "where Open vSwitch has its bridges' management sockets",
-		Check: checkPath,
-	})
-	fs.String(&o.ovsBridge, daemon.Flag{
-		Name: "ovs-bridge", Env: envPrefix + "OVS_BRIDGE", Value: "name",
-		Usage: "name of the bridge to make",
-		Check: checkInterfaces,
-	})
-	fs.Enum(&o.ovsDatapath, daemon.Flag{
-		Name: "ovs-datapath", Env: envPrefix + "OVS_DATAPATH", Value: "type",
-		Usage: "datapath: system (kernel), netdev (user space), or auto: system where the kernel has it",
-	}, "auto", "system", "netdev")
+	fs.String(&o.ovsDB, "ovs-db", "address", "database of Open vSwitch: unix:/path or tcp:ip:port").Must(checkOVSDB)
+	fs.String(&o.ovsRunDir, "ovs-run-dir", "directory", "where Open vSwitch has its bridges' management sockets").Must(checkPath)
+	fs.String(&o.ovsBridge, "ovs-bridge", "name", "name of the bridge to make").Must(checkInterfaces)
+	fs.Enum(&o.ovsDatapath, "ovs-datapath", "type", "datapath: system (kernel), netdev (user space), or auto: system where the kernel has it", "auto", "system", "netdev")
 }
 
 func checkOVSDB(v string) error {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 )
 
@@ -26,7 +26,7 @@ type plane struct {
 	forwards bool
 	// flags sets the defaults of those flags that do nothing with any other plane,
 	// and binds them.
-	flags func(*daemon.FlagSet, *options)
+	flags func(*flags.Set, *options)
 	// lacks says what this machine lacks for it; "" = nothing.
 	lacks func() string
 	// inUse says by what it is seen that an earlier version, which remembered no
@@ -66,10 +66,10 @@ func (p plane) ownFlags() (names []string) {
 	if p.flags == nil {
 		return nil
 	}
-	fs := daemon.NewFlagSet("netplugin", p.name)
-	p.flags(fs, &options{})
-	for _, f := range fs.Flags() {
-		names = append(names, f.Name)
+	var fs flags.Set
+	p.flags(&fs, &options{})
+	for _, f := range fs.Flags {
+		names = append(names, f.Names[0])
 	}
 	return names
 }
@@ -81,17 +81,14 @@ func (o options) forwards() bool {
 	return !known || p.forwards
 }
 
-func driverFlags(fs *daemon.FlagSet, o *options) {
+func driverFlags(fs *flags.Set, o *options) {
 	var about []string
 	names := []string{driverAuto}
 	for _, p := range planes {
 		names = append(names, p.name)
 		about = append(about, p.name+" ("+p.about+")")
 	}
-	fs.Enum(&o.driver, daemon.Flag{
-		Name: "driver", Env: envPrefix + "DRIVER", Value: "name",
-		Usage: "data plane: " + strings.Join(about, ", ") + ", or auto (the one that this host has had; at first the first of them that it can run)",
-	}, names...)
+	fs.Enum(&o.driver, "driver", "name", "data plane: "+strings.Join(about, ", ")+", or auto (the one that this host has had; at first the first of them that it can run)", names...)
 	for _, p := range planes {
 		if p.flags != nil {
 			p.flags(fs, o)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/datapath/reference"
 )
@@ -29,8 +29,8 @@ func TestThirdDriver(t *testing.T) {
 	opened := false
 	planes = append([]plane{{
 		name: "third", about: "a test's", forwards: true,
-		flags: func(fs *daemon.FlagSet, _ *options) {
-			fs.String(&flag, daemon.Flag{Name: "third-flag", Value: "x", Usage: "for the third"})
+		flags: func(fs *flags.Set, _ *options) {
+			fs.String(&flag, "third-flag", "x", "for the third").From("")
 		},
 		inUse: func(context.Context, options) string { return "its trace" },
 		open: func(context.Context, options, *slog.Logger) (driver.Driver, error) {
@@ -43,10 +43,10 @@ func TestThirdDriver(t *testing.T) {
 	}}, planes[0], fakePlane)
 	var o options
 	fs := newFlags(&o)
-	if err := fs.Parse([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward", "--flow-log", "/x"}, noEnv); err != nil {
+	if err := fs.ParseAll([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward", "--flow-log", "/x"}, noEnv); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(fs.Usage(), "third (a test's)") {
+	if !strings.Contains(fs.Help(), "third (a test's)") {
 		t.Error("the help text does not name it")
 	}
 	var out bytes.Buffer

@@ -41,7 +41,7 @@ func TestTLSFlags(t *testing.T) {
 	} {
 		var o options
 		fs := newFlags(&o)
-		err := fs.Parse(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1"}, strings.Fields(strings.NewReplacer("HOST", host, "MASTER", master).Replace(tc.line))...), noEnv)
+		err := fs.ParseAll(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1"}, strings.Fields(strings.NewReplacer("HOST", host, "MASTER", master).Replace(tc.line))...), noEnv)
 		if err == nil {
 			err = o.finish(t.Context(), fs)
 		}

@@ -20,6 +20,7 @@ var rules = []rule{
 	{pkg: "internal/model", why: "values of the domain depend on nothing, so that everything can depend on them"},
 	{pkg: "internal/base/waiting", why: "how goroutines wait, whatever for"},
 	{pkg: "internal/base/reconcile", may: []string{"internal/base/waiting"}, why: "a generic runner that knows no networking"},
+	{pkg: "internal/base/flags", why: "reads any program's command line, and knows none of its flags"},
 	{pkg: "internal/base/durable", why: "writes bytes; contivk8s is made of it"},
 	{pkg: "internal/base/covering", why: "chooses rows of any test"},
 	{pkg: "internal/base/checksum", why: "sums bytes, whatever they are"},
@@ -36,7 +37,7 @@ var rules = []rule{
 	{pkg: "internal/netmaster/access", may: []string{"api", "internal/netmaster/access/audit", "internal/security/refusal", "internal/model", "internal/security/pki"}, why: "identifies clients and decides; it is told what a request is about, and reads none"},
 	{pkg: "internal/security/pki", may: []string{"internal/base/durable"}, why: "makes certificates and knows no connection"},
 	{pkg: "internal/security/transport", may: []string{"internal/security/pki", "internal/security/quota"}, why: "which end of a connection uses which TLS knows no program"},
-	{pkg: "internal/daemon", may: []string{"internal/security/connlimit", "internal/security/origin", "internal/security/transport"}, why: "what surrounds any long-running program knows no program"},
+	{pkg: "internal/daemon", may: []string{"internal/base/flags", "internal/security/connlimit", "internal/security/origin", "internal/security/transport"}, why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/condition", may: []string{"api"}, why: "the registry of what can be wrong checks nothing itself"},
 	{pkg: "internal/daemon/supportbundle", may: []string{"api"}, why: "packs what others read, and knows no program"},
@@ -142,7 +143,7 @@ var rules = []rule{
 	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/netctl", may: []string{"api", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
+	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{
 		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/filelock", "internal/model", "internal/base/reconcile", "internal/base/waiting"},

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // LogConfig says where and how to log. Register binds it to flags.
@@ -24,35 +26,19 @@ func DefaultLog() LogConfig {
 
 // Register binds the logging flags of 1.x; envPrefix begins the names of their
 // environment variables, such as "CONTIV_NETMASTER_".
-func (c *LogConfig) Register(fs *FlagSet, envPrefix string) {
-	fs.Enum(&c.Level, Flag{
-		Name: "log-level", Env: envPrefix + "LOG_LEVEL", Value: "level",
-		Usage: "least level to log: DEBUG, INFO, WARN or ERROR",
-	}, "DEBUG", "INFO", "WARN", "ERROR")
-	fs.Bool(&c.JSON, Flag{
-		Name: "use-json-log", Aliases: []string{"json-log"}, Env: envPrefix + "USE_JSON_LOG",
-		Usage: "log as JSON instead of text",
-	})
-	fs.Bool(&c.Syslog, Flag{
-		Name: "use-syslog", Aliases: []string{"syslog"}, Env: envPrefix + "USE_SYSLOG",
-		Usage: "log to syslog too",
-	})
-	fs.String(&c.SyslogURL, Flag{
-		Name: "syslog-url", Env: envPrefix + "SYSLOG_URL", Value: "url",
-		Usage: "syslog server: udp://ip:port, tcp://ip:port or unix:///dev/log",
-		Check: func(v string) error { _, err := parseSyslogURL(v); return err },
-	})
-	fs.Enum(&c.SyslogFormat, Flag{
-		Name: "syslog-format", Env: envPrefix + "SYSLOG_FORMAT", Value: "format",
-		Usage: "rfc5424, rfc3164, or auto: rfc3164 on unix sockets and rfc5424 elsewhere",
-	}, "auto", "rfc5424", "rfc3164")
+func (c *LogConfig) Register(fs *flags.Set) {
+	fs.Enum(&c.Level, "log-level", "level", "least level to log: DEBUG, INFO, WARN or ERROR", "DEBUG", "INFO", "WARN", "ERROR")
+	fs.Bool(&c.JSON, "use-json-log, json-log", "log as JSON instead of text")
+	fs.Bool(&c.Syslog, "use-syslog, syslog", "log to syslog too")
+	fs.String(&c.SyslogURL, "syslog-url", "url", "syslog server: udp://ip:port, tcp://ip:port or unix:///dev/log").Must(func(v string) error { _, err := parseSyslogURL(v); return err })
+	fs.Enum(&c.SyslogFormat, "syslog-format", "format", "rfc5424, rfc3164, or auto: rfc3164 on unix sockets and rfc5424 elsewhere", "auto", "rfc5424", "rfc3164")
 }
 
 // Open returns the logger and a function that flushes and closes it.
 func (c LogConfig) Open(program string, stderr io.Writer) (*slog.Logger, func() error, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
-		return nil, nil, Usagef("--log-level %q: must be one of DEBUG, INFO, WARN, ERROR", c.Level)
+		return nil, nil, flags.Usagef("--log-level %q: must be one of DEBUG, INFO, WARN, ERROR", c.Level)
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	var h slog.Handler
@@ -70,7 +56,7 @@ func (c LogConfig) Open(program string, stderr io.Writer) (*slog.Logger, func() 
 	}
 	sink, err := newSyslogSink(c, program)
 	if err != nil {
-		return nil, nil, Usagef("--syslog-url %q: %w", c.SyslogURL, err)
+		return nil, nil, flags.Usagef("--syslog-url %q: %w", c.SyslogURL, err)
 	}
 	return slog.New(teeHandler{h, newSyslogHandler(sink, level, c.JSON)}), sink.Close, nil
 }

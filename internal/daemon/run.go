@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // The exit codes of our programs.
@@ -20,7 +23,7 @@ const (
 
 // Run calls fn with a context that SIGINT and SIGTERM cancel, and returns the
 // exit code: 0 when fn returns nil or was cancelled by a signal, 2 for a
-// *UsageError, 1 otherwise. Errors are printed to stderr with the program's
+// *flags.UsageError, 1 otherwise. Errors are printed to stderr with the program's
 // name. A second signal ends the process at once. SIGHUP never ends it: see
 // LogHangups.
 func Run(program string, stderr io.Writer, fn func(ctx context.Context) error) int {
@@ -31,7 +34,7 @@ func Run(program string, stderr io.Writer, fn func(ctx context.Context) error) i
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	err := fn(ctx)
-	var usage *UsageError
+	var usage *flags.UsageError
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return ExitOK
@@ -67,17 +70,28 @@ func LogHangups(ctx context.Context, log *slog.Logger, reopen func()) {
 	}
 }
 
-// ParseFlags runs fs.Parse and, when help or the version is asked for, prints
-// it to stdout; done says that the program has nothing else to do.
-func ParseFlags(fs *FlagSet, args []string, lookupEnv func(string) (string, bool), stdout io.Writer) (done bool, err error) {
-	err = fs.Parse(args, lookupEnv)
+// ParseFlags takes the environment and the arguments, and when help or the version is
+// asked for, prints it to stdout; done says that the program has nothing else to do.
+func ParseFlags(fs *flags.Set, args []string, getenv func(string) string, stdout io.Writer) (done bool, err error) {
+	err = fs.ParseAll(args, getenv)
 	switch {
-	case errors.Is(err, ErrHelp):
-		_, err = io.WriteString(stdout, fs.Usage())
+	case errors.Is(err, flags.ErrHelp):
+		_, err = io.WriteString(stdout, fs.Help())
 		return true, err
-	case errors.Is(err, ErrVersion):
+	case errors.Is(err, flags.ErrVersion):
 		_, err = io.WriteString(stdout, Build().String())
 		return true, err
 	}
 	return err != nil, err
+}
+
+// WarnFlags says which names of flags are earlier ones, and which of the variables are no
+// flag's.
+func WarnFlags(fs *flags.Set, environ []string, log *slog.Logger) {
+	if old := fs.Deprecated(); len(old) > 0 {
+		log.Warn("flags have earlier names, which go on working", "flags", strings.Join(old, ", "))
+	}
+	for _, name := range fs.UnknownEnv(environ) {
+		log.Warn("an environment variable has no effect", "variable", name, "why", "no flag has it: is it misspelt?")
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -21,23 +22,16 @@ type TLS struct {
 	Store *transport.Directory // nil = the store's are as its addresses say
 }
 
-// Register binds the flags; envPrefix begins the names of their environment variables.
-// store says what the store's directory is for.
-func (t *TLS) Register(fs *FlagSet, envPrefix, own, store string) {
+// Register binds the flags. own and store say what the store's directory is for.
+func (t *TLS) Register(fs *flags.Set, own, store string) {
 	check := func(v string) error {
 		if strings.TrimSpace(v) == "" {
 			return errors.New("must not be empty")
 		}
 		return nil
 	}
-	fs.String(&t.dir, Flag{
-		Name: "tls-dir", Env: envPrefix + "TLS_DIR", Value: "directory", Check: check,
-		Usage: "with ca.crt, tls.crt and tls.key, as 'netctl pki issue' makes it: " + own + " speak TLS 1.3, and both ends show a certificate; read again when it changes; empty = plain",
-	})
-	fs.String(&t.storeDir, Flag{
-		Name: "store-tls-dir", Env: envPrefix + "STORE_TLS_DIR", Value: "directory", Check: check,
-		Usage: "a directory like that of --tls-dir, or the same one, for the store: " + store + "; empty = the system's authorities for https addresses",
-	})
+	fs.String(&t.dir, "tls-dir", "directory", "with ca.crt, tls.crt and tls.key, as 'netctl pki issue' makes it: "+own+" speak TLS 1.3, and both ends show a certificate; read again when it changes; empty = plain").Must(check)
+	fs.String(&t.storeDir, "store-tls-dir", "directory", "a directory like that of --tls-dir, or the same one, for the store: "+store+"; empty = the system's authorities for https addresses").Must(check)
 }
 
 // Use takes a directory, for all connections, that the program itself was given by its
@@ -50,18 +44,18 @@ func (t *TLS) Use(dir string) (err error) {
 }
 
 // Open reads the directories that were given, unless Use has read one.
-func (t *TLS) Open(fs *FlagSet) (err error) {
+func (t *TLS) Open(fs *flags.Set) (err error) {
 	if t.Own != nil {
 		return nil
 	}
 	if t.dir != "" {
 		if t.Own, err = transport.OpenDirectory(t.dir); err != nil {
-			return Usagef("%s: %w", fs.Given("tls-dir"), err)
+			return flags.Usagef("%s: %w", fs.Given("tls-dir"), err)
 		}
 	}
 	if t.storeDir != "" {
 		if t.Store, err = transport.OpenDirectory(t.storeDir); err != nil {
-			return Usagef("%s: %w", fs.Given("store-tls-dir"), err)
+			return flags.Usagef("%s: %w", fs.Given("store-tls-dir"), err)
 		}
 	}
 	return nil
@@ -87,7 +81,7 @@ func (t *TLS) SecureStore(given, urls []string) ([]string, error) {
 	}
 	for _, s := range given {
 		if strings.HasPrefix(s, "http://") {
-			return nil, Usagef("the store's address %s is plain, and this program has certificates for the store (%s): write https://, or leave one out", s, t.storeDir)
+			return nil, flags.Usagef("the store's address %s is plain, and this program has certificates for the store (%s): write https://, or leave one out", s, t.storeDir)
 		}
 	}
 	secure := make([]string, len(urls))

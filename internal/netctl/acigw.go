@@ -48,10 +48,10 @@ func newAciGw(base common) *command {
 func newAciGwInfo(base common) *command {
 	o := &aciGwOptions{common: base}
 	c := &command{name: "info", short: "Show the settings", examples: []string{"netctl aci-gw info", "netctl aci-gw info --json"}}
-	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the gateway is that of all tenants")
-	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
-	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.flags.String(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the gateway is that of all tenants")
+	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
+	c.flags.Bool(&o.json, "json, j", "print a JSON array")
+	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, runAciGwInfo, nil)
 	return c
 }
@@ -89,16 +89,16 @@ func newAciGwSet(base common) *command {
 			"netctl aci-gw set --enforce-policies no",
 		},
 	}
-	c.flags.stringVar(&g.PathBindings, "path-bindings, p", "PATHS", "paths separated by commas, such as topology/pod-1/paths-101/pathep-[eth1/14]; empty: none")
-	c.flags.stringVar(&g.NodeBindings, "node-bindings, n", "NODES", "nodes separated by commas, such as topology/pod-1/node-101; empty: none")
-	c.flags.stringVar(&g.PhysicalDomain, "phys-dom, d", "DOMAIN", "the fabric's physical domain")
-	c.flags.stringVar(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "whether the fabric enforces security policies")
-	c.flags.stringVar(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "whether objects of the tenant common are looked up too")
+	c.flags.String(&g.PathBindings, "path-bindings, p", "PATHS", "paths separated by commas, such as topology/pod-1/paths-101/pathep-[eth1/14]; empty: none")
+	c.flags.String(&g.NodeBindings, "node-bindings, n", "NODES", "nodes separated by commas, such as topology/pod-1/node-101; empty: none")
+	c.flags.String(&g.PhysicalDomain, "phys-dom, d", "DOMAIN", "the fabric's physical domain")
+	c.flags.String(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "whether the fabric enforces security policies")
+	c.flags.String(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "whether objects of the tenant common are looked up too")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
 	for _, name := range []string{"path-bindings", "node-bindings", "phys-dom"} {
-		c.flags.lookup(name).empties = true
+		c.flags.Lookup(name).Empties = true
 	}
-	o.given = c.flags.given
+	o.given = func(flag string) bool { return c.flags.Given(flag) != "" }
 	c.run = bindRun(o, runAciGwSet, nil)
 	return c
 }

@@ -9,12 +9,12 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
@@ -91,7 +91,7 @@ func (s *session) client() (*api.Client, error) {
 		g := s.globals
 		if g.login == nil {
 			if err := g.useLogin(s.loginPath); err != nil {
-				return nil, usageErrorf("%v", err)
+				return nil, flags.Usagef("%v", err)
 			}
 		}
 		if s.lookup != nil {
@@ -99,7 +99,7 @@ func (s *session) client() (*api.Client, error) {
 		}
 		c, err := s.connect(g)
 		if err != nil {
-			return nil, usageErrorf("%v", err)
+			return nil, flags.Usagef("%v", err)
 		}
 		s.made = c
 	}
@@ -163,7 +163,10 @@ func Run(ctx context.Context, env Env, args []string) int {
 		}))...)
 	}
 	root := newRoot(base, env)
-	inv, err := s.globals.fromEnv(env.Getenv)
+	inv := invocation{path: root.name}
+	var general flags.Set
+	s.globals.bind(&general)
+	err := general.FromEnv(env.Getenv)
 	switch {
 	case err != nil:
 	case len(args) > 0 && args[0] == completeCommand:
@@ -183,30 +186,13 @@ func Run(ctx context.Context, env Env, args []string) int {
 	return exitCode(err)
 }
 
-// fromEnv takes NETMASTER, NETMASTER_TOKEN_FILE, NETMASTER_TLS_DIR and INSECURE; flags read later override them.
-func (g *globals) fromEnv(getenv func(string) string) (invocation, error) {
-	if v := getenv("NETMASTER"); v != "" {
-		g.netmaster = v
-	}
-	g.tokenFile = getenv("NETMASTER_TOKEN_FILE")
-	g.tlsDir = getenv("NETMASTER_TLS_DIR")
-	if v := getenv("INSECURE"); v != "" {
-		b, err := strconv.ParseBool(v)
-		if err != nil {
-			return invocation{path: "netctl"}, usageErrorf("environment variable INSECURE %q: must be true or false", v)
-		}
-		g.insecure = b
-	}
-	return invocation{}, nil
-}
-
-func (g *globals) bind(fs *flagSet) {
-	fs.stringVar(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas [$NETMASTER]")
-	fs.boolVar(&g.insecure, "insecure", "do not verify the server's certificate [$INSECURE]")
-	fs.stringVar(&g.tokenFile, "token-file", "FILE", "file whose first line is the token that netmaster asks for [$NETMASTER_TOKEN_FILE]")
-	fs.stringVar(&g.tlsDir, "tls-dir", "DIR", "ask by TLS and show the certificate of a directory that 'netctl pki issue' made; its ca.crt has the authorities to trust [$NETMASTER_TLS_DIR]")
-	fs.durationVar(&g.timeout, "timeout", "give up on a request after this time")
-	fs.lookup("timeout").def = api.DefaultTimeout.String()
+func (g *globals) bind(fs *flags.Set) {
+	fs.String(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas").From("NETMASTER")
+	fs.Bool(&g.insecure, "insecure", "do not verify the server's certificate").From("INSECURE")
+	fs.String(&g.tokenFile, "token-file", "FILE", "file whose first line is the token that netmaster asks for").From("NETMASTER_TOKEN_FILE")
+	fs.String(&g.tlsDir, "tls-dir", "DIR", "ask by TLS and show the certificate of a directory that 'netctl pki issue' made; its ca.crt has the authorities to trust").From("NETMASTER_TLS_DIR")
+	fs.Duration(&g.timeout, "timeout", "give up on a request after this time")
+	fs.Lookup("timeout").Default = api.DefaultTimeout.String()
 }
 
 func newRoot(base common, env Env) *command {
@@ -288,7 +274,7 @@ func report(w io.Writer, path string, err error) {
 		text = "'" + path + "' is refused: " + text
 	}
 	fmt.Fprintf(w, "netctl: %s\n", text)
-	if _, ok := errors.AsType[*usageError](err); ok {
+	if _, ok := errors.AsType[*flags.UsageError](err); ok {
 		fmt.Fprintf(w, "See '%s --help'.\n", path)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type applyOptions struct {
@@ -23,9 +24,9 @@ type applyOptions struct {
 	prune  bool
 }
 
-func newApplyOptions(base common, fs *flagSet) *applyOptions {
+func newApplyOptions(base common, fs *flags.Set) *applyOptions {
 	o := &applyOptions{common: base}
-	fs.listVar(&o.files, "file, f", "FILE", "file, directory, or - for standard input")
+	fs.List(&o.files, "file, f", "FILE", "file, directory, or - for standard input")
 	return o
 }
 
@@ -41,9 +42,9 @@ func newApply(base common) *command {
 		},
 	}
 	o := newApplyOptions(base, &c.flags)
-	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
-	c.flags.boolVar(&o.prune, "prune", "delete what earlier applies of the --set created and the files do not have any more")
-	c.flags.stringVar(&o.set, "set", "NAME", "with --prune: the set that the files are, of all times that they are applied")
+	c.flags.Bool(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
+	c.flags.Bool(&o.prune, "prune", "delete what earlier applies of the --set created and the files do not have any more")
+	c.flags.String(&o.set, "set", "NAME", "with --prune: the set that the files are, of all times that they are applied")
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	c.run = bindRun(o, runApply, nil)
@@ -59,15 +60,15 @@ var (
 func runApply(ctx context.Context, o *applyOptions) error {
 	switch {
 	case o.prune && o.set == "":
-		return usageErrorf("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
+		return flags.Usagef("flag --prune needs --set NAME: what it deletes is what earlier applies of that set created")
 	case o.set != "" && !o.prune:
-		return usageErrorf("flag --set needs --prune: a set is what is deleted from when the files change")
+		return flags.Usagef("flag --set needs --prune: a set is what is deleted from when the files change")
 	case o.prune && o.within > 0:
-		return usageErrorf("flag --confirm-within cannot go with --prune: nothing that is deleted comes back")
+		return flags.Usagef("flag --confirm-within cannot go with --prune: nothing that is deleted comes back")
 	}
 	if o.within > 0 {
 		if o.dryRun {
-			return usageErrorf("flag --confirm-within cannot go with --dry-run")
+			return flags.Usagef("flag --confirm-within cannot go with --dry-run")
 		}
 		docs, err := o.documents(ctx)
 		if err != nil {
@@ -132,7 +133,7 @@ func (o *applyOptions) showResults(results []api.ApplyResult) error {
 // documents reads the files, until ctx ends: one may be a pipe without a writer.
 func (o *applyOptions) documents(ctx context.Context) ([]document, error) {
 	if len(o.files) == 0 {
-		return nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
+		return nil, flags.Usagef("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
 	}
 	type read struct {
 		docs []document
@@ -251,8 +252,8 @@ func newDiff(base common) *command {
 		examples: []string{"netctl diff -f blue.yaml"},
 	}
 	o := newApplyOptions(base, &c.flags)
-	c.flags.boolVar(&o.json, "json, j", "print a JSON array of the objects that differ, before and after")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print the keys of the objects that differ only")
+	c.flags.Bool(&o.json, "json, j", "print a JSON array of the objects that differ, before and after")
+	c.flags.Bool(&o.quiet, "quiet, q", "print the keys of the objects that differ only")
 	c.run = bindRun(o, runDiff, nil)
 	return c
 }

@@ -57,7 +57,7 @@ func newAppProfilePut(base common, name, short string, update bool) *command {
 		args:     []string{"APP-PROFILE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.listVar(&p.EndpointGroups, "group, g", "GROUP", "groups of the application, separated by commas")
+	c.flags.List(&p.EndpointGroups, "group, g", "GROUP", "groups of the application, separated by commas")
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, runAppProfilePut, []*string{&p.AppProfileName})
 	return c
@@ -87,7 +87,7 @@ func newAppProfileGroups(base common) *command {
 		args:     []string{"APP-PROFILE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; a profile's groups are of its tenant")
+	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; a profile's groups are of its tenant")
 	o.listFlags(c, "names only")
 	c.run = bindRun(o, runAppProfileGroups, []*string{&o.profile.AppProfileName})
 	return c

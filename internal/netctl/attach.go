@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 )
 
@@ -42,11 +43,11 @@ func newProcessOptions(base common, getenv func(string) string) *processOptions 
 }
 
 // which are the flags that say which process is meant.
-func (o *processOptions) which(fs *flagSet) {
-	fs.stringVar(&o.netns, "netns", "PATH", "the process's network namespace, such as /run/netns/web")
-	fs.add("pid", "PID", "a process in it, as this host counts", "", intInto(&o.pid))
-	fs.stringVar(&o.ifName, "ifname", "NAME", "name of the interface inside")
-	fs.stringVar(&o.socket, "socket", "PATH", "netplugin's socket [$"+envSocket+"]")
+func (o *processOptions) which(fs *flags.Set) {
+	fs.String(&o.netns, "netns", "PATH", "the process's network namespace, such as /run/netns/web")
+	fs.Int(&o.pid, "pid", "PID", "a process in it, as this host counts").Default = ""
+	fs.String(&o.ifName, "ifname", "NAME", "name of the interface inside")
+	fs.String(&o.socket, "socket", "PATH", "netplugin's socket [$"+envSocket+"]")
 }
 
 func newAttach(base common, getenv func(string) string) *command {
@@ -61,13 +62,13 @@ func newAttach(base common, getenv func(string) string) *command {
 	}
 	o.which(&c.flags)
 	o.tenantFlag(&c.flags)
-	c.flags.stringVar(&o.network, "network, n", "NETWORK", "network; else the group's, else the tenant's default network, else default-net")
-	c.flags.stringVar(&o.group, "group, g", "GROUP", "endpoint group; else none")
-	c.flags.stringVar(&o.name, "name", "NAME", "the endpoint's name; else that of the namespace, or pid-PID")
-	c.flags.textVar(&o.labels, "label, l", "KEY=VALUE", "label of the endpoint, by which policies and services select")
-	c.flags.listVar(&o.ips, "ip", "ADDRESS", "address to ask for, one IPv4 and one IPv6 at most")
+	c.flags.String(&o.network, "network, n", "NETWORK", "network; else the group's, else the tenant's default network, else default-net")
+	c.flags.String(&o.group, "group, g", "GROUP", "endpoint group; else none")
+	c.flags.String(&o.name, "name", "NAME", "the endpoint's name; else that of the namespace, or pid-PID")
+	c.flags.Texts(&o.labels, "label, l", "KEY=VALUE", "label of the endpoint, by which policies and services select")
+	c.flags.List(&o.ips, "ip", "ADDRESS", "address to ask for, one IPv4 and one IPv6 at most")
 	o.changeFlags(&c.flags, "json, j", "print what it got as JSON")
-	c.flags.lookup("quiet").usage = "print its addresses only"
+	c.flags.Lookup("quiet").Usage = "print its addresses only"
 	c.run = bindRun(o, runAttach, nil)
 	return c
 }
@@ -80,7 +81,7 @@ func newDetach(base common, getenv func(string) string) *command {
 		examples: []string{"netctl detach --netns /run/netns/web", "netctl detach --pid 4711"},
 	}
 	o.which(&c.flags)
-	c.flags.stringVar(&o.stateDir, "state-dir", "DIR", "netplugin's state directory, where the wish waits while netplugin is down [$"+envStateDir+"]")
+	c.flags.String(&o.stateDir, "state-dir", "DIR", "netplugin's state directory, where the wish waits while netplugin is down [$"+envStateDir+"]")
 	o.changeFlags(&c.flags, "json, j", "print what was detached as JSON")
 	c.run = bindRun(o, runDetach, nil)
 	return c
@@ -90,11 +91,11 @@ func newDetach(base common, getenv func(string) string) *command {
 func (o *processOptions) key() (k attach.Key, name string, err error) {
 	switch {
 	case o.netns != "" && o.pid != 0:
-		return k, "", usageErrorf("--netns and --pid are both given; one says which process is meant")
+		return k, "", flags.Usagef("--netns and --pid are both given; one says which process is meant")
 	case o.netns == "" && o.pid == 0:
-		return k, "", usageErrorf("which process? give --netns PATH, its network namespace, or --pid PID")
+		return k, "", flags.Usagef("which process? give --netns PATH, its network namespace, or --pid PID")
 	case o.pid < 0:
-		return k, "", usageErrorf("flag --pid \"%d\": must be the number of a process", o.pid)
+		return k, "", flags.Usagef("flag --pid \"%d\": must be the number of a process", o.pid)
 	case o.pid != 0:
 		k = attach.PIDKey(o.pid, o.ifName)
 		return k, k.Container, nil
@@ -114,7 +115,7 @@ func (o *processOptions) request() (attach.Request, error) {
 	if o.pid != 0 {
 		r.Netns = attach.PIDNetns(o.pid)
 		if _, err := os.Stat(r.Netns); errors.Is(err, os.ErrNotExist) {
-			return r, usageErrorf("flag --pid \"%d\": there is no such process", o.pid)
+			return r, flags.Usagef("flag --pid \"%d\": there is no such process", o.pid)
 		}
 	} else if r.Netns, err = filepath.Abs(o.netns); err != nil { // netplugin has another directory
 		return r, err
@@ -122,7 +123,7 @@ func (o *processOptions) request() (attach.Request, error) {
 	for _, l := range o.labels {
 		key, value, ok := strings.Cut(l, "=")
 		if _, twice := r.Labels[key]; !ok || key == "" || twice {
-			return r, usageErrorf("flag --label %q: must be KEY=VALUE, each key once", l)
+			return r, flags.Usagef("flag --label %q: must be KEY=VALUE, each key once", l)
 		}
 		if r.Labels == nil {
 			r.Labels = map[string]string{}
@@ -132,7 +133,7 @@ func (o *processOptions) request() (attach.Request, error) {
 	for _, s := range o.ips {
 		ip, err := netip.ParseAddr(s)
 		if err != nil || ip.Zone() != "" {
-			return r, usageErrorf("flag --ip %q: must be an IPv4 or IPv6 address", s)
+			return r, flags.Usagef("flag --ip %q: must be an IPv4 or IPv6 address", s)
 		}
 		r.Addresses = append(r.Addresses, ip.Unmap())
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 var bgps = register(kindOf((*api.Client).Bgps, columns[api.Bgp]{
@@ -57,16 +58,16 @@ func newBgpCreate(base common) *command {
 		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},
 		args:     []string{"HOST"},
 	}
-	c.flags.stringVar(&b.RouterIP, "router-ip", "CIDR", "address of the host on the router's network, with prefix length")
-	c.flags.stringVar(&b.AS, "as", "NUMBER", "AS number of the host")
-	c.flags.stringVar(&b.NeighborAS, "neighbor-as", "NUMBER", "AS number of the router")
-	c.flags.stringVar(&b.Neighbor, "neighbor", "ADDRESS", "IPv4 address of the router; not needed with --neighbors")
-	c.flags.stringVar(&b.RouterIP6, "router-ip6", "CIDR", "IPv6 address of the host on the router's network, with prefix length; without, no routes of IPv6")
-	c.flags.stringVar(&b.Neighbors, "neighbors", "LIST", "more routers, ADDRESS@AS, separated by commas")
-	c.flags.stringVar(&b.Password, "password", "TEXT", "password of the sessions (TCP MD5); ******** keeps the one that is set")
-	c.flags.intVar(&b.MaxPrefixes, "max-prefixes", "NUMBER", "how many prefixes a router may tell of, of each family; 0 = 10000")
-	c.flags.boolVar(&b.DefaultRoute, "default-route", "learn the default route too")
-	c.flags.stringVar(&b.BFD, "bfd", "on|off", "find failures by BFD too (on, the default), or by BGP alone")
+	c.flags.String(&b.RouterIP, "router-ip", "CIDR", "address of the host on the router's network, with prefix length")
+	c.flags.String(&b.AS, "as", "NUMBER", "AS number of the host")
+	c.flags.String(&b.NeighborAS, "neighbor-as", "NUMBER", "AS number of the router")
+	c.flags.String(&b.Neighbor, "neighbor", "ADDRESS", "IPv4 address of the router; not needed with --neighbors")
+	c.flags.String(&b.RouterIP6, "router-ip6", "CIDR", "IPv6 address of the host on the router's network, with prefix length; without, no routes of IPv6")
+	c.flags.String(&b.Neighbors, "neighbors", "LIST", "more routers, ADDRESS@AS, separated by commas")
+	c.flags.String(&b.Password, "password", "TEXT", "password of the sessions (TCP MD5); ******** keeps the one that is set")
+	c.flags.Int(&b.MaxPrefixes, "max-prefixes", "NUMBER", "how many prefixes a router may tell of, of each family; 0 = 10000")
+	c.flags.Bool(&b.DefaultRoute, "default-route", "learn the default route too")
+	c.flags.String(&b.BFD, "bfd", "on|off", "find failures by BFD too (on, the default), or by BGP alone")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
 	c.run = bindRun(o, runBgpCreate, []*string{&b.Hostname})
 	return c
@@ -77,18 +78,18 @@ func runBgpCreate(ctx context.Context, o *bgpCreateOptions) error {
 		// Without 1.x' one router, whose AS number settings have to have.
 		_, as, told := strings.Cut(first, "@")
 		if o.bgp.NeighborAS == "" && !told {
-			return usageErrorf("--neighbors %q: routers are given as ADDRESS@AS", first)
+			return flags.Usagef("--neighbors %q: routers are given as ADDRESS@AS", first)
 		} else if o.bgp.NeighborAS == "" {
 			o.bgp.NeighborAS = as
 		}
 	} else if o.bgp.RouterIP != "" && o.bgp.Neighbor == "" {
-		return usageErrorf("--neighbor is missing, or --neighbors")
+		return flags.Usagef("--neighbor is missing, or --neighbors")
 	}
 	for _, f := range []struct{ name, value string }{
 		{"router-ip", o.bgp.RouterIP}, {"as", o.bgp.AS}, {"neighbor-as", o.bgp.NeighborAS},
 	} {
 		if f.value == "" {
-			return usageErrorf("--%s is missing", f.name)
+			return flags.Usagef("--%s is missing", f.name)
 		}
 	}
 	return put(ctx, &o.common, bgps, o.bgp.Hostname, o.bgp)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/daemon/supportbundle"
 )
 
@@ -45,8 +46,8 @@ func newBugtool(base common, build api.Version) *command {
 		examples: []string{"netctl bugtool fault.tar.gz", "netctl bugtool --host host1,host2 fault.tar.gz"},
 		args:     []string{"FILE"},
 	}
-	c.flags.stringVar(&o.hosts, "host", "HOSTS", "only these hosts, names separated by commas; none: all")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing but errors")
+	c.flags.String(&o.hosts, "host", "HOSTS", "only these hosts, names separated by commas; none: all")
+	c.flags.Bool(&o.quiet, "quiet, q", "print nothing but errors")
 	c.run = bindRun(o, runBugtool, []*string{&o.file})
 	return c
 }
@@ -133,7 +134,7 @@ func (o *bugtoolOptions) sources(ctx context.Context, client *api.Client) ([]*so
 	var names []string
 	for name := range strings.SplitSeq(o.hosts, ",") {
 		if name = strings.TrimSpace(name); name == "" && o.hosts != "" {
-			return nil, usageErrorf("--host %q: must be names of hosts, separated by commas", o.hosts)
+			return nil, flags.Usagef("--host %q: must be names of hosts, separated by commas", o.hosts)
 		}
 		names = append(names, name)
 	}
@@ -154,7 +155,7 @@ func (o *bugtoolOptions) sources(ctx context.Context, client *api.Client) ([]*so
 	}
 	for _, name := range names {
 		if o.hosts != "" && !slices.ContainsFunc(out, func(s *source) bool { return s.host == name }) {
-			return nil, usageErrorf("--host: there is no host %q; 'netctl host ls' lists them", name)
+			return nil, flags.Usagef("--host: there is no host %q; 'netctl host ls' lists them", name)
 		}
 	}
 	return out, nil

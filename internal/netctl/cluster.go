@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 var members = columns[api.Member]{
@@ -70,17 +71,17 @@ func newClusterToken(base common) *command {
 		short:    "Make a token by which one more netmaster, or a host's netplugin, may join, once",
 		examples: []string{"netctl cluster token", "netctl cluster token --host host4", "netctl cluster token --expires 10m --quiet"},
 	}
-	c.flags.stringVar(&o.host, "host", "NAME", "the host whose netplugin is to join, where netmasters run with --secure")
-	c.flags.durationVar(&o.life, "expires", "how long it is good, at most 168h (default 1h)")
-	c.flags.boolVar(&o.json, "json, j", "print the token and whom it leads to as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print the token only")
+	c.flags.String(&o.host, "host", "NAME", "the host whose netplugin is to join, where netmasters run with --secure")
+	c.flags.Duration(&o.life, "expires", "how long it is good, at most 168h (default 1h)")
+	c.flags.Bool(&o.json, "json, j", "print the token and whom it leads to as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print the token only")
 	c.run = bindRun(o, runClusterToken, nil)
 	return c
 }
 
 func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	if o.life != 0 && o.life < time.Second || o.life > 7*24*time.Hour {
-		return usageErrorf("--expires %s: must be from 1s to 168h", o.life)
+		return flags.Usagef("--expires %s: must be from 1s to 168h", o.life)
 	}
 	client, err := o.client()
 	if err != nil {
@@ -120,7 +121,7 @@ func newClusterRemove(base common) *command {
 		examples: []string{"netctl cluster remove host3", "netctl cluster remove --force host3"},
 		args:     []string{"MEMBER"},
 	}
-	c.flags.boolVar(&o.force, "force, f", "also a living member, or where too few of the others answer")
+	c.flags.Bool(&o.force, "force, f", "also a living member, or where too few of the others answer")
 	o.changeFlags(&c.flags, "json, j", "print the members that are left as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
 		client, err := o.client()

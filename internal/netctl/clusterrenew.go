@@ -13,8 +13,8 @@ func newClusterRenew(base common) *command {
 		short:    "Make the next authorities of members, and of hosts and people: the former ones are trusted until their own end",
 		examples: []string{"netctl cluster renew-authorities"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print the members as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	c.flags.Bool(&o.json, "json, j", "print the members as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print names only")
 	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
 		return o.members(ctx, func(c *api.Client) (api.Members, error) { return c.RenewAuthorities(ctx) })
 	}, nil)

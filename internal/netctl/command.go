@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // command is a node of the command tree: either a group of commands (subs) or
@@ -28,7 +30,7 @@ type command struct {
 	globals  *globals                // set on the root only
 	version  func(w io.Writer) error // set on the root only: --version
 
-	flags flagSet
+	flags flags.Set
 	// run gets the positional arguments: as many as args, and the optional ones given.
 	run func(ctx context.Context, args []string) error
 }
@@ -60,12 +62,12 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 	var help, showVersion bool
 	fs := c.allFlags(g, &help)
 	if version != nil {
-		fs.boolVar(&showVersion, "version, v", "print netctl's version").general = true
+		fs.Bool(&showVersion, "version, v", "print netctl's version").General = true
 	}
 	for c.subs != nil && len(args) > 0 {
-		if isFlag(args[0]) {
+		if flags.IsFlag(args[0]) {
 			var err error
-			if args, _, err = fs.leading(args); err != nil {
+			if args, _, err = fs.Leading(args); err != nil {
 				return inv, err
 			}
 			continue
@@ -79,7 +81,7 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 		}
 		return sub.resolveAt(path+" "+sub.name, args[1:], g, nil)
 	}
-	positional, err := fs.parse(args)
+	positional, err := fs.Parse(args)
 	if err != nil {
 		return inv, err
 	}
@@ -89,11 +91,11 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 	case help || c.subs != nil:
 		inv.execute = func(_ context.Context, w io.Writer) error { return c.help(w, path, fs) }
 	default:
-		if err := errors.Join(c.checkArgs(positional), fs.oneForm()); err != nil {
+		if err := errors.Join(c.checkArgs(positional), oneForm(fs)); err != nil {
 			return inv, err
 		}
 		inv.execute = func(ctx context.Context, _ io.Writer) error {
-			return c.flags.inFlags(cmp.Or(c.fills, c.asks), c.run(ctx, positional))
+			return inFlags(&c.flags, cmp.Or(c.fills, c.asks), c.run(ctx, positional))
 		}
 	}
 	return inv, nil
@@ -115,30 +117,35 @@ func (c *command) resolveHelp(path string, names []string, g *globals) (invocati
 }
 
 // allFlags returns the command's own flags and the ones that every command takes.
-func (c *command) allFlags(g *globals, help *bool) *flagSet {
-	general := &flagSet{}
+func (c *command) allFlags(g *globals, help *bool) *flags.Set {
+	general := &flags.Set{}
 	g.bind(general)
-	general.boolVar(help, "help, h", "show this help")
-	for _, d := range general.defs {
-		d.general = true
+	general.Bool(help, "help, h", "show this help")
+	for _, d := range general.Flags {
+		d.General = true
 	}
-	return &flagSet{defs: append(slices.Clone(c.flags.defs), general.defs...)}
+	all := &flags.Set{Flags: append(slices.Clone(c.flags.Flags), general.Flags...)}
+	if all.Lookup("json") != nil {
+		const hint = "--json (-j) prints JSON, and lists ('ls', 'get KIND') take -o"
+		all.Hints = map[string]string{"o": hint, "output": hint}
+	}
+	return all
 }
 
 func (c *command) checkArgs(positional []string) error {
 	for i, name := range c.args {
 		if i >= len(positional) {
-			return usageErrorf("%s is missing", name)
+			return flags.Usagef("%s is missing", name)
 		}
 		if positional[i] == "" {
-			return usageErrorf("%s must not be empty", name)
+			return flags.Usagef("%s must not be empty", name)
 		}
 	}
 	if most := len(c.args) + len(c.optional); len(positional) > most {
 		if positional[most] == "" {
-			return usageErrorf("unexpected argument \"\": a variable may be empty, or a switch that takes no value (such as --json, --token of login) has got one")
+			return flags.Usagef("unexpected argument \"\": a variable may be empty, or a switch that takes no value (such as --json, --token of login) has got one")
 		}
-		return usageErrorf("unexpected argument %q", positional[most])
+		return flags.Usagef("unexpected argument %q", positional[most])
 	}
 	return nil
 }
@@ -155,16 +162,16 @@ func (c *command) unknown(path, name string) error {
 		}
 	}
 	if len(of) > 0 {
-		return usageErrorf("unknown command %q; there are %s", name, strings.Join(of, ", "))
+		return flags.Usagef("unknown command %q; there are %s", name, strings.Join(of, ", "))
 	}
-	if near := nearest(name, names); near != "" {
-		return usageErrorf("unknown command %q; did you mean '%s %s'?", name, path, near)
+	if near := flags.Nearest(name, names); near != "" {
+		return flags.Usagef("unknown command %q; did you mean '%s %s'?", name, path, near)
 	}
-	return usageErrorf("unknown command %q", name)
+	return flags.Usagef("unknown command %q", name)
 }
 
 // help writes the command's help, examples first.
-func (c *command) help(w io.Writer, path string, fs *flagSet) error {
+func (c *command) help(w io.Writer, path string, fs *flags.Set) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", c.short)
 	for line := range strings.Lines(c.note) {
@@ -193,18 +200,8 @@ func (c *command) help(w io.Writer, path string, fs *flagSet) error {
 			fmt.Fprintf(tw, "  %s\t%s\n", strings.Join(append([]string{s.name}, s.aliases...), ", "), s.short)
 		}
 	}
-	for _, general := range []bool{false, true} {
-		title := "\nFlags:\n"
-		if general {
-			title = "\nGlobal flags:\n"
-		}
-		for _, d := range fs.defs {
-			if d.general == general {
-				fmt.Fprintf(tw, "%s  %s\t%s\n", title, d.label(), d.help())
-				title = ""
-			}
-		}
-	}
+	fs.Table(tw, "\nFlags:\n", false)
+	fs.Table(tw, "\nGlobal flags:\n", true)
 	if err := tw.Flush(); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // completionTimeout bounds how long a shell waits for names from the server.
@@ -76,7 +78,7 @@ func newCompletion(base common) *command {
 	c.run = func(_ context.Context, args []string) error {
 		script, ok := scripts[args[0]]
 		if !ok {
-			return usageErrorf("unknown shell %q; there are bash, zsh and fish", args[0])
+			return flags.Usagef("unknown shell %q; there are bash, zsh and fish", args[0])
 		}
 		_, err := fmt.Fprintf(base.out, script, completeCommand)
 		return err
@@ -88,12 +90,12 @@ func newCompletion(base common) *command {
 type place struct {
 	command  *command
 	path     []string // of the command
-	flags    *flagSet
-	valueOf  *flagDef // the word is this flag's value
-	nth      int      // else it is this positional argument
-	previous []string // the positional arguments before it
-	prefix   string   // what stands before the value in the same word: "--tenant="
-	word     string   // as far as it is written
+	flags    *flags.Set
+	valueOf  *flags.Flag // the word is this flag's value
+	nth      int         // else it is this positional argument
+	previous []string    // the positional arguments before it
+	prefix   string      // what stands before the value in the same word: "--tenant="
+	word     string      // as far as it is written
 }
 
 // locate follows the words of a line, setting the flags that it passes.
@@ -105,18 +107,18 @@ func locate(root *command, g *globals, words []string) place {
 	for i := 0; i < len(done); i++ {
 		w := done[i]
 		switch {
-		case isFlag(w):
+		case flags.IsFlag(w):
 			name, _, hasValue := strings.Cut(strings.TrimLeft(w, "-"), "=")
-			d := p.flags.lookup(name)
+			d := p.flags.Lookup(name)
 			switch {
 			case d == nil:
-			case hasValue || d.value == "":
-				_, _, _ = p.flags.leading(done[i : i+1]) // running the line reports a wrong value
+			case hasValue || d.Value == "":
+				_, _, _ = p.flags.Leading(done[i : i+1]) // running the line reports a wrong value
 			case i+1 == len(done):
 				p.valueOf = d
 				return p
 			default:
-				_, _, _ = p.flags.leading(done[i : i+2])
+				_, _, _ = p.flags.Leading(done[i : i+2])
 				i++
 			}
 		case p.command.subs != nil:
@@ -131,8 +133,8 @@ func locate(root *command, g *globals, words []string) place {
 			p.nth++
 		}
 	}
-	if name, value, ok := strings.Cut(p.word, "="); ok && isFlag(p.word) {
-		p.valueOf = p.flags.lookup(strings.TrimLeft(name, "-"))
+	if name, value, ok := strings.Cut(p.word, "="); ok && flags.IsFlag(p.word) {
+		p.valueOf = p.flags.Lookup(strings.TrimLeft(name, "-"))
 		p.prefix, p.word = name+"=", value
 	}
 	return p
@@ -149,10 +151,10 @@ func complete(ctx context.Context, s *session, root *command, out io.Writer, wor
 	case p.command == nil:
 		return nil
 	case p.valueOf != nil:
-		found = p.values(ctx, s, p.valueOf.value)
+		found = p.values(ctx, s, p.valueOf.Value)
 	case strings.HasPrefix(p.word, "-"):
-		for _, d := range p.flags.defs {
-			found = append(found, "--"+d.names[0])
+		for _, d := range p.flags.Flags {
+			found = append(found, "--"+d.Names[0])
 		}
 	case p.command.subs != nil:
 		for _, sub := range p.command.subs {
@@ -190,7 +192,7 @@ func (p place) values(ctx context.Context, s *session, placeholder string) []str
 	case "MODE":
 		return map[string][]string{
 			"fabric-mode": {"aci", "aci-opflex", "default"}, "fwd-mode": {"bridge", "routing"}, "arp-mode": {"flood", "proxy"},
-		}[p.valueOf.names[0]]
+		}[p.valueOf.Names[0]]
 	}
 	if strings.Contains(placeholder, "|") {
 		return strings.Split(placeholder, "|")
@@ -216,10 +218,10 @@ func (p place) values(ctx context.Context, s *session, placeholder string) []str
 
 // names asks the server for the names of a kind of object in the line's tenant.
 func (p place) names(ctx context.Context, s *session, k *objectKind) []string {
-	of := p.flags.lookup("tenant") // nil = the command takes objects of all tenants
+	of := p.flags.Lookup("tenant") // nil = the command takes objects of all tenants
 	tenant := "default"
-	if of != nil && of.text != "" {
-		tenant = of.text
+	if of != nil && of.Text != "" {
+		tenant = of.Text
 	}
 	client, err := s.client()
 	if err != nil {

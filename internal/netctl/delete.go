@@ -21,7 +21,7 @@ func newDelete(base common) *command {
 		},
 	}
 	o := newApplyOptions(base, &c.flags)
-	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be deleted, change nothing")
+	c.flags.Bool(&o.dryRun, "dry-run, n", "say what would be deleted, change nothing")
 	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
 	c.run = bindRun(o, runDelete, nil)
 	return c

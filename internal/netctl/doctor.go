@@ -27,9 +27,9 @@ func newDoctor(base common) *command {
 		short:    "Look for what is wrong: what is owned by nobody, hosts, data planes, certificates, disks, versions",
 		examples: []string{"netctl doctor", "netctl doctor --repair", "netctl doctor --json"},
 	}
-	c.flags.boolVar(&o.repair, "repair", "put right what is owned by nobody, or is not allocated to its owner")
-	c.flags.boolVar(&o.json, "json, j", "print the findings as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", fmt.Sprintf("print nothing; the exit code is %d when something was found", ExitUnwell))
+	c.flags.Bool(&o.repair, "repair", "put right what is owned by nobody, or is not allocated to its owner")
+	c.flags.Bool(&o.json, "json, j", "print the findings as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print nothing; the exit code is %d when something was found", ExitUnwell))
 	c.run = bindRun(o, runDoctor, nil)
 	return c
 }

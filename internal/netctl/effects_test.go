@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
 )
@@ -102,14 +103,18 @@ var flagEffects = map[string]optioncoverage.Effect{
 
 // fieldOf sets the flag and returns the JSON name of the field that it has filled in
 // object, a pointer to an object on the wire; "" = it has filled in none.
-func (d *flagDef) fieldOf(object any) string {
+func fieldOf(d *flags.Flag, object any) string {
 	if object == nil {
 		return ""
 	}
 	wire := reflect.ValueOf(object).Elem()
 	before := reflect.New(wire.Type()).Elem()
 	before.Set(wire)
-	if d.set("x") != nil && d.set("7") != nil && d.set("true") != nil {
+	alone := flags.Set{Flags: []*flags.Flag{d}, Settings: true}
+	if !slices.ContainsFunc([]string{"x", "7", "true"}, func(v string) bool {
+		_, err := alone.Parse([]string{"--" + d.Names[0] + "=" + v})
+		return err == nil
+	}) {
 		return ""
 	}
 	for i := range wire.NumField() {
@@ -145,24 +150,24 @@ func TestEveryFlagHasEffect(t *testing.T) {
 	var accepted []string
 	var walk func(c *command, path string)
 	walk = func(c *command, path string) {
-		for _, d := range c.flags.defs {
-			name := strings.TrimPrefix(path+" --"+d.names[0], " ")
+		for _, d := range c.flags.Flags {
+			name := strings.TrimPrefix(path+" --"+d.Names[0], " ")
 			accepted = append(accepted, name)
-			for _, n := range d.names {
+			for _, n := range d.Names {
 				spellings[name] = append(spellings[name], "-"+n, "--"+n)
 			}
-			if field := d.fieldOf(c.fills); field != "" {
+			if field := fieldOf(d, c.fills); field != "" {
 				effects[name] = optioncoverage.By("TestEveryFieldHasEffect") // of the field, which fieldOf has set by the flag
 				delete(spellings, name)
 				for _, n := range noEffectsOf(t, c.fills) {
-					if said := c.note + "\n" + d.help(); (n.Field == "" || n.Field == field) && !strings.Contains(said, n.Text) {
+					if said := c.note + "\n" + d.Help(); (n.Field == "" || n.Field == field) && !strings.Contains(said, n.Text) {
 						t.Errorf("%s sets %s, and its help does not say %q", name, field, n.Text)
 					}
 				}
 			}
-			notes[name] = c.note + "\n" + d.help()
-			if e, ok := anywhere["--"+d.names[0]]; ok && effects[name] == (optioncoverage.Effect{}) {
-				if !strings.Contains(d.usage, "accepted") || d.names[0] == "json" { // JSON is what they print anyway
+			notes[name] = c.note + "\n" + d.Help()
+			if e, ok := anywhere["--"+d.Names[0]]; ok && effects[name] == (optioncoverage.Effect{}) {
+				if !strings.Contains(d.Usage, "accepted") || d.Names[0] == "json" { // JSON is what they print anyway
 					effects[name] = e
 				}
 			}

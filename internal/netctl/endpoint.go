@@ -34,8 +34,8 @@ func newEndpointInspect(base common) *command {
 		examples: []string{"netctl endpoint inspect 3f0c9a7d1b52", "netctl ep inspect web1"},
 		args:     []string{"ENDPOINT"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.flags.Bool(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, runEndpointInspect, []*string{&o.key})
 	return c
 }

@@ -22,10 +22,10 @@ func newEndpointList(base common) *command {
 		short:    "List the endpoints of all tenants, or those that flags choose",
 		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint ls -t blue --group web", "netctl endpoint ls --network blue:backend -q"},
 	}
-	c.flags.stringVar(&o.filter.Tenant, "tenant, t", "TENANT", "those of a tenant")
-	c.flags.stringVar(&o.filter.Host, "host", "HOST", "those on a host")
-	c.flags.stringVar(&o.filter.Group, "group, g", "GROUP", "those of a group: NAME, or TENANT:NAME")
-	c.flags.stringVar(&o.filter.Network, "network, n", "NETWORK", "those on a network: NAME, or TENANT:NAME")
+	c.flags.String(&o.filter.Tenant, "tenant, t", "TENANT", "those of a tenant")
+	c.flags.String(&o.filter.Host, "host", "HOST", "those on a host")
+	c.flags.String(&o.filter.Group, "group, g", "GROUP", "those of a group: NAME, or TENANT:NAME")
+	c.flags.String(&o.filter.Network, "network, n", "NETWORK", "those on a network: NAME, or TENANT:NAME")
 	o.listFlags(c, "keys only")
 	c.run = bindRun(o, runEndpointList, nil)
 	return c

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -27,20 +28,11 @@ const (
 // errDiffers makes diff exit with ExitDiffers.
 var errDiffers = errors.New("there are differences")
 
-// usageError is a wrong command line.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func usageErrorf(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
-}
-
 func exitCode(err error) int {
 	if e, ok := errors.AsType[*agentError](err); ok {
 		return e.exitCode()
 	}
-	switch _, usage := errors.AsType[*usageError](err); {
+	switch _, usage := errors.AsType[*flags.UsageError](err); {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errDiffers):

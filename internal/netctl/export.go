@@ -32,12 +32,12 @@ func newExport(base common) *command {
 			"netctl export --from http://old-netmaster:9999 > cluster.yaml   # a netmaster of 1.x",
 		},
 	}
-	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "only the tenant and what it holds")
-	c.flags.stringVar(&o.from, "from", "URL", "of another netmaster, also of 1.x; implies --in-use")
-	c.flags.boolVar(&o.inUse, "in-use", "write the tags and addresses in use, also those that netmaster chose, and the endpoints")
-	c.flags.boolVar(&o.skip, "skip-broken", "leave out, with a warning, what the netmaster cannot tell of, instead of failing")
-	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print kinds and keys only")
+	c.flags.String(&o.tenant, "tenant, t", "TENANT", "only the tenant and what it holds")
+	c.flags.String(&o.from, "from", "URL", "of another netmaster, also of 1.x; implies --in-use")
+	c.flags.Bool(&o.inUse, "in-use", "write the tags and addresses in use, also those that netmaster chose, and the endpoints")
+	c.flags.Bool(&o.skip, "skip-broken", "leave out, with a warning, what the netmaster cannot tell of, instead of failing")
+	c.flags.Bool(&o.json, "json, j", "print a JSON array")
+	c.flags.Bool(&o.quiet, "quiet, q", "print kinds and keys only")
 	c.run = bindRun(o, runExport, nil)
 	return c
 }

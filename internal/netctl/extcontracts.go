@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 var extContracts = register(kindOf((*api.Client).ExtContractsGroups, columns[api.ExtContractsGroup]{
@@ -57,9 +58,9 @@ func newExtContractsCreate(base common) *command {
 	}
 	o.tenantFlag(&c.flags)
 	// -c means --consumed and -a --contract, as in 1.x.
-	c.flags.boolVar(&o.consumed, "consumed, c", "the groups consume the contracts")
-	c.flags.boolVar(&o.provided, "provided, p", "the groups provide the contracts")
-	c.flags.listVar(&o.group.Contracts, "contract, a", "CONTRACT-DN", "distinguished name of a contract")
+	c.flags.Bool(&o.consumed, "consumed, c", "the groups consume the contracts")
+	c.flags.Bool(&o.provided, "provided, p", "the groups provide the contracts")
+	c.flags.List(&o.group.Contracts, "contract, a", "CONTRACT-DN", "distinguished name of a contract")
 	o.changeFlags(&c.flags, "json, j", "print the contracts as stored, as JSON")
 	c.run = bindRun(o, runExtContractsCreate, []*string{&o.group.ContractsGroupName})
 	return c
@@ -68,9 +69,9 @@ func newExtContractsCreate(base common) *command {
 func runExtContractsCreate(ctx context.Context, o *extContractsOptions) error {
 	switch {
 	case o.consumed == o.provided:
-		return usageErrorf("give either --consumed or --provided")
+		return flags.Usagef("give either --consumed or --provided")
 	case len(o.group.Contracts) == 0:
-		return usageErrorf("--contract is missing")
+		return flags.Usagef("--contract is missing")
 	}
 	o.group.ContractsType = "provided"
 	if o.consumed {

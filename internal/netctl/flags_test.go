@@ -128,14 +128,14 @@ func TestLegacyFlags(t *testing.T) {
 			args = append(args, "x")
 		}
 		for _, lf := range lc.flags {
-			d := c.flags.lookup(lf.names[0])
-			if d == nil || (d.value == "") != lf.isBool {
+			d := c.flags.Lookup(lf.names[0])
+			if d == nil || (d.Value == "") != lf.isBool {
 				t.Errorf("%v: no flag --%s of that kind", lc.words, lf.names[0])
 				continue
 			}
 			// The cluster's private subnet is the server's default, not netctl's (known fault 15).
-			if d.def != lf.def && lf.names[0] != "private-subnet" {
-				t.Errorf("%v: default of --%s is %q, in 1.x %q", lc.words, lf.names[0], d.def, lf.def)
+			if d.Default != lf.def && lf.names[0] != "private-subnet" {
+				t.Errorf("%v: default of --%s is %q, in 1.x %q", lc.words, lf.names[0], d.Default, lf.def)
 			}
 			for _, n := range lf.names {
 				count++
@@ -144,7 +144,7 @@ func TestLegacyFlags(t *testing.T) {
 					value = "v"
 				}
 				forms := [][]string{{"-" + n, value}, {"--" + n, value}, {"-" + n + "=" + value}, {"--" + n + "=" + value}}
-				if d.value == "" {
+				if d.Value == "" {
 					forms = [][]string{{"-" + n}, {"--" + n}, {"--" + n + "=true"}}
 				}
 				for _, form := range forms {
@@ -177,7 +177,7 @@ func TestJSONAndQuiet(t *testing.T) {
 	var walk func(c *command, path string)
 	walk = func(c *command, path string) {
 		for _, name := range []string{"json", "quiet"} {
-			if c.subs == nil && c.flags.lookup(name) == nil && path != "netctl completion" && (path != "netctl bugtool" || name != "json") {
+			if c.subs == nil && c.flags.Lookup(name) == nil && path != "netctl completion" && (path != "netctl bugtool" || name != "json") {
 				t.Errorf("%s has no --%s", path, name)
 			}
 		}
@@ -383,7 +383,7 @@ func TestZeroPriorityIsRefused(t *testing.T) {
 // ls; the page names it.
 func TestPageSaysWhichListsTakeAll(t *testing.T) {
 	for c, all := range map[*command]bool{newEndpointList(common{}): false, newList(common{}, hosts, ""): false, newList(common{}, rules, ""): true} {
-		if (c.flags.lookup("all") != nil) != all {
+		if (c.flags.Lookup("all") != nil) != all {
 			t.Errorf("%s: --all", c.short)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type getOptions struct {
@@ -32,10 +33,10 @@ func newGet(base common) *command {
 		optional: []string{"NAME"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.boolVar(&o.all, "all, a", "those of all tenants")
+	c.flags.Bool(&o.all, "all, a", "those of all tenants")
 	o.listFlags(c, "names only")
-	c.flags.boolVar(&o.watch, "watch, w", "go on and show what changes, until interrupted")
-	c.flags.durationVar(&o.interval, "interval", "how often --watch looks")
+	c.flags.Bool(&o.watch, "watch, w", "go on and show what changes, until interrupted")
+	c.flags.Duration(&o.interval, "interval", "how often --watch looks")
 	c.run = func(ctx context.Context, args []string) error {
 		if len(args) > 1 {
 			o.name = args[1]
@@ -45,7 +46,7 @@ func newGet(base common) *command {
 			return err
 		}
 		if o.all && o.name != "" {
-			return usageErrorf("flag --all shows those of all tenants, and %s names one object; give one of them", o.name)
+			return flags.Usagef("flag --all shows those of all tenants, and %s names one object; give one of them", o.name)
 		}
 		if err := errors.Join(o.settle(k, &c.flags, &o.name), o.whose(&c.flags)); err != nil {
 			return err
@@ -56,9 +57,9 @@ func newGet(base common) *command {
 }
 
 // whose refuses flags that say of different tenants that their objects are meant.
-func (o *getOptions) whose(fs *flagSet) error {
-	if o.all && fs.given("tenant") {
-		return usageErrorf("flags --tenant and --all ask for different objects; give one of them")
+func (o *getOptions) whose(fs *flags.Set) error {
+	if o.all && fs.Given("tenant") != "" {
+		return flags.Usagef("flags --tenant and --all ask for different objects; give one of them")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // globalKey is the key of the one global object.
@@ -62,10 +63,10 @@ func newGlobalInfo(base common) *command {
 		short:    "Show the settings",
 		examples: []string{"netctl global info", "netctl global info --json"},
 	}
-	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the settings are those of all tenants")
-	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
-	c.flags.boolVar(&o.json, "json, j", "print the settings as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.flags.String(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the settings are those of all tenants")
+	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
+	c.flags.Bool(&o.json, "json, j", "print the settings as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, runGlobalInfo, nil)
 	return c
 }
@@ -118,17 +119,17 @@ func newGlobalSet(base common) *command {
 			"netctl global set --generated-labels default,com.acme.build.",
 		},
 	}
-	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, aci, or aci-opflex, which has no effect")
-	c.flags.stringVar(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
-	c.flags.stringVar(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
-	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing: networks of a tenant reach each other")
-	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
-	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
-	c.flags.listVar(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
-	c.flags.listVar(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "prefixes in which tenant admins' networks may have routes on hosts, and to which BGP announcements are limited; none empties the list")
+	c.flags.String(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, aci, or aci-opflex, which has no effect")
+	c.flags.String(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
+	c.flags.String(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
+	c.flags.String(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing: networks of a tenant reach each other")
+	c.flags.String(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
+	c.flags.String(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
+	c.flags.List(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
+	c.flags.List(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "prefixes in which tenant admins' networks may have routes on hosts, and to which BGP announcements are limited; none empties the list")
 	confirmFlag(&c.flags, &o.within)
-	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.flags.Bool(&o.json, "json, j", "print the settings as stored, as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runGlobalSet, nil)
 	return c
 }
@@ -152,7 +153,7 @@ func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
 		}
 	}
 	if given == nil {
-		return usageErrorf("nothing to set: give at least one of the flags")
+		return flags.Usagef("nothing to set: give at least one of the flags")
 	}
 	o.global.Name = globalKey
 	if o.within > 0 {

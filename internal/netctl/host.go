@@ -47,7 +47,7 @@ func newHostRemove(base common) *command {
 		examples: []string{"netctl host rm host1", "netctl host rm --force host1"},
 		args:     []string{"HOST"},
 	}
-	c.flags.boolVar(&o.force, "force, f", "release the endpoints that are there, too")
+	c.flags.Bool(&o.force, "force, f", "release the endpoints that are there, too")
 	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
 	c.run = bindRun(o, runHostRemove, []*string{&o.name})
 	return c

@@ -17,7 +17,7 @@ func newHostEvict(base common) *command {
 		examples: []string{"netctl host evict --force host1"},
 		args:     []string{"HOST"},
 	}
-	c.flags.boolVar(&o.force, "force, f", "where there are endpoints: without it they are only told")
+	c.flags.Bool(&o.force, "force, f", "where there are endpoints: without it they are only told")
 	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
 	c.run = bindRun(o, runHostEvict, []*string{&o.name})
 	return c

@@ -29,14 +29,9 @@ var forms = []string{formTable, formWide, formJSON, formYAML, formName}
 func (o *common) listFlags(c *command, names string) {
 	c.lists = true
 	o.form = formTable
-	c.flags.add("output, o", strings.Join(forms, "|"), "form of the list; wide has more columns, yaml is as apply takes it, where it does", formTable, func(v string) error {
-		if o.form = v; !slices.Contains(forms, v) {
-			return usageErrorf("must be one of %s", strings.Join(forms, ", "))
-		}
-		return nil
-	})
-	c.flags.boolVar(&o.json, "json, j", "the same as -o json")
-	c.flags.boolVar(&o.quiet, "quiet, q", "the same as -o name: "+names)
+	c.flags.Enum(&o.form, "output, o", strings.Join(forms, "|"), "form of the list; wide has more columns, yaml is as apply takes it, where it does", forms...)
+	c.flags.Bool(&o.json, "json, j", "the same as -o json")
+	c.flags.Bool(&o.quiet, "quiet, q", "the same as -o name: "+names)
 }
 
 // listForm is the form that the flags ask for.
@@ -218,7 +213,7 @@ func newList(base common, k *objectKind, short string) *command {
 	if k.perTenant {
 		c.examples = []string{"netctl " + k.noun + " ls --tenant blue", "netctl " + k.noun + " ls --all -o wide"}
 		o.tenantFlag(&c.flags)
-		c.flags.boolVar(&o.all, "all, a", "list those of all tenants")
+		c.flags.Bool(&o.all, "all, a", "list those of all tenants")
 	}
 	o.listFlags(c, "names only")
 	c.run = func(ctx context.Context, _ []string) error {

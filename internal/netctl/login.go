@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 const (
@@ -47,10 +48,10 @@ func newLogin(base common) *command {
 			"printf '%s\\n' \"$USER\" \"$PASSWORD\" | netctl --netmaster https://proxy:10000 login",
 		},
 	}
-	c.flags.boolVar(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this cluster's netmasters")
-	c.flags.stringVar(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
-	c.flags.boolVar(&o.json, "json, j", "print where the token is kept, as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.flags.Bool(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this cluster's netmasters")
+	c.flags.String(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
+	c.flags.Bool(&o.json, "json, j", "print where the token is kept, as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runLogin, nil)
 	return c
 }
@@ -60,10 +61,10 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 		return runLoginToken(ctx, o)
 	}
 	if o.caFile != "" {
-		return usageErrorf("--ca-file: is for --token")
+		return flags.Usagef("--ca-file: is for --token")
 	}
 	if !strings.HasPrefix(o.globals.netmaster, "https://") {
-		return usageErrorf("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.globals.netmaster)
+		return flags.Usagef("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.globals.netmaster)
 	}
 	if o.loginPath == "" {
 		return errors.New("there is no place for the token: the environment variable HOME is not set")
@@ -123,7 +124,7 @@ func (o *loginOptions) ask(in *bufio.Reader, prompt string, secret bool) (string
 	line = strings.TrimRight(line, "\r\n")
 	switch {
 	case line == "" && (err == nil || errors.Is(err, io.EOF)):
-		return "", usageErrorf("%sis missing: it is read from standard input", prompt)
+		return "", flags.Usagef("%sis missing: it is read from standard input", prompt)
 	case err != nil && !errors.Is(err, io.EOF):
 		return "", fmt.Errorf("read standard input: %w", err)
 	}

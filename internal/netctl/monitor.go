@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type monitorOptions struct {
@@ -34,13 +35,13 @@ func newMonitor(base common) *command {
 			"netctl monitor --drops --host host1 --json",
 		},
 	}
-	c.flags.boolVar(&o.request.Drops, "drops, d", "drops only, no connections")
-	c.flags.stringVar(&o.request.From, "from", "[TENANT:]GROUP", "sent by a member of this group")
-	c.flags.stringVar(&o.request.To, "to", "[TENANT:]GROUP", "sent to a member of this group")
-	c.flags.stringVar(&o.request.Host, "host", "HOST", "seen on this host")
-	c.flags.intVar(&o.count, "count, n", "N", "end after so many packets; 0 = never")
-	c.flags.boolVar(&o.json, "json, j", "print a JSON object a line")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print neither header nor notes").adds = true
+	c.flags.Bool(&o.request.Drops, "drops, d", "drops only, no connections")
+	c.flags.String(&o.request.From, "from", "[TENANT:]GROUP", "sent by a member of this group")
+	c.flags.String(&o.request.To, "to", "[TENANT:]GROUP", "sent to a member of this group")
+	c.flags.String(&o.request.Host, "host", "HOST", "seen on this host")
+	c.flags.Int(&o.count, "count, n", "N", "end after so many packets; 0 = never")
+	c.flags.Bool(&o.json, "json, j", "print a JSON object a line")
+	c.flags.Bool(&o.quiet, "quiet, q", "print neither header nor notes").Adds = true
 	c.run = bindRun(o, runMonitor, nil)
 	return c
 }
@@ -50,7 +51,7 @@ var errEnough = errors.New("enough")
 
 func runMonitor(ctx context.Context, o *monitorOptions) error {
 	if o.count < 0 {
-		return usageErrorf("flag --count \"%d\": must not be below 0", o.count)
+		return flags.Usagef("flag --count \"%d\": must not be below 0", o.count)
 	}
 	client, err := o.client()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // parallelInspects bounds how many networks `network ls` asks about at once.
@@ -85,15 +86,15 @@ func newNetworkCreate(base common) *command {
 		args: []string{"NETWORK"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.stringVar(&n.NwType, "nw-type, n", "TYPE", "data, or infra: each host has an interface of the network's name, and an address, on it")
-	c.flags.stringVar(&n.Encap, "encap, e", "ENCAP", "how hosts exchange packets: vlan or vxlan")
-	c.flags.intVar(&n.PktTag, "pkt-tag, p", "TAG", "VLAN id or VNI; 0 takes the next free one")
-	c.flags.stringVar(&n.Subnet, "subnet, s", "CIDR", "IPv4 subnet, or a range of it to allocate from (10.1.1.10-10.1.1.99/24); required unless --subnetv6 is given")
-	c.flags.stringVar(&n.Gateway, "gateway, g", "ADDRESS", "IPv4 gateway inside the subnet")
-	c.flags.stringVar(&n.IPv6Subnet, "subnetv6, s6", "CIDR", "IPv6 subnet")
-	c.flags.stringVar(&n.IPv6Gateway, "gatewayv6, g6", "ADDRESS", "IPv6 gateway inside the IPv6 subnet")
-	c.flags.boolVar(&n.Native, "native", "have every host itself and its containers reach each other by the containers' own addresses, as Kubernetes asks for pods; in tenant default, with encap vxlan")
-	c.flags.stringVar(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems; has no effect yet")
+	c.flags.String(&n.NwType, "nw-type, n", "TYPE", "data, or infra: each host has an interface of the network's name, and an address, on it")
+	c.flags.String(&n.Encap, "encap, e", "ENCAP", "how hosts exchange packets: vlan or vxlan")
+	c.flags.Int(&n.PktTag, "pkt-tag, p", "TAG", "VLAN id or VNI; 0 takes the next free one")
+	c.flags.String(&n.Subnet, "subnet, s", "CIDR", "IPv4 subnet, or a range of it to allocate from (10.1.1.10-10.1.1.99/24); required unless --subnetv6 is given")
+	c.flags.String(&n.Gateway, "gateway, g", "ADDRESS", "IPv4 gateway inside the subnet")
+	c.flags.String(&n.IPv6Subnet, "subnetv6, s6", "CIDR", "IPv6 subnet")
+	c.flags.String(&n.IPv6Gateway, "gatewayv6, g6", "ADDRESS", "IPv6 gateway inside the IPv6 subnet")
+	c.flags.Bool(&n.Native, "native", "have every host itself and its containers reach each other by the containers' own addresses, as Kubernetes asks for pods; in tenant default, with encap vxlan")
+	c.flags.String(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems; has no effect yet")
 	o.changeFlags(&c.flags, "json, j", "print the network as stored, as JSON")
 	c.run = bindRun(o, runNetworkCreate, []*string{&n.NetworkName})
 	return c
@@ -101,7 +102,7 @@ func newNetworkCreate(base common) *command {
 
 func runNetworkCreate(ctx context.Context, o *networkCreateOptions) error {
 	if o.network.Subnet == "" && o.network.IPv6Subnet == "" {
-		return usageErrorf("--subnet is missing (or --subnetv6 for an IPv6-only network)")
+		return flags.Usagef("--subnet is missing (or --subnetv6 for an IPv6-only network)")
 	}
 	o.network.TenantName = o.tenant
 	return put(ctx, &o.common, networks, o.network.NetworkName, o.network)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 var networkPolicies = register(kindOf((*api.Client).NetworkPolicies, columns[api.NetworkPolicy]{
@@ -92,17 +93,17 @@ func newNetworkPolicyCreate(base common) *command {
 		args: []string{"POLICY"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.stringVar(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
-	c.flags.intVar(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
-	c.flags.stringVar(&p.Mode, "mode", "enforce|audit", "audit tells what the policy would do, and does nothing")
-	c.flags.stringVar(&o.applies.Network, "network, n", "NETWORK", "apply to endpoints on this network only")
-	c.flags.stringVar(&o.applies.Group, "group, g", "GROUP", "apply to endpoints of this group only")
-	c.flags.listVar(&o.labels, "label, l", "KEY=VALUE", "apply to endpoints with this label only")
-	c.flags.stringVar(&p.DefaultIn, "default-in", "allow|deny|pass", "what becomes of connections to the endpoints that no rule of the tier matches")
-	c.flags.stringVar(&p.DefaultOut, "default-out", "allow|deny|pass", "likewise of connections from the endpoints")
-	c.flags.textVar(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it leaves a part out); none: anybody")
+	c.flags.String(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
+	c.flags.Int(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
+	c.flags.String(&p.Mode, "mode", "enforce|audit", "audit tells what the policy would do, and does nothing")
+	c.flags.String(&o.applies.Network, "network, n", "NETWORK", "apply to endpoints on this network only")
+	c.flags.String(&o.applies.Group, "group, g", "GROUP", "apply to endpoints of this group only")
+	c.flags.List(&o.labels, "label, l", "KEY=VALUE", "apply to endpoints with this label only")
+	c.flags.String(&p.DefaultIn, "default-in", "allow|deny|pass", "what becomes of connections to the endpoints that no rule of the tier matches")
+	c.flags.String(&p.DefaultOut, "default-out", "allow|deny|pass", "likewise of connections from the endpoints")
+	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it leaves a part out); none: anybody")
 	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels"} {
-		c.flags.lookup(name).field = field
+		c.flags.Lookup(name).Field = field
 	}
 	o.changeFlags(&c.flags, "json, j", "print the policy as stored, as JSON")
 	c.run = bindRun(o, runNetworkPolicyCreate, []*string{&p.NetworkPolicyName})
@@ -114,11 +115,11 @@ func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error 
 	p.TenantName = o.tenant
 	for _, l := range o.labels {
 		if err := addLabel(&o.applies, l); err != nil {
-			return usageErrorf("flag --label %q: %v", l, err)
+			return flags.Usagef("flag --label %q: %v", l, err)
 		}
 	}
 	if o.policy.Order < 1 {
-		return usageErrorf("flag --order %d: must be between 1 and 200", o.policy.Order)
+		return flags.Usagef("flag --order %d: must be between 1 and 200", o.policy.Order)
 	}
 	if selectorText(o.applies) != "all" {
 		p.Applies = &o.applies
@@ -126,7 +127,7 @@ func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error 
 	for i, text := range o.rules {
 		r, err := parseRule(text)
 		if err != nil {
-			return usageErrorf("flag --rule %q: %v", text, err)
+			return flags.Usagef("flag --rule %q: %v", text, err)
 		}
 		r.RuleID = strconv.Itoa(i + 1)
 		p.Rules = append(p.Rules, r)

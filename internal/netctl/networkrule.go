@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type networkRuleOptions struct {
@@ -35,7 +36,7 @@ func newNetworkRuleSet(base common) *command {
 func runNetworkRuleSet(ctx context.Context, o *networkRuleOptions) error {
 	r, err := parseRule(o.text)
 	if err != nil {
-		return usageErrorf("TEXT %q: %v", o.text, err)
+		return flags.Usagef("TEXT %q: %v", o.text, err)
 	}
 	r.RuleID = o.rule
 	client, err := o.client()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // common are the options that most commands share, and what they work with.
@@ -20,9 +21,9 @@ type common struct {
 	form   string // of lists: listFlags
 }
 
-func (o *common) tenantFlag(fs *flagSet) {
-	fs.stringVar(&o.tenant, "tenant, t", "TENANT", "name of the tenant")
-	fs.lookup("tenant").field = "tenantName"
+func (o *common) tenantFlag(fs *flags.Set) {
+	fs.String(&o.tenant, "tenant, t", "TENANT", "name of the tenant")
+	fs.Lookup("tenant").Field = "tenantName"
 }
 
 // quietUsage is the help of --quiet where what is shown has no shorter form.
@@ -37,9 +38,9 @@ func (o *common) showJSON(v any) error {
 }
 
 // changeFlags are the flags of commands that create or delete.
-func (o *common) changeFlags(fs *flagSet, jsonNames, jsonUsage string) {
-	fs.boolVar(&o.json, jsonNames, jsonUsage)
-	fs.boolVar(&o.quiet, "quiet, q", "print the name only")
+func (o *common) changeFlags(fs *flags.Set, jsonNames, jsonUsage string) {
+	fs.Bool(&o.json, jsonNames, jsonUsage)
+	fs.Bool(&o.quiet, "quiet, q", "print the name only")
 }
 
 // bindRun makes a command's run function of one that takes its options; the
@@ -54,13 +55,13 @@ func bindRun[O any](o *O, run func(context.Context, *O) error, fields []*string)
 }
 
 // settle takes a name that has its tenant in front, as -o name prints it with --all, apart.
-func (o *common) settle(k *objectKind, fs *flagSet, name *string) error {
+func (o *common) settle(k *objectKind, fs *flags.Set, name *string) error {
 	tenant, within, _ := strings.Cut(*name, ":")
 	switch {
 	case !k.perTenant || strings.Count(*name, ":") < len(k.keyFields)-1:
 		return nil
-	case fs.given("tenant") && o.tenant != tenant:
-		return usageErrorf("flag --tenant %q: %q is of tenant %s", o.tenant, *name, tenant)
+	case fs.Given("tenant") != "" && o.tenant != tenant:
+		return flags.Usagef("flag --tenant %q: %q is of tenant %s", o.tenant, *name, tenant)
 	}
 	o.tenant, *name = tenant, within
 	return nil
@@ -109,8 +110,8 @@ func newInspect(base common, k *objectKind, short string) *command {
 		}
 		return o.showJSON(got)
 	})
-	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
-	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.flags.Bool(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
 	return c
 }
 

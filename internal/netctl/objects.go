@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 // collection is how netmaster is asked for the objects of a kind.
@@ -164,7 +165,7 @@ func findKind(name string) (*objectKind, error) {
 		}
 		all = append(all, k.name)
 	}
-	return nil, usageErrorf("unknown kind %q; there are %s", name, strings.Join(all, ", "))
+	return nil, flags.Usagef("unknown kind %q; there are %s", name, strings.Join(all, ", "))
 }
 
 // findShown is findKind with the kinds that are only shown.
@@ -180,7 +181,7 @@ func findShown(name string) (*objectKind, error) {
 	}
 	k, err := findKind(name)
 	if err != nil {
-		err = usageErrorf("%v, %s", err, strings.Join(all, ", "))
+		err = flags.Usagef("%v, %s", err, strings.Join(all, ", "))
 	}
 	return k, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type pendingOptions struct {
@@ -83,10 +84,10 @@ func newPendingEnd(base common, name, short, done string, end func(*api.Client, 
 }
 
 // confirmFlag is the flag of commands whose change may wait to be confirmed.
-func confirmFlag(fs *flagSet, within *time.Duration) {
-	fs.durationVar(within, "confirm-within", "hosts go back by themselves unless 'netctl confirm' follows within this time (10s to 1h)")
-	d := fs.lookup("confirm-within")
-	d.def, d.field = "", "within"
+func confirmFlag(fs *flags.Set, within *time.Duration) {
+	fs.Duration(within, "confirm-within", "hosts go back by themselves unless 'netctl confirm' follows within this time (10s to 1h)")
+	d := fs.Lookup("confirm-within")
+	d.Default, d.Field = "", "within"
 }
 
 // try has objects wait to be confirmed, and says how to confirm them.

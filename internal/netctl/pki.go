@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
@@ -57,8 +58,8 @@ func pkiCommand(base common, c *command, run func(o *pkiOptions, dir, name strin
 	if c.name == "show" {
 		o.listFlags(c, "names only")
 	} else {
-		c.flags.boolVar(&o.json, "json, j", "print what there is afterwards, as JSON")
-		c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+		c.flags.Bool(&o.json, "json, j", "print what there is afterwards, as JSON")
+		c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	}
 	c.run = func(_ context.Context, args []string) error {
 		return errors.Join(run(o, args[0], strings.Join(args[1:], "")), durable.GiveToOwner(args[0]))
@@ -91,10 +92,10 @@ func newPKIIssue(base common) *command {
 	}, func(o *pkiOptions, dir, name string) error {
 		role, err := pki.ParseRole(o.role)
 		if err != nil {
-			return usageErrorf("--role: %v", err)
+			return flags.Usagef("--role: %v", err)
 		}
 		if o.days < 1 {
-			return usageErrorf("--days %d: must be at least one", o.days)
+			return flags.Usagef("--days %d: must be at least one", o.days)
 		}
 		a, err := pki.Open(dir)
 		if err != nil {
@@ -106,10 +107,10 @@ func newPKIIssue(base common) *command {
 		}
 		return o.said(a, []pki.Certificate{made}, "Made %s, good until %s\n", made.Dir, day(made.End))
 	})
-	c.flags.stringVar(&o.role, "role, r", "ROLE", "what its owner is: cluster-admin (netctl), netmaster, host (netplugin) or client (other programs, as Prometheus)")
-	c.flags.listVar(&o.addresses, "addresses, a", "ADDRESS,...", "names and IP addresses by which others connect to a netmaster or host; NAME, localhost, 127.0.0.1 and ::1 are among them anyway")
+	c.flags.String(&o.role, "role, r", "ROLE", "what its owner is: cluster-admin (netctl), netmaster, host (netplugin) or client (other programs, as Prometheus)")
+	c.flags.List(&o.addresses, "addresses, a", "ADDRESS,...", "names and IP addresses by which others connect to a netmaster or host; NAME, localhost, 127.0.0.1 and ::1 are among them anyway")
 	o.days = pki.Days
-	c.flags.intVar(&o.days, "days", "N", "for how many days it is good")
+	c.flags.Int(&o.days, "days", "N", "for how many days it is good")
 	return c
 }
 
@@ -119,10 +120,10 @@ func newPKIRenew(base common) *command {
 		examples: []string{"netctl pki renew /root/contiv-pki", "netctl pki renew /root/contiv-pki host1"},
 	}, func(o *pkiOptions, dir, name string) error {
 		if o.all && name != "" {
-			return usageErrorf("--all and %s: give one of them", name)
+			return flags.Usagef("--all and %s: give one of them", name)
 		}
 		if o.days < 0 {
-			return usageErrorf("--days %d: must be at least one", o.days)
+			return flags.Usagef("--days %d: must be at least one", o.days)
 		}
 		a, err := pki.Open(dir)
 		if err != nil {
@@ -159,9 +160,9 @@ func newPKIRenew(base common) *command {
 		}
 		return o.said(a, made, "%s", &text)
 	})
-	c.flags.boolVar(&o.all, "all", "renew all that the authority made")
-	c.flags.intVar(&o.days, "days", "N", "for how many days they are good")
-	c.flags.lookup("days").def = "as long as before"
+	c.flags.Bool(&o.all, "all", "renew all that the authority made")
+	c.flags.Int(&o.days, "days", "N", "for how many days they are good")
+	c.flags.Lookup("days").Default = "as long as before"
 	return c
 }
 
@@ -203,7 +204,7 @@ func newPKIAuthority(base common) *command {
 		}
 		return o.said(a, nil, "Made a new authority beside the former one. Now renew the certificates ('netctl pki renew --all %s'), put them on their hosts, and end the former one with --retire\n", dir)
 	})
-	c.flags.boolVar(&o.retire, "retire", "trust the former authority no more; refused while a certificate of its is there")
+	c.flags.Bool(&o.retire, "retire", "trust the former authority no more; refused while a certificate of its is there")
 	return c
 }
 

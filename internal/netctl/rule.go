@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type ruleAddOptions struct {
@@ -35,17 +36,17 @@ func newRuleAdd(base common) *command {
 		args: []string{"POLICY", "RULE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.intVar(&r.Priority, "priority, p", "1-100", "the highest that matches decides; on a tie deny wins")
-	c.flags.stringVar(&r.Direction, "direction, d", "in|out", "towards the group's endpoints, or from them")
-	c.flags.stringVar(&r.FromEndpointGroup, "from-group, g", "GROUP", "peers of this group (direction in only)")
-	c.flags.stringVar(&r.ToEndpointGroup, "to-group, e", "GROUP", "peers of this group (direction out only)")
-	c.flags.stringVar(&r.FromNetwork, "from-network, n", "NETWORK", "peers on this network (direction in only)")
-	c.flags.stringVar(&r.ToNetwork, "to-network, o", "NETWORK", "peers on this network (direction out only)")
-	c.flags.stringVar(&r.FromIPAddress, "from-ip-address, i", "CIDR", "peers at this address or in this range (direction in only)")
-	c.flags.stringVar(&r.ToIPAddress, "to-ip-address, s", "CIDR", "peers at this address or in this range (direction out only)")
-	c.flags.stringVar(&r.Protocol, "protocol, l", "PROTOCOL", "tcp, udp, icmp or a number; none: any")
-	c.flags.intVar(&r.Port, "port, P", "PORT", "destination port; 0: any")
-	c.flags.stringVar(&r.Action, "action, j", "allow|deny", "what to do with new connections that match")
+	c.flags.Int(&r.Priority, "priority, p", "1-100", "the highest that matches decides; on a tie deny wins")
+	c.flags.String(&r.Direction, "direction, d", "in|out", "towards the group's endpoints, or from them")
+	c.flags.String(&r.FromEndpointGroup, "from-group, g", "GROUP", "peers of this group (direction in only)")
+	c.flags.String(&r.ToEndpointGroup, "to-group, e", "GROUP", "peers of this group (direction out only)")
+	c.flags.String(&r.FromNetwork, "from-network, n", "NETWORK", "peers on this network (direction in only)")
+	c.flags.String(&r.ToNetwork, "to-network, o", "NETWORK", "peers on this network (direction out only)")
+	c.flags.String(&r.FromIPAddress, "from-ip-address, i", "CIDR", "peers at this address or in this range (direction in only)")
+	c.flags.String(&r.ToIPAddress, "to-ip-address, s", "CIDR", "peers at this address or in this range (direction out only)")
+	c.flags.String(&r.Protocol, "protocol, l", "PROTOCOL", "tcp, udp, icmp or a number; none: any")
+	c.flags.Int(&r.Port, "port, P", "PORT", "destination port; 0: any")
+	c.flags.String(&r.Action, "action, j", "allow|deny", "what to do with new connections that match")
 	confirmFlag(&c.flags, &o.within)
 	// -j means --action here, as in 1.x.
 	o.changeFlags(&c.flags, "json", "print the rule as stored, as JSON")
@@ -57,7 +58,7 @@ func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
 	r := &o.rule
 	r.TenantName = o.tenant
 	if r.Priority == 0 { // given so: netmaster takes 0 for none, as in 1.x
-		return usageErrorf("--priority \"0\": must be between 1 and 100")
+		return flags.Usagef("--priority \"0\": must be between 1 and 100")
 	}
 	if err := checkPeers(r); err != nil {
 		return err
@@ -92,11 +93,11 @@ func checkPeers(r *api.Rule) error {
 	case "out":
 		wrong = from
 	default:
-		return usageErrorf("flag --direction %q: must be in or out", r.Direction)
+		return flags.Usagef("flag --direction %q: must be in or out", r.Direction)
 	}
 	for _, f := range wrong {
 		if f.value != "" {
-			return usageErrorf("flag --%s cannot go with --direction %s", f.flag, r.Direction)
+			return flags.Usagef("flag --%s cannot go with --direction %s", f.flag, r.Direction)
 		}
 	}
 	return nil

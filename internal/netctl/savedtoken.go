@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
 
@@ -232,10 +233,10 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 	if o.caFile != "" {
 		pem, err := os.ReadFile(o.caFile)
 		if err != nil {
-			return usageErrorf("--ca-file: %v", err)
+			return flags.Usagef("--ca-file: %v", err)
 		}
 		if _, err := transport.Authorities(pem); err != nil {
-			return usageErrorf("--ca-file %s: %v", o.caFile, err)
+			return flags.Usagef("--ca-file %s: %v", o.caFile, err)
 		}
 		s.CA = string(pem)
 	}
@@ -269,8 +270,8 @@ func newLogout(base common) *command {
 		name: "logout", short: "Forget the token that 'login --token' keeps for the cluster of --netmaster (default: the last one); it stays good until its end, or until it is revoked",
 		examples: []string{"netctl --netmaster https://10.0.0.1:9999 logout"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print of which netmaster, as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.flags.Bool(&o.json, "json, j", "print of which netmaster, as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runLogout, nil)
 	return c
 }
@@ -285,7 +286,7 @@ func runLogout(_ context.Context, o *loginOptions) error {
 	if o.globals.netmaster != DefaultNetmaster || id == "" {
 		netmasters, err := normalized(o.globals.netmaster)
 		if err != nil {
-			return usageErrorf("%v", err)
+			return flags.Usagef("%v", err)
 		}
 		var there bool
 		if id, there = all.of(netmasters); !there {

@@ -31,8 +31,8 @@ func newStatus(base common) *command {
 		short:    "Show on one screen how the cluster is: netmasters, store, hosts, capacity, and what is wrong",
 		examples: []string{"netctl status", "netctl status --json", "netctl status --quiet || page-somebody"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print the status as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnwell))
+	c.flags.Bool(&o.json, "json, j", "print the status as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnwell))
 	c.run = bindRun(o, runStatus, nil)
 	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/base/durable"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 type storeOptions struct {
@@ -34,10 +35,10 @@ func newStore(base common) *command {
 func newStoreCommand(base common, name, short, example string, adopts bool) *command {
 	o := &storeOptions{common: base, adopts: adopts}
 	c := &command{name: name, short: short, examples: []string{example}}
-	c.flags.boolVar(&o.json, "json, j", "print JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print the store's id only")
+	c.flags.Bool(&o.json, "json, j", "print JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print the store's id only")
 	if adopts {
-		c.flags.boolVar(&o.keepTokens, "keep-tokens", "tokens that were made before stay good, also those that were revoked after the state that was restored")
+		c.flags.Bool(&o.keepTokens, "keep-tokens", "tokens that were made before stay good, also those that were revoked after the state that was restored")
 	}
 	c.run = bindRun(o, func(ctx context.Context, o *storeOptions) error {
 		client, err := o.client()
@@ -83,8 +84,8 @@ func newBackup(base common) *command {
 		args:     []string{"FILE"},
 		examples: []string{"netctl backup contiv.backup"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print how large it is, as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.flags.Bool(&o.json, "json, j", "print how large it is, as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runBackup, []*string{&o.file})
 	return c
 }
@@ -124,7 +125,7 @@ const stdStream = "-"
 // mustBeNew refuses the name of a file that is there: a mistyped name destroys nothing.
 func mustBeNew(file string) error {
 	if _, err := os.Lstat(file); err == nil && file != stdStream {
-		return usageErrorf("%s is there already; name another file", file)
+		return flags.Usagef("%s is there already; name another file", file)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/base/flags"
 )
 
 var tokens = columns[api.Token]{
@@ -44,21 +45,21 @@ func newTokenCreate(base common) *command {
 			"netctl token create -q prometheus --role viewer >token",
 		},
 	}
-	c.flags.stringVar(&o.ask.Role, "role, r", "ROLE", "what its bearer may: cluster-admin (all), viewer (read) or tenant-admin (the objects of --tenants)")
-	c.flags.listVar(&o.ask.Tenants, "tenants, t", "TENANT,...", "of a tenant-admin")
-	c.flags.intVar(&o.days, "days", "N", "for how many days it is good, 366 at most")
-	c.flags.boolVar(&o.json, "json, j", "print the token with its secret as JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print the secret only")
+	c.flags.String(&o.ask.Role, "role, r", "ROLE", "what its bearer may: cluster-admin (all), viewer (read) or tenant-admin (the objects of --tenants)")
+	c.flags.List(&o.ask.Tenants, "tenants, t", "TENANT,...", "of a tenant-admin")
+	c.flags.Int(&o.days, "days", "N", "for how many days it is good, 366 at most")
+	c.flags.Bool(&o.json, "json, j", "print the token with its secret as JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print the secret only")
 	c.run = bindRun(o, runTokenCreate, []*string{&o.ask.Name})
 	return c
 }
 
 func runTokenCreate(ctx context.Context, o *tokenOptions) error {
 	if o.days < 1 || o.days > 366 {
-		return usageErrorf("--days %d: must be 1 to 366", o.days)
+		return flags.Usagef("--days %d: must be 1 to 366", o.days)
 	}
 	if o.ask.Role == "" {
-		return usageErrorf("--role: must be cluster-admin, tenant-admin or viewer")
+		return flags.Usagef("--role: must be cluster-admin, tenant-admin or viewer")
 	}
 	client, err := o.client()
 	if err != nil {

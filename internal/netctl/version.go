@@ -20,8 +20,8 @@ func newVersion(base common, build api.Version) *command {
 		short:    "Shows the versions of netctl and of the netmaster it talks to.",
 		examples: []string{"netctl version", "netctl version --json"},
 	}
-	c.flags.boolVar(&o.json, "json, j", "print JSON")
-	c.flags.boolVar(&o.quiet, "quiet, q", "print the server's version only")
+	c.flags.Bool(&o.json, "json, j", "print JSON")
+	c.flags.Bool(&o.quiet, "quiet, q", "print the server's version only")
 	c.run = bindRun(o, runVersion, nil)
 	return c
 }

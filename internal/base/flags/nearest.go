@@ -1,10 +1,10 @@
-package netctl
+package flags
 
 import "strings"
 
-// nearest returns the candidate that the user most likely meant: one that
+// Nearest returns the candidate that the user most likely meant: one that
 // begins with what was typed, or is few edits away; empty when there is none.
-func nearest(typed string, candidates []string) string {
+func Nearest(typed string, candidates []string) string {
 	best, bestDistance := "", max(len(typed)/3, 1)+1
 	for _, c := range candidates {
 		d := editDistance(strings.ToLower(typed), c)

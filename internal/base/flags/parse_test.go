@@ -1,4 +1,4 @@
-package netctl
+package flags
 
 import (
 	"strings"
@@ -26,11 +26,11 @@ func TestParse(t *testing.T) {
 		"-t blue a --tenant green":  `flag --tenant is given twice, "blue" and "green"`,
 		"-t blue a --tenant blue b": "blue/false [a b]",
 	} {
-		var s flagSet
+		var s Set
 		tenant, json := "", false
-		s.stringVar(&tenant, "tenant, t", "TENANT", "whose")
-		s.boolVar(&json, "json, j", "as JSON")
-		args, err := s.parse(strings.Fields(line))
+		s.String(&tenant, "tenant, t", "TENANT", "whose")
+		s.Bool(&json, "json, j", "as JSON")
+		args, err := s.Parse(strings.Fields(line))
 		got := tenant + "/" + map[bool]string{true: "true", false: "false"}[json] + " [" + strings.Join(args, " ") + "]"
 		if err != nil {
 			got = err.Error()
