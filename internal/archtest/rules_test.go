@@ -18,6 +18,7 @@ type rule struct {
 var rules = []rule{
 	{pkg: "api", why: "wire shapes and client are importable by others: standard library only"},
 	{pkg: "internal/model", why: "values of the domain depend on nothing, so that everything can depend on them"},
+	{pkg: "internal/fields", why: "what fields mean is said once, to netctl too, and nothing is checked by it"},
 	{pkg: "internal/base/waiting", why: "how goroutines wait, whatever for"},
 	{pkg: "internal/base/reconcile", may: []string{"internal/base/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/base/flags", why: "reads any program's command line, and knows none of its flags"},
@@ -64,13 +65,13 @@ var rules = []rule{
 	{pkg: "internal/datapath/compile", may: []string{"internal/model", "internal/datapath/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/netmaster/control", may: []string{"internal/condition", "internal/model", "internal/netmaster/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/base/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
-		pkg: "internal/netmaster/apiserver", may: []string{"api", "internal/netmaster/access", "internal/netmaster/access/audit", "internal/security/origin", "internal/security/refusal", "internal/security/strictjson", "internal/daemon/supportbundle", "internal/condition", "internal/model", "internal/netmaster/control", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/reference", "internal/netmaster/apiconv"},
+		pkg: "internal/netmaster/apiserver", may: []string{"api", "internal/fields", "internal/netmaster/access", "internal/netmaster/access/audit", "internal/security/origin", "internal/security/refusal", "internal/security/strictjson", "internal/daemon/supportbundle", "internal/condition", "internal/model", "internal/netmaster/control", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/reference", "internal/netmaster/apiconv"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/netmaster/apiconv", may: []string{"api", "internal/model"}, why: "makes values of what is on the wire, and asks nobody"},
 	{pkg: "internal/netmaster/kubernetes/translate", may: []string{"internal/model"}, why: "what Kubernetes' objects mean is pure: no watch, no store"},
 	{pkg: "internal/netmaster/kubernetes/kubetest", why: "a judge of policies that shares nothing with what it judges"},
-	{pkg: "internal/netmaster/kubernetes/objects", may: []string{"api", "internal/model", "internal/netmaster/apiconv"}, why: "what Contiv's own objects are and mean is pure: no watch, no store"},
+	{pkg: "internal/netmaster/kubernetes/objects", may: []string{"api", "internal/fields", "internal/model", "internal/netmaster/apiconv"}, why: "what Contiv's own objects are and mean is pure: no watch, no store"},
 	{pkg: "internal/netmaster/kubernetes/apiclient", why: "a way to an API server knows nothing of what is asked"},
 	{pkg: "internal/netmaster/kubernetes/mirror", may: []string{"internal/netmaster/kubernetes/apiclient", "internal/netmaster/kubernetes/objects", "internal/model", "internal/base/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
 	{pkg: "internal/netmaster/kubernetes/serviceaccount", may: []string{"internal/netmaster/kubernetes/apiclient", "internal/model"}, why: "whose token it is, the API server says, and what that is good for is another's matter"},
@@ -143,7 +144,7 @@ var rules = []rule{
 	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
+	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/fields", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{
 		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/filelock", "internal/model", "internal/base/reconcile", "internal/base/waiting"},

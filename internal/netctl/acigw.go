@@ -89,11 +89,11 @@ func newAciGwSet(base common) *command {
 			"netctl aci-gw set --enforce-policies no",
 		},
 	}
-	c.flags.String(&g.PathBindings, "path-bindings, p", "PATHS", "paths separated by commas, such as topology/pod-1/paths-101/pathep-[eth1/14]; empty: none")
-	c.flags.String(&g.NodeBindings, "node-bindings, n", "NODES", "nodes separated by commas, such as topology/pod-1/node-101; empty: none")
-	c.flags.String(&g.PhysicalDomain, "phys-dom, d", "DOMAIN", "the fabric's physical domain")
-	c.flags.String(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "whether the fabric enforces security policies")
-	c.flags.String(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "whether objects of the tenant common are looked up too")
+	c.flags.String(&g.PathBindings, "path-bindings, p", "PATHS", "")
+	c.flags.String(&g.NodeBindings, "node-bindings, n", "NODES", "")
+	c.flags.String(&g.PhysicalDomain, "phys-dom, d", "DOMAIN", "")
+	c.flags.String(&g.EnforcePolicies, "enforce-policies, e", "yes|no", "")
+	c.flags.String(&g.IncludeCommonTenant, "include-common-tenant, i", "yes|no", "")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
 	for _, name := range []string{"path-bindings", "node-bindings", "phys-dom"} {
 		c.flags.Lookup(name).Empties = true

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/base/flags"
+	"github.com/contiv/netplugin/v2/internal/fields"
 	"github.com/contiv/netplugin/v2/internal/security/token"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
 )
@@ -238,7 +240,7 @@ func newRoot(base common, env Env) *command {
 		newVersion(base, env.Build),
 	}
 	slices.SortFunc(subs, func(a, b *command) int { return strings.Compare(a.name, b.name) })
-	return &command{
+	root := &command{
 		name:  "netctl",
 		short: "Steers Contiv: tenants, networks, endpoint groups and policies, through netmaster.",
 		examples: []string{
@@ -255,6 +257,30 @@ func newRoot(base common, env Env) *command {
 			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(env.Build.Version))
 			return err
 		},
+	}
+	describe(root)
+	return root
+}
+
+// describe says of the flags that fill in an object's fields what the fields mean.
+func describe(c *command) {
+	for _, s := range c.subs {
+		describe(s)
+	}
+	if c.fills == nil {
+		return
+	}
+	all := fields.Of(c.fills)
+	for f, member := range reflect.ValueOf(c.fills).Elem().Fields() {
+		for _, d := range c.flags.Flags {
+			if d.To == member.Addr().Interface() {
+				field := all[jsonName(f)]
+				if d.Default == field.Unset {
+					field.Unset = "" // it is said as the default
+				}
+				d.Usage = field.Short(d.Usage)
+			}
+		}
 	}
 }
 

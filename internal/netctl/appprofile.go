@@ -57,7 +57,7 @@ func newAppProfilePut(base common, name, short string, update bool) *command {
 		args:     []string{"APP-PROFILE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.List(&p.EndpointGroups, "group, g", "GROUP", "groups of the application, separated by commas")
+	c.flags.List(&p.EndpointGroups, "group, g", "GROUP", "")
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, runAppProfilePut, []*string{&p.AppProfileName})
 	return c

@@ -58,16 +58,16 @@ func newBgpCreate(base common) *command {
 		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},
 		args:     []string{"HOST"},
 	}
-	c.flags.String(&b.RouterIP, "router-ip", "CIDR", "address of the host on the router's network, with prefix length")
-	c.flags.String(&b.AS, "as", "NUMBER", "AS number of the host")
-	c.flags.String(&b.NeighborAS, "neighbor-as", "NUMBER", "AS number of the router")
-	c.flags.String(&b.Neighbor, "neighbor", "ADDRESS", "IPv4 address of the router; not needed with --neighbors")
-	c.flags.String(&b.RouterIP6, "router-ip6", "CIDR", "IPv6 address of the host on the router's network, with prefix length; without, no routes of IPv6")
-	c.flags.String(&b.Neighbors, "neighbors", "LIST", "more routers, ADDRESS@AS, separated by commas")
-	c.flags.String(&b.Password, "password", "TEXT", "password of the sessions (TCP MD5); ******** keeps the one that is set")
-	c.flags.Int(&b.MaxPrefixes, "max-prefixes", "NUMBER", "how many prefixes a router may tell of, of each family; 0 = 10000")
-	c.flags.Bool(&b.DefaultRoute, "default-route", "learn the default route too")
-	c.flags.String(&b.BFD, "bfd", "on|off", "find failures by BFD too (on, the default), or by BGP alone")
+	c.flags.String(&b.RouterIP, "router-ip", "CIDR", "")
+	c.flags.String(&b.AS, "as", "NUMBER", "")
+	c.flags.String(&b.NeighborAS, "neighbor-as", "NUMBER", "")
+	c.flags.String(&b.Neighbor, "neighbor", "ADDRESS", "not needed with --neighbors")
+	c.flags.String(&b.RouterIP6, "router-ip6", "CIDR", "")
+	c.flags.String(&b.Neighbors, "neighbors", "LIST", "")
+	c.flags.String(&b.Password, "password", "TEXT", "")
+	c.flags.Int(&b.MaxPrefixes, "max-prefixes", "NUMBER", "")
+	c.flags.Bool(&b.DefaultRoute, "default-route", "")
+	c.flags.String(&b.BFD, "bfd", "on|off", "")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
 	c.run = bindRun(o, runBgpCreate, []*string{&b.Hostname})
 	return c

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
+	"github.com/contiv/netplugin/v2/internal/fields"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/testcluster/optioncoverage"
 )
@@ -158,6 +159,9 @@ func TestEveryFlagHasEffect(t *testing.T) {
 			}
 			if field := fieldOf(d, c.fills); field != "" {
 				effects[name] = optioncoverage.By("TestEveryFieldHasEffect") // of the field, which fieldOf has set by the flag
+				if means := fields.Of(c.fills)[field].Means; d.To != nil && (means == "" || !strings.HasPrefix(d.Usage, means)) {
+					t.Errorf("%s: its help is %q, want what package fields says: %q", name, d.Usage, means)
+				}
 				delete(spellings, name)
 				for _, n := range noEffectsOf(t, c.fills) {
 					if said := c.note + "\n" + d.Help(); (n.Field == "" || n.Field == field) && !strings.Contains(said, n.Text) {

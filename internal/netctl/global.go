@@ -119,14 +119,14 @@ func newGlobalSet(base common) *command {
 			"netctl global set --generated-labels default,com.acme.build.",
 		},
 	}
-	c.flags.String(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, aci, or aci-opflex, which has no effect")
-	c.flags.String(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
-	c.flags.String(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
-	c.flags.String(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing: networks of a tenant reach each other")
-	c.flags.String(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
-	c.flags.String(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
-	c.flags.List(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
-	c.flags.List(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "prefixes in which tenant admins' networks may have routes on hosts, and to which BGP announcements are limited; none empties the list")
+	c.flags.String(&g.NetworkInfraType, "fabric-mode, f", "MODE", "aci-opflex has no effect")
+	c.flags.String(&g.Vlans, "vlan-range, v", "LO-HI", "")
+	c.flags.String(&g.Vxlans, "vxlan-range, x", "LO-HI", "")
+	c.flags.String(&g.FwdMode, "fwd-mode, b", "MODE", "")
+	c.flags.String(&g.ArpMode, "arp-mode, a", "MODE", "")
+	c.flags.String(&g.PvtSubnet, "private-subnet, s", "CIDR", "")
+	c.flags.List(&g.GeneratedLabels, "generated-labels", "LABEL,...", "")
+	c.flags.List(&g.TenantPrefixes, "tenant-prefixes", "CIDR,...", "none empties the list")
 	confirmFlag(&c.flags, &o.within)
 	c.flags.Bool(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")

@@ -70,11 +70,11 @@ func newGroupCreate(base common) *command {
 		args: []string{"NETWORK", "GROUP"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.List(&g.Policies, "policy, p", "POLICY", "policy to apply to the group's endpoints")
-	c.flags.String(&g.NetProfile, "networkprofile, n", "PROFILE", "network profile: bandwidth and marking of its endpoints")
-	c.flags.List(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts, for ACI")
-	c.flags.String(&g.IPPool, "ip-pool, r", "RANGE", "addresses for the group's endpoints, such as 10.36.0.1-10.36.0.10")
-	c.flags.String(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems; has no effect yet")
+	c.flags.List(&g.Policies, "policy, p", "POLICY", "")
+	c.flags.String(&g.NetProfile, "networkprofile, n", "PROFILE", "")
+	c.flags.List(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "")
+	c.flags.String(&g.IPPool, "ip-pool, r", "RANGE", "")
+	c.flags.String(&g.CfgdTag, "epg-tag, tag", "NAME", "has no effect yet")
 	confirmFlag(&c.flags, &o.within)
 	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")
 	c.run = bindRun(o, runGroupCreate, []*string{&g.NetworkName, &g.GroupName})

@@ -60,11 +60,11 @@ func newNetProfileCreate(base common) *command {
 		args: []string{"NETPROFILE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.String(&p.Bandwidth, "bandwidth, b", "RATE", "limit of what each endpoint sends, such as 10kbps, 100mbps, 1gbps; none: no limit")
-	c.flags.Int(&p.DSCP, "dscp, d", "0-63", "mark of the packets; 0: they are not marked")
-	c.flags.Int(&p.Burst, "burst, s", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
-	c.flags.String(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "limit of what each endpoint receives; none: no limit")
-	c.flags.Int(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
+	c.flags.String(&p.Bandwidth, "bandwidth, b", "RATE", "")
+	c.flags.Int(&p.DSCP, "dscp, d", "0-63", "")
+	c.flags.Int(&p.Burst, "burst, s", "KILOBYTES", "")
+	c.flags.String(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "")
+	c.flags.Int(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "")
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *netProfileOptions) error {
 		o.profile.TenantName = o.tenant

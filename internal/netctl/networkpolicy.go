@@ -93,14 +93,14 @@ func newNetworkPolicyCreate(base common) *command {
 		args: []string{"POLICY"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.String(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
-	c.flags.Int(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
-	c.flags.String(&p.Mode, "mode", "enforce|audit", "audit tells what the policy would do, and does nothing")
+	c.flags.String(&p.Tier, "tier", "admin|contiv|baseline", "")
+	c.flags.Int(&p.Order, "order", "1-200", "")
+	c.flags.String(&p.Mode, "mode", "enforce|audit", "")
 	c.flags.String(&o.applies.Network, "network, n", "NETWORK", "apply to endpoints on this network only")
 	c.flags.String(&o.applies.Group, "group, g", "GROUP", "apply to endpoints of this group only")
 	c.flags.List(&o.labels, "label, l", "KEY=VALUE", "apply to endpoints with this label only")
-	c.flags.String(&p.DefaultIn, "default-in", "allow|deny|pass", "what becomes of connections to the endpoints that no rule of the tier matches")
-	c.flags.String(&p.DefaultOut, "default-out", "allow|deny|pass", "likewise of connections from the endpoints")
+	c.flags.String(&p.DefaultIn, "default-in", "allow|deny|pass", "")
+	c.flags.String(&p.DefaultOut, "default-out", "allow|deny|pass", "")
 	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it leaves a part out); none: anybody")
 	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels"} {
 		c.flags.Lookup(name).Field = field

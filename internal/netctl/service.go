@@ -97,12 +97,12 @@ func newServiceCreate(base common) *command {
 		args: []string{"SERVICE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.String(&s.NetworkName, "network, s", "NETWORK", "network of the service's address and of its providers")
-	c.flags.List(&s.Selectors, "selector, l", "KEY=VALUE", "label that a provider must have")
-	c.flags.List(&s.Ports, "port, p", "PORTS", "service port:provider port:protocol (tcp, udp, sctp); :name may follow")
-	c.flags.String(&s.IPAddress, "preferred-ip, ip", "ADDRESS", "address of the service; none: a free one of the network")
-	c.flags.String(&s.IPv6Address, "preferred-ipv6, ip6", "ADDRESS", "IPv6 address of the service; none: a free one, if the network has IPv6")
-	c.flags.String(&s.Affinity, "affinity, a", "TIME", "how long a client stays with its provider after its last new connection: 1s to 24h, or off; none: 3h")
+	c.flags.String(&s.NetworkName, "network, s", "NETWORK", "")
+	c.flags.List(&s.Selectors, "selector, l", "KEY=VALUE", "")
+	c.flags.List(&s.Ports, "port, p", "PORTS", "")
+	c.flags.String(&s.IPAddress, "preferred-ip, ip", "ADDRESS", "")
+	c.flags.String(&s.IPv6Address, "preferred-ipv6, ip6", "ADDRESS", "")
+	c.flags.String(&s.Affinity, "affinity, a", "TIME", "")
 	o.changeFlags(&c.flags, "json, j", "print the service as stored, as JSON")
 	c.run = bindRun(o, func(ctx context.Context, o *serviceCreateOptions) error {
 		o.service.TenantName = o.tenant

@@ -110,11 +110,9 @@ func Split(v string) []string {
 	return out
 }
 
-const repeated = " (may be repeated)"
-
 // List may be repeated; a value may also hold several, separated by commas.
 func (s *Set) List(p *[]string, names, value, usage string) *Flag {
-	f := s.add(names, value, usage+repeated, "", p, func(v string) error {
+	f := s.add(names, value, usage, "", p, func(v string) error {
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item == "" {
 				return errors.New("must have no empty item")
@@ -129,7 +127,7 @@ func (s *Set) List(p *[]string, names, value, usage string) *Flag {
 
 // Texts may be repeated; a value is taken as it is, commas included.
 func (s *Set) Texts(p *[]string, names, value, usage string) *Flag {
-	f := s.add(names, value, usage+repeated, "", nil, func(v string) error {
+	f := s.add(names, value, usage, "", nil, func(v string) error {
 		*p = append(*p, v)
 		return nil
 	})
@@ -222,6 +220,9 @@ func (f *Flag) Label() string {
 // Help says what the flag does, which variable sets it and what it is by default.
 func (f *Flag) Help() string {
 	text := f.Usage
+	if f.Many {
+		text += " (may be repeated)"
+	}
 	if f.Env != "" {
 		text += " [$" + f.Env + "]"
 	}

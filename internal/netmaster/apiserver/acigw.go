@@ -17,14 +17,6 @@ var _ = register(rest[api.AciGw, struct{}, model.AciGw]{
 	parse: aciGwFromAPI, render: aciGwToAPI,
 	change: ofValue(control.ChangeAciGw), delete: forget(inSettings, (*control.Settings).DeleteAciGw),
 	oper: api.AciGwOper{}, inspect: aciGwOper, unset: aciGwUnset,
-	fields: map[string]field{
-		"name":                {text: "aciGw", enum: []string{"aciGw"}, required: true},
-		"physicalDomain":      {text: "at most 128 letters, digits or any of _.:-"},
-		"pathBindings":        {text: "comma-separated topology/pod-N/paths-N/pathep-[ethN/N], each once; empty = none"},
-		"nodeBindings":        {text: "comma-separated topology/pod-N/node-N, each once; empty = none"},
-		"enforcePolicies":     {text: "yes (default) or no", enum: []string{"", "yes", "no"}},
-		"includeCommonTenant": {text: "yes or no (default)", enum: []string{"", "yes", "no"}},
-	},
 })
 
 func aciGwFromAPI(o api.AciGw) (g model.AciGw, err error) {

@@ -12,11 +12,6 @@ var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
 	parse: appProfileFromAPI, render: appProfileToAPI,
 	change: plain(inTenants, (*control.Tenants).ChangeAppProfile), delete: byAny(inTenants, (*control.Tenants).DeleteAppProfile),
 	oper: api.AppProfileOper{}, inspect: appProfileOper,
-	fields: map[string]field{
-		"tenantName":     tenantField(),
-		"appProfileName": {text: nameText, required: true},
-		"endpointGroups": {text: "at most 500 groups of the tenant that exist, each once"},
-	},
 })
 
 func appProfileFromAPI(o api.AppProfile) (p model.AppProfile, err error) {

@@ -20,19 +20,6 @@ var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
 	parse: bgpFromAPI, render: bgpToAPI,
 	change: plain(inSettings, (*control.Settings).ChangeBgp), delete: byAny(inSettings, (*control.Settings).DeleteBgp),
 	oper: api.BgpOper{}, inspect: bgpOper,
-	fields: map[string]field{
-		"hostname":     {text: "a host that exists: " + longText, required: true},
-		"routerip":     {text: "an IPv4 address with prefix length such as 50.1.1.2/24, not the network or broadcast address", required: true},
-		"as":           {text: "an AS number, 1-4294967295", required: true},
-		"neighbor-as":  {text: "an AS number, 1-4294967295", required: true},
-		"neighbor":     {text: "an IPv4 address other than the host's own; empty = none"},
-		"routerip6":    {text: "an IPv6 address with prefix length such as fd50::2/64, not link-local nor the network's own; empty = no routes of IPv6"},
-		"neighbors":    {text: fmt.Sprintf("more routers, comma-separated ADDRESS@AS such as 50.1.1.201@500,fd50::201@500, each once; with neighbor at most %d; of IPv6 only with routerip6", model.MaxBgpRouters)},
-		"password":     {text: fmt.Sprintf("of TCP MD5 signatures with all neighbors, at most %d printable characters without spaces; empty = none; an answer has %[2]s for any, and in a request %[2]s keeps the one that is there", model.MaxBgpPassword, model.PasswordKept)},
-		"maxPrefixes":  {text: "of each family that a neighbor may tell of; one more closes its session; 0 = 10000", min: 0, max: model.MaxBgpPrefixes},
-		"defaultRoute": {text: "true: the default route is learned too"},
-		"bfd":          {text: "off = failures of neighbors are found by BGP alone; empty or on = by BFD too", enum: []string{"", "on", "off"}},
-	},
 })
 
 func bgpFromAPI(o api.Bgp) (b model.Bgp, err error) {

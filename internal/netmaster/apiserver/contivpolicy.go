@@ -13,10 +13,6 @@ var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	parse: apiconv.Policy, render: policyToAPI, linked: policyView,
 	change: plain(inPolicies, (*control.Policies).ChangePolicy), delete: by(inPolicies, (*control.Policies).DeletePolicy),
 	oper: api.PolicyOper{}, inspect: func(_ *core, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
-	fields: map[string]field{
-		"owner":      ownerField(),
-		"tenantName": tenantField(), "policyName": {text: nameText, required: true},
-	},
 })
 
 func policyToAPI(p model.ContivPolicy) api.Policy {

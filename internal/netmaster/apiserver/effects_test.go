@@ -164,7 +164,7 @@ func TestEveryFieldHasEffect(t *testing.T) {
 			continue // the whole kind has none
 		}
 		for _, name := range jsonNames(reflect.TypeOf(k.object)) {
-			values := slices.DeleteFunc(slices.Clone(k.fields[name].enum), func(v string) bool { return v == "" })
+			values := slices.DeleteFunc(slices.Clone(k.fields[name].Enum), func(v string) bool { return v == "" })
 			if len(values) < 2 {
 				values = []string{""}
 			}

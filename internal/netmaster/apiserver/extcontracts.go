@@ -11,12 +11,6 @@ var _ = register(rest[api.ExtContractsGroup, model.ExtContractsKey, model.ExtCon
 	key: model.ParseExtContractsKey, list: listIn(ofGroups, (*control.GroupView).ExtContracts), get: getIn(ofGroups, (*control.GroupView).ExtContractsGroup),
 	parse: extContractsFromAPI, render: extContractsToAPI, linked: extContractsView,
 	change: ofValue(control.ChangeExtContracts), delete: byAny(inTenants, (*control.Tenants).DeleteExtContracts),
-	fields: map[string]field{
-		"tenantName":         tenantField(),
-		"contractsGroupName": {text: nameText, required: true},
-		"contractsType":      {text: "provided or consumed", enum: []string{"provided", "consumed"}, required: true},
-		"contracts":          {text: "at most 256 texts of 1 to 512 printable characters without spaces and commas, each once"},
-	},
 })
 
 func extContractsFromAPI(o api.ExtContractsGroup) (e model.ExtContracts, err error) {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/fields"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -191,11 +193,49 @@ func TestFieldsComplete(t *testing.T) {
 			if len(c.pass) == 0 || len(c.fail) == 0 {
 				t.Errorf("%s.%s has %d cases that pass and %d that fail", k.collection, name, len(c.pass), len(c.fail))
 			}
-			for _, v := range k.fields[name].enum {
+			for _, v := range k.fields[name].Enum {
 				if !slices.ContainsFunc(append(c.pass, c.fail...), func(s string) bool { return strings.Contains(s, mustJSON(v)) }) {
 					t.Errorf("%s.%s: no case has %q", k.collection, name, v)
 				}
 			}
+		}
+	}
+}
+
+// TestFieldsAreModels: the numbers in package fields, which imports nothing, are model's.
+func TestFieldsAreModels(t *testing.T) {
+	for _, x := range []struct {
+		object any
+		field  string
+		most   int
+	}{
+		{api.Network{}, "pktTag", model.MaxVNI},
+		{api.NetProfile{}, "DSCP", model.MaxDSCP},
+		{api.NetProfile{}, "burst", model.MaxBurst},
+		{api.NetProfile{}, "receiveBurst", model.MaxBurst},
+		{api.NetworkPolicy{}, "order", model.MaxOrder},
+		{api.Bgp{}, "maxPrefixes", model.MaxBgpPrefixes},
+	} {
+		if f := fields.Of(x.object)[x.field]; f.Max != x.most {
+			t.Errorf("%T %s: at most %d, want %d", x.object, x.field, f.Max, x.most)
+		}
+	}
+	for _, x := range []struct {
+		object any
+		field  string
+		says   any
+	}{
+		{api.Global{}, "tenantPrefixes", model.MaxPrefixes},
+		{api.Global{}, "generatedLabels", model.MaxLabelFilter},
+		{api.Tenant{}, "sharedNetworks", model.MaxShared},
+		{api.Bgp{}, "neighbors", model.MaxBgpRouters},
+		{api.Bgp{}, "password", model.MaxBgpPassword},
+		{api.Bgp{}, "password", model.PasswordKept},
+		{api.NetworkPolicy{}, "rules", model.MaxNetworkPolicyRules},
+		{api.NetworkPolicy{}, "rules", model.MaxRulePeers},
+	} {
+		if text := fields.Of(x.object)[x.field].Text(); !strings.Contains(text, fmt.Sprint(x.says)) {
+			t.Errorf("%T %s does not say %v: %s", x.object, x.field, x.says, text)
 		}
 	}
 }
@@ -219,10 +259,10 @@ func TestDescription(t *testing.T) {
 		fmt.Fprintf(&b, "| Field | What it may hold |\n|---|---|\n")
 		for _, name := range sortedKeys(k.fields) {
 			x, idle := k.fields[name], idleText(k.collection, name)
-			if x.required {
+			if x.Required {
 				name += " (required)"
 			}
-			fmt.Fprintf(&b, "| %s | %s |\n", name, x.text+idle)
+			fmt.Fprintf(&b, "| %s | %s |\n", name, x.Text()+idle)
 		}
 	}
 	for path, want := range map[string]string{

@@ -1,8 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
-
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/apiconv"
@@ -18,17 +16,6 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 	parse: globalFromAPI, render: globalToAPI,
 	change: plain(inSettings, (*control.Settings).ChangeGlobal), delete: forget(inSettings, (*control.Settings).DeleteGlobal),
 	oper: api.GlobalOper{}, inspect: func(s *core, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
-	fields: map[string]field{
-		"name":             {text: "global", enum: []string{"global"}, required: true},
-		"networkInfraType": {text: "default, aci or aci-opflex; empty = as it is; cannot change while there are networks", enum: []string{"", "default", "aci", "aci-opflex"}},
-		"fwdMode":          {text: "bridge, or routing: networks of a tenant reach each other; empty = as it is", enum: []string{"", "bridge", "routing"}},
-		"arpMode":          {text: "proxy or flood; empty = as it is; cannot change while there are networks", enum: []string{"", "proxy", "flood"}},
-		"vlans":            {text: "lo-hi within 1-4094, around every VLAN in use; empty = as it is"},
-		"vxlans":           {text: "lo-hi within 1-16777215, around every VNI in use; empty = as it is"},
-		"pvtSubnet":        {text: "an IPv4 subnet of length 16; empty = as it is; cannot change while there are networks"},
-		"tenantPrefixes":   {text: fmt.Sprintf("prefixes in which networks of tenant admins may have routes on hosts; when there are some, BGP announces addresses within them alone, otherwise those of networks that cluster admins created; at most %d; [\"none\"] empties the list; absent = as it is", model.MaxPrefixes)},
-		"generatedLabels":  {text: fmt.Sprintf("labels of containers that are no part of their identity, so that no policy can select by them: at most %d names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has; absent = as it is, and in an answer the default list; 409 for one that takes out a label which policies select by", model.MaxLabelFilter)},
-	},
 })
 
 // globalFromAPI parses the cluster's settings. Empty fields are zero in the

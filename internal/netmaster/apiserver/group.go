@@ -13,17 +13,6 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	parse: apiconv.Group, render: groupToAPI, linked: groupView,
 	change: changeGroup, delete: byAny(inTenants, (*control.Tenants).DeleteGroup),
 	oper: api.EndpointGroupOper{}, inspect: func(_ *core, v *control.View, g model.Group) any { return groupOper(v, g) },
-	fields: map[string]field{
-		"owner":            ownerField(),
-		"tenantName":       tenantField(),
-		"groupName":        {text: nameText + "; no network of the tenant has it", required: true},
-		"networkName":      {text: "a network of the tenant that exists; cannot change", required: true},
-		"policies":         {text: "at most 8 policies of the tenant that exist"},
-		"netProfile":       {text: "a net profile of the tenant that exists; empty = none"},
-		"ipPool":           {text: "first-last inside the subnet and range of the network, without gateway, other pools and addresses in use; cannot change; empty = none"},
-		"extContractsGrps": {text: "groups of external contracts of the tenant that exist; together with policies at most 10"},
-		"cfgdTag":          {text: tagText},
-	},
 })
 
 func changeGroup(c *control.Controller, g model.Valid[model.Group], empty emptied) control.Change {

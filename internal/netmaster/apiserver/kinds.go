@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/fields"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
 	"github.com/contiv/netplugin/v2/internal/netmaster/control"
@@ -21,7 +22,6 @@ import (
 type rest[A api.Object, K any, M model.Validator] struct {
 	collection string // in paths: "networks"; "" = none, and objects come in lists to be applied only
 	name       string // of one, in links, lists to be applied and messages: "network"
-	fields     map[string]field
 
 	strict strictness // beyond unknown fields and such that are there twice; zero = nothing
 	body   int64      // largest body, in bytes; 0 = MaxBody
@@ -50,7 +50,7 @@ type rest[A api.Object, K any, M model.Validator] struct {
 // kind is a rest without its types.
 type kind struct {
 	collection, name string
-	fields           map[string]field
+	fields           map[string]fields.Field
 	body             int64
 	names            strictness // of its fields' names alone; what must not be empty is judged by read
 	object, oper     any        // zero wire objects, for the description of the API; oper nil = no operational state
@@ -79,7 +79,7 @@ func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
 		r.linked = func(_ *control.View, m M) A { return r.render(m) }
 	}
 	k := &kind{
-		collection: r.collection, name: r.name, fields: r.fields, access: r.access, body: cmp.Or(r.body, MaxBody), names: strictness{labels: cmp.Or(r.strict.labels, strictEndpoint.labels)}, object: *new(A), oper: r.oper,
+		collection: r.collection, name: r.name, fields: fields.Of(*new(A)), access: r.access, body: cmp.Or(r.body, MaxBody), names: strictness{labels: cmp.Or(r.strict.labels, strictEndpoint.labels)}, object: *new(A), oper: r.oper,
 		list: r.all, get: r.one, del: r.del, read: r.read,
 		render: func(m any) any { return r.render(m.(M)) },                     //nolint:forcetypeassert // what control holds of the kind
 		view:   func(v *control.View, m any) any { return r.linked(v, m.(M)) }, //nolint:forcetypeassert // likewise

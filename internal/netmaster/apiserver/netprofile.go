@@ -14,17 +14,6 @@ var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	key: model.ParseNetProfileKey, list: listIn(ofGroups, (*control.GroupView).NetProfiles), get: getIn(ofGroups, (*control.GroupView).NetProfile),
 	parse: apiconv.NetProfile, render: netProfileToAPI, linked: netProfileView,
 	change: ofValue(control.ChangeNetProfile), delete: byAny(inTenants, (*control.Tenants).DeleteNetProfile),
-	fields: map[string]field{
-		"owner":       ownerField(),
-		"tenantName":  tenantField(),
-		"profileName": {text: nameText, required: true},
-		"bandwidth":   {text: "of what each endpoint sends: a number and a unit (k, m or g, with b or bps behind it or not, in any case), such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; empty = no limit"},
-		"DSCP":        {text: "0-63; 0 = packets are not marked", min: 0, max: model.MaxDSCP},
-		"burst":       {text: "kilobytes, 2-10486; 0 = chosen from the bandwidth", min: 0, max: model.MaxBurst},
-
-		"receiveBandwidth": {text: "of what each endpoint receives, as bandwidth; empty = no limit"},
-		"receiveBurst":     {text: "kilobytes, 2-10486; 0 = chosen from the bandwidth", min: 0, max: model.MaxBurst},
-	},
 })
 
 func netProfileToAPI(p model.NetProfile) api.NetProfile {

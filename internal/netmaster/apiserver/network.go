@@ -13,20 +13,6 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 	parse: apiconv.Network, render: networkToAPI, linked: networkView,
 	change: plain(inNetworks, (*control.Networks).ChangeNetwork), delete: by(inNetworks, (*control.Networks).DeleteNetwork),
 	oper: api.NetworkOper{}, inspect: func(_ *core, v *control.View, n model.Network) any { return networkOper(v, n) },
-	fields: map[string]field{
-		"owner":       ownerField(),
-		"tenantName":  tenantField(),
-		"networkName": {text: nameText + "; no group of the tenant has it", required: true},
-		"nwType":      {text: "data (default), or infra: each host has an interface of the network's name, and an address, on it", enum: []string{"", "data", "infra"}},
-		"encap":       {text: "vlan or vxlan", enum: []string{"vlan", "vxlan"}, required: true},
-		"pktTag":      {text: "a free VLAN id (1-4094) or VNI (1-16777215) within the range that global sets; 0 = allocate one", min: 0, max: model.MaxVNI},
-		"subnet":      {text: "an IPv4 subnet such as 10.1.1.0/24, or a range in one such as 10.1.1.10-10.1.1.50/24, that overlaps no other network of the tenant, no reserved block and not the private subnet; empty only with ipv6Subnet"},
-		"gateway":     {text: "an address of the subnet other than its network and broadcast address; empty = none"},
-		"ipv6Subnet":  {text: "an IPv6 subnet that overlaps no other network of the tenant, no reserved block and not fd6d:809b:d5b4::/96, in which hosts know containers; empty = none"},
-		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get a default route by it; empty = none"},
-		"cfgdTag":     {text: tagText},
-		"native":      {text: "true: every host itself reaches each container of the network by the container's own address, as Kubernetes asks for nodes and pods, and they reach every host; only in tenant default, with encap vxlan, and where the subnets hold no host's address and overlap no range of service addresses"},
-	},
 })
 
 func networkToAPI(n model.Network) api.Network {

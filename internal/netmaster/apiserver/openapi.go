@@ -394,14 +394,14 @@ func (s schemas) constrain(typeName string, k *kind) {
 		if !ok {
 			continue
 		}
-		p["description"] = f.text + idleText(k.collection, name)
-		if f.enum != nil {
-			p["enum"] = f.enum
+		p["description"] = f.Text() + idleText(k.collection, name)
+		if f.Enum != nil {
+			p["enum"] = f.Enum
 		}
-		if f.min != f.max {
-			p["minimum"], p["maximum"] = f.min, f.max
+		if f.Min != f.Max {
+			p["minimum"], p["maximum"] = f.Min, f.Max
 		}
-		if f.required {
+		if f.Required {
 			required = append(required, name)
 		}
 	}

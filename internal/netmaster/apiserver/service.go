@@ -15,16 +15,6 @@ var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 	parse: serviceFromAPI, render: serviceToAPI,
 	change: plain(inServices, (*control.Services).ChangeService), delete: byAny(inServices, (*control.Services).DeleteService),
 	oper: api.ServiceLBOper{}, inspect: func(_ *core, v *control.View, s model.Service) any { return serviceOper(v, s) },
-	fields: map[string]field{
-		"tenantName":  tenantField(),
-		"serviceName": {text: longText, required: true},
-		"networkName": {text: "a network of the tenant that exists; cannot change", required: true},
-		"ipAddress":   {text: "a free address of the network, of either family, outside of groups' pools; empty = any, or, when ipv6Address is empty too, as it is"},
-		"ipv6Address": {text: "a free IPv6 address of the network; empty = any, or, when ipAddress is empty too, as it is"},
-		"affinity":    {text: "for how long a client stays with its provider after its last new connection: 1s to 24h in whole seconds such as 10m, or off; empty = 3h"},
-		"selectors":   {text: "1 to 32 labels key=value that a provider must have, each key once", required: true},
-		"ports":       {text: "1 to 64 times service port:provider port:protocol, ports 1-65535, protocol tcp, udp or sctp (132) in any case, each service port and protocol once; :name may follow, 1 to 15 lower-case letters, digits and hyphens, each name once for a protocol", required: true},
-	},
 })
 
 func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {

@@ -1,8 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
-
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/access"
@@ -16,12 +14,6 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	parse: apiconv.Tenant, render: tenantToAPI, linked: tenantView,
 	change: changeTenant, delete: byAny(inTenants, (*control.Tenants).DeleteTenant),
 	oper: api.TenantOper{}, inspect: func(_ *core, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
-	fields: map[string]field{
-		"owner":          ownerField(),
-		"tenantName":     {text: nameText, required: true},
-		"defaultNetwork": {text: "a network of the tenant that exists, or empty"},
-		"sharedNetworks": {text: fmt.Sprintf("at most %d networks of other tenants that exist, each TENANT:NETWORK, which the tenant's containers reach in forwarding mode routing, by rules that allow it; no network of all tenants that share networks overlaps another; absent = as it is, empty = none", model.MaxShared)},
-	},
 })
 
 // ofTenant is for tenants: a tenant names networks of other tenants that it reaches, so

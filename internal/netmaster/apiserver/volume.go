@@ -11,17 +11,7 @@ var _ = register(rest[api.Volume, model.VolumeKey, model.Volume]{
 	key: model.ParseVolumeKey, list: listIn(ofTenantsIn, (*control.TenantView).Volumes), get: getIn(ofTenantsIn, (*control.TenantView).Volume),
 	parse: volumeFromAPI, render: volumeToAPI,
 	change: ofValue(control.ChangeVolume), delete: byAny(inTenants, (*control.Tenants).DeleteVolume),
-	fields: storageFields("volumeName"),
 })
-
-// storageFields are those of volumes and volume profiles.
-func storageFields(name string) map[string]field {
-	const t = "at most 256 printable characters"
-	return map[string]field{
-		"tenantName": tenantField(), name: {text: nameText, required: true},
-		"datastoreType": {text: t}, "mountPoint": {text: t}, "poolName": {text: t}, "size": {text: t},
-	}
-}
 
 func volumeFromAPI(o api.Volume) (model.Volume, error) {
 	v := model.Volume{

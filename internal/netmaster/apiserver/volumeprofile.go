@@ -11,7 +11,6 @@ var _ = register(rest[api.VolumeProfile, model.VolumeProfileKey, model.VolumePro
 	key: model.ParseVolumeProfileKey, list: listIn(ofTenantsIn, (*control.TenantView).VolumeProfiles), get: getIn(ofTenantsIn, (*control.TenantView).VolumeProfile),
 	parse: volumeProfileFromAPI, render: volumeProfileToAPI,
 	change: ofValue(control.ChangeVolumeProfile), delete: byAny(inTenants, (*control.Tenants).DeleteVolumeProfile),
-	fields: storageFields("volumeProfileName"),
 })
 
 func volumeProfileFromAPI(o api.VolumeProfile) (model.VolumeProfile, error) {

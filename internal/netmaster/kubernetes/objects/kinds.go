@@ -45,11 +45,11 @@ func tenants() Kind {
 	return kindOf[api.Tenant](Kind{
 		Kind: "Tenant", Plural: Tenants, Singular: "tenant", Short: "ctenant", Model: "tenant",
 		text: "A name space for networks, groups and policies.",
-		spec: props{
-			"tenantName":     named("name of the tenant; the object's own where it is not given"),
-			"defaultNetwork": named("a network of the tenant"),
-			"sharedNetworks": set(pattern(129, keyPattern, "TENANT:NETWORK"), 16, "networks of other tenants that the tenant's containers reach in forwarding mode routing"),
-		},
+		spec: describe(api.Tenant{}, props{
+			"tenantName":     named("the object's own where it is not given"),
+			"defaultNetwork": named(""),
+			"sharedNetworks": set(pattern(129, keyPattern, "TENANT:NETWORK"), 16),
+		}),
 		checks: []check{fixed("tenantName")}, whole: []check{nameFits("tenantName")},
 		columns: []column{count("networks"), count("groups"), count("endpoints")},
 	})
@@ -59,19 +59,19 @@ func networks() Kind {
 	return kindOf[api.Network](Kind{
 		Kind: "Network", Plural: Networks, Singular: "network", Short: "cnet", Model: "network",
 		text: "A layer 2 segment with its subnets. It cannot change: delete it and make it anew.",
-		spec: props{
+		spec: describe(api.Network{}, props{
 			"tenantName":  tenantName(),
-			"networkName": named("name of the network in its tenant; the object's own where it is not given"),
+			"networkName": named("the object's own where it is not given"),
 			"nwType":      choice("data", "data", "infra"),
 			"encap":       choice("vxlan", "vlan", "vxlan"),
-			"pktTag":      number(1, 16777215, "VLAN id or VNI; one is allocated where it is not given"),
-			"subnet":      pattern(48, `^`+ipv4+`(-`+ipv4+`)?/(3[0-2]|[12]?[0-9])$`, "10.1.1.0/24, or of it a range to allocate from, 10.1.1.10-10.1.1.50/24"),
-			"gateway":     pattern(15, `^`+ipv4+`$`, "an address of the subnet"),
-			"ipv6Subnet":  pattern(49, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])$`, "2001:db8:1::/64"),
-			"ipv6Gateway": pattern(45, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$`, "an address of the IPv6 subnet"),
+			"pktTag":      number(1, 16777215),
+			"subnet":      pattern(48, `^`+ipv4+`(-`+ipv4+`)?/(3[0-2]|[12]?[0-9])$`),
+			"gateway":     pattern(15, `^`+ipv4+`$`),
+			"ipv6Subnet":  pattern(49, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])$`),
+			"ipv6Gateway": pattern(45, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$`),
 			"cfgdTag":     tag(),
-			"native":      truth("every host itself reaches each container of the network by the container's own address, as Kubernetes asks for pods"),
-		},
+			"native":      truth(),
+		}),
 		checks: []check{
 			{"self == oldSelf", "a network cannot change: delete it and make it anew"},
 			{"has(self.subnet) || has(self.ipv6Subnet)", "must have subnet, ipv6Subnet, or both"},
@@ -89,16 +89,16 @@ func groups() Kind {
 	return kindOf[api.EndpointGroup](Kind{
 		Kind: "EndpointGroup", Plural: EndpointGroups, Singular: "endpointgroup", Short: "cgroup", Model: "endpointGroup",
 		text: "A set of endpoints of one network that share policies. Network and pool cannot change.",
-		spec: props{
+		spec: describe(api.EndpointGroup{}, props{
 			"tenantName":       tenantName(),
-			"groupName":        named("name of the group in its tenant; the object's own where it is not given"),
-			"networkName":      named("a network of the tenant"),
-			"policies":         set(named("a policy of the tenant"), 8, ""),
-			"netProfile":       named("a net profile of the tenant, which limits and marks what the group's endpoints send and receive"),
-			"ipPool":           pattern(31, `^`+ipv4+`-`+ipv4+`$`, "first-last inside the subnet of the network"),
-			"extContractsGrps": set(named("a group of external contracts of the tenant"), 10, "has no effect yet"),
+			"groupName":        named("the object's own where it is not given"),
+			"networkName":      named(""),
+			"policies":         set(named("a policy of the tenant"), 8),
+			"netProfile":       named(""),
+			"ipPool":           pattern(31, `^`+ipv4+`-`+ipv4+`$`),
+			"extContractsGrps": set(named("a group of external contracts of the tenant"), 10),
 			"cfgdTag":          tag(),
-		},
+		}),
 		needs: []string{"networkName"},
 		checks: []check{
 			fixed("tenantName"), fixed("groupName"), fixed("networkName"), fixed("ipPool"),
@@ -110,20 +110,20 @@ func groups() Kind {
 }
 
 func policies() Kind {
-	rule := object(props{
-		"ruleId":            named("name of the rule in its policy"),
-		"direction":         enum("in: towards the group's endpoints; out: from them", "in", "out"),
-		"action":            enum("", "allow", "deny"),
-		"priority":          number(1, 100, "higher wins; 1 where it is not given"),
-		"protocol":          pattern(4, `^(tcp|udp|icmp|25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$`, "tcp, udp, icmp or a number; any where it is not given"),
-		"port":              number(1, 65535, "with tcp, udp and 132 (sctp); any where it is not given"),
-		"fromEndpointGroup": named("a group of the tenant; one that does not exist is nobody"),
-		"fromNetwork":       named("a network of the tenant; one that does not exist is nobody"),
+	rule := object(describe(api.Rule{}, props{
+		"ruleId":            named(""),
+		"direction":         enum("in", "out"),
+		"action":            enum("allow", "deny"),
+		"priority":          number(1, 100),
+		"protocol":          pattern(4, `^(tcp|udp|icmp|25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$`),
+		"port":              number(1, 65535),
+		"fromEndpointGroup": named(missingPeer),
+		"fromNetwork":       named(missingPeer),
 		"fromIpAddress":     peerAddress(),
-		"toEndpointGroup":   named("a group of the tenant; one that does not exist is nobody"),
-		"toNetwork":         named("a network of the tenant; one that does not exist is nobody"),
+		"toEndpointGroup":   named(missingPeer),
+		"toNetwork":         named(missingPeer),
 		"toIpAddress":       peerAddress(),
-	}, []string{"ruleId", "direction", "action"}, []check{
+	}), []string{"ruleId", "direction", "action"}, []check{
 		{"self.direction == 'in' || !has(self.fromEndpointGroup) && !has(self.fromNetwork) && !has(self.fromIpAddress)", "a rule of direction out has no from fields"},
 		{"self.direction == 'out' || !has(self.toEndpointGroup) && !has(self.toNetwork) && !has(self.toIpAddress)", "a rule of direction in has no to fields"},
 		{"[has(self.fromEndpointGroup), has(self.fromNetwork), has(self.fromIpAddress), has(self.toEndpointGroup), has(self.toNetwork), has(self.toIpAddress)].filter(x, x).size() <= 1", "a rule names one kind of peer at most"},
@@ -132,11 +132,11 @@ func policies() Kind {
 	return kindOf[PolicySpec](Kind{
 		Kind: "Policy", Plural: Policies, Singular: "policy", Short: "cpolicy", Model: "policy",
 		text: "A named list of rules that groups have.",
-		spec: props{
+		spec: describe(api.Policy{}, props{
 			"tenantName": tenantName(),
-			"policyName": named("name of the policy in its tenant; the object's own where it is not given"),
+			"policyName": named("the object's own where it is not given"),
 			"rules":      byKey(rule, "ruleId", 1024),
-		},
+		}),
 		checks: []check{fixed("tenantName"), fixed("policyName")},
 		whole: []check{
 			nameFits("policyName"),
@@ -150,16 +150,16 @@ func netProfiles() Kind {
 	return kindOf[api.NetProfile](Kind{
 		Kind: "NetProfile", Plural: NetProfiles, Singular: "netprofile", Short: "cprofile", Model: "netprofile",
 		text: "Limits what each endpoint of the groups that name it sends and receives, and marks what it sends.",
-		spec: props{
+		spec: describe(api.NetProfile{}, props{
 			"tenantName":  tenantName(),
-			"profileName": named("name of the profile in its tenant; the object's own where it is not given"),
-			"bandwidth":   pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`, "10 kbps, 100mbps, 2g"),
-			"DSCP":        number(1, 63, "packets are not marked where it is not given"),
-			"burst":       number(2, 10486, "kilobytes; chosen from the bandwidth where it is not given"),
+			"profileName": named("the object's own where it is not given"),
+			"bandwidth":   pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`),
+			"DSCP":        number(1, 63),
+			"burst":       number(2, 10486),
 
-			"receiveBandwidth": pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`, "of what each endpoint receives, as bandwidth, which is of what it sends"),
-			"receiveBurst":     number(2, 10486, "kilobytes; chosen from the bandwidth where it is not given"),
-		},
+			"receiveBandwidth": pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`),
+			"receiveBurst":     number(2, 10486),
+		}),
 		checks:  []check{fixed("tenantName"), fixed("profileName")},
 		whole:   []check{nameFits("profileName")},
 		columns: []column{{"Bandwidth", "string", ".spec.bandwidth"}, {"DSCP", "integer", ".spec.DSCP"}, count("groups")},

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/fields"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -210,5 +212,43 @@ func TestCopies(t *testing.T) {
 		if l := k.NewList().DeepCopyObject(); l == nil {
 			t.Errorf("%s: no list", k.Kind)
 		}
+	}
+}
+
+// TestDescriptionsAreThoseOfTheFields: a schema says of a field what package fields says,
+// and allows nothing that it does not.
+func TestDescriptionsAreThoseOfTheFields(t *testing.T) {
+	check := func(kind string, of map[string]fields.Field, schema props) {
+		t.Helper()
+		for name, p := range schema {
+			p, f := p.(props), of[name]
+			if name == "rules" { // fields of their own
+				continue
+			}
+			if text, _ := p["description"].(string); f.Means == "" || !strings.HasPrefix(text, f.Short("")) {
+				t.Errorf("%s.%s: %q, want what package fields says: %q", kind, name, text, f.Short(""))
+			}
+			values, _ := p["enum"].([]string)
+			for _, v := range values {
+				if !slices.Contains(f.Enum, v) {
+					t.Errorf("%s.%s: %q is none of %q", kind, name, v, f.Enum)
+				}
+			}
+			if most, ok := p["maximum"].(int); ok && most != f.Max {
+				t.Errorf("%s.%s: at most %d, and at most %d in package fields", kind, name, most, f.Max)
+			}
+		}
+	}
+	for _, k := range Kinds() {
+		var object any
+		switch k.Model {
+		case "policy":
+			object = api.Policy{}
+			check("rule", fields.Of(api.Rule{}), k.spec["rules"].(props)["items"].(props)["properties"].(props))
+		default:
+			spec, _ := reflect.TypeOf(k.New()).Elem().FieldByName("Spec")
+			object = reflect.Zero(spec.Type).Interface()
+		}
+		check(k.Model, fields.Of(object), k.spec)
 	}
 }

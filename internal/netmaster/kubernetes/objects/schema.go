@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/contiv/netplugin/v2/internal/fields"
 )
 
 // props are the properties of an object in a schema.
@@ -24,14 +26,28 @@ const (
 	ipv4        = octet + `(\.` + octet + `){3}`
 )
 
-func pattern(most int, expr, text string) props {
-	return described(props{"type": "string", "minLength": 1, "maxLength": most, "pattern": expr}, text)
+// describe prefixes the properties' descriptions with the texts of package fields.
+func describe(object any, of props) props {
+	all := fields.Of(object)
+	for name, p := range of {
+		p := p.(props) //nolint:forcetypeassert // all are
+		more, _ := p["description"].(string)
+		described(p, all[name].Short(more))
+	}
+	return of
 }
 
-func named(text string) props { return pattern(64, namePattern, text) }
+// missingPeer describes peers that a rule may name before they exist.
+const missingPeer = "one that does not exist is nobody"
+
+func pattern(most int, expr string, more ...string) props {
+	return described(props{"type": "string", "minLength": 1, "maxLength": most, "pattern": expr}, strings.Join(more, "; "))
+}
+
+func named(more string) props { return pattern(64, namePattern, more) }
 
 func tenantName() props {
-	p := named("the tenant")
+	p := named("")
 	p["default"] = "default"
 	return p
 }
@@ -39,27 +55,25 @@ func tenantName() props {
 func tag() props { return pattern(128, namePattern, "has no effect yet") }
 
 func peerAddress() props {
-	return pattern(49, `^[0-9a-fA-F:.]+(/[0-9]{1,3})?$`, "an IPv4 or IPv6 address or CIDR")
+	return pattern(49, `^[0-9a-fA-F:.]+(/[0-9]{1,3})?$`)
 }
 
-func number(least, most int, text string) props {
-	return described(props{"type": "integer", "minimum": least, "maximum": most}, text)
+func number(least, most int) props {
+	return props{"type": "integer", "minimum": least, "maximum": most}
 }
 
-func truth(text string) props { return described(props{"type": "boolean"}, text) }
+func truth() props { return props{"type": "boolean"} }
 
-func enum(text string, values ...string) props {
-	return described(props{"type": "string", "enum": values}, text)
-}
+func enum(values ...string) props { return props{"type": "string", "enum": values} }
 
 func choice(usual string, values ...string) props {
-	p := enum("", values...)
+	p := enum(values...)
 	p["default"] = usual
 	return p
 }
 
-func set(items props, most int, text string) props {
-	return described(props{"type": "array", "maxItems": most, "items": items, "x-kubernetes-list-type": "set"}, text)
+func set(items props, most int) props {
+	return props{"type": "array", "maxItems": most, "items": items, "x-kubernetes-list-type": "set"}
 }
 
 func byKey(items props, key string, most int) props {
@@ -117,7 +131,7 @@ func status() props {
 		"key":   described(text(), "of what the object stands for"),
 		"owner": described(text(), "of that: kubernetes, or user for what was made by REST"),
 		"conditions": byKey(object(props{
-			"type": text(), "status": enum("", "True", "False", "Unknown"), "reason": text(), "message": text(),
+			"type": text(), "status": enum("True", "False", "Unknown"), "reason": text(), "message": text(),
 			"observedGeneration": amount(), "lastTransitionTime": props{"type": "string", "format": "date-time"},
 		}, []string{"type", "status", "reason", "message", "lastTransitionTime"}, nil), "type", 8),
 	}}
