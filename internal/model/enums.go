@@ -15,7 +15,6 @@ type (
 	NetworkType string
 	Encap       string
 	Direction   string
-	Action      string
 )
 
 // The values of the enumerations.
@@ -38,10 +37,6 @@ const (
 
 	In  Direction = "in"  // towards the endpoints that the policy applies to
 	Out Direction = "out" // from them
-
-	Allow Action = "allow"
-	Deny  Action = "deny"
-	Pass  Action = "pass" // leave the decision to the next tier
 )
 
 func parseEnum[T ~string](field, s string, known ...T) (T, error) {
@@ -84,9 +79,6 @@ func ParseEncap(s string) (Encap, error) { return parseEnum("encap", s, EncapVLA
 
 // ParseDirection parses a rule's direction.
 func ParseDirection(s string) (Direction, error) { return parseEnum("direction", s, In, Out) }
-
-// ParseAction parses a Contiv rule's action; Pass is not one of them.
-func ParseAction(s string) (Action, error) { return parseEnum("action", s, Allow, Deny) }
 
 // Protocol is an IP protocol number (IANA assigned, 0-255), or AnyProtocol.
 // ProtoICMP stands for ICMP on IPv4 and ICMPv6 on IPv6.

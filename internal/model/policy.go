@@ -170,7 +170,7 @@ func (p Policy) Validate() error {
 		if d.action == "" {
 			continue
 		}
-		if _, err := parseEnum(d.field, string(d.action), Allow, Deny, Pass); err != nil {
+		if _, err := parseAnyAction(d.field, d.action); err != nil {
 			return err
 		}
 	}
@@ -246,7 +246,7 @@ func (r PolicyRule) Validate() error {
 	if _, err := ParseDirection(string(r.Direction)); err != nil {
 		return err
 	}
-	if _, err := parseEnum("action", string(r.Action), Allow, Deny, Pass); err != nil {
+	if _, err := parseAnyAction("action", r.Action); err != nil {
 		return err
 	}
 	if r.Priority < 1 || r.Priority > 100 {

@@ -126,7 +126,7 @@ func malformedPolicy(p *model.Policy) string {
 		return "it selects in another tenant"
 	}
 	for _, a := range []model.Action{p.Default.In, p.Default.Out} {
-		if a != "" && !knownAction(a) {
+		if a != "" && !a.Known() {
 			return fmt.Sprintf("default %q is not known", a)
 		}
 	}
@@ -143,8 +143,6 @@ func malformedSelector(s model.Selector) string {
 	}
 	return ""
 }
-
-func knownAction(a model.Action) bool { return a == model.Allow || a == model.Deny || a == model.Pass }
 
 func (po *policies) putRule(v model.PolicyRule) {
 	p := po.inv.policy(v.Key.PolicyKey())

@@ -227,8 +227,8 @@ func (s *policySet) unite(tier model.Tier, of []*policy, dir model.Direction) ti
 			}
 		}
 	}
-	for _, a := range []model.Action{model.Allow, model.Deny} { // the last is the strongest
-		if said[a] {
+	for a := range said {
+		if a.Known() && a != model.Pass && (t.def == model.Pass || a.Rank() < t.def.Rank()) {
 			t.def = a
 		}
 	}

@@ -55,7 +55,7 @@ func (rs *rules) byPeer(r *rule, all []*desired.Rule) (out []*desired.Rule) {
 			}
 			with[port].Identities = with[port].Identities.With(id)
 		}
-		if x.Action == model.Deny {
+		if x.Action.Denies() {
 			every := numbered(x, m, 0, 65535)
 			every.AnyPeer, every.CIDRs, every.Identities = false, nil, desired.Identities{}
 			for _, id := range t.compiledOrphans {
@@ -238,7 +238,7 @@ func malformedRule(r *model.PolicyRule) string {
 	switch {
 	case r.Direction != model.In && r.Direction != model.Out:
 		return fmt.Sprintf("direction %q is not known", r.Direction)
-	case !knownAction(r.Action):
+	case !r.Action.Known():
 		return fmt.Sprintf("action %q is not known", r.Action)
 	}
 	for _, m := range r.Ports {
@@ -292,7 +292,7 @@ func (rs *rules) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 		case missing != "":
 			shut(missing)
 			now = append(now, desired.Identities{})
-		case r.rec.Action == model.Deny:
+		case r.rec.Action.Denies():
 			now = append(now, s.denied)
 		case r.rec.Action == model.Pass && len(s.tenant.compiledOrphans) > 0:
 			next.Action = model.Deny // or what comes after it in its tier would allow whom it should have passed on

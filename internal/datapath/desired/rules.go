@@ -3,8 +3,6 @@ package desired
 import (
 	"slices"
 	"strings"
-
-	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // MaxPriority is the highest priority of a Rule: 201 orders of policies, each
@@ -20,27 +18,16 @@ func RulesOf(rules ...Rule) Rules {
 	return m
 }
 
-// CompareRules orders rules as they decide: higher priority first, then Deny
-// before Pass before Allow, then by ID.
+// CompareRules orders rules as they decide: higher priority first, then by the
+// rank of their actions, then by ID.
 func CompareRules(a, b *Rule) int {
 	switch {
 	case a.Priority != b.Priority:
 		return b.Priority - a.Priority
 	case a.Action != b.Action:
-		return actionRank(a.Action) - actionRank(b.Action)
+		return a.Action.Rank() - b.Action.Rank()
 	}
 	return strings.Compare(a.ID, b.ID)
-}
-
-func actionRank(a model.Action) int {
-	switch a {
-	case model.Allow:
-		return 2
-	case model.Pass:
-		return 1
-	case model.Deny:
-	}
-	return 0 // also what is no action
 }
 
 // Ordered returns a tier's rules in deciding order. It costs as much as there are

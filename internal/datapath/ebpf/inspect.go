@@ -69,12 +69,12 @@ func (dp *datapath) describe() string {
 			tierAt := map[uint8]int{}
 			for i := range int(min(s.Tiers[dir], maxTiers)) {
 				tierAt[s.Stages[dir][i].Tier] = i
-				add("policy %d %s tier %d default %v", id, word, i, actions[s.Stages[dir][i].Action])
+				add("policy %d %s tier %d default %v", id, word, i, fromAction(s.Stages[dir][i].Action))
 			}
 			for k, v := range dp.policies.Rules.of[s.Instance] {
 				r := v.at(s.Generation)
 				if i, ok := tierAt[k.Tier]; ok && int(k.Dir) == dir && r.weight != 0 {
-					add("policy %d %s tier %d %s -> %s %s priority %d", id, word, i, k.text(), actions[r.action()], dp.policies.ruleIDs[r.id], r.weight>>actionShift>>2)
+					add("policy %d %s tier %d %s -> %s %s priority %d", id, word, i, k.text(), fromAction(r.action()), dp.policies.ruleIDs[r.id], r.weight>>actionShift>>actionBits)
 				}
 			}
 		}
@@ -88,8 +88,6 @@ func (dp *datapath) describe() string {
 	}
 	return head + strings.Join(lines, "\n") + "\n"
 }
-
-var actions = map[uint8]model.Action{actDeny: model.Deny, actAllow: model.Allow, actPass: model.Pass}
 
 func unword(w uint32) string {
 	if w == 0 {

@@ -214,26 +214,11 @@ const (
 	dirIn    = 0
 	dirOut   = 1
 
-	actAllow = 1
-	actPass  = 2
-	actDeny  = 3
-
 	peerAny      = 0
 	peerIdentity = 1
 	peerCIDR4    = 2
 	peerCIDR6    = 3
 )
-
-func toAction(a model.Action) uint8 {
-	switch a {
-	case model.Allow:
-		return actAllow
-	case model.Pass:
-		return actPass
-	case model.Deny:
-	}
-	return actDeny
-}
 
 // ruleKey is where one rule of one peer stands.
 type ruleKey struct {

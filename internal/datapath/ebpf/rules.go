@@ -28,18 +28,14 @@ type rank struct {
 	id     uint64
 }
 
-// actionShift is where the action is in a weight, below the priority; what is
-// below that is free.
-const actionShift = 4
-
 func rankOf(r *desired.Rule) rank {
 	level := uint32(min(max(r.Priority, 0), 1<<22))
-	return rank{(level<<2 | uint32(toAction(r.Action))) << actionShift, ruleNumber(r.ID)}
+	return rank{(level<<actionBits | uint32(toAction(r.Action))) << actionShift, ruleNumber(r.ID)}
 }
 
 func (r rank) before(o rank) bool { return r.weight > o.weight || r.weight == o.weight && r.id < o.id }
 
-func (r rank) action() uint8 { return uint8(r.weight >> actionShift & 3) }
+func (r rank) action() uint8 { return uint8(r.weight >> actionShift & (1<<actionBits - 1)) }
 
 // portKey is the part of a key that says which packets.
 type portKey struct {

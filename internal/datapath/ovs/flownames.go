@@ -65,7 +65,7 @@ func (x *flowNames) describe(s openflow.FlowStats, byNumber map[uint32]string) s
 		return text + " # foreign"
 	case kind == pipeline.KindDrop:
 		return text + " # " + pipeline.Reason(n)
-	case kind == pipeline.KindAllow || kind == pipeline.KindDeny || kind == pipeline.KindPass:
+	case kind.IsRule():
 		return text + " # rule " + x.rules[n]
 	}
 	return text
@@ -106,7 +106,7 @@ func (x *flowNames) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 	sets := map[bool]uint32{true: p.Register(pipeline.RegOutSet), false: p.Register(pipeline.RegInSet)}
 	out, tier, policy := pipeline.PolicyStage(p.Table)
 	switch {
-	case kind == pipeline.KindDeny && policy:
+	case kind.Denies() && policy:
 		e.Reason = driver.DropPolicy
 		e.Decisions = []driver.Decision{{Direction: direction(out), Rule: x.rules[number]}}
 	case kind == pipeline.KindDrop && policy:

@@ -44,9 +44,9 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	value, mask := pipeline.DecidingCookies()
 	err = d.conns.sw.DumpFlows(ctx, openflow.Filter{Table: 0xff, Cookie: value, CookieMask: mask}, func(f openflow.FlowStats) {
 		kind, n, _ := pipeline.KindOf(f.Flow.Cookie)
-		switch kind {
-		case pipeline.KindAllow, pipeline.KindDeny, pipeline.KindPass:
-			if kind == pipeline.KindDeny {
+		switch {
+		case kind.IsRule():
+			if kind.Denies() {
 				out.Drops[driver.DropPolicy] += f.Packets
 			}
 			id, ok := d.names.rules[n]
@@ -57,13 +57,12 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			s.Packets += f.Packets
 			s.Bytes += f.Bytes
 			out.Rules[id] = s
-		case pipeline.KindDrop:
+		case kind == pipeline.KindDrop:
 			// The switch counts at the flow for what is too big all that was measured; an
 			// empty reason is of another version.
 			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" && reason != driver.DropTooBig {
 				out.Drops[reason] += f.Packets
 			}
-		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindCount, pipeline.KindGroup, pipeline.KindDefault:
 		}
 	})
 	if err != nil {

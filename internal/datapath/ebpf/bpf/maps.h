@@ -157,6 +157,7 @@ struct joined_key {
 #define ACT_PASS 2
 #define ACT_DENY 3
 #define ACTION_SHIFT 4 // in a rule's weight, below its priority
+#define ACTION_MASK 3
 
 #define PEER_ANY 0
 #define PEER_IDENTITY 1

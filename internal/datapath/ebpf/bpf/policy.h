@@ -139,7 +139,7 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 			}
 		}
 		if (p->weight)
-			action = p->weight >> ACTION_SHIFT & 3;
+			action = p->weight >> ACTION_SHIFT & ACTION_MASK;
 		if (action == ACT_ALLOW)
 			return 1;
 		if (action != ACT_PASS) {

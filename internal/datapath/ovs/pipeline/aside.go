@@ -22,15 +22,13 @@ const (
 
 // Values of regWhat. For audited sets: whatAllowed or whatDenied, what became of
 // the packet at one end of its connection. For a rule with Log: whatLogged plus the
-// index of its action in logged. At the destination's end whatIn is added to either.
+// index of its kind in ruleKinds. At the destination's end whatIn is added to either.
 const (
 	whatAllowed = 1
 	whatDenied  = 2
 	whatIn      = 4
 	whatLogged  = 16
 )
-
-var logged = []model.Action{model.Allow, model.Deny, model.Pass}
 
 // MaxAudits is how many audited sets a set may have: a flow names them all.
 const MaxAudits = 64
@@ -109,7 +107,7 @@ func Audits(s *desired.PolicySet) []of.Flow {
 // judge is what an audited set's flow does instead of deciding.
 func judge(kind Kind, number uint32) []of.Action {
 	at := WouldAllow
-	if kind == KindDeny {
+	if kind.Denies() {
 		at = WouldDeny
 	}
 	return []of.Action{of.Set(regRule, number), goTo(at)}
@@ -117,7 +115,7 @@ func judge(kind Kind, number uint32) []of.Action {
 
 // tellLogged is what a flow of a rule with Log does first while monitored.
 func tellLogged(kind Kind, number uint32, out bool) []of.Action {
-	what := whatLogged + map[Kind]int{KindAllow: 0, KindDeny: 1, KindPass: 2}[kind]
+	what := whatLogged + kind.ruleIndex()
 	if !out {
 		what += whatIn
 	}
@@ -149,11 +147,11 @@ func AsideOf(table uint8, register func(of.Field) uint32) (Aside, bool) {
 	a := Aside{Out: what&whatIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
 	switch Stage(table) {
 	case Logged:
-		i := what & 3
-		if what&whatLogged == 0 || int(i) >= len(logged) {
+		i := int(what & 3)
+		if what&whatLogged == 0 || i >= len(ruleKinds) {
 			return a, false
 		}
-		a.Kind, a.Action = driver.FlowLogged, logged[i]
+		a.Kind, a.Action = driver.FlowLogged, ruleKinds[i].action
 	case WouldAllow:
 		a.Kind = driver.FlowWouldAllow
 	case WouldDeny:

@@ -43,7 +43,7 @@ func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
 		before = tellLogged(kind, number, out)
 	}
 	switch {
-	case kind == KindDrop, kind == KindDeny:
+	case kind == KindDrop, kind.Denies():
 		if !opts.NoDrops && len(f.Actions) == 0 {
 			before = append(before, of.Controller{MaxLen: sampleLen})
 		}
@@ -81,7 +81,7 @@ func Watchable(table uint8, cookie uint64, opts driver.MonitorOptions) bool {
 		return false
 	case cookie&LogBit != 0:
 		return true
-	case kind == KindDrop, kind == KindDeny:
+	case kind == KindDrop, kind.Denies():
 		return policy || !opts.NoDrops
 	}
 	return opts.Connections && (kind == KindAllow || Stage(table) == Commit)

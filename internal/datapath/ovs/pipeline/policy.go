@@ -19,24 +19,17 @@ const (
 	priorityDefault = 2
 	priorityRules   = 16
 	// MaxRulePriority is the highest rule priority that fits a flow's 16 bits.
-	MaxRulePriority = (0xffff-priorityRules)/3 - 1
+	MaxRulePriority = (0xffff-priorityRules)/model.Actions - 1
 	// priorityHook is above all rules, and below seeded faults.
 	priorityHook = 0xfffe
 )
 
 func rulePriority(c Config, r *desired.Rule) uint16 {
-	rank := 2 // of Deny, and of an unknown action
-	switch r.Action {
-	case model.Allow:
-		rank = 0
-	case model.Pass:
-		rank = 1
-	case model.Deny:
-	}
+	rank := model.Actions - 1 - r.Action.Rank()
 	if c.Mutation == AllowWinsTies {
-		rank = 2 - rank
+		rank = r.Action.Rank()
 	}
-	return uint16(priorityRules + 3*r.Priority + rank)
+	return uint16(priorityRules + model.Actions*r.Priority + rank)
 }
 
 // direction is what differs between the two halves of the policy stages.
@@ -149,9 +142,9 @@ func SetFrame(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
 		for i, t := range tiers {
 			p := Place{Set: s.ID, Audit: audit, Out: out, Tier: i, Last: i == len(tiers)-1}
 			switch kind, acts := p.verdict(t.Default, 0); {
-			case kind == KindDeny && audit:
+			case kind.Denies() && audit:
 				l.add(p.table(), priorityDefault, match(p.set()), of.Set(regRule, i), goTo(WouldDefault))
-			case kind == KindDeny:
+			case kind.Denies():
 				l.drop(p.table(), priorityDefault, match(p.set()), driver.DropPolicy)
 			default:
 				l.add(p.table(), priorityDefault, match(p.set()), acts...)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	of "github.com/contiv/netplugin/v2/internal/datapath/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // Stage is a flow table. The numbers follow the order in which packets meet the tables.
@@ -192,6 +193,28 @@ const (
 )
 
 const deciding = 0x10
+
+// ruleKinds are the kinds of flows of rules, by what the rules do. regWhat holds an index
+// of it.
+var ruleKinds = [model.Actions]struct {
+	kind   Kind
+	action model.Action
+}{{KindAllow, model.Allow}, {KindDeny, model.Deny}, {KindPass, model.Pass}}
+
+func (k Kind) ruleIndex() int {
+	for i, r := range ruleKinds {
+		if r.kind == k {
+			return i
+		}
+	}
+	return -1
+}
+
+// IsRule reports whether a flow of the kind is a rule's, with its RuleNumber.
+func (k Kind) IsRule() bool { return k.ruleIndex() >= 0 }
+
+// Denies reports whether a flow of the kind is of a rule that denies.
+func (k Kind) Denies() bool { return k.IsRule() && ruleKinds[k.ruleIndex()].action.Denies() }
 
 // DomainOf returns the domain that a flow puts packets into, 0 if it puts them into
 // none.

@@ -21,9 +21,6 @@ const (
 	lastPriority      = model.MaxOrder*prioritiesOfOrder + prioritiesOfOrder - 1
 )
 
-// rank is the sequence in which model decides what has one priority.
-var rank = map[model.Action]int{model.Deny: 0, model.Pass: 1, model.Allow: 2}
-
 // clusterRule is a rule of either direction.
 type clusterRule struct {
 	field     string
@@ -72,10 +69,10 @@ func (c Cluster) ClusterNetworkPolicy(t model.TenantName, in *policyv1alpha2.Clu
 		level, last := 0, 0
 		for _, r := range rules {
 			d := c.decide(t, r, &found)
-			if rank[d.action] < last {
+			if d.action.Rank() < last {
 				level++
 			}
-			last = rank[d.action]
+			last = d.action.Rank()
 			d.priority = top - level
 			list = append(list, d.rules(p.Key)...)
 		}
