@@ -244,6 +244,11 @@ func (r *runtime) nomad() {
 	}
 }
 
+// elsewhere is how long a connection between two hosts may take whose one end has just been
+// attached: the other host knows it some milliseconds later, and a first packet that was
+// dropped until then is sent again after a second.
+const elsewhere = 3 * time.Second
+
 // second: a container on two networks, under the policy of its group on each, which
 // answers who comes in from another subnet by the interface that it came in by.
 func (r *runtime) second() {
@@ -260,7 +265,7 @@ func (r *runtime) second() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.space("s").Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: firstAddr(first), Port: 80}, time.Second); a.Verdict != testcluster.OK {
+	if a := r.space("s").Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: firstAddr(first), Port: 80}, elsewhere); a.Verdict != testcluster.OK {
 		t.Errorf("the first interface, of a group that lets everybody in: %s", a)
 	}
 	r.add(spec("peer", "h2", "blue/other"))
@@ -268,7 +273,7 @@ func (r *runtime) second() {
 	if a := r.space("peer").Probe(t.Context(), to, time.Second); a.Verdict != testcluster.Denied {
 		t.Errorf("the second interface, of a group that lets clients in: %s", a)
 	}
-	if a := ns.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: r.addr("peer", "4"), Port: 80}, time.Second); a.Verdict != testcluster.OK {
+	if a := ns.Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: r.addr("peer", "4"), Port: 80}, elsewhere); a.Verdict != testcluster.OK {
 		t.Errorf("from the second interface to its network: %s", a)
 	}
 	r.protected("the second interface", firstAddr(res)) // by clients of another subnet

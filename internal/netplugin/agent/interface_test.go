@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"net"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
 )
@@ -73,5 +77,54 @@ func TestInterfaceSilent(t *testing.T) {
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestConfiguredInterfaceSends: when a pair is configured, the kernel sends what the
+// container sends, however busy the lock of all links is. Until it has noticed the carrier
+// it would drop that.
+func TestConfiguredInterfaceSends(t *testing.T) {
+	newBed(t)
+	s := newSandbox(t)
+	h, err := netlink.NewHandleAt(netns.NsHandle(s.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var busy errgroup.Group
+	busy.Go(func() error {
+		for ctx.Err() == nil {
+			l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "busy"}, PeerName: "busier"}
+			if err := errors.Join(netlink.LinkAdd(l), netlink.LinkSetUp(l), netlink.LinkDel(l)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	const hostIf, alias = "cvaaaaaaaaaaaaa", vethpair.AliasPrefix + "test"
+	for i := range 100 {
+		if _, err := vethpair.Create(vethpair.Pair{HostIf: hostIf, Alias: alias, Netns: s.path, IfName: "eth0", MTU: 1450}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := vethpair.Configure(vethpair.Inside{Netns: s.path, IfName: "eth0", MAC: model.MAC{2, 2, 10, 1, 1, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		links, err := h.LinkList() // to ask for one link would make the kernel notice
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range links {
+			if a := l.Attrs(); a.Name == "eth0" && a.OperState != netlink.OperUp {
+				t.Errorf("pair %d: the container's side is %s", i, a.OperState)
+			}
+		}
+		if err := vethpair.Delete(hostIf, alias); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := busy.Wait(); err != nil {
+		t.Error(err)
 	}
 }

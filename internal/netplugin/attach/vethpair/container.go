@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -33,8 +34,8 @@ type Inside struct {
 // whose default route it made: a namespace that has a default route already
 // keeps it, and only what is sent from the interface's own addresses leaves by its
 // gateway. Processes that watch the host's links see no event of it.
-// Running it twice is harmless. Errors: model.ErrNotFound when the namespace or
-// the interface is not there.
+// When it returns, the kernel sends what the container sends. Running it twice is
+// harmless. Errors: model.ErrNotFound when the namespace or the interface is not there.
 func Configure(in Inside) ([]netip.Addr, error) {
 	var routed []netip.Addr
 	err := within(in.Netns, func(h *netlink.Handle) (err error) {
@@ -141,7 +142,30 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 			return nil, fmt.Errorf("add default route by %s: %w", gw, err)
 		}
 	}
-	return routed, nil
+	return routed, awaitUp(h, link)
+}
+
+// upTimeout bounds awaitUp. The kernel takes some microseconds, or as long as the lock of
+// all links is busy.
+const upTimeout = 5 * time.Second
+
+// awaitUp waits until the kernel sends packets by an interface. The container's side gets
+// its carrier from the host's side, and until a work queue of the kernel has noticed that
+// (linkwatch), the kernel drops what is sent by it: the first answer of a container, which
+// a client waits for a second. To ask for one link has that done at once since Linux 6.8.
+func awaitUp(h *netlink.Handle, link netlink.Link) error {
+	for end := time.Now().Add(upTimeout); ; time.Sleep(time.Millisecond) {
+		l, err := h.LinkByIndex(link.Attrs().Index)
+		if err != nil {
+			return fmt.Errorf("find interface %s: %w", link.Attrs().Name, err)
+		}
+		if l.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(end) {
+			return model.Errorf(model.ErrUnavailable, "interface %s has no carrier %v after it was set up", link.Attrs().Name, upTimeout)
+		}
+	}
 }
 
 // wayBy is an interface's default route by a gateway, on-link where that is in no subnet of
