@@ -3,9 +3,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
-	"time"
 )
 
 // ClusterServiceKey names a service of an orchestrator, of Kubernetes, within the
@@ -16,6 +14,9 @@ type ClusterServiceKey struct {
 }
 
 func (k ClusterServiceKey) String() string { return string(k.Namespace) + "/" + k.Name }
+
+// ServiceKey returns the key of the service.
+func (k ClusterServiceKey) ServiceKey() ServiceKey { return ServiceKey{DefaultTenant, k.String()} }
 
 // ParseClusterServiceKey parses "namespace/service". The error is of kind ErrInvalid.
 func ParseClusterServiceKey(s string) (ClusterServiceKey, error) {
@@ -38,102 +39,18 @@ func (k ClusterServiceKey) validate() error {
 // unless somebody says otherwise, and in whose space of addresses cluster services are.
 const ClusterNetwork NetworkName = "default-net"
 
-// Limits of one cluster service.
-const (
-	MaxClusterPorts     = 256
-	MaxBalancedAddrs    = 16 // of a load balancer
-	MaxExternalAddrs    = 64
-	MaxBalancedPrefixes = 256 // of clients that a load balancer takes
-)
+// ClusterNetworkKey is the key of ClusterNetwork.
+var ClusterNetworkKey = NetworkKey{DefaultTenant, ClusterNetwork}
 
-// ClusterService is a service whose addresses an orchestrator assigned, and whose backends
-// are its slices' (ServiceSlice). It belongs to no tenant: every client that reaches an
-// address of it may use it.
-type ClusterService struct {
-	Key ClusterServiceKey `json:"key"`
-	// Addrs are those by which the cluster knows it: at most one of each family, IPv4 first.
-	Addrs []netip.Addr `json:"addrs,omitempty"`
-	// Balanced are those of a load balancer, External others that lead to any node;
-	// both sorted, each once.
-	Balanced []netip.Addr `json:"balanced,omitempty"`
-	External []netip.Addr `json:"external,omitempty"`
-	// Sources are the clients that Balanced takes, sorted; nil = all. OnlySources: only
-	// these, also when there are none.
-	Sources     []netip.Prefix `json:"sources,omitempty"`
-	OnlySources bool           `json:"onlySources,omitempty"`
-	Ports       []ClusterPort  `json:"ports,omitempty"` // sorted by protocol and port
-	// Affinity is for how many seconds a client stays with its backend after its last new
-	// connection; 0 = each connection is chosen for by itself.
-	Affinity int32 `json:"affinity,omitempty"`
-	// InsideLocal: connections to Addrs go to backends on the client's node alone.
-	// OutsideLocal: those to node ports, Balanced and External from outside go to backends
-	// on the node where they arrive alone.
-	InsideLocal  bool `json:"insideLocal,omitempty"`
-	OutsideLocal bool `json:"outsideLocal,omitempty"`
-	Near         Near `json:"near,omitempty"`
-	// HealthPort is where each node tells by HTTP whether it has a backend, for
-	// OutsideLocal; 0 = nowhere.
-	HealthPort uint16 `json:"healthPort,omitempty"`
-}
-
-// ClusterPort is a port of a cluster service. Slices tell by its name which port their
-// backends listen at.
-type ClusterPort struct {
-	Name     string   `json:"name,omitempty"` // empty = the service's only port
-	Protocol Protocol `json:"protocol"`
-	Port     uint16   `json:"port"`
-	Node     uint16   `json:"node,omitempty"` // the port at each node's addresses; 0 = none
-}
-
-// WhoseFront says in words at which of some ports the service is, at any of its
-// addresses; empty = at none.
-func (s ClusterService) WhoseFront(ports []ClusterPort) string {
-	for _, p := range s.Ports {
-		if slices.ContainsFunc(ports, func(o ClusterPort) bool { return CompareClusterPorts(o, p) == 0 }) {
-			return fmt.Sprintf("leads to service %s at port %d of %s", s.Key, p.Port, p.Protocol)
-		}
-	}
-	return ""
-}
-
-// CompareClusterPorts orders the ports of a cluster service.
-func CompareClusterPorts(a, b ClusterPort) int {
-	if a.Protocol != b.Protocol {
-		return int(a.Protocol) - int(b.Protocol)
-	}
-	return int(a.Port) - int(b.Port)
-}
-
-// Near says which backends are taken before others while there is one, by the hints of
-// the slices.
-type Near string
-
-// What is near.
-const (
-	NearAnywhere Near = ""
-	NearZone     Near = "zone" // of the client's node
-	NearNode     Near = "node" // the client's node, else its zone
-)
-
-// AffinityTime returns how long a client stays with its backend; 0 = it does not.
-func (s ClusterService) AffinityTime() time.Duration { return time.Duration(s.Affinity) * time.Second }
-
-// Equal compares two services by what they say.
-func (s ClusterService) Equal(o ClusterService) bool {
-	return s.Key == o.Key && slices.Equal(s.Addrs, o.Addrs) && slices.Equal(s.Balanced, o.Balanced) && slices.Equal(s.External, o.External) &&
-		slices.Equal(s.Sources, o.Sources) && s.OnlySources == o.OnlySources && slices.Equal(s.Ports, o.Ports) && s.Affinity == o.Affinity &&
-		s.InsideLocal == o.InsideLocal && s.OutsideLocal == o.OutsideLocal && s.Near == o.Near && s.HealthPort == o.HealthPort
-}
-
-// Fronts is how many pairs of address and port the service has, node ports not counted.
-func (s ClusterService) Fronts() int {
-	return len(s.Ports) * (len(s.Addrs) + len(s.Balanced) + len(s.External))
-}
-
-// Validate checks the service. The error is of kind ErrInvalid.
-func (s ClusterService) Validate() error {
-	if err := s.Key.validate(); err != nil {
+// validateCluster checks a service of Kubernetes: its addresses are the orchestrator's, it
+// belongs to no tenant, and every client that reaches an address of it may use it.
+func (s Service) validateCluster() error {
+	k, _ := s.Key.Cluster()
+	if err := k.validate(); err != nil {
 		return err
+	}
+	if s.Key.Tenant != DefaultTenant || s.Network != ClusterNetworkKey {
+		return InvalidField("service", s.Key, fmt.Sprintf("must be tenant %s's, of network %s", DefaultTenant, ClusterNetworkKey))
 	}
 	if len(s.Addrs) > 2 || len(s.Addrs) == 2 && (!s.Addrs[0].Is4() || !s.Addrs[1].Is6()) {
 		return InvalidField("addrs", s.Addrs, "must be at most one address of each family, IPv4 first")
@@ -169,10 +86,7 @@ func (s ClusterService) Validate() error {
 	default:
 		return InvalidField("near", s.Near, "must be zone, node or empty")
 	}
-	if s.Affinity < 0 || Affinity(s.Affinity) > MaxAffinity {
-		return InvalidField("affinity", s.Affinity, "must be a number of seconds up to 24 hours")
-	}
-	return s.validatePorts()
+	return s.validateNamedPorts()
 }
 
 // validateNamedPort checks a port of a service or of its slices; the name may be empty.
@@ -186,7 +100,7 @@ func validateNamedPort(proto Protocol, port uint16, name string) error {
 	return nil
 }
 
-func (s ClusterService) validatePorts() error {
+func (s Service) validateNamedPorts() error {
 	if len(s.Ports) > MaxClusterPorts {
 		return InvalidField("ports", len(s.Ports), fmt.Sprintf("must be at most %d", MaxClusterPorts))
 	}
@@ -194,7 +108,7 @@ func (s ClusterService) validatePorts() error {
 		if err := validateNamedPort(p.Protocol, p.Port, p.Name); err != nil {
 			return err
 		}
-		if i > 0 && CompareClusterPorts(s.Ports[i-1], p) >= 0 {
+		if i > 0 && CompareServicePorts(s.Ports[i-1], p) >= 0 {
 			return InvalidField("ports", p.Port, "must be sorted by protocol and port, each once")
 		}
 	}

@@ -35,42 +35,46 @@ func refusal[T Validator](t *testing.T, v T, field string) {
 // TestClusterServiceBounds: what a row may say, and what not.
 func TestClusterServiceBounds(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*ClusterService)
+		change func(*Service)
 		field  string
 	}{
-		"whole":              {func(*ClusterService) {}, ""},
-		"nothing":            {func(s *ClusterService) { *s = ClusterService{Key: s.Key} }, ""},
-		"namespace":          {func(s *ClusterService) { s.Key.Namespace = "A" }, "namespace"},
-		"name with a dot":    {func(s *ClusterService) { s.Key.Name = "a.b" }, "service"},
-		"IPv6 first":         {func(s *ClusterService) { s.Addrs = addrs("2001:db8::1", "10.96.0.1") }, "addrs"},
-		"IPv6 alone":         {func(s *ClusterService) { s.Addrs = addrs("2001:db8::1") }, ""},
-		"two of one family":  {func(s *ClusterService) { s.Addrs = addrs("10.96.0.1", "10.96.0.2") }, "addrs"},
-		"multicast":          {func(s *ClusterService) { s.Addrs = addrs("224.0.0.1") }, "addrs"},
-		"mapped":             {func(s *ClusterService) { s.External = addrs("::ffff:10.0.0.1") }, "external"},
-		"loopback":           {func(s *ClusterService) { s.External = addrs("127.0.0.1") }, "external"},
-		"broadcast":          {func(s *ClusterService) { s.External = addrs("255.255.255.255") }, "external"},
-		"with a zone":        {func(s *ClusterService) { s.Balanced = addrs("2001:db8::1%eth0") }, "balanced"},
-		"not sorted":         {func(s *ClusterService) { s.Balanced = addrs("10.0.0.2", "10.0.0.1") }, "balanced"},
-		"twice":              {func(s *ClusterService) { s.External = addrs("10.0.0.2", "10.0.0.2") }, "external"},
-		"bits of a host":     {func(s *ClusterService) { s.Sources = []netip.Prefix{netip.PrefixFrom(addrs("10.0.0.1")[0], 8)} }, "sources"},
-		"sources not sorted": {func(s *ClusterService) { s.Sources = prefixes("10.2.0.0/16", "10.1.0.0/16") }, "sources"},
-		"near":               {func(s *ClusterService) { s.Near = "moon" }, "near"},
-		"affinity":           {func(s *ClusterService) { s.Affinity = 24*60*60 + 1 }, "affinity"},
-		"affinity of a day":  {func(s *ClusterService) { s.Affinity = 24 * 60 * 60 }, ""},
-		"affinity below 0":   {func(s *ClusterService) { s.Affinity = -1 }, "affinity"},
-		"port 0":             {func(s *ClusterService) { s.Ports = []ClusterPort{{Protocol: ProtoTCP}} }, "ports"},
-		"icmp":               {func(s *ClusterService) { s.Ports = []ClusterPort{{Protocol: ProtoICMP, Port: 1}} }, "ports"},
-		"port twice":         {func(s *ClusterService) { s.Ports = append(s.Ports[:1:1], s.Ports[0]) }, "ports"},
-		"port's name":        {func(s *ClusterService) { s.Ports = []ClusterPort{{Name: "A", Protocol: ProtoTCP, Port: 1}} }, "ports"},
-		"too many ports":     {func(s *ClusterService) { s.Ports = make([]ClusterPort, MaxClusterPorts+1) }, "ports"},
-		"too many addresses": {func(s *ClusterService) { s.Balanced = make([]netip.Addr, MaxBalancedAddrs+1) }, "balanced"},
-		"too many clients":   {func(s *ClusterService) { s.Sources = make([]netip.Prefix, MaxBalancedPrefixes+1) }, "sources"},
+		"whole":              {func(*Service) {}, ""},
+		"nothing":            {func(s *Service) { *s = Service{Key: s.Key, Owner: s.Owner, Network: s.Network} }, ""},
+		"namespace":          {func(s *Service) { s.Key.Name = "A/web" }, "namespace"},
+		"name with a dot":    {func(s *Service) { s.Key.Name = "ns/a.b" }, "service"},
+		"no namespace":       {func(s *Service) { s.Key.Name = "web" }, "namespace"},
+		"another tenant":     {func(s *Service) { s.Key.Tenant = "blue" }, "service"},
+		"another network":    {func(s *Service) { s.Network.Name = "n" }, "service"},
+		"a user's":           {func(s *Service) { s.Owner = "" }, "serviceName"},
+		"IPv6 first":         {func(s *Service) { s.Addrs = addrs("2001:db8::1", "10.96.0.1") }, "addrs"},
+		"IPv6 alone":         {func(s *Service) { s.Addrs = addrs("2001:db8::1") }, ""},
+		"two of one family":  {func(s *Service) { s.Addrs = addrs("10.96.0.1", "10.96.0.2") }, "addrs"},
+		"multicast":          {func(s *Service) { s.Addrs = addrs("224.0.0.1") }, "addrs"},
+		"mapped":             {func(s *Service) { s.External = addrs("::ffff:10.0.0.1") }, "external"},
+		"loopback":           {func(s *Service) { s.External = addrs("127.0.0.1") }, "external"},
+		"broadcast":          {func(s *Service) { s.External = addrs("255.255.255.255") }, "external"},
+		"with a zone":        {func(s *Service) { s.Balanced = addrs("2001:db8::1%eth0") }, "balanced"},
+		"not sorted":         {func(s *Service) { s.Balanced = addrs("10.0.0.2", "10.0.0.1") }, "balanced"},
+		"twice":              {func(s *Service) { s.External = addrs("10.0.0.2", "10.0.0.2") }, "external"},
+		"bits of a host":     {func(s *Service) { s.Sources = []netip.Prefix{netip.PrefixFrom(addrs("10.0.0.1")[0], 8)} }, "sources"},
+		"sources not sorted": {func(s *Service) { s.Sources = prefixes("10.2.0.0/16", "10.1.0.0/16") }, "sources"},
+		"near":               {func(s *Service) { s.Near = "moon" }, "near"},
+		"affinity":           {func(s *Service) { s.Affinity = 24*60*60 + 1 }, "affinity"},
+		"affinity of a day":  {func(s *Service) { s.Affinity = 24 * 60 * 60 }, ""},
+		"affinity below 0":   {func(s *Service) { s.Affinity = -2 }, "affinity"},
+		"port 0":             {func(s *Service) { s.Ports = []ServicePort{{Protocol: ProtoTCP}} }, "ports"},
+		"icmp":               {func(s *Service) { s.Ports = []ServicePort{{Protocol: ProtoICMP, Port: 1}} }, "ports"},
+		"port twice":         {func(s *Service) { s.Ports = append(s.Ports[:1:1], s.Ports[0]) }, "ports"},
+		"port's name":        {func(s *Service) { s.Ports = []ServicePort{{Name: "A", Protocol: ProtoTCP, Port: 1}} }, "ports"},
+		"too many ports":     {func(s *Service) { s.Ports = make([]ServicePort, MaxClusterPorts+1) }, "ports"},
+		"too many addresses": {func(s *Service) { s.Balanced = make([]netip.Addr, MaxBalancedAddrs+1) }, "balanced"},
+		"too many clients":   {func(s *Service) { s.Sources = make([]netip.Prefix, MaxBalancedPrefixes+1) }, "sources"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := ClusterService{
-				Key: ClusterServiceKey{"ns", "web"}, Addrs: addrs("10.96.0.1", "2001:db8::1"), Balanced: addrs("10.0.0.1", "10.0.0.2"),
+			s := Service{
+				Key: ClusterServiceKey{"ns", "web"}.ServiceKey(), Owner: OwnerKubernetes, Network: ClusterNetworkKey, Addrs: addrs("10.96.0.1", "2001:db8::1"), Balanced: addrs("10.0.0.1", "10.0.0.2"),
 				External: addrs("10.0.0.3"), Sources: prefixes("10.1.0.0/16", "2001:db8::/32"), Near: NearZone, Affinity: 5, HealthPort: 30000,
-				Ports: []ClusterPort{{Name: "http", Protocol: ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: ProtoUDP, Port: 53}},
+				Ports: []ServicePort{{Name: "http", Protocol: ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: ProtoUDP, Port: 53}},
 			}
 			same := s
 			tc.change(&s)

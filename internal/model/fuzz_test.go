@@ -98,7 +98,7 @@ func FuzzKinds(f *testing.F) {
 				t.Errorf("%q parses but is refused: %v", s, err)
 			}
 		}
-		svc := Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{Port: 80, Provider: 80, Protocol: ProtoTCP, Text: "80:80:tcp"}}}
+		svc := Service{Key: ServiceKey{"t", "s"}, Network: NetworkKey{"t", "n"}, Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{Port: 80, Target: 80, Protocol: ProtoTCP, Text: "80:80:tcp"}}}
 		if sel, err := ParseServiceSelector(s); err == nil {
 			if sel.String() != s {
 				t.Errorf("%q became %q", s, sel)

@@ -56,7 +56,9 @@ type ServiceBackend struct {
 }
 
 // ServiceKey returns the service that the slice is of.
-func (s ServiceSlice) ServiceKey() ClusterServiceKey {
+func (s ServiceSlice) ServiceKey() ServiceKey { return s.clusterKey().ServiceKey() }
+
+func (s ServiceSlice) clusterKey() ClusterServiceKey {
 	return ClusterServiceKey{s.Key.Namespace, s.Service}
 }
 
@@ -100,7 +102,7 @@ func (s ServiceSlice) Validate() error {
 	if len(s.Key.Name) > 253 || !isName(s.Key.Name) {
 		return InvalidField("slice", s.Key.Name, "must be 1-253 letters, digits and inner hyphens, in labels joined by dots")
 	}
-	if err := s.ServiceKey().validate(); err != nil {
+	if err := s.clusterKey().validate(); err != nil {
 		return err
 	}
 	if len(s.Ports) > MaxSlicePorts {

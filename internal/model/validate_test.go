@@ -347,8 +347,8 @@ func TestNamesValidate(t *testing.T) {
 // served is a service that is valid before the change.
 func served(change func(*Service)) Service {
 	s := Service{
-		Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}},
-		Ports: []ServicePort{{Port: 80, Provider: 80, Protocol: ProtoTCP, Text: "80:80:tcp"}},
+		Key: ServiceKey{"t", "s"}, Network: NetworkKey{"t", "n"}, Selectors: []ServiceSelector{{"a", "b"}},
+		Ports: []ServicePort{{Port: 80, Target: 80, Protocol: ProtoTCP, Text: "80:80:tcp"}},
 	}
 	change(&s)
 	return s
@@ -370,9 +370,9 @@ func TestValidateKinds(t *testing.T) {
 		{NetProfile{Key: key, ReceiveBurst: MaxBurst + 1}, "receiveBurst"},
 		{NetProfile{Key: NetProfileKey{"t", ""}}, "profileName"},
 		{AppProfile{Key: AppProfileKey{"t", "a"}, Groups: make([]GroupName, MaxAppProfileGroups+1)}, "endpointGroups"},
-		{Service{Key: ServiceKey{"t", "s"}, Network: "n"}, "selectors"},
-		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a=b", "c"}}}, "selectors"},
-		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{Port: 1, Provider: 2, Protocol: ProtoTCP, Text: "1:3:tcp"}}}, "ports"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: NetworkKey{"t", "n"}}, "selectors"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: NetworkKey{"t", "n"}, Selectors: []ServiceSelector{{"a=b", "c"}}}, "selectors"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: NetworkKey{"t", "n"}, Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{Port: 1, Target: 2, Protocol: ProtoTCP, Text: "1:3:tcp"}}}, "ports"},
 		{served(func(*Service) {}), ""},
 		{served(func(s *Service) { s.Ports[0].Name = "http" }), "ports"},
 		{served(func(s *Service) { s.Affinity = MaxAffinity + 1 }), "affinity"},

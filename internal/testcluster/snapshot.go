@@ -90,6 +90,12 @@ func enter(c *compile.Compiler, snapshot []tables.Change) {
 			c.SetIdentity(v)
 		case model.Service:
 			c.SetService(v)
+		case model.ServiceSlice:
+			c.SetServiceSlice(v)
+		case model.ClusterNode:
+			c.SetClusterNode(v)
+		case model.ServiceRanges:
+			c.SetServiceRanges(v)
 		}
 	}
 }

@@ -28,32 +28,32 @@ var noClient = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
 
 // askedAtNodes gives a service's pictures, of backends in some slices, the node ports that
 // they have at each node's addresses.
-func (cs *ClusterServices) askedAtNodes(s *clusterService, all []*serviceSlice, pics []desired.Service) []desired.Service {
-	on := cs.backendNodes(all)
+func (sv *Services) askedAtNodes(s *service, all []*serviceSlice, pics []desired.Service) []desired.Service {
+	on := sv.backendNodes(s, all)
 	var more []desired.Service
 	want := 0
 	now := slices.Clone(pics)
 	for i := range now {
-		others := cs.askedApart(&now[i], on)
+		others := sv.askedApart(&now[i], on)
 		for _, o := range others {
 			want += len(o.Frontends)
 		}
 		more = append(more, others...)
 	}
 	s.asked = want
-	if cs.asked += want; s.crowded {
+	if sv.asked += want; s.crowded {
 		return pics
 	}
 	return append(now, more...)
 }
 
 // backendNodes says on which nodes the backends of some slices are.
-func (cs *ClusterServices) backendNodes(all []*serviceSlice) map[model.EndpointKey]model.NodeName {
+func (sv *Services) backendNodes(s *service, all []*serviceSlice) map[model.EndpointKey]model.NodeName {
 	on := map[model.EndpointKey]model.NodeName{}
 	for _, x := range all {
 		for _, b := range x.rec.Backends {
-			key := foreignKey(b.Addr)
-			if e := cs.backends.endOf(b); e != nil {
+			key := foreignKey(s, b.Addr)
+			if e := sv.backends.endOf(s.net, b); e != nil {
 				key = e.Key
 			}
 			on[key] = b.Node
@@ -65,9 +65,9 @@ func (cs *ClusterServices) backendNodes(all []*serviceSlice) map[model.EndpointK
 // askedApart leaves a desired state the node ports of this node's addresses, and returns those
 // of others' as services of their own. Of a family in which no address of this node is
 // known the ports stay as they are.
-func (cs *ClusterServices) askedApart(pic *desired.Service, on map[model.EndpointKey]model.NodeName) (out []desired.Service) {
-	self := model.NodeName(cs.self)
-	own := cs.nodePorts.nodes[self].Addrs
+func (sv *Services) askedApart(pic *desired.Service, on map[model.EndpointKey]model.NodeName) (out []desired.Service) {
+	self := model.NodeName(sv.nodePorts.self)
+	own := sv.nodePorts.nodes[self].Addrs
 	at := map[model.NodeName]*desired.Service{} // by node, "" = all others
 	apart := func(node model.NodeName) *desired.Service {
 		return lookup(at, node, func() *desired.Service {
@@ -91,8 +91,8 @@ func (cs *ClusterServices) askedApart(pic *desired.Service, on map[model.Endpoin
 		}
 		there := desired.Frontend{Addr: f.Addr, Protocol: f.Protocol, Port: f.Port, Backend: f.Backend}
 		for node := range nodesWith(pic, on, v6) {
-			for _, a := range cs.nodePorts.nodes[node].Addrs {
-				if node != self && a.Is6() == v6 && cs.nodePorts.nodeOf[a] == node {
+			for _, a := range sv.nodePorts.nodes[node].Addrs {
+				if node != self && a.Is6() == v6 && sv.nodePorts.nodeOf[a] == node {
 					there.Addr = a
 					apart(node).Frontends = append(apart(node).Frontends, there)
 				}
@@ -130,30 +130,30 @@ func nodesWith(s *desired.Service, on map[model.EndpointKey]model.NodeName, v6 b
 
 // boundAsked has the first services by name have the ports at other nodes' addresses that
 // they want, as far as there are, and tells of the rest.
-func (cs *ClusterServices) boundAsked() {
+func (sv *Services) boundAsked() {
 	left := MaxAskedPorts
-	if len(cs.dirty.of) == 0 {
+	if len(sv.dirty.of) == 0 {
 		return
 	}
 	text, crowded := "", 0
-	if cs.asked > MaxAskedPorts || cs.crowded {
-		all := slices.SortedFunc(maps.Values(cs.all), func(a, b *clusterService) int { return cmp.Compare(a.key.String(), b.key.String()) })
+	if sv.asked > MaxAskedPorts || sv.crowded {
+		all := slices.SortedFunc(maps.Values(sv.rows), func(a, b *service) int { return cmp.Compare(a.key.Name, b.key.Name) })
 		for _, s := range all {
 			was := s.crowded
 			if s.crowded = s.asked > left; s.crowded {
 				if crowded++; crowded == 1 {
-					text = s.key.String()
+					text = s.key.Name
 				}
 			} else {
 				left -= s.asked
 			}
 			if was != s.crowded {
-				cs.write(s)
+				sv.write(s)
 			}
 		}
 	}
-	if cs.crowded = crowded > 0; cs.crowded {
+	if sv.crowded = crowded > 0; sv.crowded {
 		text = fmt.Sprintf("%sexternalTrafficPolicy Local is not kept where containers of this host ask at other nodes' node ports, of %d services such as %s: more than %d ports at other nodes' addresses", model.NoEffectPrefix, crowded, text, MaxAskedPorts)
 	}
-	cs.problems.set("node ports of Kubernetes at other nodes", text)
+	sv.problems.set("node ports of Kubernetes at other nodes", text)
 }

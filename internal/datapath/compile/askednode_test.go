@@ -13,9 +13,9 @@ import (
 )
 
 // localWeb is a service with a node port whose external traffic policy is Local.
-func localWeb(name string) model.ClusterService {
+func localWeb(name string) model.Service {
 	s := web()
-	s.Key.Name, s.Ports, s.OutsideLocal = name, s.Ports[:1], true
+	s.Key.Name, s.Ports, s.OutsideLocal = "shop/"+name, s.Ports[:1], true
 	return s
 }
 
@@ -66,7 +66,7 @@ func TestAskedNodes(t *testing.T) {
 	}
 	s := localWeb("web")
 	s.Addrs = s.Addrs[:1]
-	c.SetClusterService(s)
+	c.SetService(s)
 	ports := webPorts[1:]
 	leaving := backendOf(three, false)
 	leaving.State = model.ServiceBackendDraining
@@ -112,7 +112,7 @@ func TestAskedNodes(t *testing.T) {
 		"shop/web@ 0.0.0.0 tcp 30080>80 in 0 out 0 []",
 	)
 	s.Addrs = web().Addrs
-	c.SetClusterService(s)
+	c.SetService(s)
 	c.SetClusterNode(kubeNode("h2", "172.18.0.2", "fd18::2"))
 	c.SetServiceSlice(sliceOf("web-6", ports, backendOf(two, true)))
 	expect("of a family alone",
@@ -123,7 +123,7 @@ func TestAskedNodes(t *testing.T) {
 		"shop/web@h2 fd18::2 tcp 30080>8080 in 0 out 0 [pod2/0]",
 	)
 	s.OutsideLocal = false
-	c.SetClusterService(s)
+	c.SetService(s)
 	expect("not Local any more", "shop/web 0.0.0.0 tcp 30080>8080 in 0 out 0 [pod2/0]", "shop/web :: tcp 30080>8080 in 0 out 0 [pod2/0]")
 }
 
@@ -145,7 +145,7 @@ func TestAskedNodesBound(t *testing.T) {
 		s.Ports[0].Node = uint16(30000 + i)
 		slice := sliceOf(name, webPorts[1:], backendOf(pod, false))
 		slice.Service = name
-		c.SetClusterService(s)
+		c.SetService(s)
 		c.SetServiceSlice(slice)
 	}
 	expect := func(when string, crowded int, apart ...string) {
@@ -163,6 +163,6 @@ func TestAskedNodesBound(t *testing.T) {
 		}
 	}
 	expect("three want them", 1, "shop/a", "shop/b")
-	c.DeleteClusterService(model.ClusterServiceKey{Namespace: "shop", Name: "a"})
+	c.DeleteService(model.ClusterServiceKey{Namespace: "shop", Name: "a"}.ServiceKey())
 	expect("the first one has gone", 0, "shop/b", "shop/c")
 }

@@ -121,6 +121,12 @@ func key(v any) string {
 		return "tenant " + string(v.Name)
 	case model.Namespace:
 		return "namespace " + string(v.Name)
+	case model.ServiceSlice:
+		return "slice " + v.Key.String()
+	case model.ClusterNode:
+		return "node " + string(v.Name)
+	case model.ServiceRanges:
+		return "service ranges"
 	}
 	return ""
 }
@@ -145,6 +151,12 @@ func tell(c *Compiler, v any) {
 		c.SetIdentity(v)
 	case model.Service:
 		c.SetService(v)
+	case model.ServiceSlice:
+		c.SetServiceSlice(v)
+	case model.ClusterNode:
+		c.SetClusterNode(v)
+	case model.ServiceRanges:
+		c.SetServiceRanges(v)
 	case model.Tenant:
 		c.SetTenant(v)
 	case model.Namespace:
@@ -172,6 +184,12 @@ func untell(c *Compiler, v any) {
 		c.DeleteIdentity(v.Network.Tenant, v.ID)
 	case model.Service:
 		c.DeleteService(v.Key)
+	case model.ServiceSlice:
+		c.DeleteServiceSlice(v.Key)
+	case model.ClusterNode:
+		c.DeleteClusterNode(v.Name)
+	case model.ServiceRanges:
+		c.SetServiceRanges(model.ServiceRanges{})
 	case model.Tenant:
 		c.DeleteTenant(v.Name)
 	case model.Namespace:
@@ -190,7 +208,9 @@ func randomObject(rng *rand.Rand) any {
 	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
 	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
-	switch rng.Intn(26) {
+	switch rng.Intn(30) {
+	case 26, 27, 28, 29:
+		return randomServiceRow(rng)
 	case 0:
 		return model.Global{Infra: choose(rng, model.InfraDefault, model.InfraACI), FwdMode: choose(rng, model.FwdBridge, model.FwdRouting, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
@@ -256,14 +276,16 @@ func randomObject(rng *rand.Rand) any {
 		return x
 	case 11, 17, 18:
 		s := model.Service{
-			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2", "s3")}, Network: network.Name,
-			VIP: choose(rng, netip.Addr{}, netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("fd00::100")),
+			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2", "s3")}, Network: network,
+		}
+		if a := choose(rng, netip.Addr{}, netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("fd00::100")); a.IsValid() {
+			s.Addrs = []netip.Addr{a}
 		}
 		for _, k := range []string{"a", "b"}[:rng.Intn(3)] {
 			s.Selectors = append(s.Selectors, model.ServiceSelector{Key: k, Value: choose(rng, "1", "2")})
 		}
 		if rng.Intn(2) == 0 {
-			s.Ports, s.Affinity = []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP}}, model.NoAffinity
+			s.Ports, s.Affinity = []model.ServicePort{{Port: 80, Target: 8080, Protocol: model.ProtoTCP}}, model.NoAffinity
 		}
 		return s
 	}

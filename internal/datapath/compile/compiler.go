@@ -14,13 +14,12 @@ import (
 // the Compiler nor by the caller. A Compiler is used by one goroutine at a time; the states
 // that it returned may be read by any.
 type Compiler struct {
-	Hosts           *Hosts
-	Interest        *Interest
-	Control         *ControlPlane
-	Identities      *Identities
-	Services        *Services
-	ClusterServices *ClusterServices
-	Egress          *Egress
+	Hosts      *Hosts
+	Interest   *Interest
+	Control    *ControlPlane
+	Identities *Identities
+	Services   *Services
+	Egress     *Egress
 
 	settings  *settings
 	routing   *routing
@@ -60,7 +59,6 @@ func New(host model.HostName) *Compiler {
 		dirtySelections = newMarks[*selection]()
 		dirtySets       = newMarks[*policySet]()
 		dirtyServices   = newMarks[*service]()
-		dirtyCluster    = newMarks[*clusterService]()
 		dirtyTunnels    = newMarks[netip.Addr]()
 		dirtyNodes      = newMarks[netip.Addr]()
 
@@ -131,27 +129,26 @@ func New(host model.HostName) *Compiler {
 		subjects: subjects, sets: sets, inv: inv, settings: settings, routing: routing, control: control, problems: problems,
 		dirtySubjects: dirtySubjects, dirtySets: dirtySets,
 	}
-	services := &Services{
-		rows: map[model.ServiceKey]*service{}, dirty: dirtyServices, dirtyBackends: map[*service]set[*endpoint]{},
-		inv: inv, hosts: hosts, routing: routing, exposure: &exposure{map[netip.Addr]set[*service]{}, dirtyServices},
-		out: out, problems: problems, dirtyNetworks: dirtyNetworks, dirtyEps: dirtyEps, dirtyProviders: dirtyProviders,
-	}
 	nodePorts := &nodePorts{self: host, nodes: map[model.NodeName]model.ClusterNode{}, out: out}
-	cluster := &ClusterServices{
-		self: host, all: map[model.ClusterServiceKey]*clusterService{}, slices: map[model.ServiceSliceKey]*serviceSlice{},
-		asking: map[backendName]set[*clusterService]{}, dirty: dirtyCluster,
-		inv: inv, routing: routing, nodePorts: nodePorts,
-		backends: &clusterBackends{self: host, byName: map[backendName][]*endpoint{}, hosts: hosts, nodePorts: nodePorts, out: out},
-		out:      out, problems: problems, dirtyEps: dirtyEps, dirtyProviders: dirtyProviders,
+	services := &Services{
+		rows: map[model.ServiceKey]*service{}, slices: map[model.ServiceSliceKey]*serviceSlice{},
+		asking: map[backendName]set[*service]{}, at: map[netip.Addr]set[*service]{},
+		dirty: dirtyServices, dirtyBackends: map[*service]set[*endpoint]{},
+		inv: inv, routing: routing, exposure: &exposure{map[netip.Addr]set[*service]{}, dirtyServices}, nodePorts: nodePorts,
+		backends: &serviceBackends{
+			self: host, byName: map[backendName][]*endpoint{}, domains: map[*network][]netip.Prefix{},
+			hosts: hosts, nodePorts: nodePorts, out: out,
+		},
+		out: out, problems: problems, dirtyNetworks: dirtyNetworks, dirtyEps: dirtyEps, dirtyProviders: dirtyProviders,
 	}
 	egress := &Egress{self: host, privates: map[model.EndpointKey]netip.Addr{}, inv: inv, out: out, dirtyEps: dirtyEps}
 	endpoints := &endpoints{
-		self: host, inv: inv, networks: networks, routing: routing, identities: identities, services: services, cluster: cluster,
+		self: host, inv: inv, networks: networks, routing: routing, identities: identities, services: services,
 		dirtyNetworks: dirtyNetworks, dirtyEps: dirtyEps,
 	}
 	return &Compiler{
 		Hosts: hosts, Interest: interest, Control: control, Identities: identities,
-		Services: services, ClusterServices: cluster, Egress: egress,
+		Services: services, Egress: egress,
 		settings: settings, routing: routing, networks: networks, groups: groups, endpoints: endpoints,
 		policies: policies, profiles: profiles, nodePorts: nodePorts,
 		// Each step is settled before the next needs it. docs/design/compile.md draws this table.
@@ -171,15 +168,14 @@ func New(host model.HostName) *Compiler {
 			rules,
 			&setOutput{sets: sets, routing: routing, control: control, out: out, dirtySets: dirtySets, dirtyEps: dirtyEps},
 			&endpointOutput{hosts: hosts, routing: routing, egress: egress, profiles: profiles, out: out, dirtyEps: dirtyEps},
-			services,
 			nodePorts,
-			cluster,
+			services,
 			&names{out: out, dirtyEps: dirtyEps, dirtyNetworks: dirtyNetworks},
 			inv,
 		},
 		marks: []interface{ reset() }{
 			dirtyNetworks, dirtyEps, dirtyProviders, dirtyTenants, dirtyGroups, dirtySubjects, dirtyPolicies,
-			dirtyRules, dirtySelections, dirtySets, dirtyServices, dirtyCluster, dirtyTunnels, dirtyNodes,
+			dirtyRules, dirtySelections, dirtySets, dirtyServices, dirtyTunnels, dirtyNodes,
 		},
 		out: out, problems: problems,
 	}

@@ -29,15 +29,15 @@ func TestNames(t *testing.T) {
 	}
 	c.SetEndpoint(ep("e1", "Shop.1"))
 	c.SetEndpoint(ep("e2", "c-e2"))
-	s := model.Service{Key: model.ServiceKey{Tenant: "blue", Name: "DB"}, Network: "n1", VIP: netip.MustParseAddr("fd00::5")}
-	s.Ports = []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP, Name: "http"}}
+	s := model.Service{Key: model.ServiceKey{Tenant: "blue", Name: "DB"}, Network: model.NetworkKey{Tenant: "blue", Name: "n1"}, Addrs: []netip.Addr{netip.MustParseAddr("fd00::5")}}
+	s.Ports = []model.ServicePort{{Port: 80, Target: 8080, Protocol: model.ProtoTCP, Name: "http"}}
 	c.SetService(s)
 	c.SetNetwork(model.Network{Key: net, Subnet: netip.MustParsePrefix("10.1.0.0/24")})
 	pic, _ := c.Compile(1)
 	want := map[desired.DNSKey]desired.DNSRecord{
 		key("e1"): rec("shop.1"), key("e2"): rec(""),
 		{Service: s.Key}: {
-			Network: net, Service: "db", IPv6: s.VIP,
+			Network: net, Service: "db", IPv6: s.Addrs[0],
 			Ports: []desired.ServicePort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Backend: 8080}},
 		},
 	}

@@ -1,9 +1,6 @@
 package compile
 
-import (
-	"github.com/contiv/netplugin/v2/internal/datapath/desired"
-	"github.com/contiv/netplugin/v2/internal/model"
-)
+import "github.com/contiv/netplugin/v2/internal/model"
 
 // Drain records whether services send the providers on a host no new connections, as an
 // operator decided; established ones go on.
@@ -13,7 +10,7 @@ func (hs *Hosts) Drain(name model.HostName, yes bool) { hs.setAside(hs.drained, 
 // sends no heartbeat; established ones go on.
 func (hs *Hosts) Silent(name model.HostName, yes bool) { hs.setAside(hs.silent, name, yes) }
 
-// setAside has a host be in one of the sets by which spared decides, or not.
+// setAside has a host be in one of the sets by which drains decides, or not.
 func (hs *Hosts) setAside(in set[model.HostName], name model.HostName, yes bool) {
 	if _, was := in[name]; was == yes {
 		return
@@ -30,14 +27,9 @@ func (hs *Hosts) setAside(in set[model.HostName], name model.HostName, yes bool)
 	}
 }
 
-// spared is the state of a backend that would be chosen, were it not for its host.
-func (hs *Hosts) spared(e *endpoint, state desired.BackendState) desired.BackendState {
-	if e == nil || state == desired.BackendUnhealthy {
-		return state
-	}
-	_, drains := hs.drained[e.Host]
-	if _, silent := hs.silent[e.Host]; drains || silent {
-		return desired.BackendDraining
-	}
-	return state
+// drains reports whether a host's providers get no new connections.
+func (hs *Hosts) drains(name model.HostName) bool {
+	_, drains := hs.drained[name]
+	_, silent := hs.silent[name]
+	return drains || silent
 }

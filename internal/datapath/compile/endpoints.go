@@ -21,7 +21,6 @@ type endpoints struct {
 	routing       *routing
 	identities    *Identities
 	services      *Services
-	cluster       *ClusterServices
 	dirtyNetworks *marks[*network]
 	dirtyEps      *marks[*endpoint]
 }
@@ -96,8 +95,7 @@ func (es *endpoints) link(n *network, e *endpoint) {
 	e.seg = n.segments[e.Group]
 	es.networks.settle(e, 1)
 	n.macs[e.MAC] = append(n.macs[e.MAC], e)
-	es.services.serve(e, true)
-	es.cluster.follow(e, true)
+	es.services.follow(e, true)
 	es.touchMAC(n, e.MAC)
 	es.identities.use(n.tenant, e.identity(), 1)
 	if e.Host == es.self {
@@ -109,8 +107,7 @@ func (es *endpoints) link(n *network, e *endpoint) {
 func (es *endpoints) unlink(n *network, e *endpoint) {
 	es.dirtyEps.add(e)
 	es.networks.settle(e, -1)
-	es.services.serve(e, false)
-	es.cluster.follow(e, false)
+	es.services.follow(e, false)
 	on := n.byHost[e.Host]
 	if delete(on, e); len(on) == 0 {
 		delete(n.byHost, e.Host)

@@ -3,6 +3,8 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // exposure decides which services hosts and clients outside reach: of those with an
@@ -19,8 +21,8 @@ type exposure struct {
 // looked at again who want one of them too.
 func (ex *exposure) claim(s *service) {
 	var want [2]netip.Addr
-	if s.rec != nil && s.net.id != 0 && s.net.exposes() {
-		want[0], want[1] = s.rec.Addrs()
+	if s.rec != nil && s.whole() && s.net.id != 0 && s.net.exposes() {
+		want[0], want[1] = s.rec.AddrsByFamily()
 	}
 	if want == s.claims {
 		return
@@ -46,10 +48,11 @@ func (ex *exposure) claim(s *service) {
 }
 
 // of reports whether a service is exposed: one that wants to be, and has its
-// addresses before all others that want one of them. The text says who has one.
+// addresses before all others that want one of them; and one that shares its addresses with
+// others. The text says who has one.
 func (ex *exposure) of(s *service) (bool, string) {
 	if s.claims == ([2]netip.Addr{}) {
-		return false, ""
+		return !s.whole() && s.key.Tenant == model.DefaultTenant, ""
 	}
 	first := s
 	for _, a := range s.claims {

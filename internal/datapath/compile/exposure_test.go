@@ -25,8 +25,8 @@ func outsider(c *Compiler, tenant model.TenantName, encap model.Encap) model.Ser
 		Labels: map[string]string{"app": "shop"},
 	})
 	return model.Service{
-		Key: model.ServiceKey{Tenant: tenant, Name: "shop"}, Network: "n1", VIP: netip.MustParseAddr("10.1.0.100"),
-		Selectors: []model.ServiceSelector{{Key: "app", Value: "shop"}}, Ports: []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP}},
+		Key: model.ServiceKey{Tenant: tenant, Name: "shop"}, Network: network, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.100")},
+		Selectors: []model.ServiceSelector{{Key: "app", Value: "shop"}}, Ports: []model.ServicePort{{Port: 80, Target: 8080, Protocol: model.ProtoTCP}},
 	}
 }
 

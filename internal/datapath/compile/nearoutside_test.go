@@ -15,7 +15,7 @@ func TestNearOutside(t *testing.T) {
 	s := outsider(c, model.DefaultTenant, model.EncapVXLAN)
 	c.SetService(s)
 	here := model.Endpoint{
-		Key: model.EndpointKey{Network: s.NetworkKey(), ID: "e2"}, Identity: 300, Host: "h1", IPv4: netip.MustParseAddr("10.1.0.2"), MAC: model.EndpointMAC(s.NetworkKey(), netip.MustParseAddr("10.1.0.2"), netip.Addr{}),
+		Key: model.EndpointKey{Network: s.Network, ID: "e2"}, Identity: 300, Host: "h1", IPv4: netip.MustParseAddr("10.1.0.2"), MAC: model.EndpointMAC(s.Network, netip.MustParseAddr("10.1.0.2"), netip.Addr{}),
 		Labels: map[string]string{"app": "shop"},
 	}
 	expect := func(when string, outside ...model.EndpointID) {

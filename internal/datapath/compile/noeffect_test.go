@@ -50,7 +50,7 @@ func TestNoEffect(t *testing.T) {
 	expect("a container here")
 	g.Infra = model.InfraACIOpflex
 	c.SetGlobal(g)
-	s := model.Service{Key: model.ServiceKey{Tenant: "t", Name: "s"}, Network: "n", Ports: []model.ServicePort{{}}}
+	s := model.Service{Key: model.ServiceKey{Tenant: "t", Name: "s"}, Network: model.NetworkKey{Tenant: "t", Name: "n"}, Ports: []model.ServicePort{{}}}
 	c.SetService(s)
 	all := []string{"globals global networkInfraType aci-opflex"} // of the service the data plane tells
 	expect("everything", all...)

@@ -32,20 +32,19 @@ type network struct {
 	byHost map[model.HostName]set[*endpoint]
 	macs   map[model.MAC][]*endpoint // who claims a MAC; nearly always one
 
-	// Services and ClusterServices:
+	// Services:
 	services *serviceIndex // nil = it has none
-	cluster  bool          // an orchestrator's services are in its domain
 }
 
 func (n *network) empty() bool {
-	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil && !n.cluster && len(n.segments) == 0
+	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil && len(n.segments) == 0
 }
 
 // exposes reports whether services of a network are exposed. Addresses of different
 // tenants may be equal, so only one tenant's can be. On an infra network each host reaches
 // them by its own interface there.
 func (n *network) exposes() bool {
-	return n.key.Tenant == model.DefaultTenant && (n.rec == nil || n.rec.OnHosts() && n.rec.Type != model.NetworkInfra) && (n.services != nil || n.cluster)
+	return n.key.Tenant == model.DefaultTenant && (n.rec == nil || n.rec.OnHosts() && n.rec.Type != model.NetworkInfra) && n.services != nil
 }
 
 func eachEndpoint(n *network) func(func(*endpoint) bool) {

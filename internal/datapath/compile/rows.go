@@ -88,23 +88,17 @@ func (c *Compiler) SetRule(v model.PolicyRule) { c.policies.putRule(v) }
 // DeleteRule forgets a rule.
 func (c *Compiler) DeleteRule(k model.RuleKey) { c.policies.removeRule(k) }
 
-// SetService records a load-balanced service.
+// SetService records a service.
 func (c *Compiler) SetService(v model.Service) { c.Services.put(v) }
 
 // DeleteService forgets a service.
 func (c *Compiler) DeleteService(k model.ServiceKey) { c.Services.remove(k) }
 
-// SetClusterService records a service of an orchestrator.
-func (c *Compiler) SetClusterService(v model.ClusterService) { c.ClusterServices.put(v) }
-
-// DeleteClusterService forgets one.
-func (c *Compiler) DeleteClusterService(k model.ClusterServiceKey) { c.ClusterServices.remove(k) }
-
-// SetServiceSlice records some backends of a cluster service.
-func (c *Compiler) SetServiceSlice(v model.ServiceSlice) { c.ClusterServices.putSlice(v) }
+// SetServiceSlice records some backends of a service.
+func (c *Compiler) SetServiceSlice(v model.ServiceSlice) { c.Services.putSlice(v) }
 
 // DeleteServiceSlice forgets them.
-func (c *Compiler) DeleteServiceSlice(k model.ServiceSliceKey) { c.ClusterServices.removeSlice(k) }
+func (c *Compiler) DeleteServiceSlice(k model.ServiceSliceKey) { c.Services.removeSlice(k) }
 
 // SetClusterNode records what services ask of a node.
 func (c *Compiler) SetClusterNode(v model.ClusterNode) { c.nodePorts.put(v) }
@@ -113,4 +107,4 @@ func (c *Compiler) SetClusterNode(v model.ClusterNode) { c.nodePorts.put(v) }
 func (c *Compiler) DeleteClusterNode(k model.NodeName) { c.nodePorts.remove(k) }
 
 // SetServiceRanges records where the addresses of the orchestrator's services come from.
-func (c *Compiler) SetServiceRanges(r model.ServiceRanges) { c.ClusterServices.backends.setRanges(r) }
+func (c *Compiler) SetServiceRanges(r model.ServiceRanges) { c.Services.backends.setRanges(r) }

@@ -199,7 +199,7 @@ func TestSegmentPolicies(t *testing.T) {
 func TestSegmentsAreTold(t *testing.T) {
 	c := fabric()
 	key := model.ServiceKey{Tenant: "blue", Name: "s"}
-	c.SetService(model.Service{Key: key, Network: "n", VIP: netip.MustParseAddr("10.1.0.100"), Selectors: []model.ServiceSelector{{Key: "a", Value: "1"}}})
+	c.SetService(model.Service{Key: key, Network: model.NetworkKey{Tenant: key.Tenant, Name: "n"}, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.100")}, Selectors: []model.ServiceSelector{{Key: "a", Value: "1"}}})
 	for i, g := range []model.GroupName{"web", "", "", "", "old"} {
 		if g == "" {
 			continue

@@ -2,32 +2,36 @@ package compile
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Services has the load-balanced services of tenants, with the endpoints that provide
-// them.
+// Services has all services, with the endpoints that they select and the slices that name
+// backends of them.
 //
-// Takes: service rows; marked endpoints, networks and providers; hosts, routing, exposure,
-// whether this host speaks BGP.
+// Takes: rows of services and slices; marked endpoints, networks and providers; routing,
+// exposure, nodePorts, serviceBackends.
 // Gives: Services and their DNS.Records; which tenants have networks that every host has,
 // to routing; marks networks.
 type Services struct {
 	rows          map[model.ServiceKey]*service
-	speaksBGP     bool
+	slices        map[model.ServiceSliceKey]*serviceSlice
+	asking        map[backendName]set[*service] // services with a backend of that name
+	at            map[netip.Addr]set[*service]  // services by address
+	cluster       int                           // rows that are an orchestrator's
+	asked         int                           // ports that services want at other nodes' addresses, altogether
+	crowded       bool                          // they want more than there are
 	dirty         *marks[*service]
 	dirtyBackends map[*service]set[*endpoint]
 
 	inv            *inventory
-	hosts          *Hosts
 	routing        *routing
 	exposure       *exposure
+	nodePorts      *nodePorts
+	backends       *serviceBackends
 	out            *output
 	problems       *problems
 	dirtyNetworks  *marks[*network]
@@ -35,191 +39,167 @@ type Services struct {
 	dirtyProviders *marks[*endpoint]
 }
 
-// service is what is known about one service, and its backends as compiled.
+// service is what is known about one service, and what was compiled of it.
 type service struct {
 	// Services:
 	key      model.ServiceKey
-	rec      *model.Service         // nil = deleted
+	rec      *model.Service         // nil = there is none of the name, though slices may be
 	closed   bool                   // rec is what is left of it
 	net      *network               // of rec
 	found    *model.ServiceSelector // under which net.services has it
-	members  set[*endpoint]         // whose labels it selects, in the desired state or not
-	backends desired.Map[model.EndpointKey, *desired.Backend]
+	members  set[*endpoint]         // whom it selects, in the desired state or not
+	slices   set[*serviceSlice]
+	parts    []model.ServiceKey // as which it is in the desired state
+	external bool               // it has backends that are on no network of its domain
+	asked    int                // ports that it wants at other nodes' addresses
+	crowded  bool               // and it has none: others have all that there are
+
+	// serviceBackends:
+	selected desired.Map[model.EndpointKey, *desired.Backend] // of members
 
 	// exposure:
 	claims [2]netip.Addr // at which it wants to be exposed
 }
 
-// serviceIndex is what a network with services has besides, so that neither an
-// endpoint's change looks at all services nor a service's at all endpoints.
-type serviceIndex struct {
-	all       set[*service]
-	bySelect  map[model.ServiceSelector]set[*service] // by one of their selectors
-	endpoints map[model.ServiceSelector]set[*endpoint]
-	// The network's number and encapsulation, and whether it was parted, when its services
-	// were compiled.
-	at     model.NetworkID
-	encap  model.Encap
-	parted bool
+type serviceSlice struct {
+	rec *model.ServiceSlice
+	of  *service
+}
+
+// clusterNetwork is the network in whose domain an orchestrator's services are asked.
+var clusterNetwork = model.ClusterNetworkKey
+
+// whole reports whether a service has all ports of its addresses, and its backends are
+// asked at the ports that its record says. Where slices tell their ports, one may have
+// several numbers.
+func (s *service) whole() bool {
+	return !slices.ContainsFunc(s.rec.Ports, func(p model.ServicePort) bool { return p.Target == 0 })
+}
+
+// object names the service in problems.
+func (s *service) object() string {
+	if k, is := s.key.Cluster(); is {
+		return "service of Kubernetes " + k.String()
+	}
+	return "service " + s.key.String()
+}
+
+func (sv *Services) of(k model.ServiceKey) *service {
+	return lookup(sv.rows, k, func() *service { return &service{key: k, members: set[*endpoint]{}, slices: set[*serviceSlice]{}} })
 }
 
 func (sv *Services) put(v model.Service) {
-	s := lookup(sv.rows, v.Key, func() *service { return &service{key: v.Key, members: set[*endpoint]{}} })
-	moved := s.rec == nil || s.rec.NetworkKey() != v.NetworkKey() || !slices.Equal(s.rec.Selectors, v.Selectors)
+	s := sv.of(v.Key)
+	moved := s.rec == nil || s.rec.Network != v.Network || !slices.Equal(s.rec.Selectors, v.Selectors)
 	if moved {
 		sv.leaveNetwork(s)
 	}
-	s.rec, s.closed = &v, false
+	sv.enter(s, &v)
 	if moved {
 		sv.joinNetwork(s)
+	}
+}
+
+func (sv *Services) remove(k model.ServiceKey) {
+	if s := sv.rows[k]; s != nil && s.rec != nil {
+		sv.leaveNetwork(s)
+		sv.enter(s, nil)
+	}
+}
+
+// enter makes a record a service's in place of the one that it has.
+func (sv *Services) enter(s *service, rec *model.Service) {
+	_, cluster := s.key.Cluster()
+	if s.rec != nil {
+		for _, a := range s.rec.AllAddrs() {
+			removeFrom(sv.at, a, s)
+		}
+		if cluster {
+			sv.cluster--
+		}
+	}
+	if s.rec, s.closed = rec, false; rec != nil {
+		for _, a := range rec.AllAddrs() {
+			addTo(sv.at, a, s)
+		}
+		if cluster {
+			sv.cluster++
+		}
 	}
 	sv.dirty.add(s)
 }
 
-// Close leaves nothing of a service that has been deleted but its addresses,
-// where everybody is refused, and returns these; false = somebody else has them, or
-// there is no such service.
-func (sv *Services) Close(k model.ServiceKey) (v4, v6 netip.Addr, ok bool) {
+// Close leaves nothing of a service that has been deleted but its addresses, nodes' aside,
+// where everybody is refused. It returns these: none where others have them, or there is
+// no such service.
+func (sv *Services) Close(k model.ServiceKey) []netip.Addr {
 	s := sv.rows[k]
 	if s == nil || s.rec == nil {
-		return v4, v6, false
+		return nil
 	}
-	v4, v6 = s.rec.Addrs()
-	taken := func(a, b netip.Addr) bool { return a.IsValid() && a == v4 || b.IsValid() && b == v6 }
-	for other, o := range sv.rows {
-		if o != s && o.rec != nil && other.Tenant == k.Tenant && taken(o.rec.Addrs()) {
-			return v4, v6, false
-		}
-	}
-	for e := range eachEndpoint(s.net) {
-		if taken(e.IPv4, e.IPv6) {
-			return v4, v6, false
-		}
-	}
-	left := *s.rec
-	left.Ports, left.Selectors = nil, nil
-	sv.put(left)
-	s.closed = true
-	return v4, v6, true
-}
-
-func (sv *Services) remove(k model.ServiceKey) {
-	if s := sv.rows[k]; s != nil {
-		sv.leaveNetwork(s)
-		s.rec = nil
-		sv.dirty.add(s)
-	}
-}
-
-// joinNetwork enters a service into its network's index, and its backends.
-func (sv *Services) joinNetwork(s *service) {
-	n := sv.inv.network(s.rec.NetworkKey())
-	if s.net = n; n.services == nil {
-		n.services = &serviceIndex{all: set[*service]{}, bySelect: map[model.ServiceSelector]set[*service]{}, endpoints: map[model.ServiceSelector]set[*endpoint]{}, at: n.id}
-		for e := range eachEndpoint(n) {
-			n.services.index(e, true)
-		}
-		sv.routing.countExposing(n, 1)
-	}
-	x := n.services
-	x.all.add(s)
-	if len(s.rec.Selectors) == 0 {
-		return // no endpoint is selected
-	}
-	by, rarest := s.rec.Selectors[0], s.rec.Selectors[0]
-	for _, sel := range s.rec.Selectors {
-		if len(x.bySelect[sel]) < len(x.bySelect[by]) {
-			by = sel
-		}
-		if len(x.endpoints[sel]) < len(x.endpoints[rarest]) {
-			rarest = sel
-		}
-	}
-	if s.found = &by; x.bySelect[by] == nil {
-		x.bySelect[by] = set[*service]{}
-	}
-	x.bySelect[by].add(s)
-	for e := range x.endpoints[rarest] {
-		if s.rec.Selects(e.Labels) {
-			sv.provide(s, e)
-		}
-	}
-}
-
-// leaveNetwork is the reverse of joinNetwork.
-func (sv *Services) leaveNetwork(s *service) {
-	n := s.net
-	if n == nil {
-		return
-	}
-	for e := range s.members {
-		delete(e.services, s)
-	}
-	clear(s.members)
-	delete(sv.dirtyBackends, s)
-	s.backends = desired.Map[model.EndpointKey, *desired.Backend]{}
-	x := n.services
-	if s.found != nil {
-		if delete(x.bySelect[*s.found], s); len(x.bySelect[*s.found]) == 0 {
-			delete(x.bySelect, *s.found)
-		}
-	}
-	s.net, s.found = nil, nil
-	if delete(x.all, s); len(x.all) == 0 {
-		n.services = nil
-		sv.dirtyNetworks.add(n)
-		sv.routing.countExposing(n, -1)
-	}
-}
-
-// index enters an endpoint's labels, or takes them out.
-func (x *serviceIndex) index(e *endpoint, in bool) {
-	for k, v := range e.Labels {
-		sel := model.ServiceSelector{Key: k, Value: v}
-		switch {
-		case !in:
-			if delete(x.endpoints[sel], e); len(x.endpoints[sel]) == 0 {
-				delete(x.endpoints, sel)
+	left := slices.DeleteFunc(s.rec.AllAddrs(), func(a netip.Addr) bool {
+		for o := range sv.at[a] {
+			if o != s && o.key.Tenant == k.Tenant {
+				return true
 			}
-		case x.endpoints[sel] == nil:
-			x.endpoints[sel] = set[*endpoint]{e: {}}
-		default:
-			x.endpoints[sel].add(e)
 		}
+		return sv.backends.onNetwork(s.net, a)
+	})
+	sv.keepClosed(s, left)
+	return left
+}
+
+// Reopen leaves an address of a closed service to its present owner.
+func (sv *Services) Reopen(k model.ServiceKey, a netip.Addr) {
+	if s := sv.rows[k]; s != nil && s.closed {
+		sv.keepClosed(s, slices.DeleteFunc(s.rec.AllAddrs(), func(x netip.Addr) bool { return x == a }))
 	}
 }
 
-// serve finds the services that an endpoint provides, or (not in) takes it out of
-// the services that it provided.
-func (sv *Services) serve(e *endpoint, in bool) {
-	for s := range e.services {
-		delete(s.members, e)
-		sv.touchBackend(s, e)
+func (sv *Services) keepClosed(s *service, left []netip.Addr) {
+	rec := model.Service{Key: s.key, Network: s.rec.Network}
+	for _, a := range left {
+		if slices.Contains(s.rec.Addrs, a) {
+			rec.Addrs = append(rec.Addrs, a)
+		} else {
+			rec.Balanced = append(rec.Balanced, a)
+		}
 	}
-	clear(e.services)
-	x := e.net.services
+	sv.put(rec)
+	s.closed = true
+}
+
+func (sv *Services) putSlice(v model.ServiceSlice) {
+	sv.removeSlice(v.Key)
+	s := sv.of(v.ServiceKey())
+	x := &serviceSlice{rec: &v, of: s}
+	sv.slices[v.Key] = x
+	s.slices.add(x)
+	for _, b := range v.Backends {
+		addTo(sv.asking, nameOf(b), s)
+	}
+	sv.dirty.add(s)
+}
+
+func (sv *Services) removeSlice(k model.ServiceSliceKey) {
+	x := sv.slices[k]
 	if x == nil {
 		return
 	}
-	if x.index(e, in); !in {
-		return
-	}
-	for k, v := range e.Labels {
-		for s := range x.bySelect[model.ServiceSelector{Key: k, Value: v}] {
-			if s.rec.Selects(e.Labels) {
-				sv.provide(s, e)
-			}
+	delete(sv.slices, k)
+	delete(x.of.slices, x)
+	still := set[backendName]{}
+	for o := range x.of.slices {
+		for _, b := range o.rec.Backends {
+			still.add(nameOf(b))
 		}
 	}
-}
-
-func (sv *Services) provide(s *service, e *endpoint) {
-	if e.services == nil {
-		e.services = set[*service]{}
+	for _, b := range x.rec.Backends {
+		if _, has := still[nameOf(b)]; !has {
+			removeFrom(sv.asking, nameOf(b), x.of)
+		}
 	}
-	e.services.add(s)
-	s.members.add(e)
-	sv.touchBackend(s, e)
+	sv.dirty.add(x.of)
 }
 
 // SpeaksBGP records whether routes to the services with a provider on this host are
@@ -227,10 +207,10 @@ func (sv *Services) provide(s *service, e *endpoint) {
 // and stop using a dead one within a second. So a client that comes to this host gets a
 // provider here while there is one, and not one on another host that may be the dead one.
 func (sv *Services) SpeaksBGP(yes bool) {
-	if sv.speaksBGP == yes {
+	if sv.backends.speaksBGP == yes {
 		return
 	}
-	sv.speaksBGP = yes
+	sv.backends.speaksBGP = yes
 	for _, s := range sv.rows {
 		sv.dirty.add(s)
 		for e := range s.members {
@@ -239,10 +219,29 @@ func (sv *Services) SpeaksBGP(yes bool) {
 	}
 }
 
+// LackForeign says, before anything else, that this host's data plane leads to no backends
+// that are no endpoints: services with such ones are in no desired state of it.
+func (sv *Services) LackForeign() { sv.backends.lacksForeign = true }
+
+// follow enters an endpoint that has come, or (not in) takes it out.
+func (sv *Services) follow(e *endpoint, in bool) {
+	sv.backends.enter(e, in)
+	sv.serve(e, in)
+	sv.touch(e)
+}
+
 // touch marks an endpoint as a backend of the services that it provides.
 func (sv *Services) touch(e *endpoint) {
 	for s := range e.services {
 		sv.touchBackend(s, e)
+	}
+	if len(sv.asking) == 0 {
+		return
+	}
+	for _, name := range namesOf(e) {
+		for s := range sv.asking[name] {
+			sv.dirty.add(s)
+		}
 	}
 }
 
@@ -254,19 +253,15 @@ func (sv *Services) touchBackend(s *service, e *endpoint) {
 }
 
 // compile brings services and their names up to date with what has
-// changed of them, of their networks and of the endpoints that provide them.
+// changed of them, of their networks and nodes, and of their backends.
 func (sv *Services) compile() {
-	for n := range sv.dirtyNetworks.of {
-		if x := n.services; x != nil && (x.at != n.id || x.parted != n.parted() || n.rec != nil && x.encap != n.rec.Encap) {
-			x.parted = n.parted()
-			if x.at = n.id; n.rec != nil {
-				x.encap = n.rec.Encap
-			}
-			for s := range x.all {
-				sv.dirty.add(s)
-			}
-		}
+	text := ""
+	if n := sv.inv.networks[clusterNetwork]; sv.cluster > 0 && (n == nil || n.id == 0) {
+		text = fmt.Sprintf("%sthey belong to network %s, which is not there", model.NoEffectPrefix, clusterNetwork)
 	}
+	sv.problems.set("services of Kubernetes", text)
+	sv.markNetworks()
+	sv.markNodes()
 	for e := range sv.dirtyEps.of {
 		sv.touch(e)
 	}
@@ -278,7 +273,7 @@ func (sv *Services) compile() {
 	}
 	for s, changed := range sv.dirtyBackends {
 		for e := range changed {
-			sv.putBackend(s, e)
+			sv.backends.choose(s, e)
 		}
 		sv.write(s)
 	}
@@ -286,121 +281,77 @@ func (sv *Services) compile() {
 		if _, done := sv.dirtyBackends[s]; !done {
 			sv.write(s)
 		}
-		noEffect(sv.problems, "serviceLBs", s.key.String(), s.rec, true)
-		sv.out.putName(desired.DNSKey{Service: s.key}, serviceName(s))
-		if s.rec == nil {
+		sv.name(s)
+		if s.rec == nil && len(s.slices) == 0 {
 			delete(sv.rows, s.key)
 		}
 	}
+	sv.boundAsked()
 	if len(sv.dirtyBackends) > 0 {
 		sv.dirtyBackends = map[*service]set[*endpoint]{}
 	}
 }
 
-// putBackend writes what an endpoint that has changed is to a service. What the
-// present endpoint of its key is counts, should it be another one.
-func (sv *Services) putBackend(s *service, e *endpoint) {
-	if e.gone {
-		if n := sv.inv.networks[e.Key.Network]; n != nil && n.eps[e.Key.ID] != nil {
-			e = n.eps[e.Key.ID]
+// markNetworks marks the services that depend on what has changed of networks.
+func (sv *Services) markNetworks() {
+	for n := range sv.dirtyNetworks.of {
+		if x := n.services; x != nil && (x.at != n.id || x.parted != n.parted() || n.rec != nil && x.encap != n.rec.Encap) {
+			x.parted = n.parted()
+			if x.at = n.id; n.rec != nil {
+				x.encap = n.rec.Encap
+			}
+			for s := range x.all {
+				sv.dirty.add(s)
+			}
 		}
 	}
-	if _, provides := e.services[s]; !provides || !e.serves() {
-		s.backends = s.backends.Delete(e.Key)
+	for _, n := range sv.backends.changedDomains() {
+		for s := range n.services.all {
+			if len(s.slices) > 0 {
+				sv.dirty.add(s)
+			}
+		}
+	}
+}
+
+// markNodes marks the services that depend on what has changed of nodes.
+func (sv *Services) markNodes() {
+	if !sv.nodePorts.changed {
 		return
 	}
-	b := &desired.Backend{Network: e.net.id, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Local: e.isPort, Near: sv.nearOf(e.isPort)}
-	if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
-		b.VTEP = sv.hosts.vtep(e.Host)
-	}
-	switch {
-	case e.Unhealthy:
-		b.State = desired.BackendUnhealthy
-	case e.Draining:
-		b.State = desired.BackendDraining
-	}
-	b.State = sv.hosts.spared(e, b.State)
-	if old, ok := s.backends.Get(e.Key); !ok || *old != *b {
-		s.backends = s.backends.Set(e.Key, b)
+	for _, s := range sv.rows {
+		switch {
+		case s.external: // whose addresses may be nodes' now, or no longer
+			sv.dirty.add(s)
+		case s.rec == nil:
+		case len(s.rec.Balanced)+len(s.rec.External) > 0: // which must not be nodes'
+			sv.dirty.add(s)
+		case s.rec.OutsideLocal: // which is asked at nodes' addresses
+			sv.dirty.add(s)
+		case sv.nodePorts.zoneChanged && s.rec.Near != model.NearAnywhere:
+			sv.dirty.add(s)
+		}
 	}
 }
 
-// write writes a service into the desired state: where its network is in it, and it
-// has an address.
-func (sv *Services) write(s *service) {
-	object, parted := "service "+s.key.String(), ""
-	if s.rec != nil && s.net.parted() {
-		parted = textParted
-	}
-	if s.rec == nil || s.net.id == 0 || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
-		sv.out.Services = sv.out.Services.Delete(s.key)
-		sv.problems.set(object, parted)
+// name writes a service's name, addresses and ports; none of one that is gone, and none of
+// an orchestrator's, which has names of its own.
+func (sv *Services) name(s *service) {
+	if _, is := s.key.Cluster(); is {
 		return
 	}
-	pic := &desired.Service{Key: s.key, Network: s.net.id, Backends: s.backends, Ports: servicePorts(s.rec), Affinity: s.rec.AffinityTime()}
-	pic.IPv4, pic.IPv6 = s.rec.Addrs()
-	texts := []string{parted, sv.leadOutside(s, pic), ""}
-	if n := s.backends.Len(); n > desired.MaxBackends {
-		pic.Backends = firstBackends(s.backends)
-		texts[2] = fmt.Sprintf("has %d providers: connections go to the first %d of them by name", n, desired.MaxBackends)
+	noEffect(sv.problems, "serviceLBs", s.key.String(), s.rec, true)
+	var r desired.DNSRecord
+	if s.rec != nil && !s.closed && len(s.rec.Addrs) > 0 {
+		r = desired.DNSRecord{Network: s.rec.Network, Service: dnsName(s.key.Name), Ports: servicePorts(s.rec)}
+		r.IPv4, r.IPv6 = s.rec.AddrsByFamily()
 	}
-	sv.problems.set(object, strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; "))
-	if old, ok := sv.out.before.Services.Get(s.key); ok && old.Equal(pic) {
-		pic = old
-	}
-	sv.out.Services = sv.out.Services.Set(s.key, pic)
-}
-
-// leadOutside says how a service is reached from elsewhere than from endpoints, and
-// returns what is wrong with that. A VLAN network has no tunnel by which a
-// host could send in the name of somebody outside.
-func (sv *Services) leadOutside(s *service, pic *desired.Service) (problem string) {
-	pic.Exposed, problem = sv.exposure.of(s)
-	if s.net.rec.Encap == model.EncapVLAN {
-		pic.ExternalPolicy = desired.TrafficLocal
-	} else if pic.Exposed && sv.speaksBGP {
-		pic.ExternalPolicy = desired.TrafficNear
-	}
-	return problem
-}
-
-// nearOf says how near a backend of a service is, where that is asked.
-func (sv *Services) nearOf(here bool) desired.Nearness {
-	switch {
-	case !sv.speaksBGP:
-		return desired.NearUnknown
-	case here:
-		return desired.NearHost
-	}
-	return desired.NearFar
-}
-
-// firstBackends returns as many as are chosen among, by their keys.
-func firstBackends(all desired.Map[model.EndpointKey, *desired.Backend]) (out desired.Map[model.EndpointKey, *desired.Backend]) {
-	byName := map[string]model.EndpointKey{}
-	for k := range all.All() {
-		byName[k.String()] = k
-	}
-	for _, name := range slices.Sorted(maps.Keys(byName))[:desired.MaxBackends] {
-		b, _ := all.Get(byName[name])
-		out = out.Set(byName[name], b)
-	}
-	return out
-}
-
-// serviceName is a service's name, addresses and ports; none of one that is gone.
-func serviceName(s *service) desired.DNSRecord {
-	if s.rec == nil || s.closed || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
-		return desired.DNSRecord{}
-	}
-	r := desired.DNSRecord{Network: s.rec.NetworkKey(), Service: dnsName(s.key.Name), Ports: servicePorts(s.rec)}
-	r.IPv4, r.IPv6 = s.rec.Addrs()
-	return r
+	sv.out.putName(desired.DNSKey{Service: s.key}, r)
 }
 
 func servicePorts(s *model.Service) (out []desired.ServicePort) {
 	for _, p := range s.Ports {
-		out = append(out, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, Backend: p.Provider})
+		out = append(out, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, Backend: p.Target})
 	}
 	slices.SortFunc(out, desired.CompareServicePorts)
 	return out

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -18,10 +19,10 @@ import (
 // has the label of.
 func shop(i int) model.Service {
 	return model.Service{
-		Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: "n1",
-		VIP:       netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}),
+		Key: model.ServiceKey{Tenant: "blue", Name: fmt.Sprint("shop", i)}, Network: model.NetworkKey{Tenant: "blue", Name: "n1"},
+		Addrs:     []netip.Addr{netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)})},
 		Selectors: []model.ServiceSelector{{Key: "tier", Value: "web"}, {Key: "app", Value: fmt.Sprint("shop", i)}},
-		Ports:     []model.ServicePort{{Port: 443, Provider: 8443, Protocol: model.ProtoTCP}, {Port: 80, Provider: 8080, Protocol: model.ProtoTCP}},
+		Ports:     []model.ServicePort{{Port: 443, Target: 8443, Protocol: model.ProtoTCP}, {Port: 80, Target: 8080, Protocol: model.ProtoTCP}},
 	}
 }
 
@@ -54,7 +55,7 @@ func TestServices(t *testing.T) {
 	}
 	expect("nobody has its labels", map[model.EndpointKey]desired.Backend{})
 	want := desired.Service{
-		Key: shop(1).Key, Network: 7, IPv4: shop(1).VIP, Affinity: 3 * time.Hour,
+		Key: shop(1).Key, Network: 7, IPv4: shop(1).Addrs[0], Affinity: 3 * time.Hour,
 		Ports: []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}, {Protocol: model.ProtoTCP, Port: 443, Backend: 8443}},
 	}
 	if got := get(); !got.Equal(&want) {
@@ -95,9 +96,9 @@ func TestServices(t *testing.T) {
 	expect("it selects others", map[model.EndpointKey]desired.Backend{there.Key: backend})
 	c.DeleteEndpoint(there.Key)
 	expect("one is gone", map[model.EndpointKey]desired.Backend{})
-	s.Affinity, s.VIP6 = model.NoAffinity, netip.MustParseAddr("fd00::1")
+	s.Affinity, s.Addrs = model.NoAffinity, append(s.Addrs, netip.MustParseAddr("fd00::1"))
 	c.SetService(s)
-	if got := get(); got.Affinity != 0 || got.IPv6 != s.VIP6 || got.IPv4 != s.VIP {
+	if got := get(); got.Affinity != 0 || got.IPv6 != s.Addrs[1] || got.IPv4 != s.Addrs[0] {
 		t.Errorf("service %+v", got)
 	}
 	c.DeleteNetwork(here.Key.Network)
@@ -204,4 +205,45 @@ func BenchmarkProviderChange(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestClosedServiceKeepsAddressesWithoutOwner: of a deleted service with two addresses one has
+// another owner, an endpoint or a service of its tenant, and the other one is closed.
+func TestClosedServiceKeepsAddressesWithoutOwner(t *testing.T) {
+	c := New("h1")
+	e := cluster(c, 3)(0)
+	s := shop(1)
+	six := netip.MustParseAddr("fd00::1")
+	s.Addrs = append(s.Addrs, six)
+	c.SetService(s)
+	c.SetEndpoint(e)
+	expect := func(when string, want ...netip.Addr) {
+		t.Helper()
+		left := c.Services.Close(s.Key)
+		pic, _ := c.Compile(1)
+		got, there := pic.Services.Get(s.Key)
+		if !slices.Equal(left, want) || there != (len(want) > 0) || there && (got.IPv4.IsValid() != (len(want) == 2) || got.IPv6 != six || len(got.Ports) > 0) {
+			t.Errorf("%s: %v are closed, %+v", when, left, got)
+		}
+		if _, named := pic.DNS.Records.Get(desired.DNSKey{Service: s.Key}); named {
+			t.Errorf("%s: it has a name", when)
+		}
+		c.SetService(s)
+	}
+	expect("without other owners", s.Addrs...)
+	other := shop(2)
+	other.Addrs = s.Addrs[:1]
+	c.SetService(other)
+	expect("with a service", six)
+	c.DeleteService(other.Key)
+	green := other
+	green.Key.Tenant, green.Network.Tenant = "green", "green"
+	c.SetService(green)
+	expect("with a service of another tenant", s.Addrs...)
+	e.IPv4 = s.Addrs[0]
+	c.SetEndpoint(e)
+	expect("with an endpoint", six)
+	other.Addrs = s.Addrs
+	c.SetService(other)
+	expect("with owners of both")
 }

@@ -49,9 +49,9 @@ func (s *serviceHandlers) clusterService(_ http.ResponseWriter, r *request) (any
 	return clusterServiceToAPI(v, x), nil
 }
 
-func clusterServiceToAPI(v *control.View, s model.ClusterService) api.ClusterService {
+func clusterServiceToAPI(v *control.View, s model.Service) api.ClusterService {
 	o := api.ClusterService{
-		ServiceName: s.Key.String(), Owner: string(model.OwnerKubernetes), Addresses: addrTexts(s.Addrs), Balanced: addrTexts(s.Balanced), External: addrTexts(s.External),
+		ServiceName: s.Key.Name, Owner: string(model.OwnerKubernetes), Addresses: addrTexts(s.Addrs), Balanced: addrTexts(s.Balanced), External: addrTexts(s.External),
 		OnlySources: s.OnlySources, Affinity: affinityText(s.AffinityTime()), Near: string(s.Near), HealthPort: int(s.HealthPort), Ports: []api.ClusterPort{},
 	}
 	if o.Addresses == nil {

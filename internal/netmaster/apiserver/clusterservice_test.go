@@ -24,10 +24,10 @@ func TestClusterServices(t *testing.T) {
 	}
 	addr := netip.MustParseAddr
 	key := model.ClusterServiceKey{Namespace: "shop", Name: "web"}
-	service := model.ClusterService{
-		Key: key, Addrs: []netip.Addr{addr("10.96.0.9"), addr("fd00:96::9")}, Balanced: []netip.Addr{addr("203.0.113.1")}, External: []netip.Addr{addr("203.0.113.9")},
+	service := model.Service{
+		Key: key.ServiceKey(), Owner: model.OwnerKubernetes, Network: model.ClusterNetworkKey, Addrs: []netip.Addr{addr("10.96.0.9"), addr("fd00:96::9")}, Balanced: []netip.Addr{addr("203.0.113.1")}, External: []netip.Addr{addr("203.0.113.9")},
 		Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, OnlySources: true, Affinity: 600, InsideLocal: true, OutsideLocal: true, Near: model.NearZone, HealthPort: 31000,
-		Ports: []model.ClusterPort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}},
+		Ports: []model.ServicePort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}},
 	}
 	pod := model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "n"}, ID: "pod"}, Host: "host1", IPv4: addr("10.1.1.77"),
@@ -42,7 +42,7 @@ func TestClusterServices(t *testing.T) {
 		},
 	}
 	if _, err := f.mem.Update(ctx, func(tx store.Tx) error {
-		bare := model.ClusterService{Key: model.ClusterServiceKey{Namespace: "shop", Name: "bare"}}
+		bare := model.Service{Key: model.ClusterServiceKey{Namespace: "shop", Name: "bare"}.ServiceKey(), Affinity: model.NoAffinity}
 		return errors.Join(tables.ClusterServices.Put(tx, service), tables.ClusterServices.Put(tx, bare), tables.ServiceSlices.Put(tx, slice), tables.Endpoints.Put(tx, pod))
 	}); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 
 func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
 	s.Key = model.ServiceKey{Tenant: model.TenantName(o.TenantName), Name: o.ServiceName}
-	s.Network = model.NetworkName(o.NetworkName)
+	s.Network = model.NetworkKey{Tenant: s.Key.Tenant, Name: model.NetworkName(o.NetworkName)}
 	if s.ReqAddr, err = model.ParseServiceAddr(o.IPAddress); err != nil {
 		return s, err
 	}
@@ -50,10 +50,10 @@ func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
 
 func serviceToAPI(s model.Service) api.ServiceLB {
 	o := api.ServiceLB{
-		Key: s.Key.String(), Affinity: s.Affinity.String(), IPAddress: addrText(s.ReqAddr), IPv6Address: addrText(s.ReqAddr6), NetworkName: string(s.Network),
+		Key: s.Key.String(), Affinity: s.Affinity.String(), IPAddress: addrText(s.ReqAddr), IPv6Address: addrText(s.ReqAddr6), NetworkName: string(s.Network.Name),
 		Ports: servicePorts(s), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant),
 		Links: api.ServiceLBLinks{
-			Network: api.Link{Type: "network", Key: s.NetworkKey().String()},
+			Network: api.Link{Type: "network", Key: s.Network.String()},
 			Tenant:  tenantLink(s.Key.Tenant),
 		},
 	}
@@ -71,6 +71,14 @@ func servicePorts(s model.Service) []string {
 	return out
 }
 
+// vip is a service's first address, or its second one, in 1.x's words; empty = it has none.
+func vip(s model.Service, i int) string {
+	if i >= len(s.Addrs) {
+		return ""
+	}
+	return s.Addrs[i].String()
+}
+
 // serviceID is a service's name in 1.x's runtime interface: service:tenant.
 func serviceID(k model.ServiceKey) string { return k.Name + ":" + string(k.Tenant) }
 
@@ -81,9 +89,9 @@ func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
 	for i := range providers {
 		providers[i].ServiceName = s.Key.Name
 	}
-	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: addrText(s.VIP), ServiceVip6: addrText(s.VIP6)}
+	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: vip(s, 0), ServiceVip6: vip(s, 1)}
 	if len(providers) == 0 {
-		o.Problem = fmt.Sprintf("nobody provides it: no endpoint of network %s has all of its labels", s.NetworkKey())
+		o.Problem = fmt.Sprintf("nobody provides it: no endpoint of network %s has all of its labels", s.Network)
 	} else if !slices.ContainsFunc(providers, func(p api.EndpointOper) bool { return p.Health != api.Unhealthy && !p.Draining }) {
 		o.Problem = "nobody gets new connections: all of its providers are unhealthy or drain"
 	}

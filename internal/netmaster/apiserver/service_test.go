@@ -58,7 +58,7 @@ func TestServiceAddressEcho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.VIP = netip.MustParseAddr("10.1.1.7")
+	s.SetAddrs(netip.MustParseAddr("10.1.1.7"), netip.Addr{})
 	if got := serviceToAPI(s); got.IPAddress != "" || got.Ports[0] != "1:2:UDP" {
 		t.Errorf("%+v", got)
 	}

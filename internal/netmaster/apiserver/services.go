@@ -19,8 +19,8 @@ type serviceHandlers struct {
 // serviceInfo tells of a service in the words of /services.
 func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 	o := api.ServiceInfo{
-		ID: serviceID(s.Key), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant), Subnet: string(s.Network),
-		Ports: servicePorts(s), Selectors: map[string]string{}, IPAddress: addrText(s.VIP), Providers: map[string]api.ServiceProvider{},
+		ID: serviceID(s.Key), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant), Subnet: string(s.Network.Name),
+		Ports: servicePorts(s), Selectors: map[string]string{}, IPAddress: vip(s, 0), Providers: map[string]api.ServiceProvider{},
 	}
 	for _, sel := range s.Selectors {
 		o.Selectors[sel.Key] = sel.Value

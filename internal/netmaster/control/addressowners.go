@@ -139,7 +139,7 @@ func (ov *AddressOwnerView) WhoseAddress(a netip.Addr) string {
 func (ov *AddressOwnerView) WhoseServiceAddress(a netip.Addr) string {
 	return read(ov.mu, func() string {
 		if members := ov.kubernetes.servicesAt[a]; len(members) > 0 {
-			return fmt.Sprintf("is the cluster address of service %s", sorted(members, ov.kubernetes.clusterServiceRows.all, ov.kubernetes.clusterServiceRows.less)[0].Key)
+			return fmt.Sprintf("is the cluster address of service %s", sorted(members, ov.kubernetes.clusterServiceRows.all, ov.kubernetes.clusterServiceRows.less)[0].Key.Name)
 		}
 		for _, p := range ov.serviceRanges.Ranges {
 			if p.Contains(a) {
@@ -153,7 +153,7 @@ func (ov *AddressOwnerView) WhoseServiceAddress(a netip.Addr) string {
 // WhoseFront says in words which other service of the orchestrator than k has an address:
 // from the load balancers' pool, or, unless k has it too, as one outside the cluster by one
 // of k's ports; empty = none.
-func (ov *AddressOwnerView) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model.ClusterPort) string {
+func (ov *AddressOwnerView) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model.ServicePort) string {
 	return read(ov.mu, func() string {
 		if other, given := ov.balancedAddrs.by[a]; given && other != k {
 			return fmt.Sprintf("is the load balancer's address of service %s", other)

@@ -38,7 +38,7 @@ func outsideServices(tx store.Tx, field string, p netip.Prefix) error {
 
 // ClusterRows are rows of an orchestrator's services to be written, and to be deleted.
 type ClusterRows struct {
-	Services []model.Valid[model.ClusterService]
+	Services []model.Valid[model.Service]
 	Slices   []model.Valid[model.ServiceSlice]
 	Nodes    []model.Valid[model.ClusterNode]
 
@@ -56,7 +56,7 @@ func (ks *Kubernetes) PutClusterRows(ctx context.Context, fence store.Fence, row
 			return err
 		}
 		for _, valid := range rows.Services {
-			if err := putUnless(tx, tables.ClusterServices, valid, model.ClusterService.Equal); err != nil {
+			if err := putUnless(tx, tables.ClusterServices, valid, model.Service.Equal); err != nil {
 				return err
 			}
 		}
@@ -86,7 +86,7 @@ func (ks *Kubernetes) PutClusterRows(ctx context.Context, fence store.Fence, row
 
 func (r ClusterRows) keys() (keys []string) {
 	for _, s := range r.Services {
-		keys = append(keys, tables.ClusterServices.Key(s.Value().Key))
+		keys = append(keys, tables.ClusterServices.Key(tables.ClusterServices.KeyOf(s.Value())))
 	}
 	for _, s := range r.Slices {
 		keys = append(keys, tables.ServiceSlices.Key(s.Value().Key))

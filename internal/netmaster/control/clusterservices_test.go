@@ -13,8 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-func clusterService(name string, addrs ...string) model.ClusterService {
-	s := model.ClusterService{Key: model.ClusterServiceKey{Namespace: "ns", Name: name}}
+func clusterService(name string, addrs ...string) model.Service {
+	s := model.Service{
+		Key: model.ClusterServiceKey{Namespace: "ns", Name: name}.ServiceKey(), Owner: model.OwnerKubernetes,
+		Network: model.ClusterNetworkKey, Affinity: model.NoAffinity,
+	}
 	for _, a := range addrs {
 		s.Addrs = append(s.Addrs, addr(a))
 	}
@@ -34,7 +37,7 @@ func TestClusterRows(t *testing.T) {
 	c := newCluster(t)
 	ctx, fence := testContext(t), c.leader()
 	rows := ClusterRows{
-		Services: []model.Valid[model.ClusterService]{valid(clusterService("a", "10.96.0.1")), valid(clusterService("b"))},
+		Services: []model.Valid[model.Service]{valid(clusterService("a", "10.96.0.1")), valid(clusterService("b"))},
 		Slices:   []model.Valid[model.ServiceSlice]{valid(slice("a-1", "a", "10.1.0.1")), valid(slice("a-2", "a")), valid(slice("b-1", "b"))},
 		Nodes:    []model.Valid[model.ClusterNode]{valid(model.ClusterNode{Name: "n1", Addrs: []netip.Addr{addr("192.168.7.1")}})},
 	}
@@ -57,11 +60,11 @@ func TestClusterRows(t *testing.T) {
 		}
 		return fmt.Sprint(out, len(v.Kubernetes.ServiceSlices()), len(v.Kubernetes.ClusterNodes()))
 	}
-	if got := names(); got != "[a a-1 a-2 b b-1] 3 1" {
+	if got := names(); got != "[ns/a a-1 a-2 ns/b b-1] 3 1" {
 		t.Error(got)
 	}
 	put(ClusterRows{Slices: []model.Valid[model.ServiceSlice]{valid(slice("a-2", "b"))}}) // it is another's now
-	if got := names(); got != "[a a-1 b a-2 b-1] 3 1" {
+	if got := names(); got != "[ns/a a-1 ns/b a-2 b-1] 3 1" {
 		t.Error(got)
 	}
 	checkMirror(t, c)
@@ -91,7 +94,7 @@ func TestClusterRows(t *testing.T) {
 	if err := c.Kubernetes.PutClusterRows(ctx, store.Fence{Key: "/test/other", Create: 1}, rows); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("who does not lead writes: %v", err)
 	}
-	if err := c.Kubernetes.PutClusterRows(ctx, fence, ClusterRows{Services: make([]model.Valid[model.ClusterService], 1)}); !errors.Is(err, model.ErrInvalid) {
+	if err := c.Kubernetes.PutClusterRows(ctx, fence, ClusterRows{Services: make([]model.Valid[model.Service], 1)}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("what nobody has validated: %v", err)
 	}
 }
@@ -255,7 +258,7 @@ func TestClusterServicesCount(t *testing.T) {
 	for i := range model.MaxFronts / model.MaxClusterPorts {
 		s := clusterService(fmt.Sprint("s", i), netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String())
 		for p := range model.MaxClusterPorts {
-			s.Ports = append(s.Ports, model.ClusterPort{Protocol: model.ProtoTCP, Port: uint16(p + 1)})
+			s.Ports = append(s.Ports, model.ServicePort{Protocol: model.ProtoTCP, Port: uint16(p + 1)})
 		}
 		if full.Services = append(full.Services, valid(s)); len(full.Services) == 16 {
 			c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, full))
@@ -267,7 +270,7 @@ func TestClusterServicesCount(t *testing.T) {
 	}
 	c.refused(model.ErrExhausted, "ports: with 1 at its addresses there would be 65537 at those of all services", func() error { return c.try(service("web", "n", "", "a=b")) })
 	one := clusterService("s0", "10.96.0.0")
-	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.ClusterService]{valid(one)}}))
+	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.Service]{valid(one)}}))
 	c.fresh()
 	c.put(service("web", "n", "", "a=b"))
 	if services, fronts := c.fresh().Services.CountServices(); services != 257 || fronts != model.MaxFronts-model.MaxClusterPorts+1 {

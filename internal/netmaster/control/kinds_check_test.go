@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -50,13 +49,11 @@ func checkKinds(t *testing.T, c *harness) {
 	owned := map[tables.AddressKey]string{}
 	for _, s := range v.Services.List("") {
 		tenant(s.Key, s.Key.Tenant)
-		if _, ok := v.Networks.Get(s.NetworkKey()); !ok {
+		if _, ok := v.Networks.Get(s.Network); !ok {
 			t.Errorf("service %s has no network", s.Key)
 		}
-		for _, a := range []netip.Addr{s.VIP, s.VIP6} {
-			if a.IsValid() {
-				owned[tables.AddressKey{Network: s.NetworkKey(), Addr: a}] = s.Key.Name
-			}
+		for _, a := range s.Addrs {
+			owned[tables.AddressKey{Network: s.Network, Addr: a}] = s.Key.Name
 		}
 	}
 	v.mu.RLock()

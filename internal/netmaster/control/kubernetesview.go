@@ -14,10 +14,10 @@ import (
 // KubernetesView is the View's part with services and nodes of Kubernetes.
 type KubernetesView struct {
 	mu                 *sync.RWMutex // the View's
-	clusterServiceRows *rows[model.ClusterServiceKey, model.ClusterService]
+	clusterServiceRows *rows[model.ClusterServiceKey, model.Service]
 	serviceSliceRows   *rows[model.ServiceSliceKey, model.ServiceSlice]
 	clusterNodeRows    *rows[model.NodeName, model.ClusterNode]
-	slicesOfService    index[model.ClusterServiceKey, model.ServiceSliceKey]
+	slicesOfService    index[model.ServiceKey, model.ServiceSliceKey]
 	servicesAt         index[netip.Addr, model.ClusterServiceKey]
 	frontedAt          index[netip.Addr, model.ClusterServiceKey]
 	nodesAt            index[netip.Addr, model.NodeName]
@@ -26,7 +26,7 @@ type KubernetesView struct {
 
 func newKubernetesView(mu *sync.RWMutex) *KubernetesView {
 	kv := &KubernetesView{mu: mu}
-	kv.clusterServiceRows = newRows[model.ClusterServiceKey, model.ClusterService](mu, nil, func(a, b model.ClusterServiceKey) int {
+	kv.clusterServiceRows = newRows[model.ClusterServiceKey, model.Service](mu, nil, func(a, b model.ClusterServiceKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	kv.serviceSliceRows = newRows[model.ServiceSliceKey, model.ServiceSlice](mu, nil, func(a, b model.ServiceSliceKey) int {
@@ -41,7 +41,7 @@ func (kv *KubernetesView) reset() {
 	kv.clusterServiceRows.reset()
 	kv.serviceSliceRows.reset()
 	kv.clusterNodeRows.reset()
-	kv.slicesOfService = index[model.ClusterServiceKey, model.ServiceSliceKey]{}
+	kv.slicesOfService = index[model.ServiceKey, model.ServiceSliceKey]{}
 	kv.servicesAt = index[netip.Addr, model.ClusterServiceKey]{}
 	kv.frontedAt = index[netip.Addr, model.ClusterServiceKey]{}
 	kv.nodesAt = index[netip.Addr, model.NodeName]{}
@@ -61,12 +61,12 @@ func (kv *KubernetesView) fronted(a netip.Addr, k model.ClusterServiceKey) strin
 }
 
 // ClusterServices returns the services of the orchestrator.
-func (kv *KubernetesView) ClusterServices() []model.ClusterService {
+func (kv *KubernetesView) ClusterServices() []model.Service {
 	return kv.clusterServiceRows.list("")
 }
 
 // ClusterService finds a service of the orchestrator.
-func (kv *KubernetesView) ClusterService(k model.ClusterServiceKey) (model.ClusterService, bool) {
+func (kv *KubernetesView) ClusterService(k model.ClusterServiceKey) (model.Service, bool) {
 	return kv.clusterServiceRows.find(k)
 }
 
@@ -79,7 +79,7 @@ func (kv *KubernetesView) ServiceSlice(k model.ServiceSliceKey) (model.ServiceSl
 }
 
 // SlicesOf returns the backends of a service of the orchestrator.
-func (kv *KubernetesView) SlicesOf(k model.ClusterServiceKey) []model.ServiceSlice {
+func (kv *KubernetesView) SlicesOf(k model.ServiceKey) []model.ServiceSlice {
 	return kv.serviceSliceRows.those(func() map[model.ServiceSliceKey]struct{} { return kv.slicesOfService[k] })
 }
 
@@ -99,7 +99,7 @@ func (kv *KubernetesView) enterClusterService(ch tables.Change) {
 	if now != nil {
 		kv.clusterFronts += now.Fronts()
 	}
-	for _, s := range []*model.ClusterService{old, now} {
+	for _, s := range []*model.Service{old, now} {
 		if s == nil {
 			continue
 		}

@@ -45,8 +45,8 @@ func ownedCluster(t *testing.T) *harness {
 		endpoint("n1", "mac", func(e *model.Endpoint) { e.MAC = model.MAC{0x0a, 1, 2, 3, 4, 5} }),
 		endpoint("blue:far", "e3", inGroup("bg")),
 		model.Service{
-			Key: model.ServiceKey{Tenant: "default", Name: "svc"}, Network: "n1",
-			Selectors: []model.ServiceSelector{{Key: "k", Value: "v"}}, Ports: []model.ServicePort{{Port: 80, Provider: 80, Protocol: model.ProtoTCP, Text: "80:80:TCP"}},
+			Key: model.ServiceKey{Tenant: "default", Name: "svc"}, Network: netKey("n1"),
+			Selectors: []model.ServiceSelector{{Key: "k", Value: "v"}}, Ports: []model.ServicePort{{Port: 80, Target: 80, Protocol: model.ProtoTCP, Text: "80:80:TCP"}},
 		},
 		AddressRequest{Network: netKey("n1"), Host: "host1"},
 	)

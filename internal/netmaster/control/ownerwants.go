@@ -75,12 +75,10 @@ func wantsOf(o any) []want {
 	case model.Endpoint:
 		return wantsOfEndpoint(o)
 	case model.Service:
-		out := []want{wantReference(tables.TargetNetwork(o.NetworkKey()), "service", o.Key.String())}
-		for _, a := range []netip.Addr{o.VIP, o.VIP6} {
-			if a.IsValid() {
-				out = append(out, wantRow(tables.Addresses, tables.Address{AddressKey: tables.AddressKey{Network: o.NetworkKey(), Addr: a}, Service: o.Key.Name},
-					func(x tables.Address) bool { return x.Service == o.Key.Name }))
-			}
+		out := []want{wantReference(tables.TargetNetwork(o.Network), "service", o.Key.String())}
+		for _, a := range o.Addrs {
+			out = append(out, wantRow(tables.Addresses, tables.Address{AddressKey: tables.AddressKey{Network: o.Network, Addr: a}, Service: o.Key.Name},
+				func(x tables.Address) bool { return x.Service == o.Key.Name }))
 		}
 		return out
 	case model.IdentityRecord:
@@ -270,7 +268,7 @@ func needed(o any) map[string]string {
 		}
 	case model.Service:
 		tenant(o.Key.Tenant)
-		network(o.NetworkKey())
+		network(o.Network)
 	case model.Policy:
 		tenant(o.Key.Tenant)
 	case model.PolicyRule:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -27,12 +26,12 @@ func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.
 
 // ChangeService creates a load-balanced service, with the address that it asks
 // for or a free one of its network, or changes the selectors, the ports and the
-// addresses of one: one of each family that the network has. VIP and VIP6 of s are
-// ignored; where an existing service asks for no address, it has what it had. The network cannot change: model.ErrConflict, and nothing
-// has changed (known fault 24).
+// addresses of one: one of each family that the network has. Addrs of s are ignored; where
+// an existing service asks for no address, it has what it had. The network cannot change:
+// model.ErrConflict, and nothing has changed (known fault 24).
 func (ss *Services) ChangeService(valid model.Valid[model.Service]) Change {
 	s := valid.Value()
-	s.VIP, s.VIP6 = netip.Addr{}, netip.Addr{}
+	s.Addrs = nil
 	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return ss.putService(ctx, tx, cl, s)
 	})
@@ -41,8 +40,8 @@ func (ss *Services) ChangeService(valid model.Valid[model.Service]) Change {
 
 func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
 	keys := []string{
-		tables.Tenants.Key(s.Key.Tenant), tables.LoadBalancers.Key(s.Key), tables.Networks.Key(s.NetworkKey()),
-		tables.GroupPools.Key(tables.PoolsKey{Network: s.NetworkKey()}),
+		tables.Tenants.Key(s.Key.Tenant), tables.LoadBalancers.Key(s.Key), tables.Networks.Key(s.Network),
+		tables.GroupPools.Key(tables.PoolsKey{Network: s.Network}),
 	}
 	if err := tx.Prefetch(keys...); err != nil {
 		return err
@@ -55,10 +54,10 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 		return err
 	}
 	if old.Exists() && s.Network != old.Value.Network {
-		return immutable("networkName", old.Value.Network, s.Network)
+		return immutable("networkName", old.Value.Network.Name, s.Network.Name)
 	}
 	if old.Exists() {
-		s.VIP, s.VIP6 = old.Value.VIP, old.Value.VIP6
+		s.Addrs = old.Value.Addrs
 		if !s.ReqAddr.IsValid() && !s.ReqAddr6.IsValid() {
 			s.ReqAddr, s.ReqAddr6 = old.Value.ReqAddr, old.Value.ReqAddr6
 		}
@@ -66,7 +65,7 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 	if err := ss.giveAddrs(ctx, tx, cl, &s); err != nil {
 		return err
 	}
-	if old.Exists() && sameService(old.Value, s) {
+	if old.Exists() && old.Value.Equal(s) {
 		return nil
 	}
 	if err := ss.serviceView.fitService(s, cl); err != nil {
@@ -76,7 +75,7 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 		if err := ss.serviceView.lacksName(tx, s.Key, cl); err != nil {
 			return err
 		}
-		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
+		if err := refer(tx, tables.TargetNetwork(s.Network), "service", s.Key.String()); err != nil {
 			return err
 		}
 	}
@@ -86,11 +85,11 @@ func (ss *Services) putService(ctx context.Context, tx store.Tx, cl *claim, s mo
 // giveAddrs gives a service an address of each family that its network has: the
 // one that it asks for instead of the one that it has, if any.
 func (ss *Services) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
-	n, pools, err := networkForAddress(tx, s.NetworkKey(), "")
+	n, pools, err := networkForAddress(tx, s.Network, "")
 	if err != nil {
 		return err
 	}
-	v4, v6 := s.Addrs()
+	v4, v6 := s.AddrsByFamily()
 	want4, want6 := s.Wished()
 	for _, f := range []struct {
 		field  string
@@ -117,11 +116,6 @@ func (ss *Services) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *mo
 	return nil
 }
 
-func sameService(a, b model.Service) bool {
-	return a.ReqAddr == b.ReqAddr && a.ReqAddr6 == b.ReqAddr6 && a.VIP == b.VIP && a.VIP6 == b.VIP6 && a.Affinity == b.Affinity &&
-		slices.Equal(a.Selectors, b.Selectors) && slices.Equal(a.Ports, b.Ports)
-}
-
 // DeleteService deletes a load-balanced service and frees its addresses.
 func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error {
 	_, err := ss.commits.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
@@ -129,12 +123,10 @@ func (ss *Services) DeleteService(ctx context.Context, k model.ServiceKey) error
 		if err != nil {
 			return err
 		}
-		for _, a := range []netip.Addr{s.VIP, s.VIP6} {
-			if a.IsValid() {
-				tables.Addresses.Delete(tx, tables.AddressKey{Network: s.NetworkKey(), Addr: a})
-			}
+		for _, a := range s.Addrs {
+			tables.Addresses.Delete(tx, tables.AddressKey{Network: s.Network, Addr: a})
 		}
-		unrefer(tx, tables.TargetNetwork(s.NetworkKey()), "service", k.String())
+		unrefer(tx, tables.TargetNetwork(s.Network), "service", k.String())
 		tables.LoadBalancers.Delete(tx, k)
 		return nil
 	})

@@ -15,7 +15,8 @@ func svcKey(s string) model.ServiceKey { return model.ServiceKey(npKey(s)) }
 
 // service makes one with port 80 and the selectors "key=value".
 func service(key, net, ip string, selectors ...string) model.Service {
-	s := model.Service{Key: svcKey(key), Network: model.NetworkName(net)}
+	s := model.Service{Key: svcKey(key)}
+	s.Network = model.NetworkKey{Tenant: s.Key.Tenant, Name: model.NetworkName(net)}
 	if ip != "" {
 		s.ReqAddr = addr(ip)
 	}
@@ -145,8 +146,8 @@ func TestServiceAddress(t *testing.T) {
 	vip := func(want string) {
 		t.Helper()
 		s, _ := c.fresh().Services.Get(svcKey("s"))
-		if s.VIP.String() != want {
-			t.Errorf("the address is %s, want %s", s.VIP, want)
+		if len(s.Addrs) != 1 || s.Addrs[0].String() != want {
+			t.Errorf("the addresses are %s, want %s", s.Addrs, want)
 		}
 	}
 	c.put(service("s", "n", "", "a=b"))
@@ -163,8 +164,8 @@ func TestServiceAddress(t *testing.T) {
 	c.put(AddressRequest{Network: netKey("n"), Preferred: addr("10.1.0.4")}, service("s", "n", "10.1.0.4", "a=d")) // reserved for anybody
 	vip("10.1.0.4")
 	c.put(service("six", "six", "", "a=b"))
-	if s, _ := c.fresh().Services.Get(svcKey("six")); !s.VIP.Is6() {
-		t.Errorf("the address is %s", s.VIP)
+	if s, _ := c.fresh().Services.Get(svcKey("six")); len(s.Addrs) != 1 || !s.Addrs[0].Is6() {
+		t.Errorf("the addresses are %s", s.Addrs)
 	}
 	checkKinds(t, c)
 }

@@ -28,7 +28,7 @@ func (ss *Services) completeServices(ctx context.Context, fence store.Fence, v *
 				return err
 			}
 			now := row.Value
-			if err := ss.giveAddrs(ctx, tx, cl, &now); err != nil || sameService(now, row.Value) {
+			if err := ss.giveAddrs(ctx, tx, cl, &now); err != nil || now.Equal(row.Value) {
 				return err
 			}
 			return tables.LoadBalancers.Put(tx, now)

@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestServiceFamilies(t *testing.T) {
 	has := func(name, want4, want6 string) {
 		t.Helper()
 		s, _ := c.fresh().Services.Get(svcKey(name))
-		if v4, v6 := s.Addrs(); fmt.Sprint(v4, v6) != want4+" "+want6 {
+		if v4, v6 := s.AddrsByFamily(); fmt.Sprint(v4, v6) != want4+" "+want6 {
 			t.Errorf("%s has %s and %s, want %s and %s", name, v4, v6, want4, want6)
 		}
 		checkKinds(t, c)
@@ -77,17 +78,17 @@ func TestLeaderCompletesServices(t *testing.T) {
 		c.put(service(fmt.Sprint("full", i), "a", "", "a=b"))
 	}
 	before := service("old", "n", "", "a=b")
-	before.VIP = addr("10.2.0.50")
+	before.Addrs = []netip.Addr{addr("10.2.0.50")}
 	six := service("six", "n", "2001:db8:1::5", "a=b") // as 1.x's field gave it
-	six.VIP = six.ReqAddr
+	six.Addrs = []netip.Addr{six.ReqAddr}
 	room := service("room", "a", "", "a=b")
-	room.VIP = addr("10.1.0.50")
+	room.Addrs = []netip.Addr{addr("10.1.0.50")}
 	if _, err := c.st.Update(t.Context(), func(tx store.Tx) error {
 		for _, s := range []model.Service{before, six, room} {
-			if err := tables.Addresses.Put(tx, tables.Address{AddressKey: tables.AddressKey{Network: s.NetworkKey(), Addr: s.VIP}, Service: s.Key.Name}); err != nil {
+			if err := tables.Addresses.Put(tx, tables.Address{AddressKey: tables.AddressKey{Network: s.Network, Addr: s.Addrs[0]}, Service: s.Key.Name}); err != nil {
 				return err
 			}
-			if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
+			if err := refer(tx, tables.TargetNetwork(s.Network), "service", s.Key.String()); err != nil {
 				return err
 			}
 			if err := tables.LoadBalancers.Put(tx, s); err != nil {
@@ -113,7 +114,7 @@ func TestLeaderCompletesServices(t *testing.T) {
 		"old": "10.2.0.50 2001:db8:1::7", "six": "10.2.0.51 2001:db8:1::5", "room": "10.1.0.50 invalid IP", "plain": "10.3.0.1 invalid IP",
 	} {
 		s, _ := v.Services.Get(svcKey(name))
-		if v4, v6 := s.Addrs(); fmt.Sprint(v4, v6) != want {
+		if v4, v6 := s.AddrsByFamily(); fmt.Sprint(v4, v6) != want {
 			t.Errorf("%s has %s and %s, want %s", name, v4, v6, want)
 		}
 	}

@@ -52,12 +52,12 @@ func (sv *ServiceView) CountServices() (services, fronts int) {
 func (sv *ServiceView) enterService(ch tables.Change) {
 	k, old, now := sv.serviceRows.enter(ch)
 	if old != nil {
-		sv.servicesOfNetwork.put(old.NetworkKey(), k, false)
+		sv.servicesOfNetwork.put(old.Network, k, false)
 		sv.servicesByName.put(asAsked(k), k, false)
 		sv.serviceFronts -= old.Fronts()
 	}
 	if now != nil {
-		sv.servicesOfNetwork.put(now.NetworkKey(), k, true)
+		sv.servicesOfNetwork.put(now.Network, k, true)
 		sv.servicesByName.put(asAsked(k), k, true)
 		sv.serviceFronts += now.Fronts()
 	}
@@ -131,7 +131,7 @@ func (sv *ServiceView) OfNetwork(k model.NetworkKey) []model.Service {
 // have.
 func (sv *ServiceView) withLabel(s model.Service) (fewest map[model.EndpointKey]struct{}) {
 	for i, sel := range s.Selectors {
-		have := sv.endpointsByLabel[labelKey{s.NetworkKey(), sel}]
+		have := sv.endpointsByLabel[labelKey{s.Network, sel}]
 		if i == 0 || len(have) < len(fewest) {
 			fewest = have
 		}
@@ -169,8 +169,8 @@ func (sv *ServiceView) ServicesOf(e model.Endpoint) []model.Service {
 // lacksFamily tells whether a service has no address of a family that its network
 // has: it was made before services had one of each.
 func (sv *ServiceView) lacksFamily(s model.Service) bool {
-	n, ok := sv.networks.Get(s.NetworkKey())
-	v4, v6 := s.Addrs()
+	n, ok := sv.networks.Get(s.Network)
+	v4, v6 := s.AddrsByFamily()
 	return ok && (n.Subnet.IsValid() && !v4.IsValid() || n.Subnet6.IsValid() && !v6.IsValid())
 }
 
@@ -196,7 +196,7 @@ func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
 	}
 	if n := sv.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {
 		return model.Errorf(model.ErrExhausted, "selectors: %d endpoints of network %q have all of these labels, and connections are spread over at most %d: choose fewer by another label",
-			n, s.NetworkKey(), model.MaxProviders)
+			n, s.Network, model.MaxProviders)
 	}
 	if !there {
 		cl.services++

@@ -53,9 +53,9 @@ func TestAnswering(t *testing.T) {
 		try(netlink.LinkSetUp(l))
 	}
 	key := model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
-	service := model.ClusterService{
-		Key: model.ClusterServiceKey{Namespace: "shop", Name: "web"}, Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.7")},
-		Balanced: []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("203.0.113.7")}, Ports: []model.ClusterPort{{Protocol: model.ProtoTCP, Port: 80}},
+	service := model.Service{
+		Key: model.ClusterServiceKey{Namespace: "shop", Name: "web"}.ServiceKey(), Owner: model.OwnerKubernetes, Network: model.ClusterNetworkKey, Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.7")},
+		Balanced: []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("203.0.113.7")}, Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80}},
 	}
 	b.put(func(tx store.Tx) error {
 		n, err := tables.Networks.Get(tx, key)
@@ -108,6 +108,9 @@ func TestAnswering(t *testing.T) {
 	})
 	b.master.gone.Store(false)
 	b.eventually("it answers again", says("", "203.0.113.7 on up0"))
-	b.put(func(tx store.Tx) error { tables.ClusterServices.Delete(tx, service.Key); return nil })
+	b.put(func(tx store.Tx) error {
+		tables.ClusterServices.Delete(tx, tables.ClusterServices.KeyOf(service))
+		return nil
+	})
 	b.eventually("the service is gone", says(""))
 }

@@ -116,8 +116,8 @@ func TestSpeakerLeadsNear(t *testing.T) {
 			tables.Tenants.Put(tx, model.Tenant{Name: k.Tenant, Router: 7}),
 			tables.Networks.Put(tx, model.Network{Key: k, ID: 7, Encap: model.EncapVXLAN, Tag: 7, Subnet: netip.MustParsePrefix("10.7.0.0/16")}),
 			tables.LoadBalancers.Put(tx, model.Service{
-				Key: model.ServiceKey{Tenant: k.Tenant, Name: "shop"}, Network: k.Name, VIP: netip.MustParseAddr("10.7.0.9"),
-				Selectors: []model.ServiceSelector{{Key: "of", Value: "shop"}}, Ports: []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP}},
+				Key: model.ServiceKey{Tenant: k.Tenant, Name: "shop"}, Network: k, Addrs: []netip.Addr{netip.MustParseAddr("10.7.0.9")},
+				Selectors: []model.ServiceSelector{{Key: "of", Value: "shop"}}, Ports: []model.ServicePort{{Port: 80, Target: 8080, Protocol: model.ProtoTCP}},
 			}))
 	})
 	c := newCluster(t, st)

@@ -19,7 +19,7 @@ const closedFor = time.Minute
 type closedServices struct {
 	*shared
 	comp   *compile.Compiler
-	closed map[any]closedService // by the service's key
+	closed map[model.ServiceKey]closedService
 }
 
 type closedService struct {
@@ -27,33 +27,17 @@ type closedService struct {
 	since time.Time
 }
 
-func (c *closedServices) setClusterService(s model.ClusterService) {
+func (c *closedServices) set(s model.Service) {
 	delete(c.closed, s.Key)
-	c.reopen(slices.Concat(s.Addrs, s.Balanced, s.External)...)
-	c.comp.SetClusterService(s)
-}
-
-func (c *closedServices) setService(s model.Service) {
-	delete(c.closed, s.Key)
-	v4, v6 := s.Addrs()
-	c.reopen(v4, v6)
+	c.reopen(s.AllAddrs()...)
 	c.comp.SetService(s)
 }
 
 // close takes a service out of the desired state: at once, unless its deletion is live,
 // so has come just now.
-func (c *closedServices) close(k any, live bool) {
+func (c *closedServices) close(k model.ServiceKey, live bool) {
 	if live {
-		var addrs []netip.Addr
-		switch k := k.(type) {
-		case model.ServiceKey:
-			if v4, v6, ok := c.comp.Services.Close(k); ok {
-				addrs = []netip.Addr{v4, v6}
-			}
-		case model.ClusterServiceKey:
-			addrs = c.comp.ClusterServices.Close(k)
-		}
-		if len(addrs) > 0 {
+		if addrs := c.comp.Services.Close(k); len(addrs) > 0 {
 			c.closed[k] = closedService{addrs, time.Now()}
 			return
 		}
@@ -61,31 +45,23 @@ func (c *closedServices) close(k any, live bool) {
 	c.forget(k)
 }
 
-func (c *closedServices) forget(k any) {
+func (c *closedServices) forget(k model.ServiceKey) {
 	delete(c.closed, k)
-	switch k := k.(type) {
-	case model.ServiceKey:
-		c.comp.DeleteService(k)
-	case model.ClusterServiceKey:
-		c.comp.DeleteClusterService(k)
-	}
+	c.comp.DeleteService(k)
 }
 
 // reopen gives addresses of closed services to their present owners.
 func (c *closedServices) reopen(addrs ...netip.Addr) {
 	for k, s := range c.closed {
 		for _, a := range addrs {
-			if !a.IsValid() || !slices.Contains(s.addrs, a) {
+			if !slices.Contains(s.addrs, a) {
 				continue
 			}
-			if of, is := k.(model.ClusterServiceKey); is && len(s.addrs) > 1 {
-				c.comp.ClusterServices.Reopen(of, a)
-				s.addrs = slices.DeleteFunc(slices.Clone(s.addrs), func(x netip.Addr) bool { return x == a })
-				c.closed[k] = s
-				continue
+			c.comp.Services.Reopen(k, a)
+			s.addrs = slices.DeleteFunc(slices.Clone(s.addrs), func(x netip.Addr) bool { return x == a })
+			if c.closed[k] = s; len(s.addrs) == 0 {
+				c.forget(k)
 			}
-			c.forget(k)
-			break
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/datapath/compile"
 	"github.com/contiv/netplugin/v2/internal/datapath/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -19,8 +18,8 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	network := testEndpoint.Key.Network
 	service := func(name string, last byte) model.Service {
 		return model.Service{
-			Key: model.ServiceKey{Tenant: network.Tenant, Name: name}, Network: network.Name,
-			VIP: netip.AddrFrom4([4]byte{10, 1, 1, last}), Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Provider: 8080}},
+			Key: model.ServiceKey{Tenant: network.Tenant, Name: name}, Network: network,
+			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 1, 1, last})}, Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Target: 8080}},
 		}
 	}
 	rev := store.Revision(20)
@@ -67,7 +66,7 @@ func TestDeletedServiceRefusesForAWhile(t *testing.T) {
 	has("with other services at their addresses", map[string]int{"a": 0, "after": 1, "before": 1, "d": 1})
 	deliver(x.rest, gone("d"))
 	e := x.late
-	e.IPv4 = service("d", 103).VIP
+	e.IPv4 = service("d", 103).Addrs[0]
 	deliver(x.single, row(t, tables.Endpoints, e, rev))
 	has("with an endpoint at its address", map[string]int{"a": 0, "after": 1, "before": 1})
 	x.services.forgetClosed(0)
@@ -83,15 +82,15 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 	x.comp.SetNetwork(model.Network{Key: key, Encap: model.EncapVXLAN, Tag: 5, ID: 5, Subnet: netip.MustParsePrefix("10.5.0.0/16")})
 	global := x.mirrors.start(Scope{})
 	global.ready = true
-	service := func(name string) model.ClusterService {
-		return model.ClusterService{
-			Key:   model.ClusterServiceKey{Namespace: "shop", Name: name},
-			Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Ports: []model.ClusterPort{{Protocol: model.ProtoTCP, Port: 80}},
+	service := func(name string) model.Service {
+		return model.Service{
+			Key: model.ClusterServiceKey{Namespace: "shop", Name: name}.ServiceKey(), Network: key,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Ports: []model.ServicePort{{Protocol: model.ProtoTCP, Port: 80}},
 			Balanced: []netip.Addr{netip.MustParseAddr("203.0.113.7")},
 		}
 	}
 	change := func(name string, there bool) {
-		ch := tables.Change{Key: service(name).Key}
+		ch := tables.Change{Key: tables.ClusterServices.KeyOf(service(name))}
 		if there {
 			ch.Value = service(name)
 		}
@@ -106,7 +105,7 @@ func TestDeletedServiceOfKubernetesRefusesForAWhile(t *testing.T) {
 			t.Errorf("%s: %d services, want %d; problems %v", when, pic.Services.Len(), len(want), problems)
 		}
 		for name, open := range want {
-			s, there := pic.Services.Get(compile.PictureKey(service(name).Key, ""))
+			s, there := pic.Services.Get(service(name).Key)
 			if ports := slices.IndexFunc(s.Frontends, func(f desired.Frontend) bool { return f.Port != 0 }) >= 0; !there || ports != open || s.IPv4.IsValid() == open || len(s.Frontends) == 0 {
 				t.Errorf("%s: %s is there: %v, %+v; want it open: %v", when, name, there, s, open)
 			}

@@ -77,7 +77,7 @@ func (x *randomCluster) change(tx store.Tx) error {
 		}
 		return tables.Networks.Put(tx, row)
 	case 3:
-		s := model.Service{Key: model.ServiceKey{Tenant: k.Tenant, Name: "s" + string(k.Name)}, Network: k.Name, VIP: netip.AddrFrom4([4]byte{10, byte(n), 9, 9}), Selectors: []model.ServiceSelector{{Key: "app", Value: "1"}}}
+		s := model.Service{Key: model.ServiceKey{Tenant: k.Tenant, Name: "s" + string(k.Name)}, Network: k, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(n), 9, 9})}, Selectors: []model.ServiceSelector{{Key: "app", Value: "1"}}}
 		if gone {
 			tables.LoadBalancers.Delete(tx, s.Key)
 			return nil

@@ -58,8 +58,8 @@ func TestHostDrains(t *testing.T) {
 	c.comp.Interest.Follow(model.NetworkKey{Tenant: "blue", Name: "n"}, true)
 	network := model.Network{Key: model.NetworkKey{Tenant: "blue", Name: "n"}, ID: 7, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	service := model.Service{
-		Key: model.ServiceKey{Tenant: "blue", Name: "s"}, Network: "n", VIP: netip.MustParseAddr("10.1.1.9"),
-		Selectors: []model.ServiceSelector{{Key: "app", Value: "x"}}, Ports: []model.ServicePort{{Port: 80, Provider: 80, Protocol: model.ProtoTCP}},
+		Key: model.ServiceKey{Tenant: "blue", Name: "s"}, Network: network.Key, Addrs: []netip.Addr{netip.MustParseAddr("10.1.1.9")},
+		Selectors: []model.ServiceSelector{{Key: "app", Value: "x"}}, Ports: []model.ServicePort{{Port: 80, Target: 80, Protocol: model.ProtoTCP}},
 	}
 	state := func(change tables.Change) desired.BackendState {
 		t.Helper()

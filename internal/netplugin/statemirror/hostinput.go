@@ -47,7 +47,7 @@ func (i *HostInput) lackRoutedNetworks() {
 func (i *HostInput) lackExternalBackends() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.comp.ClusterServices.LackForeign()
+	i.comp.Services.LackForeign()
 }
 
 func (i *HostInput) setPrivate(k model.EndpointKey, a netip.Addr) {

@@ -104,7 +104,7 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, comp.SetIdentity, func(k tables.IdentityKey) { comp.DeleteIdentity(k.Tenant, k.ID) })
 		i.endpoints.newIdentity = i.endpoints.newIdentity || ch.Value != nil
 	case model.ClusterServiceKey:
-		enter(ch, nil, k, i.services.setClusterService, func(k model.ClusterServiceKey) { i.services.close(k, i.mirrors.live) })
+		enter(ch, nil, k.ServiceKey(), i.services.set, func(k model.ServiceKey) { i.services.close(k, i.mirrors.live) })
 	case model.ServiceSliceKey:
 		enter(ch, nil, k, comp.SetServiceSlice, comp.DeleteServiceSlice)
 	case model.NodeName:
@@ -112,7 +112,7 @@ func (i *recordInput) setInput(m *mirror, ch tables.Change) urgency {
 	case tables.ServiceRangesKey:
 		enter(ch, nil, k, comp.SetServiceRanges, func(tables.ServiceRangesKey) { comp.SetServiceRanges(model.ServiceRanges{}) })
 	case model.ServiceKey:
-		enter(ch, nil, k, i.services.setService, func(k model.ServiceKey) { i.services.close(k, i.mirrors.live) })
+		enter(ch, nil, k, i.services.set, func(k model.ServiceKey) { i.services.close(k, i.mirrors.live) })
 	case model.NamespaceName:
 		enter(ch, nil, k, comp.SetNamespace, comp.DeleteNamespace)
 	case tables.HostAbsenceKey: // it takes nothing from a desired state; who asks Peers may

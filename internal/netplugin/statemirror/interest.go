@@ -154,8 +154,6 @@ func (i interests) compiler() *compile.Compiler {
 				x.SetNetwork(v)
 			case model.Service:
 				x.SetService(v)
-			case model.ClusterService:
-				x.SetClusterService(v)
 			}
 		}
 	}

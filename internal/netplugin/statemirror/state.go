@@ -54,7 +54,7 @@ func join(cfg Config, last StorePosition, comp *compile.Compiler) *State {
 	c.mirrors = newMirrorSet(c.shared, c.Guard)
 	c.mirrors.deliver = c.deliver
 	c.Settings = &Settings{shared: c.shared, comp: comp, tenants: map[model.TenantName]model.Tenant{}}
-	c.services = &closedServices{shared: c.shared, comp: comp, closed: map[any]closedService{}}
+	c.services = &closedServices{shared: c.shared, comp: comp, closed: map[model.ServiceKey]closedService{}}
 	c.Endpoints = &Endpoints{
 		shared: c.shared, mirrors: c.mirrors, comp: comp, services: c.services,
 		hidden: map[model.EndpointKey]time.Time{}, pending: map[model.EndpointKey]pendingEndpoint{},

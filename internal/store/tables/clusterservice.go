@@ -8,19 +8,42 @@ import (
 )
 
 // ClusterServices holds services of an orchestrator, by namespace.
-var ClusterServices = declare(TableSpec[model.ClusterServiceKey, model.ClusterService]{
-	Noun: "cluster service", Version: 1,
+var ClusterServices = declare(TableSpec[model.ClusterServiceKey, model.Service]{
+	Noun: "cluster service", Version: 2,
 	Path: "state/global/clusterservices/*/*",
 	Parse: func(n []string) (model.ClusterServiceKey, bool) {
 		return model.ClusterServiceKey{Namespace: model.NamespaceName(n[0]), Name: n[1]}, true
 	},
-	KeyOf: func(s model.ClusterService) model.ClusterServiceKey { return s.Key },
-	Show:  model.ClusterServiceKey.String,
+	KeyOf: func(s model.Service) model.ClusterServiceKey {
+		k, _ := s.Key.Cluster()
+		return k
+	},
+	Show: model.ClusterServiceKey.String,
 	Scope: func(k model.ClusterServiceKey) string {
 		return GlobalPrefix + "clusterservices/" + store.Segment(string(k.Namespace)) + "/"
 	},
 	Name: func(k model.ClusterServiceKey) string { return store.Segment(k.Name) },
+	Old: func(b []byte) (model.Service, error) {
+		v, _, err := store.DecodeRecord[clusterServiceV1](b)
+		return v.general(), err
+	},
 })
+
+// clusterServiceV1 is a record of version 1 of ClusterServices: what it has in place of the
+// same fields as today.
+type clusterServiceV1 struct {
+	model.Service
+	Key model.ClusterServiceKey `json:"key"`
+}
+
+func (v clusterServiceV1) general() model.Service {
+	s := v.Service
+	s.Key, s.Owner, s.Network = v.Key.ServiceKey(), model.OwnerKubernetes, model.ClusterNetworkKey
+	if s.Affinity == 0 {
+		s.Affinity = model.NoAffinity
+	}
+	return s
+}
 
 // ServiceSlices holds the backends of cluster services, by namespace.
 var ServiceSlices = declare(TableSpec[model.ServiceSliceKey, model.ServiceSlice]{

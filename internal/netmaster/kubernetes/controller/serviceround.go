@@ -27,11 +27,11 @@ type serviceRound struct {
 	view  *control.View
 
 	rows     []serviceRow
-	backends int                                   // of rows
-	services int                                   // that there are, with those of rows
-	fronts   int                                   // of services
-	moved    bool                                  // whose an address is may have changed
-	outside  map[netip.Addr][]model.ClusterService // that this round gives addresses outside the cluster, which view may not tell yet
+	backends int                            // of rows
+	services int                            // that there are, with those of rows
+	fronts   int                            // of services
+	moved    bool                           // whose an address is may have changed
+	outside  map[netip.Addr][]model.Service // that this round gives addresses outside the cluster, which view may not tell yet
 }
 
 // serviceRow is a row to be written, or none: what it is of is as it is to be.
@@ -176,13 +176,13 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	k := translate.ServiceKey(r.Namespace, r.Name.Name)
 	have, there := p.view.Kubernetes.ClusterService(k)
 	a := translate.Addressing{Whose: p.view.AddressOwners.WhoseAddress, External: c.External, Pool: len(c.Pool) > 0}
-	a.WhoseService = func(at netip.Addr, ports []model.ClusterPort) string {
+	a.WhoseService = func(at netip.Addr, ports []model.ServicePort) string {
 		if whose := p.view.AddressOwners.WhoseServiceAddress(at); whose != "" {
 			return whose
 		}
 		whose := p.view.AddressOwners.WhoseFront(k, at, ports)
 		for _, other := range p.outside[at] {
-			if whose == "" && other.Key != k {
+			if whose == "" && other.Key != k.ServiceKey() {
 				whose = other.WhoseFront(ports)
 			}
 		}
@@ -191,7 +191,7 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 		}
 		return whose
 	}
-	var want *model.ClusterService
+	var want *model.Service
 	if in != nil && a.Balanced(in) {
 		var err error
 		if a.Given, r.Problems, err = p.balance(ctx, r.Object, k, in); err != nil {
@@ -223,7 +223,7 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 		}
 		for _, at := range want.External {
 			if p.outside == nil {
-				p.outside = map[netip.Addr][]model.ClusterService{}
+				p.outside = map[netip.Addr][]model.Service{}
 			}
 			p.outside[at] = append(p.outside[at], *want)
 		}
@@ -243,7 +243,7 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 
 // fits counts a service that hosts can hold beside the others, and reports one that they
 // cannot hold. A service that does not grow fits.
-func (p *serviceRound) fits(r Report, have model.ClusterService, there bool, want model.ClusterService) bool {
+func (p *serviceRound) fits(r Report, have model.Service, there bool, want model.Service) bool {
 	grows := want.Fronts() - have.Fronts()
 	switch {
 	case !there && p.services >= model.MaxServices:

@@ -150,7 +150,8 @@ func (p *serviceRound) everything() map[Object]struct{} {
 		add(mirror.Nodes, "", string(x.Name))
 	}
 	for _, x := range p.view.Kubernetes.ClusterServices() {
-		add(mirror.Services, string(x.Key.Namespace), x.Key.Name)
+		k, _ := x.Key.Cluster()
+		add(mirror.Services, string(k.Namespace), k.Name)
 	}
 	for _, k := range p.view.AddressOwners.BalancedServices() {
 		add(mirror.Services, string(k.Namespace), k.Name)

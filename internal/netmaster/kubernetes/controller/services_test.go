@@ -69,7 +69,7 @@ func (l *servicesLab) rows() []string {
 	}
 	var out []string
 	for _, s := range v.Kubernetes.ClusterServices() {
-		out = append(out, fmt.Sprint("service ", s.Key, " ", s.Addrs, s.Balanced, s.External, len(s.Ports)))
+		out = append(out, fmt.Sprint("service ", s.Key.Name, " ", s.Addrs, s.Balanced, s.External, len(s.Ports)))
 	}
 	for _, s := range v.Kubernetes.ServiceSlices() {
 		var at []string

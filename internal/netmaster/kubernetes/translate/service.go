@@ -26,7 +26,7 @@ type Addressing struct {
 	Whose func(netip.Addr) string
 	// WhoseService says which other service has it, as cluster address or at one of some
 	// ports, or in which range of cluster addresses it lies.
-	WhoseService func(netip.Addr, []model.ClusterPort) string
+	WhoseService func(netip.Addr, []model.ServicePort) string
 	External     []netip.Prefix // inside which external addresses must be
 	Pool         bool           // there is a pool of load balancers' addresses
 	Given        []netip.Addr   // those of the pool that the service has; sorted
@@ -86,12 +86,12 @@ func ServiceKey(namespace, name string) model.ClusterServiceKey {
 // Service says what a service means; nil where there is nothing to serve: one without
 // cluster addresses, or labelled as such (headless), another name for something elsewhere (ExternalName),
 // or another program's.
-func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Problem) {
+func (a Addressing) Service(in *corev1.Service) (*model.Service, []Problem) {
 	if !served(in) {
 		return nil, nil
 	}
 	var found problems
-	out := &model.ClusterService{Key: ServiceKey(in.Namespace, in.Name)}
+	out := &model.Service{Key: ServiceKey(in.Namespace, in.Name).ServiceKey(), Owner: model.OwnerKubernetes, Network: model.ClusterNetworkKey}
 	for i, text := range clusterAddrs(in) {
 		field := fmt.Sprintf("spec.clusterIPs[%d]", i)
 		if addr, ok := a.address(field, text, nil, &found); ok {
@@ -135,7 +135,7 @@ func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Proble
 
 // address reads an address and says why it cannot be a service's; beyond is the service
 // where it is not one by which only the cluster knows it.
-func (a Addressing) address(field, text string, beyond *model.ClusterService, found *problems) (netip.Addr, bool) {
+func (a Addressing) address(field, text string, beyond *model.Service, found *problems) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	why := ""
 	switch {
@@ -156,7 +156,7 @@ func (a Addressing) address(field, text string, beyond *model.ClusterService, fo
 }
 
 // balanced enters a load balancer's addresses, and who may ask there.
-func (a Addressing) balanced(in *corev1.Service, out *model.ClusterService, found *problems) {
+func (a Addressing) balanced(in *corev1.Service, out *model.Service, found *problems) {
 	if in.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return
 	}
@@ -190,7 +190,7 @@ func (a Addressing) balanced(in *corev1.Service, out *model.ClusterService, foun
 	}
 }
 
-func (a Addressing) external(in *corev1.Service, out *model.ClusterService, found *problems) {
+func (a Addressing) external(in *corev1.Service, out *model.Service, found *problems) {
 	for i, text := range in.Spec.ExternalIPs {
 		field := fmt.Sprintf("spec.externalIPs[%d]", i)
 		addr, ok := a.address(field, text, out, found)
@@ -216,7 +216,7 @@ func addrSet(field string, all []netip.Addr, most int, found *problems) []netip.
 	return all
 }
 
-func servicePorts(in *corev1.Service, found *problems) (out []model.ClusterPort) {
+func servicePorts(in *corev1.Service, found *problems) (out []model.ServicePort) {
 	for i, p := range in.Spec.Ports {
 		field := fmt.Sprintf("spec.ports[%d]", i)
 		proto, ok := protocolOf(p.Protocol)
@@ -224,17 +224,17 @@ func servicePorts(in *corev1.Service, found *problems) (out []model.ClusterPort)
 			found.add(field, "is no port of TCP, UDP or SCTP: it is not served")
 			continue
 		}
-		port := model.ClusterPort{Name: p.Name, Protocol: proto, Port: uint16(p.Port)}
+		port := model.ServicePort{Name: p.Name, Protocol: proto, Port: uint16(p.Port)}
 		if in.Spec.Type == corev1.ServiceTypeNodePort || in.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			port.Node = uint16(p.NodePort)
 		}
-		if slices.ContainsFunc(out, func(o model.ClusterPort) bool { return model.CompareClusterPorts(o, port) == 0 }) {
+		if slices.ContainsFunc(out, func(o model.ServicePort) bool { return model.CompareServicePorts(o, port) == 0 }) {
 			found.add(field, "port %d of %s is there before: this one is not served", p.Port, proto)
 			continue
 		}
 		out = append(out, port)
 	}
-	slices.SortFunc(out, model.CompareClusterPorts)
+	slices.SortFunc(out, model.CompareServicePorts)
 	if n := len(out); n > model.MaxClusterPorts {
 		found.add("spec.ports", "%d ports, at most %d can be had: the lowest of TCP, then of UDP and SCTP are served", n, model.MaxClusterPorts)
 		out = out[:model.MaxClusterPorts]
@@ -244,18 +244,18 @@ func servicePorts(in *corev1.Service, found *problems) (out []model.ClusterPort)
 
 // portsName tells whether ports of services and slices may have a name.
 func portsName(name string) bool {
-	return model.ClusterService{Key: ServiceKey("n", "s"), Ports: []model.ClusterPort{{Name: name, Protocol: model.ProtoTCP, Port: 1}}}.Validate() == nil
+	return model.Service{Key: ServiceKey("n", "s").ServiceKey(), Owner: model.OwnerKubernetes, Network: model.ClusterNetworkKey, Ports: []model.ServicePort{{Name: name, Protocol: model.ProtoTCP, Port: 1}}}.Validate() == nil
 }
 
 // affinity is for how many seconds a client stays with its backend.
-func affinity(in *corev1.Service, found *problems) int32 {
+func affinity(in *corev1.Service, found *problems) model.Affinity {
 	switch in.Spec.SessionAffinity {
 	case corev1.ServiceAffinityNone, "":
-		return 0
+		return model.NoAffinity
 	case corev1.ServiceAffinityClientIP:
 	default:
 		found.add("spec.sessionAffinity", "%q is not known: each connection is chosen for by itself", in.Spec.SessionAffinity)
-		return 0
+		return model.NoAffinity
 	}
 	seconds := corev1.DefaultClientIPServiceAffinitySeconds
 	if c := in.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
@@ -263,9 +263,9 @@ func affinity(in *corev1.Service, found *problems) int32 {
 	}
 	if seconds < 1 || int64(seconds) > int64(model.MaxAffinity) {
 		found.add("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "%d is not from 1 to %d: it is %d", seconds, model.MaxAffinity, corev1.DefaultClientIPServiceAffinitySeconds)
-		return corev1.DefaultClientIPServiceAffinitySeconds
+		seconds = corev1.DefaultClientIPServiceAffinitySeconds
 	}
-	return seconds
+	return model.Affinity(seconds)
 }
 
 // local reads a traffic policy. One that is not known keeps to the client's node, which

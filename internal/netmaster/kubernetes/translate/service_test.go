@@ -27,7 +27,7 @@ func addressing() Addressing {
 		Whose: func(a netip.Addr) string {
 			return within("10.1.0.0/16", "lies in network default:pods")(a) + within("192.168.7.1/32", "is node n1's")(a)
 		},
-		WhoseService: func(a netip.Addr, ports []model.ClusterPort) string {
+		WhoseService: func(a netip.Addr, ports []model.ServicePort) string {
 			if at := within("203.0.113.200/32", "leads to service ns/other at port 80 of tcp")(a); at != "" && len(ports) > 0 && ports[0].Port == 80 {
 				return at
 			}
@@ -58,7 +58,12 @@ func inJSON(t *testing.T, row any) string {
 	if json.Unmarshal(raw, &fields) != nil || len(fields) == 0 {
 		return string(raw)
 	}
-	delete(fields, "key")
+	for _, all := range []string{"key", "owner", "networkKey"} { // of which all rows have the same
+		delete(fields, all)
+	}
+	if string(fields["affinity"]) == "-1" {
+		delete(fields, "affinity")
+	}
 	raw, err = json.Marshal(fields) // sorted
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +170,8 @@ func TestService(t *testing.T) {
 				t.Errorf("the row is\n%s, want\n%s", text, tc.want)
 			}
 			if got != nil {
-				if got.Key.String() != "ns/web" {
-					t.Errorf("its key is %s", got.Key)
+				if got.Key != (model.ServiceKey{Tenant: "default", Name: "ns/web"}) || got.Affinity == 0 {
+					t.Errorf("its key is %s, its affinity %d", got.Key, got.Affinity)
 				}
 				if _, err := model.Check(*got); err != nil {
 					t.Error(err)

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"maps"
+	"math/rand"
 	"net/netip"
 	"slices"
 	"strings"
@@ -48,11 +49,11 @@ func sliceOf(name string, ports []model.SlicePort, backends ...model.ServiceBack
 	return model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: "shop", Name: name}, Service: "web", Ports: ports, Backends: backends}
 }
 
-func web() model.ClusterService {
-	return model.ClusterService{
-		Key:   model.ClusterServiceKey{Namespace: "shop", Name: "web"},
+func web() model.Service {
+	return model.Service{
+		Key: model.ClusterServiceKey{Namespace: "shop", Name: "web"}.ServiceKey(), Owner: model.OwnerKubernetes, Network: clusterNetwork, Affinity: model.NoAffinity,
 		Addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd96::10")},
-		Ports: []model.ClusterPort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}},
+		Ports: []model.ServicePort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}},
 	}
 }
 
@@ -104,7 +105,7 @@ func TestClusterService(t *testing.T) {
 	one, two := podOn(1, "h1"), podOn(2, "h2")
 	s := web()
 	s.Affinity = 60
-	c.SetClusterService(s)
+	c.SetService(s)
 	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(one, false), backendOf(two, false)))
 	c.SetServiceSlice(sliceOf("web-6", webPorts, backendOf(one, true)))
 	c.SetEndpoint(one)
@@ -149,7 +150,7 @@ func TestClusterService(t *testing.T) {
 	if got, problems = clusterPics(c); len(got) != 0 || !strings.Contains(problems, model.NoEffectPrefix) {
 		t.Errorf("without the network: %v, problems %q", got, problems)
 	}
-	c.DeleteClusterService(s.Key)
+	c.DeleteService(s.Key)
 	if got, problems = clusterPics(c); len(got) != 0 || problems != "" {
 		t.Errorf("gone: %v, problems %q", got, problems)
 	}
@@ -161,11 +162,11 @@ func TestClosedClusterService(t *testing.T) {
 	c := kubeCluster()
 	s := web()
 	s.Balanced = []netip.Addr{netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.6")}
-	c.SetClusterService(s)
+	c.SetService(s)
 	c.SetServiceSlice(sliceOf("web-4", webPorts, backendOf(podOn(1, "h1"), false)))
 	c.SetEndpoint(podOn(1, "h1"))
 	clusterPics(c)
-	left := c.ClusterServices.Close(s.Key)
+	left := c.Services.Close(s.Key)
 	got, problems := clusterPics(c)
 	pic := got["shop/web"]
 	if !slices.Equal(left, slices.Concat(s.Addrs, s.Balanced)) || problems != "" || len(got) != 1 || pic == nil {
@@ -175,23 +176,23 @@ func TestClosedClusterService(t *testing.T) {
 	if err := pic.Check(pic.Key, true); err != nil || pic.IPv4 != s.Addrs[0] || pic.IPv6 != s.Addrs[1] || !pic.Exposed || !slices.EqualFunc(pic.Frontends, balanced, desired.Frontend.Equal) || len(pic.Ports)+len(pic.Balanced)+pic.Backends.Len() > 0 {
 		t.Errorf("closed: %+v, %v", pic, err)
 	}
-	c.ClusterServices.Reopen(s.Key, s.Balanced[0])
+	c.Services.Reopen(s.Key, s.Balanced[0])
 	if got, _ = clusterPics(c); !slices.EqualFunc(got["shop/web"].Frontends, balanced[:1], desired.Frontend.Equal) || got["shop/web"].IPv4 != s.Addrs[0] {
 		t.Errorf("with another owner of an address: %+v", got["shop/web"])
 	}
-	c.SetClusterService(s)
-	c.ClusterServices.Reopen(s.Key, s.Balanced[0])                                                    // it is open
-	c.ClusterServices.Reopen(model.ClusterServiceKey{Namespace: "shop", Name: "none"}, s.Balanced[0]) // it is none
+	c.SetService(s)
+	c.Services.Reopen(s.Key, s.Balanced[0])                                                                 // it is open
+	c.Services.Reopen(model.ClusterServiceKey{Namespace: "shop", Name: "none"}.ServiceKey(), s.Balanced[0]) // it is none
 	if got, _ = clusterPics(c); len(got["shop/web"].Frontends) == 0 || got["shop/web"].IPv4.IsValid() || !slices.Equal(got["shop/web"].Balanced, s.Balanced) {
 		t.Errorf("there again: %+v", got["shop/web"])
 	}
 	other := s
-	other.Key.Name = "other"
-	c.SetClusterService(other)
-	if left := c.ClusterServices.Close(s.Key); len(left) > 0 {
+	other.Key.Name = "shop/other"
+	c.SetService(other)
+	if left := c.Services.Close(s.Key); len(left) > 0 {
 		t.Errorf("%v are closed, which another service has", left)
 	}
-	if left := c.ClusterServices.Close(model.ClusterServiceKey{Namespace: "shop", Name: "none"}); len(left) > 0 {
+	if left := c.Services.Close(model.ClusterServiceKey{Namespace: "shop", Name: "none"}.ServiceKey()); len(left) > 0 {
 		t.Errorf("%v are closed of a service that is not there", left)
 	}
 }
@@ -205,7 +206,7 @@ func TestClusterServicePolicies(t *testing.T) {
 	s.Balanced = []netip.Addr{netip.MustParseAddr("172.18.0.1"), netip.MustParseAddr("203.0.113.1")}
 	s.External = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
 	s.Sources = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
-	c.SetClusterService(s)
+	c.SetService(s)
 	expect := func(when string, want ...string) {
 		t.Helper()
 		got, _ := clusterPics(c)
@@ -217,7 +218,7 @@ func TestClusterServicePolicies(t *testing.T) {
 		"203.0.113.1 tcp 80>80 in 0 out 2 of [198.51.100.0/24]", "203.0.113.2 tcp 80>80 in 0 out 2")
 	c.SetClusterNode(model.ClusterNode{Name: "h2", Addrs: []netip.Addr{netip.MustParseAddr("172.18.0.1")}})
 	s.InsideLocal, s.OutsideLocal, s.Near, s.External, s.Sources, s.OnlySources = false, false, model.NearZone, nil, nil, true
-	c.SetClusterService(s)
+	c.SetService(s)
 	expect("near, one is a node's, nobody may", "0.0.0.0 tcp 30080>80 in 3 out 3", "10.96.0.10 tcp 80>80 in 3 out 3", "203.0.113.1 tcp 80>80 in 3 out 3 of [0.0.0.0/32]")
 	c.DeleteClusterNode("h2")
 	if got, _ := clusterPics(c); len(got["shop/web"].Frontends) != 4 || c.out.NodeAddrs.Len() != 0 {
@@ -234,9 +235,9 @@ func TestClusterServicePorts(t *testing.T) {
 	c.SetEndpoint(two)
 	s := web()
 	s.Addrs, s.HealthPort = s.Addrs[:1], 30999
-	s.Ports = append(s.Ports, model.ClusterPort{Name: "old", Protocol: model.ProtoTCP, Port: 81})
-	slices.SortFunc(s.Ports, model.CompareClusterPorts)
-	c.SetClusterService(s)
+	s.Ports = append(s.Ports, model.ServicePort{Name: "old", Protocol: model.ProtoTCP, Port: 81})
+	slices.SortFunc(s.Ports, model.CompareServicePorts)
+	c.SetService(s)
 	other := []model.SlicePort{{Name: "dns", Protocol: model.ProtoUDP, Port: 5353}, {Name: "http", Protocol: model.ProtoTCP, Port: 9090}, {Name: "old", Protocol: model.ProtoTCP, Port: 81}}
 	c.SetServiceSlice(sliceOf("a", webPorts, backendOf(one, false)))
 	c.SetServiceSlice(sliceOf("b", other, backendOf(two, false)))
@@ -270,8 +271,8 @@ func TestClusterServicePorts(t *testing.T) {
 	}
 	c.SetServiceSlice(sliceOf("b", webPorts, backendOf(two, false)))
 	s.Ports = web().Ports
-	slices.SortFunc(s.Ports, model.CompareClusterPorts)
-	c.SetClusterService(s)
+	slices.SortFunc(s.Ports, model.CompareServicePorts)
+	c.SetService(s)
 	if got, _ = clusterPics(c); len(got) != 1 || got["shop/web"].Backends.Len() != 2 {
 		t.Errorf("alike again: %v", got)
 	}
@@ -305,7 +306,7 @@ func TestClusterServiceBackends(t *testing.T) {
 		{model.NearNode, model.ServiceBackendReady, nil, nil, "state 0 near 0"},
 	} {
 		s.Near, b.State, b.ForZones, b.ForNodes = x.near, x.state, x.zones, x.nodes
-		c.SetClusterService(s)
+		c.SetService(s)
 		c.SetServiceSlice(sliceOf("a", webPorts, b))
 		got, _ := clusterPics(c)
 		texts := backendTexts(got["shop/web"])
@@ -317,11 +318,48 @@ func TestClusterServiceBackends(t *testing.T) {
 		}
 	}
 	s.Near, b.ForZones, b.ForNodes = model.NearZone, []string{"west"}, nil
-	c.SetClusterService(s)
+	c.SetService(s)
 	c.SetServiceSlice(sliceOf("a", webPorts, b))
 	clusterPics(c)
 	c.SetClusterNode(model.ClusterNode{Name: "h1", Zone: "west"})
 	if got, _ := clusterPics(c); !strings.Contains(backendTexts(got["shop/web"])[0], "near 2") {
 		t.Errorf("this host's zone is another one: %q", backendTexts(got["shop/web"]))
 	}
+}
+
+// randomServiceRow makes a row of an orchestrator's services, whose network and pods are
+// among those of randomObject.
+func randomServiceRow(rng *rand.Rand) any {
+	switch rng.Intn(6) {
+	case 0:
+		return model.ClusterNode{Name: choose(rng, model.NodeName("h1"), "h2"), Addrs: []netip.Addr{choose(rng, netip.MustParseAddr("172.18.0.1"), netip.MustParseAddr("172.18.0.2"))}, Zone: choose(rng, "", "east")}
+	case 1:
+		return model.ServiceRanges{Ranges: []netip.Prefix{netip.MustParsePrefix(choose(rng, "10.96.0.0/16", "172.18.0.0/16"))}}
+	case 2, 3:
+		s := model.Service{
+			Key: model.ServiceKey{Tenant: model.DefaultTenant, Name: choose(rng, "x/s1", "x/s2")}, Owner: model.OwnerKubernetes, Network: model.NetworkKey{Tenant: model.DefaultTenant, Name: "n1"},
+			Addrs: []netip.Addr{choose(rng, netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd96::1"), netip.MustParseAddr("10.1.0.100"))}, Affinity: model.NoAffinity,
+			InsideLocal: rng.Intn(3) == 0, OutsideLocal: rng.Intn(2) == 0, Near: choose(rng, model.NearAnywhere, model.NearZone, model.NearNode),
+		}
+		s.Ports = []model.ServicePort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: model.ProtoUDP, Port: 53}}[:rng.Intn(3)]
+		if rng.Intn(2) == 0 {
+			s.Balanced = []netip.Addr{choose(rng, netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("172.18.0.1"))}
+		}
+		if rng.Intn(4) == 0 {
+			s.Selectors = []model.ServiceSelector{{Key: "a", Value: "1"}}
+		}
+		return s
+	}
+	s := model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: "x", Name: choose(rng, "1", "2", "3")}, Service: choose(rng, "s1", "s2")}
+	s.Ports = []model.SlicePort{{Name: "dns", Protocol: model.ProtoUDP, Port: 53}, {Name: "http", Protocol: model.ProtoTCP, Port: choose(rng, uint16(80), 8080)}}[rng.Intn(2):]
+	for i := range byte(rng.Intn(4)) {
+		s.Backends = append(s.Backends, model.ServiceBackend{
+			Addr: netip.AddrFrom4([4]byte{10, 1, 0, 1 + i}), State: choose(rng, model.ServiceBackendReady, model.ServiceBackendReady, model.ServiceBackendDraining, model.ServiceBackendUnready),
+			Node: choose(rng, model.NodeName("h1"), "h2", ""), Pod: choose(rng, "", "", "uid"), ForZones: choose(rng, nil, []string{"east"}),
+		})
+	}
+	if rng.Intn(3) == 0 {
+		s.Backends = append(s.Backends, model.ServiceBackend{Addr: choose(rng, netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("198.51.100.7"))})
+	}
+	return s
 }

@@ -17,11 +17,11 @@ func TestForeignBackends(t *testing.T) {
 	for _, able := range []bool{true, false} {
 		c := kubeCluster()
 		if !able {
-			c.ClusterServices.LackForeign()
+			c.Services.LackForeign()
 		}
 		one := podOn(1, "h1")
 		c.SetEndpoint(one)
-		c.SetClusterService(web())
+		c.SetService(web())
 		c.SetClusterNode(model.ClusterNode{Name: "h1", Addrs: []netip.Addr{netip.MustParseAddr("172.18.0.1")}})
 		expect := func(when, problem string, want ...string) {
 			t.Helper()
@@ -88,7 +88,7 @@ func TestForeignBackends(t *testing.T) {
 func TestBackendsByAddress(t *testing.T) {
 	c := kubeCluster()
 	one, two := podOn(1, "h1"), podOn(2, "h2")
-	c.SetClusterService(web())
+	c.SetService(web())
 	c.SetServiceSlice(sliceOf("web-4", webPorts, model.ServiceBackend{Addr: one.IPv4}, model.ServiceBackend{Addr: two.IPv4}))
 	expect := func(when string, want ...string) {
 		t.Helper()
@@ -110,4 +110,61 @@ func TestBackendsByAddress(t *testing.T) {
 	expect("one is gone", "pod2")
 	c.SetServiceSlice(sliceOf("web-4", webPorts, model.ServiceBackend{Addr: two.IPv4, Pod: "another"}))
 	expect("the address is said to be another pod's")
+}
+
+// TestDrainedPodGetsNoNewConnections: an endpoint's drain and its health count for services
+// whose slices name it, as for services that select it.
+func TestDrainedPodGetsNoNewConnections(t *testing.T) {
+	c := kubeCluster()
+	e := podOn(1, "h2")
+	e.Labels = map[string]string{"app": "web"}
+	lb := model.Service{
+		Key: model.ServiceKey{Tenant: model.DefaultTenant, Name: "lb"}, Network: clusterNetwork, Addrs: []netip.Addr{netip.MustParseAddr("10.5.1.1")},
+		Selectors: []model.ServiceSelector{{Key: "app", Value: "web"}}, Ports: []model.ServicePort{{Port: 80, Target: 8080, Protocol: model.ProtoTCP}},
+	}
+	c.SetService(web())
+	c.SetService(lb)
+	for _, tc := range []struct {
+		change func(*model.Endpoint)
+		says   model.ServiceBackendState
+		want   string // of the slice's service
+		lb     string
+	}{
+		{func(*model.Endpoint) {}, model.ServiceBackendReady, "state 0", "state 0"},
+		{func(e *model.Endpoint) { e.Draining = true }, model.ServiceBackendReady, "state 1", "state 1"},
+		{func(e *model.Endpoint) { e.Unhealthy = true }, model.ServiceBackendReady, "state 2", "state 2"},
+		{func(e *model.Endpoint) { e.Draining, e.Unhealthy = false, false }, model.ServiceBackendDraining, "state 3", "state 0"},
+		{func(e *model.Endpoint) { e.Draining = true }, model.ServiceBackendDraining, "state 1", "state 1"},
+	} {
+		b := backendOf(e, false)
+		b.State = tc.says
+		c.SetServiceSlice(sliceOf("web-4", webPorts, b))
+		clusterPics(c)
+		tc.change(&e)
+		c.SetEndpoint(e)
+		got, problems := clusterPics(c)
+		for name, want := range map[string]string{"shop/web": tc.want, "lb": tc.lb} {
+			if texts := backendTexts(got[name]); len(texts) != 1 || !strings.Contains(texts[0], want+" ") || problems != "" {
+				t.Errorf("%s: %q, problems %q, want %s", name, texts, problems, want)
+			}
+		}
+	}
+}
+
+// TestFirstOfEqualAddressesIsTheBackend: whichever of two endpoints with the address comes
+// first.
+func TestFirstOfEqualAddressesIsTheBackend(t *testing.T) {
+	one, two := podOn(1, "h1"), podOn(2, "h2")
+	two.IPv4 = one.IPv4
+	for _, order := range [][]model.Endpoint{{one, two}, {two, one}} {
+		c := kubeCluster()
+		c.SetService(web())
+		c.SetServiceSlice(sliceOf("web-4", webPorts, model.ServiceBackend{Addr: one.IPv4}))
+		for _, e := range order {
+			c.SetEndpoint(e)
+		}
+		if got, _ := clusterPics(c); got["shop/web"].Backends.Len() != 1 || !strings.HasPrefix(backendTexts(got["shop/web"])[0], "pod1 ") {
+			t.Errorf("backends %q", backendTexts(got["shop/web"]))
+		}
+	}
 }
