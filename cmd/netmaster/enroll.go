@@ -8,12 +8,11 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
 func (o *options) registerEnroll(fs *flags.Set) {
-	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience "+serviceaccount.Audience+" at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap "+trustbundle.Name+" of that namespace; empty = hosts join by 'netctl cluster token --host' alone").Must(func(v string) error {
+	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience "+serviceaccount.Audience+" at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap "+serviceaccount.BundleName+" of that namespace; empty = hosts join by 'netctl cluster token --host' alone").Must(func(v string) error {
 		if v == "" {
 			return nil
 		}
@@ -59,7 +58,7 @@ func (o *options) vouch() (func(ctx context.Context, token string) (host, by str
 
 // newAnchor keeps what netplugins trust in the service account's namespace; nil = none
 // joins by it.
-func (o *options) newAnchor(config *rest.Config, ours func(context.Context) error, log *slog.Logger) (*trustbundle.Keeper, error) {
+func (o *options) newAnchor(config *rest.Config, ours func(context.Context) error, log *slog.Logger) (*serviceaccount.TrustBundle, error) {
 	if o.enroll == "" {
 		return nil, nil
 	}
@@ -67,5 +66,5 @@ func (o *options) newAnchor(config *rest.Config, ours func(context.Context) erro
 	if err != nil {
 		return nil, err
 	}
-	return trustbundle.New(trustbundle.Config{API: config, Namespace: namespace, File: membership.MembersBundle(o.dataDir), Ours: ours, Log: log})
+	return serviceaccount.NewTrustBundle(serviceaccount.TrustBundleConfig{API: config, Namespace: namespace, File: membership.MembersBundle(o.dataDir), Ours: ours, Log: log})
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 	intents "github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/statusreport"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/translate"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -42,8 +42,8 @@ type kubernetes struct {
 	intent   *controller.Objects
 	notices  *statusreport.Notices
 	ours     *controller.Ours
-	kubeadm  *kubeadm            // nil = flags say all
-	anchor   *trustbundle.Keeper // nil = hosts do not join by a service account
+	kubeadm  *kubeadm                    // nil = flags say all
+	anchor   *serviceaccount.TrustBundle // nil = hosts do not join by a service account
 }
 
 // objects are kinds as the mirror names them, for events.

@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 )
 
@@ -85,7 +84,7 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, of := range map[string]string{"ServiceAccount": name, "ConfigMap": trustbundle.Name} {
+	for kind, of := range map[string]string{"ServiceAccount": name, "ConfigMap": serviceaccount.BundleName} {
 		if !slices.ContainsFunc(all, func(x manifestObject) bool {
 			return x.Kind == kind && x.Metadata.Name == of && x.Metadata.Namespace == namespace
 		}) {

@@ -25,7 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/controller"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/mirror"
 	intents "github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/objects"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
+	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
 	"github.com/contiv/netplugin/v2/internal/netmaster/membership"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
@@ -80,7 +80,7 @@ func (r *rights) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if path[0] == "apis" {
 		version = strings.Join(path[1:3], "/")
 	}
-	if len(rest) > 1 && rest[1] == trustbundle.Name {
+	if len(rest) > 1 && rest[1] == serviceaccount.BundleName {
 		_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1"}}`)
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/base/flags"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
-	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/install"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/server"
 )
 
 // Where container runtimes look.
@@ -21,7 +21,7 @@ const (
 func cniFlags(fs *flags.Set, o *options) {
 	fs.Bool(&o.installCNI, "install-cni", "put contivk8s, which lies beside netplugin, and a CNI configuration where container runtimes look, and end").From("")
 	fs.String(&o.cniBinDir, "cni-bin-dir", "directory", "where --install-cni puts contivk8s; with --uninstall it is taken away from there").Must(checkPath).Else(cniBinDir + "; with --uninstall none")
-	fs.String(&o.cniConfDir, "cni-conf-dir", "directory", "where --install-cni puts "+install.ConfFile+"; with --uninstall it is taken away from there").Must(checkPath).Else(cniConfDir + "; with --uninstall none")
+	fs.String(&o.cniConfDir, "cni-conf-dir", "directory", "where --install-cni puts "+server.ConfFile+"; with --uninstall it is taken away from there").Must(checkPath).Else(cniConfDir + "; with --uninstall none")
 }
 
 // checkOnce refuses flags of what netplugin does once without it.
@@ -50,7 +50,7 @@ func installCNI(o options, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find contivk8s beside netplugin: %w", err)
 	}
-	c := install.Config{Program: filepath.Join(filepath.Dir(self), install.Plugin), BinDir: cniBinDir, ConfDir: cniConfDir}
+	c := server.InstallConfig{Program: filepath.Join(filepath.Dir(self), server.Plugin), BinDir: cniBinDir, ConfDir: cniConfDir}
 	if o.cniBinDir != "" {
 		c.BinDir = o.cniBinDir
 	}
@@ -63,9 +63,9 @@ func installCNI(o options, stdout io.Writer) error {
 	if o.stateDir != attach.StateDir {
 		c.StateDir = o.stateDir
 	}
-	if err := install.Install(c); err != nil {
+	if err := server.Install(c); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "installed %s and %s\n", filepath.Join(c.BinDir, install.Plugin), filepath.Join(c.ConfDir, install.ConfFile))
+	_, err = fmt.Fprintf(stdout, "installed %s and %s\n", filepath.Join(c.BinDir, server.Plugin), filepath.Join(c.ConfDir, server.ConfFile))
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/install"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/server"
 )
 
 // once runs netplugin to its end.
@@ -48,7 +48,7 @@ func TestInstallCNI(t *testing.T) {
 		t.Fatalf("install: %d %s", code, out)
 	}
 	plugin := filepath.Join(c.dir, "bin", "contivk8s")
-	conf, err := os.ReadFile(filepath.Join(c.dir, "net.d", install.ConfFile))
+	conf, err := os.ReadFile(filepath.Join(c.dir, "net.d", server.ConfFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestInstallCNI(t *testing.T) {
 	if code, out := c.once(c.uninstallFlags(dirs...)...); code == 0 || !strings.Contains(out, "1 containers are attached") {
 		t.Errorf("uninstall under a container: %d %s", code, out)
 	}
-	if after, err := os.ReadFile(filepath.Join(c.dir, "net.d", install.ConfFile)); err != nil || !bytes.Equal(conf, after) {
+	if after, err := os.ReadFile(filepath.Join(c.dir, "net.d", server.ConfFile)); err != nil || !bytes.Equal(conf, after) {
 		t.Errorf("an uninstall that was refused has touched the configuration: %v", err)
 	}
 	c.startPlugin()
@@ -103,7 +103,7 @@ func TestInstallCNI(t *testing.T) {
 		}
 		return nil
 	})
-	for _, file := range []string{plugin, filepath.Join(c.dir, "net.d", install.ConfFile)} {
+	for _, file := range []string{plugin, filepath.Join(c.dir, "net.d", server.ConfFile)} {
 		if _, err := os.Stat(file); !os.IsNotExist(err) || !strings.Contains(p.log.String(), "removed "+file) {
 			t.Errorf("%s: %v; it says %s", file, err, p.log)
 		}

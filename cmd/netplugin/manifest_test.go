@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 )
 
 // pod is as much of a manifest's pod as tests ask for.
@@ -134,7 +133,7 @@ func TestManifests(t *testing.T) {
 			if s.Token.Audience == serviceaccount.Audience {
 				token = filepath.Join(run.Mounts[i].MountPath, s.Token.Path)
 			}
-			if s.ConfigMap.Name == trustbundle.Name && s.ConfigMap.Items[0].Key == trustbundle.Key {
+			if s.ConfigMap.Name == serviceaccount.BundleName && s.ConfigMap.Items[0].Key == serviceaccount.BundleKey {
 				authority = filepath.Join(run.Mounts[i].MountPath, s.ConfigMap.Items[0].Path)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/agent"
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
-	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/install"
+	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/cni/server"
 	"github.com/contiv/netplugin/v2/internal/netplugin/runtimes/docker"
 	"github.com/contiv/netplugin/v2/internal/security/enrollment"
 )
@@ -64,12 +64,12 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		_ = err // who does not read it has it done all the same
 	}
 	if o.cniConfDir != "" {
-		was, err := install.RemoveConf(o.cniConfDir)
+		was, err := server.RemoveConf(o.cniConfDir)
 		if err != nil {
 			return err
 		}
 		if was {
-			say("%s", filepath.Join(o.cniConfDir, install.ConfFile))
+			say("%s", filepath.Join(o.cniConfDir, server.ConfFile))
 		}
 	}
 	n, err := host.Detach(attached)
@@ -130,12 +130,12 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	if o.cniBinDir != "" { // until now runtimes needed it to let their containers go
-		was, err := install.RemovePlugin(o.cniBinDir)
+		was, err := server.RemovePlugin(o.cniBinDir)
 		if err != nil {
 			return err
 		}
 		if was {
-			say("%s", filepath.Join(o.cniBinDir, install.Plugin))
+			say("%s", filepath.Join(o.cniBinDir, server.Plugin))
 		}
 	}
 	if removed == 0 {

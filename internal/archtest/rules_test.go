@@ -22,10 +22,9 @@ var rules = []rule{
 	{pkg: "internal/base/waiting", why: "how goroutines wait, whatever for"},
 	{pkg: "internal/base/reconcile", may: []string{"internal/base/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/base/flags", why: "reads any program's command line, and knows none of its flags"},
-	{pkg: "internal/base/durable", why: "writes bytes; contivk8s is made of it"},
+	{pkg: "internal/base/durable", why: "writes bytes and locks files; contivk8s is made of it"},
 	{pkg: "internal/base/covering", why: "chooses rows of any test"},
 	{pkg: "internal/base/checksum", why: "sums bytes, whatever they are"},
-	{pkg: "internal/base/filelock", why: "takes locks, of whatever"},
 	{pkg: "internal/security/quota", why: "counts places, of whatever"},
 	{pkg: "internal/security/token", why: "what lets a client in knows neither client nor server"},
 	{pkg: "internal/security/refusal", may: []string{"api", "internal/model"}, why: "how to say no knows nothing that is refused"},
@@ -55,13 +54,13 @@ var rules = []rule{
 	},
 	{pkg: "internal/store/relay", may: []string{"api", "internal/security/strictjson", "internal/model", "internal/store", "internal/base/waiting"}, why: "hands mirrors on, of any store, whatever rows mean; its messages are of the REST interface"},
 	{
-		pkg: "internal/store/*", may: []string{"internal/base/durable", "internal/base/filelock", "internal/model", "internal/store", "internal/store/engine", "internal/store/tables", "internal/security/transport", "internal/base/waiting"},
+		pkg: "internal/store/*", may: []string{"internal/base/durable", "internal/model", "internal/store", "internal/store/engine", "internal/store/tables", "internal/security/transport", "internal/base/waiting"},
 		why: "a concrete store knows the contract, and is a backend of the engine",
 	},
 	{pkg: "internal/security/jointoken", may: []string{"internal/model"}, why: "hosts have it too, and no etcd"},
 	{pkg: "internal/security/pki/pkitest", may: []string{"internal/security/pki"}, why: "is for tests of whatever has certificates"},
 	{pkg: "internal/security/enrollment", may: []string{"internal/base/durable", "internal/security/jointoken", "internal/model", "internal/security/pki", "internal/security/transport"}, why: "a host gets a certificate, whatever for, and without etcd"},
-	{pkg: "internal/netmaster/membership", may: []string{"internal/base/durable", "internal/security/strictjson", "internal/base/filelock", "internal/security/jointoken", "internal/model", "internal/security/pki", "internal/security/quota", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/security/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
+	{pkg: "internal/netmaster/membership", may: []string{"internal/base/durable", "internal/security/strictjson", "internal/security/jointoken", "internal/model", "internal/security/pki", "internal/security/quota", "internal/store", "internal/store/etcd", "internal/store/tables", "internal/security/transport"}, why: "members are etcd's own matter: it knows that one store, and no program"},
 	{pkg: "internal/datapath/compile", may: []string{"internal/model", "internal/datapath/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/netmaster/control", may: []string{"internal/condition", "internal/model", "internal/netmaster/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/relay", "internal/store/tables", "internal/base/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
@@ -74,8 +73,7 @@ var rules = []rule{
 	{pkg: "internal/netmaster/kubernetes/objects", may: []string{"api", "internal/fields", "internal/model", "internal/netmaster/apiconv"}, why: "what Contiv's own objects are and mean is pure: no watch, no store"},
 	{pkg: "internal/netmaster/kubernetes/apiclient", why: "a way to an API server knows nothing of what is asked"},
 	{pkg: "internal/netmaster/kubernetes/mirror", may: []string{"internal/netmaster/kubernetes/apiclient", "internal/netmaster/kubernetes/objects", "internal/model", "internal/base/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
-	{pkg: "internal/netmaster/kubernetes/serviceaccount", may: []string{"internal/netmaster/kubernetes/apiclient", "internal/model"}, why: "whose token it is, the API server says, and what that is good for is another's matter"},
-	{pkg: "internal/netmaster/kubernetes/trustbundle", may: []string{"internal/netmaster/kubernetes/apiclient", "internal/model", "internal/base/waiting"}, why: "a file is to be in a ConfigMap: whose authority that is and what it is good for is another's matter"},
+	{pkg: "internal/netmaster/kubernetes/serviceaccount", may: []string{"internal/netmaster/kubernetes/apiclient", "internal/model", "internal/base/waiting"}, why: "whose token it is, the API server says, and what that is good for is another's matter"},
 	{pkg: "internal/netmaster/kubernetes/statusreport", may: []string{"internal/netmaster/kubernetes/translate", "internal/netmaster/kubernetes/apiclient", "internal/netmaster/kubernetes/objects", "internal/base/waiting"}, why: "what became of an object is told to it, by nobody asked"},
 	{pkg: "internal/netmaster/kubernetes/controller", may: []string{"internal/netmaster/control", "internal/netmaster/kubernetes/translate", "internal/netmaster/kubernetes/mirror", "internal/netmaster/kubernetes/objects", "internal/model", "internal/store", "internal/base/waiting"}, why: "an orchestrator is a thin adapter on use-cases"},
 
@@ -134,20 +132,19 @@ var rules = []rule{
 		pkg: "internal/netplugin/agent",
 		may: []string{
 			"api", "internal/security/connlimit", "internal/security/origin", "internal/security/strictjson", "internal/model", "internal/store", "internal/store/cluster", "internal/store/relay", "internal/store/tables", "internal/datapath/compile", "internal/datapath/desired", "internal/datapath/driver",
-			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/base/filelock", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
+			"internal/netplugin/attachment", "internal/netplugin/fabric", "internal/netplugin/l2announce", "internal/netplugin/masterclient", "internal/netplugin/observe", "internal/netplugin/peerhealth", "internal/netplugin/statemirror", "internal/netplugin/tunnelprobe", "internal/daemon/supportbundle", "internal/netplugin/multicast", "internal/base/reconcile", "internal/base/waiting", "internal/netplugin/attach", "internal/netplugin/attach/*", "internal/base/durable", "internal/netplugin/hoststack", "internal/netplugin/dns", "internal/netplugin/bgp", "internal/security/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
 	{pkg: "internal/netplugin/hoststack", may: []string{"internal/netplugin/attach", "internal/datapath/desired", "internal/model"}, why: "the host's stack knows private addresses and ports, nothing of the cluster"},
 	{pkg: "internal/netplugin/runtimes/cni", may: []string{"internal/netplugin/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
-	{pkg: "internal/netplugin/runtimes/cni/install", may: []string{"internal/base/durable", "internal/model"}, why: "puts files where runtimes look, nothing more"},
-	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
+	{pkg: "internal/netplugin/runtimes/cni/server", may: []string{"internal/base/durable", "internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes; Install places files where runtimes look"},
 	{pkg: "internal/netplugin/runtimes/mesos", may: []string{"internal/netplugin/attach", "internal/netplugin/runtimes/cni", "internal/netplugin/runtimes/cni/server"}, why: "1.x's calls become invocations of the CNI plugin, nothing more"},
 	{pkg: "internal/netplugin/runtimes/docker", may: []string{"internal/netplugin/attach", "internal/base/durable", "internal/model", "internal/base/waiting"}, why: "verbs become attach requests, nothing more"},
 	{pkg: "internal/netctl", may: []string{"api", "internal/base/flags", "internal/fields", "internal/netplugin/attach", "internal/daemon/supportbundle", "internal/condition", "internal/base/durable", "internal/security/pki", "internal/security/token", "internal/security/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{
-		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/filelock", "internal/model", "internal/base/reconcile", "internal/base/waiting"},
+		pkg: "internal/datapath/*", may: []string{"internal/base/checksum", "internal/datapath/driver", "internal/datapath/shaping", "internal/datapath/desired", "internal/base/durable", "internal/model", "internal/base/reconcile", "internal/base/waiting"},
 		why: "a concrete driver makes the host look like the picture, and knows nothing else",
 	},
 
@@ -169,7 +166,6 @@ var standardOnly = map[string]string{
 	"internal/datapath/desired": "data only",
 	"internal/netmaster/ipam":   "pure",
 	"internal/base/durable":     "linked into contivk8s",
-	"internal/base/filelock":    "imported from many places",
 	"internal/security/token":   "linked into netctl",
 	"internal/base/waiting":     "imported from everywhere",
 	"internal/netplugin/attach": "linked into contivk8s, which a runtime starts for every container",
@@ -184,7 +180,7 @@ var importedBy = []struct {
 }{
 	{
 		"k8s.io/client-go",
-		[]string{"internal/netmaster/kubernetes/apiclient", "internal/netmaster/kubernetes/mirror", "internal/netmaster/kubernetes/statusreport", "internal/netmaster/kubernetes/serviceaccount", "internal/netmaster/kubernetes/trustbundle", "cmd/netmaster", "test/*", "bench/*"},
+		[]string{"internal/netmaster/kubernetes/apiclient", "internal/netmaster/kubernetes/mirror", "internal/netmaster/kubernetes/statusreport", "internal/netmaster/kubernetes/serviceaccount", "cmd/netmaster", "test/*", "bench/*"},
 		"netmaster alone talks to Kubernetes' API server",
 	},
 }
@@ -199,7 +195,6 @@ var unlinked = []struct {
 	{"cmd/contivk8s", "github.com/ovn-kubernetes/", "started for every container: small, talks to netplugin only"},
 	{"cmd/contivk8s", "google.golang.org/grpc", "started for every container: small, talks to netplugin only"},
 	{"cmd/contivk8s", module + "internal/netplugin/runtimes/cni/server", "what understands configurations is in netplugin, whose tables are made"},
-	{"cmd/contivk8s", module + "internal/netplugin/runtimes/cni/install", "it is installed by netplugin"},
 	{"cmd/contivk8s", module + "internal/netplugin/agent", "started for every container: small, talks to netplugin only"},
 	{"cmd/contivk8s", module + "internal/store", "started for every container: small, talks to netplugin only"},
 	{"cmd/contivk8s", "k8s.io/", "started for every container: small, talks to netplugin only"},

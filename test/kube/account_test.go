@@ -24,7 +24,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/serviceaccount"
-	"github.com/contiv/netplugin/v2/internal/netmaster/kubernetes/trustbundle"
 )
 
 // TestAccount: a real API server says of which node the pod is that a token is bound to,
@@ -95,19 +94,19 @@ func TestAccount(t *testing.T) {
 	})
 
 	maps := client.CoreV1().ConfigMaps(ns)
-	for _, name := range []string{trustbundle.Name, "other"} {
+	for _, name := range []string{serviceaccount.BundleName, "other"} {
 		ok[*corev1.ConfigMap](t)(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
 	}
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	must(t, os.WriteFile(file, []byte("an authority"), 0o600))
-	k := ok[*trustbundle.Keeper](t)(trustbundle.New(trustbundle.Config{API: own, Namespace: ns, File: file, Ours: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)}))
+	k := ok[*serviceaccount.TrustBundle](t)(serviceaccount.NewTrustBundle(serviceaccount.TrustBundleConfig{API: own, Namespace: ns, File: file, Ours: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)}))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { _ = k.Run(ctx) }) // it ends with ctx
 	until(t, "the ConfigMap has the file", func() bool {
-		return ok[*corev1.ConfigMap](t)(maps.Get(t.Context(), trustbundle.Name, metav1.GetOptions{})).Data[trustbundle.Key] == "an authority"
+		return ok[*corev1.ConfigMap](t)(maps.Get(t.Context(), serviceaccount.BundleName, metav1.GetOptions{})).Data[serviceaccount.BundleKey] == "an authority"
 	})
 	asItself := ok[*kubernetes.Clientset](t)(kubernetes.NewForConfig(own)).CoreV1().ConfigMaps(ns)
 	_, made := asItself.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})

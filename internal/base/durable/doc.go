@@ -2,6 +2,8 @@
 // the crash a file has its whole old contents or its whole new contents; once the
 // write has returned without an error, the new.
 //
-// It must not know what it writes, nor import anything but the standard library: it
+// Lock keeps a file or directory to one process, for as long as that lives.
+//
+// It must not wait for a lock, know what it writes or locks, nor import anything but the standard library: it
 // is linked into contivk8s, which starts for every container.
 package durable

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/base/filelock"
+	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -103,8 +103,8 @@ func (l *pinLock) lock(dir string) error {
 	if l.holds(f) {
 		return f.Close()
 	}
-	if err := filelock.Lock(f); err != nil {
-		if errors.Is(err, filelock.ErrHeld) {
+	if err := durable.Lock(f); err != nil {
+		if errors.Is(err, durable.ErrHeld) {
 			err = model.Errorf(model.ErrConflict, "ebpf driver: another netplugin uses the pin directory %s; stop it, or give this one its own --ebpf-pin-dir", dir)
 		} else {
 			err = fmt.Errorf("ebpf driver: lock the pin directory %s: %w", dir, err)
@@ -130,7 +130,7 @@ func (l *pinLock) holds(f *os.File) bool {
 // unlock lets the directory go, as the end of the process does.
 func (l *pinLock) unlock() {
 	if l.dir != nil {
-		_ = filelock.Unlock(l.dir) // nothing was written
+		_ = durable.Unlock(l.dir) // nothing was written
 		l.dir = nil
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
-	"github.com/contiv/netplugin/v2/internal/base/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 	"github.com/contiv/netplugin/v2/internal/security/transport"
@@ -76,7 +75,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, durable.GiveToOwner(cfg.DataDir), filelock.Unlock(lock)) }()
+	defer func() { err = errors.Join(err, durable.GiveToOwner(cfg.DataDir), durable.Unlock(lock)) }()
 	d := &directory{path: cfg.DataDir, lock: lock}
 	if !cfg.NewAuthorities {
 		if r.Authorities, err = d.hasAuthorities(); err == nil && r.Authorities {

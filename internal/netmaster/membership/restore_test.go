@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/base/filelock"
+	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
@@ -150,7 +150,7 @@ func TestMissingBackupIsNamedFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = filelock.Unlock(lock) }() // the directory goes with the test
+	defer func() { _ = durable.Unlock(lock) }() // the directory goes with the test
 	if _, err := Restore(t.Context(), RestoreConfig{File: filepath.Join(dir, "nosuch"), DataDir: dir}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}

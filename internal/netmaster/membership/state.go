@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
-	"github.com/contiv/netplugin/v2/internal/base/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -71,9 +70,9 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the data directory: %w", err)
 	}
-	if err := filelock.Lock(f); err != nil {
+	if err := durable.Lock(f); err != nil {
 		_ = f.Close()
-		if errors.Is(err, filelock.ErrHeld) {
+		if errors.Is(err, durable.ErrHeld) {
 			return nil, model.Errorf(model.ErrConflict, "another process uses %s; stop it, or name another directory with --data-dir", path)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
@@ -90,11 +89,11 @@ func openDirectory(path string) (*directory, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(d.own(""), 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("use the data directory: %w", err), filelock.Unlock(f))
+		return nil, errors.Join(fmt.Errorf("use the data directory: %w", err), durable.Unlock(f))
 	}
 	d.lock = f
 	if err := d.load(); err != nil {
-		_ = filelock.Unlock(f)
+		_ = durable.Unlock(f)
 		return nil, err
 	}
 	return d, nil
@@ -143,7 +142,7 @@ func (d *directory) free() uint64 {
 	return st.Bavail * uint64(st.Bsize)
 }
 
-func (d *directory) close() error { return filelock.Unlock(d.lock) }
+func (d *directory) close() error { return durable.Unlock(d.lock) }
 
 // begin gives a new directory its identity.
 func (d *directory) begin(s step, cfg Config, t Token) error {

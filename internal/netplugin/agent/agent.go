@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/base/filelock"
+	"github.com/contiv/netplugin/v2/internal/base/durable"
 	"github.com/contiv/netplugin/v2/internal/base/reconcile"
 	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/datapath/driver"
@@ -266,7 +266,7 @@ func (a *Agent) Close() error {
 		a.dataPlane.again.Stop()
 	}
 	if a.lock != nil {
-		errs = append(errs, filelock.Unlock(a.lock))
+		errs = append(errs, durable.Unlock(a.lock))
 		a.lock = nil
 	}
 	return errors.Join(errs...)
@@ -278,9 +278,9 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	if err := filelock.Lock(f); err != nil {
+	if err := durable.Lock(f); err != nil {
 		_ = f.Close() // nothing was written
-		if !errors.Is(err, filelock.ErrHeld) {
+		if !errors.Is(err, durable.ErrHeld) {
 			return nil, fmt.Errorf("lock state directory: %w", err)
 		}
 		return nil, model.Errorf(model.ErrConflict,

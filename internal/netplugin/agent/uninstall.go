@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/base/durable"
-	"github.com/contiv/netplugin/v2/internal/base/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach"
 	"github.com/contiv/netplugin/v2/internal/netplugin/attach/vethpair"
@@ -52,7 +51,7 @@ func (h *Idle) Close() error {
 	if h.lock == nil {
 		return nil
 	}
-	return filelock.Unlock(h.lock)
+	return durable.Unlock(h.lock)
 }
 
 // Attached lists the interfaces of containers that an agent of this host made

@@ -5,5 +5,8 @@
 // made for the audience Audience, of the one service account that is to be let in, and
 // bound to a pod that is on a node; and that no error or log line has a part of a token.
 //
+// TrustBundle has the authority of the netmasters, which such a pod is to trust, in a
+// ConfigMap that the pod mounts.
+//
 // It must not believe anything that a token says of itself, nor keep one.
 package serviceaccount

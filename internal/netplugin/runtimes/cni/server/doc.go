@@ -6,5 +6,10 @@
 // It is in netplugin and not in the plugin because a long-running program builds the
 // decoder's tables once; the plugin would build them for every verb.
 //
-// It must not touch namespaces, the store or netmaster.
+// Install places the plugin and its configuration where container runtimes look for them,
+// and RemoveConf and RemovePlugin take them away: the runtime sees each file old or new,
+// never half, and nothing is placed where another network's configuration comes first.
+//
+// It must not touch namespaces, the store or netmaster, nor files that are not named
+// contivk8s or ConfFile.
 package server

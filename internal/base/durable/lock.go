@@ -1,4 +1,4 @@
-package filelock
+package durable
 
 import (
 	"errors"
@@ -19,7 +19,9 @@ func Lock(f *os.File) error {
 	return err
 }
 
-// Unlock ends the lock and closes the file.
+// Unlock ends the lock and closes the file. The lock ends at once, also while a child of
+// this process is being started: between fork and exec such a child holds a copy of every
+// descriptor, and closing ours alone would leave it locked until the child's program runs.
 func Unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

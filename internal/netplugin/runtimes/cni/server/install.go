@@ -1,4 +1,4 @@
-package install
+package server
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ const (
 	cniVersion = "1.0.0"
 )
 
-// Config says what goes where.
-type Config struct {
+// InstallConfig says what goes where.
+type InstallConfig struct {
 	Program  string // the plugin to install
 	BinDir   string // where the runtime looks for plugins
 	ConfDir  string // where it looks for configurations
@@ -34,7 +34,7 @@ type Config struct {
 }
 
 // Install places the plugin, then the configuration.
-func Install(c Config) error {
+func Install(c InstallConfig) error {
 	if err := c.alone(); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func Install(c Config) error {
 
 // alone refuses a directory whose first configuration is another network's: pods
 // would be attached there, without a policy of ours.
-func (c Config) alone() error {
+func (c InstallConfig) alone() error {
 	entries, err := os.ReadDir(c.ConfDir) // sorted by name
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for other CNI configurations: %w", err)
@@ -75,7 +75,7 @@ func (c Config) alone() error {
 }
 
 // conf is the configuration; keys that have the plugin's defaults are left out.
-func (c Config) conf() ([]byte, error) {
+func (c InstallConfig) conf() ([]byte, error) {
 	type plugin struct {
 		Type         string          `json:"type"`
 		Capabilities map[string]bool `json:"capabilities"`

@@ -1,4 +1,4 @@
-package trustbundle
+package serviceaccount
 
 import (
 	"context"
@@ -21,15 +21,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/security/pki"
 )
 
-// apiServer has one ConfigMap, and takes changes of its newest version alone.
-type apiServer struct {
+// bundleServer has one ConfigMap, and takes changes of its newest version alone.
+type bundleServer struct {
 	has     *corev1.ConfigMap
 	others  int // how many changes of others come right after a read
 	refuses string
 	writes  int
 }
 
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *bundleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fail := func(code int32, reason metav1.StatusReason) {
 		w.WriteHeader(int(code))
@@ -73,7 +73,7 @@ func authority(t *testing.T, dir string) *pki.Authority {
 func configMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: data,
-		ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: "ns1", ResourceVersion: "9"},
+		ObjectMeta: metav1.ObjectMeta{Name: BundleName, Namespace: "ns1", ResourceVersion: "9"},
 	}
 }
 
@@ -106,35 +106,35 @@ func TestKept(t *testing.T) {
 	foreign := errors.New("of another cluster")
 	for what, tc := range map[string]struct {
 		has    *corev1.ConfigMap
-		change func(*apiServer, *Config)
+		change func(*bundleServer, *TrustBundleConfig)
 		is     string // afterwards
 		writes int
 		kind   error
 		told   string
 	}{
 		"an empty one":           {configMap(nil), nil, renewed, 1, nil, ""},
-		"one of before":          {configMap(map[string]string{Key: first}), nil, renewed, 1, nil, ""},
-		"one with other things":  {configMap(map[string]string{"x": "y", Key: "no certificate"}), nil, renewed, 1, nil, ""},
-		"the right one":          {configMap(map[string]string{Key: renewed}), nil, renewed, 0, nil, ""},
-		"others change it":       {configMap(nil), func(s *apiServer, _ *Config) { s.others = 2 }, renewed, 1, nil, ""},
-		"others always do":       {configMap(nil), func(s *apiServer, _ *Config) { s.others = 99 }, "", 0, model.ErrUnavailable, "all the time"},
-		"another cluster's":      {configMap(map[string]string{Key: another}), nil, another, 0, model.ErrConflict, `patch configmap contiv-authority -p '{"data":null}'`},
+		"one of before":          {configMap(map[string]string{BundleKey: first}), nil, renewed, 1, nil, ""},
+		"one with other things":  {configMap(map[string]string{"x": "y", BundleKey: "no certificate"}), nil, renewed, 1, nil, ""},
+		"the right one":          {configMap(map[string]string{BundleKey: renewed}), nil, renewed, 0, nil, ""},
+		"others change it":       {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.others = 2 }, renewed, 1, nil, ""},
+		"others always do":       {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.others = 99 }, "", 0, model.ErrUnavailable, "all the time"},
+		"another cluster's":      {configMap(map[string]string{BundleKey: another}), nil, another, 0, model.ErrConflict, `patch configmap contiv-authority -p '{"data":null}'`},
 		"none":                   {nil, nil, "", 0, model.ErrNotFound, "create configmap contiv-authority"},
-		"without right to read":  {configMap(nil), func(s *apiServer, _ *Config) { s.refuses = http.MethodGet }, "", 0, nil, "read ConfigMap ns1/contiv-authority: Forbidden"},
-		"without right to write": {configMap(nil), func(s *apiServer, _ *Config) { s.refuses = http.MethodPut }, "", 0, nil, "write ConfigMap ns1/contiv-authority: Forbidden"},
-		"another Kubernetes":     {configMap(nil), func(_ *apiServer, c *Config) { c.Ours = func(context.Context) error { return foreign } }, "", 0, foreign, "of another cluster"},
-		"no file":                {configMap(nil), func(_ *apiServer, c *Config) { c.File += "x" }, "", 0, os.ErrNotExist, "this cluster's authority"},
+		"without right to read":  {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.refuses = http.MethodGet }, "", 0, nil, "read ConfigMap ns1/contiv-authority: Forbidden"},
+		"without right to write": {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.refuses = http.MethodPut }, "", 0, nil, "write ConfigMap ns1/contiv-authority: Forbidden"},
+		"another Kubernetes":     {configMap(nil), func(_ *bundleServer, c *TrustBundleConfig) { c.Ours = func(context.Context) error { return foreign } }, "", 0, foreign, "of another cluster"},
+		"no file":                {configMap(nil), func(_ *bundleServer, c *TrustBundleConfig) { c.File += "x" }, "", 0, os.ErrNotExist, "this cluster's authority"},
 	} {
-		s := &apiServer{has: tc.has}
+		s := &bundleServer{has: tc.has}
 		server := httptest.NewServer(s)
-		cfg := Config{
+		cfg := TrustBundleConfig{
 			API: &rest.Config{Host: server.URL}, Namespace: "ns1", File: file, Log: slog.New(slog.DiscardHandler),
 			Ours: func(context.Context) error { return nil },
 		}
 		if tc.change != nil {
 			tc.change(s, &cfg)
 		}
-		k, err := New(cfg)
+		k, err := NewTrustBundle(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestKept(t *testing.T) {
 		if s.has == nil {
 			continue
 		}
-		if s.has.Data[Key] != tc.is || tc.has.Data["x"] != s.has.Data["x"] {
+		if s.has.Data[BundleKey] != tc.is || tc.has.Data["x"] != s.has.Data["x"] {
 			t.Errorf("%s: it has %v", what, s.has.Data)
 		}
 	}
@@ -159,7 +159,7 @@ func TestKept(t *testing.T) {
 // TestTold: what is wrong is known while it is, and the end of ctx ends it.
 func TestTold(t *testing.T) {
 	asked := make(chan struct{}, 1)
-	k, err := New(Config{API: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "ns1", File: "/none", Log: slog.New(slog.NewTextHandler(notes(asked), nil))})
+	k, err := NewTrustBundle(TrustBundleConfig{API: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "ns1", File: "/none", Log: slog.New(slog.NewTextHandler(notes(asked), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestTold(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := (*Keeper)(nil).Run(t.Context()); err != nil {
+	if err := (*TrustBundle)(nil).Run(t.Context()); err != nil {
 		t.Errorf("none does %v", err)
 	}
 }

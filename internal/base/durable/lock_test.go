@@ -1,4 +1,4 @@
-package filelock
+package durable
 
 import (
 	"errors"

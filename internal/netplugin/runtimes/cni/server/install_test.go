@@ -1,4 +1,4 @@
-package install
+package server
 
 import (
 	"errors"
@@ -28,10 +28,10 @@ const wantConf = `{
 }
 `
 
-func fixture(t *testing.T) Config {
+func fixture(t *testing.T) InstallConfig {
 	t.Helper()
 	dir := t.TempDir()
-	c := Config{Program: filepath.Join(dir, "program"), BinDir: filepath.Join(dir, "opt", "cni", "bin"), ConfDir: filepath.Join(dir, "etc", "net.d")}
+	c := InstallConfig{Program: filepath.Join(dir, "program"), BinDir: filepath.Join(dir, "opt", "cni", "bin"), ConfDir: filepath.Join(dir, "etc", "net.d")}
 	if err := os.WriteFile(c.Program, []byte("new program"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package trustbundle
+package serviceaccount
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// Name is the ConfigMap's.
-	Name = "contiv-authority"
-	// Key is where the authority is in it, in PEM.
-	Key = "ca.crt"
+	// BundleName is the name of the ConfigMap with the authority that new nodes trust.
+	BundleName = "contiv-authority"
+	// BundleKey is where the authority is in it, in PEM.
+	BundleKey = "ca.crt"
 
 	// lookEvery is between two looks at both, and tryEvery while something is wrong.
 	lookEvery = time.Minute
@@ -36,8 +36,8 @@ const (
 	perSecond = 5
 )
 
-// Config is a file that is to be in a ConfigMap.
-type Config struct {
+// TrustBundleConfig is a file that is to be in a ConfigMap.
+type TrustBundleConfig struct {
 	API       *rest.Config
 	Namespace string                      // of the ConfigMap
 	File      string                      // of authorities, in PEM
@@ -45,23 +45,24 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Keeper keeps it. It is safe for concurrent use; a nil one does nothing.
-type Keeper struct {
-	cfg    Config
+// TrustBundle keeps a file in a ConfigMap. It is safe for concurrent use; a nil one does
+// nothing. It makes no ConfigMap, and replaces no other cluster's authority.
+type TrustBundle struct {
+	cfg    TrustBundleConfig
 	client rest.Interface
 
 	mu      sync.Mutex
 	trouble error
 }
 
-// New returns a Keeper. It sends no request yet.
-func New(cfg Config) (*Keeper, error) {
+// NewTrustBundle returns a TrustBundle. It sends no request yet.
+func NewTrustBundle(cfg TrustBundleConfig) (*TrustBundle, error) {
 	client, err := apiclient.New(cfg.API, corev1.SchemeGroupVersion, corev1.AddToScheme, perSecond)
-	return &Keeper{cfg: cfg, client: client}, err
+	return &TrustBundle{cfg: cfg, client: client}, err
 }
 
 // Run keeps it until ctx ends, whose error it returns.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *TrustBundle) Run(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
@@ -88,7 +89,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // Err is what keeps the ConfigMap from being as it should be; nil = nothing.
-func (k *Keeper) Err() error {
+func (k *TrustBundle) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.trouble
@@ -96,7 +97,7 @@ func (k *Keeper) Err() error {
 
 // once brings the ConfigMap in step. Errors are for people; ErrNotFound and ErrConflict
 // of model's kinds stay until somebody does what they say.
-func (k *Keeper) once(ctx context.Context) error {
+func (k *TrustBundle) once(ctx context.Context) error {
 	text, err := os.ReadFile(k.cfg.File)
 	if err != nil {
 		return fmt.Errorf("read this cluster's authority: %w", err)
@@ -104,27 +105,27 @@ func (k *Keeper) once(ctx context.Context) error {
 	if err := k.cfg.Ours(ctx); err != nil {
 		return err
 	}
-	at := "ConfigMap " + k.cfg.Namespace + "/" + Name
+	at := "ConfigMap " + k.cfg.Namespace + "/" + BundleName
 	for range attempts {
 		var m corev1.ConfigMap
-		err := k.client.Get().Namespace(k.cfg.Namespace).Resource("configmaps").Name(Name).Do(ctx).Into(&m)
+		err := k.client.Get().Namespace(k.cfg.Namespace).Resource("configmaps").Name(BundleName).Do(ctx).Into(&m)
 		switch {
 		case apierrors.IsNotFound(err):
-			return model.Errorf(model.ErrNotFound, "%s is not there, which this cluster's authority goes into: apply the manifest or upgrade the chart's release again, or 'kubectl -n %s create configmap %s'", at, k.cfg.Namespace, Name)
+			return model.Errorf(model.ErrNotFound, "%s is not there, which this cluster's authority goes into: apply the manifest or upgrade the chart's release again, or 'kubectl -n %s create configmap %s'", at, k.cfg.Namespace, BundleName)
 		case err != nil:
 			return fmt.Errorf("read %s: %w", at, err)
-		case m.Data[Key] == string(text):
+		case m.Data[BundleKey] == string(text):
 			return nil
-		case foreign(m.Data[Key], text):
-			return model.Errorf(model.ErrConflict, "%s has the authority of another cluster of Contiv, whose netplugins follow it; if that is gone, and this one is to take its place: kubectl -n %s patch configmap %s -p '{\"data\":null}'", at, k.cfg.Namespace, Name)
+		case foreign(m.Data[BundleKey], text):
+			return model.Errorf(model.ErrConflict, "%s has the authority of another cluster of Contiv, whose netplugins follow it; if that is gone, and this one is to take its place: kubectl -n %s patch configmap %s -p '{\"data\":null}'", at, k.cfg.Namespace, BundleName)
 		}
 		if m.Data == nil {
 			m.Data = map[string]string{}
 		}
-		m.Data[Key] = string(text)
-		err = k.client.Put().Namespace(k.cfg.Namespace).Resource("configmaps").Name(Name).Body(&m).Do(ctx).Error()
+		m.Data[BundleKey] = string(text)
+		err = k.client.Put().Namespace(k.cfg.Namespace).Resource("configmaps").Name(BundleName).Body(&m).Do(ctx).Error()
 		if err == nil {
-			k.cfg.Log.Info("this cluster's authority is told to Kubernetes' nodes", "configmap", k.cfg.Namespace+"/"+Name)
+			k.cfg.Log.Info("this cluster's authority is told to Kubernetes' nodes", "configmap", k.cfg.Namespace+"/"+BundleName)
 			return nil
 		}
 		if !apierrors.IsConflict(err) {
