@@ -89,7 +89,7 @@ var rules = []rule{
 	{pkg: "internal/netmaster/aci/controller", may: []string{"internal/netmaster/aci", "internal/netmaster/control", "internal/model", "internal/store", "internal/store/tables", "internal/base/waiting"}, why: "a thin adapter on use-cases: it chooses nothing"},
 	{pkg: "internal/netplugin/bgp", may: []string{"internal/datapath/desired", "internal/model", "internal/base/waiting"}, why: "fed by desired.BGP"},
 
-	{pkg: "internal/netplugin/attach/*", may: []string{"internal/netplugin/attach", "internal/model"}, why: "namespace plumbing knows requests and results only"},
+	{pkg: "internal/netplugin/attach/*", may: []string{"internal/netplugin/attach", "internal/model", "internal/base/waiting"}, why: "namespace plumbing knows requests and results only"},
 	{pkg: "internal/netplugin/attach", may: []string{"internal/base/durable", "internal/model"}, why: "runtimes' requests know no agent: contivk8s stays small"},
 	{
 		pkg: "internal/netplugin/statemirror",

@@ -1,6 +1,7 @@
 package vethpair
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/base/waiting"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -154,7 +156,9 @@ const upTimeout = 5 * time.Second
 // (linkwatch), the kernel drops what is sent by it: the first answer of a container, which
 // a client waits for a second. To ask for one link has that done at once since Linux 6.8.
 func awaitUp(h *netlink.Handle, link netlink.Link) error {
-	for end := time.Now().Add(upTimeout); ; time.Sleep(time.Millisecond) {
+	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
+	defer cancel()
+	for {
 		l, err := h.LinkByIndex(link.Attrs().Index)
 		if err != nil {
 			return fmt.Errorf("find interface %s: %w", link.Attrs().Name, err)
@@ -162,7 +166,7 @@ func awaitUp(h *netlink.Handle, link netlink.Link) error {
 		if l.Attrs().OperState == netlink.OperUp {
 			return nil
 		}
-		if time.Now().After(end) {
+		if waiting.Pause(ctx, time.Millisecond) != nil {
 			return model.Errorf(model.ErrUnavailable, "interface %s has no carrier %v after it was set up", link.Attrs().Name, upTimeout)
 		}
 	}
