@@ -140,6 +140,21 @@ func (s Service) Fronts() int {
 	return len(s.Ports) * (len(s.Addrs) + len(s.Balanced) + len(s.External))
 }
 
+// CheckCapacity returns an error of kind ErrExhausted if hosts cannot hold the service beside all
+// others. services and fronts are what there is altogether, old included, which the service
+// replaces if there is one. A service that takes no more than old fits.
+func (s Service) CheckCapacity(old Service, there bool, services, fronts int) error {
+	grows := s.Fronts() - old.Fronts()
+	switch {
+	case !there && services >= MaxServices:
+		return Errorf(ErrExhausted, "there are %d services, as many as a host holds", services)
+	case grows > 0 && fronts+grows > MaxFronts:
+		return Errorf(ErrExhausted, "ports: with %d at its addresses there would be %d at the addresses of all services, more than the %d that a host holds",
+			s.Fronts(), fronts+grows, MaxFronts)
+	}
+	return nil
+}
+
 // AffinityTime returns how long a client stays with its backend; 0 = it does not.
 func (s Service) AffinityTime() time.Duration {
 	switch {

@@ -1,8 +1,11 @@
 package compile
 
 import (
+	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -166,5 +169,49 @@ func TestFirstOfEqualAddressesIsTheBackend(t *testing.T) {
 		if got, _ := clusterPics(c); got["shop/web"].Backends.Len() != 1 || !strings.HasPrefix(backendTexts(got["shop/web"])[0], "pod1 ") {
 			t.Errorf("backends %q", backendTexts(got["shop/web"]))
 		}
+	}
+}
+
+// BenchmarkSliceChange measures a backend that a slice says to drain or not to, among so many
+// services with slices.
+func BenchmarkSliceChange(b *testing.B) {
+	for _, n := range []int{10, 1_000, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			c := kubeCluster()
+			e := podOn(1, "h2")
+			c.SetEndpoint(e)
+			for i := range n {
+				s := web()
+				s.Key.Name = fmt.Sprint("shop/web", i)
+				s.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)})}
+				x := sliceOf(fmt.Sprint("web", i, "-4"), webPorts, backendOf(podOn(2+i%200, "h2"), false))
+				x.Service = fmt.Sprint("web", i)
+				c.SetService(s)
+				c.SetServiceSlice(x)
+			}
+			for i := range 200 {
+				c.SetEndpoint(podOn(2+i, "h2"))
+			}
+			pic, _ := c.Compile(1)
+			runtime.GC() // the waste of the preparation is not the subject
+			backend := backendOf(e, false)
+			i := 0
+			for b.Loop() {
+				backend.State = []model.ServiceBackendState{model.ServiceBackendReady, model.ServiceBackendDraining}[i%2]
+				i++
+				x := sliceOf("web3-4", webPorts, backend)
+				x.Service = "web3"
+				c.SetServiceSlice(x)
+				next, _ := c.Compile(int64(i))
+				changes := 0
+				for range next.Services.Diff(pic.Services) {
+					changes++
+				}
+				if changes != 1 {
+					b.Fatalf("%d changes", changes)
+				}
+				pic = next
+			}
+		})
 	}
 }

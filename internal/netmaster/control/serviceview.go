@@ -186,13 +186,8 @@ func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
 	old, there := sv.serviceRows.all[s.Key]
 	all := len(sv.serviceRows.all) + len(sv.kubernetes.clusterServiceRows.all) + cl.services
 	fronts := sv.serviceFronts + sv.kubernetes.clusterFronts + cl.fronts
-	grows := s.Fronts() - old.Fronts()
-	switch {
-	case !there && all >= model.MaxServices:
-		return model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", all)
-	case grows > 0 && fronts+grows > model.MaxFronts:
-		return model.Errorf(model.ErrExhausted, "ports: with %d at its addresses there would be %d at those of all services, more than the %d that a host holds",
-			s.Fronts(), fronts+grows, model.MaxFronts)
+	if err := s.CheckCapacity(old, there, all, fronts); err != nil {
+		return err
 	}
 	if n := sv.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {
 		return model.Errorf(model.ErrExhausted, "selectors: %d endpoints of network %q have all of these labels, and connections are spread over at most %d: choose fewer by another label",
@@ -201,7 +196,7 @@ func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
 	if !there {
 		cl.services++
 	}
-	cl.fronts += grows
+	cl.fronts += s.Fronts() - old.Fronts()
 	return nil
 }
 

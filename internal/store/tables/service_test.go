@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // Records of version 1, in the words of 1.x and of Kubernetes, are read as general
@@ -63,6 +64,32 @@ func TestOldServices(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, ch.Value, cmpAddrs, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
+			}
+			st := memory.New()
+			var written []byte
+			if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+				tx.Put(tc.key, []byte(tc.old), nil)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+				if tc.want.Owner == "" {
+					return LoadBalancers.Put(tx, tc.want)
+				}
+				return ClusterServices.Put(tx, tc.want)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+				kv, err := tx.Get(tc.key)
+				written = kv.Value
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := store.EncodeRecord(2, tc.want); err != nil || string(now) != string(written) {
+				t.Errorf("written over it: %s, want %s", written, now)
 			}
 		})
 	}

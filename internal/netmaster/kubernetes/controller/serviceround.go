@@ -244,21 +244,14 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 // fits counts a service that hosts can hold beside the others, and reports one that they
 // cannot hold. A service that does not grow fits.
 func (p *serviceRound) fits(r Report, have model.Service, there bool, want model.Service) bool {
-	grows := want.Fronts() - have.Fronts()
-	switch {
-	case !there && p.services >= model.MaxServices:
-		r.Err = model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", p.services)
-	case grows > 0 && p.fronts+grows > model.MaxFronts:
-		r.Err = model.Errorf(model.ErrExhausted, "with the %d ports at its addresses there would be %d at those of all services, more than the %d that a host holds", want.Fronts(), p.fronts+grows, model.MaxFronts)
-	}
-	if r.Err != nil {
+	if r.Err = want.CheckCapacity(have, there, p.services, p.fronts); r.Err != nil {
 		p.report(r)
 		return false
 	}
 	if !there {
 		p.services++
 	}
-	p.fronts += grows
+	p.fronts += want.Fronts() - have.Fronts()
 	return true
 }
 
