@@ -52,15 +52,11 @@ func newAciGwInfo(base common) *command {
 	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
 	c.flags.Bool(&o.json, "json, j", "print a JSON array")
 	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, runAciGwInfo, nil)
+	c.run = bindClient(o, runAciGwInfo, nil)
 	return c
 }
 
-func runAciGwInfo(ctx context.Context, o *aciGwOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runAciGwInfo(ctx context.Context, client *api.Client, o *aciGwOptions) error {
 	list, err := client.AciGws().List(ctx)
 	if err != nil {
 		return err
@@ -99,16 +95,12 @@ func newAciGwSet(base common) *command {
 		c.flags.Lookup(name).Empties = true
 	}
 	o.given = func(flag string) bool { return c.flags.Given(flag) != "" }
-	c.run = bindRun(o, runAciGwSet, nil)
+	c.run = bindClient(o, runAciGwSet, nil)
 	return c
 }
 
 // runAciGwSet keeps the settings that no flag names: 1.x set them to its defaults.
-func runAciGwSet(ctx context.Context, o *aciGwOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runAciGwSet(ctx context.Context, client *api.Client, o *aciGwOptions) error {
 	old, err := client.AciGws().Get(ctx, aciGwKey)
 	if err != nil && !api.IsNotFound(err) {
 		return err

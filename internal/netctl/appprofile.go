@@ -89,15 +89,11 @@ func newAppProfileGroups(base common) *command {
 	o.tenantFlag(&c.flags)
 	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; a profile's groups are of its tenant")
 	o.listFlags(c, "names only")
-	c.run = bindRun(o, runAppProfileGroups, []*string{&o.profile.AppProfileName})
+	c.run = bindClient(o, runAppProfileGroups, []*string{&o.profile.AppProfileName})
 	return c
 }
 
-func runAppProfileGroups(ctx context.Context, o *appProfileOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runAppProfileGroups(ctx context.Context, client *api.Client, o *appProfileOptions) error {
 	p, err := client.AppProfiles().Get(ctx, o.tenant+":"+o.profile.AppProfileName)
 	if err != nil {
 		return err

@@ -123,21 +123,12 @@ func newClusterRemove(base common) *command {
 	}
 	c.flags.Bool(&o.force, "force, f", "also a living member, or where too few of the others answer")
 	o.changeFlags(&c.flags, "json, j", "print the members that are left as JSON")
-	c.run = bindRun(o, func(ctx context.Context, o *clusterOptions) error {
-		client, err := o.client()
+	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *clusterOptions) error {
+		left, err := client.RemoveMember(ctx, o.member, o.force)
 		if err != nil {
 			return err
 		}
-		left, err := client.RemoveMember(ctx, o.member, o.force)
-		switch {
-		case err != nil:
-			return err
-		case o.json:
-			return o.showJSON(left)
-		case o.quiet:
-			return printLines(o.out, []string{o.member})
-		}
-		if _, err := fmt.Fprintf(o.out, "Removed member %s\n", o.member); err != nil {
+		if err := o.result(left, o.member, "Removed member %s", o.member); err != nil || o.json || o.quiet {
 			return err
 		}
 		return o.warn(left)

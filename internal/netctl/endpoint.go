@@ -2,7 +2,6 @@ package netctl
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -36,17 +35,13 @@ func newEndpointInspect(base common) *command {
 	}
 	c.flags.Bool(&o.json, "json, j", "accepted; the output is JSON anyway")
 	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, runEndpointInspect, []*string{&o.key})
+	c.run = bindClient(o, runEndpointInspect, []*string{&o.key})
 	return c
 }
 
 // runEndpointInspect finds an endpoint by its id, its container's id or its
 // exact name.
-func runEndpointInspect(ctx context.Context, o *endpointOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runEndpointInspect(ctx context.Context, client *api.Client, o *endpointOptions) error {
 	oper, err := client.InspectEndpoint(ctx, o.key)
 	if err != nil {
 		return err
@@ -79,15 +74,9 @@ func runEndpointDrain(ctx context.Context, o *endpointOptions, drain bool) error
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, got)
-	case o.quiet:
-		return printLines(o.out, []string{got.Key})
-	case drain:
-		_, err = fmt.Fprintf(o.out, "Drains endpoint %s\n", got.Key)
-	default:
-		_, err = fmt.Fprintf(o.out, "Serves endpoint %s again\n", got.Key)
+	done := "Drains endpoint %s"
+	if !drain {
+		done = "Serves endpoint %s again"
 	}
-	return err
+	return o.result(got, got.Key, done, got.Key)
 }

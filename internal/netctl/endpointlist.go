@@ -27,15 +27,11 @@ func newEndpointList(base common) *command {
 	c.flags.String(&o.filter.Group, "group, g", "GROUP", "those of a group: NAME, or TENANT:NAME")
 	c.flags.String(&o.filter.Network, "network, n", "NETWORK", "those on a network: NAME, or TENANT:NAME")
 	o.listFlags(c, "keys only")
-	c.run = bindRun(o, runEndpointList, nil)
+	c.run = bindClient(o, runEndpointList, nil)
 	return c
 }
 
-func runEndpointList(ctx context.Context, o *endpointListOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runEndpointList(ctx context.Context, client *api.Client, o *endpointListOptions) error {
 	list, err := endpointsOf(ctx, client, o.filter)
 	if err != nil {
 		return err

@@ -67,15 +67,11 @@ func newGlobalInfo(base common) *command {
 	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
 	c.flags.Bool(&o.json, "json, j", "print the settings as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)
-	c.run = bindRun(o, runGlobalInfo, nil)
+	c.run = bindClient(o, runGlobalInfo, nil)
 	return c
 }
 
-func runGlobalInfo(ctx context.Context, o *globalOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runGlobalInfo(ctx context.Context, client *api.Client, o *globalOptions) error {
 	got, err := client.Globals().Inspect(ctx, globalKey)
 	if err != nil {
 		return err
@@ -168,14 +164,8 @@ func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
 		return err
 	}
 	after, err := client.Globals().Create(ctx, o.global)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case o.json:
-		return printJSON(o.out, after)
-	case o.quiet:
-		return nil
 	}
-	_, err = fmt.Fprintf(o.out, "Set %s\n", strings.Join(given, ", "))
-	return err
+	return o.result(after, "", "Set %s", strings.Join(given, ", "))
 }

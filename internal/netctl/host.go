@@ -2,7 +2,6 @@ package netctl
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"strings"
 
@@ -49,30 +48,20 @@ func newHostRemove(base common) *command {
 	}
 	c.flags.Bool(&o.force, "force, f", "release the endpoints that are there, too")
 	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
-	c.run = bindRun(o, runHostRemove, []*string{&o.name})
+	c.run = bindClient(o, runHostRemove, []*string{&o.name})
 	return c
 }
 
-func runHostRemove(ctx context.Context, o *hostOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runHostRemove(ctx context.Context, client *api.Client, o *hostOptions) error {
 	done, err := client.RemoveHost(ctx, o.name, o.force)
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, done)
-	case o.quiet:
-		return printLines(o.out, []string{o.name})
-	case done.EndpointsReleased > 0:
-		_, err = fmt.Fprintf(o.out, "Removed host %s and released its %s\n", o.name, condition.Count(done.EndpointsReleased, "endpoint"))
-	default:
-		_, err = fmt.Fprintf(o.out, "Removed host %s\n", o.name)
+	released := ""
+	if done.EndpointsReleased > 0 {
+		released = " and released its " + condition.Count(done.EndpointsReleased, "endpoint")
 	}
-	return err
+	return o.result(done, o.name, "Removed host %s%s", o.name, released)
 }
 
 // Hosts are shown: agents tell of them.

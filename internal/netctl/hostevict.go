@@ -2,7 +2,6 @@ package netctl
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -19,27 +18,16 @@ func newHostEvict(base common) *command {
 	}
 	c.flags.Bool(&o.force, "force, f", "where there are endpoints: without it they are only told")
 	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
-	c.run = bindRun(o, runHostEvict, []*string{&o.name})
+	c.run = bindClient(o, runHostEvict, []*string{&o.name})
 	return c
 }
 
-func runHostEvict(ctx context.Context, o *hostOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runHostEvict(ctx context.Context, client *api.Client, o *hostOptions) error {
 	done, err := client.EvictHost(ctx, o.name, o.force)
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, done)
-	case o.quiet:
-		return printLines(o.out, []string{o.name})
-	}
-	_, err = fmt.Fprintf(o.out, "Evicted host %s and released its %s\n", o.name, condition.Count(done.EndpointsReleased, "endpoint"))
-	return err
+	return o.result(done, o.name, "Evicted host %s and released its %s", o.name, condition.Count(done.EndpointsReleased, "endpoint"))
 }
 
 // newHostChange is a command that changes one thing of a host, and says what it did.
@@ -54,15 +42,10 @@ func newHostChange(base common, name, short, example string, args []string, chan
 		}
 		args = append(args, "") // not every change has one more
 		h, err := change(ctx, client, args[0], args[1])
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case o.json:
-			return printJSON(o.out, h)
-		case o.quiet:
-			return printLines(o.out, []string{h.Name})
 		}
-		return printLines(o.out, []string{strings.NewReplacer("HOST", h.Name, "ADDRESS", args[1]).Replace(done)})
+		return o.result(h, h.Name, "%s", strings.NewReplacer("HOST", h.Name, "ADDRESS", args[1]).Replace(done))
 	}
 	return c
 }

@@ -99,14 +99,7 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 			return err
 		}
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, map[string]string{"username": user, "config": o.loginPath})
-	case o.quiet:
-		return nil
-	}
-	_, err = fmt.Fprintf(o.out, "Logged in as %s\n", user)
-	return err
+	return o.result(map[string]string{"username": user, "config": o.loginPath}, "", "Logged in as %s", user)
 }
 
 // ask reads a line; a secret one is not echoed by a terminal.

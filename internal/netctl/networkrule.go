@@ -66,15 +66,11 @@ func newNetworkRuleRemove(base common) *command {
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
-	c.run = bindRun(o, runNetworkRuleRemove, []*string{&o.policy, &o.rule})
+	c.run = bindClient(o, runNetworkRuleRemove, []*string{&o.policy, &o.rule})
 	return c
 }
 
-func runNetworkRuleRemove(ctx context.Context, o *networkRuleOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runNetworkRuleRemove(ctx context.Context, client *api.Client, o *networkRuleOptions) error {
 	if err := client.DeleteNetworkPolicyRule(ctx, o.tenant+":"+o.policy, o.rule); err != nil {
 		return err
 	}

@@ -54,6 +54,20 @@ func bindRun[O any](o *O, run func(context.Context, *O) error, fields []*string)
 	}
 }
 
+// bindClient is bindRun for functions that begin by asking for the client.
+func bindClient[O any, P interface {
+	*O
+	client() (*api.Client, error)
+}](o P, run func(context.Context, *api.Client, P) error, fields []*string) func(context.Context, []string) error {
+	return bindRun((*O)(o), func(ctx context.Context, o *O) error {
+		client, err := P(o).client()
+		if err != nil {
+			return err
+		}
+		return run(ctx, client, o)
+	}, fields)
+}
+
 // settle takes a name that has its tenant in front, as -o name prints it with --all, apart.
 func (o *common) settle(k *objectKind, fs *flags.Set, name *string) error {
 	tenant, within, _ := strings.Cut(*name, ":")
@@ -166,12 +180,20 @@ func remove(ctx context.Context, o *common, k *objectKind, name, key string) err
 }
 
 func (o *common) say(done, name, key string, object any) error {
+	return o.result(object, name, "%s %s", done, key)
+}
+
+// result prints what a command did: as JSON, in short ("" = nothing), or in a sentence, as
+// the flags ask.
+func (o *common) result(object any, short, format string, args ...any) error {
 	switch {
 	case o.json:
 		return printJSON(o.out, object)
+	case o.quiet && short == "":
+		return nil
 	case o.quiet:
-		return printLines(o.out, []string{name})
+		return printLines(o.out, []string{short})
 	}
-	_, err := fmt.Fprintf(o.out, "%s %s\n", done, key)
+	_, err := fmt.Fprintf(o.out, format+"\n", args...)
 	return err
 }

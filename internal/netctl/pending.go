@@ -32,15 +32,11 @@ func newPending(base common) *command {
 		examples: []string{"netctl pending"},
 	}
 	o.listFlags(c, "ids only")
-	c.run = bindRun(o, runPending, nil)
+	c.run = bindClient(o, runPending, nil)
 	return c
 }
 
-func runPending(ctx context.Context, o *pendingOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runPending(ctx context.Context, client *api.Client, o *pendingOptions) error {
 	all, err := client.Pending(ctx)
 	if err != nil {
 		return err
@@ -70,11 +66,7 @@ func newPendingEnd(base common, name, short, done string, end func(*api.Client, 
 	o := &pendingOptions{common: base}
 	c := &command{name: name, short: short, examples: []string{"netctl " + name + " k7q2m9xd"}, args: []string{"ID"}}
 	o.changeFlags(&c.flags, "json, j", "print the change's id as JSON")
-	c.run = bindRun(o, func(ctx context.Context, o *pendingOptions) error {
-		client, err := o.client()
-		if err != nil {
-			return err
-		}
+	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *pendingOptions) error {
 		if err := end(client, ctx, o.id); err != nil {
 			return err
 		}
@@ -102,13 +94,8 @@ func (o *common) try(ctx context.Context, within time.Duration, objects []json.R
 		return fmt.Errorf("%w (an earlier netmaster knows no --confirm-within)", err)
 	case err != nil:
 		return err
-	case o.json:
-		return printJSON(o.out, p)
-	case o.quiet:
-		return printLines(o.out, []string{p.ID})
 	}
-	_, err = fmt.Fprintf(o.out, "Change %s is in force for %s, and then what was before, unless confirmed: netctl confirm %s\n", p.ID, seconds(p.Within), p.ID)
-	return err
+	return o.result(p, p.ID, "Change %s is in force for %s, and then what was before, unless confirmed: netctl confirm %s", p.ID, seconds(p.Within), p.ID)
 }
 
 // putOrTry is put, or with a time has the object wait to be confirmed.

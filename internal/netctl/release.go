@@ -2,7 +2,6 @@ package netctl
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -42,13 +41,5 @@ func runRelease(ctx context.Context, o *releaseOptions) error {
 	if err := client.Release(ctx, o.release); err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, o.release)
-	case o.quiet:
-		_, err = fmt.Fprintln(o.out, o.release.Key)
-	default:
-		_, err = fmt.Fprintf(o.out, "Released %s %s: it is the users'\n", k.name, o.release.Key)
-	}
-	return err
+	return o.result(o.release, o.release.Key, "Released %s %s: it is the users'", k.name, o.release.Key)
 }

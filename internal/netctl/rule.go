@@ -137,15 +137,11 @@ func newRuleList(base common) *command {
 	}
 	o.tenantFlag(&c.flags)
 	o.listFlags(c, "rule ids only")
-	c.run = bindRun(o, runRuleList, []*string{&o.policy})
+	c.run = bindClient(o, runRuleList, []*string{&o.policy})
 	return c
 }
 
-func runRuleList(ctx context.Context, o *ruleOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runRuleList(ctx context.Context, client *api.Client, o *ruleOptions) error {
 	// A policy that does not exist is an error, not an empty list.
 	if _, err := client.Policies().Get(ctx, o.tenant+":"+o.policy); err != nil {
 		return err

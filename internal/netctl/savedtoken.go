@@ -254,14 +254,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 	if err := all.write(o.loginPath); err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, map[string]string{"netmaster": o.globals.netmaster, "config": tokensPath(o.loginPath)})
-	case o.quiet:
-		return nil
-	}
-	_, err = fmt.Fprintf(o.out, "Logged in at %s; the token is in %s\n", o.globals.netmaster, tokensPath(o.loginPath))
-	return err
+	return o.result(map[string]string{"netmaster": o.globals.netmaster, "config": tokensPath(o.loginPath)}, "", "Logged in at %s; the token is in %s", o.globals.netmaster, tokensPath(o.loginPath))
 }
 
 func newLogout(base common) *command {
@@ -306,14 +299,7 @@ func runLogout(_ context.Context, o *loginOptions) error {
 			return err
 		}
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, map[string]string{"netmaster": netmaster})
-	case o.quiet:
-		return nil
-	}
-	_, err = fmt.Fprintf(o.out, "Logged out of %s\n", netmaster)
-	return err
+	return o.result(map[string]string{"netmaster": netmaster}, "", "Logged out of %s", netmaster)
 }
 
 // warnExposed says that others may have read the token that is forgotten. Other clusters'

@@ -2,7 +2,6 @@ package netctl
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 
@@ -40,26 +39,16 @@ func newStoreCommand(base common, name, short, example string, adopts bool) *com
 	if adopts {
 		c.flags.Bool(&o.keepTokens, "keep-tokens", "tokens that were made before stay good, also those that were revoked after the state that was restored")
 	}
-	c.run = bindRun(o, func(ctx context.Context, o *storeOptions) error {
-		client, err := o.client()
+	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *storeOptions) error {
+		info, err := o.ask(ctx, client)
 		if err != nil {
 			return err
 		}
-		info, err := o.ask(ctx, client)
-		switch {
-		case err != nil:
-			return err
-		case o.json:
-			return o.showJSON(info)
-		case o.quiet:
-			_, err = fmt.Fprintln(o.out, info.ID)
-		default:
-			_, err = fmt.Fprintf(o.out, "Store: %s\nEpoch: %d, since %s\n", info.ID, info.Epoch, info.Since)
-			if err == nil && info.TokensEnded {
-				_, err = fmt.Fprintln(o.out, "All tokens of netctl and other clients that were made before have ended, since the store was restored to an earlier state: make new ones with 'netctl token create', with a certificate of a cluster-admin")
-			}
+		ended := ""
+		if info.TokensEnded {
+			ended = "\nAll tokens of netctl and other clients that were made before have ended, since the store was restored to an earlier state: make new ones with 'netctl token create', with a certificate of a cluster-admin"
 		}
-		return err
+		return o.result(info, info.ID, "Store: %s\nEpoch: %d, since %s%s", info.ID, info.Epoch, info.Since, ended)
 	}, nil)
 	return c
 }
@@ -86,17 +75,13 @@ func newBackup(base common) *command {
 	}
 	c.flags.Bool(&o.json, "json, j", "print how large it is, as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
-	c.run = bindRun(o, runBackup, []*string{&o.file})
+	c.run = bindClient(o, runBackup, []*string{&o.file})
 	return c
 }
 
 // runBackup makes the file only when the backup is whole; a file that is
 // there is not overwritten.
-func runBackup(ctx context.Context, o *backupOptions) (err error) {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runBackup(ctx context.Context, client *api.Client, o *backupOptions) (err error) {
 	if err := mustBeNew(o.file); err != nil {
 		return err
 	}
@@ -110,13 +95,7 @@ func runBackup(ctx context.Context, o *backupOptions) (err error) {
 	if err != nil || o.file == stdStream {
 		return err
 	}
-	switch {
-	case o.json:
-		return o.showJSON(map[string]any{"file": o.file, "bytes": n})
-	case !o.quiet:
-		_, err = fmt.Fprintf(o.out, "%s: %d bytes\n", o.file, n)
-	}
-	return err
+	return o.result(map[string]any{"file": o.file, "bytes": n}, "", "%s: %d bytes", o.file, n)
 }
 
 // stdStream stands for standard output where a file is to be named.

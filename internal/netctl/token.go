@@ -2,7 +2,6 @@ package netctl
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -70,16 +69,8 @@ func runTokenCreate(ctx context.Context, o *tokenOptions) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, made)
-	case o.quiet:
-		_, err = fmt.Fprintln(o.out, made.Secret)
-	default:
-		_, err = fmt.Fprintf(o.out, "Made token %s for %s, %s, good until %s. It is shown this once; 'netctl login --token' takes it:\n%s\n",
-			made.Token.ID, made.Token.Name, grantText(made.Token), made.Token.Expires, made.Secret)
-	}
-	return err
+	return o.result(made, made.Secret, "Made token %s for %s, %s, good until %s. It is shown this once; 'netctl login --token' takes it:\n%s",
+		made.Token.ID, made.Token.Name, grantText(made.Token), made.Token.Expires, made.Secret)
 }
 
 func grantText(t api.Token) string {
@@ -100,15 +91,11 @@ func newTokenList(base common) *command {
 	o := &tokenOptions{common: base}
 	c := &command{name: "ls", aliases: []string{"list"}, short: "List the tokens, also those that are over for less than 30 days", examples: []string{"netctl token ls"}}
 	o.listFlags(c, "ids only")
-	c.run = bindRun(o, runTokenList, nil)
+	c.run = bindClient(o, runTokenList, nil)
 	return c
 }
 
-func runTokenList(ctx context.Context, o *tokenOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runTokenList(ctx context.Context, client *api.Client, o *tokenOptions) error {
 	all, err := client.Tokens(ctx)
 	if err != nil {
 		return err
@@ -123,25 +110,13 @@ func newTokenRemove(base common) *command {
 		examples: []string{"netctl token rm QW3RTYU2OP"}, args: []string{"ID"},
 	}
 	o.changeFlags(&c.flags, "json, j", "print the id as JSON")
-	c.run = bindRun(o, runTokenRemove, []*string{&o.id})
+	c.run = bindClient(o, runTokenRemove, []*string{&o.id})
 	return c
 }
 
-func runTokenRemove(ctx context.Context, o *tokenOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runTokenRemove(ctx context.Context, client *api.Client, o *tokenOptions) error {
 	if err := client.RevokeToken(ctx, o.id); err != nil {
 		return err
 	}
-	switch {
-	case o.json:
-		return printJSON(o.out, map[string]string{"id": o.id})
-	case o.quiet:
-		_, err = fmt.Fprintln(o.out, o.id)
-	default:
-		_, err = fmt.Fprintf(o.out, "Revoked token %s\n", o.id)
-	}
-	return err
+	return o.say("Revoked token", o.id, o.id, map[string]string{"id": o.id})
 }

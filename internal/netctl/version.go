@@ -22,17 +22,14 @@ func newVersion(base common, build api.Version) *command {
 	}
 	c.flags.Bool(&o.json, "json, j", "print JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print the server's version only")
-	c.run = bindRun(o, runVersion, nil)
+	c.run = bindClient(o, runVersion, nil)
 	return c
 }
 
 // runVersion shows the client's version also when no server answers.
-func runVersion(ctx context.Context, o *versionOptions) error {
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
+func runVersion(ctx context.Context, client *api.Client, o *versionOptions) error {
 	server, serverErr := client.Version(ctx)
+	var err error
 	switch {
 	case o.quiet && !o.json:
 		if serverErr == nil {
