@@ -5,7 +5,7 @@ package api
 const HostReportVersion = 1
 
 // HostReport is what an agent keeps in the cluster, which its netmasters write
-// for it (POST /plugin/host): its claim to the host's name, the host's record, and
+// for it (POST /plugin/host): its lease on the host's name, the host's record, and
 // where it is registered. It tells it again every few seconds: a host that no
 // netmaster hears of any more counts as away.
 type HostReport struct {

@@ -123,5 +123,5 @@ func overview(out io.Writer, all []*command) {
 		}
 	}
 	_ = w.Flush() // a terminal that is gone needs no help
-	fmt.Fprint(out, "\n'contivlab COMMAND --help' tells the flags of one.\n")
+	fmt.Fprint(out, "\n'contivlab COMMAND --help' shows a command's flags.\n")
 }

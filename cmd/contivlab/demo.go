@@ -68,7 +68,7 @@ var planes = map[string]string{
 
 func demoCommand(name *string) *command {
 	var d demo
-	c := newCommand("demo", "Three hosts, two tenants, a policy: what is let through, before and after a live change", name, func(ctx context.Context, _ []string) error {
+	c := newCommand("demo", "Three hosts, two tenants, a policy: which connections are allowed, before and after a live change", name, func(ctx context.Context, _ []string) error {
 		d.name = *name
 		return d.run(ctx)
 	})
@@ -217,7 +217,7 @@ func (d *demo) hints(bin string) {
 	} else {
 		fmt.Println("\nThree commands to try after `make demo KEEP=1`, which leaves the cluster running:")
 	}
-	fmt.Printf("  %s netctl monitor --drops           # shows what is denied and why, while in a second terminal\n  %s probe web1 app1 tcp/8080         # somebody tries\n  %s shell h1\n", tool, tool, tool)
+	fmt.Printf("  %s netctl monitor --drops           # shows what is denied and why, while in a second terminal\n  %s probe web1 app1 tcp/8080         # a client connects\n  %s shell h1\n", tool, tool, tool)
 	if d.keep {
 		fmt.Printf("and when you have seen enough: %s down\n", tool)
 	}

@@ -90,7 +90,7 @@ func (d *dockerDemo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Println("Building one netmaster with etcd and two hosts, each a network namespace with netplugin and a Docker engine of its own:")
+	fmt.Println("Building one netmaster with etcd and two hosts, each a network namespace with its own netplugin and Docker engine:")
 	d.l, err = testcluster.Up(ctx, testcluster.Config{Name: d.name, BinDir: bin, Hosts: 2, Detach: d.keep, Progress: progress})
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (d *dockerDemo) ask(ctx context.Context, want func(i int) bool) error {
 		err := testcluster.Until(limit, p.from+" to "+p.to, func(ctx context.Context) error {
 			out, err := d.engineOf(p.from).Docker(ctx, "exec", p.from, "sh", "-c", "nc -w 1 "+d.addr[p.to]+" "+port+" </dev/null")
 			if (err == nil) != want(i) {
-				return fmt.Errorf("it is %s, and the intent says %s: %s", words[err == nil], words[want(i)], out)
+				return fmt.Errorf("it is %s, but the intent is %s: %s", words[err == nil], words[want(i)], out)
 			}
 			return nil
 		})

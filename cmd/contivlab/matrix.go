@@ -119,7 +119,7 @@ func printMatrix(l *testcluster.Lab, rows, before []testcluster.Row, took time.D
 		return err
 	}
 	if wrong > 0 {
-		return fmt.Errorf("%d of %d answers are not what the intent says", wrong, len(rows))
+		return fmt.Errorf("%d of %d answers contradict the intent", wrong, len(rows))
 	}
 	fmt.Printf("  %d questions, all as expected, in %.1f s\n", len(rows), took.Seconds())
 	return nil

@@ -42,8 +42,8 @@ const defaultRate = 5000
 
 func (a *accessOptions) register(fs *flags.Set) {
 	a.rate = defaultRate
-	fs.Bool(&a.tokens, "tokens", "let in who shows a token that 'netctl token create' made, to do what its role may; with --tls-dir or --token-file, for hosts and for the first token")
-	fs.String(&a.oidcFile, "oidc-file", "file", "let in who shows an ID token of the OpenID Connect issuer that this JSON describes (issuer, clientId, groups), to do what its groups may; with --tls-dir or --token-file, for hosts").Must(notEmpty)
+	fs.Bool(&a.tokens, "tokens", "accept tokens of 'netctl token create', with the rights of their roles; with --tls-dir or --token-file, for hosts and for the first token")
+	fs.String(&a.oidcFile, "oidc-file", "file", "accept ID tokens of the OpenID Connect issuer that this JSON file describes (issuer, clientId, groups), with the rights of their groups; with --tls-dir or --token-file, for hosts").Must(notEmpty)
 	fs.String(&a.auditDir, "audit-dir", "directory", "where to write audit.log: a line of JSON for each change and each refusal, nine files of 16 MiB; none = nowhere").Must(func(v string) error {
 		if v != noAudit && !filepath.IsAbs(v) {
 			return errors.New("must be an absolute path, or " + noAudit)
@@ -179,6 +179,6 @@ func (g gate) record() apiserver.Recorder {
 // explainAccess tells at start what an operator should know of who is let in.
 func (o *options) explainAccess(log *slog.Logger) {
 	if (o.access.tokens || o.access.issuer != nil) && o.certs.Own == nil && !o.secure {
-		log.Warn("tokens cross the network as they are, and whoever reads one can use it", "remedy", "give --tls-dir")
+		log.Warn("tokens cross the network unencrypted, and anyone who reads one can use it", "remedy", "give --tls-dir")
 	}
 }

@@ -217,7 +217,7 @@ func TestStolenCertificate(t *testing.T) {
 				code, answer, err := s.ask(thief, strings.ToUpper(method), at, body, "")
 				told := code < 400 && route != "POST /plugin/pod" // a question
 				if route == "POST /plugin/mirror" {               // another one, whose refusal comes on the stream
-					told = !strings.Contains(answer, "is not relayed") || strings.Contains(answer, `"rows"`)
+					told = !strings.Contains(answer, "are not relayed") || strings.Contains(answer, `"rows"`)
 				}
 				if err != nil || told {
 					t.Errorf("%s %s: %d %s %v", route, body, code, answer, err)

@@ -32,8 +32,8 @@ type aciOptions struct {
 
 func (o *aciOptions) register(fs *flags.Set) {
 	o.gateway, o.cluster = aci.GatewayURL, "contiv"
-	fs.String(&o.gateway, "aci-gw", "url", "with infrastructure type aci and no --apic: the ACI gateway of 1.x that is told the app profiles").Must(func(v string) error { return checkFabricURLs([]string{v}) })
-	fs.Bool(&o.merges, "aci-gw-merges", "the ACI gateway adds what it is told of a profile to what it has: delete a profile that loses something before it is told anew, as 1.x did, which stops its traffic for that moment")
+	fs.String(&o.gateway, "aci-gw", "url", "with infrastructure type aci and no --apic: the ACI gateway of 1.x that gets the app profiles").Must(func(v string) error { return checkFabricURLs([]string{v}) })
+	fs.Bool(&o.merges, "aci-gw-merges", "the ACI gateway only adds to a profile: a profile that loses something is deleted and created again, as 1.x did, which stops its traffic for that moment")
 	fs.Strings(&o.apic, "apic", "urls", "with infrastructure type aci: the APICs of the fabric, such as https://apic1,https://apic2; each is asked when another does not answer; instead of an ACI gateway").Must(func(v string) error { return checkFabricURLs(flags.Split(v)) })
 	fs.String(&o.user, "apic-user", "name", `user at the APIC, such as contiv, or apic#DOMAIN\contiv of a login domain`).Must(notEmpty)
 	fs.String(&o.password, "apic-password-file", "file", "file with that user's password; read whenever this netmaster begins to lead").Must(notEmpty)
@@ -64,7 +64,7 @@ func (o *aciOptions) finish(fs *flags.Set) error {
 	}
 	for _, flag := range []string{"aci-gw", "aci-gw-merges"} {
 		if how := fs.Given(flag); how != "" {
-			return flags.Usagef("%s is for an ACI gateway, and --apic names what is kept instead; leave one out", how)
+			return flags.Usagef("%s is for an ACI gateway, and --apic names APICs; omit one", how)
 		}
 	}
 	if o.user == "" || o.password == "" {
@@ -113,6 +113,6 @@ func (o *aciOptions) keeper(ctrl *control.Controller, log *slog.Logger) *control
 // leadFabric keeps the fabric for a term.
 func leadFabric(ctx context.Context, k *controller.Keeper, term store.Fence, log *slog.Logger) {
 	if err := k.Lead(ctx, term); err != nil {
-		log.Debug("the ACI fabric is kept by another netmaster", "error", err)
+		log.Debug("another netmaster configures the ACI fabric", "error", err)
 	}
 }

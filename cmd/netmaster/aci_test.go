@@ -102,7 +102,7 @@ func TestFabricFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--apic":           {"--apic-user", "x"},
 		"--apic-user":      {"--apic", "https://a"},
-		"leave one out":    {"--apic", "https://a", "--aci-gw", "http://b"},
+		"omit one":         {"--apic", "https://a", "--aci-gw", "http://b"},
 		"such as https":    {"--apic", "https://me:secret@a"},
 		"password of":      {"--apic", "https://a", "--apic-user", "x", "--apic-password-file", "/nowhere"},
 		"authority of":     {"--apic", "https://a", "--apic-user", "x", "--apic-password-file", password, "--apic-ca", password},

@@ -14,12 +14,12 @@ func addressChanges(ctx context.Context, log *slog.Logger) <-chan struct{} {
 	err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), netlink.AddrSubscribeOptions{
 		ErrorCallback: func(err error) {
 			if ctx.Err() == nil {
-				log.Debug("changes of this machine's addresses are noticed later", "error", err)
+				log.Debug("changes of this machine's addresses cannot be watched; they are noticed later", "error", err)
 			}
 		},
 	})
 	if err != nil {
-		log.Debug("changes of this machine's addresses are noticed later", "error", err)
+		log.Debug("changes of this machine's addresses cannot be watched; they are noticed later", "error", err)
 		return nil
 	}
 	go func() {

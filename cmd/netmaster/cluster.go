@@ -18,7 +18,7 @@ import (
 // cluster, or as the member that the data directory has.
 func startMember(ctx context.Context, o options, log *slog.Logger) (*membership.Member, error) {
 	if membership.IsEmpty(o.dataDir) && o.joining.token == "" {
-		log.Warn("the data directory holds no store: a NEW CLUSTER begins in it; if there was one, stop and give its --data-dir, or restore a backup with --restore; hosts keep what they have meanwhile",
+		log.Warn("the data directory has no store: a NEW CLUSTER begins in it; if there was a cluster, stop and give its --data-dir, or restore a backup with --restore; hosts keep their desired state meanwhile",
 			"data", o.dataDir)
 	}
 	cfg := o.member()
@@ -38,7 +38,7 @@ func recoverCluster(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	log.Info("the cluster has this member alone; start netmaster on it, and let others join with empty directories; what was written last may be missing, and hosts put back what they have",
+	log.Info("this is now the cluster's only member; start netmaster on it, and let others join with empty directories; the last writes may be missing, and hosts restore their own endpoints",
 		"data", o.dataDir, "store", r.String(), "lost", strings.Join(r.Lost, ", "))
 	return nil
 }

@@ -59,8 +59,8 @@ func TestJoinFlags(t *testing.T) {
 	for args, word := range map[string]string{
 		"--join b:9005":                              "netctl cluster token",
 		"--join b:9005 --token T --recover":          "give one",
-		"--peer-listen none --join-address a:1":      "leave one out",
-		"--peer-listen none --join b:9005 --token T": "leave one out",
+		"--peer-listen none --join-address a:1":      "omit one",
+		"--peer-listen none --join b:9005 --token T": "omit one",
 		"--snapshot-every 1s":                        "a minute or more",
 		"--etcd-endpoints http://e:1 --recover":      "is for the embedded etcd",
 		"--consul-endpoints http://e:1 --join b:1":   "is for the embedded etcd",
@@ -251,7 +251,7 @@ func TestClusterGrows(t *testing.T) {
 	})
 	lost.kill()
 	code, _, text := finished(t, nil, md.with("--recover")...)
-	if code != 0 || !strings.Contains(text, "the cluster has this member alone") {
+	if code != 0 || !strings.Contains(text, "this is now the cluster's only member") {
 		t.Fatalf("--recover: exit code %d, %s", code, text)
 	}
 	d = start(t, nil, md.args...)

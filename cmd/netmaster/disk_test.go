@@ -35,7 +35,7 @@ func TestDiskFull(t *testing.T) {
 	args := []string{"--data-dir", filepath.Join(disk, "etcd"), "--etcd-listen", storetest.FreePort(t)}
 	p := start(t, nil, args...)
 	p.ready()
-	p.until("the log warns of few space", func() bool { return strings.Contains(p.log.String(), "MB left") })
+	p.until("the log warns of few space", func() bool { return strings.Contains(p.log.String(), "MB free") })
 	tenant := func(name string) error {
 		_, err := p.Tenants().Create(t.Context(), api.Tenant{TenantName: name})
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 func (o *options) registerEnroll(fs *flags.Set) {
-	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: let pods of this service account have the certificate of the host whose name is that of their node, when they show their token for the audience "+serviceaccount.Audience+" at --join-listen (netplugin's --join-token-file); netmaster asks Kubernetes whose it is, and keeps the authority that they are to trust in the ConfigMap "+serviceaccount.BundleName+" of that namespace; empty = hosts join by 'netctl cluster token --host' alone").Must(func(v string) error {
+	fs.String(&o.enroll, "enroll-service-account", "namespace/name", "with --secure and --kubeconfig: give pods of this service account the certificate of the host with their node's name, if they present their token for the audience "+serviceaccount.Audience+" at --join-listen (netplugin's --join-token-file); netmaster has Kubernetes review it, and publishes the authority to trust in the ConfigMap "+serviceaccount.BundleName+" of that namespace; empty = hosts join by 'netctl cluster token --host' alone").Must(func(v string) error {
 		if v == "" {
 			return nil
 		}

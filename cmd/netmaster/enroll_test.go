@@ -25,7 +25,7 @@ func TestEnrollServiceAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := []string{"--secure", "--internal-address", "10.9.9.1:9999", "--kubeconfig", file}
-	for account, want := range map[string]string{"ns1/plugin": "", "ns1/other": `of "system:serviceaccount:ns1:plugin"`} {
+	for account, want := range map[string]string{"ns1/plugin": "", "ns1/other": `belongs to "system:serviceaccount:ns1:plugin"`} {
 		o, err := parse(t, nil, append(base, "--enroll-service-account", account)...)
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		condition.MasterDisk.Add(&h, err) // it serves as long as it can
 	}
 	if _, there := v.Settings.Global(); !there {
-		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
+		err = errors.New("the store has no cluster settings: it is empty or another store; check --etcd-endpoints or --data-dir")
 	}
 	condition.MasterSettings.Add(&h, err)
 	if text := c.ctrl.Store.Trouble(); text != "" {

@@ -81,7 +81,7 @@ func (j *joining) finish(fs *flags.Set, own string) error {
 	if j.peerListen == noMembers {
 		for _, flag := range []string{"join", "join-listen", "peer-address", "join-address"} {
 			if how := fs.Given(flag); how != "" {
-				return flags.Usagef("%s is for netmasters that join, but %s is none; leave one out", how, fs.Given("peer-listen"))
+				return flags.Usagef("%s is for netmasters that join, but %s is none; omit one", how, fs.Given("peer-listen"))
 			}
 		}
 		j.peerListen = ""

@@ -63,7 +63,7 @@ func (k *kubeadm) run(ctx context.Context) error {
 		}
 		if err.Error() != told {
 			told = err.Error()
-			k.log.Warn("the network for pods is not made, or the addresses of services are not taken over, by kubeadm's configuration; it is tried again", "error", err)
+			k.log.Warn("the pod network or the service addresses of kubeadm's configuration cannot be set up; trying again", "error", err)
 		}
 		if err := waiting.Pause(ctx, podNetworkRetry); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks str
 		return err
 	}
 	k.lacks(nil)
-	k.log.Info("made the network for pods of the pod CIDR in kubeadm's configuration", "network", control.PodNetwork, "subnets", pods)
+	k.log.Info("created the network for pods from the pod CIDR in kubeadm's configuration", "network", control.PodNetwork, "subnets", pods)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (k *kubeadm) unknown(ctx context.Context, lacks string) (why, err error) {
 	if len(nodes.Items) > 0 && nodes.Items[0].Spec.PodCIDR != "" {
 		hint = fmt.Sprintf(" (node %s has %s of the pod CIDR)", nodes.Items[0].Name, nodes.Items[0].Spec.PodCIDR)
 	}
-	return fmt.Errorf("pods that name no network have none: network %s is not there, and %s%s: give it with --pod-cidr, or make the network with netctl",
+	return fmt.Errorf("pods without a network label have no network: network %s does not exist, and %s%s: give --pod-cidr, or create the network with netctl",
 		control.PodNetwork, lacks, hint), nil
 }
 

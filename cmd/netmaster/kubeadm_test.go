@@ -62,11 +62,11 @@ func TestKubeadm(t *testing.T) {
 		{"there", apiServer{config: 200, text: networking}, options{}, "10.1.0.0/16", "10.1.0.0/16 invalid Prefix false", "", ""},
 		{"a flag says it", apiServer{config: 200, text: networking}, options{podSubnets: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}, "", "", "", ""},
 		{"none is wanted", apiServer{config: 200, text: networking}, options{noPods: true}, "", "", "", ""},
-		{"no configuration", apiServer{config: 404}, options{}, "", "", "is not there: give it with --pod-cidr", "give it with --pod-cidr"},
+		{"no configuration", apiServer{config: 404}, options{}, "", "", "is not there: give --pod-cidr", "give --pod-cidr"},
 		{"no configuration, and it is there", apiServer{config: 404}, options{}, "10.1.0.0/16", "10.1.0.0/16 invalid Prefix false", "", ""},
-		{"may not be read", apiServer{config: 403, slice: "10.244.3.0/24"}, options{}, "", "", "may not be read, with the rights of an earlier manifest (node n1 has 10.244.3.0/24 of the pod CIDR): give it with --pod-cidr", "--pod-cidr"},
-		{"no pod CIDR", apiServer{config: 200, text: "networking: {}\n", slice: "10.244.3.0/24"}, options{}, "", "", "names no pod CIDR (node n1 has 10.244.3.0/24 of the pod CIDR): give it with --pod-cidr", "--pod-cidr"},
-		{"not to be read", apiServer{config: 200, text: "networking: {podSubnet: all}\n"}, options{}, "", "", "", `"all" is no subnet`},
+		{"may not be read", apiServer{config: 403, slice: "10.244.3.0/24"}, options{}, "", "", "may not be read, with the rights of an earlier manifest (node n1 has 10.244.3.0/24 of the pod CIDR): give --pod-cidr", "--pod-cidr"},
+		{"no pod CIDR", apiServer{config: 200, text: "networking: {}\n", slice: "10.244.3.0/24"}, options{}, "", "", "names no pod CIDR (node n1 has 10.244.3.0/24 of the pod CIDR): give --pod-cidr", "--pod-cidr"},
+		{"not to be read", apiServer{config: 200, text: "networking: {podSubnet: all}\n"}, options{}, "", "", "", `"all" is not a subnet`},
 		{"it answers with an error", apiServer{config: 500}, options{}, "", "", "", "ConfigMap kube-system/kubeadm-config: "},
 		{"its services' addresses overlap", apiServer{config: 200, text: "networking: {podSubnet: 10.0.0.0/8, serviceSubnet: 10.96.0.0/12}\n"}, options{}, "", "", "overlaps 10.96.0.0/12", "overlaps 10.96.0.0/12"},
 	} {
@@ -107,7 +107,7 @@ func TestKubeadm(t *testing.T) {
 			wantRanges := map[int]string{200: "[10.96.0.0/12]", 404: "[]"}[x.server.config]
 			if x.server.text == "networking: {}\n" {
 				wantRanges = "[]"
-			} else if wantRanges == "" || strings.Contains(x.fails, "no subnet") {
+			} else if wantRanges == "" || strings.Contains(x.fails, "not a subnet") {
 				wantRanges = "unknown"
 			}
 			if ranges != wantRanges {

@@ -19,7 +19,7 @@ type kubeServices struct {
 
 // register binds the flags.
 func (k *kubeServices) register(fs *flags.Set) {
-	fs.Strings(&k.given.ranges, "service-cidr", "prefixes", "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those that Kubernetes tells of by ServiceCIDR objects (from 1.33 on); empty = beside those kubeadm's serviceSubnet").Must(checkPrefixes)
+	fs.Strings(&k.given.ranges, "service-cidr", "prefixes", "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those of Kubernetes' ServiceCIDR objects (from 1.33 on); empty = beside those kubeadm's serviceSubnet").Must(checkPrefixes)
 	fs.Strings(&k.given.pool, "load-balancer-pool", "addresses", "with --kubeconfig: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class "+translate.PoolClass+
 		", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes").Must(func(v string) error { _, err := model.ParseAddressPool("pool", flags.Split(v)); return err })
 	fs.Strings(&k.given.external, "external-ip-ranges", "prefixes", "with --kubeconfig: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are").Must(checkPrefixes)
@@ -53,7 +53,7 @@ func checkPrefixes(v string) error {
 	if got := parsePrefixes(all); len(all) == 0 || len(got) != len(all) || slices.ContainsFunc(got, func(p netip.Prefix) bool {
 		return p != p.Masked() || p.Bits() == 0 || p.Addr().Is4In6()
 	}) {
-		return errors.New("must be prefixes such as 10.96.0.0/12, comma-separated, without bits of a host, and not all addresses (/0)")
+		return errors.New("must be prefixes such as 10.96.0.0/12, comma-separated, without host bits, and not all addresses (/0)")
 	}
 	return nil
 }

@@ -147,7 +147,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if k.anchor, err = o.newAnchor(config, k.ours.Check, log); err != nil {
 		return nil, err
 	}
-	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups)
+	log.Info("watching Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups)
 	return k, nil
 }
 
@@ -249,7 +249,7 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 	for _, lead := range []func(context.Context, store.Fence) error{k.keeper.Lead, k.services.Lead, k.intent.Lead} {
 		keeping.Go(func() {
 			if err := lead(ctx, term); err != nil {
-				log.Debug("the store is kept in step with Kubernetes by another netmaster", "error", err)
+				log.Debug("another netmaster syncs the store with Kubernetes", "error", err)
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	if len(troubled) > 0 {
 		slices.Sort(troubled)
-		err = fmt.Errorf("not kept as they are written: %s; their events and conditions say why", strings.Join(troubled, ", "))
+		err = fmt.Errorf("not applied as written: %s; their events and conditions say why", strings.Join(troubled, ", "))
 	}
 	condition.MasterKubernetesObjects.Add(h, err)
 }
@@ -318,9 +318,9 @@ func (k *kubernetes) check(h *api.Health) {
 var (
 	kubeObjects  = prometheus.NewDesc("contiv_netmaster_kubernetes_objects", "Objects of Kubernetes that this netmaster knows, by kind.", []string{"kind"}, nil)
 	kubeFollowed = prometheus.NewDesc("contiv_netmaster_kubernetes_followed", "1 while the API server's objects of a kind are followed, else 0.", []string{"kind"}, nil)
-	kubeTrouble  = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not kept as they are written, by kind; the leader tells.", []string{"kind"}, nil)
+	kubeTrouble  = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not applied as written, by kind; reported by the leader.", []string{"kind"}, nil)
 	kubeStrays   = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that the API server has not: their hosts have yet to release them.", nil, nil)
-	kubeForeign  = prometheus.NewDesc("contiv_netmaster_kubernetes_foreign", "1 while the API server is of another cluster than the store follows, so that nothing of it is kept, else 0.", nil, nil)
+	kubeForeign  = prometheus.NewDesc("contiv_netmaster_kubernetes_foreign", "1 while the API server belongs to another cluster than the store, so that none of its objects are stored, else 0.", nil, nil)
 	kubeNotices  = prometheus.NewDesc("contiv_netmaster_kubernetes_notices_total", "Events and conditions for Kubernetes' objects, by result.", []string{"result"}, nil)
 )
 

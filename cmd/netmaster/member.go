@@ -138,7 +138,7 @@ func (m *member) run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		cluster.KeepListening(ctx, m.store, cluster.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
-			m.listen, addressChanges(ctx, m.log), m.trouble("telling agents what to keep containers from"))
+			m.listen, addressChanges(ctx, m.log), m.trouble("updating the control plane's addresses for agents"))
 	})
 	listening.Go(func() { m.tellLeader(ctx) })
 	defer listening.Wait()
@@ -330,7 +330,7 @@ func retry(ctx context.Context, log *slog.Logger, what string, f func() error) e
 		err := f()
 		if err == nil {
 			if !told.IsZero() {
-				log.Info("succeeded at last", "what", what)
+				log.Info("succeeded after errors", "what", what)
 			}
 			return nil
 		}

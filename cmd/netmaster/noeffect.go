@@ -11,7 +11,7 @@ import (
 
 // Sentences about flags that do nothing, as help texts have them.
 const (
-	idleMode    = "kubernetes and mesos do nothing: agents tell of endpoints, and Kubernetes is followed with --kubeconfig whatever the mode"
+	idleMode    = "kubernetes and mesos have no effect: agents report endpoints, and --kubeconfig works in any mode"
 	idleNetMode = "has no effect: no orchestrator leaves the choice to netmaster in this version"
 	idleName    = "has no effect but with --mode swarm-mode: it names the Docker plugin that a swarm's networks use"
 )

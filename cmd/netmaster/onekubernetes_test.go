@@ -47,7 +47,9 @@ func TestOneKubernetes(t *testing.T) {
 	args := []string{"--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", storetest.FreePort(t), "--kubeconfig", file}
 	p := start(t, nil, args...)
 	p.ready()
-	p.until("follows the first", func() bool { return strings.Contains(p.log.String(), "the store follows this Kubernetes from now on") })
+	p.until("follows the first", func() bool {
+		return strings.Contains(p.log.String(), "the store is bound to this Kubernetes cluster from now on")
+	})
 	foreign := func(n string) func() bool {
 		return func() bool {
 			return strings.Contains(answer(t, p, "/metrics"), "contiv_netmaster_kubernetes_foreign "+n)
@@ -57,7 +59,7 @@ func TestOneKubernetes(t *testing.T) {
 	uid.Store("two")
 	p.until("finds another one in its place", func() bool {
 		text := answer(t, p, "/readyz")
-		return strings.HasPrefix(text, "ok\n") && strings.Contains(text, "kubernetes: the API server is of the cluster two") && !strings.Contains(text, "are not known")
+		return strings.HasPrefix(text, "ok\n") && strings.Contains(text, "kubernetes: the API server belongs to the cluster two") && !strings.Contains(text, "are not read")
 	})
 	p.until("says so", foreign("1"))
 	uid.Store("one")
@@ -67,13 +69,13 @@ func TestOneKubernetes(t *testing.T) {
 	uid.Store("two")
 	addresses := []string{"--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t)}
 	code, _, stderr := finished(t, nil, append(addresses, args...)...)
-	if code == 0 || !strings.Contains(stderr, "--kubeconfig: the API server is of the cluster two") || !strings.Contains(stderr, "--kubernetes-cluster two") {
+	if code == 0 || !strings.Contains(stderr, "--kubeconfig: the API server belongs to the cluster two") || !strings.Contains(stderr, "--kubernetes-cluster two") {
 		t.Errorf("with another one: code %d, %s", code, stderr)
 	}
 	p = start(t, nil, append(args, "--kubernetes-cluster", "two")...)
 	p.ready()
 	p.until("takes it over", func() bool {
-		return strings.Contains(p.log.String(), "the store follows another Kubernetes than before")
+		return strings.Contains(p.log.String(), "the store is bound to another Kubernetes cluster than before")
 	})
 	p.until("says so", foreign("0"))
 	p.stop()

@@ -106,9 +106,9 @@ func newFlags(o *options) *flags.Set {
 		return etcd.CheckClusterStore(v)
 	}).Old("--etcd-endpoints or --consul-endpoints")
 	fs.String(&o.dataDir, "data-dir", "directory", "where the embedded etcd keeps its data").Must(notEmpty)
-	fs.String(&o.restore, "restore", "file", "make the data directory of a backup, as 'netctl backup' writes it, and end; what is there is kept beside; no netmaster may run on it").Must(notEmpty)
-	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the tokens that the backup has stay good, also those that were revoked after it; otherwise they end")
-	fs.Bool(&o.newAuth, "new-authorities", "with --restore: make new authorities instead of those that the data directory has, so that all certificates of before end")
+	fs.String(&o.restore, "restore", "file", "make the data directory from a backup of 'netctl backup', and exit; existing data is kept beside it; no netmaster may be running on it").Must(notEmpty)
+	fs.Bool(&o.keepTokens, "keep-tokens", "with --restore: the backup's tokens stay valid, including those revoked after it; otherwise they are revoked")
+	fs.Bool(&o.newAuth, "new-authorities", "with --restore: make new authorities instead of the data directory's, which invalidates all existing certificates")
 	fs.String(&o.etcdListen, "etcd-listen", "ip:port", "where the embedded etcd serves clients; agents on other hosts need an address that they can reach").Must(checkIPPort)
 	o.joining.register(fs)
 	fs.String(&o.external, "external-address, listen-url", "ip:port", "where to serve the REST API; with --internal-address alone there and at 127.0.0.1").Must(checkListen)
@@ -126,13 +126,13 @@ func newFlags(o *options) *flags.Set {
 		}
 		return nil
 	}).Else("unix:///var/run/docker.sock with --mode swarm-mode, otherwise none")
-	fs.String(&o.kubeconfig, "kubeconfig", "file", "Kubernetes whose namespaces and network policies the leader keeps in the store, and whose labels say where pods belong: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of the pod that netmaster runs in; empty = none").Must(notEmpty)
-	fs.String(&o.kubeUID, "kubernetes-cluster", "UID", "with --kubeconfig: the Kubernetes that the store is to follow, also in place of the one that it follows, by the UID of its namespace kube-system; what only the former one had goes; empty = the first that is met, and no other after it").Must(func(v string) error { return model.KubernetesCluster{UID: v}.Validate() })
-	fs.Bool(&o.podsTenant, "pods-choose-tenant", "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too")
-	fs.Strings(&o.podGroups, "pod-groups", "names", "with --kubeconfig: the endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in whichever tenant; * = any, empty = none. Those that namespaces name are not asked about").Must(checkGroups)
+	fs.String(&o.kubeconfig, "kubeconfig", "file", "Kubernetes whose namespaces and network policies the leader syncs into the store, and whose labels choose pods' networks and groups: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of netmaster's pod; empty = none").Must(notEmpty)
+	fs.String(&o.kubeUID, "kubernetes-cluster", "UID", "with --kubeconfig: the Kubernetes cluster to bind the store to, also in place of its present one, by the UID of its namespace kube-system; objects that only the former one had are deleted; empty = the first one seen, and no other after it").Must(func(v string) error { return model.KubernetesCluster{UID: v}.Validate() })
+	fs.Bool(&o.podsTenant, "pods-choose-tenant", "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are stored in the tenants of its pods too")
+	fs.Strings(&o.podGroups, "pod-groups", "names", "with --kubeconfig: the endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in any tenant; * = any, empty = none. Namespaces may choose any group").Must(checkGroups)
 	o.services.register(fs)
 	fs.Strings(&o.podCIDR, "pod-cidr", "subnets", "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none; none = make none, whatever kubeadm says").Must(func(v string) error { _, _, err := parsePodSubnets(flags.Split(v)); return err })
-	fs.String(&o.tokenFile, "token-file", "file", "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in").Must(notEmpty)
+	fs.String(&o.tokenFile, "token-file", "file", "file with one token per line: clients without one of them are refused (401), except at /healthz and /readyz; the first is used towards other netmasters; read again when it changes; empty = all clients are accepted").Must(notEmpty)
 	o.certs.Register(fs, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
 	o.registerSecure(fs)
 	o.access.register(fs)
@@ -186,7 +186,7 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) error {
 	if len(o.etcd)+len(o.consul) > 0 {
 		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore", "secure", "accept-plain"}, joinFlags...) {
 			if how := fs.Given(flag); how != "" {
-				return flags.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
+				return flags.Usagef("%s is for the embedded etcd, but a cluster store is given too; omit one", how)
 			}
 		}
 	}
@@ -347,7 +347,7 @@ func checkIPPort(v string) error {
 
 func checkPluginName(v string) error {
 	if !docker.ValidName(v) {
-		return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
+		return errors.New("must be a name without spaces, or a managed plugin's name such as contiv/netplugin:2.0")
 	}
 	return nil
 }

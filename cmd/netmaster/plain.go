@@ -106,18 +106,18 @@ func (m members) ofHosts(ctx context.Context) []string {
 		case !ok:
 			without = append(without, name)
 		case left <= 0:
-			out = append(out, fmt.Sprintf("the certificate of host %s ended on %s, and it is let in nowhere: 'netctl cluster token --host %s', and start its netplugin with --join and --token", name, date, name))
+			out = append(out, fmt.Sprintf("the certificate of host %s expired on %s, so it has no access: 'netctl cluster token --host %s', and start its netplugin with --join and --token", name, date, name))
 		case left < pki.Soon-week: // it tries from pki.Soon on, each ten minutes
 			out = append(out, fmt.Sprintf("the certificate of host %s ends on %s and was not renewed: its netplugin's log says why", name, date))
 		}
 	}
 	switch list := strings.Join(without, ", "); {
 	case list != "" && m.plain:
-		out = append(out, "plain connections are let in (--accept-plain), as these hosts have no certificate: "+list+"; for each 'netctl cluster token --host NAME', and start its netplugin with --join and --token")
+		out = append(out, "connections without TLS are accepted (--accept-plain), as these hosts have no certificate: "+list+"; for each 'netctl cluster token --host NAME', and start its netplugin with --join and --token")
 	case list != "":
-		out = append(out, "these hosts have no certificate and are let in nowhere, what runs on them goes on as it is: "+list+"; for each 'netctl cluster token --host NAME', and start its netplugin with --join and --token; where there are many, start netmasters with --accept-plain meanwhile; 'netctl host rm' those that are gone")
+		out = append(out, "these hosts have no certificate and no access; their containers go on as they are: "+list+"; for each run 'netctl cluster token --host NAME', and start its netplugin with --join and --token; if there are many, start netmasters with --accept-plain meanwhile; 'netctl host rm' removes hosts that are gone")
 	case m.plain:
-		out = append(out, "plain connections are let in (--accept-plain), and all hosts have certificates: start all netmasters without it")
+		out = append(out, "connections without TLS are accepted (--accept-plain), and all hosts have certificates: start all netmasters without it")
 	}
 	return out
 }

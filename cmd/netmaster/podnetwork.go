@@ -53,7 +53,7 @@ func (o *options) makePodNetwork(ctx context.Context, ctrl *control.Controller, 
 		case errors.Is(err, model.ErrUnavailable), ctx.Err() != nil:
 		case err.Error() != told:
 			told = err.Error()
-			log.Error("the network that --pod-cidr asks for cannot be made; it is tried again", "subnets", o.podSubnets, "error", err)
+			log.Error("the network of --pod-cidr cannot be created; trying again", "subnets", o.podSubnets, "error", err)
 		}
 		if err := waiting.Pause(ctx, podNetworkRetry); err != nil {
 			return err

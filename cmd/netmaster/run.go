@@ -88,7 +88,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		if err == nil { // ctx has ended
 			return <-done
 		}
-		return fmt.Errorf("the embedded etcd cannot go on: %w", err)
+		return fmt.Errorf("the embedded etcd has failed: %w", err)
 	}
 }
 
@@ -96,7 +96,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 func (o *options) explain(log *slog.Logger) {
 	for _, address := range []string{o.external, o.internal, o.agent} {
 		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) && o.token == nil && o.tls.APIServer == nil && !o.secure {
-			log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
+			log.Warn("the REST API has no authentication and is served beyond this host: anyone who can reach it controls the cluster",
 				"address", address, "remedy", "have it ask for certificates with --tls-dir or a token with --token-file, or bind it to a management network with --external-address")
 			break
 		}
@@ -106,11 +106,11 @@ func (o *options) explain(log *slog.Logger) {
 			"address", o.internal, "why", o.loopback, "remedy", "give --internal-address, or the host an address and start again")
 	}
 	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && o.certs.Own != nil && o.certs.Store == nil && len(o.etcd)+len(o.consul) == 0 && !isLoopback(host) {
-		log.Warn("the embedded store is served beyond this host without TLS: whoever reaches it can change everything, whatever the REST API asks for",
+		log.Warn("the embedded store is served beyond this host without TLS: anyone who can reach it controls the cluster, whatever authentication the REST API has",
 			"address", o.etcdListen, "remedy", "give --store-tls-dir too, and https:// in the agents' --etcd-endpoints")
 	}
 	if o.acceptPlain {
-		log.Warn("who comes without TLS is let in to the REST API and the store, and can change everything: start without --accept-plain when all hosts have joined", "rest", o.internal, "store", o.plainStore)
+		log.Warn("clients without TLS are accepted at the REST API and the store, and control the cluster: start without --accept-plain when all hosts have joined", "rest", o.internal, "store", o.plainStore)
 	}
 	o.explainAccess(log)
 	o.warnIdle(log)
@@ -186,10 +186,10 @@ func restore(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	log.Info("the store is restored; start netmaster on it, and hosts put back what the backup lacks",
+	log.Info("the store is restored; start netmaster on it, and hosts restore their endpoints that the backup lacks",
 		"backup", o.restore, "data", o.dataDir, "store", r.String(), "revision", int64(r.Revision), "former", r.Kept, "authoritiesKept", r.Authorities)
 	if r.Tokens > 0 {
-		log.Warn("the tokens that the backup has let nobody in any more, since some may have been revoked after it: make new ones with a certificate of a cluster-admin, or restore with --keep-tokens", "tokens", r.Tokens)
+		log.Warn("the tokens in the backup are no longer valid, since some may have been revoked after it: make new ones with a certificate of a cluster-admin, or restore with --keep-tokens", "tokens", r.Tokens)
 	}
 	return nil
 }
@@ -293,27 +293,27 @@ func serve(ctx context.Context, o options, st store.Store, server *membership.Me
 			telling.Go(func() { watch.Tell(ctx) })
 			telling.Go(func() {
 				if err := ctrl.HostLeases.CountOut(ctx, term); err != nil {
-					log.Debug("hosts are counted by another netmaster", "error", err)
+					log.Debug("another netmaster detects hosts that are away", "error", err)
 				}
 			})
 			telling.Go(func() {
 				if err := ctrl.Hosts.CountAbsence(ctx, term, watch, o.graceTime()); err != nil {
-					log.Debug("how long hosts are away is counted by another netmaster", "error", err)
+					log.Debug("another netmaster measures how long hosts are away", "error", err)
 				}
 			})
 			telling.Go(func() {
 				if err := ctrl.LabelFilter.FollowLabelFilter(ctx, term); err != nil {
-					log.Debug("endpoints' identities follow the label filter by another netmaster", "error", err)
+					log.Debug("another netmaster applies the label filter to endpoints' identities", "error", err)
 				}
 			})
 			telling.Go(func() {
 				if err := ctrl.Tenants.GiveRouters(ctx, term); err != nil {
-					log.Debug("tenants get their routers by another netmaster", "error", err)
+					log.Debug("another netmaster gives tenants their routers", "error", err)
 				}
 			})
 			telling.Go(func() {
 				if err := ctrl.Pending.EndPending(ctx, term, time.Second); err != nil {
-					log.Debug("what is not confirmed is taken back by another netmaster", "error", err)
+					log.Debug("another netmaster reverts unconfirmed changes", "error", err)
 				}
 			})
 			telling.Go(func() { leadFabric(ctx, fabric, term, log) })

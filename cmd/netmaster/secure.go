@@ -27,8 +27,8 @@ const adminFile = "admin-token"
 const auditName = "audit"
 
 func (o *options) registerSecure(fs *flags.Set) {
-	fs.Bool(&o.secure, "secure", "with the embedded store: serve the REST API and the store by TLS, with certificates that the cluster makes for itself, let in who shows one of them or a token, record changes, and write the first administrator's token to "+adminFile+" in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none")
-	fs.Bool(&o.acceptPlain, "accept-plain", "with --secure, on a cluster that ran without it: let in plainly, as before, who has no certificate yet, beside who has one, at the REST API and the store; until all hosts have joined, and not longer")
+	fs.Bool(&o.secure, "secure", "with the embedded store: serve the REST API and the store by TLS with the cluster's own certificates, accept clients with such a certificate or a token, record changes, and write the first administrator's token to "+adminFile+" in the data directory; hosts join by 'netctl cluster token --host'; for all netmasters of a cluster or for none")
+	fs.Bool(&o.acceptPlain, "accept-plain", "with --secure, on a cluster that ran without it: also accept clients without TLS at the REST API and the store; only until all hosts have joined")
 	o.registerEnroll(fs)
 }
 
@@ -44,11 +44,11 @@ func (o *options) finishSecure(fs *flags.Set, own string) error {
 	how := fs.Given("secure")
 	for _, flag := range []string{"tls-dir", "store-tls-dir"} {
 		if other := fs.Given(flag); other != "" {
-			return flags.Usagef("%s makes certificates of its own, and %s names others; leave one out", how, other)
+			return flags.Usagef("%s makes its own certificates, and %s names others; omit one", how, other)
 		}
 	}
 	if o.joining.peerListen == noMembers {
-		return flags.Usagef("%s needs the port where hosts get their certificates, and %s is none; leave one out", how, fs.Given("peer-listen"))
+		return flags.Usagef("%s needs the port where hosts get their certificates, and %s is none; omit one", how, fs.Given("peer-listen"))
 	}
 	o.access.tokens = true
 	if fs.Given("audit-dir") == "" {
@@ -138,7 +138,7 @@ func (o *options) beSecure(ctx context.Context, st store.Store, server *membersh
 		}
 		file := filepath.Join(o.dataDir, adminFile)
 		if err := durable.WriteFile(file, []byte(secret+"\n")); err != nil {
-			return fmt.Errorf("keep the first administrator's token: %w", err)
+			return fmt.Errorf("save the first administrator's token: %w", err)
 		}
 		log.Info("the first administrator's token is written, for this user only", "file", file, "expires", made.Expires,
 			"use", "netctl --netmaster https://"+o.internal+" login --token --ca-file "+authorities)

@@ -78,7 +78,7 @@ func TestTurnSecureMembers(t *testing.T) {
 	if _, err := b.NewJoinToken(t.Context(), api.JoinTokenRequest{}); !isForbidden(err) {
 		t.Errorf("a token that is asked for plainly: %v", err)
 	}
-	if all, err := b.Members(t.Context()); err != nil || !strings.Contains(strings.Join(all.Warnings, "\n"), "plain connections are let in") {
+	if all, err := b.Members(t.Context()); err != nil || !strings.Contains(strings.Join(all.Warnings, "\n"), "connections without TLS are accepted") {
 		t.Errorf("the members: %+v, %v", all, err)
 	}
 	a.stop()

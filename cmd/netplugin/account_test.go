@@ -84,15 +84,15 @@ func TestJoinByAccount(t *testing.T) {
 	if err := os.WriteFile(joined, bytes.Replace(text, []byte(`"token":""`), []byte(`"token":"spent"`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := finish("--etcd-endpoints http://127.0.0.1:9002 --state-dir " + other); err == nil || !strings.Contains(err.Error(), "is plain") {
+	if _, err := finish("--etcd-endpoints http://127.0.0.1:9002 --state-dir " + other); err == nil || !strings.Contains(err.Error(), "has no TLS") {
 		t.Errorf("a host that joined by a token of its own is told a plain store: %v", err)
 	}
 	for line, part := range map[string]string{
 		"--join 127.0.0.1:9005 --join-token-file x":                                                           "--join-authority",
 		"--join 127.0.0.1:9005 --join-authority x":                                                            "give --join-token-file too",
-		"--join 127.0.0.1:9005 --token x --join-token-file x --join-authority x":                              "leave one out",
+		"--join 127.0.0.1:9005 --token x --join-token-file x --join-authority x":                              "omit one",
 		"--join-token-file x --join-authority x":                                                              "give them with --join",
-		"--join 127.0.0.1:9005 --tls-dir /x" + account:                                                        "leave one out",
+		"--join 127.0.0.1:9005 --tls-dir /x" + account:                                                        "omit one",
 		"--join 127.0.0.1:9005 --join-authority /none --join-token-file /none":                                "read the netmasters' authority",
 		"--join 127.0.0.1:9005 --join-token-file /none --join-authority " + authority + " --state-dir " + dir: "read the token of the service account",
 	} {

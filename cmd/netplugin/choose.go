@@ -153,7 +153,7 @@ func (c choice) remember(stateDir string) error {
 		err = durable.WriteJSON(path, c)
 	}
 	if err != nil {
-		return fmt.Errorf("remember the data plane in %s: %w", path, err)
+		return fmt.Errorf("save the data plane's name in %s: %w", path, err)
 	}
 	return nil
 }

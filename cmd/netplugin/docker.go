@@ -16,12 +16,12 @@ import (
 func dockerFlags(fs *flags.Set, o *options) {
 	fs.String(&o.pluginName, "plugin-name, name", "name", "name of the Docker plugin: docker network create -d NAME; with --mode docker or swarm-mode").Must(func(v string) error {
 		if !docker.ValidName(v) {
-			return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
+			return errors.New("must be a name without spaces, or a managed plugin's name such as contiv/netplugin:2.0")
 		}
 		return nil
 	})
 	fs.String(&o.dockerDir, "docker-socket-dir", "directory", "where Docker looks for plugins' sockets").Must(checkPath)
-	fs.String(&o.dockerEngine, "docker-endpoint", "unix:///path", "Docker engine whose networks to keep as the cluster's; none = leave them alone").Must(func(v string) error {
+	fs.String(&o.dockerEngine, "docker-endpoint", "unix:///path", "Docker engine whose networks follow the cluster's; none = do not touch them").Must(func(v string) error {
 		if v == "none" {
 			return nil
 		}

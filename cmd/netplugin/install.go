@@ -20,7 +20,7 @@ const (
 // cniFlags are those about the files of the CNI plugin.
 func cniFlags(fs *flags.Set, o *options) {
 	fs.Bool(&o.installCNI, "install-cni", "put contivk8s, which lies beside netplugin, and a CNI configuration where container runtimes look, and end").From("")
-	fs.String(&o.cniBinDir, "cni-bin-dir", "directory", "where --install-cni puts contivk8s; with --uninstall it is taken away from there").Must(checkPath).Else(cniBinDir + "; with --uninstall none")
+	fs.String(&o.cniBinDir, "cni-bin-dir", "directory", "where --install-cni puts contivk8s; --uninstall removes it there").Must(checkPath).Else(cniBinDir + "; with --uninstall none")
 	fs.String(&o.cniConfDir, "cni-conf-dir", "directory", "where --install-cni puts "+server.ConfFile+"; with --uninstall it is taken away from there").Must(checkPath).Else(cniConfDir + "; with --uninstall none")
 }
 
@@ -34,7 +34,7 @@ func (o *options) checkOnce(fs *flags.Set) error {
 		}
 		return flags.Usagef("%s has no effect without --uninstall", fs.Given(flag))
 	case o.installCNI && o.uninstall:
-		return flags.Usagef("--install-cni and --uninstall are opposites; leave one out")
+		return flags.Usagef("--install-cni and --uninstall are opposites; omit one")
 	}
 	for _, flag := range []string{"cni-bin-dir", "cni-conf-dir"} {
 		if how := fs.Given(flag); how != "" && !o.installCNI && !o.uninstall {

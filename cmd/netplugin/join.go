@@ -38,10 +38,10 @@ type joining struct {
 }
 
 func joinFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.joining.doors, "join", "addresses", "join the cluster of netmasters with --secure: where they listen for who joins (their --join-listen), comma-separated; needs --token. The certificate that this host gets is kept in tls below --state-dir and renewed there, and later starts need neither").Must(checkDoors)
+	fs.Strings(&o.joining.doors, "join", "addresses", "join a cluster of netmasters with --secure: their addresses for joining (their --join-listen), comma-separated; needs --token. The certificate that this host gets is stored in tls below --state-dir and renewed there, and later starts need neither").Must(checkDoors)
 	fs.String(&o.joining.token, "token", "token", "what lets this host join, once, as 'netctl cluster token --host' prints it; who may list processes sees flags, and not the environment")
-	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, as a projected volume has it, where netmasters run with --enroll-service-account; read anew whenever this host needs a certificate that it cannot renew by the former one; needs --join-authority")
-	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: the authority that netmasters show to who joins, in PEM, a copy of join/authority/ca.crt below their --data-dir; nothing is told to others")
+	fs.String(&o.joining.account.TokenFile, "join-token-file", "file", "with --join, in place of --token, in a pod: the token of its service account for the audience contiv, from a projected volume, if netmasters run with --enroll-service-account; read again whenever this host needs a certificate that it cannot renew with the former one; needs --join-authority")
+	fs.String(&o.joining.account.Authority, "join-authority", "file", "with --join-token-file: the authority of netmasters' certificates for joining, in PEM, a copy of join/authority/ca.crt below their --data-dir; the token is sent to no other servers")
 }
 
 func checkDoors(v string) error {
@@ -69,9 +69,9 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 	}
 	switch {
 	case how != "" && own != "":
-		return flags.Usagef("%s gets this host a certificate, and %s names another; leave one out", how, own)
+		return flags.Usagef("%s gets this host a certificate, and %s names another; omit one", how, own)
 	case how != "" && len(o.consul) > 0:
-		return flags.Usagef("%s is for netmasters that keep the store by themselves, and a Consul is named; leave one out", how)
+		return flags.Usagef("%s is for the embedded store, and a Consul is named; omit one", how)
 	case o.joining.account != (enrollment.Account{}):
 		if err := o.joining.checkAccount(fs); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (o *options) join(ctx context.Context, fs *flags.Set) error {
 	}
 	o.joining.finds = true
 	if o.etcd = storeAt(doors); len(o.etcd) == 0 {
-		return errors.New("no netmaster's address is known: give the store's with --etcd-endpoints")
+		return errors.New("no netmaster's address is known: give the store's address with --etcd-endpoints")
 	}
 	return nil
 }
@@ -142,11 +142,11 @@ func (j *joining) checkAccount(fs *flags.Set) error {
 	case j.account.TokenFile == "":
 		return flags.Usagef("%s is for a pod that joins by its service account: give --join-token-file too", fs.Given("join-authority"))
 	case j.token != "":
-		return flags.Usagef("%s and %s are two ways to join; leave one out", fs.Given("token"), fs.Given("join-token-file"))
+		return flags.Usagef("%s and %s are two ways to join; omit one", fs.Given("token"), fs.Given("join-token-file"))
 	case len(j.doors) == 0:
 		return flags.Usagef("%s needs the netmasters' addresses: give them with --join", fs.Given("join-token-file"))
 	case j.account.Authority == "":
-		return flags.Usagef("%s is told to none but the netmasters of an authority: give that with --join-authority", fs.Given("join-token-file"))
+		return flags.Usagef("%s is sent only to netmasters of a given authority: give it with --join-authority", fs.Given("join-token-file"))
 	}
 	return nil
 }
@@ -161,10 +161,10 @@ func (o *options) distrusted() string {
 	if o.joining.dir == "" {
 		return ""
 	}
-	return "where the cluster was restored or made anew, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token"
+	return "if the cluster was restored or created again, 'netctl cluster token --host " + string(o.hostName) + "' and start netplugin with --join and --token"
 }
 
-// follow returns what is to be done when netmasters have come or gone.
+// follow returns what is to be done when the list of netmasters has changed.
 func (j *joining) follow(st any) func(doors []string) {
 	return func(doors []string) {
 		c, ok := st.(interface{ SetEndpoints(urls []string) })

@@ -149,10 +149,10 @@ func TestSecureCluster(t *testing.T) {
 func TestJoinFlags(t *testing.T) {
 	for line, part := range map[string]string{
 		"--join 127.0.0.1:9005":                                                 "needs a token",
-		"--join 127.0.0.1:9005 --token x --tls-dir /x":                          "leave one out",
-		"--join 127.0.0.1:9005 --token x --store-tls-dir /x":                    "leave one out",
+		"--join 127.0.0.1:9005 --token x --tls-dir /x":                          "omit one",
+		"--join 127.0.0.1:9005 --token x --store-tls-dir /x":                    "omit one",
 		"--join 127.0.0.1:9005 --token x --consul-endpoints http://127.0.0.1:1": "a Consul is named",
-		"--join 127.0.0.1:9005 --token x":                                       "join token is none",
+		"--join 127.0.0.1:9005 --token x":                                       "join token is invalid",
 		"--join 127.0.0.1":                                                      "--join",
 	} {
 		var o options

@@ -129,13 +129,13 @@ func run(ctx context.Context, o options, fs *flags.Set, stderr io.Writer) (err e
 	}
 	o.warnIdle(fs, log)
 	if o.joining.left != "" {
-		log.Warn("this host has a certificate and does not use it: its store is plain, and whoever reaches that, or a netmaster, can change everything", "certificate", o.joining.left, "remedy", "give --etcd-endpoints https://, --join and --join-token-file where netmasters run with --secure")
+		log.Warn("this host has a certificate and does not use it: its store has no TLS, and anyone who can reach it or a netmaster controls the cluster", "certificate", o.joining.left, "remedy", "give --etcd-endpoints https://, --join and --join-token-file where netmasters run with --secure")
 	}
 	log.Info("the data plane is chosen", "driver", chosen.Driver, "why", chosen.Why, "since", chosen.Since)
 	drv, err := openDriver(ctx, o, log)
 	if err != nil {
 		if chosen.fellBack() {
-			err = fmt.Errorf("%w; driver %s was taken because of this: %s", err, chosen.Driver, chosen.Why)
+			err = fmt.Errorf("%w; driver %s was chosen because of this: %s", err, chosen.Driver, chosen.Why)
 		}
 		return err
 	}

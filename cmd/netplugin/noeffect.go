@@ -52,7 +52,7 @@ func (o options) warnIdle(fs *flags.Set, log *slog.Logger) {
 func (o options) warnLacking(fs *flags.Set, can driver.Capabilities, log *slog.Logger) {
 	if !can.Egress {
 		for _, flag := range []string{"ip-forward", "containers-reach-control-plane", "dns-upstream"} {
-			o.warn(fs, log, flag, "a driver with a way out")
+			o.warn(fs, log, flag, "a driver with egress")
 		}
 	}
 	if !can.Log && !can.Audit {

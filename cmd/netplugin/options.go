@@ -129,8 +129,8 @@ func newFlags(o *options) *flags.Set {
 }
 
 func storeFlags(fs *flags.Set, o *options) {
-	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd that holds the cluster's state, comma-separated").Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
-	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul that holds the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
+	fs.Strings(&o.etcd, "etcd-endpoints, etcd", "urls", "etcd with the cluster's state, comma-separated").Must(func(v string) error { _, err := etcd.ParseFlag(flags.Split(v)); return err })
+	fs.Strings(&o.consul, "consul-endpoints, consul", "urls", "Consul with the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd").Must(func(v string) error { _, err := consul.ParseFlag(flags.Split(v)); return err })
 	fs.String(&o.consulToken, "consul-token-file", "file", "file with the token that Consul's access control asks for; empty = none")
 	fs.String(&o.clusterStore, "cluster-store", "etcd|consul://host:port", "spelling of 2017 for --etcd-endpoints and --consul-endpoints").Must(func(v string) error {
 		if consul.IsClusterStore(v) {
@@ -151,7 +151,7 @@ func hostFlags(fs *flags.Set, o *options) {
 		}
 		return nil
 	}).Else("<host name reported by the kernel>")
-	fs.Bool(&o.takeHost, "take-host", "take the host's name over from another installation that is gone for good and had other addresses, and release its endpoints; a living one keeps it")
+	fs.Bool(&o.takeHost, "take-host", "take the host's name over from another installation that is permanently gone and had other addresses, and release its endpoints; refused while that one is alive")
 	fs.String(&o.ctrlIP, "ctrl-ip", "ip", "this host's address for the control plane").Must(checkIP).Else("<host ip from the local resolver>").From(envPrefix + "CONTROL_IP")
 	fs.String(&o.vtepIP, "vtep-ip", "ip", "this host's address for VXLAN tunnels").Must(checkIP).Else("<host ip from the local resolver>")
 	fs.IntWithin(&o.vxlanPort, "vxlan-port", "port", "UDP port of VXLAN; the same on all hosts", 1, 65535)
@@ -164,7 +164,7 @@ func clusterFlags(fs *flags.Set, o *options) {
 	fs.Enum(&o.fwdMode, "fwdmode, forward-mode", "mode", "forwarding mode that the cluster must have when netplugin starts: bridge or routing", "bridge", "routing").Else("the cluster's").From(envPrefix + "FORWARD_MODE")
 	fs.String(&o.pvtSubnet, "private-subnet", "a.b.0.0/16", "private subnet that the cluster must have").Must(func(v string) error { _, err := parsePvtSubnet(v); return err }).Else("the cluster's")
 	fs.Bool(&o.ipForward, "ip-forward", "set net.ipv4.ip_forward where it is off, and where containers have IPv6 net.ipv6.conf.all.forwarding (interfaces that accept routers' advertisements keep doing so, accept_ra=2): without it containers reach this host and nothing beyond it")
-	fs.Bool(&o.reachControl, "containers-reach-control-plane", "let containers reach netmasters, the store and netplugins, from which they are kept otherwise: whoever reaches them commands the cluster")
+	fs.Bool(&o.reachControl, "containers-reach-control-plane", "let containers reach netmasters, the store and netplugins, which is blocked by default: anyone who can reach them controls the cluster")
 }
 
 func localFlags(fs *flags.Set, o *options) {
@@ -217,7 +217,7 @@ func (o *options) finish(ctx context.Context, fs *flags.Set) (err error) {
 		o.etcd, err = o.certs.SecureStore(given, o.etcd)
 	}
 	if err != nil && o.joining.dir != "" {
-		return fmt.Errorf("%w; where the cluster goes back to plain connections, remove %s", err, o.joining.dir)
+		return fmt.Errorf("%w; if the cluster is rolled back to connections without TLS, remove %s", err, o.joining.dir)
 	}
 	if err != nil {
 		return err
@@ -295,7 +295,7 @@ func (o *options) checkCertificate(fs *flags.Set) error {
 		return flags.Usagef("%s: %w", how, err)
 	}
 	if name := o.certs.Own.Leaf().Subject.CommonName; name != string(o.hostName) {
-		return flags.Usagef("%s: the certificate is that of host %s, and this is host %s; %s, or give --host", how, name, o.hostName, remedy)
+		return flags.Usagef("%s: the certificate belongs to host %s, and this is host %s; %s, or give --host", how, name, o.hostName, remedy)
 	}
 	var err error
 	if o.netmaster, err = transport.Secure(o.netmaster, "9999"); err != nil {
@@ -357,7 +357,7 @@ func checkInterfaces(v string) error {
 	}
 	for _, s := range list {
 		if len(s) > 15 || strings.ContainsAny(s, "/ \t:") || s == "." || s == ".." {
-			return fmt.Errorf("%q is no interface name: at most 15 characters, no slash, colon or space", s)
+			return fmt.Errorf("%q is not an interface name: at most 15 characters, no slash, colon or space", s)
 		}
 	}
 	return nil

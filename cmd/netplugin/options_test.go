@@ -137,7 +137,7 @@ func TestAddressesAreOurs(t *testing.T) {
 	}
 	o.driver = driverAuto
 	o.vtep = netip.MustParseAddr("198.51.100.9")
-	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), `--vtep-ip "198.51.100.9": is no address of this host, which has `) {
+	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), `--vtep-ip "198.51.100.9": is not an address of this host, which has `) {
 		t.Errorf("an address of another host: %v", err)
 	}
 	o.ctrl, o.vtep = o.vtep, o.ctrl

@@ -122,7 +122,7 @@ func predecessor(ctx context.Context, o options, log *slog.Logger) driver.Predec
 	}
 	left, err := leftovers(ctx, o, o.driver, log)
 	if err != nil {
-		log.Warn("whether another data plane has left something here cannot be known", "error", err)
+		log.Warn("it is unknown whether another data plane has left something here", "error", err)
 	}
 	if len(left) == 0 {
 		return nil

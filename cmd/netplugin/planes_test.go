@@ -63,7 +63,7 @@ func TestThirdDriver(t *testing.T) {
 	}
 	o.warnLacking(fs, driver.Capabilities{Egress: true}, log)
 	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-pin-dir") || !strings.Contains(got, "flag=--flow-log why=") ||
-		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with a way out"`) {
+		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with egress"`) {
 		t.Errorf("warnings: %s", got)
 	}
 	out.Reset()

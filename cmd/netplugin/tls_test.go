@@ -32,7 +32,7 @@ func TestTLSFlags(t *testing.T) {
 	}{
 		{"--tls-dir HOST --netmaster master1,https://master2:1", ""},
 		{"--tls-dir HOST --store-tls-dir HOST", ""},
-		{"--tls-dir HOST --host host2", "is that of host host1, and this is host host2"},
+		{"--tls-dir HOST --host host2", "belongs to host host1, and this is host host2"},
 		{"--tls-dir MASTER", "one of [host]"},
 		{"--tls-dir /nowhere", "netctl pki issue"},
 		{"--tls-dir HOST --netmaster http://master1:9999", "write https://"},

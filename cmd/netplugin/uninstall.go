@@ -94,7 +94,7 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		say("%s", left)
 	}
 	if was, err := host.Unroute(ctx, slog.New(slog.DiscardHandler)); err != nil {
-		errs = append(errs, fmt.Errorf("remove what BGP has made: %w", err))
+		errs = append(errs, fmt.Errorf("remove addresses and routes made for BGP: %w", err))
 	} else if was {
 		say("the router's address, routes and nftables tables of BGP")
 	}
@@ -107,13 +107,13 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		errs = append(errs, fmt.Errorf("remove %s: %w", object, problems[object]))
 	}
 	if had && len(problems) == 0 {
-		say("the nftables tables and firewall exceptions of the way out")
+		say("the nftables tables and firewall exceptions of egress")
 	}
 	if socket := docker.Socket(o.dockerDir, o.pluginName); os.Remove(socket) == nil {
 		say("%s", socket)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w; what is named stays, and so does the state in %s: try again", err, o.stateDir)
+		return fmt.Errorf("%w; these and the state in %s were not removed: try again", err, o.stateDir)
 	}
 	certificate := filepath.Join(o.stateDir, joinedDir)
 	switch was, err := enrollment.Forget(certificate); {

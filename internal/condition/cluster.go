@@ -33,12 +33,12 @@ var (
 	})
 	HostAway = cluster(row{
 		name: "host-away", severity: api.SeverityError, check: api.CheckHosts,
-		means:  "A host is away: its netplugin sends no heartbeat. Its containers keep talking by the last policy.",
+		means:  "A host is away: its netplugin sends no heartbeat. Its containers keep communicating under the last policy.",
 		remedy: "start netplugin there; once the host is gone for good, 'netctl host rm HOST' removes it",
 	})
 	HostsAway = cluster(row{
 		name: "many-hosts-away", severity: api.SeverityError, check: api.CheckHosts,
-		means:  "More than half of the hosts are away. No endpoints are given up, and services go on as before.",
+		means:  "More than half of the hosts are away. No endpoints are released, and services go on as before.",
 		remedy: "look at the network and at the netmasters first",
 	})
 	HostSilent = cluster(row{
@@ -78,12 +78,12 @@ var (
 	})
 	ClockOff = cluster(row{
 		name: "clock-off", severity: api.SeverityNotice, check: api.CheckHosts,
-		means:  "A clock differs by more than 10 s from that of the netmaster that answers.",
+		means:  "A clock differs by more than 10 s from the answering netmaster's.",
 		remedy: "synchronize the clocks of all hosts and netmasters",
 	})
 	ClockFarOff = cluster(row{
 		name: "clock-far-off", severity: api.SeverityWarning, check: api.CheckHosts,
-		means:  "A clock differs by more than five minutes from that of the netmaster that answers. Certificates and tokens may count as ended, or as not valid yet.",
+		means:  "A clock differs by more than five minutes from the answering netmaster's. Certificates and tokens may count as expired, or as not valid yet.",
 		remedy: "synchronize the clocks of all hosts and netmasters",
 	})
 	CertificateEnded = cluster(row{

@@ -8,8 +8,8 @@ func host(r row) *Condition { return register(Host, r) }
 var (
 	HostStore = host(row{
 		name: "store", severity: api.SeverityError, notReady: true, check: api.CheckHosts,
-		means:  "The cluster's store is away, or is not followed. The host keeps its last policy, and containers cannot be attached.",
-		remedy: "see whether the store's servers run and the host reaches them; after a restore, 'netctl store adopt' makes hosts follow another store",
+		means:  "The cluster's store is unavailable, or cannot be watched. The host keeps its last policy, and containers cannot be attached.",
+		remedy: "check that the store's servers run and the host reaches them; after a restore, 'netctl store adopt' makes hosts adopt the restored store",
 	})
 	HostName = host(row{
 		name: "host-name", severity: api.SeverityError, notReady: true, check: api.CheckHosts,
@@ -68,12 +68,12 @@ var (
 	})
 	HostObjects = host(row{
 		name: "objects", severity: api.SeverityError, check: api.CheckDataPlane,
-		means:  "Something is not as wanted and may be cut off: a policy or group that cannot be read, NAT, a firewall in the way, a published port, an endpoint on a host that never came. The host stays ready.",
+		means:  "A problem that may cut containers off: a policy or group that cannot be read, NAT, a firewall in the way, a published port, an endpoint on a host that never registered. The host stays ready.",
 		remedy: "'netctl host inspect HOST' names each object",
 	})
 	HostMTU = host(row{
 		name: "mtu", severity: api.SeverityWarning, check: api.CheckDataPlane,
-		means:  "Containers have a bigger MTU than the tunnel or the uplink carries now, as its interface's MTU has shrunk. Senders are told what fits (path MTU discovery); programs that switch that off lose packets.",
+		means:  "Containers have a bigger MTU than the tunnel or the uplink carries now, as its interface's MTU has shrunk. Senders learn the path MTU (path MTU discovery); programs that switch that off lose packets.",
 		remedy: "make the interface's MTU bigger again, or restart the containers",
 	})
 	HostCertificates = host(row{
@@ -82,13 +82,13 @@ var (
 		remedy: "renew it, or put its files back, as the message says",
 	})
 	HostTrial = host(row{
-		name: "trial", severity: api.SeverityNotice, check: api.CheckDataPlane,
+		name: "unconfirmed", severity: api.SeverityNotice, check: api.CheckDataPlane,
 		means:  "A change waits to be confirmed.",
 		remedy: "'netctl confirm' or 'netctl revert' ends it; 'netctl pending' says what it is",
 	})
-	HostWentBack = host(row{
-		name: "went-back", severity: api.SeverityWarning, check: api.CheckDataPlane,
-		means:  "This host has rolled back an unconfirmed change by itself, and had not heard for 5 s how the change ended. It is reported until an hour after the host has heard.",
+	HostRolledBack = host(row{
+		name: "rolled-back", severity: api.SeverityWarning, check: api.CheckDataPlane,
+		means:  "This host has rolled back an unconfirmed change by itself, and did not learn within 5 s how the change ended. It is reported until an hour after the host has learned it.",
 		remedy: "find out what the change cuts off before you make it again",
 	})
 	HostContainers = host(row{
@@ -98,7 +98,7 @@ var (
 	})
 	HostRemarks = host(row{
 		name: "remarks", severity: api.SeverityNotice, check: api.CheckDataPlane,
-		means:  "Something is not as wanted and cuts nothing off: settings without effect, flows that others have added, Docker's networks, BGP neighbors, the flow log.",
+		means:  "A problem that cuts nothing off: settings without effect, foreign flows, Docker's networks, BGP neighbors, the flow log.",
 		remedy: "'netctl host inspect HOST' names each object",
 	})
 )
@@ -107,7 +107,7 @@ var (
 var (
 	HostDrift = host(row{
 		name: "drift", severity: api.SeverityWarning, check: api.CheckDataPlane,
-		means:  "Somebody else has changed flows, ports, programs, maps or devices of the data plane. netplugin has put them back.",
+		means:  "Flows, ports, programs, maps or devices of the data plane were changed from outside. netplugin has restored them.",
 		remedy: "find out who changes it: the log of netplugin there says what was changed, and when",
 	})
 	HostUnchecked = host(row{

@@ -8,7 +8,7 @@ func netmaster(r row) *Condition { return register(Netmaster, r) }
 var (
 	MasterStore = netmaster(row{
 		name: "store", severity: api.SeverityError, notReady: true, check: api.CheckStore,
-		means:  "The cluster's store cannot be read. Nothing can be changed; hosts keep what they have.",
+		means:  "The cluster's store cannot be read. Nothing can be changed; hosts keep their desired state.",
 		remedy: "see whether the store's servers run, and whether netmaster reaches them",
 	})
 	MasterSpace = netmaster(row{
@@ -23,8 +23,8 @@ var (
 	})
 	MasterSameStore = netmaster(row{
 		name: "same-store", severity: api.SeverityError, check: api.CheckStore,
-		means:  "Hosts follow another store, or a newer state of this one. They keep what they have.",
-		remedy: "put the right store back, or make hosts follow this one with 'netctl store adopt'; what hosts wait for is in their status",
+		means:  "Hosts use another store, or a newer state of this one. They keep their desired state.",
+		remedy: "restore the right store, or have hosts adopt this one with 'netctl store adopt'; hosts' status says what they wait for",
 	})
 	MasterDisk = netmaster(row{
 		name: "disk", severity: api.SeverityWarning, check: api.CheckDisks,
@@ -58,7 +58,7 @@ var (
 	})
 	MasterKubernetes = netmaster(row{
 		name: "kubernetes", severity: api.SeverityWarning, check: api.CheckNetmasters,
-		means:  "netmaster does not follow Kubernetes' API server, or some kinds of its objects. What the store has stays.",
+		means:  "netmaster cannot watch Kubernetes' API server, or some kinds of its objects. The store's objects stay.",
 		remedy: "see whether netmaster reaches the API server, and may list and watch these kinds",
 	})
 	MasterPodNetwork = netmaster(row{
@@ -73,7 +73,7 @@ var (
 	})
 	MasterKubernetesObjects = netmaster(row{
 		name: "kubernetes-objects", severity: api.SeverityWarning, check: api.CheckNetmasters,
-		means:  "Objects of Kubernetes are not kept as they are written.",
+		means:  "Objects of Kubernetes are not applied as written.",
 		remedy: "their events and conditions say why ('kubectl describe')",
 	})
 	MasterSilent = netmaster(row{

@@ -55,9 +55,9 @@ func HasAddress(ip netip.Addr) error {
 		}
 	}
 	if len(have) == 0 {
-		return errors.New("is no address of this host, which has none but its loopback's")
+		return errors.New("is not an address of this host, which has loopback addresses only")
 	}
-	return fmt.Errorf("is no address of this host, which has %s", strings.Join(have, ", "))
+	return fmt.Errorf("is not an address of this host, which has %s", strings.Join(have, ", "))
 }
 
 // isLocal tells whether an interface of this host has the address: a stale

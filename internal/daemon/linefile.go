@@ -101,7 +101,7 @@ func (f *lineFile) gone() bool {
 func (f *lineFile) room() error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.file.Fd()), &st); err != nil {
-		return fmt.Errorf("look how full the file system of %s is: %w", f.path, err)
+		return fmt.Errorf("check the free space of %s: %w", f.path, err)
 	}
 	block := uint64(st.Bsize)
 	return leaveSpare(f.path, st.Bavail*block, st.Blocks*block)
@@ -110,7 +110,7 @@ func (f *lineFile) room() error {
 // leaveSpare tells that no more may be written, by the bytes of a file system.
 func leaveSpare(path string, free, size uint64) error {
 	if spare := min(lineFileSpare, size/10); free < spare {
-		return fmt.Errorf("write %s: the last %d MiB of its file system stay free for others; make room", path, spare>>20)
+		return fmt.Errorf("write %s: the last %d MiB of its file system are reserved for other files; free some space", path, spare>>20)
 	}
 	return nil
 }

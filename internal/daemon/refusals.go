@@ -109,6 +109,6 @@ func (d *Distrust) err(now time.Time) error {
 	if n := len(clients) - named; n > 0 {
 		clients, more = clients[:named], fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Errorf("%s%s refuse the certificate of this netmaster again and again, since they trust another authority: "+
+	return fmt.Errorf("%s%s keep refusing the certificate of this netmaster, since they trust another authority: "+
 		"if they are hosts of the cluster that was here, put its data directory or its authorities back (docs/user/backup-and-restore.md), or let them join with 'netctl cluster token --host NAME'", strings.Join(clients, ", "), more)
 }

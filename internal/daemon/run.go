@@ -60,7 +60,7 @@ func LogHangups(ctx context.Context, log *slog.Logger, reopen func()) {
 		case <-hangups:
 			if reopen != nil {
 				reopen()
-				log.Info("SIGHUP: files are opened anew, at their next line")
+				log.Info("SIGHUP: files are reopened at their next line")
 				continue
 			}
 			log.Info("SIGHUP has no effect: logs go to standard error, and to syslog if asked for, so there are no files to reopen")

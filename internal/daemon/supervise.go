@@ -18,14 +18,14 @@ const askEvery = 100 * time.Millisecond
 func Supervise(ctx context.Context, log *slog.Logger, ready, alive func(context.Context) error) {
 	told, err := daemon.SdNotify(false, "STATUS=starting")
 	if err != nil {
-		log.Warn("systemd cannot be told that this program is ready", "error", err)
+		log.Warn("systemd cannot be notified that this program is ready", "error", err)
 	}
 	if !told {
 		return
 	}
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("systemd cannot be told", "what", state, "error", err)
+			log.Warn("systemd cannot be notified", "what", state, "error", err)
 		}
 	}
 	tick := time.NewTicker(askEvery)
@@ -60,7 +60,7 @@ func Supervise(ctx context.Context, log *slog.Logger, ready, alive func(context.
 			if err := alive(actx); err == nil {
 				notify(daemon.SdNotifyWatchdog)
 			} else if ctx.Err() == nil {
-				log.Error("this program does not work as it should; systemd will start it anew", "error", err)
+				log.Error("this program does not work properly; systemd will restart it", "error", err)
 			}
 			cancel()
 		case <-ctx.Done():

@@ -30,7 +30,7 @@ func CoalesceTimers() error {
 		for _, task := range tasks {
 			set, err := coalesce(filepath.Base(task))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended, or the kernel knows no such setting
-				return fmt.Errorf("let timers be late: %w", err)
+				return fmt.Errorf("set the timer slack: %w", err)
 			}
 			changed = changed || set
 		}

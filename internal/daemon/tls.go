@@ -81,7 +81,7 @@ func (t *TLS) SecureStore(given, urls []string) ([]string, error) {
 	}
 	for _, s := range given {
 		if strings.HasPrefix(s, "http://") {
-			return nil, flags.Usagef("the store's address %s is plain, and this program has certificates for the store (%s): write https://, or leave one out", s, t.storeDir)
+			return nil, flags.Usagef("the store's address %s has no TLS, and this program has certificates for the store (%s): write https://, or omit one", s, t.storeDir)
 		}
 	}
 	secure := make([]string, len(urls))

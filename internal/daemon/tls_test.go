@@ -67,7 +67,7 @@ func TestDistrust(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	if err := d.Err(); !strings.HasPrefix(err.Error(), "127.0.0.1 refuse the certificate") {
+	if err := d.Err(); !strings.HasPrefix(err.Error(), "127.0.0.1 keep refusing the certificate") {
 		t.Error(err)
 	}
 	if err := d.err(time.Now().Add(distrustFor)); err != nil {

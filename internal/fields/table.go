@@ -91,7 +91,7 @@ var byType = map[string]map[string]Field{
 		"defaultIn":         {Means: "what becomes of connections to the endpoints that no rule of the tier matches: allow, deny or pass (to the next tier)", Allows: "of several policies deny wins over allow, and allow over pass", Unset: "nothing", Enum: []string{"", "allow", "deny", "pass"}},
 		"defaultOut":        {Means: "likewise of connections from the endpoints", Enum: []string{"", "allow", "deny", "pass"}},
 		"rules":             {Allows: "at most 20000; each with ruleId, direction in or out, priority 1-100 (the higher decides first; 0 = 50), action allow, deny or pass, log, at most 64 peers (each one of selector, cidr with except, network; none = anybody) and ports (protocol tcp, udp, icmp or 0-255, with ports such as 80,443,8000-8080; none = any)"},
-		"owner":             {Means: "told, not asked for: user, or kubernetes for one that only Kubernetes may change"},
+		"owner":             {Means: "read-only: user, or kubernetes for one that only Kubernetes may change"},
 	},
 	"NetProfile": {
 		"owner":            owner,

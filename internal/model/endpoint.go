@@ -130,7 +130,7 @@ func (e Endpoint) Validate() error {
 		return InvalidField("IPv6Address", e.IPv6, "must be an IPv6 address")
 	}
 	if e.MAC[0]&1 != 0 {
-		return InvalidField("MacAddress", e.MAC, "must be that of one interface: an even first byte")
+		return InvalidField("MacAddress", e.MAC, "must be a unicast address: an even first byte")
 	}
 	if err := validText("EPCommonName", e.Name, MaxEndpointText); err != nil {
 		return err

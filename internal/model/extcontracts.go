@@ -68,7 +68,7 @@ func (e ExtContracts) Validate() error {
 	}
 	for i, c := range e.Contracts {
 		if c == "" || strings.ContainsAny(c, " ,") {
-			return InvalidField("contracts", c, "must not be empty, nor hold spaces or commas")
+			return InvalidField("contracts", c, "must not be empty, nor contain spaces or commas")
 		}
 		if err := validText("contracts", c, MaxContractName); err != nil {
 			return err

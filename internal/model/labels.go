@@ -63,7 +63,7 @@ func ParseLabelFilter(field string, entries []string) (LabelFilter, error) {
 		}
 	}
 	if len(f) > MaxLabelFilter {
-		return nil, InvalidField(field, len(f), fmt.Sprintf("must be at most %d entries, with those that \"default\" stands for", MaxLabelFilter))
+		return nil, InvalidField(field, len(f), fmt.Sprintf("must be at most %d entries, including the expansion of \"default\"", MaxLabelFilter))
 	}
 	return f, nil
 }

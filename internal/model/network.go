@@ -198,7 +198,7 @@ func (n Network) CheckPool(pool AddrRange) error {
 		return InvalidField("ipPool", pool, fmt.Sprintf("must lie inside the network's range %s", n.Range))
 	}
 	if n.Gateway.IsValid() && pool.Contains(n.Gateway) {
-		return InvalidField("ipPool", pool, fmt.Sprintf("must not hold the gateway %s", n.Gateway))
+		return InvalidField("ipPool", pool, fmt.Sprintf("must not contain the gateway %s", n.Gateway))
 	}
 	return nil
 }

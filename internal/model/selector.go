@@ -224,7 +224,7 @@ func (s Selector) Validate(field string) error {
 		}
 	}
 	if k, nobody := s.contradicts(); nobody {
-		return InvalidField(field, k, "must be able to select something: what it requires of this label never holds together")
+		return InvalidField(field, k, "must be able to select something: its requirements on this label contradict each other")
 	}
 	return nil
 }

@@ -147,9 +147,9 @@ func (s Service) CheckCapacity(old Service, there bool, services, fronts int) er
 	grows := s.Fronts() - old.Fronts()
 	switch {
 	case !there && services >= MaxServices:
-		return Errorf(ErrExhausted, "there are %d services, as many as a host holds", services)
+		return Errorf(ErrExhausted, "there are %d services, a host's limit", services)
 	case grows > 0 && fronts+grows > MaxFronts:
-		return Errorf(ErrExhausted, "ports: with %d at its addresses there would be %d at the addresses of all services, more than the %d that a host holds",
+		return Errorf(ErrExhausted, "ports: with %d at its addresses all services would have %d, more than a host's limit of %d",
 			s.Fronts(), fronts+grows, MaxFronts)
 	}
 	return nil

@@ -198,7 +198,7 @@ func rangeFault(subnet netip.Prefix, r AddrRange) string {
 	case !subnet.Contains(r.First) || !subnet.Contains(r.Last):
 		return fmt.Sprintf("must lie inside the subnet %s", subnet)
 	case !hosts.Contains(r.First) || !hosts.Contains(r.Last):
-		return fmt.Sprintf("must not hold the network or broadcast address of %s; usable are %s", subnet, hosts)
+		return fmt.Sprintf("must not contain the network or broadcast address of %s; usable are %s", subnet, hosts)
 	}
 	return ""
 }

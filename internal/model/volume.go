@@ -4,7 +4,7 @@ var _ = register(Kind{
 	Collection: "volumes", Name: "volume", Order: 130,
 	NoEffects: []NoEffect{
 		{
-			Text: "volumes are kept and have no effect: nothing makes storage of them",
+			Text: "volumes are stored and have no effect",
 			set:  in(every[Volume]),
 		},
 	},

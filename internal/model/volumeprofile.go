@@ -4,7 +4,7 @@ var _ = register(Kind{
 	Collection: "volumeProfiles", Name: "volumeProfile", Order: 140,
 	NoEffects: []NoEffect{
 		{
-			Text: "volume profiles are kept and have no effect: nothing makes storage by them",
+			Text: "volume profiles are stored and have no effect",
 			set:  in(every[VolumeProfile]),
 		},
 	},

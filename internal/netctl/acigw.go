@@ -48,7 +48,7 @@ func newAciGw(base common) *command {
 func newAciGwInfo(base common) *command {
 	o := &aciGwOptions{common: base}
 	c := &command{name: "info", short: "Show the settings", examples: []string{"netctl aci-gw info", "netctl aci-gw info --json"}}
-	c.flags.String(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the gateway is that of all tenants")
+	c.flags.String(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; all tenants share the gateway")
 	c.flags.Bool(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
 	c.flags.Bool(&o.json, "json, j", "print a JSON array")
 	c.flags.Bool(&o.quiet, "quiet, q", quietUsage)

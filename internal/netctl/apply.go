@@ -53,8 +53,8 @@ func newApply(base common) *command {
 
 // Texts by what was done to an object.
 var (
-	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Deleted", actionMissing: "Not there:", actionKept: "Kept, as it is always there:"}
-	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Would delete", actionMissing: "Not there:", actionKept: "Kept, as it is always there:"}
+	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Deleted", actionMissing: "Not there:", actionKept: "Kept, as it always exists:"}
+	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:", actionDeleted: "Would delete", actionMissing: "Not there:", actionKept: "Kept, as it always exists:"}
 )
 
 func runApply(ctx context.Context, o *applyOptions) error {
@@ -201,7 +201,7 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) (last api.ApplyRes
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
 		if err != nil && done > 0 {
-			return last, fmt.Errorf("%w\n%d of %d objects are applied, or more; 'netctl apply' of the same files goes on from there", inDocuments(docs, err), done, len(docs))
+			return last, fmt.Errorf("%w\nat least %d of %d objects are applied; 'netctl apply' of the same files applies the rest", inDocuments(docs, err), done, len(docs))
 		}
 		if err != nil {
 			return last, inDocuments(docs, err)

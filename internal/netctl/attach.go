@@ -64,7 +64,7 @@ func newAttach(base common, getenv func(string) string) *command {
 	o.tenantFlag(&c.flags)
 	c.flags.String(&o.network, "network, n", "NETWORK", "network; else the group's, else the tenant's default network, else default-net")
 	c.flags.String(&o.group, "group, g", "GROUP", "endpoint group; else none")
-	c.flags.String(&o.name, "name", "NAME", "the endpoint's name; else that of the namespace, or pid-PID")
+	c.flags.String(&o.name, "name", "NAME", "the endpoint's name; default: the namespace's name, or pid-PID")
 	c.flags.Texts(&o.labels, "label, l", "KEY=VALUE", "label of the endpoint, by which policies and services select")
 	c.flags.List(&o.ips, "ip", "ADDRESS", "address to ask for, one IPv4 and one IPv6 at most")
 	o.changeFlags(&c.flags, "json, j", "print what it got as JSON")

@@ -31,7 +31,7 @@ type bgpCreateOptions struct {
 func newBgp(base common) *command {
 	return &command{
 		name:  "bgp",
-		short: "BGP: how a host tells a router of the network which addresses it has.",
+		short: "BGP: how a host announces its addresses to a router of the network.",
 		examples: []string{
 			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1",
 			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 --neighbors 50.1.1.201@500 host1",

@@ -95,7 +95,7 @@ func runBugtool(ctx context.Context, o *bugtoolOptions) (err error) {
 	}
 	dir, err := os.MkdirTemp("", "netctl-bugtool-")
 	if err != nil {
-		return fmt.Errorf("make a directory for what hosts send: %w", err)
+		return fmt.Errorf("make a directory for hosts' bundles: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	var asked sync.WaitGroup
@@ -170,7 +170,7 @@ func (s *source) fetch(ctx context.Context, client *api.Client, dir string, time
 	defer cancel()
 	f, err := os.CreateTemp(dir, "source-")
 	if err != nil {
-		return fmt.Errorf("keep what it sends: %w", err)
+		return fmt.Errorf("save the bundle it sends: %w", err)
 	}
 	s.file = f
 	return client.Bundle(ctx, s.host, &limited{f, maxSource})
@@ -224,21 +224,21 @@ var errArchive = errors.New("write the archive")
 // copyTo adds the files that a source has sent, as far as they go.
 func (s *source) copyTo(tw *tar.Writer, made time.Time) (m *api.BundleManifest, err error) {
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("read what it sent: %w", err)
+		return nil, fmt.Errorf("read the bundle it sent: %w", err)
 	}
 	for tr := tar.NewReader(s.file); ; {
 		h, err := tr.Next()
 		switch {
 		case errors.Is(err, io.EOF) && m == nil:
-			return nil, errors.New("what it sent has no manifest: it broke off")
+			return nil, errors.New("the bundle it sent has no manifest: it was interrupted")
 		case errors.Is(err, io.EOF):
 			return m, nil
 		case err != nil:
-			return m, fmt.Errorf("read what it sent: %w", err)
+			return m, fmt.Errorf("read the bundle it sent: %w", err)
 		}
 		text, err := io.ReadAll(io.LimitReader(tr, maxSource))
 		if err != nil {
-			return m, fmt.Errorf("read %s of what it sent: %w", h.Name, err)
+			return m, fmt.Errorf("read %s of the bundle it sent: %w", h.Name, err)
 		}
 		if h.Name == supportbundle.ManifestName {
 			m = &api.BundleManifest{}
@@ -268,7 +268,7 @@ func (o *bugtoolOptions) tell(m bugtoolManifest) error {
 		}
 	}
 	slices.Sort(lacks)
-	if _, err := fmt.Fprintf(o.out, "Packed netmaster and %d hosts into %s. Tokens, keys and passwords are left out; read it before you give it away all the same.\n", len(m.Sources)-1, o.file); err != nil {
+	if _, err := fmt.Fprintf(o.out, "Packed netmaster and %d hosts into %s. Tokens, keys and passwords are left out; still, read it before you give it away.\n", len(m.Sources)-1, o.file); err != nil {
 		return err
 	}
 	if len(lacks) == 0 {

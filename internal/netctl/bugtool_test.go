@@ -96,7 +96,7 @@ func TestBugtool(t *testing.T) {
 	for _, x := range m.Sources {
 		errs[x.Directory] = x.Error
 	}
-	if len(errs) != 5 || errs["netmaster"] != "" || errs["hosts/h1"] != "" || !strings.Contains(errs["hosts/h2"], "broke") && !strings.Contains(errs["hosts/h2"], "EOF") ||
+	if len(errs) != 5 || errs["netmaster"] != "" || errs["hosts/h1"] != "" || !strings.Contains(errs["hosts/h2"], "interrupted") && !strings.Contains(errs["hosts/h2"], "EOF") ||
 		!strings.Contains(errs["hosts/h3"], "away") || !strings.Contains(errs["hosts/h4"], "h4 does not answer") {
 		t.Errorf("the manifest says %v", errs)
 	}

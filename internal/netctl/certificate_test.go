@@ -81,7 +81,7 @@ func TestTLSDir(t *testing.T) {
 	}{
 		{"", "https://" + master, "--tls-dir " + anna + " tenant ls", ExitOK, "default"},
 		{anna, master, "tenant ls", ExitOK, "default"}, // https, as there is a certificate
-		{soon, master, "tenant ls", ExitOK, "warning: the certificate of " + soon + " ends on"},
+		{soon, master, "tenant ls", ExitOK, "warning: the certificate of " + soon + " expires on"},
 		{anna, "http://" + master, "tenant ls", ExitUsage, "write https://"},
 		{"", "http://" + master, "tenant ls", ExitFailure, "speaks TLS there: ask it at https://"},
 		{other, master, "--insecure tenant ls", ExitUnavailable, "it refuses our certificate, which is of another authority"},

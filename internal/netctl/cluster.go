@@ -39,7 +39,7 @@ type clusterOptions struct {
 func newCluster(base common) *command {
 	return &command{
 		name:  "cluster",
-		short: "The netmasters that keep the cluster's state by themselves: members of the embedded store.",
+		short: "The members of the embedded store.",
 		examples: []string{
 			"netctl cluster members",
 			"netctl cluster token",
@@ -92,7 +92,7 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	case err != nil:
 		return err
 	case t.Host != o.host: // it knows of no hosts, and made a netmaster's
-		return errors.New("this netmaster is of a version that gives hosts no certificates: upgrade it")
+		return errors.New("this netmaster's version issues no certificates to hosts: upgrade it")
 	case o.json:
 		return o.showJSON(t)
 	case o.quiet:
@@ -100,7 +100,7 @@ func runClusterToken(ctx context.Context, o *clusterOptions) error {
 	case o.host != "":
 		_, err = fmt.Fprintf(o.out, "On host %s, once, before %s:\n\n  netplugin --join %s --token %s\n", t.Host, t.Expires, strings.Join(t.Addresses, ","), t.Token)
 		if h, failed := client.Host(ctx, t.Host); err == nil && failed == nil && h.State == api.HostAlive { // else nothing is said
-			_, err = fmt.Fprintf(o.out, "\nA host of that name is alive, at %s. If another one joins by the token, the certificate of %s is renewed no more, and the other one is refused its name: give each host a name of its own.\n", h.Control, t.Host)
+			_, err = fmt.Fprintf(o.out, "\nA host of that name is alive, at %s. If another host joins with the token, the certificate of %s can no longer be renewed, and the other host is refused its name: give each host its own name.\n", h.Control, t.Host)
 		}
 		return err
 	}
@@ -121,7 +121,7 @@ func newClusterRemove(base common) *command {
 		examples: []string{"netctl cluster remove host3", "netctl cluster remove --force host3"},
 		args:     []string{"MEMBER"},
 	}
-	c.flags.Bool(&o.force, "force, f", "also a living member, or where too few of the others answer")
+	c.flags.Bool(&o.force, "force, f", "also a member that is alive, or if too few of the others answer")
 	o.changeFlags(&c.flags, "json, j", "print the members that are left as JSON")
 	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *clusterOptions) error {
 		left, err := client.RemoveMember(ctx, o.member, o.force)

@@ -10,7 +10,7 @@ func newClusterRenew(base common) *command {
 	o := &clusterOptions{common: base}
 	c := &command{
 		name:     "renew-authorities",
-		short:    "Make the next authorities of members, and of hosts and people: the former ones are trusted until their own end",
+		short:    "Make new authorities for members, hosts and users: the former ones are trusted until they expire",
 		examples: []string{"netctl cluster renew-authorities"},
 	}
 	c.flags.Bool(&o.json, "json, j", "print the members as JSON")

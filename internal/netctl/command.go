@@ -207,8 +207,8 @@ func (c *command) help(w io.Writer, path string, fs *flags.Set) error {
 	}
 	if c.globals != nil {
 		b.WriteString("\nA long flag may be written with one dash (-subnet 10.1.1.0/24). Flags may stand before or after arguments.\n" +
-			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster (or netplugin) unavailable, 6 diff found differences, 7 status, doctor: not all is well.\n" +
-			"'netctl COMMAND --help' tells more of a command.\n")
+			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster (or netplugin) unavailable, 6 diff found differences, 7 status, doctor: there are problems.\n" +
+			"'netctl COMMAND --help' shows a command's help.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

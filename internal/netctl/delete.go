@@ -111,7 +111,7 @@ func (o *applyOptions) deleteAll(ctx context.Context, objects []api.ObjectName, 
 				continue
 			}
 			if api.IsUnavailable(err) || isForbidden(err) || ctx.Err() != nil {
-				return results, fmt.Errorf("%w\n%d of %d objects are deleted, or were not there", err, len(results), len(objects))
+				return results, fmt.Errorf("%w\n%d of %d objects are deleted or did not exist", err, len(results), len(objects))
 			}
 			err = fmt.Errorf("%s %s: %w", name.Kind, name.Key, err)
 			if f.stays[name] != "" {

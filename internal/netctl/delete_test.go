@@ -106,7 +106,7 @@ func TestDeleteFileDeletesWhatItNames(t *testing.T) {
 	file := documentsOf(t, "{kind: global, name: global}\n---\n"+stack)
 	says(t, netctl(t, url, "apply", "-f", file, "-q"), ExitOK, "global\nblue\nblue:n\nblue:p\nblue:p:1\nblue:g\n")
 	says(t, netctl(t, url, "policy", "rule-rm", "-t", "blue", "p", "1"), ExitOK, "Deleted rule blue:p:1\n")
-	kept := "Kept, as it is always there: global global\n"
+	kept := "Kept, as it always exists: global global\n"
 	says(t, netctl(t, url, "delete", "-f", file, "--dry-run"), ExitOK,
 		"Would delete endpointGroup blue:g\nWould delete policy blue:p\nNot there: rule blue:p:1\nWould delete network blue:n\nWould delete tenant blue\n"+kept)
 	says(t, netctl(t, url, "group", "create", "-t", "blue", "n", "other"), ExitOK, "Created group blue:other\n")

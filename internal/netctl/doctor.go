@@ -24,10 +24,10 @@ func newDoctor(base common) *command {
 	o := &doctorOptions{common: base}
 	c := &command{
 		name:     "doctor",
-		short:    "Look for what is wrong: what is owned by nobody, hosts, data planes, certificates, disks, versions",
+		short:    "Check the cluster: allocations without an owner, hosts, data planes, certificates, disks, versions",
 		examples: []string{"netctl doctor", "netctl doctor --repair", "netctl doctor --json"},
 	}
-	c.flags.Bool(&o.repair, "repair", "put right what is owned by nobody, or is not allocated to its owner")
+	c.flags.Bool(&o.repair, "repair", "repair allocations without an owner, and owners without an allocation")
 	c.flags.Bool(&o.json, "json, j", "print the findings as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", fmt.Sprintf("print nothing; the exit code is %d when something was found", ExitUnwell))
 	c.run = bindRun(o, runDoctor, nil)

@@ -11,7 +11,7 @@ import (
 // the exit code is the worst finding's.
 func TestDoctorShows(t *testing.T) {
 	d := api.Diagnosis{Hosts: 3, Answered: 2, Findings: []api.Finding{
-		{Check: api.CheckHosts, Where: "host h1", Severity: api.SeverityNotice, Text: "its clock", Remedy: "have it follow"},
+		{Check: api.CheckHosts, Where: "host h1", Severity: api.SeverityNotice, Text: "its clock", Remedy: "to apply it"},
 	}}
 	show := func() string {
 		t.Helper()
@@ -21,7 +21,7 @@ func TestDoctorShows(t *testing.T) {
 		}
 		return b.String()
 	}
-	if text := show(); !d.Well() || !strings.Contains(text, "notice   hosts  host h1  its clock  have it follow") || !strings.Contains(text, "1 finding; 2 of 3 hosts answered.") {
+	if text := show(); !d.Well() || !strings.Contains(text, "notice   hosts  host h1  its clock  to apply it") || !strings.Contains(text, "1 finding; 2 of 3 hosts answered.") {
 		t.Errorf("a notice:\n%s", text)
 	}
 	d.Findings = append(d.Findings, api.Finding{Severity: api.SeverityError, Text: "lost", Remedy: "repair it", Repair: api.RepairDone})

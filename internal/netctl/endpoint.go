@@ -19,7 +19,7 @@ func newEndpoint(base common) *command {
 		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint inspect 3f0c9a7d1b52", "netctl endpoint drain web1"},
 		subs: []*command{
 			newEndpointInspect(base), newEndpointList(base),
-			newEndpointDrain(base, "drain", "Send an endpoint no new connections of services, until its container ends; what lives goes on", true),
+			newEndpointDrain(base, "drain", "Send an endpoint no new connections of services, until its container ends; established connections go on", true),
 			newEndpointDrain(base, "undrain", "Send an endpoint that drains connections of services again", false),
 		},
 	}

@@ -19,7 +19,7 @@ func newEndpointList(base common) *command {
 		name:     "ls",
 		asks:     &o.filter,
 		aliases:  []string{"list"},
-		short:    "List the endpoints of all tenants, or those that flags choose",
+		short:    "List the endpoints of all tenants, or those selected by flags",
 		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint ls -t blue --group web", "netctl endpoint ls --network blue:backend -q"},
 	}
 	c.flags.String(&o.filter.Tenant, "tenant, t", "TENANT", "those of a tenant")

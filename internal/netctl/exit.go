@@ -22,7 +22,7 @@ const (
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
-	ExitUnwell      = 7 // status, doctor: the cluster answers, and not all is well
+	ExitUnwell      = 7 // status, doctor: the cluster answers, and there are problems
 )
 
 // errDiffers makes diff exit with ExitDiffers.

@@ -32,10 +32,10 @@ func newExport(base common) *command {
 			"netctl export --from http://old-netmaster:9999 > cluster.yaml   # a netmaster of 1.x",
 		},
 	}
-	c.flags.String(&o.tenant, "tenant, t", "TENANT", "only the tenant and what it holds")
+	c.flags.String(&o.tenant, "tenant, t", "TENANT", "only the tenant and its objects")
 	c.flags.String(&o.from, "from", "URL", "of another netmaster, also of 1.x; implies --in-use")
-	c.flags.Bool(&o.inUse, "in-use", "write the tags and addresses in use, also those that netmaster chose, and the endpoints")
-	c.flags.Bool(&o.skip, "skip-broken", "leave out, with a warning, what the netmaster cannot tell of, instead of failing")
+	c.flags.Bool(&o.inUse, "in-use", "write the tags and addresses in use, including those that netmaster chose, and the endpoints")
+	c.flags.Bool(&o.skip, "skip-broken", "omit, with a warning, objects that the netmaster cannot list, instead of failing")
 	c.flags.Bool(&o.json, "json, j", "print a JSON array")
 	c.flags.Bool(&o.quiet, "quiet, q", "print kinds and keys only")
 	c.run = bindRun(o, runExport, nil)
@@ -151,9 +151,9 @@ func (o *exportOptions) broken(what string, err error) error {
 		return err
 	}
 	if !o.skip {
-		return fmt.Errorf("%s: %w; restarting a netmaster of 1.x may mend it, and --skip-broken leaves out what it does not tell", what, err)
+		return fmt.Errorf("%s: %w; restarting a netmaster of 1.x may help, and --skip-broken omits what it cannot list", what, err)
 	}
-	_, err = fmt.Fprintf(o.stderr, "warning: %s: %v; what it does not tell is left out\n", what, err)
+	_, err = fmt.Fprintf(o.stderr, "warning: %s: %v; what it cannot list is omitted\n", what, err)
 	return err
 }
 
@@ -164,7 +164,7 @@ func (o *exportOptions) ambiguous(network string, e api.EndpointOper) error {
 	}
 	for key, value := range parseLabels(e.Labels) {
 		if strings.Contains(value, " ") {
-			_, err := fmt.Fprintf(o.stderr, "warning: endpoint %s of network %s: its labels are told as %q, where a value with blanks cannot be told from several labels; look at %q\n",
+			_, err := fmt.Fprintf(o.stderr, "warning: endpoint %s of network %s: its labels are listed as %q, where a value with blanks looks like several labels; check %q\n",
 				e.EndpointID, network, e.Labels, key)
 			return err
 		}

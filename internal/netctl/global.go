@@ -91,7 +91,7 @@ func labelsFollow(o api.GlobalOper) string {
 	if len(o.FormerLabels) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Generated labels have changed, and %d endpoints have not followed yet: until they have, policies cannot select by these either: %s\n", o.EndpointsToFollow, strings.Join(o.FormerLabels, ", "))
+	return fmt.Sprintf("Generated labels have changed, and %d endpoints are not updated yet; until then policies cannot select by these labels either: %s\n", o.EndpointsToFollow, strings.Join(o.FormerLabels, ", "))
 }
 
 type globalSetOptions struct {

@@ -19,7 +19,7 @@ func newHost(base common) *command {
 	return &command{
 		name:    "host",
 		aliases: []string{"node"},
-		short:   "Hosts: the machines where containers run, as their netplugins tell of them.",
+		short:   "Hosts: the machines where containers run, as their netplugins report them.",
 		examples: []string{
 			"netctl host ls",
 			"netctl host inspect host1",
@@ -27,12 +27,12 @@ func newHost(base common) *command {
 		},
 		subs: []*command{
 			newInspect(base, hosts, "Show a host with its conditions, problems and tables"),
-			newList(base, hosts, "List the hosts: alive or away, when they were heard of last, driver, ports"),
+			newList(base, hosts, "List the hosts: alive or away, last heartbeat, driver, ports"),
 			newHostRemove(base), newHostEvict(base),
-			newHostDrain(base, "drain", "Send the services' providers on a host no new connections; what lives goes on", true, "Drains host HOST"),
+			newHostDrain(base, "drain", "Send the services' providers on a host no new connections; established connections go on", true, "Drains host HOST"),
 			newHostDrain(base, "undrain", "Send the services' providers on a host new connections again", false, "Serves host HOST again"),
-			newHostAddress(base, "address-add", "Add an address to those that count as a host's for the rest of the cluster", true, "Added address ADDRESS to host HOST"),
-			newHostAddress(base, "address-rm", "Take an address from those that count as a host's", false, "Removed address ADDRESS from host HOST"),
+			newHostAddress(base, "address-add", "Add an address to a host's accepted addresses", true, "Added address ADDRESS to host HOST"),
+			newHostAddress(base, "address-rm", "Remove an address from a host's accepted addresses", false, "Removed address ADDRESS from host HOST"),
 		},
 	}
 }

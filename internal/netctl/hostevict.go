@@ -12,11 +12,11 @@ func newHostEvict(base common) *command {
 	o := &hostOptions{common: base}
 	c := &command{
 		name:     "evict",
-		short:    "Give up the endpoints of a host that is away, which stays known; one that is alive is refused",
+		short:    "Release the endpoints of a host that is away; the host stays known; refused for a host that is alive",
 		examples: []string{"netctl host evict --force host1"},
 		args:     []string{"HOST"},
 	}
-	c.flags.Bool(&o.force, "force, f", "where there are endpoints: without it they are only told")
+	c.flags.Bool(&o.force, "force, f", "if there are endpoints: without it they are only listed")
 	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
 	c.run = bindClient(o, runHostEvict, []*string{&o.name})
 	return c

@@ -41,7 +41,7 @@ func newLogin(base common) *command {
 	o := &loginOptions{common: base}
 	c := &command{
 		name:  "login",
-		short: "Keep a token for the cluster of --netmaster (--token), or log in at an auth_proxy, in ~/.netctl; that is asked from then on where --netmaster is not given",
+		short: "Save a token for the cluster of --netmaster (--token), or log in at an auth_proxy, in ~/.netctl; this cluster becomes the default for --netmaster",
 		examples: []string{
 			"netctl --netmaster https://10.0.0.1:9999 login --token --ca-file ca.crt",
 			"netctl --netmaster https://proxy:10000 login",
@@ -49,8 +49,8 @@ func newLogin(base common) *command {
 		},
 	}
 	c.flags.Bool(&o.token, "token, t", "take a token from standard input, one of netmaster's (netctl token create) or an ID token of its issuer; it is tried first, and shown from then on to this cluster's netmasters")
-	c.flags.String(&o.caFile, "ca-file", "FILE", "with --token: the authorities that netmaster's certificate is of, kept too (default: the machine's)")
-	c.flags.Bool(&o.json, "json, j", "print where the token is kept, as JSON")
+	c.flags.String(&o.caFile, "ca-file", "FILE", "with --token: the authorities of netmaster's certificate, saved too (default: the machine's)")
+	c.flags.Bool(&o.json, "json, j", "print where the token is stored, as JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, runLogin, nil)
 	return c
@@ -67,7 +67,7 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 		return flags.Usagef("--netmaster %q: must be the https:// address of an auth_proxy; netmaster itself takes tokens: --token", o.globals.netmaster)
 	}
 	if o.loginPath == "" {
-		return errors.New("there is no place for the token: the environment variable HOME is not set")
+		return errors.New("the token cannot be saved: the environment variable HOME is not set")
 	}
 	client, err := o.client()
 	if err != nil {
@@ -88,7 +88,7 @@ func runLogin(ctx context.Context, o *loginOptions) error {
 		return fmt.Errorf("log in: %w", err)
 	}
 	if answer.Token == "" {
-		return errors.New("log in: the answer holds no token; is this URL an auth_proxy?")
+		return errors.New("log in: the answer has no token; is this URL an auth_proxy?")
 	}
 	if err := writeLogin(o.loginPath, savedLogin{answer.Token, o.globals.netmaster}); err != nil {
 		return err
@@ -159,7 +159,7 @@ func writeLogin(path string, l savedLogin) error {
 		err = os.Chmod(path, 0o600) // a file that was there keeps its mode otherwise
 	}
 	if err != nil {
-		return fmt.Errorf("keep the token: %w", err)
+		return fmt.Errorf("save the token: %w", err)
 	}
 	return nil
 }

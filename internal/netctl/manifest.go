@@ -56,7 +56,7 @@ func readDocuments(stdin io.Reader, paths []string) ([]document, error) {
 		}
 	}
 	if len(all) == 0 { // an export that failed at the other end of a pipe, a file that was cut
-		return nil, fmt.Errorf("%s: no documents are there: nothing was asked for", strings.Join(paths, ", "))
+		return nil, fmt.Errorf("%s: has no documents: there is nothing to do", strings.Join(paths, ", "))
 	}
 	first := map[string]document{}
 	for _, d := range all {
@@ -96,7 +96,7 @@ func filesOf(path string) ([]string, error) {
 			return nil, pathError(err)
 		case info.IsDir():
 		case !info.Mode().IsRegular(): // a pipe would be waited for
-			return nil, fmt.Errorf("%s: is no regular file, and is read only when it is named: -f %s", name, name)
+			return nil, fmt.Errorf("%s: is not a regular file, and is read only when it is named: -f %s", name, name)
 		default:
 			files = append(files, name)
 		}
@@ -245,7 +245,7 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 				return nil, errAnchor(n.Content[i])
 			}
 			if _, twice := out[name]; twice {
-				return nil, fmt.Errorf("line %d: field %q is there twice", n.Content[i].Line, name)
+				return nil, fmt.Errorf("line %d: field %q occurs twice", n.Content[i].Line, name)
 			}
 			v, err := fromYAML(n.Content[i+1], memberType(t, name))
 			if err != nil {
@@ -287,7 +287,7 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 }
 
 func errAnchor(n *yaml.Node) error {
-	return fmt.Errorf("line %d: anchors and aliases are not taken", n.Line)
+	return fmt.Errorf("line %d: anchors and aliases are not supported", n.Line)
 }
 
 // memberType returns the type of a struct's field by its JSON name, or of the

@@ -121,7 +121,7 @@ func TestApplyBadDocument(t *testing.T) {
 		"no kind":   {"tenantName: blue\n", ExitFailure, `line 162: field "kind" is missing`},
 		"syntax":    {"kind: [\n", ExitFailure, "line"},
 		"twice":     {"kind: tenant\ntenantName: t3\n", ExitFailure, "tenant t3 is also in"},
-		"same":      {"kind: tenant\ntenantName: a\ntenantName: b\n", ExitFailure, `line 164: field "tenantName" is there twice`},
+		"same":      {"kind: tenant\ntenantName: a\ntenantName: b\n", ExitFailure, `line 164: field "tenantName" occurs twice`},
 		"octal":     {"kind: rule\ntenantName: t1\npolicyName: p\nruleId: 1\ndirection: in\naction: deny\nprotocol: tcp\nport: 0443\n", ExitFailure, `line 169: number "0443": must be written in decimal digits alone`},
 		"float":     {"kind: rule\ntenantName: t1\npolicyName: p\nruleId: 1\ndirection: in\naction: deny\npriority: 1e1\n", ExitFailure, `number "1e1": must be`},
 		"anchor":    {"kind: tenant\ntenantName: &x a\n", ExitFailure, "anchors and aliases"},
@@ -158,7 +158,7 @@ func TestApplyNothing(t *testing.T) {
 	m := newFakeMaster(t)
 	for _, text := range []string{"", "# nothing\n", "---\n---\n", "[]"} {
 		for _, cmd := range []string{"apply", "diff"} {
-			check(t, result{ExitFailure, "", "netctl: -: no documents are there: nothing was asked for\n"}, netctlIn(t, text, m.url, cmd, "-f", "-"))
+			check(t, result{ExitFailure, "", "netctl: -: has no documents: there is nothing to do\n"}, netctlIn(t, text, m.url, cmd, "-f", "-"))
 		}
 	}
 	if len(m.requests) > 0 {
@@ -201,7 +201,7 @@ func TestApplyTellsWhatIsAppliedWhenItFails(t *testing.T) {
 	m := newFakeMaster(t)
 	m.applied = []string{`{"results":[{"kind":"tenant","key":"a","action":"created"},{"kind":"tenant","key":"b","action":"created"}],"done":1}`, ""}
 	r := netctlIn(t, "kind: tenant\ntenantName: a\n---\nkind: tenant\ntenantName: b\n", m.url, "apply", "-f", "-")
-	if r.code == ExitOK || r.out != "" || !strings.Contains(r.errOut, "1 of 2 objects are applied, or more; 'netctl apply' of the same files goes on") {
+	if r.code == ExitOK || r.out != "" || !strings.Contains(r.errOut, "at least 1 of 2 objects are applied; 'netctl apply' of the same files applies the rest") {
 		t.Errorf("exit code %d, %q, %s", r.code, r.out, r.errOut)
 	}
 }
@@ -339,7 +339,7 @@ func TestExportBrokenLegacy(t *testing.T) {
 	old.refuse["GET /api/v1/inspect/serviceLBs/blue:ghost/"] = refusal{500, "invalid Service name. Oper state does not exist"}
 
 	got := netctl(t, "", "export", "--from", old.url)
-	if got.code != ExitFailure || got.out != "" || !strings.Contains(got.errOut, "endpoints of network blue:n: it has 6 endpoints") || !strings.Contains(got.errOut, "--skip-broken") {
+	if got.code != ExitFailure || got.out != "" || !strings.Contains(got.errOut, "endpoints of network blue:n: it reports 6 endpoints") || !strings.Contains(got.errOut, "--skip-broken") {
 		t.Errorf("missing endpoints: %+v", got)
 	}
 	old.inspect["networks/blue:n"] = `{"pktTag":3,"externalPktTag":5002,"numEndpoints":1,"endpoints":[
@@ -349,7 +349,7 @@ func TestExportBrokenLegacy(t *testing.T) {
 		t.Errorf("ghost service: %+v", got)
 	}
 	got = netctl(t, "", "export", "--from", old.url, "--skip-broken")
-	if got.code != ExitOK || strings.Contains(got.out, "ghost") || !strings.Contains(got.errOut, "warning: serviceLB blue:ghost: ") || !strings.Contains(got.errOut, `told as "map[desc:web tier: front]"`) {
+	if got.code != ExitOK || strings.Contains(got.out, "ghost") || !strings.Contains(got.errOut, "warning: serviceLB blue:ghost: ") || !strings.Contains(got.errOut, `listed as "map[desc:web tier: front]"`) {
 		t.Errorf("skipped: %+v", got)
 	}
 	if strings.Contains(got.out, "IpAddress") {
@@ -454,7 +454,7 @@ func TestApplyPipe(t *testing.T) {
 			t.Errorf("it waits, and does not say %q", want)
 		}
 	}
-	wait(ask(t.Context(), dir), pipe+": is no regular file")
+	wait(ask(t.Context(), dir), pipe+": is not a regular file")
 	m.applied = []string{`{"results":[{"kind":"tenant","key":"a","action":"created"}],"done":1}`}
 	told := ask(t.Context(), pipe)
 	w := writerOf(t, pipe)

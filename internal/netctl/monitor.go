@@ -124,9 +124,9 @@ func flowRow(e api.FlowEvent) []string {
 	at := e.Time.Local().Format("15:04:05.000")
 	if e.Event == api.FlowLost {
 		if e.Count == 0 { // the host counts them for all tenants
-			return []string{at, e.Host, "lost", "", "", "", "more packets than could be told of"}
+			return []string{at, e.Host, "lost", "", "", "", "more packets than could be reported"}
 		}
-		return []string{at, e.Host, "lost", "", "", "", fmt.Sprintf("%d packets more than could be told of", e.Count)}
+		return []string{at, e.Host, "lost", "", "", "", fmt.Sprintf("%d more packets than could be reported", e.Count)}
 	}
 	verdict := map[string]string{"allow": "allowed", "deny": "denied", "drop": "dropped"}[e.Verdict]
 	switch e.Event {
@@ -170,13 +170,13 @@ var dropReasons = map[string]string{
 	"unknown-port":        "sent by a port that is not programmed",
 	"unknown-network":     "tunnel key or tag of no network",
 	"spoof":               "the sender is not who it says",
-	"unknown-source":      "nobody is known at the source address",
-	"unknown-destination": "nobody is known at the destination",
+	"unknown-source":      "the source address is unknown",
+	"unknown-destination": "the destination address is unknown",
 	"invalid":             "belongs to no connection, or is malformed",
 	"not-ip":              "neither ARP nor IP",
-	"too-big":             "it does not fit the way, as its sender was told",
-	"ttl":                 "no hop is left, as its sender was told",
-	"no-provider":         "the service has nobody for it",
+	"too-big":             "packet too big; the sender got an ICMP error",
+	"ttl":                 "no hop is left; the sender got an ICMP error",
+	"no-provider":         "the service has no backend for it",
 }
 
 // defaultText names the default that denied: a policy's, several policies', or a tier's.

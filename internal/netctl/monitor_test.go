@@ -101,8 +101,8 @@ func TestMonitorTable(t *testing.T) {
 	want := `Time          Host      Verdict  Proto   From                            To                              Decided by
 07:00:00.000  host1     denied   tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: rule 1 of policy blue:db-in
 07:00:01.000  host1     denied x12  udp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  out: default of tier kubernetes
-07:00:01.000  host1     dropped     icmp/8  10.1.1.9                        fd00::1 x:y                         nobody is known at the source address (network blue:net)
-07:00:01.000  host1     lost                                                                                    77 packets more than could be told of
+07:00:01.000  host1     dropped     icmp/8  10.1.1.9                        fd00::1 x:y                         the source address is unknown (network blue:net)
+07:00:01.000  host1     lost                                                                                    77 more packets than could be reported
 07:00:02.000  host1     dropped     -       02:00:00:00:00:01               -                                   neither ARP nor IP
 07:00:02.000  host1     allowed     tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  out: no rule matches; in: rule 2 of policy blue:db-in
 07:00:02.000  host1     allowed     sctp    blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  no policy

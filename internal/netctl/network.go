@@ -146,7 +146,7 @@ func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported
 	}
 	docs := []exported{{d.kind, d.key, x}}
 	if n := len(got.Oper.Endpoints); n < got.Oper.NumEndpoints {
-		err := fmt.Errorf("it has %d endpoints, by its number, and %d are listed, so that addresses in use would be given again", got.Oper.NumEndpoints, n)
+		err := fmt.Errorf("it reports %d endpoints and lists %d, so addresses in use would be assigned again", got.Oper.NumEndpoints, n)
 		if err := o.broken("endpoints of network "+d.key, err); err != nil {
 			return nil, err
 		}

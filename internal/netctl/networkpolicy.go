@@ -101,7 +101,7 @@ func newNetworkPolicyCreate(base common) *command {
 	c.flags.List(&o.labels, "label, l", "KEY=VALUE", "apply to endpoints with this label only")
 	c.flags.String(&p.DefaultIn, "default-in", "allow|deny|pass", "")
 	c.flags.String(&p.DefaultOut, "default-out", "allow|deny|pass", "")
-	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it leaves a part out); none: anybody")
+	c.flags.Texts(&o.rules, "rule, r", "RULE", "DIRECTION ACTION [PEER...] [PROTOCOL[/PORTS]...] [priority=N] [log] in quotes; a peer is labels (app=web,tier=front), group:NAME, network:NAME, or an address or CIDR (!CIDR after it excludes a part); none: any peer")
 	for name, field := range map[string]string{"network": "applies.network", "group": "applies.group", "label": "applies.matchLabels"} {
 		c.flags.Lookup(name).Field = field
 	}
@@ -215,7 +215,7 @@ func parsePeer(w string) (p api.NetworkPolicyPeer, err error) {
 	p.Selector = &api.Selector{}
 	for l := range strings.SplitSeq(w, ",") {
 		if err := addLabel(p.Selector, l); err != nil {
-			return p, fmt.Errorf("%q is no peer (app=web, group:NAME, network:NAME, 10.0.0.0/8), protocol (tcp/80), priority=N or log", w)
+			return p, fmt.Errorf("%q is not a peer (app=web, group:NAME, network:NAME, 10.0.0.0/8), protocol (tcp/80), priority=N or log", w)
 		}
 	}
 	return p, nil

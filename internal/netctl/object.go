@@ -27,7 +27,7 @@ func (o *common) tenantFlag(fs *flags.Set) {
 }
 
 // quietUsage is the help of --quiet where what is shown has no shorter form.
-const quietUsage = "print nothing: the exit code tells whether it is there"
+const quietUsage = "print nothing: the exit code says whether it exists"
 
 // showJSON prints an answer unless --quiet wants none.
 func (o *common) showJSON(v any) error {

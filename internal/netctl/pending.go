@@ -77,7 +77,7 @@ func newPendingEnd(base common, name, short, done string, end func(*api.Client, 
 
 // confirmFlag is the flag of commands whose change may wait to be confirmed.
 func confirmFlag(fs *flags.Set, within *time.Duration) {
-	fs.Duration(within, "confirm-within", "hosts go back by themselves unless 'netctl confirm' follows within this time (10s to 1h)")
+	fs.Duration(within, "confirm-within", "hosts roll the change back by themselves unless 'netctl confirm' follows within this time (10s to 1h)")
 	d := fs.Lookup("confirm-within")
 	d.Default, d.Field = "", "within"
 }
@@ -91,7 +91,7 @@ func (o *common) try(ctx context.Context, within time.Duration, objects []json.R
 	p, err := client.Try(ctx, api.PendingRequest{Objects: objects, Within: within.String()})
 	switch {
 	case api.KindOf(err) == api.KindNoRoute:
-		return fmt.Errorf("%w (an earlier netmaster knows no --confirm-within)", err)
+		return fmt.Errorf("%w (earlier netmasters do not support --confirm-within)", err)
 	case err != nil:
 		return err
 	}

@@ -42,7 +42,7 @@ var certificates = columns[pkiCertificate]{
 func newPKI(base common) *command {
 	return &command{
 		name:  "pki",
-		short: "Certificates for a cluster that has no authority of its own; they are files here, and no netmaster is asked.",
+		short: "Certificates for a cluster without an authority of its own; they are local files, and no netmaster is involved.",
 		examples: []string{
 			"netctl pki init /root/contiv-pki",
 			"netctl pki issue /root/contiv-pki master1 --role netmaster --addresses 10.0.0.1,netmaster",
@@ -76,7 +76,7 @@ func newPKIInit(base common) *command {
 		if err != nil {
 			return err
 		}
-		return o.said(a, nil, "Made an authority in %s, good for %d years. Whoever reads authority.pem there can enter the cluster as anybody: keep the directory off its hosts, and a copy of it\n", dir, pki.Years)
+		return o.said(a, nil, "Made an authority in %s, valid for %d years. Anyone who can read authority.pem there controls the cluster: keep the directory off its hosts, and make a copy of it\n", dir, pki.Years)
 	})
 	return c
 }
@@ -116,7 +116,7 @@ func newPKIIssue(base common) *command {
 
 func newPKIRenew(base common) *command {
 	c, o := pkiCommand(base, &command{
-		name: "renew", short: "Renew one certificate, or those that end within 30 days or are of a former authority", args: []string{"DIR"}, optional: []string{"NAME"},
+		name: "renew", short: "Renew one certificate, or all that expire within 30 days or belong to a former authority", args: []string{"DIR"}, optional: []string{"NAME"},
 		examples: []string{"netctl pki renew /root/contiv-pki", "netctl pki renew /root/contiv-pki host1"},
 	}, func(o *pkiOptions, dir, name string) error {
 		if o.all && name != "" {
@@ -186,7 +186,7 @@ func newPKIShow(base common) *command {
 
 func newPKIAuthority(base common) *command {
 	c, o := pkiCommand(base, &command{
-		name: "authority", short: "Renew the authority: the new one signs, and both are trusted until --retire ends the former", args: []string{"DIR"},
+		name: "authority", short: "Renew the authority: the new one signs, and both are trusted until --retire removes the former", args: []string{"DIR"},
 		examples: []string{"netctl pki authority /root/contiv-pki", "netctl pki authority --retire /root/contiv-pki"},
 	}, func(o *pkiOptions, dir, _ string) error {
 		a, err := pki.Open(dir)
@@ -197,14 +197,14 @@ func newPKIAuthority(base common) *command {
 			if err := a.Retire(); err != nil {
 				return err
 			}
-			return o.said(a, nil, "The former authority is trusted no more; put the new ca.crt of each certificate on its host\n")
+			return o.said(a, nil, "The former authority is no longer trusted; copy the new ca.crt of each certificate to its host\n")
 		}
 		if err := a.RenewAuthority(); err != nil {
 			return err
 		}
-		return o.said(a, nil, "Made a new authority beside the former one. Now renew the certificates ('netctl pki renew --all %s'), put them on their hosts, and end the former one with --retire\n", dir)
+		return o.said(a, nil, "Made a new authority beside the former one. Now renew the certificates ('netctl pki renew --all %s'), copy them to their hosts, and retire the former one with --retire\n", dir)
 	})
-	c.flags.Bool(&o.retire, "retire", "trust the former authority no more; refused while a certificate of its is there")
+	c.flags.Bool(&o.retire, "retire", "stop trusting the former authority; refused while there is a certificate signed by it")
 	return c
 }
 

@@ -70,15 +70,15 @@ func TestPKI(t *testing.T) {
 	do("Renewed", "renew DIR host1 --days 10")
 	ends(show()["host1"], 10)
 	do("issued/host1, good", "renew DIR") // as it ends within 30 days
-	do("!no former one", "authority --retire DIR")
+	do("!no former authority", "authority --retire DIR")
 	do("Made a new authority", "authority DIR")
-	do("renew it: by the former authority", "show DIR")
+	do("renew it: it is signed by the former authority", "show DIR")
 	if by := show(); by["good authority"].Ends == "" || by["former: authority"].Ends == "" {
 		t.Errorf("show has %+v", by)
 	}
 	do("!signed by the former authority", "authority --retire DIR")
 	do("issued/master1", "renew --all DIR")
-	do("trusted no more", "authority --retire DIR")
+	do("no longer trusted", "authority --retire DIR")
 	if by := show(); len(by) != 3 || by["master1"].State != "good" {
 		t.Errorf("show has %+v", by)
 	}
@@ -103,7 +103,7 @@ func TestPKIAdmin(t *testing.T) {
 	if err := d.Check(nil, pki.Netmaster, pki.Host, pki.Client); err == nil {
 		t.Error("an admin is something else, too")
 	}
-	if got := netctl(t, "", "pki", "issue", dir, "ben", "--role", "cluster-admin", "--addresses", "10.0.0.1"); got.code == ExitOK || !strings.Contains(got.errOut, "nobody connects to a cluster-admin") {
+	if got := netctl(t, "", "pki", "issue", dir, "ben", "--role", "cluster-admin", "--addresses", "10.0.0.1"); got.code == ExitOK || !strings.Contains(got.errOut, "a cluster-admin accepts no connections") {
 		t.Errorf("with an address: %d %s", got.code, got.errOut)
 	}
 }

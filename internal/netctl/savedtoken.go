@@ -97,7 +97,7 @@ func readTokens(loginPath string) (all savedTokens, err error) {
 }
 
 // errExposed: others than its user can read, or write, a file with tokens.
-var errExposed = errors.New("others can read or change it")
+var errExposed = errors.New("other users can read or change it")
 
 // readPrivate reads a file that is for its user alone, as ssh reads keys; with errExposed
 // too it returns what is in the file.
@@ -112,7 +112,7 @@ func readPrivate(path string) (data []byte, err error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		exposed := fmt.Errorf("the saved tokens in %s are not used: %w (mode %04o); run 'chmod 600 %[1]s', and have tokens revoked that others may have read ('netctl token rm')", path, errExposed, mode)
+		exposed := fmt.Errorf("the saved tokens in %s are not used: %w (mode %04o); run 'chmod 600 %[1]s', and revoke tokens that others may have read ('netctl token rm')", path, errExposed, mode)
 		data, err = io.ReadAll(f)
 		return data, cmp.Or(err, exposed)
 	}
@@ -129,7 +129,7 @@ func (all savedTokens) write(loginPath string) error {
 		err = durable.WriteFile(tokensPath(loginPath), append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("keep the token: %w", err)
+		return fmt.Errorf("save the token: %w", err)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (all savedTokens) byAuthority(ctx context.Context, netmasters []string) (id
 // runLoginToken keeps a token that netmaster takes.
 func runLoginToken(ctx context.Context, o *loginOptions) error {
 	if o.loginPath == "" {
-		return errors.New("there is no place for the token: the environment variable HOME is not set")
+		return errors.New("the token cannot be saved: the environment variable HOME is not set")
 	}
 	text, err := o.ask(bufio.NewReader(o.stdin), "Token: ", true)
 	if err != nil {
@@ -248,7 +248,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 	s.Netmasters = client.URLs()
 	cluster, err := client.Store(ctx)
 	if err != nil {
-		return fmt.Errorf("nothing is kept: %w", err)
+		return fmt.Errorf("nothing is stored: %w", err)
 	}
 	all.add(cluster.ID, s)
 	if err := all.write(o.loginPath); err != nil {
@@ -260,7 +260,7 @@ func runLoginToken(ctx context.Context, o *loginOptions) error {
 func newLogout(base common) *command {
 	o := &loginOptions{common: base}
 	c := &command{
-		name: "logout", short: "Forget the token that 'login --token' keeps for the cluster of --netmaster (default: the last one); it stays good until its end, or until it is revoked",
+		name: "logout", short: "Delete the token that 'login --token' saved for the cluster of --netmaster (default: the last one); it stays valid until it expires or is revoked",
 		examples: []string{"netctl --netmaster https://10.0.0.1:9999 logout"},
 	}
 	c.flags.Bool(&o.json, "json, j", "print of which netmaster, as JSON")
@@ -318,12 +318,12 @@ func (o *loginOptions) warnExposed(left savedTokens) error {
 // unknown says that no login is kept for a netmaster, and which are.
 func (all savedTokens) unknown(netmaster string) error {
 	if len(all.Clusters) == 0 {
-		return fmt.Errorf("no token is kept for %s", netmaster)
+		return fmt.Errorf("no token is saved for %s", netmaster)
 	}
 	var kept []string
 	for _, s := range all.Clusters {
 		kept = append(kept, strings.Join(s.Netmasters, ","))
 	}
 	slices.Sort(kept)
-	return fmt.Errorf("no token is kept for %s; tokens are kept for: %s", netmaster, strings.Join(kept, "; "))
+	return fmt.Errorf("no token is saved for %s; tokens are saved for: %s", netmaster, strings.Join(kept, "; "))
 }

@@ -37,7 +37,7 @@ func TestLoginToken(t *testing.T) {
 		return result{code, out.String(), errOut.String()}
 	}
 	path := filepath.Join(home, ".netctl", "tokens.json")
-	if r := run("0123456789abcdeX\n", mine, "login", "--token"); r.code != ExitFailure || !strings.Contains(r.errOut, "nothing is kept") {
+	if r := run("0123456789abcdeX\n", mine, "login", "--token"); r.code != ExitFailure || !strings.Contains(r.errOut, "nothing is stored") {
 		t.Errorf("a wrong token: %+v", r)
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -70,7 +70,7 @@ func TestLoginToken(t *testing.T) {
 	if r := run("", mine+","+other, "tenant", "ls", "-q"); r.code != ExitFailure || shownElsewhere {
 		t.Errorf("also elsewhere: %+v, shown: %v", r, shownElsewhere)
 	}
-	if r := run("", other, "logout"); r.code != ExitFailure || !strings.Contains(r.errOut, "tokens are kept for: "+mine) {
+	if r := run("", other, "logout"); r.code != ExitFailure || !strings.Contains(r.errOut, "tokens are saved for: "+mine) {
 		t.Errorf("logout elsewhere: %+v", r)
 	}
 	if r := run("", other, "tenant", "ls", "-q"); r.code != ExitFailure || shownElsewhere {

@@ -14,7 +14,7 @@ import (
 )
 
 // errUnwell makes status exit with ExitUnwell.
-var errUnwell = errors.New("not all is well")
+var errUnwell = errors.New("there are problems")
 
 // statusTimeout is when status gives up on a netmaster, unless --timeout says
 // otherwise: a netmaster that waits for its store tells so sooner.
@@ -142,7 +142,7 @@ func storeRow(x api.StoreServer) []string {
 }
 
 // toldByState are the conditions that a host's state names.
-var toldByState = map[string]string{condition.HostTrial.Name(): "change on trial", condition.HostWentBack.Name(): "went back alone"}
+var toldByState = map[string]string{condition.HostTrial.Name(): "unconfirmed change", condition.HostRolledBack.Name(): "rolled back"}
 
 // lesser are the words before findings that do not count as wrong.
 var lesser = map[string]string{api.SeverityWarning: "Warning", api.SeverityNotice: "Notice"}

@@ -31,13 +31,13 @@ func TestStatusTimeout(t *testing.T) {
 // TestHostRow: the state of a host says for how long it is away, that a change waits there
 // and that it went back from one.
 func TestHostRow(t *testing.T) {
-	trial := []api.Condition{{Name: "others", Severity: "notice"}, {Name: "trial", Severity: "notice"}}
+	trial := []api.Condition{{Name: "others", Severity: "notice"}, {Name: "unconfirmed", Severity: "notice"}}
 	for want, h := range map[string]api.Host{
-		"away":                           {State: api.HostAway},
-		"away for 12m0s":                 {State: api.HostAway, AwaySeconds: 720},
-		"alive, change on trial":         {State: api.HostAlive, Ready: true, Conditions: trial},
-		"not ready, went back alone":     {State: api.HostAlive, Conditions: []api.Condition{{Name: "went-back"}}},
-		"alive, change on trial, drains": {State: api.HostAlive, Ready: true, Conditions: trial, Draining: true},
+		"away":                              {State: api.HostAway},
+		"away for 12m0s":                    {State: api.HostAway, AwaySeconds: 720},
+		"alive, unconfirmed change":         {State: api.HostAlive, Ready: true, Conditions: trial},
+		"not ready, rolled back":            {State: api.HostAlive, Conditions: []api.Condition{{Name: "rolled-back"}}},
+		"alive, unconfirmed change, drains": {State: api.HostAlive, Ready: true, Conditions: trial, Draining: true},
 	} {
 		if got := hostRow(h)[1]; got != want {
 			t.Errorf("%+v: %q, want %q", h, got, want)

@@ -19,14 +19,14 @@ type storeOptions struct {
 func newStore(base common) *command {
 	return &command{
 		name:  "store",
-		short: "The store that holds the cluster's state.",
+		short: "The store with the cluster's state.",
 		examples: []string{
 			"netctl store info",
 			"netctl store adopt",
 		},
 		subs: []*command{
 			newStoreCommand(base, "info", "Show which store it is", "netctl store info", false),
-			newStoreCommand(base, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt", true),
+			newStoreCommand(base, "adopt", "Have hosts that keep the desired state of another store, or of a later state of this one, adopt this one", "netctl store adopt", true),
 		},
 	}
 }
@@ -37,7 +37,7 @@ func newStoreCommand(base common, name, short, example string, adopts bool) *com
 	c.flags.Bool(&o.json, "json, j", "print JSON")
 	c.flags.Bool(&o.quiet, "quiet, q", "print the store's id only")
 	if adopts {
-		c.flags.Bool(&o.keepTokens, "keep-tokens", "tokens that were made before stay good, also those that were revoked after the state that was restored")
+		c.flags.Bool(&o.keepTokens, "keep-tokens", "existing tokens stay valid, including those revoked after the restored state")
 	}
 	c.run = bindClient(o, func(ctx context.Context, client *api.Client, o *storeOptions) error {
 		info, err := o.ask(ctx, client)

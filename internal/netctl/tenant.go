@@ -37,9 +37,9 @@ func newTenant(base common) *command {
 		},
 		subs: []*command{
 			newTenantCreate(base),
-			newInspect(base, tenants, "Show a tenant and what it holds"),
+			newInspect(base, tenants, "Show a tenant and its objects"),
 			newList(base, tenants, "List tenants"),
-			newRemove(base, tenants, "Delete a tenant that holds nothing any more"),
+			newRemove(base, tenants, "Delete an empty tenant"),
 		},
 	}
 }

@@ -140,7 +140,7 @@ func TestTenantAdminDeletesAllOfAListOrNothing(t *testing.T) {
 	}
 	says(t, as("root", "policy", "ls", "--all", "-q"), ExitOK, "blue:p\nred:p\n")
 	own := documentsOf(t, "{kind: tenant, tenantName: default}\n---\n{kind: policy, tenantName: blue, policyName: p}\n")
-	says(t, as("anna", "delete", "-f", own), ExitOK, "Deleted policy blue:p\nKept, as it is always there: tenant default\n")
+	says(t, as("anna", "delete", "-f", own), ExitOK, "Deleted policy blue:p\nKept, as it always exists: tenant default\n")
 }
 
 // A set is of who applies it: a tenant admin's is not the cluster's of the same name.

@@ -89,7 +89,7 @@ func grantText(t api.Token) string {
 
 func newTokenList(base common) *command {
 	o := &tokenOptions{common: base}
-	c := &command{name: "ls", aliases: []string{"list"}, short: "List the tokens, also those that are over for less than 30 days", examples: []string{"netctl token ls"}}
+	c := &command{name: "ls", aliases: []string{"list"}, short: "List the tokens, including those that expired less than 30 days ago", examples: []string{"netctl token ls"}}
 	o.listFlags(c, "ids only")
 	c.run = bindClient(o, runTokenList, nil)
 	return c

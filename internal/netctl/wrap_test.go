@@ -9,7 +9,7 @@ import (
 // TestWrappedTextFitsTheTerminal: lines are no longer than the terminal, but for words that
 // are; without one the text is a line.
 func TestWrappedTextFitsTheTerminal(t *testing.T) {
-	text := "  host h1: the cluster's store cannot be followed: " + strings.Repeat("wörter ", 30) + strings.Repeat("x", 60) + " end"
+	text := "  host h1: the cluster's store cannot be watched: " + strings.Repeat("wörter ", 30) + strings.Repeat("x", 60) + " end"
 	if got := wrap(text, "    ", 0); got != text {
 		t.Errorf("without a terminal: %q", got)
 	}

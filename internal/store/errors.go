@@ -24,8 +24,8 @@ var ErrSessionLost = model.Errorf(model.ErrUnavailable, "the session has ended")
 
 // ErrCompacted is what a Backend answers to a read at a revision that the store
 // keeps no more. It never leaves Update or Mirror.
-var ErrCompacted = errors.New("the store keeps that revision no more")
+var ErrCompacted = errors.New("the store has compacted that revision")
 
 // ErrMoves is the state of a mirror that goes on from another place than before: for some
 // seconds what it has delivered may be old. If it cannot go on, another error follows.
-var ErrMoves = model.Errorf(model.ErrUnavailable, "the mirror goes on from somewhere else")
+var ErrMoves = model.Errorf(model.ErrUnavailable, "the mirror continues from another source")

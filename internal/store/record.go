@@ -39,7 +39,7 @@ func DecodeRecord[V any](b []byte) (V, int, error) {
 		return r.D, 0, fmt.Errorf("decode record: %w", err)
 	}
 	if r.V < 1 {
-		return r.D, 0, fmt.Errorf("decode record: version %d is none", r.V)
+		return r.D, 0, fmt.Errorf("decode record: there is no version %d", r.V)
 	}
 	return r.D, r.V, nil
 }

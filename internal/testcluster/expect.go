@@ -166,7 +166,7 @@ func (e *expecting) expect(q Question, srcPort uint16) (Expectation, error) {
 	return x, nil
 }
 
-// pictures compiles a snapshot for every host, with its way out.
+// pictures compiles a snapshot for every host, with its egress.
 func (l *Lab) pictures(snap []tables.Change, rev store.Revision, private map[model.HostName]map[string]netip.Addr) map[model.HostName]desired.Host {
 	out := map[model.HostName]desired.Host{}
 	for _, h := range l.hosts {

@@ -70,7 +70,7 @@ func TestServices(t *testing.T) {
 		name := "in-" + x.Name
 		_, a := h.containerOn(name, x.Name)
 		h.routes.wait(t, a.IPv4.String(), true)
-		until(t, "the way out of "+x.Name, func() (bool, string) {
+		until(t, "egress of "+x.Name, func() (bool, string) {
 			out, err := x.Run(t.Context(), "ip", "route", "get", beyond)
 			return err == nil && strings.Contains(out, "via "+routerAddr), out
 		})

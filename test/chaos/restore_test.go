@@ -272,7 +272,7 @@ func adoptAgain(ctx context.Context, w *world, _ *testcluster.Host, _ *rand.Rand
 	switch err := w.netctl(ctx, "store adopt"); {
 	case err == nil:
 		return nil, errors.New("netctl store adopt succeeded, and no host keeps the picture of another store")
-	case !strings.Contains(err.Error(), "no host says"):
+	case !strings.Contains(err.Error(), "no host reports"):
 		return nil, err
 	}
 	return nil, w.ready(ctx)

@@ -90,7 +90,7 @@ func wrongs(out string) string {
 // warning or notice.
 func (w *world) notices(out string, err error, s step) error {
 	if err != nil {
-		return fmt.Errorf("it says that not all is well: %w", err)
+		return fmt.Errorf("it says that there are problems: %w", err)
 	}
 	words := append(slices.Clone(s.mistake.noticed), s.host)
 	for i, word := range words {

@@ -76,7 +76,7 @@ func (k *talk) one(ctx context.Context, from *testcluster.Namespace, to netip.Ad
 	return nil
 }
 
-// taken returns how the connection broke since it was last asked.
+// taken returns how the connection was lost since it was last asked.
 func (k *talk) taken() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

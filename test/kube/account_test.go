@@ -78,9 +78,9 @@ func TestAccount(t *testing.T) {
 	})
 	for what, tc := range map[string]struct{ token, refused string }{
 		"of another account": {token("other", serviceaccount.Audience, theirs), `"system:serviceaccount:kube-system:other"`},
-		"for the API server": {token("contiv-netplugin", "https://kubernetes.default.svc", mine), "does not take the token"},
-		"of no pod":          {token("contiv-netplugin", serviceaccount.Audience, nil), "bound to no pod"},
-		"that was changed":   {good[:len(good)-8] + "AAAAAAAA", "does not take the token"},
+		"for the API server": {token("contiv-netplugin", "https://kubernetes.default.svc", mine), "does not accept the service account's token"},
+		"of no pod":          {token("contiv-netplugin", serviceaccount.Audience, nil), "not bound to a pod"},
+		"that was changed":   {good[:len(good)-8] + "AAAAAAAA", "does not accept the service account's token"},
 	} {
 		if host, _, err := j.Host(t.Context(), tc.token); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), tc.refused) || host != "" {
 			t.Errorf("%s: %q, %v", what, host, err)

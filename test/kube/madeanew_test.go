@@ -23,7 +23,7 @@ func seenAt(h *testcluster.Host, file string) string {
 	return filepath.Join(h.Dir, "node/lib", strings.TrimPrefix(file, "/var/lib"))
 }
 
-// asks runs netctl in netmaster's pod, which may not be there or may say that not all is well.
+// asks runs netctl in netmaster's pod, which may not be there or may say that there are problems.
 func (n *onNodes) asks(line string) (string, error) {
 	return n.Kubectl(n.t.Context(), append(strings.Fields("-n kube-system exec deploy/contiv-netmaster -- netctl"), strings.Fields(line)...)...)
 }
@@ -47,8 +47,8 @@ func (n *onNodes) newAuthority() {
 	former := trusted(n.Hosts()[0])
 	n.kubectl("-n kube-system rollout status deployment/contiv-netmaster --timeout=10m")
 	until(n.t, "netmaster says whose authority nodes have", func() bool {
-		out, _ := n.asks("status") // not all is well
-		return strings.Contains(out, "has the authority of another cluster")
+		out, _ := n.asks("status") // there are problems
+		return strings.Contains(out, "has the authority of another Contiv cluster")
 	})
 	for _, h := range n.Hosts() {
 		if trusted(h) != former {

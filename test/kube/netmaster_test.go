@@ -195,7 +195,7 @@ func TestNetmaster(t *testing.T) {
 	if r := event.Regarding; r.Kind != "NetworkPolicy" || r.Name != "odd" || r.UID != odd.UID || event.Reason != "NotAsWritten" || event.Type != corev1.EventTypeWarning || !strings.Contains(event.Note, "com.acme.build") {
 		t.Errorf("the event %v", event)
 	}
-	if text := ready(ctx, address); !strings.Contains(text, "warning: kubernetes-objects: not kept as they are written: 1 of kind NetworkPolicy") {
+	if text := ready(ctx, address); !strings.Contains(text, "warning: kubernetes-objects: not applied as written: 1 of kind NetworkPolicy") {
 		t.Errorf("readyz says\n%s", text)
 	}
 

@@ -71,7 +71,7 @@ func TestOneKubernetes(t *testing.T) {
 	installIntents(t, admin)
 	until(t, "netmaster sees that it is another one", func() bool {
 		text := ready(ctx, address)
-		return strings.HasPrefix(text, "ok\n") && strings.Contains(text, "the API server is of the cluster "+uid) && strings.Contains(text, "--kubernetes-cluster "+uid)
+		return strings.HasPrefix(text, "ok\n") && strings.Contains(text, "the API server belongs to the cluster "+uid) && strings.Contains(text, "--kubernetes-cluster "+uid)
 	})
 	makeNamespace(t, client, "new", nil)
 	// It is longer than until a kind that comes is noticed, and what failed is tried again.
@@ -81,7 +81,7 @@ func TestOneKubernetes(t *testing.T) {
 		}
 	}
 	stop()
-	if said := refusal(ctx, t, dir, c.Kubeconfig); !strings.Contains(said, "--kubeconfig: the API server is of the cluster "+uid) {
+	if said := refusal(ctx, t, dir, c.Kubeconfig); !strings.Contains(said, "--kubeconfig: the API server belongs to the cluster "+uid) {
 		t.Errorf("netmaster says\n%s", said)
 	}
 

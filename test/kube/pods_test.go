@@ -290,7 +290,7 @@ func (p *pods) waitsFor(kind string, change func(), pod func() testcluster.Conta
 	defer p.door.release()
 	change()
 	s := pod()
-	p.refused(s, types.ErrTryAgainLater, "the API server's objects are not known up to resource version", " "+kind)
+	p.refused(s, types.ErrTryAgainLater, "the API server's objects are not read up to resource version", " "+kind)
 	p.door.release()
 	return p.comes(s)
 }

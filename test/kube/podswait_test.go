@@ -115,7 +115,7 @@ func TestPodsWaitForObjects(t *testing.T) {
 	i.create("endpointgroups", "lacks", `{networkName: none}`)
 	i.wants("endpointgroups", "lacks", "False Missing", "none")
 	makeNamespace(t, client, "nowhere", map[string]string{"io.contiv.tenant": "nobody"})
-	const standsFor = " stands for it and is not kept "
+	const standsFor = " replaces it and is not stored "
 	for _, c := range []struct {
 		name, namespace string
 		labels          map[string]string

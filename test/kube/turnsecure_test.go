@@ -121,9 +121,9 @@ func TestTurnSecure(t *testing.T) {
 		what, manifest string
 		holds          func()
 	}{
-		{"plain connections are let in", both, turned},
+		{"connections without TLS are accepted", both, turned},
 		{"it is secure", secure, isSecure},
-		{"plain connections are let in again", both, turned},
+		{"connections without TLS are accepted again", both, turned},
 		{"it is plain again", plain, func() { n.isPlain(first) }},
 		{"it is secure at once", secure, isSecure},
 	} {

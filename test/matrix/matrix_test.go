@@ -58,7 +58,7 @@ func (b *bed) scenario(ctx context.Context) error {
 		{"turning secure", b.turn},
 		{"names", b.names},
 		{"a service", b.serviceStep},
-		{"a published port and the way out", b.outside},
+		{"a published port and egress", b.outside},
 		{"restarts", b.restarts},
 		{"a change of labels", b.labelChange},
 		{"a cut cable", b.cutCable},

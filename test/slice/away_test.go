@@ -78,7 +78,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	}
 	status(7, "Not all is well:", "host "+name+" is away", "and it has 1 endpoint", "start netplugin there")
 	metrics(2, 1)
-	says(`a host is away: its netplugin is not heard of; its containers keep talking by the last policy" host=` + name)
+	says(`a host is away: its netplugin sends no heartbeat; its containers keep communicating under the last policy" host=` + name)
 	c.wants("c s tcp/80", testcluster.OK)
 	c.wants("s c tcp/80", testcluster.OK)
 

@@ -91,8 +91,8 @@ func (x *clocked) finds(ctx context.Context, clocks ...string) (rest []string, e
 		rest = nil
 		for _, f := range d.Findings {
 			if how, ok := strings.CutPrefix(f.Text, "its clock is "); ok {
-				told = append(told, f.Where+": "+strings.TrimSuffix(how, " that of the netmaster which answers"))
-			} else if !strings.HasPrefix(f.Text, "trial: ") { // of ofAll
+				told = append(told, f.Where+": "+strings.TrimSuffix(how, " the answering netmaster's"))
+			} else if !strings.HasPrefix(f.Text, "unconfirmed: ") { // of ofAll
 				rest = append(rest, f.Where+": "+f.Text)
 			}
 		}

@@ -72,7 +72,7 @@ func cutOff(t *testing.T, driver string) {
 		return func(ctx context.Context) error {
 			_, err := h2.Run(ctx, "curl", "-sf", "--max-time", "2", "-o", "/dev/null", c.Masters.MasterURL()+"/readyz")
 			if (err == nil) != want {
-				return fmt.Errorf("asking netmaster: %w", errors.Join(err, errors.New("not as wanted")))
+				return fmt.Errorf("asking netmaster: %w", errors.Join(err, errors.New("has a problem")))
 			}
 			return nil
 		}
@@ -104,8 +104,8 @@ func cutOff(t *testing.T, driver string) {
 	try := func() {
 		t.Helper()
 		c.netctl("global set --fwd-mode routing --confirm-within 45s")
-		if out, err := c.Masters.Netctl(t.Context(), "status"); !strings.Contains(out+fmt.Sprint(err), " is on trial: in ") { // whatever else is wrong
-			t.Errorf("nothing says that it is on trial: %v %s", err, out)
+		if out, err := c.Masters.Netctl(t.Context(), "status"); !strings.Contains(out+fmt.Sprint(err), " is unconfirmed: in ") { // whatever else is wrong
+			t.Errorf("nothing says that it is unconfirmed: %v %s", err, out)
 		}
 		mode(h2, "a2", "b2", model.FwdRouting)
 		c.until("h2 to be cut off", func(ctx context.Context) error { // once it asks for the gateway's MAC again
@@ -139,20 +139,20 @@ func cutOff(t *testing.T, driver string) {
 		}
 		return err
 	})
-	c.until("h2 to say everywhere that it went back alone", func(ctx context.Context) error {
+	c.until("h2 to say everywhere that it rolled back", func(ctx context.Context) error {
 		hosts, err := c.Masters.Netctl(ctx, "host", "ls")
 		status, err2 := c.Masters.Netctl(ctx, "status")
 		one, err3 := c.Masters.Netctl(ctx, "host", "inspect", "h2")
 		if err := errors.Join(err, err2, err3); err != nil {
 			return err
 		}
-		if !regexp.MustCompile(`(?m)^h2 +alive, went back alone `).MatchString(hosts) || strings.Count(hosts, "went back alone") != 1 {
+		if !regexp.MustCompile(`(?m)^h2 +alive, rolled back `).MatchString(hosts) || strings.Count(hosts, "rolled back") != 1 {
 			return fmt.Errorf("hosts: %s", hosts)
 		}
-		if !strings.Contains(status, "Warning: host h2: went-back: change ") || !strings.Contains(one, `"name": "went-back"`) {
+		if !strings.Contains(status, "Warning: host h2: rolled-back: change ") || !strings.Contains(one, `"name": "rolled-back"`) {
 			return fmt.Errorf("status: %s %s", status, one)
 		}
-		if v, there := c.scrape().of(`contiv_netplugin_condition instance="h2:9006" condition="went-back"`); !there || v != 0 {
+		if v, there := c.scrape().of(`contiv_netplugin_condition instance="h2:9006" condition="rolled-back"`); !there || v != 0 {
 			return errors.New("its metric does not say so")
 		}
 		return nil

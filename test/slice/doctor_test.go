@@ -168,7 +168,7 @@ func doctor(t *testing.T, driver string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	want := map[string][]string{
-		"an address":                {"10.1.1.77", "blue:net", "allocated, and nobody has it", "--repair"},
+		"an address":                {"10.1.1.77", "blue:net", "allocated without an owner", "--repair"},
 		"a tag":                     {"vni 777", "blue:former", "nobody has it", "--repair"},
 		"a network's number":        {"network 778", "nobody has it", "--repair"},
 		"a device":                  {"host h2", strayDevice, "contiv:stray", "no attachment has it", "ip link del"},

@@ -39,7 +39,7 @@ func networkPolicyFilter(t *testing.T, driver string) {
 		defer tick.Stop()
 		for {
 			out, err := c.Masters.Netctl(ctx, "global", "info")
-			if err != nil || !strings.Contains(out, "not followed") {
+			if err != nil || !strings.Contains(out, "not updated") {
 				return err
 			}
 			select {

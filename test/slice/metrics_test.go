@@ -46,7 +46,7 @@ var derived = map[string]struct {
 	"ContivStoreDown":                  {"contiv_store_up", 0, false},
 	"ContivManyHostsAway":              {"contiv_hosts_many_away", 1, false},
 	"ContivChangeOnTrial":              {"contiv_changes_pending", 1, false},
-	"ContivWentBack":                   {`contiv_netplugin_condition instance="h1:9006" condition="went-back"`, 0, false},
+	"ContivRolledBack":                 {`contiv_netplugin_condition instance="h1:9006" condition="rolled-back"`, 0, false},
 	"ContivCertificateEnds":            {`contiv_netplugin_condition instance="h1:9006" condition="certificates"`, 0, false},
 	"ContivCondition":                  {`contiv_netplugin_condition instance="h1:9006" condition="objects"`, 0, false},
 	"ContivSnapshotFails":              {"contiv_store_snapshot_failed", 1, false},

@@ -159,7 +159,7 @@ func native(t *testing.T, driver string, where testcluster.Environment) {
 	}
 	// A native network takes no address of a host, and no other tenant.
 	for line, why := range map[string]string{
-		"network create --native -e vxlan -s " + hosts[0].Address.String()[:strings.LastIndex(hosts[0].Address.String(), ".")] + ".0/24 over": "holds the address",
+		"network create --native -e vxlan -s " + hosts[0].Address.String()[:strings.LastIndex(hosts[0].Address.String(), ".")] + ".0/24 over": "contains the address",
 		"network create -t blue --native -e vxlan -s 10.3.0.0/24 over":                                                                        "is for networks of tenant default alone",
 		"network create --native -e vlan -s 10.3.0.0/24 over":                                                                                 "is for networks of encap vxlan alone",
 		"network create --native -e vxlan -s 10.1.0.0/16 over":                                                                                "overlap",

@@ -32,7 +32,7 @@ var (
 	routerAddr = netip.MustParseAddr("169.254.1.1")
 )
 
-// TestOutside checks the way out on a host: containers of two tenants with the
+// TestOutside checks egress on a host: containers of two tenants with the
 // same addresses reach the host and somebody behind it, policies say who may,
 // ports are published, big packets and small links work, and restarts of
 // netplugin and of the switch lose nothing of it.

@@ -122,7 +122,7 @@ func services(t *testing.T, driver string, where testcluster.Environment) {
 	until("nobody answers", func() bool {
 		return c.space("c").Probe(t.Context(), testcluster.Target{Proto: "tcp", Addr: v4, Port: 8000}, 2*time.Second).Verdict == testcluster.Refused
 	})
-	if out, err := c.Masters.Netctl(t.Context(), "service", "inspect", "-t", "blue", "web"); err != nil || !strings.Contains(out, "nobody gets new connections") {
+	if out, err := c.Masters.Netctl(t.Context(), "service", "inspect", "-t", "blue", "web"); err != nil || !strings.Contains(out, "new connections are refused") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

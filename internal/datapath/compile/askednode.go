@@ -153,7 +153,7 @@ func (sv *Services) boundAsked() {
 		}
 	}
 	if sv.crowded = crowded > 0; sv.crowded {
-		text = fmt.Sprintf("%sexternalTrafficPolicy Local is not kept where containers of this host ask at other nodes' node ports, of %d services such as %s: more than %d ports at other nodes' addresses", model.NoEffectPrefix, crowded, text, MaxAskedPorts)
+		text = fmt.Sprintf("%sexternalTrafficPolicy Local has no effect for containers of this host that connect to other nodes' node ports, of %d services such as %s: more than %d ports at other nodes' addresses", model.NoEffectPrefix, crowded, text, MaxAskedPorts)
 	}
 	sv.problems.set("node ports of Kubernetes at other nodes", text)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPrivate: ports of this host show their private addresses while there is a
-// way out that they fit; nothing else changes for it.
+// egress that they fit; nothing else changes for it.
 func TestPrivate(t *testing.T) {
 	top := conformance.StandardTopology()
 	c := conformance.NewCompiler(top, "h1")
@@ -23,11 +23,11 @@ func TestPrivate(t *testing.T) {
 		pic, problems := c.Compile(2)
 		p, ok := pic.Ports.Get(name)
 		if !ok || p.Private != want || pic.Private != pointer || len(problems) > 0 {
-			t.Errorf("%s: private %v, way out %v, problems %v; want %v, %v", what, p.Private, pic.Private, problems, want, pointer)
+			t.Errorf("%s: private %v, egress %v, problems %v; want %v, %v", what, p.Private, pic.Private, problems, want, pointer)
 		}
 	}
 	c.Egress.SetPrivateAddress(e.Key, addr)
-	show("an address and no way out", netip.Addr{}, nil)
+	show("an address and no egress", netip.Addr{}, nil)
 	c.Egress.SetPrivate(way)
 	show("both", addr, way)
 	again := *way
@@ -35,7 +35,7 @@ func TestPrivate(t *testing.T) {
 	show("the same again", addr, way)
 	elsewhere := desired.NewPrivate(netip.MustParsePrefix("172.30.0.0/16"))
 	c.Egress.SetPrivate(elsewhere)
-	show("a way out that the address does not fit", netip.Addr{}, elsewhere)
+	show("egress that the address does not fit", netip.Addr{}, elsewhere)
 	c.Egress.SetPrivate(way)
 	c.Egress.SetPrivateAddress(e.Key, netip.Addr{})
 	show("no address", netip.Addr{}, way)

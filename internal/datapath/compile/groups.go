@@ -59,7 +59,7 @@ func (gs *groups) unfabric(g *group) string {
 	if g.rec == nil || !gs.settings.fabric() || segmentOfGroup(g.rec) != (segmentOf{}) {
 		return ""
 	}
-	return "has no VLAN of its own (it is of before infrastructure type aci, or its network is of encap vxlan): the fabric does not know it, and its containers here forward as with type default"
+	return "has no VLAN of its own (it was created before infrastructure type aci, or its network has encap vxlan): the fabric does not know it, and its containers here forward as with type default"
 }
 
 // compile finds out for the changed groups what attaches policies to

@@ -54,5 +54,5 @@ func (hs *Hosts) hostsInside(n *model.Network) string {
 		return ""
 	}
 	slices.Sort(all)
-	return model.NoEffectPrefix + "its containers do not reach " + strings.Join(all, ", ") + ", as its subnet holds that; choose another subnet, or move the host"
+	return model.NoEffectPrefix + "its containers do not reach " + strings.Join(all, ", ") + ", as its subnet contains it; choose another subnet, or move the host"
 }

@@ -251,7 +251,7 @@ func (sb *serviceBackends) external(s *service, all []*serviceSlice) (has bool, 
 	case len(pods) > 0: // kube-proxy serves it, where it runs
 		problem = fmt.Sprintf("%s%d of its backends are pods on no network that is joined with %s, such as %s: kube-proxy has to serve it", model.NoEffectPrefix, len(pods), s.net.key, pods[0])
 	case len(foreign) > 0 && sb.lacksForeign:
-		problem = fmt.Sprintf("%s%d of its backends are no pods of network %s, such as %s (a pod in its node's network, or somebody outside of the cluster), to whom this host's data plane does not lead: kube-proxy has to serve it", model.NoEffectPrefix, len(foreign), s.net.key, foreign[0])
+		problem = fmt.Sprintf("%s%d of its backends are not pods of network %s, such as %s (a pod in its node's network, or an address outside the cluster), which this host's data plane does not support: kube-proxy has to serve it", model.NoEffectPrefix, len(foreign), s.net.key, foreign[0])
 	}
 	return len(foreign)+len(pods) > 0, problem
 }

@@ -56,7 +56,7 @@ func TestForeignBackends(t *testing.T) {
 			c.SetServiceSlice(sliceOf("web-4", webPorts, append([]model.ServiceBackend{backendOf(one, false)}, all...)...))
 		}
 		put(model.ServiceBackend{Addr: addr("172.18.0.1"), Pod: "api", Node: "h1"}, model.ServiceBackend{Addr: addr("198.51.100.7")})
-		expect("a node and an address outside", lacks("2 of its backends are no pods of network"),
+		expect("a node and an address outside", lacks("2 of its backends are not pods of network"),
 			"@172.18.0.1 172.18.0.1 invalid IP local true vtep invalid IP state 0 near 0 port 0", "@198.51.100.7 198.51.100.7 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod)
 		c.DeleteClusterNode("h1")
 		expect("a pod that has no node's address", "1 of its backends are pods on no network")
@@ -78,11 +78,11 @@ func TestForeignBackends(t *testing.T) {
 		c.DeleteNetwork(joined.Key)
 		expect("and is gone", "1 of its backends are pods")
 		put(model.ServiceBackend{Addr: addr("10.6.0.9")})
-		expect("an address there that is no pod's", lacks("1 of its backends are no pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
+		expect("an address there that is no pod's", lacks("1 of its backends are not pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
 		c.SetServiceRanges(model.ServiceRanges{Ranges: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/24")}})
 		expect("which is in the range of services' addresses: its own backends would not know who asks", "", pod)
 		c.SetServiceRanges(model.ServiceRanges{})
-		expect("and is nobody's again", lacks("1 of its backends are no pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
+		expect("and is nobody's again", lacks("1 of its backends are not pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *outside) byTunnel() {
 			own := between(s.top, web, web, proto, v6, s.sport, 8080) // a connection of its own to the client
 			own.Dst, own.DstMAC = p.Src, desired.RouterMAC
 			if v := s.Send(s.t, own); !v.Host || len(v.VTEPs) > 0 {
-				s.t.Errorf("%s: the container's own connection: %s, want it by the way out", what, v)
+				s.t.Errorf("%s: the container's own connection: %s, want it by egress", what, v)
 			}
 		}
 	}

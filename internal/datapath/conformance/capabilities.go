@@ -34,7 +34,7 @@ func testCapabilities(t *testing.T, h Harness) {
 	b.apply(t, pic)
 	b.hasInterface(t, desired.HostInterface, can.Egress)
 	if can.Egress && h.WayOut && can.Egress6 != h.WayOut6 {
-		t.Errorf("it says of the way out by IPv6 %v, the harness %v", can.Egress6, h.WayOut6)
+		t.Errorf("it says of the IPv6 egress %v, the harness %v", can.Egress6, h.WayOut6)
 	}
 	b.tablesAnswer(t, can)
 	pic = withParts(pic, can)

@@ -176,7 +176,7 @@ func monitorWayOut(t *testing.T, b *bench, top Topology) {
 	drain(t, want)
 }
 
-// byWayOut is a picture with a way out and policies, and packets that go by it.
+// byWayOut is a picture with egress and policies, and packets that go by it.
 func byWayOut(top Topology, six bool) (desired.Host, []namedPacket) {
 	comp := NewCompiler(top, "h1")
 	WithWayOut(top, comp, six)

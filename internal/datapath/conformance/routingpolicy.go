@@ -138,7 +138,7 @@ func testRoutingLive(t *testing.T, h Harness) {
 	}
 }
 
-// testRoutingWayOut: the way out leads where no network of the tenant is, and
+// testRoutingWayOut: egress leads where no network of the tenant is, and
 // nowhere else.
 func testRoutingWayOut(t *testing.T, h Harness) {
 	t.Helper()

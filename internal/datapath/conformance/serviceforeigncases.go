@@ -203,7 +203,7 @@ func (s *foreign) nowhere() {
 	x := s.with(s.shop(), s.places()[0])
 	pic.Services = pic.Services.Set(x.Key, &x)
 	s.apply(s.t, pic)
-	s.denied("without a way out", goOn(p))
+	s.denied("without egress", goOn(p))
 }
 
 // outsiders: clients outside do not get to such backends, whose answers would not come

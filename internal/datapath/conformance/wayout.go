@@ -22,7 +22,7 @@ var (
 // TunnelPort is the UDP port of tunnels (RFC 7348 section 5).
 const TunnelPort = 4789
 
-// WithWayOut gives a compiler of a topology's first host its way out, with six by
+// WithWayOut gives a compiler of a topology's first host its egress, with six by
 // IPv6 too: every endpoint there has a private address, in the order of the
 // topology.
 func WithWayOut(top Topology, c *compile.Compiler, six bool) {
@@ -124,13 +124,13 @@ func testWayOut(t *testing.T, h Harness) {
 		comp.Egress.SetPrivate(&way)
 		pic, _ = comp.Compile(2)
 		b.apply(t, pic)
-		b.compare(t, "IPv6 without a way out", out6)
+		b.compare(t, "IPv6 without egress", out6)
 		b.compare(t, "IPv4 beside it", out)
 	}
 	comp.Egress.SetPrivate(nil)
 	pic, _ = comp.Compile(2)
 	b.apply(t, pic)
-	b.compare(t, "without a way out", out)
+	b.compare(t, "without egress", out)
 }
 
 // attachRules puts rules into a policy of blue's groups web and lan.
@@ -246,7 +246,7 @@ func wayOutPackets(top Topology, pic desired.Host, sport *uint16) []namedPacket 
 	return out
 }
 
-// family is what differs between the ways out of IPv4 and of IPv6.
+// family is what differs between egress of IPv4 and of IPv6.
 type family struct {
 	six           bool
 	here, outside netip.Addr // the host's private address, and one beyond it

@@ -99,11 +99,11 @@ func (s *Service) checkFrontends() error {
 	for i, f := range s.Frontends {
 		if f.Addr.IsValid() && f.Addr == f.Addr.Unmap() && (f.Port != 0) == (f.Backend != 0) && (f.Port != 0 || !f.Addr.IsUnspecified()) && f.Protocol.HasPorts() {
 			if i > 0 && CompareFrontends(s.Frontends[i-1], f) >= 0 {
-				return model.Errorf(model.ErrInvalid, "face %s port %d of protocol %d is there twice or not in order", f.Addr, f.Port, f.Protocol)
+				return model.Errorf(model.ErrInvalid, "frontend %s: port %d of protocol %d occurs twice or out of order", f.Addr, f.Port, f.Protocol)
 			}
 			continue
 		}
-		return model.Errorf(model.ErrInvalid, "face %q port %d of protocol %d, of backends %d, is none", f.Addr, f.Port, f.Protocol, f.Backend)
+		return model.Errorf(model.ErrInvalid, "frontend %q: port %d of protocol %d, of backends %d, is invalid", f.Addr, f.Port, f.Protocol, f.Backend)
 	}
 	return nil
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Private is the way out of a host's containers through the host's own stack:
+// Private is egress of a host's containers through the host's own stack:
 // endpoint addresses overlap between tenants, so each endpoint has an address
 // of the host's private subnet there, and the data plane translates one to one.
 type Private struct {
 	Subnet    netip.Prefix // IPv4
 	Addr      netip.Addr   // the host's own address in it
-	Subnet6   netip.Prefix // model.PvtSubnet6; zero = IPv6 has no way out
+	Subnet6   netip.Prefix // model.PvtSubnet6; zero = IPv6 has no egress
 	Addr6     netip.Addr   // the host's own address in it
 	Interface string       // of the host's stack; the driver makes it, with RouterMAC as its address
 	RouterMAC model.MAC    // of the virtual router that containers send to
@@ -42,7 +42,7 @@ var (
 	RouterAddr = netip.AddrFrom4([4]byte{169, 254, 1, 1})
 )
 
-// NewPrivate returns the way out by a private subnet: the host's address is the
+// NewPrivate returns egress by a private subnet: the host's address is the
 // last usable one. nil when the subnet is not IPv4 or holds no endpoint.
 func NewPrivate(subnet netip.Prefix) *Private {
 	if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() > 30 {
@@ -55,7 +55,7 @@ func NewPrivate(subnet netip.Prefix) *Private {
 	return &Private{Subnet: subnet.Masked(), Addr: netip.AddrFrom4(last), Interface: HostInterface, RouterMAC: RouterMAC}
 }
 
-// WithIPv6 gives IPv6 a way out as well.
+// WithIPv6 gives IPv6 egress as well.
 func (p *Private) WithIPv6() *Private {
 	if p != nil {
 		p.Subnet6 = model.PvtSubnet6
@@ -64,7 +64,7 @@ func (p *Private) WithIPv6() *Private {
 	return p
 }
 
-// WithoutIPv6 returns the way out for IPv4 alone.
+// WithoutIPv6 returns egress for IPv4 alone.
 func (p *Private) WithoutIPv6() *Private {
 	if p == nil || !p.Subnet6.IsValid() {
 		return p

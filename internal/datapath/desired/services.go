@@ -158,17 +158,17 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 	case !hasNetwork:
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", s.Network)
 	case !s.IPv4.IsValid() && !s.IPv6.IsValid() && len(s.Frontends) == 0, s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
-		return model.Errorf(model.ErrInvalid, "%q and %q are no address of either family", s.IPv4, s.IPv6)
+		return model.Errorf(model.ErrInvalid, "%q and %q are not addresses of either family", s.IPv4, s.IPv6)
 	}
 	if err := s.checkFrontends(); err != nil {
 		return err
 	}
 	for i, port := range s.Ports {
 		if port.Port == 0 || port.Backend == 0 || !port.Protocol.HasPorts() {
-			return model.Errorf(model.ErrInvalid, "port %d of protocol %d, of backends %d, is none", port.Port, port.Protocol, port.Backend)
+			return model.Errorf(model.ErrInvalid, "port %d of protocol %d, of backends %d, is invalid", port.Port, port.Protocol, port.Backend)
 		}
 		if i > 0 && CompareServicePorts(s.Ports[i-1], port) >= 0 {
-			return model.Errorf(model.ErrInvalid, "port %d of protocol %d is there twice or not in order", port.Port, port.Protocol)
+			return model.Errorf(model.ErrInvalid, "port %d of protocol %d occurs twice or out of order", port.Port, port.Protocol)
 		}
 	}
 	return nil

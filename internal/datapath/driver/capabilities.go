@@ -10,8 +10,8 @@ import (
 // every driver has checks here, and reports where it is missing: what is accepted never
 // stays without effect silently.
 type Capabilities struct {
-	Egress           bool `json:"wayOut"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
-	Egress6          bool `json:"wayOut6"`         // ... by IPv6 too (desired.Private.Subnet6)
+	Egress           bool `json:"egress"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
+	Egress6          bool `json:"egress6"`         // ... by IPv6 too (desired.Private.Subnet6)
 	Services         bool `json:"services"`        // makes desired.Host.Services true
 	ExternalServices bool `json:"servicesOutside"` // ... for clients on the host and beyond it too (desired.Service.Exposed)
 	ClientsByTunnel  bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host

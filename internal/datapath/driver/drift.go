@@ -59,7 +59,7 @@ func (d *Drift) Repaired(log *slog.Logger, what, object string, n int) {
 	d.last = append(d.last, repair{time.Now(), what + " " + object})
 	d.last = d.last[max(0, len(d.last)-driftRemembered):]
 	d.mu.Unlock()
-	log.Warn("put back what somebody else had changed", "what", what, "object", object, "count", n)
+	log.Warn("repaired a change that was not made by Contiv", "what", what, "object", object, "count", n)
 }
 
 // DriftRepairs implements Drifting.

@@ -153,7 +153,7 @@ func (a *attacher) attach(ifname string, ifindex int, ingress bool, prog *ebpf.P
 // attachPort is attach for a port's interface, by a filter on every kernel: a
 // TCX link waits for all processors, with the lock of all interfaces held
 // (docs/adr/0005). The link that a lasting port has for its way in stays
-// (lasting.go); what an earlier version had for the way out goes once the
+// (lasting.go); what an earlier version had for egress goes once the
 // filter is there.
 func (a *attacher) attachPort(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
 	done, err := a.filter(ifname, ifindex, ingress, prog)
@@ -240,7 +240,7 @@ func ourFilter(ifindex int, ingress bool) (*netlink.BpfFilter, error) {
 		}
 		b, ok := f.(*netlink.BpfFilter)
 		if !ok || b.Handle != filterHandle || b.Name != filterName {
-			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not ours has priority %d; delete it (tc filter del)", f.Type(), filterPriority)
+			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not Contiv's has priority %d; delete it (tc filter del)", f.Type(), filterPriority)
 		}
 		return b, nil
 	}
@@ -264,7 +264,7 @@ func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.P
 	}}
 	err = netlink.QdiscAdd(qdisc)
 	if errors.Is(err, unix.EEXIST) && !ingress && hasIngressQdisc(ifindex) { // it would take our filter, for what comes in
-		return false, model.Errorf(model.ErrConflict, "interface %s has an ingress qdisc that is not ours, beside which no program can be attached to what goes out; delete it (tc qdisc del dev %[1]s ingress)", ifname)
+		return false, model.Errorf(model.ErrConflict, "interface %s has an ingress qdisc that is not Contiv's, so no program can be attached to its egress; delete it (tc qdisc del dev %[1]s ingress)", ifname)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return false, fmt.Errorf("interface %s: clsact: %w", ifname, err)
@@ -281,7 +281,7 @@ func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.P
 }
 
 // hasIngressQdisc tells whether the place of clsact is taken by its
-// predecessor, which knows no way out.
+// predecessor, which knows no egress.
 func hasIngressQdisc(ifindex int) bool {
 	all, err := netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})
 	return err == nil && slices.ContainsFunc(all, func(q netlink.Qdisc) bool { return q.Type() == "ingress" })

@@ -205,7 +205,7 @@ func (r *serviceRun) putTable(key uint32, known map[uint16]uint64, members []mem
 
 // manyServices is what is said where choices is full.
 func manyServices(m *ebpf.Map) error {
-	return model.Errorf(model.ErrExhausted, "this host's data plane holds %d services with more than %d backends", m.MaxEntries(), scanned)
+	return model.Errorf(model.ErrExhausted, "this host's data plane supports %d services with more than %d backends", m.MaxEntries(), scanned)
 }
 
 // ownersOf are the owners of all slots, by place, among members. table has the previous

@@ -216,7 +216,7 @@ func taken(l netlink.Link, alias string) error {
 	if dir, ok := strings.CutPrefix(a.Alias, tunnelAlias("")); ok {
 		return otherDirError{a.Name, dir}
 	}
-	return model.Errorf(model.ErrConflict, "interface %s exists and is not ours (a %s whose alias is %q, not %q)", a.Name, l.Type(), a.Alias, alias)
+	return model.Errorf(model.ErrConflict, "interface %s exists and is not Contiv's (a %s whose alias is %q, not %q)", a.Name, l.Type(), a.Alias, alias)
 }
 
 // portTaken explains why the VXLAN device cannot be made or brought up.
@@ -232,7 +232,7 @@ func portTaken(name string, udpPort uint16, err error) error {
 			}
 		}
 	}
-	return model.Errorf(model.ErrConflict, "interface %s: UDP port %d is held by %s, which is not ours; remove it, or give every netplugin of the cluster another --vxlan-port: %w", name, udpPort, holder, err)
+	return model.Errorf(model.ErrConflict, "interface %s: UDP port %d is in use by %s, which is not Contiv's; remove it, or give every netplugin of the cluster another --vxlan-port: %w", name, udpPort, holder, err)
 }
 
 // resized tells whether an interface's change concerns what fits the tunnel or

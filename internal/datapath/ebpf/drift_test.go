@@ -34,7 +34,7 @@ func told(t *testing.T, drv driver.Driver) string {
 	}
 }
 
-// driftRig is a host with a VXLAN network, the way out, and two containers.
+// driftRig is a host with a VXLAN network, egress, and two containers.
 func driftRig(t *testing.T, attach string) (*rig, driver.Driver, desired.Host) {
 	t.Helper()
 	r := newRig(t)
@@ -234,7 +234,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 }
 
 // TestPassingError: when the kernel does not answer for a moment, tunnel, uplink
-// and way out go on as they were.
+// and egress go on as they were.
 func TestPassingError(t *testing.T) {
 	for _, way := range []string{attachClsact, ""} {
 		t.Run("attach "+way, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestPassingError(t *testing.T) {
 			r.drv.mu.Unlock()
 			rep, err := drv.Apply(t.Context(), pic)
 			if err != nil || len(rep.Problems) != 3 {
-				t.Errorf("Apply() = %v, %v; want problems of tunnel, uplink and way out", rep.Problems, err)
+				t.Errorf("Apply() = %v, %v; want problems of tunnel, uplink and egress", rep.Problems, err)
 			}
 			after := r.drv.dp.settings.get()
 			if after.Epoch = before.Epoch; after != before {

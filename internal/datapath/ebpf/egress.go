@@ -52,7 +52,7 @@ func maskWord(p netip.Prefix) uint32 {
 	return binary.NativeEndian.Uint32(net.CIDRMask(p.Bits(), 32))
 }
 
-// putHostSide makes sure of the host's own side of the way out: a device of
+// putHostSide makes sure of the host's own side of egress: a device of
 // which nothing but the program on it ever takes a frame.
 func (d *devices) putHostSide(run *applyRun, s *settings) {
 	old := *s
@@ -99,13 +99,13 @@ func (p *ports) checkPrivate(run *applyRun, o *desired.Port) error {
 		return err
 	}
 	if other := p.private[number]; other != "" && other != o.IfName {
-		return model.Errorf(model.ErrExists, "private address %s is port %s's", number, other)
+		return model.Errorf(model.ErrExists, "private address %s belongs to port %s", number, other)
 	}
 	p.private[number] = o.IfName
 	return nil
 }
 
-// putEgress writes a port's part of the way out into its entry, and who has its
+// putEgress writes a port's part of egress into its entry, and who has its
 // private address.
 func (p *ports) putEgress(run *applyRun, index uint32, o *desired.Port, n *desired.Network, entry *port) error {
 	number := o.PrivateNumber()
@@ -158,7 +158,7 @@ func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err
 	return l.Attrs().Index, made, nil
 }
 
-// removeHostSide removes the device when there is no way out any more.
+// removeHostSide removes the device when there is no egress any more.
 func (d *devices) removeHostSide(run *applyRun) error {
 	if run.want.Private != nil {
 		return nil

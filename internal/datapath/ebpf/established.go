@@ -48,7 +48,7 @@ func (d *Driver) reportEstablished() error {
 		}, sport)
 	}
 	if err := errors.Join(eachEntry("conns", dp.obj.Conns, 1, take), eachEntry("halfopen", dp.obj.Halfopen, 1, take)); err != nil {
-		return fmt.Errorf("tell of living connections: %w", err)
+		return fmt.Errorf("report established connections: %w", err)
 	}
 	m.established.Add(living, d.pendingAudits, d.endsOf)
 	d.pendingAudits = driver.PendingAudits{}

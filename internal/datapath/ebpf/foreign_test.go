@@ -262,7 +262,7 @@ func TestConflicts(t *testing.T) {
 			func() {},
 			func() { tc("qdisc", "del", "dev", b.IfName, "ingress") },
 			b.IfName, "",
-			[]string{b.IfName, "ingress qdisc that is not ours", "tc qdisc del"},
+			[]string{b.IfName, "ingress qdisc that is not Contiv's", "tc qdisc del"},
 		},
 		{
 			"VXLAN device on our port",

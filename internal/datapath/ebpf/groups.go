@@ -82,7 +82,7 @@ func (d *Driver) hearMemberships() error {
 			rec, err := ring.Read()
 			if err != nil {
 				if !errors.Is(err, ringbuf.ErrClosed) && !errors.Is(err, os.ErrClosed) {
-					d.cfg.Log.Warn("members of multicast groups are not heard any more", "error", err)
+					d.cfg.Log.Warn("multicast membership reports are not received any more", "error", err)
 				}
 				return
 			}

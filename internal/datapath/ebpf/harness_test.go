@@ -63,7 +63,7 @@ type rig struct {
 	uplinks   []string
 	log       io.Writer // nil = nowhere, or the test's when verbose
 	near      *wire     // near end of the sentinel's wire
-	side      *wire     // the host's own side of the way out, as its stack sees it
+	side      *wire     // the host's own side of egress, as its stack sees it
 	sideIndex int
 }
 

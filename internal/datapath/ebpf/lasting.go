@@ -42,7 +42,7 @@ func (d *Driver) linkLasting(ctx context.Context, home netns.NsHandle) {
 	defer func() { _ = home.Close() }() // open for reading
 	runtime.LockOSThread()              // never unlocked: the thread ends with the goroutine
 	if err := netns.Set(home); err != nil {
-		d.cfg.Log.Warn("lasting ports get no links: the driver's namespace cannot be entered", "error", err)
+		d.cfg.Log.Warn("permanent ports get no links: the driver's namespace cannot be entered", "error", err)
 		return
 	}
 	tick := time.NewTicker(time.Second)
@@ -56,7 +56,7 @@ func (d *Driver) linkLasting(ctx context.Context, home netns.NsHandle) {
 		}
 		for _, name := range d.dueForLink(known, time.Now()) {
 			if err := d.linkPort(ctx, name, known[name].index); err != nil {
-				d.cfg.Log.Debug("a lasting port has no link; its filter goes on", "error", err)
+				d.cfg.Log.Debug("a permanent port has no link; its filter stays active", "error", err)
 				known[name] = lasting{known[name].index, time.Now().Add(linkAgain)}
 			}
 			if waiting.Pause(ctx, linkPause) != nil {
@@ -76,7 +76,7 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 	}
 	for _, f := range filters {
 		if f.Attrs().Priority != filterPriority {
-			return model.Errorf(model.ErrConflict, "interface %s: a %s filter of priority %d is not ours", name, f.Type(), f.Attrs().Priority)
+			return model.Errorf(model.ErrConflict, "interface %s: a %s filter of priority %d is not Contiv's", name, f.Type(), f.Attrs().Priority)
 		}
 	}
 	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.dp.obj.FromContainer, Attach: attachType(true)})

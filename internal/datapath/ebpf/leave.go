@@ -66,7 +66,7 @@ func (l *leftovers) tunnel() (netlink.Link, error) {
 	return ourDevice(l.cfg.Device, tunnelAlias(l.cfg.PinDir))
 }
 
-// Release removes the VXLAN device and the host's side of the way out, since the
+// Release removes the VXLAN device and the host's side of egress, since the
 // next driver makes its own, of the same port and the same name; and the
 // programs stand aside, so that no switch sees one side of a connection only.
 // What a netplugin works with is left alone.

@@ -153,7 +153,7 @@ func (f *fill) warn(log *slog.Logger, now time.Time) {
 	if f.quiet || f.evicted == f.warned || now.Sub(f.at) < warnEvery {
 		return
 	}
-	log.Warn("a map was full and made room; netplugin --ebpf-map-sizes makes it bigger", "map", f.name,
+	log.Warn("a map was full and entries were evicted; make it bigger with netplugin --ebpf-map-sizes", "map", f.name,
 		"evicted", f.evicted-f.warned, "capacity", f.most)
 	f.warned, f.at = f.evicted, now
 }

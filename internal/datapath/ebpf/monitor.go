@@ -28,7 +28,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		select {
 		case <-d.monitoring:
 		default:
-			return nil, model.Errorf(model.ErrConflict, "ebpf driver: it is monitored already")
+			return nil, model.Errorf(model.ErrConflict, "ebpf driver: there is a monitor already")
 		}
 	}
 	m := &monitor{
@@ -47,7 +47,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	done := make(chan struct{})
 	d.monitoring, d.monitor = done, m
 	if err := d.reportEstablished(); err != nil {
-		d.cfg.Log.Warn("the monitor misses connections that live", "error", err)
+		d.cfg.Log.Warn("the monitor misses established connections", "error", err)
 	}
 	d.wg.Go(func() {
 		defer m.queue.Close()
@@ -79,7 +79,7 @@ func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) er
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.monitor == nil {
-		return model.Errorf(model.ErrNotFound, "ebpf driver: it is not monitored")
+		return model.Errorf(model.ErrNotFound, "ebpf driver: there is no monitor")
 	}
 	return d.dp.settings.setMonitor(monitorBits(opts))
 }

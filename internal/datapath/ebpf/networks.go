@@ -78,13 +78,13 @@ func (x *networks) check(run *applyRun) error {
 		var err error
 		switch {
 		case id == 0 || n.ID != id:
-			err = model.Errorf(model.ErrInvalid, "network %d calls itself %d", id, n.ID)
+			err = model.Errorf(model.ErrInvalid, "network %d has the id %d", id, n.ID)
 		case n.Tag == 0 || n.Tag > limit:
 			err = model.Errorf(model.ErrInvalid, "%s tag %d is not between 1 and %d", n.Encap, n.Tag, limit)
 		case n.Encap == model.EncapVXLAN && !run.want.VTEP.IsValid():
 			err = model.Errorf(model.ErrInvalid, "this host has no tunnel endpoint")
 		case tags[k] != 0:
-			err = model.Errorf(model.ErrExists, "%s tag %d is network %d's", n.Encap, n.Tag, tags[k])
+			err = model.Errorf(model.ErrExists, "%s tag %d belongs to network %d", n.Encap, n.Tag, tags[k])
 		}
 		if err != nil {
 			run.problem(fmt.Sprintf("network %d", id), err)

@@ -43,7 +43,7 @@ func installNoOpPrograms(dir string, names []string) error {
 			err = l.Update(idle)
 		}
 		if err := errors.Join(err, l.Close()); err != nil {
-			errs = append(errs, fmt.Errorf("ebpf driver: stand aside on %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("ebpf driver: disable the programs on %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)

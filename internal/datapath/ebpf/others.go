@@ -84,7 +84,7 @@ type otherDirError struct {
 }
 
 func (e otherDirError) Error() string {
-	return fmt.Sprintf("interface %s is that of a netplugin with --ebpf-pin-dir %s: %s", e.device, e.dir, whatToDo)
+	return fmt.Sprintf("interface %s belongs to a netplugin with --ebpf-pin-dir %s: %s", e.device, e.dir, whatToDo)
 }
 
 // Unwrap makes it a conflict.

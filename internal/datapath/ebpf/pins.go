@@ -74,7 +74,7 @@ func (d *Driver) watchPins(ctx context.Context) {
 	for {
 		if _, err := d.dp.pins.watch.file.Read(b); err != nil {
 			if ctx.Err() == nil {
-				d.cfg.Log.Warn("removals of pinned objects are not told: they are found at the next look only", "error", err)
+				d.cfg.Log.Warn("removals of pinned objects cannot be watched: they are found at the next check only", "error", err)
 			}
 			return
 		}

@@ -249,7 +249,7 @@ func (p *ports) checkPort(run *applyRun, name string, o *desired.Port) error {
 	case run.networks[o.Network] == nil:
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", o.Network)
 	case o.MAC == (model.MAC{}) || o.MAC[0]&1 != 0:
-		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", o.MAC)
+		return model.Errorf(model.ErrInvalid, "MAC %s is not a unicast address", o.MAC)
 	case p.policies.refused[o.Policies].err != nil:
 		return p.policies.refused[o.Policies].err
 	}

@@ -265,7 +265,7 @@ func beforeFilter(ifindex int) (*netlink.BpfFilter, error) {
 		}
 		b, ok := f.(*netlink.BpfFilter)
 		if !ok || b.Handle != filterHandle || b.Name != filterName {
-			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not ours has priority %d; delete it (tc filter del)", f.Type(), beforePriority)
+			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not Contiv's has priority %d; delete it (tc filter del)", f.Type(), beforePriority)
 		}
 		return b, nil
 	}

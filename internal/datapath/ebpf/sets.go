@@ -139,11 +139,11 @@ func (p *policies) forgetRules(run *applyRun) {
 // every packet meets either the old rules or the new ones.
 func (p *policies) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 	if id == 0 || s.ID != id {
-		return model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID)
+		return model.Errorf(model.ErrInvalid, "policy set %d has the id %d", id, s.ID)
 	}
 	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
 		if len(tiers) > maxTiers {
-			return model.Errorf(model.ErrExhausted, "policy set %d has %d tiers; this data plane holds %d", id, len(tiers), maxTiers)
+			return model.Errorf(model.ErrExhausted, "policy set %d has %d tiers; this data plane supports %d", id, len(tiers), maxTiers)
 		}
 	}
 	x := p.index[id]

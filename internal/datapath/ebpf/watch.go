@@ -131,7 +131,7 @@ func (h *heard) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsHa
 				return
 			}
 			if s, err = subscribe(); err != nil {
-				h.log.Warn("interfaces' changes are not told: they are found at the next look only", "error", err)
+				h.log.Warn("changes of interfaces cannot be watched: they are found at the next check only", "error", err)
 			}
 		}
 		h.note(func() { h.lost = true })

@@ -75,7 +75,7 @@ func (a *responder) answerOn(ctx context.Context, conn *openflow.Conn) {
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			a.cfg.Log.Warn("routers do not answer what they refuse", "error", err)
+			a.cfg.Log.Warn("routers send no ICMP errors", "error", err)
 		}
 		return
 	}

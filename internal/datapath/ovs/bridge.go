@@ -108,7 +108,7 @@ func (b *bridge) keepBridge(ctx context.Context, db *database) {
 		ch := db.changes.Next()
 		if b.bridgeMoved(db) {
 			if err := b.restoreBridge(ctx, db); err != nil {
-				b.cfg.Log.Warn("what was changed of the bridge is not put back yet", "bridge", b.cfg.Bridge, "error", err)
+				b.cfg.Log.Warn("changes of the bridge are not reverted yet", "bridge", b.cfg.Bridge, "error", err)
 			}
 		}
 		select {

@@ -87,7 +87,7 @@ func (d *daemon) forgetCached(ctx context.Context, revokes bool) {
 		_, err = control(ctx, d.cfg.RunDir, flushCommand)
 	}
 	if err != nil {
-		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
+		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be handled by former rules", "error", err)
 	}
 	if err != nil || revokes {
 		return

@@ -38,18 +38,18 @@ func (t *flows) setMeters(ctx context.Context) {
 	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions, pipeline.MeterServices, pipeline.MeterReopen} {
 		if err := t.conns.sw.SetMeter(ctx, id, answersPerSecond); err != nil {
 			t.answers = false
-			t.cfg.Log.Warn("routers do not answer what they refuse, since the switch cannot bound it", "error", err)
+			t.cfg.Log.Warn("routers send no ICMP errors, since the switch cannot limit their rate", "error", err)
 			return
 		}
 	}
 	if err := t.conns.sw.SetMeter(ctx, pipeline.MeterProbes, pipeline.ProbeRate); err != nil {
 		t.answers = false
-		t.cfg.Log.Warn("tunnels are not tested, and routers do not answer, since the switch cannot bound it", "error", err)
+		t.cfg.Log.Warn("tunnels are not tested and routers send no ICMP errors, since the switch cannot limit their rate", "error", err)
 		return
 	}
 	if err := t.conns.sw.Share(ctx, pipeline.MembershipRate, pipeline.MembershipMeters()...); err != nil {
 		t.answers = false
-		t.cfg.Log.Warn("who hears multicast is not known, and routers do not answer, since the switch cannot bound it", "error", err)
+		t.cfg.Log.Warn("multicast members are unknown and routers send no ICMP errors, since the switch cannot limit their rate", "error", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func (t *flows) commit(ctx context.Context, mods []openflow.Mod, revokes bool) e
 	}
 	if t.watching != nil && t.shared != t.conns.sw { // the monitor's flows name meters
 		if err := t.conns.sw.Share(ctx, pipeline.ShareRate, pipeline.Shares()...); err != nil {
-			return model.Errorf(model.ErrUnavailable, "open vswitch: bound what is told of each port: %w", err)
+			return model.Errorf(model.ErrUnavailable, "open vswitch: limit the events of each port: %w", err)
 		}
 		t.shared = t.conns.sw
 	}

@@ -97,7 +97,7 @@ func (b *bridge) clearOthers(ctx context.Context, want desired.Host) (removed in
 		if is1x && len(o.used) == 0 {
 			err := b.removeBridge(ctx, o.row)
 			if err == nil {
-				b.cfg.Log.Warn("removed a bridge of Contiv 1.x, which no container is on any more", "bridge", name)
+				b.cfg.Log.Warn("removed a bridge of Contiv 1.x without containers", "bridge", name)
 				removed++
 				continue
 			}
@@ -108,7 +108,7 @@ func (b *bridge) clearOthers(ctx context.Context, want desired.Host) (removed in
 		slices.Sort(o.used)
 		why := "it is Contiv 1.x's"
 		if len(o.tunnels) > 0 {
-			why = fmt.Sprintf("its tunnel ports take packets of UDP port %d away from Contiv's, so nothing comes through from these hosts: %s", b.cfg.VXLANPort, strings.Join(o.tunnels, ", "))
+			why = fmt.Sprintf("its tunnel ports take packets of UDP port %d away from Contiv's, so no packets arrive from these hosts: %s", b.cfg.VXLANPort, strings.Join(o.tunnels, ", "))
 		}
 		do := fmt.Sprintf("remove them (ovs-vsctl del-port %s PORT), or the bridge (ovs-vsctl del-br %[1]s)", name)
 		if is1x {

@@ -148,7 +148,7 @@ func (t *flows) findServices(ctx context.Context, flows map[string]string, first
 		err = t.findTranslations(ctx)
 	}
 	if err != nil {
-		return model.Errorf(model.ErrUnavailable, "open vswitch: read what services have: %w", err)
+		return model.Errorf(model.ErrUnavailable, "open vswitch: read services' flows and groups: %w", err)
 	}
 	t.pic.services.groups.found(listed, flows)
 	return nil

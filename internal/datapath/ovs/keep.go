@@ -187,7 +187,7 @@ func (d *Driver) followFlows(ctx context.Context, sw *openflow.Conn) {
 	changed, err := sw.WatchFlows(short, pipeline.CookieMagic, pipeline.MagicMask)
 	cancel()
 	if err != nil && ctx.Err() == nil {
-		d.cfg.Log.Warn("the switch does not tell of flows that others change: they are found at the next look only", "error", err)
+		d.cfg.Log.Warn("the switch does not report flow changes by others: they are found at the next check only", "error", err)
 	}
 	for {
 		select {
@@ -196,7 +196,7 @@ func (d *Driver) followFlows(ctx context.Context, sw *openflow.Conn) {
 		case <-sw.Done():
 			return
 		case <-changed:
-			d.replay(ctx, "somebody has changed flows of the switch")
+			d.replay(ctx, "flows of the switch were changed from outside")
 		}
 	}
 }

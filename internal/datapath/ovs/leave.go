@@ -166,7 +166,7 @@ func (d *database) follow(ctx context.Context, bridge string, ops []ovsdb.Operat
 	ctx, cancel := context.WithTimeout(ctx, goneWait)
 	defer cancel()
 	if err := d.wait(ctx, func() bool { return d.current > before }); err != nil {
-		return model.Errorf(model.ErrUnavailable, "open vswitch: wait until ovs-vswitchd has followed a change of bridge %s: %w", bridge, err)
+		return model.Errorf(model.ErrUnavailable, "open vswitch: wait until ovs-vswitchd has applied a change of bridge %s: %w", bridge, err)
 	}
 	return nil
 }

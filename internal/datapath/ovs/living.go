@@ -26,7 +26,7 @@ func (d *Driver) tellLiving(ctx context.Context) {
 		return
 	}
 	missed := func(err error) {
-		d.cfg.Log.Warn("the monitor misses connections that live, until the next change", "error", err)
+		d.cfg.Log.Warn("the monitor misses established connections until the next change", "error", err)
 	}
 	full, err := d.daemon.conntrack(ctx)
 	if err != nil {

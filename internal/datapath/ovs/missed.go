@@ -37,7 +37,7 @@ func (d *Driver) catchMissed() {
 	}}
 	c, err := l.ListenPacket(d.run, "udp", net.JoinHostPort(d.cfg.VTEP.String(), strconv.Itoa(int(d.cfg.VXLANPort))))
 	if err != nil {
-		d.cfg.Log.Debug("frames that the switch takes for the host's while interfaces come and go are lost", "error", err)
+		d.cfg.Log.Debug("frames that the switch delivers to the host while interfaces are added or deleted are lost", "error", err)
 		return
 	}
 	d.missed = true
@@ -70,7 +70,7 @@ func (a *responder) handOn(c *net.UDPConn) {
 // decapsulate takes a frame out of a VXLAN packet (RFC 7348, section 5).
 func decapsulate(b []byte) (vni uint32, frame []byte, err error) {
 	if len(b) < 8+ethernetLen || b[0]&8 == 0 {
-		return 0, nil, fmt.Errorf("%d bytes are no VXLAN packet", len(b))
+		return 0, nil, fmt.Errorf("%d bytes are not a VXLAN packet", len(b))
 	}
 	return binary.BigEndian.Uint32(b[4:]) >> 8, b[8:], nil
 }

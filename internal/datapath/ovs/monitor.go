@@ -77,7 +77,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	case d.run.Err() != nil:
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: the driver is closed")
 	case d.flows.watching != nil:
-		return nil, model.Errorf(model.ErrConflict, "open vswitch: it is monitored already")
+		return nil, model.Errorf(model.ErrConflict, "open vswitch: there is a monitor already")
 	}
 	if err := w.connect(ctx); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: monitor: %w", err)
@@ -239,7 +239,7 @@ func (w *watch) tick(ctx context.Context) {
 	}
 	if w.conn == nil {
 		if err := w.connect(ctx); err != nil {
-			w.cfg.Log.Debug("the monitor is without its switch", "error", err)
+			w.cfg.Log.Debug("the monitor has lost the connection to the switch", "error", err)
 		}
 		return
 	}

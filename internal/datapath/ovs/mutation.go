@@ -20,7 +20,7 @@ var mutations = map[string]pipeline.Mutation{
 func (c Config) Mutated(name string) (Config, error) {
 	m, ok := mutations[name]
 	if !ok {
-		return c, fmt.Errorf("seeded fault %q: there is none of that name", name)
+		return c, fmt.Errorf("seeded fault %q: does not exist", name)
 	}
 	c.mutation = m
 	return c, nil

@@ -113,7 +113,7 @@ func askNeighbours(ctx context.Context, index int, own netip.Addr, addrs []netip
 		f = append(append(f, i.HardwareAddr...), own.AsSlice()...)
 		f = append(append(f, 0, 0, 0, 0, 0, 0), a.AsSlice()...)
 		if err := unix.Send(fd, f, 0); err != nil {
-			return fmt.Errorf("ask for %s by %s: %w", a, i.Name, err)
+			return fmt.Errorf("resolve %s by %s: %w", a, i.Name, err)
 		}
 		missing[a] = true
 	}

@@ -83,7 +83,7 @@ func TestServedOutside(t *testing.T) {
 	l.nothingLeft(t)
 }
 
-// TestAnswersWithoutWayOut: a container on a joined network without a way out answers
+// TestAnswersWithoutWayOut: a container on a joined network without egress answers
 // a client that came by another host, by that host, also after a restart of the
 // driver, and is refused else.
 func TestAnswersWithoutWayOut(t *testing.T) {

@@ -137,7 +137,7 @@ func (d *database) wait(ctx context.Context, ok func() bool) error {
 		select {
 		case <-changed:
 		case <-d.lost:
-			return errors.New("connection to the database broke")
+			return errors.New("connection to the database was lost")
 		case <-ctx.Done():
 			return ctx.Err()
 		}

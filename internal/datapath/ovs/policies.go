@@ -147,7 +147,7 @@ func (p *policies) compare(id desired.PolicySetID, old, now *desired.PolicySet, 
 	}
 	p.names[id] = now.Name
 	if n := len(now.Audits); n > pipeline.MaxAudits {
-		p.crowded[id] = model.Errorf(model.ErrExhausted, "%d policies are audited beside it, and the first %d are evaluated", n, pipeline.MaxAudits)
+		p.crowded[id] = model.Errorf(model.ErrExhausted, "%d other policies are audited, and only the first %d are evaluated", n, pipeline.MaxAudits)
 	}
 }
 

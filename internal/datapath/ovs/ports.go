@@ -468,7 +468,7 @@ func (s *ports) portError(name string, p *desired.Port, want desired.Host, h por
 	case device == deviceDown:
 		return driver.DownError(name)
 	case h.number() == 0:
-		return model.Errorf(model.ErrUnavailable, "port %s: the switch has not taken it in yet", name)
+		return model.Errorf(model.ErrUnavailable, "port %s: the switch has not added it yet", name)
 	case n == nil:
 		return model.Errorf(model.ErrNotFound, "port %s: its network %d is unknown", name, p.Network)
 	}

@@ -178,7 +178,7 @@ func (a *responder) begin(ctx context.Context, conn *openflow.Conn, p openflow.P
 	be.PutUint16(segment[16:], transportSum(front.src, front.dst, front.proto, segment))
 	zone, policy := uint16(p.Register(pipeline.RegZone)), zoneOf(desired.Domain(p.Register(pipeline.RegDomain))) //nolint:gosec // 16 bits wide
 	if err := a.daemon.flushTracked(ctx, c.tracked(zone)); err != nil {                                          // it would come up again and again
-		a.cfg.Log.Debug("a client's connection cannot begin anew by the same port", "service", front.dst, "error", err)
+		a.cfg.Log.Debug("a client's connection cannot be reopened from the same port", "service", front.dst, "error", err)
 		return
 	}
 	_ = a.daemon.flushTracked(ctx, connection{proto: c.proto, orig: c.behind()}.tracked(policy)) // policy may not have let it through

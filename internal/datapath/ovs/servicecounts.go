@@ -165,7 +165,7 @@ func (t *flows) serviceStats(ctx context.Context, out *driver.Stats) error {
 func (t *flows) livingServed(ctx context.Context, yield func(desired.Domain, connection)) (why string) {
 	full, err := t.daemon.conntrack(ctx)
 	if err == nil && full.Entries > t.daemon.listable {
-		return fmt.Sprintf("connections that live are not counted while the switch tracks more than %d, which it would have to list", t.daemon.listable)
+		return fmt.Sprintf("established connections are not counted while the switch tracks more than %d, since it would have to list them", t.daemon.listable)
 	}
 	for domain, zone := range t.pic.services.zones {
 		var text string
@@ -179,7 +179,7 @@ func (t *flows) livingServed(ctx context.Context, yield func(desired.Domain, con
 		}
 	}
 	if err != nil {
-		return "connections that live are not counted, as the switch does not tell them: " + err.Error()
+		return "established connections are not counted, since the switch does not list them: " + err.Error()
 	}
 	return ""
 }

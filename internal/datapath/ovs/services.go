@@ -478,7 +478,7 @@ func refusedPorts(x *desired.Service) []driver.Problem {
 		if p.Protocol == model.ProtoSCTP {
 			out = append(out, driver.Problem{
 				Object: "service " + x.Key.String(),
-				Err:    model.Errorf(model.ErrInvalid, "port %d/%d: flows of the switch do not track SCTP, so it is not served", p.Protocol, p.Port),
+				Err:    model.Errorf(model.ErrInvalid, "port %d/%d: the switch does not track SCTP, so it is not served", p.Protocol, p.Port),
 			})
 		}
 	}

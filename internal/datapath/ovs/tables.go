@@ -61,7 +61,7 @@ func (d *daemon) askFills(ctx context.Context) map[string]driver.TableStats {
 	out := map[string]driver.TableStats{}
 	tell := func(name string, s driver.TableStats, err error) {
 		if err != nil {
-			d.cfg.Log.Debug("the switch does not tell how full a table is", "table", name, "error", err)
+			d.cfg.Log.Debug("the switch does not report how full a table is", "table", name, "error", err)
 			return
 		}
 		out[name] = s
@@ -92,7 +92,7 @@ func datapathFlows(text, datapath string) (driver.TableStats, error) {
 			return twoNumbers(m[1], m[2])
 		}
 	}
-	return driver.TableStats{}, fmt.Errorf("upcall/show tells nothing of a datapath %s", datapath)
+	return driver.TableStats{}, fmt.Errorf("upcall/show does not list a datapath %s", datapath)
 }
 
 // Files in which the kernel tells how many connections it tracks in this network

@@ -187,16 +187,16 @@ func (u *underlay) underlayProblems() []driver.Problem {
 	if u.cut = u.isCut(); !u.cut {
 		if beside != "" && u.conns.db.port(beside).port == nil {
 			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
-				"the tunnel's address %s (--vtep-ip) lies on interface %s, which is not of Open vSwitch: in user space tunnels leave by its bridges alone, so containers reach nobody on other hosts; put the interface into a bridge and the address on that (ovs-vsctl add-br, add-port), or give --vtep-ip an address of one", u.cfg.VTEP, beside)}}
+				"the tunnel's address %s (--vtep-ip) lies on interface %s, which is not of Open vSwitch: in user space tunnels leave by its bridges only, so containers cannot reach other hosts; put the interface into a bridge and the address on that (ovs-vsctl add-br, add-port), or give --vtep-ip an address of one", u.cfg.VTEP, beside)}}
 		}
 		if u.alone {
 			return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
-				"the tunnel's address %s (--vtep-ip) has no subnet (/%d), and Open vSwitch in user space finds no way to other hosts from such an address: containers reach nobody there; give it the prefix of its link, or use driver ebpf", u.cfg.VTEP, u.cfg.VTEP.BitLen())}}
+				"the tunnel's address %s (--vtep-ip) has no subnet (/%d), and Open vSwitch in user space has no route to other hosts from such an address: containers cannot reach them; give it the prefix of its link, or use driver ebpf", u.cfg.VTEP, u.cfg.VTEP.BitLen())}}
 		}
 		return nil
 	}
 	return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
-		"no interface in bridge %s, which has the tunnel's address %s, has a link: containers reach nobody on other hosts", u.under, u.cfg.VTEP)}}
+		"no interface in bridge %s, which has the tunnel's address %s, has a link: containers cannot reach other hosts", u.under, u.cfg.VTEP)}}
 }
 
 // besideSwitch returns the interface that has the tunnel's address, in user space, where no

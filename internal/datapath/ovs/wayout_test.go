@@ -24,7 +24,7 @@ var (
 	outside6 = netip.MustParseAddr("2001:db8:7::2")
 )
 
-// way is what differs between the ways out of IPv4 and of IPv6.
+// way is what differs between egress of IPv4 and of IPv6.
 type way struct {
 	name          string
 	host, outside netip.Addr
@@ -39,7 +39,7 @@ func (l *live) ways() []way {
 	}
 }
 
-// newWayOut is a switch with three boxes that have a way out, the third one of
+// newWayOut is a switch with three boxes that have egress, the third one of
 // another tenant with the address of the first, and a host outside.
 func newWayOut(t testing.TB) (l *live, host, out *box) {
 	t.Helper()
@@ -245,7 +245,7 @@ func bulk(c net.Conn, n int) error {
 }
 
 // TestWayOutPolicy: rules judge both directions, also of what is established,
-// and the way out closes and opens with the picture.
+// and egress closes and opens with the picture.
 func TestWayOutPolicy(t *testing.T) {
 	l, _, out := newWayOut(t)
 	defer l.drv.Close()
@@ -254,7 +254,7 @@ func TestWayOutPolicy(t *testing.T) {
 	for _, w := range l.ways() {
 		t.Run(w.name, func(t *testing.T) { l.wayOutPolicy(t, w, out) })
 	}
-	// Without the way out nothing gets out.
+	// Without egress nothing gets out.
 	ways, link := l.ways(), l.pic.Private.Interface
 	l.pic.Private = nil
 	l.apply(t)
@@ -262,7 +262,7 @@ func TestWayOutPolicy(t *testing.T) {
 	for _, w := range ways {
 		if c, err := l.dial(t, l.boxes[0], w.outside, 8080, 300*time.Millisecond); err == nil {
 			c.Close()
-			t.Errorf("%s: there is a way out that is not wanted", w.name)
+			t.Errorf("%s: there is egress that is not wanted", w.name)
 		}
 	}
 }

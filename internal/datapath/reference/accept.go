@@ -205,7 +205,7 @@ func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]st
 		was := c.Had && p.refused[c.Key] == nil
 		var err error
 		if c.Has && (c.Key == 0 || c.New.ID != c.Key) {
-			err = model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", c.Key, c.New.ID)
+			err = model.Errorf(model.ErrInvalid, "policy set %d has the id %d", c.Key, c.New.ID)
 		}
 		p.refuse(c.Key, err)
 		if was == (c.Has && err == nil) {
@@ -286,7 +286,7 @@ func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags 
 	}
 	switch {
 	case id == 0 || n.ID != id:
-		return model.Errorf(model.ErrInvalid, "network %d calls itself %d", id, n.ID)
+		return model.Errorf(model.ErrInvalid, "network %d has the id %d", id, n.ID)
 	case n.Tag == 0 || n.Tag > limit:
 		return model.Errorf(model.ErrInvalid, "%s tag %d is not between 1 and %d", n.Encap, n.Tag, limit)
 	case n.Encap == model.EncapVXLAN && !vtep.IsValid():
@@ -294,7 +294,7 @@ func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags 
 	}
 	key := tagOf(n)
 	if other, dup := tags[key]; dup {
-		return model.Errorf(model.ErrExists, "%s tag %d is network %d's", n.Encap, n.Tag, other)
+		return model.Errorf(model.ErrExists, "%s tag %d belongs to network %d", n.Encap, n.Tag, other)
 	}
 	tags[key] = id
 	return nil
@@ -325,7 +325,7 @@ func (p *pictures) checkPrivate(c claimant, port *desired.Port) error {
 		return err
 	}
 	if other, dup := p.privates[number]; dup {
-		return model.Errorf(model.ErrExists, "private address %s is %s's", number, other)
+		return model.Errorf(model.ErrExists, "private address %s belongs to %s", number, other)
 	}
 	p.privates[number] = c
 	return nil

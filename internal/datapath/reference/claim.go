@@ -213,11 +213,11 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", n)
 	}
 	if mac.Multicast() || mac == (model.MAC{}) {
-		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", mac)
+		return model.Errorf(model.ErrInvalid, "MAC %s is not a unicast address", mac)
 	}
 	key := desired.RemoteKey{Network: n, MAC: mac}
 	if other, dup := p.portMACs[key]; dup { // two remotes have two keys
-		return model.Errorf(model.ErrExists, "MAC %s is %s's", mac, portName(other))
+		return model.Errorf(model.ErrExists, "MAC %s belongs to %s", mac, portName(other))
 	}
 	for i, a := range addrs {
 		if !a.IsValid() {
@@ -227,7 +227,7 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 			return model.Errorf(model.ErrInvalid, "address %s is of the wrong family", a)
 		}
 		if other, dup := p.addrs[claimOf(p.want, n, a)]; dup {
-			return model.Errorf(model.ErrExists, "address %s is %s's", a, other.claimant())
+			return model.Errorf(model.ErrExists, "address %s belongs to %s", a, other.claimant())
 		}
 	}
 	if who.port != nil {

@@ -33,7 +33,7 @@ type fragKey struct {
 
 // judged is how a connection was judged.
 type judged struct {
-	outside bool            // as a connection by the way out
+	outside bool            // as a connection by egress
 	network model.NetworkID // its source's, or where it was seen
 	to      string          // for this local port as its destination; "" = for none
 	by      netip.Addr      // the host that its client, outside, came by at last; zero = by none

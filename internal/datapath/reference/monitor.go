@@ -22,7 +22,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	case d.closed:
 		return nil, model.Errorf(model.ErrUnavailable, "monitor: the driver is closed")
 	case d.k.monitor != nil:
-		return nil, model.Errorf(model.ErrConflict, "monitor: the data plane is monitored already")
+		return nil, model.Errorf(model.ErrConflict, "monitor: the data plane has a monitor already")
 	}
 	m := &monitor{queue: driver.NewFlowQueue(), opts: opts}
 	d.k.monitor = m
@@ -41,7 +41,7 @@ func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) er
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
 	if d.closed || d.k.monitor == nil {
-		return model.Errorf(model.ErrNotFound, "monitor: the data plane is not monitored")
+		return model.Errorf(model.ErrNotFound, "monitor: the data plane has no monitor")
 	}
 	d.k.monitor.opts = opts
 	return nil

@@ -159,7 +159,7 @@ type Verdict struct {
 	Uplink  bool     // it was sent out of the uplink, with VLAN
 	VLAN    uint32   // tag on the uplink
 	Host    bool     // it was handed to the host's own stack
-	Sent    *Packet  // as it left, where the way out translated it or it came or goes by a router; nil = as it came
+	Sent    *Packet  // as it left, where egress translated it or it came or goes by a router; nil = as it came
 	Answer  *Packet  // what was sent back in the name of the one that was asked, or by the router that dropped it
 	Drop    string   // why it went nowhere; one of the Drop constants
 	Rules   []string // ids of the rules that decided: the one that denied, or the ones that allowed

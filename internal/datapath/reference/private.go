@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// The way out through the host's own stack; see docs/design/policy.md.
+// Egress through the host's own stack; see docs/design/policy.md.
 
 // routerAnswers tells whether a packet asks for the virtual router, which
 // answers its containers whatever the ARP mode is.
@@ -59,7 +59,7 @@ func ways(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
 	return port.IPv6, port.Private6
 }
 
-// out finds where the router sends a packet by the way out: to the host, in the
+// out finds where the router sends a packet by egress: to the host, in the
 // name of the endpoint's private address.
 func (t *tables) out(from origin, p *Packet) Verdict {
 	own, private := ways(from.port, p.Dst)

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestWayOut pins what the reference itself says of the way out.
+// TestWayOut pins what the reference itself says of egress.
 func TestWayOut(t *testing.T) {
 	addr := netip.MustParseAddr
 	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))

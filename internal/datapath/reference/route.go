@@ -66,7 +66,7 @@ func (t *tables) deliver(from origin, p *Packet) Verdict {
 }
 
 // byRouter finds where the router of a sender's host sends a packet; outside tells
-// that it is by the way out.
+// that it is by egress.
 func (t *tables) byRouter(from origin, p *Packet) (v Verdict, outside bool) {
 	if t.elsewhere(from.net, p.Dst) {
 		return t.route(from, p), false

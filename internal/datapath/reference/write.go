@@ -13,7 +13,7 @@ import (
 )
 
 // errBroke ends an Apply after the writes that BreakAfter grants.
-var errBroke = errors.New("apply: the data plane broke off")
+var errBroke = errors.New("apply: interrupted by the data plane")
 
 // write makes the objects that may differ, or with whole all there are, as the
 // picture has them, one at a time: what others refer to comes first and leaves

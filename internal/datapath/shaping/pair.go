@@ -34,7 +34,7 @@ func (q *Queues) Ensure(p Pair) (near, far int, made bool, err error) {
 	l, err := q.links.LinkByName(p.Near)
 	if err == nil {
 		if l.Attrs().Alias != p.Alias {
-			return 0, 0, false, model.Errorf(model.ErrConflict, "interface %s exists and is not ours (a %s whose alias is %q, not %q)", p.Near, l.Type(), l.Attrs().Alias, p.Alias)
+			return 0, 0, false, model.Errorf(model.ErrConflict, "interface %s exists and is not Contiv's (a %s whose alias is %q, not %q)", p.Near, l.Type(), l.Attrs().Alias, p.Alias)
 		}
 		peer, err := q.links.LinkByName(p.Far)
 		if err == nil && l.Attrs().Flags&peer.Attrs().Flags&1 != 0 && l.Attrs().MTU == p.MTU && peer.Attrs().MTU == p.MTU {

@@ -186,7 +186,7 @@ func (q *Queues) Set(have map[int]Queue, index int, l desired.Limit, mtu int) (c
 	}
 	if err := q.links.QdiscReplace(want.Bucket); err != nil {
 		if errors.Is(err, unix.ENOENT) {
-			err = fmt.Errorf("this kernel has no token bucket (sch_tbf), limits are not held: %w", err)
+			err = fmt.Errorf("this kernel has no token bucket (sch_tbf), so bandwidth limits have no effect: %w", err)
 			q.mu.Lock()
 			q.lacks, q.lacked = err, time.Now()
 			q.mu.Unlock()

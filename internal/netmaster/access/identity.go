@@ -43,7 +43,7 @@ func (g Grant) Check() error {
 		return fmt.Errorf("role %q: must be one of %s", refusal.Clip(string(g.Role)), join(Roles))
 	}
 	if g.Role != TenantAdmin && len(g.Tenants) > 0 {
-		return fmt.Errorf("tenants: must be left out, as role %s is not one of tenants", g.Role)
+		return fmt.Errorf("tenants: must be omitted, as role %s is not a tenant role", g.Role)
 	}
 	if g.Role == TenantAdmin && (len(g.Tenants) == 0 || len(g.Tenants) > MaxTenants) {
 		return fmt.Errorf("tenants: must be 1 to %d names for role %s", MaxTenants, g.Role)

@@ -114,7 +114,7 @@ func (a *APIC) converge(ctx context.Context, want tree, outer []outer, report *R
 			return err
 		}
 	}
-	return model.Errorf(model.ErrUnavailable, "the APIC, or somebody else, does not leave what was written as it was")
+	return model.Errorf(model.ErrUnavailable, "the APIC, or another client, changes the objects that were written")
 }
 
 // roots are the classes by which tenants with something of ours are found: all

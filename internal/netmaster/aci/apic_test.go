@@ -425,13 +425,13 @@ func TestFaults(t *testing.T) {
 		want  string
 	}{
 		"503":      {acitest.Unavailable, "503"},
-		"nonsense": {acitest.Nonsense, "nonsense"},
-		"empty":    {acitest.Empty, "nonsense"},
+		"nonsense": {acitest.Nonsense, "cannot be read"},
+		"empty":    {acitest.Empty, "cannot be read"},
 		"cut":      {acitest.Cut, "does not answer"},
 		"ended":    {acitest.Ended, "ends each session"},
 		"slow":     {acitest.Slow, "does not answer"},
 		"short":    {acitest.Short, "said to be"},
-		"deaf":     {acitest.Deaf, "does not leave"},
+		"deaf":     {acitest.Deaf, "changes the objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -246,7 +246,7 @@ func (g *Gateway) post(ctx context.Context, verb string, p *appProfile) error {
 	case resp.StatusCode != http.StatusOK:
 		return model.Errorf(model.ErrUnavailable, "the ACI gateway answers %s", clip(resp.Status, maxText))
 	case err != nil || answer.Result == "":
-		return model.Errorf(model.ErrUnavailable, "the ACI gateway answers nonsense")
+		return model.Errorf(model.ErrUnavailable, "the ACI gateway's answer cannot be read")
 	case answer.Result != "success":
 		return model.Errorf(model.ErrInvalid, "the ACI gateway refuses %s: %s", verb, clip(answer.Info, maxText))
 	}

@@ -158,7 +158,7 @@ func (s *session) send(ctx context.Context, method, path string, body any) ([]na
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return nil, model.Errorf(model.ErrUnavailable, "the APIC's answer broke off: %w", err)
+		return nil, model.Errorf(model.ErrUnavailable, "the APIC's answer was interrupted: %w", err)
 	}
 	if len(data) > maxAnswer {
 		return nil, nonsense("more than " + strconv.Itoa(maxAnswer) + " bytes")
@@ -204,7 +204,7 @@ func clip(text string, most int) string {
 }
 
 func nonsense(what string) error {
-	return model.Errorf(model.ErrUnavailable, "the APIC answers nonsense: %s", what)
+	return model.Errorf(model.ErrUnavailable, "the APIC's answer cannot be read: %s", what)
 }
 
 // objects are those of an answer. They are read one after the other, since an empty one

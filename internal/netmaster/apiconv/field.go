@@ -25,7 +25,7 @@ func told(owner string) error {
 	if owner == "" || owner == string(model.OwnerUser) || owner == string(model.OwnerKubernetes) {
 		return nil
 	}
-	return model.InvalidField("owner", owner, "must be empty, user or kubernetes; it is told, not asked for")
+	return model.InvalidField("owner", owner, "must be empty, user or kubernetes; it is read-only")
 }
 
 // Owner tells whose an object is, by the object of Kubernetes that has it: empty = the

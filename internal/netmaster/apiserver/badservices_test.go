@@ -52,7 +52,7 @@ func TestBadServices(t *testing.T) {
 	ask("a port given twice", http.StatusBadRequest, []string{"ports", "once"}, "x", "n", "", `"80:8080:TCP","80:8081:tcp"`)
 	ask("a container's address", http.StatusConflict, []string{"10.1.1.5", `"e1"`}, "x", "n", "10.1.1.5", tcp)
 	ask("another service's address", http.StatusConflict, []string{"10.1.1.100", `"shop"`}, "x", "n", "10.1.1.100", tcp)
-	ask("another service's name but for capitals", http.StatusConflict, []string{`"SHOP"`, `"shop"`, "capitals"}, "SHOP", "n", "", tcp)
+	ask("another service's name but for capitals", http.StatusConflict, []string{`"SHOP"`, `"shop"`, "letter case"}, "SHOP", "n", "", tcp)
 	refused("a container by a service's address", http.StatusConflict, []string{"10.1.1.100", `"shop"`}, "POST", "/plugin/createEndpoint", endpoint("n", "web", "e2", "10.1.1.100"))
 	refused("networks of a tenant that overlap", http.StatusConflict, []string{"10.1.1.128/25", "10.1.1.0/24"},
 		"POST", "/api/v1/networks/blue:half/", `{"tenantName":"blue","networkName":"half","encap":"vxlan","subnet":"10.1.1.128/25"}`)

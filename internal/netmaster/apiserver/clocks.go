@@ -25,7 +25,7 @@ func judgeClock(check, where string, ahead time.Duration) []api.Finding {
 	if off > clocksMatter {
 		c = condition.ClockFarOff
 	}
-	found := c.Finding(where, fmt.Sprintf("its clock is %s %s that of the netmaster which answers", off.Round(time.Second), side))
+	found := c.Finding(where, fmt.Sprintf("its clock is %s %s the answering netmaster's", off.Round(time.Second), side))
 	found.Check = check
 	return []api.Finding{found}
 }

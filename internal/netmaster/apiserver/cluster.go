@@ -42,7 +42,7 @@ func (s *server) handleMembers() {
 // embedded returns the members, or says whose matter they are.
 func (s *memberHandlers) embedded() (Members, error) {
 	if s.members == nil {
-		return nil, model.Errorf(model.ErrConflict, "the cluster's state is in a store of its own (--etcd-endpoints, --consul-endpoints): its members are that store's matter")
+		return nil, model.Errorf(model.ErrConflict, "the cluster's state is in an external store (--etcd-endpoints, --consul-endpoints): manage its members there")
 	}
 	return s.members, nil
 }
@@ -78,7 +78,7 @@ func (s *memberHandlers) newJoinToken(w http.ResponseWriter, r *request) (any, e
 		return nil, err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	s.log.Info("a token to join was made", "token", t.ID, "host", q.Host, "expires", t.Expires)
+	s.log.Info("a join token was created", "token", t.ID, "host", q.Host, "expires", t.Expires)
 	return t, nil
 }
 
@@ -126,7 +126,7 @@ func (s *memberHandlers) changeMembers(r *request, change func(context.Context, 
 	}
 	after, err := m.Members(ctx)
 	if err != nil {
-		s.log.Warn("the members were changed, and cannot be listed now", "error", err)
+		s.log.Warn("the members have changed and cannot be listed now", "error", err)
 		return api.Members{Members: []api.Member{}, Warnings: []string{"the members cannot be listed now: " + err.Error()}}, nil
 	}
 	return after, nil

@@ -104,7 +104,7 @@ func TestMembers(t *testing.T) {
 		if method == http.MethodPost {
 			body = "{}"
 		}
-		if code, text := none.do(method, path, body); code != http.StatusConflict || !strings.Contains(text, "store of its own") {
+		if code, text := none.do(method, path, body); code != http.StatusConflict || !strings.Contains(text, "external store") {
 			t.Errorf("%s without members: %d %s", route, code, text)
 		}
 	}

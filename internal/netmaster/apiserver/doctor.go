@@ -200,7 +200,7 @@ func (s *diagnosis) ownBundle(w http.ResponseWriter, r *request) {
 	slices.SortFunc(parts, func(a, b supportbundle.Part) int { return cmp.Compare(a.Name, b.Name) })
 	sw.Header().Set("Content-Type", "application/x-tar")
 	if err := support.Pack(r.Context(), "netmaster "+cmp.Or(s.address, "here"), parts, sw); err != nil {
-		s.log.Warn("a bundle broke off", "client", r.RemoteAddr, "error", err)
+		s.log.Warn("a bundle was interrupted", "client", r.RemoteAddr, "error", err)
 		_ = rc.SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
 	}
 }

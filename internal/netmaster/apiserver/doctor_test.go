@@ -127,7 +127,7 @@ func TestJudgement(t *testing.T) {
 		"store fills":  {func(f *facts) { f.stores[0].Size = 90 }, api.CheckStore, api.SeverityError, "store s1", "when they are used up"},
 		"host away":    {func(f *facts) { f.hosts[0].State = api.HostAway }, api.CheckHosts, api.SeverityError, "host h1", "it is away"},
 		"host silent":  {func(f *facts) { f.hosts[0].Age = 3600 }, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m0s ago"},
-		"host new":     {func(f *facts) { f.hosts[0].LastWord = "" }, api.CheckHosts, api.SeverityNotice, "host h1", "not told its status"},
+		"host new":     {func(f *facts) { f.hosts[0].LastWord = "" }, api.CheckHosts, api.SeverityNotice, "host h1", "not reported its status"},
 		"host's clock": {func(f *facts) { f.hosts[0].LastWord = now.Add(time.Hour).Format(time.RFC3339) }, api.CheckHosts, api.SeverityNotice, "host h1", "ahead"},
 		"host fails":   {func(f *facts) { f.hosts[0].Conditions = []api.Condition{{Name: "data-plane", Message: "no switch"}} }, api.CheckDataPlane, api.SeverityError, "host h1", "no switch"},
 		"host's disk": {func(f *facts) {
@@ -143,29 +143,29 @@ func TestJudgement(t *testing.T) {
 			func(f *facts) {
 				f.told, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 86400, now.Add(-24*time.Hour).UTC().Format(time.RFC3339)
 				f.told.ahead["h1"] = -24 * time.Hour
-			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s behind that",
+			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s behind the answering",
 		},
 		"host's clock that is a little ahead": {func(f *facts) {
 			f.told, f.hosts[0].LastWord = tell(0), now.Add(time.Minute).UTC().Format(time.RFC3339)
 			f.told.ahead["h1"] = time.Minute
-		}, api.CheckHosts, api.SeverityNotice, "host h1", "its clock is 1m0s ahead of that"},
+		}, api.CheckHosts, api.SeverityNotice, "host h1", "its clock is 1m0s ahead of the answering"},
 		"host's own clock that is ahead": { // whose last word is of tomorrow
 			func(f *facts) {
 				f.told, f.hosts[0].Age, f.hosts[0].LastWord = tell(0), 0, now.Add(24*time.Hour).UTC().Format(time.RFC3339)
 				f.told.ahead["h1"] = 24 * time.Hour
-			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s ahead of that",
+			}, api.CheckHosts, api.SeverityWarning, "host h1", "its clock is 24h0m0s ahead of the answering",
 		},
 		"host's clock that is behind, of a host that was not asked": {func(f *facts) {
 			f.hosts[0].Age, f.hosts[0].LastWord = 3600, now.Add(-time.Hour).UTC().Format(time.RFC3339)
 			f.heard = map[string]control.Heard{"h1": {At: now}}
-		}, api.CheckHosts, api.SeverityWarning, "host h1", "behind that"},
+		}, api.CheckHosts, api.SeverityWarning, "host h1", "behind the answering"},
 		"host that was heard of an hour ago": {func(f *facts) {
 			f.hosts[0].LastWord = now.Add(-time.Hour).UTC().Format(time.RFC3339)
 			f.heard = map[string]control.Heard{"h1": {At: now.Add(-time.Hour)}}
 		}, api.CheckHosts, api.SeverityError, "host h1", "its last word was 1h0m"},
 		"netmaster's clock": {func(f *facts) {
 			f.machines, f.mastersAhead = map[string]api.Machine{"m2": {}}, map[string]time.Duration{"m2": 6 * time.Minute}
-		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of that"},
+		}, api.CheckNetmasters, api.SeverityWarning, "netmaster m2", "its clock is 6m0s ahead of the answering"},
 		"host's certificate": {func(f *facts) { f.told, f.asked, f.keys = tell(3), true, given }, api.CheckCertificates, api.SeverityError, "host h1", "another machine has got a certificate for its name, on 2026-11-27T00:00:00Z by token x"},
 		"pool":               {func(f *facts) { f.pools = []api.Pool{{Name: "vlans", Used: 9, Size: 10}} }, api.CheckCapacity, api.SeverityNotice, "vlans", "9 of 10"},
 	} {

@@ -130,7 +130,7 @@ func chooseEndpoint(found []model.Endpoint, key string) (model.Endpoint, error) 
 			for _, e := range hits {
 				keys = append(keys, e.Key.String())
 			}
-			return model.Endpoint{}, model.Errorf(model.ErrConflict, "endpoint %q is ambiguous; ask for one of %s", key, strings.Join(keys, ", "))
+			return model.Endpoint{}, model.Errorf(model.ErrConflict, "endpoint %q is ambiguous; name one of %s", key, strings.Join(keys, ", "))
 		}
 	}
 	return model.Endpoint{}, notFound("endpoint", key)

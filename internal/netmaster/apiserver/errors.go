@@ -76,7 +76,7 @@ func faultsOf(err error) []api.Fault {
 		out = append(out, api.Fault{Index: e.Index, Kind: kind, Message: e.Err.Error()})
 	}
 	if more {
-		out[maxFaults-1].Message += fmt.Sprintf("; more objects of the list are wrong, and the first %d are told of", maxFaults)
+		out[maxFaults-1].Message += fmt.Sprintf("; more objects of the list are wrong, and the first %d are listed", maxFaults)
 	}
 	return out
 }

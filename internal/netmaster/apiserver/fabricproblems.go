@@ -56,7 +56,7 @@ func fabricError(f control.AciFabric) error {
 	if f.Trouble == "" {
 		return nil
 	}
-	return fmt.Errorf("the ACI fabric is not as it should be; it is tried again: %s", f.Trouble)
+	return fmt.Errorf("the ACI fabric is not in sync; trying again: %s", f.Trouble)
 }
 
 // AddFabric enters to a netmaster's health what the ACI fabric does not have.

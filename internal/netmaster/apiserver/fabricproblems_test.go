@@ -64,7 +64,7 @@ func TestFabricProblems(t *testing.T) {
 	if list := (facts{fabric: tables.AciFabric{Trouble: "away"}}).judgeFabric(); len(list) != 1 || list[0].Severity != api.SeverityError || !strings.Contains(list[0].Text, "away") {
 		t.Errorf("trouble: %+v", list)
 	}
-	for want, x := range map[string]tables.AciFabric{"tried again: 503 away": fabric, "32 parts are not in force, such as rule 0: x": many, "<nil>": {Kept: true}} {
+	for want, x := range map[string]tables.AciFabric{"trying again: 503 away": fabric, "32 parts are not in force, such as rule 0: x": many, "<nil>": {Kept: true}} {
 		h := api.Health{Ready: true}
 		AddFabric(&h, x)
 		var got []string

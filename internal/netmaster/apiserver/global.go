@@ -47,10 +47,10 @@ func globalFromAPI(o api.Global) (g model.Global, err error) {
 		return g, err
 	}
 	if o.GeneratedLabels != nil && len(o.GeneratedLabels) == 0 {
-		return g, model.InvalidField("generatedLabels", "[]", `must have an entry: leave it out to keep the list, or say ["default"]`)
+		return g, model.InvalidField("generatedLabels", "[]", `must have an entry: omit it to keep the list, or give ["default"]`)
 	}
 	if o.TenantPrefixes != nil && len(o.TenantPrefixes) == 0 {
-		return g, model.InvalidField("tenantPrefixes", "[]", `must have an entry: leave it out to keep the list, or say ["none"]`)
+		return g, model.InvalidField("tenantPrefixes", "[]", `must have an entry: omit it to keep the list, or give ["none"]`)
 	}
 	if g.TenantPrefixes, err = model.ParsePrefixes("tenantPrefixes", o.TenantPrefixes); err != nil {
 		return g, err

@@ -19,7 +19,7 @@ func (s *hostHandlers) evictHost(w http.ResponseWriter, r *request) (any, error)
 	name := model.HostName(r.PathValue("name"))
 	n, err := s.control.Hosts.EvictHost(r.Context(), name, force)
 	if n > 0 || err == nil {
-		s.log.Info("a host was evicted, as somebody asked", "host", string(name), "endpointsReleased", n, "error", err)
+		s.log.Info("a host was evicted on request", "host", string(name), "endpointsReleased", n, "error", err)
 	}
 	if err != nil {
 		return nil, err
@@ -40,9 +40,9 @@ func (s *hostHandlers) hostDrainer(drain bool) handler {
 			return nil, err
 		}
 		if drain {
-			s.log.Info("a host drains, as somebody asked: services send its providers no new connections", "host", string(h.Name))
+			s.log.Info("a host drains on request: services send its providers no new connections", "host", string(h.Name))
 		} else {
-			s.log.Info("a host drains no more, as somebody asked", "host", string(h.Name))
+			s.log.Info("a host was uncordoned on request", "host", string(h.Name))
 		}
 		return s.hostToAPI(h, time.Now()), nil
 	}

@@ -67,8 +67,8 @@ func TestEvictHost(t *testing.T) {
 		t.Errorf("after all: %+v", h)
 	}
 	for _, told := range []string{
-		`msg="a host drains, as somebody asked: services send its providers no new connections" host=host1`,
-		`msg="a host drains no more, as somebody asked" host=host1`, `msg="a host was evicted, as somebody asked" host=host1`,
+		`msg="a host drains on request: services send its providers no new connections" host=host1`,
+		`msg="a host was uncordoned on request" host=host1`, `msg="a host was evicted on request" host=host1`,
 	} {
 		if n := strings.Count(f.log.String(), told); n != 1 {
 			t.Errorf("the log has %d times %s", n, told)

@@ -67,7 +67,7 @@ func checkConditions(pattern string, r *http.Request) error {
 		if len(r.Header.Values(name)) == 0 || name == "If-Match" && takesIfMatch(r.Method, path) {
 			continue
 		}
-		return model.Errorf(model.ErrInvalid, "header %s: this write is made under no condition; leave it out (If-Match is for POST, PUT and DELETE of one object)", name)
+		return model.Errorf(model.ErrInvalid, "header %s: not supported for this write; omit it (If-Match is for POST, PUT and DELETE of one object)", name)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (f facts) judge() (out []api.Finding) {
 		out = append(out, judgeClock(api.CheckNetmasters, "netmaster "+m, f.mastersAhead[m])...)
 	}
 	for _, m := range sortedKeys(f.unheard) {
-		out = append(out, condition.MasterSilent.Finding("netmaster "+m, "it does not tell of itself: "+f.unheard[m]))
+		out = append(out, condition.MasterSilent.Finding("netmaster "+m, "it does not report: "+f.unheard[m]))
 	}
 	return append(out, f.judgeVersions()...)
 }
@@ -91,7 +91,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 		out = append(out, c.Finding("host "+h.Name, fmt.Sprintf(format, args...)))
 	}
 	if h.State == api.HostAway {
-		last := "it has never told its status"
+		last := "it has never reported its status"
 		if h.Age >= 0 {
 			last = "its last word was " + ageText(h.Age) + " ago"
 		}
@@ -110,7 +110,7 @@ func (f facts) judgeHost(h api.Host) (out []api.Finding) {
 	}
 	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
 	case err != nil:
-		add(condition.HostUnreported, "it is alive and has not told its status yet")
+		add(condition.HostUnreported, "it is alive and has not reported its status yet")
 	case age > silence:
 		add(condition.HostSilent, "it is alive, but its last word was %s ago", ageText(int64(age/time.Second)))
 	case !known && said.Sub(f.now) > clockSkew:
@@ -150,7 +150,7 @@ func (f facts) judgeTold(h api.Host, conditions *[]api.Condition) []api.Finding 
 	case f.told.older[h.Name]:
 		return []api.Finding{condition.HostOld.Finding(where, "its netplugin is older than this netmaster, and does not look at its data plane, certificates and disks for the doctor")}
 	case !answered:
-		return []api.Finding{condition.HostUnheard.Finding(where, fmt.Sprintf("it is alive, and has not told of itself within %s", inspectionAnswer))}
+		return []api.Finding{condition.HostUnheard.Finding(where, fmt.Sprintf("it is alive, and has not reported within %s", inspectionAnswer))}
 	}
 	*conditions = nil
 	for n := range i.Findings {

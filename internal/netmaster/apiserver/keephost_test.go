@@ -67,7 +67,7 @@ func TestAgentsTell(t *testing.T) {
 	other.Installation, other.TakeHost = "i2", true
 	kept = api.HostKept{}
 	tell("/plugin/host", other, &kept)
-	if !strings.Contains(kept.Taken, "is taken") || !strings.Contains(kept.Taken, report.Since) || kept.Former {
+	if !strings.Contains(kept.Taken, "is in use") || !strings.Contains(kept.Taken, report.Since) || kept.Former {
 		t.Errorf("another installation: %+v", kept)
 	}
 	copied := report
@@ -108,7 +108,7 @@ func TestAgentsTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fails("/plugin/hostStatus", string(b), http.StatusConflict, "not claimed by installation")
+	fails("/plugin/hostStatus", string(b), http.StatusConflict, "not leased to installation")
 	for field, body := range map[string]string{
 		"version":      `{"version":2,"host":"h1","installation":"i"}`,
 		"installation": `{"version":1,"host":"h1"}`,

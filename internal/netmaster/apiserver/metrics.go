@@ -21,15 +21,15 @@ func metric(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	hostsKnown    = metric("hosts_known", "Hosts that an agent has told of and nobody has removed.")
+	hostsKnown    = metric("hosts_known", "Known hosts.")
 	hostsAlive    = metric("hosts_alive", "Hosts of them that are alive, as netctl host ls has it.")
 	hostAlive     = metric("host_alive", "1 while a host is alive, as netctl host ls has it, else 0.", "host")
 	hostReady     = metric("host_ready", "1 while a host says that it is ready, else 0.", "host")
-	hostAway      = metric("host_away_seconds", "For how long netmasters have listened in vain to a host that is away.", "host")
-	manyHostsAway = metric("hosts_many_away", "1 while more than half of the hosts are away, of which nothing is concluded, else 0.")
-	hostEvict     = metric("host_evict_after_seconds", "For how long a host may be away until its endpoints are given up; 0 = for ever.")
-	pendingCount  = metric("changes_pending", "Changes that are on trial until they are confirmed.")
-	hostProblems  = metric("host_problems", "Problems that a host tells of, by kind.", "host", "kind")
+	hostAway      = metric("host_away_seconds", "For how long netmasters have received no heartbeat of a host that is away.", "host")
+	manyHostsAway = metric("hosts_many_away", "1 while more than half of the hosts are away, so that no host is evicted, else 0.")
+	hostEvict     = metric("host_evict_after_seconds", "For how long a host may be away until its endpoints are released; 0 = forever.")
+	pendingCount  = metric("changes_pending", "Changes that are unconfirmed.")
+	hostProblems  = metric("host_problems", "Problems that a host reports, by kind.", "host", "kind")
 	tagsUsed      = metric("tags_used", "VLAN ids (pool vlans) and VNIs (pool vnis) that are taken.", "pool")
 	tagsSize      = metric("tags_size", "VLAN ids and VNIs that there are.", "pool")
 	addressesUsed = metric("network_addresses_used", "IPv4 addresses of a network that are taken; the hundred fullest networks.", "network")
@@ -39,7 +39,7 @@ var (
 	storeUp       = metric("store_up", "1 while a server of the store answers, else 0.", "server")
 	storeAnswer   = metric("store_answer_seconds", "Time in which a server of the store answered the last scrape.", "server")
 	storeSize     = metric("store_size_bytes", "Size of a store server's database.", "server")
-	storeQuota    = metric("store_quota_bytes", "Size that the database may have, if the server tells.", "server")
+	storeQuota    = metric("store_quota_bytes", "Maximum size of the database, if the server reports it.", "server")
 )
 
 // clusterMetrics tell of the cluster; every replica tells the same.

@@ -50,7 +50,7 @@ func (s *streams) relay(w http.ResponseWriter, r *request) {
 			}
 			return rc.Flush()
 		})
-	s.log.Debug("a host is mirrored no more", "client", r.RemoteAddr, "error", err)
+	s.log.Debug("a host stopped mirroring the store from this netmaster", "client", r.RemoteAddr, "error", err)
 }
 
 // relayMetrics tell of the agents that mirror from this netmaster.

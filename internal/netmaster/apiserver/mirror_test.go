@@ -135,7 +135,7 @@ func TestMirrorRefuses(t *testing.T) {
 	for _, prefix := range []string{"", "/contiv.io/state/", "/contiv.io/state/alloc/", "/contiv.io/access/tokens/", "/contiv.io/oper/", "/contiv.io/state/global"} {
 		m := mirror(t, f.Client)
 		m.ask(api.MirrorAsk{ID: 1, Prefixes: []string{prefix}})
-		if got := m.of(1); !strings.Contains(got.End, "is not relayed") {
+		if got := m.of(1); !strings.Contains(got.End, "are not relayed") {
 			t.Errorf("%q: %+v", prefix, got)
 		}
 	}
@@ -156,7 +156,7 @@ func TestMirrorEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer body.Close()
-	if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), `"end":"this netmaster does not hear the store`) {
+	if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), `"end":"this netmaster receives no changes of the store`) {
 		t.Errorf("%s, %v", text, err)
 	}
 }

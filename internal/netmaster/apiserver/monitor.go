@@ -190,7 +190,7 @@ func (s *streams) watch(w http.ResponseWriter, r *request) {
 // stream sends events until it has to end, and returns why (Reason and Text), when the
 // client is still there to read it.
 func (s *streams) stream(ctx context.Context, stream *monitorStream, m *control.Monitor, send func([]byte) bool) (end api.FlowEvent) {
-	hosts := "no host: no netplugin has told of its host yet"
+	hosts := "no host: no netplugin has reported yet"
 	switch n := len(m.Hosts); {
 	case n == 0 && stream.scope.Limited():
 		hosts = "for containers of " + stream.scope.String() + ": there are none yet"
@@ -225,7 +225,7 @@ func (s *streams) stream(ctx context.Context, stream *monitorStream, m *control.
 				continue
 			}
 			line = monitorLine(api.FlowEvent{
-				Time: time.Now(), Event: api.FlowNote, Text: "no events from " + strings.Join(silent, ", ") + " yet: the agent there is away, or older than this netmaster",
+				Time: time.Now(), Event: api.FlowNote, Text: "no events from " + strings.Join(silent, ", ") + " yet: the agent there is down, or older than this netmaster",
 			})
 		case e := <-stream.events:
 			line = monitorLine(e)
@@ -288,7 +288,7 @@ func (s *streams) deliver(w http.ResponseWriter, r *request) {
 	case err != nil:
 	case stream == nil && s.reports.get(r.PathValue("id")) != nil: // asked for a report, it offers counts
 		s.reports.get(r.PathValue("id")).old(string(host))
-		err = model.Errorf(model.ErrNotFound, "this netmaster wants a report, which only newer agents make")
+		err = model.Errorf(model.ErrNotFound, "this netmaster requests a report that only newer agents send")
 	case stream == nil:
 		err = model.Errorf(model.ErrNotFound, "there is no such monitor at this netmaster")
 	default:
@@ -314,7 +314,7 @@ func (s *streams) deliver(w http.ResponseWriter, r *request) {
 		}
 		var e api.FlowEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Event == api.FlowEnd {
-			s.router.refuse(w, r.Request, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
+			s.router.refuse(w, r.Request, model.Errorf(model.ErrInvalid, "monitor: a line is not an event: %q", clip(lines.Bytes())))
 			return
 		}
 		e.Host = string(host)
@@ -331,7 +331,7 @@ func (s *monitorStream) begin(host string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.active[host] > 1 { // one, and one whose connection broke unseen
-		return model.Errorf(model.ErrConflict, "monitor: host %s delivers already", host)
+		return model.Errorf(model.ErrConflict, "monitor: host %s already sends events", host)
 	}
 	s.active[host]++
 	s.heard[host] = true

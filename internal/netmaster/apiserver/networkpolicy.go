@@ -51,7 +51,7 @@ func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error
 	}
 	p.Audit = o.Mode == modeAudit
 	if o.Owner != "" && o.Owner != string(model.OwnerUser) {
-		return n, model.InvalidField("owner", o.Owner, "must be empty or user: nobody writes in the name of another")
+		return n, model.InvalidField("owner", o.Owner, "must be empty or user: other owners cannot be set")
 	}
 	p.Applies = model.Selector{Tenant: p.Key.Tenant}
 	if o.Applies != nil {

@@ -224,7 +224,7 @@ func TestKubernetesOwns(t *testing.T) {
 		t.Errorf("it is shown as %s", before)
 	}
 	mine := `"tenantName":"blue","networkPolicyName":"ofkube","defaultIn":"allow"`
-	const owned = `belongs to kubernetes, which alone may change it`
+	const owned = `belongs to kubernetes: change it there`
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -245,7 +245,7 @@ func TestKubernetesOwns(t *testing.T) {
 		{"PUT", "networkPolicys/blue:ofkube/rules/2/", `{"direction":"in","action":"deny"}`, 409, owned},
 		{"DELETE", "networkPolicys/blue:ofkube/rules/1/", ``, 409, owned},
 		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","tier":"kubernetes"}`, 400, "is for policies that Kubernetes owns"},
-		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","owner":"kubernetes"}`, 400, "nobody writes in the name of another"},
+		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","owner":"kubernetes"}`, 400, "other owners cannot be set"},
 		{"POST", "apply", `{"objects":[{"kind":"networkPolicy","tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","tier":"kubernetes"}]}`, 400, "is for policies that Kubernetes owns"},
 	} {
 		status, text := f.do(c.method, "/api/v1/"+c.path, c.body)

@@ -55,7 +55,7 @@ func writeHost(b *strings.Builder, v *control.View, name model.HostName) {
 	if h, ok := v.Hosts.Get(name); ok {
 		fmt.Fprintf(b, "  control %s, vtep %s, driver %s\n", addrText(h.Control), addrText(h.VTEP), h.Driver)
 	} else {
-		b.WriteString("  no netplugin has told of it\n")
+		b.WriteString("  no netplugin has reported it\n")
 	}
 	eps := v.Endpoints.OfHost(name)
 	fmt.Fprintf(b, "  desired: %d endpoints\n", len(eps))
@@ -100,7 +100,7 @@ func writeNetwork(b *strings.Builder, v *control.View, k model.NetworkKey, self 
 // writeStatus tells what a host's agent has observed.
 func writeStatus(b *strings.Builder, h control.HostState, now time.Time) {
 	if !h.Alive {
-		b.WriteString("  away: its agent is not heard of\n")
+		b.WriteString("  away: its agent sends no heartbeat\n")
 	}
 	if !h.Told {
 		b.WriteString("  actual: unknown, no status was reported\n")

@@ -77,7 +77,7 @@ func TestOwner(t *testing.T) {
 
 	// What users made in a tenant of Kubernetes is theirs.
 	f.must("POST", "/api/v1/policys/kube:mine/", `{"tenantName":"kube","policyName":"mine"}`)
-	refused("POST", "release", `{"kind":"policy","key":"kube:mine"}`, "belongs to users already")
+	refused("POST", "release", `{"kind":"policy","key":"kube:mine"}`, "already belongs to users")
 	for _, c := range []struct {
 		body, words string
 		status      int

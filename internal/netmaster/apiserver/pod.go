@@ -64,7 +64,7 @@ func (s *endpointHandlers) podEndpoint(ctx context.Context, p api.Pod, needsUID 
 
 // followsNone is the answer for a pod where netmaster has no Kubernetes and the store has.
 func followsNone(p api.Pod) error {
-	return model.Errorf(model.ErrUnavailable, "this netmaster follows no Kubernetes and cannot tell what pod %s/%s is: give it the --kubeconfig that the others, or those before it, have", p.Namespace, p.Name)
+	return model.Errorf(model.ErrUnavailable, "this netmaster does not watch Kubernetes and does not know pod %s/%s: give it the --kubeconfig of the other or the earlier netmasters", p.Namespace, p.Name)
 }
 
 // asPod makes an endpoint that is asked for the pod's: what Kubernetes says counts,

@@ -54,7 +54,7 @@ func (r *reports) add(id string, x *report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.byID) >= maxReports {
-		return model.Errorf(model.ErrExhausted, "%d reports of hosts are waited for at this netmaster, more are not; try again", len(r.byID))
+		return model.Errorf(model.ErrExhausted, "%d reports of hosts are pending at this netmaster, its limit; try again", len(r.byID))
 	}
 	if r.byID == nil {
 		r.byID = map[string]*report{}
@@ -213,7 +213,7 @@ func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.Respon
 				once.Do(func() { first = true })
 			}
 			if !first {
-				return model.Errorf(model.ErrConflict, "host %s sends its bundle already", host)
+				return model.Errorf(model.ErrConflict, "host %s already sends its bundle", host)
 			}
 			close(begun)
 			w.Header().Set("Content-Type", "application/x-tar")
@@ -226,7 +226,7 @@ func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.Respon
 		},
 		old: func(string) {
 			once.Do(func() {
-				ended <- model.Errorf(model.ErrUnavailable, "netplugin on host %q is older than this netmaster, and packs nothing", host)
+				ended <- model.Errorf(model.ErrUnavailable, "netplugin on host %q is older than this netmaster and cannot make a bundle", host)
 			})
 		},
 	})
@@ -251,7 +251,7 @@ func (s *streams) passBundle(ctx context.Context, a control.Actor, w http.Respon
 		return why
 	}
 	if err := <-ended; err != nil {
-		s.log.Warn("the bundle of a host broke off", "host", string(host), "error", err)
+		s.log.Warn("the bundle of a host was interrupted", "host", string(host), "error", err)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
 	}
 	return nil

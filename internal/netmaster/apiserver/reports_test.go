@@ -122,8 +122,8 @@ func TestDoctorHearsHosts(t *testing.T) {
 	}
 	want := map[string]string{
 		"host h2 data-plane warning": "3 flows", "host h2 disks error": "disk: it is full", "host h2 certificates warning": "own (CN=h2) ends on",
-		"host h2 certificates error": "gone (CN=h2) ended on", "host h2 disks warning": "fills: 100 of 10240 MiB", "host h2 hosts warning": "behind that of the netmaster",
-		"host old versions notice": "older than this netmaster", "host mute hosts warning": "has not told of itself within",
+		"host h2 certificates error": "gone (CN=h2) ended on", "host h2 disks warning": "fills: 100 of 10240 MiB", "host h2 hosts warning": "behind the answering netmaster's",
+		"host old versions notice": "older than this netmaster", "host mute hosts warning": "has not reported within",
 	}
 	for _, x := range d.Findings {
 		if x.Remedy == "" || x.Where == "host h1" || strings.Contains(x.Text, "fine") || strings.Contains(x.Text, "small") {

@@ -91,7 +91,7 @@ func (s *router) add(rt *route) *route {
 // decision needs.
 func (rt *route) check() error {
 	if rt.need == 0 || rt.need.NeedsResource() && !rt.hasResource {
-		return fmt.Errorf("route %s %s: declares no capability, or one that needs to know what requests are about", rt.method, rt.path)
+		return fmt.Errorf("route %s %s: declares no capability, or one that needs the request's resource", rt.method, rt.path)
 	}
 	return nil
 }

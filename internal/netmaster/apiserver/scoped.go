@@ -91,7 +91,7 @@ func (s *diagnosis) tenantStatus(ctx context.Context, a control.Actor) (o api.Cl
 		o.Hosts, o.Endpoints = append(o.Hosts, seen), o.Endpoints+seen.Endpoints
 		switch {
 		case seen.State == api.HostAway:
-			add(condition.HostAway, "host "+seen.Name, "tell a cluster administrator", "it is away, and %d of your endpoints are there", seen.Endpoints)
+			add(condition.HostAway, "host "+seen.Name, "ask a cluster administrator", "it is away, and %d of your endpoints are there", seen.Endpoints)
 		case !seen.Ready:
 			add(condition.HostUnready, "host "+seen.Name, "ask a cluster administrator, who can see why", "it is not ready: %d of your endpoints are there, and not all may have their networks or policies", seen.Endpoints)
 		case seen.Draining:

@@ -153,7 +153,7 @@ func newServer(cfg Config) (*server, error) {
 	}
 	s := join(cfg)
 	asks := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "contiv_netmaster_token_required", Help: "1 where only those are let in who show a token or a certificate, 0 where everybody is.",
+		Name: "contiv_netmaster_token_required", Help: "1 if clients need a token or a certificate, else 0.",
 	})
 	if cfg.Authenticate != nil {
 		asks.Set(1)
@@ -256,7 +256,7 @@ func (s *router) answer(w http.ResponseWriter, r *request, do func() (any, error
 	case iter.Seq[any]:
 		w.Header().Set("Content-Type", "application/json")
 		if err := writeList(w, v); err != nil {
-			s.log.Debug("a list was not sent to its end", "path", r.URL.Path, "error", err)
+			s.log.Debug("a list was not sent completely", "path", r.URL.Path, "error", err)
 		}
 	default:
 		body, err := json.Marshal(v)

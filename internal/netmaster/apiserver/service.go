@@ -91,9 +91,9 @@ func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
 	}
 	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: vip(s, 0), ServiceVip6: vip(s, 1)}
 	if len(providers) == 0 {
-		o.Problem = fmt.Sprintf("nobody provides it: no endpoint of network %s has all of its labels", s.Network)
+		o.Problem = fmt.Sprintf("it has no provider: no endpoint of network %s has all of its labels", s.Network)
 	} else if !slices.ContainsFunc(providers, func(p api.EndpointOper) bool { return p.Health != api.Unhealthy && !p.Draining }) {
-		o.Problem = "nobody gets new connections: all of its providers are unhealthy or drain"
+		o.Problem = "new connections are refused: all of its providers are unhealthy or drain"
 	}
 	return o
 }

@@ -81,7 +81,7 @@ func (c *hostCounts) collect(ctx context.Context, stream *monitorStream, hosts [
 		case <-late:
 			return nil
 		case <-stream.slow:
-			return model.Errorf(model.ErrUnavailable, "counts: hosts tell more at once than is taken; ask again")
+			return model.Errorf(model.ErrUnavailable, "counts: hosts send more at once than netmaster accepts; try again")
 		case e := <-stream.events:
 			switch {
 			case e.Event == api.FlowCounted && slices.Contains(hosts, model.HostName(e.Host)):
@@ -103,7 +103,7 @@ func (c *hostCounts) of(providers []api.ProviderCounts, hosts []model.HostName) 
 	out := api.ServiceCounts{Providers: providers, Uncounted: map[string]string{}}
 	for _, h := range hosts {
 		if why, ended := c.ended[string(h)]; !ended {
-			out.Uncounted[string(h)] = "it does not answer: its netplugin is away, or older than this netmaster"
+			out.Uncounted[string(h)] = "it does not answer: its netplugin is down, or older than this netmaster"
 		} else if why != "" {
 			out.Uncounted[string(h)] = why
 		}

@@ -43,7 +43,7 @@ func TestHostCounts(t *testing.T) {
 			{Endpoint: "t:n:a", Host: "h1", Share: 1, Served: api.Served{Connections: 2, Total: 9, BytesIn: 20}},
 			{Endpoint: "t:n:b", Host: "h4", Health: api.Unhealthy},
 		},
-		Uncounted: map[string]string{"h3": "its data plane (ovs) does not count", "h4": "it does not answer: its netplugin is away, or older than this netmaster"},
+		Uncounted: map[string]string{"h3": "its data plane (ovs) does not count", "h4": "it does not answer: its netplugin is down, or older than this netmaster"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

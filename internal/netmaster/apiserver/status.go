@@ -69,7 +69,7 @@ func (s *diagnosis) clusterStatus(ctx context.Context, a control.Actor) (o api.C
 	// away fails too, but later than people wait.
 	stores := s.cluster.Stores(ctx)
 	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
-		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
+		return o, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep their desired state, and nothing can be changed", stores[0].Address, stores[0].Error)
 	}
 	hosts, err := s.control.Hosts.List(ctx, a)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	has(s.Wrong, "host gone is away", "last word was 1m3", "not being restarted")
-	if text := f.must("GET", "/debug/ofnet?host=gone", ""); !strings.Contains(text, "away: its agent is not heard of") || !strings.Contains(text, "(1m3") {
+	if text := f.must("GET", "/debug/ofnet?host=gone", ""); !strings.Contains(text, "away: its agent sends no heartbeat") || !strings.Contains(text, "(1m3") {
 		t.Errorf("ofnet of a host that is away: %s", text)
 	}
 	if text := f.must("GET", "/debug/ofnet?host=host1", ""); strings.Contains(text, "away") {
@@ -97,7 +97,7 @@ func TestStatus(t *testing.T) {
 	if s = status(); !s.Well {
 		t.Errorf("a clock behind: %q", s.Wrong)
 	}
-	has(s.Notices, "host host1: its clock is 1h0m", "behind that of the netmaster")
+	has(s.Notices, "host host1: its clock is 1h0m", "behind the answering netmaster's")
 	ahead := fine
 	ahead.Updated = now.Add(time.Hour).Format(time.RFC3339)
 	tell(ahead)

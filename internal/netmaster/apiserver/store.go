@@ -81,7 +81,7 @@ func (s *storeHandlers) backup(w http.ResponseWriter, r *request) {
 			s.log.Info("the store was backed up", "client", r.RemoteAddr, "bytes", sent, "took", time.Since(begin))
 			return
 		case err != nil:
-			s.log.Warn("a backup of the store broke off", "client", r.RemoteAddr, "bytes", sent, "error", err)
+			s.log.Warn("a backup of the store was interrupted", "client", r.RemoteAddr, "bytes", sent, "error", err)
 			_ = rc.SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// TestStoreTrouble: after the store went back to an older state not all is well, and the
+// TestStoreTrouble: after the store went back to an older state there are problems, and the
 // doctor says why.
 func TestStoreTrouble(t *testing.T) {
 	f := serve(t, 0)

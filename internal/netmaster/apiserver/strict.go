@@ -85,7 +85,7 @@ func (s strictness) emptyField(field string) error {
 	if !s.all[fold(field)] {
 		return nil
 	}
-	return model.Errorf(model.ErrInvalid, "%s: must not be empty: leave it out, if all are meant", field)
+	return model.Errorf(model.ErrInvalid, "%s: must not be empty: omit it for all", field)
 }
 
 func (s strictness) walkObject(dec *json.Decoder, field string) error {

@@ -54,5 +54,5 @@ func (s *tokenHandlers) createToken(w http.ResponseWriter, r *request, ask api.T
 }
 
 func errNoTokens() error {
-	return model.Errorf(model.ErrConflict, "this netmaster lets nobody in by tokens of the cluster: start all netmasters with --tokens")
+	return model.Errorf(model.ErrConflict, "this netmaster does not accept tokens of the cluster: start all netmasters with --tokens")
 }

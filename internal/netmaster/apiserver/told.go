@@ -55,23 +55,23 @@ func manyAway(v *control.View, hosts []control.HostState) string {
 	if away < 2 || !v.Hosts.TooManyAway(alive) { // of one alone all has been said
 		return ""
 	}
-	return fmt.Sprintf("%d of %d hosts are away: more than half, so the network or netmasters are likelier at fault than each host, and the cluster waits: it gives up none of their endpoints, no time counts towards --evict-after, and services still send to their providers there", away, known)
+	return fmt.Sprintf("%d of %d hosts are away: more than half, so the network or netmasters are likelier at fault than each host, and the cluster waits: it releases none of their endpoints, no time counts towards --evict-after, and services still send to their providers there", away, known)
 }
 
 // waitingText says what waits to be confirmed.
 func waitingText(w control.Waiting) string {
 	left := time.Duration(math.Ceil(w.Left.Seconds())) * time.Second
 	if left <= 0 {
-		return fmt.Sprintf("change %s was not confirmed in time: hosts have gone back, and it is being taken back", w.ID)
+		return fmt.Sprintf("change %s was not confirmed in time: hosts have rolled it back, and it is being reverted", w.ID)
 	}
-	return fmt.Sprintf("change %s is on trial: in %s hosts go back to what was before, unless confirmed (netctl confirm %s)", w.ID, left, w.ID)
+	return fmt.Sprintf("change %s is unconfirmed: in %s hosts roll it back, unless it is confirmed (netctl confirm %s)", w.ID, left, w.ID)
 }
 
 // servicesLost names services whose rows somebody has deleted in the store.
 func servicesLost(v *control.View) (out []api.Finding) {
 	for _, a := range v.Services.LostServices() {
 		f := condition.ObjectMissing.Finding("service "+string(a.Network.Tenant)+":"+a.Service,
-			fmt.Sprintf("it is not there, or cannot be read, and its address %s of network %s is still allocated to it: nobody is served there", a.Addr, a.Network))
+			fmt.Sprintf("it does not exist or cannot be read, and its address %s of network %s is still allocated to it: the address does not work", a.Addr, a.Network))
 		f.Remedy = "free its address with 'netctl doctor --repair', then create the service again"
 		out = append(out, f)
 	}

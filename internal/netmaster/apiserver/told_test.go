@@ -35,7 +35,7 @@ func TestTold(t *testing.T) {
 		}
 		return tables.HostStatuses.Put(tx, tables.HostStatus{
 			Host: "host1", Ready: true, Updated: time.Now().UTC().Format(time.RFC3339),
-			Conditions: []tables.HostCondition{{Name: "went-back", Severity: "warning", Message: "by itself"}},
+			Conditions: []tables.HostCondition{{Name: "rolled-back", Severity: "warning", Message: "by itself"}},
 		})
 	}); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTold(t *testing.T) {
 		}
 	}
 	told(true, "host gone is away")
-	told(false, "host host1: went-back: by itself")
+	told(false, "host host1: rolled-back: by itself")
 	var h api.Host
 	if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/hosts/gone", "")), &h); err != nil || h.AwaySeconds != 600 || h.EvictSeconds != 3000 {
 		t.Errorf("%v %+v", err, h)
@@ -79,7 +79,7 @@ func TestTold(t *testing.T) {
 		t.Error(text)
 	}
 	f.must("POST", "/api/v1/pending", `{"within":"1h","objects":[{"kind":"global","name":"global","fwdMode":"routing"}]}`)
-	told(false, "is on trial: in ", "netctl confirm ")
+	told(false, "is unconfirmed: in ", "netctl confirm ")
 	if _, text := f.do("GET", "/metrics", ""); !strings.Contains(text, "\ncontiv_changes_pending 1\n") || !strings.Contains(text, "\ncontiv_hosts_many_away 0\n") || !strings.Contains(text, "\ncontiv_host_evict_after_seconds 3600\n") {
 		t.Error(text)
 	}

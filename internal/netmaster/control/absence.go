@@ -60,7 +60,7 @@ func (hs *Hosts) CountAbsence(ctx context.Context, fence store.Fence, w *HostWat
 			return err
 		case err != nil:
 			clear(a.waited) // the store was away, and so were agents that had to be kept there
-			hs.commits.log.Debug("how long hosts are away is not counted now", "error", err)
+			hs.commits.log.Debug("how long hosts are away is not measured now", "error", err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (a *absence) look(ctx context.Context, gap time.Duration) error {
 	}
 	many := tables.TooManyAway(len(away), known)
 	if many && !a.many {
-		a.hosts.commits.log.Warn("more than half of the hosts are away: that says more of the network or of netmasters than of hosts; no time is counted, and nothing is given up", "away", len(away), "known", known)
+		a.hosts.commits.log.Warn("more than half of the hosts are away: the network or netmasters are likelier at fault; no time counts towards --evict-after, and no endpoints are released", "away", len(away), "known", known)
 	}
 	a.many = many
 	for name := range a.waited {
@@ -173,9 +173,9 @@ func (a *absence) back(ctx context.Context, name model.HostName) error {
 func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostAbsence) error {
 	n, err := a.hosts.evict(ctx, name, a.hosts.endpointView.OfHost(name), a.still(name))
 	if n > 0 || err == nil {
-		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are given up", "host", string(name), "endpointsReleased", n,
+		a.hosts.commits.log.Warn("a host was away for the whole grace time: its endpoints are released", "host", string(name), "endpointsReleased", n,
 			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)
-		a.w.event(HostEvent{name, "EndpointsGivenUp", fmt.Sprintf("Contiv's netplugin was not heard of since %s, for the whole grace time of %s: %d endpoints there are given up, and their addresses are free.", row.Since, a.grace, n), true})
+		a.w.event(HostEvent{name, "EndpointsGivenUp", fmt.Sprintf("Contiv's netplugin sent no heartbeat since %s, for the whole grace time of %s: %d endpoints there were released, and their addresses are free.", row.Since, a.grace, n), true})
 	}
 	if errors.Is(err, model.ErrInUse) { // it is back
 		return nil

@@ -134,7 +134,7 @@ func TestGraceTime(t *testing.T) {
 			t.Errorf("it is not known any more: %+v, %v", h, err)
 		}
 		passes(30 * time.Minute)
-		if n := log.count("its endpoints are given up"); n != 1 {
+		if n := log.count("its endpoints are released"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, log.String())
 		}
 

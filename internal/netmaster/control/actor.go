@@ -68,7 +68,7 @@ func (a Actor) Scope() Scope {
 // others refuses an agent the objects of other hosts. An empty host is no host.
 func (a Actor) others(what string, has model.HostName) error {
 	if a.host != "" && a.host != has {
-		return model.Errorf(model.ErrConflict, "%s is of host %q now, and an agent may change what its own host has", what, has)
+		return model.Errorf(model.ErrConflict, "%s belongs to host %q now, and an agent may only change endpoints of its own host", what, has)
 	}
 	return nil
 }

@@ -107,8 +107,8 @@ func (as *Addresses) mayReserve(r AddressRequest, n model.Network) error {
 		return nil
 	}
 	as.overQuota.Add(1)
-	as.commits.log.Warn("a host gets no more addresses of a network: it has reserved its share, and attached nothing to them", "host", string(h), "network", n.Key.String(), "reserved", has)
-	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, and may have no more: attach its containers, or release the addresses", h, has, n.Key)
+	as.commits.log.Warn("a host gets no more addresses of a network: it has reserved its share without attaching endpoints", "host", string(h), "network", n.Key.String(), "reserved", has)
+	return model.Errorf(model.ErrExhausted, "host %q has %d addresses of network %q reserved without an endpoint, the limit: attach its containers, or release the addresses", h, has, n.Key)
 }
 
 // OverQuota is how many addresses mayReserve has refused.

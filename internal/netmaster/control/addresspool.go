@@ -123,7 +123,7 @@ func (ks *Kubernetes) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error 
 	case !row.Exists():
 		return tables.BalancedAddrs.Create(tx, tables.Balanced{Addr: a, Service: w.Service})
 	case row.Value.Service != w.Service:
-		return model.Errorf(model.ErrConflict, "%s is service %s's", a, row.Value.Service)
+		return model.Errorf(model.ErrConflict, "%s belongs to service %s", a, row.Value.Service)
 	}
 	return nil
 }

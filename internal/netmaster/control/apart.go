@@ -81,7 +81,7 @@ func (ns *Networks) apartOf(ctx context.Context, a Actor, tx store.Tx, n model.N
 	}
 	for _, o := range all {
 		if p, q, common := inCommon(n, o); common {
-			return model.Errorf(model.ErrConflict, "subnet %s: overlaps %s of %s, and hosts tell routers of both tenants' containers by BGP ('netctl bgp ls'), which would lead clients of one to the other's; choose another subnet, or encap vxlan", p, q, a.Scope().network(o.Key))
+			return model.Errorf(model.ErrConflict, "subnet %s: overlaps %s of %s, and hosts announce both tenants' containers by BGP ('netctl bgp ls'), so that routers would send packets of one to the other; choose another subnet, or encap vxlan", p, q, a.Scope().network(o.Key))
 		}
 	}
 	return nil
@@ -97,8 +97,8 @@ func (ns *Networks) allApart(ctx context.Context, tx store.Tx) error {
 	for i, n := range all {
 		for _, o := range all[i+1:] {
 			if p, q, common := inCommon(n, o); common {
-				return model.Errorf(model.ErrConflict, "networks %q (%s) and %q (%s) have addresses in common, and in forwarding mode routing hosts with BGP settings would tell routers of both, which would lead clients of one to the other's; "+
-					"make one of them anew with another subnet, or with encap vxlan", n.Key, p, o.Key, q)
+				return model.Errorf(model.ErrConflict, "networks %q (%s) and %q (%s) have addresses in common, and in forwarding mode routing hosts with BGP settings would announce both, so that routers send packets of one to the other; "+
+					"create one of them again with another subnet, or with encap vxlan", n.Key, p, o.Key, q)
 			}
 		}
 	}

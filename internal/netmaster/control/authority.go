@@ -25,7 +25,7 @@ func (a Actor) mayWriteTier(tx store.Tx, k model.PolicyKey, tier model.Tier) err
 		return err
 	}
 	if tier == model.TierAdmin || old.Exists() && old.Value.Tier == model.TierAdmin {
-		return model.Errorf(model.ErrForbidden, "policy %q: tier admin needs a cluster-admin, since it holds whatever tenants write", k)
+		return model.Errorf(model.ErrForbidden, "policy %q: tier admin needs a cluster-admin, since it overrides tenants' policies", k)
 	}
 	return nil
 }

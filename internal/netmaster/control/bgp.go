@@ -43,7 +43,7 @@ func (st *Settings) putBgp(ctx context.Context, tx store.Tx, b model.Bgp) error 
 			return err
 		}
 		if !h.Exists() {
-			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
+			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has reported it yet", b.Host)
 		}
 		if yes, err := routes(tx); err != nil {
 			return err

@@ -126,7 +126,7 @@ func (cl *claim) another(ctx context.Context, skipped int, ok bool, refreshed *b
 	case !ok && *refreshed:
 		return false, exhausted()
 	case skipped >= maxSkipped:
-		return false, model.Errorf(model.ErrConflict, "others took %d candidates first; try again", skipped)
+		return false, model.Errorf(model.ErrConflict, "others allocated %d candidates first; try again", skipped)
 	case ok && (skipped == 0 || skipped%freshAfter != 0):
 		return true, nil
 	}

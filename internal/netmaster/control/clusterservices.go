@@ -31,7 +31,7 @@ func outsideServices(tx store.Tx, field string, p netip.Prefix) error {
 		return err
 	}
 	if r, overlaps := row.Value.Overlapping(p); overlaps {
-		return model.Errorf(model.ErrConflict, "%s %q: overlaps %s, from which Kubernetes gives addresses to services; choose another subnet", field, p, r)
+		return model.Errorf(model.ErrConflict, "%s %q: overlaps %s, Kubernetes' range of service addresses; choose another subnet", field, p, r)
 	}
 	return nil
 }

@@ -268,7 +268,7 @@ func TestClusterServicesCount(t *testing.T) {
 	if services, fronts := c.fresh().Services.CountServices(); services != 256 || fronts != model.MaxFronts {
 		t.Errorf("%d services, %d pairs", services, fronts)
 	}
-	c.refused(model.ErrExhausted, "ports: with 1 at its addresses there would be 65537 at the addresses of all services", func() error { return c.try(service("web", "n", "", "a=b")) })
+	c.refused(model.ErrExhausted, "ports: with 1 at its addresses all services would have 65537", func() error { return c.try(service("web", "n", "", "a=b")) })
 	one := clusterService("s0", "10.96.0.0")
 	c.ok(c.Kubernetes.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.Service]{valid(one)}}))
 	c.fresh()

@@ -123,7 +123,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return c.Store.renewEmpty(gctx)
 	})
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("follow the store: %w", err)
+		return fmt.Errorf("watch the store: %w", err)
 	}
 	return nil
 }

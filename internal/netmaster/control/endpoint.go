@@ -183,14 +183,14 @@ func sameEndpoint(old, want model.Endpoint) error {
 		{"Pod", old.Pod.UID, want.Pod.UID, true},
 	} {
 		if f.given && f.old != f.new {
-			return model.Errorf(model.ErrConflict, "it exists already with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
+			return model.Errorf(model.ErrConflict, "it already exists with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
 		}
 	}
 	if old.Pod.UID == "" && old.Rates != want.Rates { // a pod's follow its annotations
-		return model.Errorf(model.ErrConflict, "it exists already with other rates")
+		return model.Errorf(model.ErrConflict, "it already exists with other rates")
 	}
 	if !slices.Equal(old.Ports, want.Ports) {
-		return model.Errorf(model.ErrConflict, "it exists already with other named ports")
+		return model.Errorf(model.ErrConflict, "it already exists with other named ports")
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func takeHashed(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 			return mac, tables.ChosenMACs.Create(tx, owner)
 		}
 	}
-	return model.MAC{}, model.Errorf(model.ErrConflict, "endpoint %q: %d MACs made of its address are others'; give it one", e.Key.ID, maxHashes)
+	return model.MAC{}, model.Errorf(model.ErrConflict, "endpoint %q: %d MACs derived from its address are in use; give it a MAC", e.Key.ID, maxHashes)
 }
 
 // takeMAC gives an endpoint that has its addresses its MAC: the one made of
@@ -297,7 +297,7 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 		return made, err
 	}
 	if row.Exists() {
-		return made, model.Errorf(model.ErrConflict, "MacAddress %q: endpoint %q has it", e.MAC, row.Value.Endpoint)
+		return made, model.Errorf(model.ErrConflict, "MacAddress %q: in use by endpoint %q", e.MAC, row.Value.Endpoint)
 	}
 	return e.MAC, tables.ChosenMACs.Create(tx, owner)
 }

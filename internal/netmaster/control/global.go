@@ -109,7 +109,7 @@ func checkRange(tx store.Tx, field string, kind tables.NumberKind, old, want mod
 	}
 	for _, n := range used {
 		if !want.Contains(n.Number) {
-			return model.Errorf(model.ErrInUse, "%s %q: must hold every id in use, and %d is used by %s", field, want, n.Number, tagOwner(n))
+			return model.Errorf(model.ErrInUse, "%s %q: must contain every id in use, and %d is used by %s", field, want, n.Number, tagOwner(n))
 		}
 	}
 	return nil

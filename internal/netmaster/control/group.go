@@ -147,7 +147,7 @@ func getAttached(k model.PolicyKey) func(store.Tx) error {
 	return func(tx store.Tx) error {
 		p, err := tables.Policies.Get(tx, k)
 		if err == nil && !p.Attached {
-			err = model.Errorf(model.ErrInvalid, "policy %q is a %s policy, which says itself whom it applies to", k, p.Kind)
+			err = model.Errorf(model.ErrInvalid, "policy %q is a %s policy, which selects its endpoints itself", k, p.Kind)
 		}
 		return err
 	}

@@ -110,7 +110,7 @@ func (hb *Heartbeats) silent(ctx context.Context, names ...model.HostName) (map[
 		}
 		kv, err := hb.commits.store.Get(ctx, tables.HostClaims.Key(name))
 		if err != nil {
-			return nil, fmt.Errorf("read who has the name of host %q: %w", name, err)
+			return nil, fmt.Errorf("read the lease on the name of host %q: %w", name, err)
 		}
 		claim, err := tables.HostClaims.Decode(kv)
 		out[name] = err == nil && claim.Exists() && claim.Value.Kept // else one of an earlier version, or gone: the registry tells of these
@@ -154,7 +154,7 @@ func (hb *Heartbeats) isDeaf() error {
 	if hb.deaf == nil {
 		return nil
 	}
-	return model.Errorf(model.ErrUnavailable, "this netmaster does not reach the one that leads: %w", hb.deaf)
+	return model.Errorf(model.ErrUnavailable, "this netmaster cannot reach the leader: %w", hb.deaf)
 }
 
 // Untold returns the agents heard of since the last call, for the netmaster

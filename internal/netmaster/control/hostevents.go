@@ -13,7 +13,7 @@ import (
 // HostEvent is something about a host that the leader tells others than its log.
 type HostEvent struct {
 	Host    model.HostName
-	Reason  string // HostAway, HostBack, WentBack, EndpointsGivenUp
+	Reason  string // HostAway, HostBack, RolledBack, EndpointsGivenUp
 	Note    string // a sentence; an equal one is the same event, also after a change of leader
 	Warning bool
 }
@@ -34,7 +34,7 @@ func (w *HostWatch) tooMany(alive map[model.HostName]bool) bool {
 type teller struct {
 	w    *HostWatch
 	away map[model.HostName]bool
-	back map[model.HostName]string // of went-back, by what it said
+	back map[model.HostName]string // of rolled-back, by what it said
 }
 
 // tell tells what is new of all hosts. That one of very many is away is an event of none
@@ -48,23 +48,23 @@ func (t *teller) tell(alive map[model.HostName]bool, statuses map[model.HostName
 		switch {
 		case !alive[h.Name] && !t.away[h.Name]:
 			t.away[h.Name] = true
-			log.Warn("a host is away: its netplugin is not heard of; its containers keep talking by the last policy",
+			log.Warn("a host is away: its netplugin sends no heartbeat; its containers keep communicating under the last policy",
 				"host", string(h.Name), "vtep", h.VTEP, "lastWord", st.Updated)
 			if !many {
-				t.w.event(HostEvent{h.Name, "HostAway", fmt.Sprintf("Contiv's netplugin is not heard of any more; its last word was at %s. Containers there keep talking by the last policy, and none can be attached.", st.Updated), true})
+				t.w.event(HostEvent{h.Name, "HostAway", fmt.Sprintf("Contiv's netplugin sends no heartbeat; the last one was at %s. Containers there keep communicating under the last policy, and none can be attached.", st.Updated), true})
 			}
 		case alive[h.Name] && t.away[h.Name]:
 			delete(t.away, h.Name)
 			log.Info("a host is back", "host", string(h.Name), "vtep", h.VTEP)
-			t.w.event(HostEvent{h.Name, "HostBack", fmt.Sprintf("Contiv's netplugin is heard of again; it said so at %s.", st.Updated), false})
+			t.w.event(HostEvent{h.Name, "HostBack", fmt.Sprintf("Contiv's netplugin sends heartbeats again, since %s.", st.Updated), false})
 		}
 		said := ""
-		if i := slices.IndexFunc(st.Conditions, func(c tables.HostCondition) bool { return c.Name == health.HostWentBack.Name() }); i >= 0 {
+		if i := slices.IndexFunc(st.Conditions, func(c tables.HostCondition) bool { return c.Name == health.HostRolledBack.Name() }); i >= 0 {
 			said = st.Conditions[i].Message
 		}
 		if said != "" && said != t.back[h.Name] {
-			log.Warn("a host has gone back from a change by itself", "host", string(h.Name), "condition", said)
-			t.w.event(HostEvent{h.Name, "WentBack", said, true})
+			log.Warn("a host has rolled back an unconfirmed change by itself", "host", string(h.Name), "condition", said)
+			t.w.event(HostEvent{h.Name, "RolledBack", said, true})
 		}
 		t.back[h.Name] = said
 	}

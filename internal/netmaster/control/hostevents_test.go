@@ -19,8 +19,8 @@ import (
 // away is the event of none.
 func TestHostEvents(t *testing.T) {
 	for away, want := range map[int]string{
-		1: "h1 HostAway true, h1 EndpointsGivenUp true, h4 WentBack true, h1 HostBack false",
-		3: "h4 WentBack true, h1 HostBack false, h2 HostBack false, h3 HostBack false",
+		1: "h1 HostAway true, h1 EndpointsGivenUp true, h4 RolledBack true, h1 HostBack false",
+		3: "h4 RolledBack true, h1 HostBack false, h2 HostBack false, h3 HostBack false",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
@@ -32,7 +32,7 @@ func TestHostEvents(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, fmt.Sprintf("%s %s %v", e.Host, e.Reason, e.Warning))
-				if e.Note == "" || e.Reason == "WentBack" && e.Note != "by itself" {
+				if e.Note == "" || e.Reason == "RolledBack" && e.Note != "by itself" {
 					t.Errorf("%+v", e)
 				}
 			}
@@ -53,7 +53,7 @@ func TestHostEvents(t *testing.T) {
 			for range 2 { // the same event is sent once
 				_, err := c.st.Update(ctx, func(tx store.Tx) error {
 					return tables.HostStatuses.Put(tx, HostStatus{Host: "h4", Ready: true, Conditions: []tables.HostCondition{
-						{Name: "others", Severity: "notice", Message: "x"}, {Name: "went-back", Severity: "warning", Message: "by itself"},
+						{Name: "others", Severity: "notice", Message: "x"}, {Name: "rolled-back", Severity: "warning", Message: "by itself"},
 					}})
 				})
 				c.ok(err)

@@ -44,7 +44,7 @@ type HostReport struct {
 	Look      bool             // see whether all of it is in the store
 }
 
-// claim is the report as the claim to the host's name.
+// claim is the report as the lease on the host's name.
 func (r *HostReport) claim() tables.HostClaim {
 	at := make([]string, 0, len(r.Listening))
 	for _, ap := range r.Listening {
@@ -144,14 +144,14 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 			return err
 		}
 		if other, is := hl.sameButForCase(r.Name); is && !row.Exists() {
-			return Taken{Text: fmt.Sprintf("the host name %q differs from that of host %q by case alone, and both would be one name in DNS and in certificates: give this one another name with --host, or, if it is the same machine, the other's name; 'netctl host rm %s' forgets a host that is gone", r.Name, other, other)}
+			return Taken{Text: fmt.Sprintf("the host name %q differs from host %q by case only, and both would be one name in DNS and in certificates: give this one another name with --host, or, if it is the same machine, the other's name; 'netctl host rm %s' removes a host that is gone", r.Name, other, other)}
 		}
 		if row.Exists() && row.Value.Format > r.Format {
 			return Taken{Text: NewerFormat(row.Value, r.Format)}
 		}
 		if there && registered.Hostname != service.Hostname && registered.Installation != service.Installation {
 			return Taken{Former: registered.Installation == "", Text: fmt.Sprintf(
-				"tunnel address %s is that of host %q, which is alive: two hosts cannot have one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
+				"tunnel address %s belongs to host %q, which is alive: two hosts cannot share one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
 		}
 		enrolled, err := hl.enrol(a, tx, &r, row)
 		if err != nil {
@@ -169,7 +169,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 	}
 	hl.heartbeats.has(reported)
 	if kept.Former != "" {
-		hl.commits.log.Warn("a host's name was another installation's, which is gone; it is the present one's now", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
+		hl.commits.log.Warn("a host's name was taken over from another installation, which is gone", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
 	}
 	return kept, nil
 }
@@ -178,7 +178,7 @@ func (hl *HostLeases) KeepHost(ctx context.Context, a Actor, r HostReport) (kept
 func (k *HostKept) write(tx store.Tx, was, claim tables.HostClaim, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
 	var wrote []string
 	if was != claim {
-		wrote = append(wrote, "claim to the host's name")
+		wrote = append(wrote, "lease on the host's name")
 		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: claim.Host})
 		if err := tables.HostClaims.Put(tx, claim); err != nil {
 			return err
@@ -266,11 +266,11 @@ func mayReplace(old, now tables.HostClaim) error {
 			return nil // a former run there: the state directory's lock holds that it has ended
 		}
 		return Taken{Former: true, Text: fmt.Sprintf(
-			"host %q is alive at %s, since %s, with the installation %s of this state directory: one of them is a copy of the other, such as a cloned machine; on the copy remove the state directory and give it a name of its own with --host",
+			"host %q is alive at %s, since %s, with the installation %s of this state directory: one of them is a copy of the other, such as a cloned machine; on the copy remove the state directory and give it its own name with --host",
 			old.Host, old.Control, old.Since, old.Installation)}
 	}
 	return Taken{Text: fmt.Sprintf(
-		"the host name %q is taken: another installation (%s) is alive under it at %s, tunnel address %s, since %s; give this one a name of its own with --host",
+		"the host name %q is in use: another installation (%s) is alive under it at %s, tunnel address %s, since %s; give this one its own name with --host",
 		old.Host, old.Installation, old.Control, old.VTEP, old.Since)}
 }
 
@@ -293,7 +293,7 @@ func maySucceed(old model.Host, now HostReport) (former string, err error) {
 		who = "of an earlier version"
 	}
 	return "", Taken{Text: fmt.Sprintf(
-		"the host name %q is another installation's (%s, at %s, tunnel address %s), which is not alive now: give this one a name of its own with --host; or, if that machine will not come back, start once with --take-host, which releases its endpoints",
+		"the host name %q belongs to another installation (%s, at %s, tunnel address %s), which is not alive now: give this one its own name with --host; or, if that machine will not come back, start once with --take-host, which releases its endpoints",
 		old.Name, who, old.Control, old.VTEP)}
 }
 
@@ -308,7 +308,7 @@ func earlier(tx store.Tx, now tables.HostClaim) error {
 		s, ok := cluster.DecodeAgent(kv)
 		if ok && s.Hostname == string(now.Host) && s.Installation == "" && s.HostAddr != now.VTEP.String() {
 			return Taken{Former: true, Text: fmt.Sprintf(
-				"the host name %q is taken: a netplugin of an earlier version is alive under it, tunnel address %s; give this one a name of its own with --host", s.Hostname, s.HostAddr)}
+				"the host name %q is in use: a netplugin of an earlier version is alive under it, tunnel address %s; give this one its own name with --host", s.Hostname, s.HostAddr)}
 		}
 	}
 	return nil
@@ -317,7 +317,7 @@ func earlier(tx store.Tx, now tables.HostClaim) error {
 // NewerFormat says why an agent must not begin where a later one has been.
 func NewerFormat(old model.Host, known int) string {
 	return fmt.Sprintf(
-		"host %q was run by a newer netplugin: its record in the store is of format %d, and this one knows up to %d: start the newer one again; or, to go back, end all containers, take the newer one off with its --uninstall, and have the cluster forget the host with 'netctl host rm %s'",
+		"host %q was run by a newer netplugin: its record in the store has format %d, and this one knows up to %d: start the newer one again; or, to downgrade, end all containers, uninstall the newer one with its --uninstall, and remove the host with 'netctl host rm %s'",
 		old.Name, old.Format, known, old.Name)
 }
 
@@ -374,7 +374,7 @@ func (hl *HostLeases) TellHostStatus(ctx context.Context, installation string, n
 			return err
 		}
 		if row.Value.Installation != installation {
-			return model.Errorf(model.ErrConflict, "tell the status of host %q: its name is not claimed by installation %q", now.Host, installation)
+			return model.Errorf(model.ErrConflict, "report the status of host %q: its name is not leased to installation %q", now.Host, installation)
 		}
 		was, err := tables.HostStatuses.Find(tx, now.Host)
 		if err != nil {
@@ -384,7 +384,7 @@ func (hl *HostLeases) TellHostStatus(ctx context.Context, installation string, n
 		return tables.HostStatuses.Put(tx, now)
 	})
 	if err != nil && !errors.Is(err, model.ErrConflict) {
-		return "", fmt.Errorf("tell the status of host %q: %w", now.Host, err)
+		return "", fmt.Errorf("report the status of host %q: %w", now.Host, err)
 	}
 	return changed, err
 }
@@ -449,7 +449,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 			return nil
 		})
 		if ctx.Err() == nil {
-			hl.commits.log.Error("hosts that fall silent are not noticed any more", "error", err)
+			hl.commits.log.Error("missing heartbeats are not detected any more", "error", err)
 		}
 	})
 	began := time.Now()
@@ -488,7 +488,7 @@ func (hl *HostLeases) CountOut(ctx context.Context, fence store.Fence) error {
 			case errors.Is(err, store.ErrFenced):
 				return err
 			case err != nil:
-				hl.commits.log.Debug("a host that is not heard of is not counted out yet", "host", string(claim.Host), "error", err)
+				hl.commits.log.Debug("a host without heartbeats is not away yet", "host", string(claim.Host), "error", err)
 			}
 		}
 	}

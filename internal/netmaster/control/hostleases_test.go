@@ -78,7 +78,7 @@ func TestKeepHost(t *testing.T) {
 	c := New(st, Options{})
 	ctx := t.Context()
 	r := reportOf("h1", "i1")
-	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || !strings.Contains(k.Wrote, "claim") {
+	if k, err := c.HostLeases.KeepHost(ctx, Admin(), r); err != nil || !strings.Contains(k.Wrote, "lease") {
 		t.Fatalf("KeepHost() = %+v, %v", k, err)
 	}
 	has(t, st, "h1", allOfIt...)
@@ -96,8 +96,8 @@ func TestKeepHost(t *testing.T) {
 		former     bool
 		change     func(*HostReport)
 	}{
-		{"another installation", "is taken", false, func(r *HostReport) { r.Installation = "i2" }},
-		{"told to take it", "is taken", false, func(r *HostReport) { r.Installation, r.TakeHost = "i2", true }},
+		{"another installation", "is in use", false, func(r *HostReport) { r.Installation = "i2" }},
+		{"told to take it", "is in use", false, func(r *HostReport) { r.Installation, r.TakeHost = "i2", true }},
 		{"a copy of the machine", "copy of the other", true, func(r *HostReport) { r.Boot = "b2" }},
 		{"the same tunnel", "--vtep-ip", false, func(r *HostReport) { r.Name, r.Installation = "h2", "i2" }},
 		{"an older agent", "newer netplugin", false, func(r *HostReport) { r.Format = 0 }},

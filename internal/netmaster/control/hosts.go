@@ -234,10 +234,10 @@ func hasEndpoints(k model.HostName, eps []model.Endpoint, verb string) error {
 	if more := len(eps) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return model.Errorf(model.ErrInUse, "host %q has %s (%s): if its containers are gone for good, force releases them (netctl host %s --force)",
+	return model.Errorf(model.ErrInUse, "host %q has %s (%s): if its containers are permanently gone, --force releases them (netctl host %s --force)",
 		k, health.Count(len(eps), "endpoint"), strings.Join(names, ", "), verb)
 }
 
 func isAlive(k model.HostName) error {
-	return model.Errorf(model.ErrInUse, "host %q is alive: end netplugin there first; it counts as away %d s later", k, int(cluster.ServiceTTL/time.Second))
+	return model.Errorf(model.ErrInUse, "host %q is alive: stop netplugin there first; it counts as away %d s later", k, int(cluster.ServiceTTL/time.Second))
 }

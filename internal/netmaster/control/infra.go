@@ -31,7 +31,7 @@ func (ns *Networks) enterInfra(tx store.Tx, n model.Network) error {
 		for _, name := range t.Infra {
 			k := model.NetworkKey{Tenant: t.Name, Name: name}
 			if name == n.Key.Name && k != n.Key {
-				return model.Errorf(model.ErrConflict, "networkName %q: is that of infra network %q, and each host has one interface of a name", name, k)
+				return model.Errorf(model.ErrConflict, "networkName %q: infra network %q has it, and a host cannot have two interfaces of one name", name, k)
 			}
 			o, err := tables.Networks.Find(tx, k)
 			if err != nil {
@@ -157,7 +157,7 @@ func (ns *Networks) IndexInfra(ctx context.Context, fence store.Fence) {
 			return indexInfra(tx, n.Key, true)
 		})
 		if err != nil && ctx.Err() == nil {
-			ns.commits.log.Warn("hosts get no endpoints on an infra network yet; the next leader tries again", "network", n.Key.String(), "error", err)
+			ns.commits.log.Warn("hosts have no endpoints on an infra network yet; the next leader tries again", "network", n.Key.String(), "error", err)
 		}
 	}
 }

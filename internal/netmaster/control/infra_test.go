@@ -34,7 +34,7 @@ func TestInfraIndex(t *testing.T) {
 	if got := indexed(); !slices.Equal(got, []model.NetworkName{"a", "b"}) {
 		t.Fatalf("indexed are %v", got)
 	}
-	c.refused(model.ErrConflict, "one interface of a name", func() error { return c.try(infraNetwork("red:a", "10.7.0.0/16")) })
+	c.refused(model.ErrConflict, "two interfaces of one name", func() error { return c.try(infraNetwork("red:a", "10.7.0.0/16")) })
 	c.refused(model.ErrConflict, `infra network "blue:b"`, func() error { return c.try(infraNetwork("red:x", "10.2.7.0/24")) })
 	c.put(network("red:x", "10.2.7.0/24")) // as a network of type data it may be
 
@@ -121,7 +121,7 @@ func TestTenantAdminChangesNoHost(t *testing.T) {
 		refused(admin, network("blue:d", subnet), model.ErrConflict, says)
 		refused(admin, infraNetwork("blue:i", subnet), model.ErrConflict, says)
 	}
-	for subnet, says := range map[string]string{"10.40.0.0/16": "the gateway", "10.41.0.0/24": "a name server", "10.42.0.0/16": "speaks BGP"} {
+	for subnet, says := range map[string]string{"10.40.0.0/16": "the gateway", "10.41.0.0/24": "a name server", "10.42.0.0/16": "runs BGP"} {
 		refused(admin, infraNetwork("blue:i", subnet), model.ErrConflict, says)
 		refused(admin, nativeNetwork("n", subnet), model.ErrConflict, says)
 	}

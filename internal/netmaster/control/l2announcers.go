@@ -190,7 +190,7 @@ func (la *L2Announcers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Ans
 		return own, err
 	}
 	if claim.Value.Installation != r.Installation {
-		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q is not claimed by installation %s", r.Host, r.Installation)}
+		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q is not leased to installation %s", r.Host, r.Installation)}
 	}
 	row, err := tables.Answerers.Find(tx, tables.AnswererKey{Host: r.Host})
 	if err != nil {
@@ -198,7 +198,7 @@ func (la *L2Announcers) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Ans
 	}
 	was := row.Value
 	if was.Installation == r.Installation && (was.Run > r.Run && !la.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
-		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q has said something later already", r.Host)}
+		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q has sent a newer report already", r.Host)}
 	}
 	return was, nil
 }

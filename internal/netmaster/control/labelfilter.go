@@ -45,7 +45,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 		return nil
 	}
 	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
-		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", lf.endpointView.UnfollowedEndpoints())
+		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints are not updated for the previous changes yet", lf.endpointView.UnfollowedEndpoints())
 	}
 	// Transactions that commit a selector by labels after this read touch the scope;
 	// earlier commits are in a view that is made fresh after it.
@@ -62,7 +62,7 @@ func (lf *LabelFilter) changeFilter(ctx context.Context, tx store.Tx, old model.
 		if n := len(by) - few; n > 0 {
 			by, more = by[:few], fmt.Sprintf(" and %d more", n)
 		}
-		return model.Errorf(model.ErrInUse, "generatedLabels: label %q must stay part of endpoints' identities, since policies select by it, or by others that the list takes out: %s%s", label, strings.Join(by, ", "), more)
+		return model.Errorf(model.ErrInUse, "generatedLabels: label %q must stay part of endpoints' identities, since policies select by it or by other labels in the list: %s%s", label, strings.Join(by, ", "), more)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (ps *Policies) selectByLabels(tx store.Tx, selectors ...namedSelector) erro
 			return model.InvalidField(first[k], k, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it (generatedLabels of the cluster's settings has the list: netctl global info)")
 		}
 		if g.Value.FormerLabels.Covers(k) {
-			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, ps.endpointView.UnfollowedEndpoints())
+			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings use this label since a moment ago only, and %d endpoints are not updated yet: try again when netctl global info says that all are", first[k], k, ps.endpointView.UnfollowedEndpoints())
 		}
 	}
 	tx.Touch(tables.LabelSelectors)
@@ -149,7 +149,7 @@ func (lf *LabelFilter) FollowLabelFilter(ctx context.Context, fence store.Fence)
 		return ok && len(g.FormerLabels) > 0
 	}
 	return whenever(ctx, &lf.settingsView.settings, left, func() error { return lf.followOnce(ctx, fence) }, func(err error) {
-		lf.commits.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
+		lf.commits.log.Warn("not all endpoints have identities by the changed list of generated labels; trying again", "error", err)
 	})
 }
 
@@ -193,7 +193,7 @@ func (lf *LabelFilter) followOnce(ctx context.Context, fence store.Fence) error 
 		return tables.Globals.Put(tx, g)
 	})
 	if err == nil {
-		lf.commits.log.Info("all endpoints have the identity that the changed list of generated labels means", "changed", len(left))
+		lf.commits.log.Info("all endpoints have identities by the changed list of generated labels", "changed", len(left))
 	}
 	return err
 }

@@ -78,7 +78,7 @@ func unlocked(tx store.Tx, keys []string, own string) error {
 			return err
 		}
 		if p := row.Value; p.ID != own && slices.ContainsFunc(keys, p.Locked) {
-			return model.Errorf(model.ErrConflict, "change %s of the same object waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
+			return model.Errorf(model.ErrConflict, "change %s of the same object is unconfirmed: confirm it (netctl confirm %s) or revert it (netctl revert %s) first", p.ID, p.ID, p.ID)
 		}
 	}
 	return nil
@@ -93,7 +93,7 @@ func notOnTrial(tx store.Tx, k model.TenantName) error {
 	}
 	for _, p := range all {
 		if slices.Contains(p.Tenants, k) {
-			return model.Errorf(model.ErrConflict, "change %s of it waits to be confirmed: confirm it (netctl confirm %s) or take it back (netctl revert %s) first", p.ID, p.ID, p.ID)
+			return model.Errorf(model.ErrConflict, "change %s of it is unconfirmed: confirm it (netctl confirm %s) or revert it (netctl revert %s) first", p.ID, p.ID, p.ID)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (ns *Networks) roomOnHosts(tx store.Tx, n model.Network) error {
 			if !a.IsValid() || !p.Contains(a.Unmap()) {
 				return nil
 			}
-			return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of %s, which its containers could not reach: choose another subnet", p, a, whose)
+			return model.Errorf(model.ErrConflict, "subnet %q: contains the address %s of %s, which its containers could not reach: choose another subnet", p, a, whose)
 		}
 		for _, h := range ns.hostView.List() {
 			for _, a := range []netip.Addr{h.Control, h.VTEP, h.IPv6} {
@@ -106,13 +106,13 @@ func (ns *Networks) farFromMachines(tx store.Tx, n model.Network) error {
 	for _, p := range subnetsOf(n) {
 		for a, what := range near {
 			if p.Contains(a) {
-				return model.Errorf(model.ErrConflict, "subnet %q: holds the address %s of %s, and hosts get a route to the network: choose another subnet", p, a, what)
+				return model.Errorf(model.ErrConflict, "subnet %q: contains the address %s of %s, and hosts get a route to the network: choose another subnet", p, a, what)
 			}
 		}
 		for _, b := range routers {
 			for _, q := range []netip.Prefix{b.RouterIP, b.RouterIP6} {
 				if q.IsValid() && q.Overlaps(p) {
-					return model.Errorf(model.ErrConflict, "subnet %q: overlaps %s, by which host %q speaks BGP, and hosts get a route to the network: choose another subnet", p, q.Masked(), b.Host)
+					return model.Errorf(model.ErrConflict, "subnet %q: overlaps %s, where host %q runs BGP, and hosts get a route to the network: choose another subnet", p, q.Masked(), b.Host)
 				}
 			}
 		}

@@ -80,7 +80,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 			return err
 		}
 		if g.PvtSubnet.IsValid() && g.PvtSubnet.Overlaps(n.Subnet) {
-			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the cluster's private subnet %s, in which each host and its containers know each other; "+
+			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the cluster's private subnet %s, whose addresses each host uses for its containers; "+
 				"choose another subnet, or, while there is no network, another private subnet ('netctl global set --private-subnet a.b.0.0/16')", n.Subnet, g.PvtSubnet)
 		}
 		if err := outsideServices(tx, "subnet", n.Subnet); err != nil {
@@ -92,7 +92,7 @@ func (ns *Networks) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n mo
 	}
 	if n.Subnet6.IsValid() {
 		if model.PvtSubnet6.Overlaps(n.Subnet6) {
-			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, in which each host and its containers know each other; choose another subnet", n.Subnet6, model.PvtSubnet6)
+			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, whose addresses each host uses for its containers; choose another subnet", n.Subnet6, model.PvtSubnet6)
 		}
 		if err := outsideServices(tx, "ipv6Subnet", n.Subnet6); err != nil {
 			return err

@@ -76,7 +76,7 @@ func (re *Repair) readLedger(ctx context.Context) (*ledger, error) {
 			l.bad = append(l.bad, OwnerFinding{Kind: Unreadable, Object: name, Text: fmt.Sprintf("the %s there cannot be read, so that it counts as missing: %v", rec.Noun, trimKey(err, kv.Key))})
 			continue
 		case rec.Noun == "" || ch.Key == nil:
-			l.bad = append(l.bad, OwnerFinding{Kind: UnknownRecord, Object: name, Text: "this netmaster does not know what is there: a newer one, or somebody else, has written it"})
+			l.bad = append(l.bad, OwnerFinding{Kind: UnknownRecord, Object: name, Text: "this netmaster cannot read the record: a newer one, or another program, has written it"})
 			continue
 		case rec.Version > rec.Newest:
 			newer[rec.Noun] = append(newer[rec.Noun], name)
@@ -187,7 +187,7 @@ func (re *Repair) Owners(ctx context.Context) ([]OwnerFinding, error) {
 				}
 				out = append(out, OwnerFinding{
 					Kind: kind, Object: a.what, Repair: true, at: ownedAt{key, a.entry}, mod: ch.Mod, said: a.said,
-					Text: a.what + " is allocated, and nobody has it: " + a.said,
+					Text: a.what + " is allocated without an owner: " + a.said,
 				})
 			}
 		}

@@ -199,7 +199,7 @@ func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
 func (a Author) mayTake(o model.Owned, object string, there bool) error {
 	switch {
 	case object != "" && object != a.object:
-		return model.Errorf(model.ErrConflict, "%s belongs to %s already", o, model.Ownership{Owned: o, Object: object}.Resource())
+		return model.Errorf(model.ErrConflict, "%s already belongs to %s", o, model.Ownership{Owned: o, Object: object}.Resource())
 	case object == "" && there && !a.adopt:
 		return model.Errorf(model.ErrConflict, "%s belongs to users, who made it by REST or netctl", o)
 	}
@@ -305,7 +305,7 @@ func (os *Ownership) Release(ctx context.Context, a Author, o model.Owned) error
 		case !there:
 			return model.Errorf(model.ErrNotFound, "it does not exist")
 		case object == "":
-			return model.Errorf(model.ErrConflict, "it belongs to users already")
+			return model.Errorf(model.ErrConflict, "it already belongs to users")
 		case a.object != "" && object != a.object:
 			return model.Errorf(model.ErrConflict, "it belongs to %s", model.Ownership{Owned: o, Object: object}.Resource())
 		}

@@ -38,7 +38,7 @@ func TestAuthors(t *testing.T) {
 	c.ok(tenant(by("a", false)))
 	c.ok(tenant(by("a", false))) // again
 	has("a")
-	c.refused(model.ErrConflict, "belongs to tenants.contiv.io/a already", func() error { return tenant(by("b", true)) })
+	c.refused(model.ErrConflict, "already belongs to tenants.contiv.io/a", func() error { return tenant(by("b", true)) })
 	c.refused(model.ErrConflict, "does not belong to tenants.contiv.io/b", func() error { return remove(by("b", true)) })
 	c.refused(model.ErrConflict, "belongs to Kubernetes", func() error { return c.Tenants.DeleteTenant(testContext(t), "t") })
 	c.ok(c.Ownership.Release(testContext(t), Author{}, model.Owned{Kind: "tenant", Key: "t"}))

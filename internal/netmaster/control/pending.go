@@ -54,7 +54,7 @@ func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects [
 		return Waiting{}, err
 	}
 	if old := v.Hosts.unconfirming(); len(old) > 0 {
-		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that would not go back by itself: upgrade them, or remove those that are gone (netctl host rm)", strings.Join(old, ", "))
+		return Waiting{}, model.Errorf(model.ErrConflict, "hosts %s run a version of netplugin that does not roll back by itself: upgrade them, or remove the ones that are gone (netctl host rm)", strings.Join(old, ", "))
 	}
 	for tries := 0; ; tries++ {
 		p, err := pe.tryOnce(ctx, a, changes, objects, within)
@@ -65,15 +65,15 @@ func (pe *Pending) Try(ctx context.Context, a Actor, changes []Change, objects [
 			return Waiting{}, err
 		}
 		if _, err := pe.commits.View(ctx); err != nil { // from here on this process counts its time
-			pe.commits.log.Debug("a change on trial is not in the view yet", "change", p.ID, "error", err)
+			pe.commits.log.Debug("an unconfirmed change is not in the mirror yet", "change", p.ID, "error", err)
 		}
-		pe.commits.log.Warn("a change is on trial until it is confirmed", "change", p.ID, "within", within, "objects", len(objects))
+		pe.commits.log.Warn("a change is applied and waits to be confirmed", "change", p.ID, "within", within, "objects", len(objects))
 		return Waiting{p, within}, nil
 	}
 }
 
 // errMoved: something was written between the trial and what became of it.
-var errMoved = model.Errorf(model.ErrConflict, "somebody else changes the same objects; try again")
+var errMoved = model.Errorf(model.ErrConflict, "another client changes the same objects; try again")
 
 func (pe *Pending) tryOnce(ctx context.Context, a Actor, changes []Change, objects []json.RawMessage, within time.Duration) (tables.Pending, error) {
 	steps := ordered(changes)
@@ -176,7 +176,7 @@ func trialsOf(p *tables.Pending, wrote map[string]*write) ([]tables.Trial, error
 		case tables.GlobalKey:
 			now, _ := ch.Value.(model.Global)
 			if was, err := tables.Globals.Decode(w.old); err != nil || !slices.Equal(was.Value.Filter(), now.Filter()) {
-				return nil, errors.Join(err, model.Errorf(model.ErrInvalid, "generatedLabels cannot be changed on trial: endpoints would get other identities; change them for good"))
+				return nil, errors.Join(err, model.Errorf(model.ErrInvalid, "generatedLabels cannot be changed with --confirm-within, since endpoints would get other identities; change them without"))
 			}
 		case model.PolicyKey:
 			tenant, fresh = k.Tenant, false
@@ -189,7 +189,7 @@ func trialsOf(p *tables.Pending, wrote map[string]*write) ([]tables.Trial, error
 		}
 		locks := tables.LockKeys(ch.Key)
 		if fresh || locks == nil {
-			return nil, model.Errorf(model.ErrInvalid, "only settings, policies with their rules, and groups and networks that are there can be changed on trial, and this would write %s: make it first, for good", strings.TrimPrefix(key, tables.StatePrefix))
+			return nil, model.Errorf(model.ErrInvalid, "only settings, policies with their rules, and existing groups and networks can be changed with --confirm-within, and this would write %s: make it first, without", strings.TrimPrefix(key, tables.StatePrefix))
 		}
 		p.Locks = append(p.Locks, locks...)
 		if trials[tenant] == nil {
@@ -250,7 +250,7 @@ func (w *writes) Delete(key string) {
 }
 
 func (w *writes) DeletePrefix(prefix string) {
-	w.failed = model.Errorf(model.ErrInvalid, "whole policies cannot be deleted on trial")
+	w.failed = model.Errorf(model.ErrInvalid, "whole policies cannot be deleted with --confirm-within")
 	w.Tx.DeletePrefix(prefix)
 }
 
@@ -272,7 +272,7 @@ func (pe *Pending) Confirm(ctx context.Context, a Actor, id string, read func([]
 			return err
 		}
 		if v.Pending.leftOf(p) <= 0 {
-			return model.Errorf(model.ErrConflict, "its time has gone, and hosts have gone back: make the change again")
+			return model.Errorf(model.ErrConflict, "its time is up, and hosts have rolled it back: make the change again")
 		}
 		changes, err := read(p.Objects)
 		if err != nil {
@@ -309,7 +309,7 @@ func (pe *Pending) revert(ctx context.Context, fence *store.Fence, id, why strin
 		return err
 	})
 	if err == nil {
-		pe.commits.log.Warn("a change is taken back: what was before is in force", "change", id, "why", why)
+		pe.commits.log.Warn("a change is reverted: the previous state is in force", "change", id, "why", why)
 	}
 	return err
 }
@@ -318,7 +318,7 @@ func (pe *Pending) revert(ctx context.Context, fence *store.Fence, id, why strin
 func takePending(tx store.Tx, id string) (tables.Pending, error) {
 	row, err := tables.Pendings.Find(tx, tables.PendingKey(id))
 	if err == nil && !row.Exists() {
-		err = model.Errorf(model.ErrNotFound, "no change %q waits to be confirmed: its time has gone, or it was confirmed or taken back", id)
+		err = model.Errorf(model.ErrNotFound, "there is no unconfirmed change %q: its time is up, or it was confirmed or reverted", id)
 	}
 	if err != nil {
 		return row.Value, err
@@ -345,7 +345,7 @@ func (pe *Pending) EndPending(ctx context.Context, fence store.Fence, every time
 			case errors.Is(err, store.ErrFenced):
 				return err
 			case err != nil && !errors.Is(err, model.ErrNotFound) && ctx.Err() == nil:
-				pe.commits.log.Warn("a change that was not confirmed in time is still to be taken back", "change", w.ID, "error", err)
+				pe.commits.log.Warn("a change that was not confirmed in time is not reverted yet", "change", w.ID, "error", err)
 			}
 		}
 		select {

@@ -95,8 +95,8 @@ func TestConfirm(t *testing.T) {
 		t.Error("something is left of the trial")
 	}
 	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 99}})
-	c.refused(model.ErrNotFound, "no change", func() error { return c.confirm(w.ID, ch) })
-	c.refused(model.ErrNotFound, "no change", func() error { return c.Pending.Revert(testContext(t), w.ID) })
+	c.refused(model.ErrNotFound, "no unconfirmed change", func() error { return c.confirm(w.ID, ch) })
+	c.refused(model.ErrNotFound, "no unconfirmed change", func() error { return c.Pending.Revert(testContext(t), w.ID) })
 }
 
 // TestUnconfirmed: after its time a change cannot be confirmed any more, and the leader
@@ -107,7 +107,7 @@ func TestUnconfirmed(t *testing.T) {
 	w, err := c.onTrial(ch)
 	c.ok(err)
 	c.clock.advance(time.Minute)
-	c.refused(model.ErrConflict, "time has gone", func() error { return c.confirm(w.ID, ch) })
+	c.refused(model.ErrConflict, "time is up", func() error { return c.confirm(w.ID, ch) })
 	old := c.leader()
 	fence := c.leader()
 	c.refused(store.ErrFenced, "", func() error { return c.Pending.EndPending(testContext(t), old, time.Hour) })
@@ -171,7 +171,7 @@ func TestPendingOutlivesNetmaster(t *testing.T) {
 				b.ok(b.confirm(w.ID, ch))
 				return
 			}
-			b.refused(model.ErrConflict, "time has gone", func() error { return b.confirm(w.ID, ch) })
+			b.refused(model.ErrConflict, "time is up", func() error { return b.confirm(w.ID, ch) })
 			ends(t, b, b.leader())
 		})
 	}

@@ -94,7 +94,7 @@ func TestPodAddressOfAnotherHost(t *testing.T) {
 	as := func(host string) Actor { return Agent(model.HostName(host)) }
 	c.ok(create(as("h1"), "a", "u1", "h1"))
 	for what, by := range map[string]Actor{"says so": as("h2"), "the pod is elsewhere": as("h2").OfPodOn("h1"), "nobody knows where it is": as("h2").OfPodOn("")} {
-		if err := create(by, "b", "u2", "h2"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), `is of host "h1"`) {
+		if err := create(by, "b", "u2", "h2"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), `belongs to host "h1"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

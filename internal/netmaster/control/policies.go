@@ -45,7 +45,7 @@ func (ps *Policies) putPolicy(tx store.Tx, p model.Policy) error {
 		}
 	}
 	if !old.Exists() && p.Owner == model.OwnerUser && p.Key.Name.Reserved() { // one that is there since before may stay
-		return model.InvalidField("policyName", p.Key.Name, "must not begin so: such names are kept for policies of Kubernetes")
+		return model.InvalidField("policyName", p.Key.Name, "must not begin so: such names are reserved for policies of Kubernetes")
 	}
 	if err := ps.selectByLabels(tx, namedSelector{"applies", p.Applies}); err != nil {
 		return err
@@ -69,7 +69,7 @@ func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) e
 	case p.Owner != owner && p.Owner == model.OwnerKubernetes && p.Key.Name.Reserved():
 		return model.Errorf(model.ErrConflict, "policy %q belongs to %s: change %s there", p.Key, p.Owner, p.Key.Name.KubernetesObject())
 	case p.Owner != owner:
-		return model.Errorf(model.ErrConflict, "policy %q belongs to %s, which alone may change it", p.Key, p.Owner)
+		return model.Errorf(model.ErrConflict, "policy %q belongs to %s: change it there", p.Key, p.Owner)
 	case p.Kind != kind:
 		return model.Errorf(model.ErrConflict, "policy %q is a %s policy: change it as one", p.Key, p.Kind)
 	}

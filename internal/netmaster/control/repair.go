@@ -51,7 +51,7 @@ func (re *Repair) RepairOwners(ctx context.Context) ([]Repaired, error) {
 				return out, r.Err
 			}
 			if r.Done {
-				re.commits.log.Info("put the store right", "what", f.Text)
+				re.commits.log.Info("repaired the store", "what", f.Text)
 			}
 			out = append(out, r)
 		}
@@ -102,7 +102,7 @@ func freeEntry(tx store.Tx, ch tables.Change, entry string) error {
 		p, _ := ch.Value.(tables.Plan)
 		return putLess(tx, tables.Plans, k, p, p.Subnets, entry)
 	default:
-		return fmt.Errorf("free %T: it is no allocation", ch.Key)
+		return fmt.Errorf("free %T: it is not an allocation", ch.Key)
 	}
 	return nil
 }

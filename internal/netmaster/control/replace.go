@@ -37,7 +37,7 @@ const maxSettled = 3
 type unsettledError struct{ policy model.PolicyKey }
 
 func (e *unsettledError) Error() string {
-	return fmt.Sprintf("the rules of policy %q are being replaced by somebody else; try again", e.policy)
+	return fmt.Sprintf("the rules of policy %q are being replaced by another client; try again", e.policy)
 }
 
 func (e *unsettledError) Unwrap() error { return model.ErrConflict }
@@ -179,7 +179,7 @@ func (ps *Policies) replaceStaged(ctx context.Context, a Actor, fence *store.Fen
 		return 0, err
 	}
 	if err := ps.commits.settle(ctx, nil, k, ""); err != nil {
-		ps.commits.log.Debug("the rules of a policy are replaced, and moved to their place later", "policy", k.String(), "error", err)
+		ps.commits.log.Debug("the rules of a policy are replaced; the staged rows are moved later", "policy", k.String(), "error", err)
 	}
 	return rev, nil
 }
@@ -191,7 +191,7 @@ const cleanupTime = 5 * time.Second
 func stagedBy(tx store.Tx, p model.PolicyKey, id string) (tables.Replacement, error) {
 	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
 	if err == nil && row.Value.ID != id {
-		err = model.Errorf(model.ErrConflict, "somebody else has changed policy %q or its rules meanwhile; nothing has changed by this, try again", p)
+		err = model.Errorf(model.ErrConflict, "another client has changed policy %q or its rules meanwhile; this change was not made: try again", p)
 	}
 	return row.Value, err
 }
@@ -262,7 +262,7 @@ func (ps *Policies) stageAll(ctx context.Context, what string, p model.PolicyKey
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%w; %d of %d changes are prepared, and none is made", err, done.Load(), len(rules))
+		return fmt.Errorf("%w; %d of %d changes are prepared, and none is applied", err, done.Load(), len(rules))
 	}
 	return nil
 }

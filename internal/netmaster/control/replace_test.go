@@ -208,7 +208,7 @@ func TestReplaceMeetsOthers(t *testing.T) {
 			}
 			err := c.try(manyRules(n, 2))
 			hook = nil
-			if !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "somebody else has changed") {
+			if !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "another client has changed") {
 				t.Errorf("who replaces is told %v", err)
 			}
 			noneStaged(t, other)

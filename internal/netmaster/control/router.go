@@ -33,7 +33,7 @@ func (ts *Tenants) GiveRouters(ctx context.Context, fence store.Fence) error {
 	return whenever(ctx, &ts.tenantView.unrouted, func() bool { return len(ts.tenantView.withoutRouter()) > 0 },
 		func() error { return ts.giveRouters(ctx, fence) },
 		func(err error) {
-			ts.commits.log.Warn("not all tenants have a router; it will be tried again", "error", err)
+			ts.commits.log.Warn("not all tenants have a router; trying again", "error", err)
 		})
 }
 

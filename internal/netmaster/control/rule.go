@@ -125,7 +125,7 @@ func sameRule(was, want model.PolicyRule) (err error) {
 	old, ok := was.Contiv()
 	r, ok2 := want.Contiv()
 	if !ok || !ok2 { // written by another version
-		return model.Errorf(model.ErrConflict, "rule %q is there with other fields", was.Key)
+		return model.Errorf(model.ErrConflict, "rule %q exists with other fields", was.Key)
 	}
 	for _, f := range []struct {
 		name     string

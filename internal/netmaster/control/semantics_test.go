@@ -126,7 +126,7 @@ func TestReservations(t *testing.T) {
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c2"}))
 	// A swarm's manager reserves for its workers.
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.60"), Host: "host1", AnyHost: true})
-	c.refused(model.ErrConflict, "is of host", func() error { return c.Addresses.ReleaseAddress(ctx, Agent("host9"), k, addr("10.1.0.60")) })
+	c.refused(model.ErrConflict, "belongs to host", func() error { return c.Addresses.ReleaseAddress(ctx, Agent("host9"), k, addr("10.1.0.60")) })
 	c.create(endpoint("n", "c60", withIP("10.1.0.60"), func(e *model.Endpoint) { e.Host = "host9" }))
 	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c60"}))
 	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
@@ -162,8 +162,8 @@ func TestChosenMAC(t *testing.T) {
 	}
 	c.create(endpoint("n", "c1", withMAC("02:00:00:00:00:07")))
 	c.ok(try("n", "c1", "02:00:00:00:00:07")()) // idempotent
-	c.refused(model.ErrConflict, "exists already with MacAddress", try("n", "c1", "02:00:00:00:00:08"))
-	c.refused(model.ErrConflict, `endpoint "c1" has it`, try("n", "c2", "02:00:00:00:00:07"))
+	c.refused(model.ErrConflict, "already exists with MacAddress", try("n", "c1", "02:00:00:00:00:08"))
+	c.refused(model.ErrConflict, `in use by endpoint "c1"`, try("n", "c2", "02:00:00:00:00:07"))
 	c.refused(model.ErrInvalid, "even first byte", try("n", "c2", "03:00:00:00:00:07"))
 	c.refused(model.ErrInvalid, "its own, 02:02:0a:01:00", try("n", "c2", "02:02:0a:01:00:63"))
 	c.ok(c.try(endpoint("n", "c3", withMAC("02:02:0a:01:00:63"), withIP("10.1.0.99")))) // what it has anyway

@@ -37,7 +37,7 @@ func TestBadServices(t *testing.T) {
 		{with(service("x", "n", "", "a=b"), func(s *model.Service) { s.Ports = append(s.Ports, s.Ports[0]) }), model.ErrInvalid, "once"},
 		{with(service("x", "n", "", "a=b"), func(s *model.Service) { s.Ports = nil }), model.ErrInvalid, "ports"},
 		{service("a_b", "n", "", "a=b"), model.ErrInvalid, "serviceName"},
-		{service("ONE", "n", "", "a=b"), model.ErrConflict, `"one" has this name but for capitals`},
+		{service("ONE", "n", "", "a=b"), model.ErrConflict, `"one" has the same name in other letter case`},
 	} {
 		c.refused(tc.kind, tc.part, func() error { return c.try(tc.service) })
 	}
@@ -65,8 +65,8 @@ func TestServiceNamesDiffer(t *testing.T) {
 	}
 	c.fresh()
 	before := c.dump()
-	c.refused(model.ErrConflict, `"Shop" has this name`, func() error { return list("shop") })
-	c.refused(model.ErrConflict, `has this name but for capitals`, func() error { return list("db", "DB") })
+	c.refused(model.ErrConflict, `"Shop" has the same name`, func() error { return list("shop") })
+	c.refused(model.ErrConflict, `has the same name in other letter case`, func() error { return list("db", "DB") })
 	if diff := cmp.Diff(before, c.dump()); diff != "" {
 		t.Errorf("a refusal changed (-before +after):\n%s", diff)
 	}
@@ -106,7 +106,7 @@ func TestTooManyServices(t *testing.T) {
 	c.refused(model.ErrExhausted, strconv.Itoa(model.MaxFronts), func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
 	c.put(more)
 	c.fresh()
-	c.refused(model.ErrExhausted, "ports: with 2 at its addresses there would be 65538", func() error { return c.try(service("two", "n", "", "a=b")) })
+	c.refused(model.ErrExhausted, "ports: with 2 at its addresses all services would have 65538", func() error { return c.try(service("two", "n", "", "a=b")) })
 	c.put(service("one", "n", "", "a=c")) // fewer
 
 	v = c.fresh()

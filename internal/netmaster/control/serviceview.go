@@ -82,7 +82,7 @@ func (sv *ServiceView) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) err
 			return err
 		}
 		if there.Exists() {
-			return model.Errorf(model.ErrConflict, "serviceName %q: service %q has this name but for capitals, which do not matter to those who ask for a name: choose another one", k.Name, o.Name)
+			return model.Errorf(model.ErrConflict, "serviceName %q: service %q has the same name in other letter case, and DNS ignores case: choose another name", k.Name, o.Name)
 		}
 	}
 	if cl.named == nil {
@@ -190,7 +190,7 @@ func (sv *ServiceView) fitService(s model.Service, cl *claim) error {
 		return err
 	}
 	if n := sv.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {
-		return model.Errorf(model.ErrExhausted, "selectors: %d endpoints of network %q have all of these labels, and connections are spread over at most %d: choose fewer by another label",
+		return model.Errorf(model.ErrExhausted, "selectors: %d endpoints of network %q have all of these labels, and connections are spread over at most %d: select fewer by another label",
 			n, s.Network, model.MaxProviders)
 	}
 	if !there {

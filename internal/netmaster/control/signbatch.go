@@ -29,7 +29,7 @@ const (
 )
 
 // errAlone says that a report is not for a transaction with others.
-var errAlone = errors.New("this report is kept alone")
+var errAlone = errors.New("this report is stored alone")
 
 // signBatches gathers signs of life.
 type signBatches struct {
@@ -96,7 +96,7 @@ func (la *L2Announcers) keepTogether(ctx context.Context, r AnswerReport) ([]net
 	case b.err != nil:
 		return nil, b.err
 	case err != nil:
-		return nil, fmt.Errorf("keep what host %s answers for: %w", r.Host, err)
+		return nil, fmt.Errorf("save the answered addresses of host %s: %w", r.Host, err)
 	}
 	return b.held[r.Host], nil
 }

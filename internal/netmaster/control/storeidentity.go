@@ -63,17 +63,17 @@ func (si *StoreIdentity) noteStore(b store.Batch) {
 		i.trouble.follows(i.now, b.Store)
 		switch {
 		case b.Store.ID == "":
-			si.commits.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
+			si.commits.log.Error("the store has no identity: it is empty or another store; a new cluster begins in it, and hosts keep their desired state until the right store is back",
 				"was", i.now.String(), "revision", int64(b.Revision))
 			si.renew.Ring()
 			i.trouble.meet("the store was empty, or another one without identity, and a new cluster began in it", now, i)
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
-			si.commits.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
+			si.commits.log.Error("the store's identity has changed: it is another store; hosts with containers keep their desired state until the right store is back or this one has all their endpoints", "was", i.now.String(), "now", b.Store.String())
 			i.trouble.meet("the store was another one than before", now, i)
 		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":
 			si.commits.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
 		case b.Revision < i.rev, b.Older && i.trouble.was.ID == "":
-			si.commits.log.Error("the store has gone back to an older state; hosts with containers keep what they have until the right one is back or this one has all of theirs",
+			si.commits.log.Error("the store is at an older state than before; hosts with containers keep their desired state until the right store is back or this one has all their endpoints",
 				"was", int64(i.rev), "now", int64(b.Revision))
 			i.trouble.older("the store was in an older state than before", now)
 		}
@@ -89,7 +89,7 @@ func (si *StoreIdentity) noteStore(b store.Batch) {
 			switch {
 			case err != nil:
 			case !row.Exists():
-				si.commits.log.Error("somebody has deleted the store's identity; it is written again", "store", i.now.String())
+				si.commits.log.Error("the store's identity was deleted; it is written again", "store", i.now.String())
 				si.renew.Ring()
 			default:
 				i.trouble.follows(i.now, row.Value)
@@ -134,7 +134,7 @@ func (si *StoreIdentity) identifyStore(tx store.Tx) error {
 	case settings.Exists() && had.ID != "":
 		return tables.Incarnations.Create(tx, had)
 	case settings.Exists():
-		si.commits.log.Warn("the store has a cluster without an identity, which gets one now; if somebody has deleted it, hosts keep what they have until 'netctl store adopt'")
+		si.commits.log.Warn("the store has a cluster without an identity, which gets one now; if the identity was deleted, hosts keep their desired state until 'netctl store adopt'")
 	}
 	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: si.commits.now().UTC().Format(time.RFC3339)})
 }
@@ -150,7 +150,7 @@ func (si *StoreIdentity) Identity(ctx context.Context) (store.Incarnation, store
 	}
 	row, err := tables.Incarnations.Decode(kv)
 	if err == nil && !row.Exists() {
-		err = model.Errorf(model.ErrUnavailable, "the store has no identity: it is empty, and about to become a new cluster's")
+		err = model.Errorf(model.ErrUnavailable, "the store has no identity: it is empty, and a new cluster is about to begin in it")
 	}
 	if err != nil {
 		return store.Incarnation{}, 0, err
@@ -179,7 +179,7 @@ func (si *StoreIdentity) Adopt(ctx context.Context, keepTokens bool) (inc store.
 		inc.Epoch = inc.Next(si.commits.now())
 		inc.Since = si.commits.now().UTC().Format(time.RFC3339)
 		if !slices.ContainsFunc(hosts, func(h model.Host) bool { return h.Store != "" && h.Store != was }) {
-			return model.Errorf(model.ErrConflict, "no host says that it keeps the picture of another store, or of a later state of this one; a host says so when it has met this one: try again in some seconds; 'netctl status' shows the hosts")
+			return model.Errorf(model.ErrConflict, "no host reports that it keeps the desired state of another store, or of a later state of this one; hosts report it once they have read this store: try again in some seconds; 'netctl status' shows the hosts")
 		}
 		inc.Replaces = slices.Clone(inc.Replaces)
 		ended = false
@@ -199,7 +199,7 @@ func (si *StoreIdentity) Adopt(ctx context.Context, keepTokens bool) (inc store.
 	if err != nil {
 		return inc, false, 0, err
 	}
-	si.commits.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces, "tokensEnded", ended)
+	si.commits.log.Warn("hosts are asked to adopt this store", "store", inc.String(), "insteadOf", inc.Replaces, "tokensEnded", ended)
 	return inc, ended, rev, nil
 }
 
@@ -207,7 +207,7 @@ func (si *StoreIdentity) Adopt(ctx context.Context, keepTokens bool) (inc store.
 func (si *StoreIdentity) Backup(ctx context.Context) (store.Snapshot, error) {
 	s, ok := si.commits.store.(store.Snapshotter)
 	if !ok {
-		return nil, model.Errorf(model.ErrInvalid, "back up: the cluster's state is in a store that netmaster cannot copy; of a Consul 'consul snapshot save' makes a backup")
+		return nil, model.Errorf(model.ErrInvalid, "back up: the cluster's state is in an external store; back up a Consul with 'consul snapshot save'")
 	}
 	snap, err := s.Snapshot(ctx)
 	if err != nil {

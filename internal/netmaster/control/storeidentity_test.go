@@ -53,7 +53,7 @@ func (c *harness) identity() Incarnation {
 func TestAdoptStore(t *testing.T) {
 	c := newCluster(t)
 	was := c.identity()
-	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
+	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
 	follows := func(marks ...string) {
 		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
 			for i, mark := range marks {
@@ -99,7 +99,7 @@ func TestAdoptStore(t *testing.T) {
 		t.Errorf("adopted again as %+v, was %+v", again, adopted)
 	}
 	follows(again.Mark(), again.Mark(), again.Mark(), again.Mark(), again.Mark(), "")
-	c.refused(model.ErrConflict, "no host says", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
+	c.refused(model.ErrConflict, "no host reports", func() error { _, _, _, err := c.Store.Adopt(testContext(t), true); return err })
 	follows(fmt.Sprintf("held:%s", again.Mark())) // of an earlier revision
 	_, _, _, err = c.Store.Adopt(testContext(t), true)
 	c.ok(err)
@@ -161,9 +161,9 @@ func TestStoreReplaced(t *testing.T) {
 	checkInvariants(t, c)
 
 	c.st.Replace(latest, 0)
-	is("the right store again", "the store is another one", right.Same, "later", "n")
+	is("the right store again", "the store's identity has changed", right.Same, "later", "n")
 	c.st.Replace(backup, 0)
-	is("an older state", "the store has gone back to an older state", right.Same, "n")
+	is("an older state", "the store is at an older state than before", right.Same, "n")
 	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	epoch := Incarnation{ID: right.ID, Epoch: right.Epoch + 1}

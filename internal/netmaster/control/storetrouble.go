@@ -60,5 +60,5 @@ func (si *StoreIdentity) Trouble() string {
 		return ""
 	}
 	return "at " + i.trouble.at.UTC().Format(time.RFC3339) + " " + i.trouble.text +
-		": hosts with containers keep what they have; put the right one back, or let hosts follow this one with 'netctl store adopt'"
+		": hosts with containers keep their desired state; restore the right store, or have hosts adopt this one with 'netctl store adopt'"
 }

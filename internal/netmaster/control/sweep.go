@@ -57,7 +57,7 @@ func (re *Repair) sweepGenerations(ctx context.Context, fence store.Fence, befor
 		return before, err
 	}
 	if n > 0 {
-		re.commits.log.Debug("swept generations of scopes that nobody uses", "count", n)
+		re.commits.log.Debug("swept generations of unused scopes", "count", n)
 	}
 	return now, nil
 }

@@ -97,7 +97,7 @@ func (v *View) apply(b store.Batch) error {
 		ch, err := v.Policies.rules.Decode(ev)
 		if err != nil {
 			// As hosts do, which cannot read it either: what it described is missing.
-			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written anew", "key", ev.KV.Key, "error", err)
+			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written again", "key", ev.KV.Key, "error", err)
 		}
 		v.Revisions.noteTenant(ch, b)
 		v.enter(ch)

@@ -19,7 +19,7 @@ import (
 func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 	var none jointoken.HostAnswer
 	if m.cfg.Vouch == nil {
-		return none, model.Errorf(model.ErrInvalid, "this netmaster takes no tokens of service accounts: start it with --enroll-service-account, or make a token with 'netctl cluster token --host %s'", q.Name)
+		return none, model.Errorf(model.ErrInvalid, "this netmaster does not accept tokens of service accounts: start it with --enroll-service-account, or make a token with 'netctl cluster token --host %s'", q.Name)
 	}
 	csr, err := readCSR(q)
 	if err != nil {
@@ -30,7 +30,7 @@ func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (
 		return none, err
 	}
 	if host != q.Name {
-		return none, model.Errorf(model.ErrInvalid, "the token is of %s on the node %s, and this is the host %s: give netplugin --host %s", by, host, q.Name, host)
+		return none, model.Errorf(model.ErrInvalid, "the token belongs to %s on the node %s, and this is the host %s: give netplugin --host %s", by, host, q.Name, host)
 	}
 	key := keySum(csr.RawSubjectPublicKeyInfo)
 	row := hostRows + store.Segment(q.Name)
@@ -54,5 +54,5 @@ func (m *Enrolment) admitAccount(ctx context.Context, q jointoken.HostRequest) (
 			return a, nil
 		}
 	}
-	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
+	return none, model.Errorf(model.ErrUnavailable, "others change the same objects: try again")
 }

@@ -47,9 +47,9 @@ const attempts = 8
 func (m *Enrolment) admit(ctx context.Context, q request) (answer, error) {
 	switch {
 	case m.cfg.Secure != nil && !q.Secure:
-		return answer{}, model.Errorf(model.ErrInvalid, "this cluster was begun with --secure, and the netmaster that wants to join would serve its clients plainly: start it with --secure too; the token is good on")
+		return answer{}, model.Errorf(model.ErrInvalid, "this cluster uses --secure, and the joining netmaster would serve its clients without TLS: start it with --secure too; the token stays valid")
 	case q.Secure && m.authorities.clients.Load() == nil:
-		return answer{}, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
+		return answer{}, model.Errorf(model.ErrUnavailable, "this netmaster does not have the client authority yet: try again in a minute")
 	}
 	for range attempts {
 		mine, err := m.spend(ctx, q)
@@ -133,7 +133,7 @@ func (m *Enrolment) spend(ctx context.Context, q request) (row[memberRow], error
 // unused refuses a name, or an address, that a member has.
 func (m *Enrolment) unused(ctx context.Context, had row[memberRow], q request) error {
 	taken := func(what string) error {
-		return model.Errorf(model.ErrExists, "%s is a member's already: start this host with another (--member-name), or if that member is lost for good remove it first with 'netctl cluster remove'", what)
+		return model.Errorf(model.ErrExists, "%s is the name of a member: start this host with another name (--member-name), or if that member is permanently lost remove it first with 'netctl cluster remove'", what)
 	}
 	if had.rev != 0 {
 		return taken("the name " + q.Name)

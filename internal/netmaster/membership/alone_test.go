@@ -52,7 +52,7 @@ func TestAlone(t *testing.T) {
 	asked := with
 	asked.Spare = false
 	_, err = Start(ctx, asked)
-	is(t, "a port that was asked for", err, model.ErrConflict, with.Door, "stop what has the address")
+	is(t, "a port that was asked for", err, model.ErrConflict, with.Door, "stop the process that uses the address")
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func ask(ctx context.Context, d *directory, cfg Config, t Token) (answer, error)
 			if told != "" {
 				return answer{}, model.Errorf(model.ErrUnavailable, "joining waits for %s: %w; repeat the command line", told, ctx.Err())
 			}
-			return answer{}, model.Errorf(model.ErrUnavailable, "nobody has admitted this host: %w; repeat the command line", ctx.Err())
+			return answer{}, model.Errorf(model.ErrUnavailable, "no netmaster has accepted this host: %w; repeat the command line", ctx.Err())
 		}
 	}
 }
@@ -91,7 +91,7 @@ func askAll(ctx context.Context, c *http.Client, addresses []string, named int, 
 			return a, nil
 		case errors.Is(err, jointoken.ErrForeign):
 			foreign++
-			why = append(why, addr+" is of another cluster than the token (its authority is another), nothing was told to it: give an address of the cluster that made the token, or make a token there")
+			why = append(why, addr+" belongs to another cluster than the token (its authority differs), so the token was not sent: give an address of the token's cluster, or make a token there")
 			if i < named {
 				return answer{}, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
 			}

@@ -125,7 +125,7 @@ func TestRestoreKeepsAuthorities(t *testing.T) {
 		}
 	}
 	for _, c := range []*x509.Certificate{was, renewed} {
-		is(t, "a former certificate of "+c.Subject.CommonName, renews(t, m, c), model.ErrConflict, "has been replaced")
+		is(t, "a former certificate of "+c.Subject.CommonName, renews(t, m, c), model.ErrConflict, "was replaced")
 	}
 	closed(t, m)
 	restore(true, time.Now().Add(3*time.Minute))

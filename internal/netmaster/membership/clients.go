@@ -62,7 +62,7 @@ func (m *Authorities) openClients(i initial) error {
 	}
 	if a == nil {
 		if m.cfg.Secure != nil {
-			return model.Errorf(model.ErrConflict, "this netmaster does not have the authority of clients yet, and is not the only member: start it once without --secure, so that it gets it from the others, which have to be of this version, and when its log says so start it with --secure")
+			return model.Errorf(model.ErrConflict, "this netmaster does not have the client authority yet, and is not the only member: start it once without --secure, so that it gets it from the others, which must have this version, and when its log says so start it with --secure")
 		}
 		return nil
 	}
@@ -139,7 +139,7 @@ func (m *Authorities) share(ctx context.Context) {
 		}
 		if err != nil && err.Error() != told {
 			told = err.Error()
-			m.cfg.Logger.Warn("this netmaster has no authority of clients that all netmasters have", "error", err)
+			m.cfg.Logger.Warn("this netmaster's client authority is not on all netmasters", "error", err)
 		}
 		select {
 		case <-tick.C:
@@ -169,7 +169,7 @@ func (m *Authorities) shareOnce(ctx context.Context) (bool, error) {
 		if err := m.followLocked(ctx, m.clientsAuthority()); err == nil || !errors.Is(err, model.ErrConflict) {
 			return err == nil, err
 		}
-		return false, errors.New("this data directory has another authority of clients than the cluster: certificates that were made here are good nowhere else; remove this member and join with an empty directory")
+		return false, errors.New("this data directory has another client authority than the cluster: its certificates are not valid elsewhere; remove this member and join with an empty directory")
 	}
 	if mine == nil && is.rev != 0 {
 		return m.fetch(ctx, is.value)
@@ -213,7 +213,7 @@ func (m *Authorities) keepClients(text []byte) (bool, error) {
 		return false, err
 	}
 	m.clients.Store(a)
-	m.cfg.Logger.Info("this netmaster has the cluster's authority of clients, and can be started with --secure")
+	m.cfg.Logger.Info("this netmaster has the cluster's client authority, and can be started with --secure")
 	return true, os.RemoveAll(m.dir.own(clientsDir + ".made"))
 }
 
@@ -224,7 +224,7 @@ func (m *Authorities) handOverClients() ([]byte, error) {
 	}
 	b, err := os.ReadFile(filepath.Join(m.dir.own(clientsDir), authorityFile))
 	if err != nil {
-		return nil, model.Errorf(model.ErrUnavailable, "read the authority of clients: %w", err)
+		return nil, model.Errorf(model.ErrUnavailable, "read the client authority: %w", err)
 	}
 	return b, nil
 }

@@ -120,17 +120,17 @@ func replace(t *testing.T, a, b, c, d *node) (e *node, acked []string) {
 	c = newNode(t, 3, "c").join(a.token())
 	c.start().ready()
 	writes(t, c, a, b, e)
-	wants(t, "a living member", a.do("remove c"), model.ErrConflict, "c is alive", "--force")
+	wants(t, "a member that is alive", a.do("remove c"), model.ErrConflict, "c is alive", "--force")
 	a.must("remove --force c")
 	c.refused(model.ErrConflict, "was removed from its cluster")
 
 	acked = stop()
 	e.kill()
 	writes(t, a, b)
-	wants(t, "a member that is needed", a.do("remove b"), model.ErrConflict, "without b the cluster would not write", "e do not", "--force")
+	wants(t, "a member that is needed", a.do("remove b"), model.ErrConflict, "without b the cluster could not write", "e do not", "--force")
 	wants(t, "nobody", a.do("remove nobody"), model.ErrNotFound, `no member "nobody"`, "a, b, e")
 	writes(t, a, b)
-	wants(t, "a removal by force", a.do("remove --force b"), model.ErrUnavailable, "most of them are away", "lost for good")
+	wants(t, "a removal by force", a.do("remove --force b"), model.ErrUnavailable, "most of them are down", "permanently lost")
 	b.refused(model.ErrConflict, "was removed from its cluster")
 	return e, acked
 }
@@ -138,7 +138,7 @@ func replace(t *testing.T, a, b, c, d *node) (e *node, acked []string) {
 // recoverOne makes a cluster of what a has, which alone is left of two.
 func recoverOne(t *testing.T, a, e *node, acked []string) {
 	t.Helper()
-	wants(t, "a without majority", a.do("token"), model.ErrUnavailable, "lost for good")
+	wants(t, "a without majority", a.do("token"), model.ErrUnavailable, "permanently lost")
 	wants(t, "a directory in use", newNodeOf(t, a, 6).run(order{Recover: true}).next(), model.ErrConflict, "another process uses")
 	a.kill()
 	far, err := ReachOf(a.cfg.Dir)
@@ -223,7 +223,7 @@ func TestLearnerAlone(t *testing.T) {
 	writes(t, a)
 	b.startKilledAt("promoting")
 	a.kill()
-	b.run(order{Recover: true}).refused(model.ErrConflict, "b never had a vote", "--restore")
+	b.run(order{Recover: true}).refused(model.ErrConflict, "b never was a voter", "--restore")
 	a.run(order{Recover: true})
 	if s := a.next(); s.OK != "recovered without b" {
 		t.Fatalf("recovery: %+v", s)

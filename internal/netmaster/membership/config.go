@@ -117,7 +117,7 @@ func (c Config) checked(ctx context.Context) (Config, error) {
 			continue
 		}
 		if err != nil {
-			return c, model.Errorf(model.ErrConflict, "%w: stop what has the address, or give another one of this host", err)
+			return c, model.Errorf(model.ErrConflict, "%w: stop the process that uses the address, or give another address of this host", err)
 		}
 		if err := ln.Close(); err != nil {
 			return c, err

@@ -38,5 +38,5 @@ func (m *Member) notCopied(ctx context.Context) error {
 	if name := c.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName; name != m.dir.Name {
 		return nil
 	}
-	return model.Errorf(model.ErrConflict, "the member %s is alive at %s, and %s is a copy of its data directory, such as of a cloned machine: on the copy begin with an empty directory, another --member-name and a token; if the member is to move here, stop it there first", m.dir.Name, was, m.dir.path)
+	return model.Errorf(model.ErrConflict, "the member %s is alive at %s, and %s is a copy of its data directory, such as of a cloned machine: on the copy begin with an empty directory, another --member-name and a token; to move the member here, stop it there first", m.dir.Name, was, m.dir.path)
 }

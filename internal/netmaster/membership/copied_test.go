@@ -88,7 +88,7 @@ func TestOlderDirectory(t *testing.T) {
 	}
 	defer closed(t, m)
 	older := errors.New("tocommit(507) is out of range [lastIndex(405)]. Was the raft log corrupted, truncated, or lost?")
-	for why, want := range map[error]string{older: "'netctl cluster remove a'", errors.New("write: input/output error"): "can be written", nil: "can be written"} {
+	for why, want := range map[error]string{older: "'netctl cluster remove a'", errors.New("write: input/output error"): "is writable", nil: "is writable"} {
 		if got := m.dir.advice(why); !strings.Contains(got, want) {
 			t.Errorf("%v: %q, want %q in it", why, got, want)
 		}

@@ -33,7 +33,7 @@ const (
 	doorTime = 30 * time.Second
 )
 
-var errTooMany = model.Errorf(model.ErrUnavailable, "too many ask at once: try again")
+var errTooMany = model.Errorf(model.ErrUnavailable, "too many requests at once: try again")
 
 // door is where new members show their tokens, and members ask each other how they are.
 type door struct {
@@ -45,7 +45,7 @@ type door struct {
 func (m *Member) listen(ctx context.Context) (net.Listener, error) {
 	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS(m.Authorities.clients.Load), m.cfg.Logger)
 	if err != nil {
-		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop what has it", m.cfg.DoorListen, err)
+		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop the process that uses it", m.cfg.DoorListen, err)
 	}
 	return ln, nil
 }
@@ -72,7 +72,7 @@ func (m *Member) open(ln net.Listener) *door {
 		defer end()
 		a, err := m.Enrolment.admit(r.Context(), q)
 		if err != nil {
-			m.cfg.Logger.Warn("a host was not admitted", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
+			m.cfg.Logger.Warn("a host could not join", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
 			jointoken.Refuse(w, err)
 			return
 		}

@@ -80,8 +80,8 @@ func (m *Member) Collectors() []prometheus.Collector {
 	}
 	return append(out,
 		gauge("contiv_store_disk_free_bytes", "Free bytes in the file system of the embedded store.", func() float64 { return float64(m.Health.Status().Free) }),
-		gauge("contiv_store_directory_lost", "1 when somebody has removed the embedded store's directory.", func() float64 { return one(m.Health.lost()) }),
-		gauge("contiv_store_member_in_use_bytes", "Bytes of the embedded store's database that hold something.", func() float64 { return float64(m.Health.Status().InUse) }),
+		gauge("contiv_store_directory_lost", "1 when the embedded store's directory was removed.", func() float64 { return one(m.Health.lost()) }),
+		gauge("contiv_store_member_in_use_bytes", "Bytes in use in the embedded store's database.", func() float64 { return float64(m.Health.Status().InUse) }),
 		gauge("contiv_store_member_leads", "1 while this member of the embedded store leads it.", func() float64 { return one(m.Health.Status().Leads) }),
 		gauge("contiv_store_member_has_leader", "1 while this member of the embedded store knows a leader.", func() float64 { return one(m.Health.Status().Leader != 0) }),
 		gauge("contiv_store_members", "Members of the embedded store, learners included.", func() float64 { return float64(len(m.Etcd().Cluster().Members())) }),

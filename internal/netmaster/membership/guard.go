@@ -74,7 +74,7 @@ func mayAsk(ctx context.Context, q any, method string, plain bool) error {
 	case err != nil:
 		return err
 	case all && plainly(ctx) && letsIn(q):
-		return status.Errorf(codes.PermissionDenied, "%s: what is below %s is changed by TLS only, since it would let in for longer than plain connections are", method, strings.Join(doors, " and "))
+		return status.Errorf(codes.PermissionDenied, "%s: changes below %s need TLS, since they would outlast the time of connections without TLS", method, strings.Join(doors, " and "))
 	case all:
 		return nil
 	}

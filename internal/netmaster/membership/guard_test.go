@@ -191,7 +191,7 @@ func TestPlainGuard(t *testing.T) {
 				return err
 			},
 		} {
-			if err := try(); err == nil || !strings.Contains(err.Error(), "by TLS only") {
+			if err := try(); err == nil || !strings.Contains(err.Error(), "need TLS") {
 				t.Errorf("who comes plainly may %s %s: %v", what, key, err)
 			}
 		}

@@ -31,7 +31,7 @@ func (m *Member) HandOver(ctx context.Context) {
 		err := e.MoveLeader(tctx, uint64(e.MemberID()), uint64(other.ID))
 		cancel()
 		if err != nil {
-			m.cfg.Logger.Debug("the store's leadership is not handed over", "to", other.Name, "error", err)
+			m.cfg.Logger.Debug("the store's leadership cannot be transferred", "to", other.Name, "error", err)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 	})
 	handle(jointoken.RenewPath, func(r *http.Request, q jointoken.HostRequest) (jointoken.HostAnswer, error) {
 		if len(r.TLS.VerifiedChains) == 0 || m.isMember(r) {
-			return jointoken.HostAnswer{}, model.Errorf(model.ErrInvalid, "a host's certificate is renewed by who shows it")
+			return jointoken.HostAnswer{}, model.Errorf(model.ErrInvalid, "a host's certificate can only be renewed by a client that presents it")
 		}
 		return m.renewHost(r.Context(), r.TLS.VerifiedChains[0][0], q, r.RemoteAddr)
 	})
@@ -102,7 +102,7 @@ func (m *Enrolment) handleHosts(mux *http.ServeMux, strangers *quota.Places) {
 			jointoken.Reply(w, http.StatusOK, jointoken.Roots{Authorities: auth.Text(), Members: fingerprint(m.peers.auth.Load())})
 			return
 		}
-		jointoken.Refuse(w, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet"))
+		jointoken.Refuse(w, model.Errorf(model.ErrUnavailable, "this netmaster does not have the client authority yet"))
 	})
 }
 
@@ -159,7 +159,7 @@ func readCSR(q jointoken.HostRequest) (*x509.CertificateRequest, error) {
 		return nil, model.Errorf(model.ErrInvalid, "the request for a certificate cannot be read: is this host's Contiv of another version?")
 	}
 	if len(csr.IPAddresses) > maxAddresses {
-		return nil, model.Errorf(model.ErrInvalid, "the request has %d addresses: there may be %d", len(csr.IPAddresses), maxAddresses)
+		return nil, model.Errorf(model.ErrInvalid, "the request has %d addresses, more than %d", len(csr.IPAddresses), maxAddresses)
 	}
 	return csr, nil
 }
@@ -223,7 +223,7 @@ func (m *Enrolment) admitHost(ctx context.Context, q jointoken.HostRequest) (joi
 			return a, nil
 		}
 	}
-	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
+	return none, model.Errorf(model.ErrUnavailable, "others change the same objects: try again")
 }
 
 // renewHost signs a host's next key if the request shows the host's newest certificate. The
@@ -232,7 +232,7 @@ func (m *Enrolment) renewHost(ctx context.Context, shown *x509.Certificate, q jo
 	var none jointoken.HostAnswer
 	role, err := pki.RoleOf(shown)
 	if err != nil || role != pki.Host || shown.Subject.CommonName != q.Name {
-		return none, model.Errorf(model.ErrInvalid, "a host renews its own certificate, and this one is of %q, of the role %s", shown.Subject.CommonName, role)
+		return none, model.Errorf(model.ErrInvalid, "a host renews its own certificate, and this one belongs to %q with the role %s", shown.Subject.CommonName, role)
 	}
 	csr, err := readCSR(q)
 	if err != nil {
@@ -243,7 +243,7 @@ func (m *Enrolment) renewHost(ctx context.Context, shown *x509.Certificate, q jo
 		return !slices.ContainsFunc(shown.IPAddresses, ip.Equal) && (err != nil || !ip.Equal(net.ParseIP(host)))
 	})
 	was, key := keySum(shown.RawSubjectPublicKeyInfo), keySum(csr.RawSubjectPublicKeyInfo)
-	again := "if that was not this host, its certificate was stolen; 'netctl cluster token --host " + q.Name + "' makes a token for a new one, with which the former ones are renewed no more"
+	again := "if that was not this host, its certificate was stolen; 'netctl cluster token --host " + q.Name + "' makes a token for a new one; then the former ones cannot be renewed any more"
 	for range attempts {
 		had, err := get[hostRow](ctx, m.server.client, hostRows+store.Segment(q.Name))
 		if err != nil {
@@ -256,11 +256,11 @@ func (m *Enrolment) renewHost(ctx context.Context, shown *x509.Certificate, q jo
 		switch h := had.value; {
 		case older:
 		case had.rev == 0:
-			return none, model.Errorf(model.ErrNotFound, "the cluster has given %s no certificate: make a token with 'netctl cluster token --host %s'", q.Name, q.Name)
+			return none, model.Errorf(model.ErrNotFound, "the cluster has issued no certificate to %s: make a token with 'netctl cluster token --host %s'", q.Name, q.Name)
 		case bytes.Equal(h.Was, was) && bytes.Equal(h.Key, key), bytes.Equal(h.Key, was) && bytes.Equal(h.Key, key):
 			return m.sign(ctx, q, csr) // the answer was lost
 		case !bytes.Equal(h.Key, was):
-			return none, model.Errorf(model.ErrConflict, "the certificate of %s that was shown has been replaced, on %s by %s: %s", q.Name, date(h.At), h.By, again)
+			return none, model.Errorf(model.ErrConflict, "the certificate presented for %s was replaced, on %s by %s: %s", q.Name, date(h.At), h.By, again)
 		}
 		now := time.Now().UTC()
 		a, err := m.sign(ctx, q, csr)
@@ -277,7 +277,7 @@ func (m *Enrolment) renewHost(ctx context.Context, shown *x509.Certificate, q jo
 			return a, nil
 		}
 	}
-	return none, model.Errorf(model.ErrUnavailable, "others change the same: try again")
+	return none, model.Errorf(model.ErrUnavailable, "others change the same objects: try again")
 }
 
 // rowIsOlder reports whether the row of a host's certificate comes from a backup and the
@@ -297,7 +297,7 @@ func (m *Enrolment) sign(ctx context.Context, q jointoken.HostRequest, csr *x509
 	defer m.authorities.signing.Unlock()
 	auth := m.authorities.clients.Load()
 	if auth == nil {
-		return a, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
+		return a, model.Errorf(model.ErrUnavailable, "this netmaster does not have the client authority yet: try again in a minute")
 	}
 	r := pki.Request{Name: q.Name, Role: pki.Host}
 	for _, ip := range csr.IPAddresses {

@@ -132,7 +132,7 @@ func TestPlantedTokens(t *testing.T) {
 		return slices.Equal(ids, []string{good.ID, ahead.ID})
 	})
 	closed(t, m)
-	if n := strings.Count(log.String(), "no netmaster makes"); n != 6 {
+	if n := strings.Count(log.String(), "was not made by a netmaster"); n != 6 {
 		t.Errorf("%d of 6 were told of: %s", n, &log)
 	}
 }

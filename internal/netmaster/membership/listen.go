@@ -72,7 +72,7 @@ func (m *Member) doWithout(why error) error {
 		return errors.Join(err, why)
 	}
 	m.cfg = m.cfg.apart()
-	m.cfg.Logger.Warn("no other netmaster can join this one: it does not listen for any", "why", why,
+	m.cfg.Logger.Warn("no other netmaster can join this one: it does not listen for members", "why", why,
 		"remedy", "give free addresses with --peer-listen and --join-listen and start again, or --peer-listen none if none is to join")
 	return nil
 }
@@ -98,7 +98,7 @@ func (m *Member) mayBeAlone() error {
 		return err
 	}
 	if r.Members > 1 {
-		return model.Errorf(model.ErrConflict, "%s is of a cluster of %d members, which must reach this one: give --peer-listen and --join-listen", d.path, r.Members)
+		return model.Errorf(model.ErrConflict, "%s belongs to a cluster of %d members, which must reach this one: give --peer-listen and --join-listen", d.path, r.Members)
 	}
 	return nil
 }

@@ -158,12 +158,12 @@ func (m *Member) clear() error {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(m.dir.path, "member")); err != nil {
-		return fmt.Errorf("found the cluster again: %w", err)
+		return fmt.Errorf("create the cluster again: %w", err)
 	}
 	return nil
 }
 
-// changes is how often joining begins again because the cluster's members changed
+// changes is how often joining starts over because the cluster's members changed
 // between their list and the start with it.
 const changes = 3
 
@@ -211,7 +211,7 @@ func (m *Member) join(ctx context.Context, t Token) error {
 		if !d.empty() || try == changes || ctx.Err() != nil {
 			return err
 		}
-		m.cfg.Logger.Warn("joining begins again", "error", err)
+		m.cfg.Logger.Warn("joining starts over", "error", err)
 	}
 }
 
@@ -381,7 +381,7 @@ func (m *Member) enlist(ctx context.Context) error {
 			return err
 		}
 	}
-	return model.Errorf(model.ErrUnavailable, "the row of this member changes all the time; start again")
+	return model.Errorf(model.ErrUnavailable, "the row of this member keeps changing; restart")
 }
 
 // Etcd is the server of this member: for clients inside the process.

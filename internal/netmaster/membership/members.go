@@ -163,7 +163,7 @@ func Warnings(all []Info) []string {
 	now := time.Now()
 	n, live, silent := voters(all)
 	if n == 2 {
-		out = append(out, "the cluster has two members, which is weaker than one: it stops writing when either is away; let a third one join")
+		out = append(out, "the cluster has two members, which is weaker than one: it stops writing when either is down; let a third one join")
 	}
 	if len(silent) > 0 {
 		left := live - majority(n)
@@ -234,13 +234,13 @@ func (m *Roster) Remove(ctx context.Context, who string, force bool) error {
 	case gone.Role == Voter && n == 0:
 		return model.Errorf(model.ErrConflict, "%s is the only member: without it there is no cluster", gone.Name)
 	case gone.Role == Voter && live < majority(n) && !force:
-		return model.Errorf(model.ErrConflict, "without %s the cluster would not write: of the other %d members %d must answer, and %s do not; start those, or remove them first (--force removes it all the same)", gone.Name, n, majority(n), strings.Join(silent, ", "))
+		return model.Errorf(model.ErrConflict, "without %s the cluster could not write: of the other %d members %d must answer, and %s do not; start them, or remove them first (--force removes it anyway)", gone.Name, n, majority(n), strings.Join(silent, ", "))
 	case gone.Role == Voter && gone.lives() && !force:
 		what := ""
 		if gone.Status.Leader == gone.ID {
 			what = " and leads the store"
 		}
-		return model.Errorf(model.ErrConflict, "%s is alive%s: stop its netmaster first, then remove it (--force removes it all the same, and its netmaster ends)", gone.Name, what)
+		return model.Errorf(model.ErrConflict, "%s is alive%s: stop its netmaster first, then remove it (--force removes it anyway, and its netmaster ends)", gone.Name, what)
 	}
 	self := gone.ID == uint64(m.server.etcd.Server.MemberID())
 	if self { // afterwards it cannot write any more

@@ -150,7 +150,7 @@ func (p *ports) fail(whom string, err error) {
 		return
 	}
 	select {
-	case p.failed <- fmt.Errorf("the store does not serve %s any more: %w", whom, err):
+	case p.failed <- fmt.Errorf("the store no longer serves %s: %w", whom, err):
 	default: // one reason is enough
 	}
 }

@@ -35,7 +35,7 @@ func (r Reach) Compare(o Reach) int {
 // changed.
 func ReachOf(dir string) (r Reach, err error) {
 	fail := func(err error) (Reach, error) {
-		return Reach{}, fmt.Errorf("read how far the data in %s go: %w", dir, err)
+		return Reach{}, fmt.Errorf("read the revision of the data in %s: %w", dir, err)
 	}
 	log := zap.NewNop()
 	snaps, err := wal.ValidSnapshotEntries(log, walDir(dir))
@@ -43,7 +43,7 @@ func ReachOf(dir string) (r Reach, err error) {
 		return fail(err)
 	}
 	if len(snaps) == 0 { // etcd begins each log with one
-		return fail(errors.New("the log has no beginning; restore a snapshot"))
+		return fail(errors.New("the log's beginning is missing; restore a snapshot"))
 	}
 	last := snaps[len(snaps)-1]
 	w, err := wal.OpenForRead(log, walDir(dir), last)

@@ -96,7 +96,7 @@ func (m *Enrolment) sweepTokens(ctx context.Context) error {
 				return err
 			}
 			if ok && why != "" {
-				m.cfg.Logger.Warn("a token to join that no netmaster makes was in the store, and is deleted", "token", r.value.ID, "host", r.value.Host, "usedBy", r.value.Name, "why", why)
+				m.cfg.Logger.Warn("a join token in the store was not made by a netmaster and is deleted", "token", r.value.ID, "host", r.value.Host, "usedBy", r.value.Name, "why", why)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func unavailable(err error) error {
 	if strings.Contains(err.Error(), "database space exceeded") {
 		return model.Errorf(model.ErrExhausted, "the store is full and takes no writes: %w", err)
 	}
-	return model.Errorf(model.ErrUnavailable, "the store does not answer: its members elect a leader, which takes seconds, or most of them are away: %w; try again, and start those that are away (docs/user/cluster.md says what to do when most are lost for good)", err)
+	return model.Errorf(model.ErrUnavailable, "the store does not answer: its members are electing a leader, which takes seconds, or most of them are down: %w; try again, and start the ones that are down (docs/user/cluster.md says what to do when most are permanently lost)", err)
 }
 
 // NewToken makes a token that admits one member within life (0 = jointoken.TokenLife). Errors
@@ -214,7 +214,7 @@ func (m *Enrolment) NewHostToken(ctx context.Context, host string, life time.Dur
 		return "", t, err
 	}
 	if m.authorities.clients.Load() == nil {
-		return "", t, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: ask again in a minute")
+		return "", t, model.Errorf(model.ErrUnavailable, "this netmaster does not have the client authority yet: try again in a minute")
 	}
 	return m.newToken(ctx, hostTokenRows, host, life)
 }
@@ -227,7 +227,7 @@ func (m *Enrolment) newToken(ctx context.Context, rows, host string, life time.D
 		return "", t, model.InvalidField("life", life, "must be from a second to 7 days")
 	}
 	if m.cfg.alone {
-		return "", t, model.Errorf(model.ErrConflict, "nobody can join this one, since it does not listen for any: start it with --peer-listen and --join-listen, at addresses of this host that are free, and make the token then")
+		return "", t, model.Errorf(model.ErrConflict, "no netmaster can join this one, since it does not listen for members: start it with --peer-listen and --join-listen, at free addresses of this host, and then make the token")
 	}
 	addresses, err := m.doors(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (m *Enrolment) newToken(ctx context.Context, rows, host string, life time.D
 		}
 	}
 	if good >= jointoken.MaxTokens {
-		return "", t, model.Errorf(model.ErrExhausted, "there are %d tokens that nobody has used, and no more can be: use one, or wait until one is over", good)
+		return "", t, model.Errorf(model.ErrExhausted, "there are %d unused join tokens, the limit: use one, or wait until one expires", good)
 	}
 	t = jointoken.New(addresses, fingerprint(m.peers.auth.Load()))
 	t.Host = host

@@ -55,7 +55,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	defer func() { err = errors.Join(err, m.Close(), durable.GiveToOwner(d.path)) }()
 	switch {
 	case d.empty() || d.Step == "":
-		return r, model.Errorf(model.ErrConflict, "%s has no data of a member: give the directory of one (--data-dir), or restore a snapshot (netmaster --restore)", d.path)
+		return r, model.Errorf(model.ErrConflict, "%s has no member's data: give a member's directory (--data-dir), or restore a snapshot (netmaster --restore)", d.path)
 	case d.Name != cfg.Name:
 		return r, d.check(cfg, nil)
 	}
@@ -64,7 +64,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 		return r, err
 	}
 	if !reach.Votes { // etcd would end the process
-		return r, model.Errorf(model.ErrConflict, "%s never had a vote, and what it copied makes no cluster: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
+		return r, model.Errorf(model.ErrConflict, "%s never was a voter, and a cluster cannot be recovered from its copy: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
 	}
 	if m.peers, err = openPeers(d, cfg); err != nil {
 		return r, err
@@ -110,7 +110,7 @@ func (m *Roster) othersLost(ctx context.Context) error {
 	if err != nil || len(live) == 0 {
 		return err
 	}
-	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would end: start netmaster here as before, or join with an empty directory; only where that cluster is to end, stop its members first", strings.Join(live, ", "), m.dir.Name)
+	return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, which a recovery of %s would destroy: start netmaster here as before, or join with an empty directory; to replace that cluster, stop its members first", strings.Join(live, ", "), m.dir.Name)
 }
 
 // livingOthers names the other members that take part in a majority.

@@ -56,7 +56,7 @@ func TestRefused(t *testing.T) {
 	}, model.ErrInvalid, "does not know this token")
 	try("a token of nobody", func(c *Config) { c.Token = jointoken.New(goodToken.Addresses, goodToken.Authority).Text() }, model.ErrInvalid, "does not know this token")
 	try("a token used twice", func(c *Config) { c.Token = used }, model.ErrConflict, "was used by b on", "works once")
-	try("a name used twice", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is a member's already", "remove it first")
+	try("a name used twice", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is the name of a member", "remove it first")
 	unspent(goodToken)
 	_, err := a.Enrolment.admit(ctx, request{ID: goodToken.ID, Secret: goodToken.Secret, Dir: "x", Name: "new", Peer: bCfg.Peer, Door: bCfg.Door})
 	is(t, "an address used twice", err, model.ErrExists, "the address "+bCfg.Peer)
@@ -65,7 +65,7 @@ func TestRefused(t *testing.T) {
 	if _, err := a.server.client.Delete(ctx, memberRows+"b"); err != nil { // b makes it again when it starts
 		t.Fatal(err)
 	}
-	try("a name of etcd's", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is a member's already")
+	try("a name of etcd's", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is the name of a member")
 	unspent(goodToken)
 
 	late, lateToken := tokenOf(t, a)
@@ -87,16 +87,16 @@ func TestRefused(t *testing.T) {
 
 	foreign := goodToken
 	foreign.Addresses = []string{other.cfg.Door}
-	try("an address of another cluster", func(c *Config) { c.Token = foreign.Text() }, model.ErrConflict, other.cfg.Door+" is of another cluster", "nothing was told to it")
-	try("a token, and the address of another cluster", func(c *Config) { c.Token, c.Addresses = good, []string{other.cfg.Door} }, model.ErrConflict, other.cfg.Door+" is of another cluster", "nothing was told to it")
+	try("an address of another cluster", func(c *Config) { c.Token = foreign.Text() }, model.ErrConflict, other.cfg.Door+" belongs to another cluster", "the token was not sent")
+	try("a token, and the address of another cluster", func(c *Config) { c.Token, c.Addresses = good, []string{other.cfg.Door} }, model.ErrConflict, other.cfg.Door+" belongs to another cluster", "the token was not sent")
 	silent := goodToken
 	silent.Addresses = []string{address(14, 1)}
 	try("an address of nobody", func(c *Config) { c.Token = silent.Text() }, model.ErrUnavailable, "no member answers", address(14, 1)+" does not answer", "netmaster runs there")
 	unspent(goodToken)
 
 	closed(t, other)
-	try("a directory of another cluster", func(c *Config) { c.Dir, c.Name, c.Token = other.cfg.Dir, "other", good }, model.ErrConflict, "is of another cluster", "name an empty directory")
-	try("an address in use", func(c *Config) { c.Token, c.Peer = good, a.cfg.Peer }, model.ErrConflict, a.cfg.Peer, "stop what has the address")
+	try("a directory of another cluster", func(c *Config) { c.Dir, c.Name, c.Token = other.cfg.Dir, "other", good }, model.ErrConflict, "belongs to another cluster", "name an empty directory")
+	try("an address in use", func(c *Config) { c.Token, c.Peer = good, a.cfg.Peer }, model.ErrConflict, a.cfg.Peer, "stop the process that uses the address")
 	try("a directory in use", func(c *Config) { c.Dir = a.cfg.Dir }, model.ErrConflict, "another process uses")
 	try("an address for nobody", func(c *Config) { c.Peer = "0.0.0.0:2380" }, model.ErrInvalid, "other hosts reach")
 	try("a bad name", func(c *Config) { c.Name = "-" }, model.ErrInvalid, "name")
@@ -114,11 +114,11 @@ func TestRefused(t *testing.T) {
 	// A directory that is about to join.
 	half := filepath.Join(t.TempDir(), "half")
 	try("nobody answers", func(c *Config) { c.Dir, c.Token = half, silent.Text() }, model.ErrUnavailable)
-	try("an unfinished directory alone", func(c *Config) { c.Dir = half }, model.ErrConflict, "is about to join a cluster", "--join")
+	try("an unfinished directory alone", func(c *Config) { c.Dir = half }, model.ErrConflict, "is joining a cluster", "--join")
 	try("an unfinished directory of another name", func(c *Config) { c.Dir, c.Token, c.Name = half, good, "x" }, model.ErrConflict, "keeps its name")
 	try("an unfinished directory at another address", func(c *Config) { c.Dir, c.Token, c.Peer = half, good, address(15, 23801) }, model.ErrConflict, "repeat the former command line")
 	foreign.Authority[0]++
-	try("an unfinished directory of another cluster", func(c *Config) { c.Dir, c.Token = half, foreign.Text() }, model.ErrConflict, "about to join another cluster")
+	try("an unfinished directory of another cluster", func(c *Config) { c.Dir, c.Token = half, foreign.Text() }, model.ErrConflict, "is joining another cluster")
 
 	// The data of a member is gone.
 	closed(t, b)

@@ -29,7 +29,7 @@ const (
 )
 
 // errNobody: no other member has what is wanted.
-var errNobody = errors.New("no other netmaster hands it over: start those that have it")
+var errNobody = errors.New("no other netmaster provides it: start the netmasters that have it")
 
 // authority is one of the two that each member has all of. Its renewal is made by one
 // member in its file, counts when its row says so, and is taken by the others from there.
@@ -66,7 +66,7 @@ func (m *Authorities) RenewAuthorities(ctx context.Context) error {
 		case i.Err != nil:
 			return model.Errorf(model.ErrConflict, "%s does not answer (%w): start it, or 'netctl cluster remove' it, then renew the authorities", i.Name, i.Err)
 		case !i.Status.Renews:
-			return model.Errorf(model.ErrConflict, "%s is of a version that does not take a renewed authority: upgrade it first", i.Name)
+			return model.Errorf(model.ErrConflict, "%s has a version that does not support renewed authorities: upgrade it first", i.Name)
 		}
 	}
 	done := 0
@@ -95,7 +95,7 @@ func (m *Authorities) renewAuthority(ctx context.Context, a authority) (bool, er
 		return false, err
 	}
 	if a.is.Load() == nil {
-		return false, model.Errorf(model.ErrUnavailable, "this netmaster does not have the authority of clients yet: try again in a minute")
+		return false, model.Errorf(model.ErrUnavailable, "this netmaster does not have the client authority yet: try again in a minute")
 	}
 	is, err := get[Fingerprint](ctx, m.server.client, a.row)
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Authorities) publish(ctx context.Context, a authority, next *pki.Author
 		return err
 	}
 	if !ok {
-		return model.Errorf(model.ErrUnavailable, "another netmaster renews the authority too: look at 'netctl cluster members' in a minute")
+		return model.Errorf(model.ErrUnavailable, "another netmaster is renewing the authority too: check 'netctl cluster members' in a minute")
 	}
 	a.is.Store(next)
 	m.cfg.Logger.Warn("an authority was renewed", "which", a.name, "until", date(next.Bundle()[0].NotAfter))
@@ -184,7 +184,7 @@ func (m *Authorities) followLocked(ctx context.Context, a authority) error {
 		return err
 	}
 	a.is.Store(next)
-	m.cfg.Logger.Info("a renewed authority was taken", "which", a.name)
+	m.cfg.Logger.Info("a renewed authority was installed", "which", a.name)
 	return nil
 }
 

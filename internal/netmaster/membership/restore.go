@@ -133,7 +133,7 @@ func (d *directory) hasAuthorities() (bool, error) {
 			return false, nil
 		}
 		if _, err := pki.Open(d.own(name)); err != nil {
-			return false, fmt.Errorf("%w; put the directory back from a copy, or have new authorities made (--new-authorities)", err)
+			return false, fmt.Errorf("%w; restore the directory from a copy, or have new authorities made (--new-authorities)", err)
 		}
 	}
 	return true, nil
@@ -152,10 +152,10 @@ func (d *directory) formerMembersLost(ctx context.Context, log *slog.Logger) err
 	m := newMember(&local{cfg: Config{Logger: log}, dir: d, peers: &peers{own: a.Dir(d.Name)}})
 	live, err := m.Roster.livingOthers(ctx)
 	if err != nil { // damaged data are what a backup is for
-		log.Warn("whether former members are alive is not known; see that none is", "error", err)
+		log.Warn("it is unknown whether former members are running; make sure that none is", "error", err)
 	}
 	if len(live) > 0 {
-		return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, and hosts would believe both: stop its netmasters first, or have new authorities made (--new-authorities)", strings.Join(live, ", "))
+		return model.Errorf(model.ErrConflict, "%s: alive in a cluster that has its majority, and hosts would accept both: stop its netmasters first, or have new authorities made (--new-authorities)", strings.Join(live, ", "))
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func intact(file string) error {
 	}
 	hash := sha256.New()
 	if st.Size() <= sha256.Size || st.Size()%512 != sha256.Size {
-		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd, or not all of one: %d bytes", st.Size())
+		return model.Errorf(model.ErrInvalid, "it is not a complete backup of an etcd: %d bytes", st.Size())
 	}
 	if _, err := io.CopyN(hash, f, st.Size()-sha256.Size); err != nil {
 		return err
@@ -184,7 +184,7 @@ func intact(file string) error {
 		return err
 	}
 	if !bytes.Equal(want, hash.Sum(nil)) {
-		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd, or it is damaged: its hash is another")
+		return model.Errorf(model.ErrInvalid, "it is not a backup of an etcd, or it is damaged: its hash does not match")
 	}
 	return nil
 }
@@ -196,13 +196,13 @@ func unpack(cfg RestoreConfig, dir string) (err error) {
 	}
 	defer func() { // etcd's reader of a file that is none may panic
 		if p := recover(); p != nil {
-			err = model.Errorf(model.ErrInvalid, "it is no backup of an etcd: %v", p)
+			err = model.Errorf(model.ErrInvalid, "it is not a backup of an etcd: %v", p)
 		}
 	}()
 	m := snapshot.NewV3(etcd.NewZap(cfg.Logger, zapcore.WriteThenPanic))
 	st, err := m.Status(cfg.File)
 	if err != nil {
-		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd: %w", err)
+		return model.Errorf(model.ErrInvalid, "it is not a backup of an etcd: %w", err)
 	}
 	const name = "contiv"
 	peer := transport.HTTPS + "://" + nowhere
@@ -243,7 +243,7 @@ func (r *Restored) renew(ctx context.Context, cfg RestoreConfig, dir string) (er
 			return err
 		}
 		if !g.Exists() {
-			return model.Errorf(model.ErrInvalid, "it is a backup of an etcd, but has no cluster of Contiv in it")
+			return model.Errorf(model.ErrInvalid, "it is a backup of an etcd, but without a Contiv cluster")
 		}
 		row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})
 		if err != nil {

@@ -185,7 +185,7 @@ func (s *server) ready(ctx context.Context, log *slog.Logger, waits string) erro
 func (s *server) ended() error {
 	select {
 	case <-s.died:
-		return model.Errorf(model.ErrUnavailable, "the store cannot go on: %w; %s", s.why, s.advice(s.why))
+		return model.Errorf(model.ErrUnavailable, "the store has failed: %w; %s", s.why, s.advice(s.why))
 	default:
 		return errRemoved
 	}
@@ -202,7 +202,7 @@ func (s *server) broken() bool {
 }
 
 // errRemoved is why etcd stops in order, but for Close.
-var errRemoved = model.Errorf(model.ErrConflict, "this member was removed from its cluster: to have the host in it again, make a token there and join with an empty directory")
+var errRemoved = model.Errorf(model.ErrConflict, "this member was removed from its cluster: to add the host again, make a token there and join with an empty directory")
 
 // close ends etcd and waits for it.
 func (s *server) close() {

@@ -169,7 +169,7 @@ func (m *Health) Snapshot(ctx context.Context) (path string, err error) {
 	}
 	// One beside the store must not take the room that the store needs.
 	if st := m.Status(); filepath.Dir(s.Dir) == m.dir.path && st.Free < uint64(st.Size)+2*lowSpace { //nolint:gosec // a database's size is not negative
-		return fail(fmt.Errorf("the disk of the store has %s left: free some space, or give --snapshot-dir on another disk", mb(int64(st.Free)))) //nolint:gosec // disks have less than 8 EiB
+		return fail(fmt.Errorf("the store's disk has %s free: free some space, or give --snapshot-dir on another disk", mb(int64(st.Free)))) //nolint:gosec // disks have less than 8 EiB
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return fail(err)

@@ -78,7 +78,7 @@ func (s Status) Trouble() string {
 	case float64(s.Size) > nearly*float64(s.Quota):
 		return fmt.Sprintf("the store has %s of the %s that it may have, %s of it in use: when it is full the cluster takes no writes; 'netctl cluster relieve' frees what is not in use", mb(s.Size), mb(s.Quota), mb(s.InUse))
 	case s.Free < lowSpace:
-		return fmt.Sprintf("the disk of the store has %s left: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
+		return fmt.Sprintf("the store's disk has %s free: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
 	case s.Unsaved != "":
 		return fmt.Sprintf("no snapshot of the store was made (%s): see that --snapshot-dir has room and can be written", s.Unsaved)
 	}
@@ -92,7 +92,7 @@ func mb(n int64) string { return fmt.Sprintf("%d MB", n/1e6) }
 // Where too much is in use it is model.ErrExhausted.
 func (m *Health) Relieve(ctx context.Context) error {
 	if err := m.server.etcd.Server.Defragment(); err != nil {
-		return fmt.Errorf("give unused space back: %w", err)
+		return fmt.Errorf("release unused space: %w", err)
 	}
 	s := m.Status()
 	if float64(s.Size) > nearly*float64(s.Quota) {
@@ -158,7 +158,7 @@ func (m *Member) watch(ctx context.Context) {
 				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
 			}
 			if err := m.Enrolment.sweepTokens(ctx); err != nil && ctx.Err() == nil {
-				m.cfg.Logger.Warn("the tokens to join in the store cannot be looked at", "error", err)
+				m.cfg.Logger.Warn("the join tokens in the store cannot be read", "error", err)
 			}
 			others = m.Roster.lookAtOthers(ctx)
 		}
@@ -169,7 +169,7 @@ func (m *Member) watch(ctx context.Context) {
 		text := strings.Join(lines, "\n")
 		switch {
 		case text == "" && told != "":
-			m.cfg.Logger.Info("the store is out of danger")
+			m.cfg.Logger.Info("the store is healthy again")
 		case text != "" && (numberless(text) != told || time.Since(last) >= remindEvery):
 			for _, line := range lines {
 				m.cfg.Logger.Warn("the store is in danger", "what", line)

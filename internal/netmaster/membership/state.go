@@ -127,9 +127,9 @@ func (d *directory) advice(why error) string {
 		return fmt.Sprintf("the data directory %s was removed while netmaster ran: put it back from a backup before netmaster starts again, or it makes a new cluster", d.path)
 	}
 	if d.free() < 1<<20 {
-		return fmt.Sprintf("the disk of %s is full: free some space there and start netmaster again; what was answered is kept", d.path)
+		return fmt.Sprintf("the disk of %s is full: free some space there and start netmaster again; acknowledged writes are kept", d.path)
 	}
-	return fmt.Sprintf("see that %s (--data-dir) can be written, and start netmaster again", d.path)
+	return fmt.Sprintf("make sure that %s (--data-dir) is writable, and start netmaster again", d.path)
 }
 
 // free is how many bytes the file system of the directory has left, also when somebody
@@ -161,7 +161,7 @@ func (d *directory) reach(s step) error {
 
 func (d *directory) save() error {
 	if err := durable.WriteJSON(d.own(stateName), d.state); err != nil {
-		return fmt.Errorf("write down how far this member came: %w; see that %s can be written, and start again", err, d.path)
+		return fmt.Errorf("record this member's progress: %w; make sure that %s is writable, and start again", err, d.path)
 	}
 	return nil
 }
@@ -178,17 +178,17 @@ func (d *directory) check(cfg Config, t *Token) error {
 	case d.Step == "" && (t == nil || d.empty()):
 		return nil
 	case t != nil && (d.Step == "" || d.Step == founding):
-		return model.Errorf(model.ErrConflict, "%s has a store of its own, which joining would lose: leave --join out to go on with that, or name an empty directory with --data-dir", d.path)
+		return model.Errorf(model.ErrConflict, "%s has a store of its own, which joining would delete: omit --join to keep using it, or name an empty directory with --data-dir", d.path)
 	case t == nil && unfinished:
-		return model.Errorf(model.ErrConflict, "%s is about to join a cluster (as %s, by the token %s): repeat the command line with --join and --token, or delete the directory to found a cluster of its own", d.path, d.Name, d.Token)
+		return model.Errorf(model.ErrConflict, "%s is joining a cluster (as %s, by the token %s): repeat the command line with --join and --token, or delete the directory to create a new cluster", d.path, d.Name, d.Token)
 	case t != nil && d.Authority != t.Authority.String() && unfinished:
-		return model.Errorf(model.ErrConflict, "%s is about to join another cluster (authority %s) than the token's (%s): delete it if that is not to be any more, or name an empty directory with --data-dir", d.path, d.Authority, t.Authority)
+		return model.Errorf(model.ErrConflict, "%s is joining another cluster (authority %s) than the token's (%s): delete it to give that up, or name an empty directory with --data-dir", d.path, d.Authority, t.Authority)
 	case t != nil && d.Authority != t.Authority.String():
-		return model.Errorf(model.ErrConflict, "%s is of another cluster (authority %s) than the token (%s): name an empty directory with --data-dir, or leave --join out to go on in the former cluster", d.path, d.Authority, t.Authority)
+		return model.Errorf(model.ErrConflict, "%s belongs to another cluster (authority %s) than the token (%s): name an empty directory with --data-dir, or omit --join to stay in the former cluster", d.path, d.Authority, t.Authority)
 	case d.Name != cfg.Name:
-		return model.Errorf(model.ErrConflict, "%s is of the member %s, and a member keeps its name: start it with that, or name an empty directory with --data-dir", d.path, d.Name)
+		return model.Errorf(model.ErrConflict, "%s belongs to the member %s, and a member keeps its name: start it with that name, or name an empty directory with --data-dir", d.path, d.Name)
 	case d.Secure && cfg.Secure == nil && cfg.TLS == nil && d.hasClients(): // a flag that was forgotten opens the cluster to everybody; who lost that authority gets it plainly
-		return model.Errorf(model.ErrConflict, "%s is of a cluster with --secure, and without that flag everybody would be let in: start netmaster with --secure; if nobody is to need certificates any more, start it once with --secure --accept-plain before", d.path)
+		return model.Errorf(model.ErrConflict, "%s belongs to a cluster with --secure, and without that flag any client would be accepted: start netmaster with --secure; to give up certificates, start it once with --secure --accept-plain before", d.path)
 	case unfinished && d.Peer != cfg.Peer:
 		return model.Errorf(model.ErrConflict, "%s asked to join with the address %s, not %s: repeat the former command line", d.path, d.Peer, cfg.Peer)
 	case (d.Step == learner || d.Step == member) && d.empty():

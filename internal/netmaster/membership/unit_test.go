@@ -114,7 +114,7 @@ func TestWarnings(t *testing.T) {
 		{[]Info{up("a"), up("b"), up("c"), up("d"), down("e")}, []string{"1 more may be lost"}},
 		{[]Info{up("a"), {Name: "x", Role: Removed, Err: errors.New("none")}}, []string{"repeat 'netctl cluster remove x'"}},
 		{[]Info{full}, []string{"f: the store has 84 MB of the 104 MB that it may have, 10 MB of it in use"}},
-		{[]Info{disk}, []string{"d: the disk of the store has 104 MB left"}},
+		{[]Info{disk}, []string{"d: the store's disk has 104 MB free"}},
 	} {
 		got := Warnings(c.all)
 		if len(got) != len(c.want) {

@@ -157,7 +157,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		// Containers come in bursts; one alone is not held up.
 		Spacing: 5 * time.Millisecond,
 		OnError: func(err error, in time.Duration) {
-			a.cfg.Log.Error("the data plane does not follow", "error", err, "retryIn", in)
+			a.cfg.Log.Error("the data plane is not in sync", "error", err, "retryIn", in)
 		},
 	})
 	a.legacy = &legacyPods{attachments: a.Attachments, masters: a.masters, cluster: a.mirror.cluster, log: cfg.Log, timeout: cfg.AttachTimeout, kick: a.kick}
@@ -304,7 +304,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 			return nil, model.Errorf(model.ErrConflict, "--cni-socket %q: a file that is not a socket is there", path)
 		}
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove stale one: %w", err)
+			return nil, fmt.Errorf("remove the stale file: %w", err)
 		}
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)

@@ -42,7 +42,7 @@ type naming struct {
 	why  string // when it is not
 }
 
-var errNotClaimed = model.Errorf(model.ErrUnavailable, "the host's name is not claimed in the store yet")
+var errNotClaimed = model.Errorf(model.ErrUnavailable, "the host's name is not leased in the store yet")
 
 func (n naming) err() error {
 	switch {
@@ -126,7 +126,7 @@ func (g *registration) announce(ctx context.Context) error {
 			return nil
 		case err != nil:
 			if !told && !errors.Is(err, masterclient.ErrNone) { // Say tells of none
-				g.cfg.Log.Warn("no netmaster keeps this host's place in the cluster now; trying again", "error", err)
+				g.cfg.Log.Warn("no netmaster accepts this host's heartbeat; trying again", "error", err)
 				told = true
 			}
 		case kept.Taken != "" && ever:
@@ -136,7 +136,7 @@ func (g *registration) announce(ctx context.Context) error {
 		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= g.cfg.ClaimPatience):
 			if former.IsZero() {
 				former = time.Now()
-				g.cfg.Log.Info("waiting for a former run's claim to this host's name to end", "holder", kept.Taken, "atMost", g.cfg.ClaimPatience)
+				g.cfg.Log.Info("waiting for the previous run's lease on this host's name to expire", "holder", kept.Taken, "atMost", g.cfg.ClaimPatience)
 			}
 		case kept.Taken != "":
 			return model.Errorf(model.ErrConflict, "%s", kept.Taken)
@@ -149,10 +149,10 @@ func (g *registration) announce(ctx context.Context) error {
 				looked = time.Now()
 			}
 			if kept.Wrote != "" && same {
-				g.cfg.Log.Warn("what this host keeps in the store was missing or wrong, and is written again", "what", kept.Wrote)
+				g.cfg.Log.Warn("records of this host in the store were missing or wrong; they are written again", "what", kept.Wrote)
 			}
 			if kept.Heir != "" {
-				g.cfg.Log.Warn("the host's name was another installation's, which is gone; it is this one's now", "former", kept.Heir, "now", g.lease.installation.ID)
+				g.cfg.Log.Warn("the host's name was taken over from another installation, which is gone", "former", kept.Heir, "now", g.lease.installation.ID)
 			}
 			if !ever {
 				if err := g.lease.installation.remember(g.cfg.StateDir, g.cfg.Host); err != nil {
@@ -192,7 +192,7 @@ func (g *registration) leave(ctx context.Context) {
 	report := g.report()
 	report.Leaving = true
 	if _, err := g.masters.KeepHost(ctx, report); err != nil {
-		g.cfg.Log.Debug("no netmaster hears that this host is away; one will notice", "error", err)
+		g.cfg.Log.Debug("no netmaster can be told that this host shuts down; it is noticed by missing heartbeats", "error", err)
 	}
 }
 
@@ -219,7 +219,7 @@ func mayRead(old model.Host) error {
 	if old.Format <= model.HostFormat {
 		return nil
 	}
-	return model.Errorf(model.ErrConflict, "host %q was run by a newer netplugin, and this one touches nothing there", old.Name)
+	return model.Errorf(model.ErrConflict, "host %q was run by a newer netplugin, and this one changes nothing there", old.Name)
 }
 
 // named tells whether the host's name is this agent's.

@@ -115,9 +115,9 @@ func TestTakenName(t *testing.T) {
 		want   []string
 	}{
 		{"another installation", func(*Config) {}, []string{`host name "n-host1" is taken`, "10.9.0.1", "since 20", "--host"}},
-		{"told to take it", func(c *Config) { c.TakeHost = true }, []string{"is taken", "10.9.0.1"}},
+		{"told to take it", func(c *Config) { c.TakeHost = true }, []string{"is in use", "10.9.0.1"}},
 		{"a cloned machine", func(c *Config) { copyState(t, own, c.StateDir) }, []string{"is alive at 10.9.0.1", "copy of the other", "--host"}},
-		{"the same tunnel", func(c *Config) { c.Host, c.VTEP = "n-host2", b.cfg.VTEP }, []string{`tunnel address 10.9.0.1 is that of host "n-host1"`, "--vtep-ip"}},
+		{"the same tunnel", func(c *Config) { c.Host, c.VTEP = "n-host2", b.cfg.VTEP }, []string{`tunnel address 10.9.0.1 belongs to host "n-host1"`, "--vtep-ip"}},
 	} {
 		d := &countingDriver{Driver: reference.New()}
 		err := b.newcomer(func(c *Config) { c.Driver = d; tt.change(c) }, nil)
@@ -306,7 +306,7 @@ func TestClaimIsKept(t *testing.T) {
 	b.put(func(tx store.Tx) error { return tables.HostClaims.Put(tx, other) })
 	b.agentS.Unavailable(false)
 	b.eventually("the agent says that its name is taken", func() error {
-		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") || !strings.Contains(err.Error(), "10.9.0.9") {
+		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is in use") || !strings.Contains(err.Error(), "10.9.0.9") {
 			return fmt.Errorf("ready: %w", err)
 		}
 		if p := b.agent.Observer.State().Problems[observe.AboutName]; !strings.Contains(p, "10.9.0.9") {
@@ -314,7 +314,7 @@ func TestClaimIsKept(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "is taken") {
+	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("ADD under a name that is taken: %v", err)
 	}
 	b.put(func(tx store.Tx) error { tables.HostClaims.Delete(tx, testHost); return nil })

@@ -158,7 +158,7 @@ func TestOddLabels(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if line := log.line("no policy selects by them"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "labels=[note]") || !strings.Contains(line, "e1") {
+	if line := log.line("no policy can select by them"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "labels=[note]") || !strings.Contains(line, "e1") {
 		t.Errorf("the log says %q", line)
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {

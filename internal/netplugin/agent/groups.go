@@ -28,9 +28,9 @@ type members struct{ of *multicast.Listener }
 
 var (
 	membersDesc = prometheus.NewDesc("contiv_netplugin_multicast_members",
-		"Multicast groups that endpoints here hear, each endpoint's counted by itself.", nil, nil)
+		"Multicast memberships of endpoints here.", nil, nil)
 	membersRefusedDesc = prometheus.NewDesc("contiv_netplugin_multicast_refused_total",
-		"Groups that endpoints here asked to hear, each time that there was no room: an endpoint hears 64, all on a host together 16,384.", nil, nil)
+		"Multicast joins of endpoints here that were refused for lack of room: an endpoint may join 64 groups, all on a host together 16,384.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

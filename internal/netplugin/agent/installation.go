@@ -43,9 +43,9 @@ func openInstallation(dir string, log *slog.Logger) (installation, error) {
 		if err == nil {
 			return i, nil
 		}
-		log.Error("the installation's identity cannot be read and is made anew", "file", path, "error", err)
+		log.Error("the installation's identity cannot be read; a new one is created", "file", path, "error", err)
 		if err := os.Rename(path, path+".bad"); err != nil {
-			return i, fmt.Errorf("set %s aside: %w", path, err)
+			return i, fmt.Errorf("move %s away: %w", path, err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return i, fmt.Errorf("read the installation's identity: %w", err)

@@ -89,13 +89,13 @@ func (k *runtimeSockets) serveSocket(ctx context.Context, s *socket, common http
 		next, err := listenUnix(ctx, s.path)
 		if err != nil {
 			if text := err.Error(); text != told {
-				k.log.Error("a socket was removed and cannot be made again", "what", s.what, "socket", s.path, "error", err)
+				k.log.Error("a socket was removed and cannot be created again", "what", s.what, "socket", s.path, "error", err)
 				told = text
 			}
 			continue
 		}
 		told = ""
-		k.log.Warn("somebody has removed a socket; it is made again", "what", s.what, "socket", s.path)
+		k.log.Warn("a socket was removed from outside; it is created again", "what", s.what, "socket", s.path)
 		if u, ok := l.(*net.UnixListener); ok {
 			u.SetUnlinkOnClose(false) // it would remove the next one's file
 		}

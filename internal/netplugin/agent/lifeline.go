@@ -59,7 +59,7 @@ func (l *lifeline) ask() { l.begun, l.before = l.now(), l.path() }
 func (l *lifeline) answered() {
 	l.asked, l.known = l.begun, l.before
 	if l.trial != nil {
-		l.log.Warn("a netmaster answers since a change of this host's own networking is taken back: it stays back", "change", l.trial.what)
+		l.log.Warn("a netmaster answers since a change of this host's own networking was rolled back: it stays rolled back", "change", l.trial.what)
 		l.trial = nil
 	}
 }
@@ -72,7 +72,7 @@ func (l *lifeline) silent() {
 			return
 		}
 		if err := t.of.Resume(t.made); err != nil {
-			l.log.Warn("a change that was taken back is not applied again", "change", t.what, "error", err)
+			l.log.Warn("a reverted change is not applied again", "change", t.what, "error", err)
 		}
 		l.trial = nil
 		return
@@ -93,9 +93,9 @@ func (l *lifeline) silent() {
 	if newest.of == nil {
 		return
 	}
-	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is taken back", "change", newest.what)
+	l.log.Warn("no netmaster answers since a change of this host's own networking, and the path there has changed: the change is rolled back", "change", newest.what)
 	l.trial, l.harmless = &newest, newest.made
 	if err := newest.of.Suspend(newest.made); err != nil {
-		l.log.Warn("the change is not taken back", "change", newest.what, "error", err)
+		l.log.Warn("the change cannot be reverted", "change", newest.what, "error", err)
 	}
 }

@@ -128,7 +128,7 @@ func TestMonitorOnRequest(t *testing.T) {
 		select {
 		case ok := <-got:
 			if !ok {
-				t.Fatal("the stream broke")
+				t.Fatal("the stream was interrupted")
 			}
 			return nil
 		default:

@@ -143,7 +143,7 @@ func (n *nameServer) serveNames(ctx context.Context, log *slog.Logger, kick func
 
 // NameServer is what /inspect/nameserver answers.
 type NameServer struct {
-	Status  string         `json:"status"`            // serving, waiting (for the way out) or off
+	Status  string         `json:"status"`            // serving, waiting (for egress) or off
 	Address string         `json:"address,omitempty"` // where it listens; queries to port 53 of any address get there
 	Stats   *dns.Stats     `json:"stats,omitempty"`
 	Names   map[string]int `json:"names"` // how many, by tenant

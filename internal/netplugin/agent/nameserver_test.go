@@ -61,7 +61,7 @@ func TestNameServerFollowsHome(t *testing.T) {
 	}
 	n.follow(t.Context(), desired.Host{})
 	if port := <-ports; port != [2]uint16{} {
-		t.Errorf("without a way out the ports are %d", port)
+		t.Errorf("without egress the ports are %d", port)
 	}
 	n.follow(t.Context(), picture("127.0.5.253"))
 	old := <-ports

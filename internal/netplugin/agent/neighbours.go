@@ -74,7 +74,7 @@ func (l *l2Announcers) announceToNeighbours(want desired.Host) {
 				continue
 			}
 			if err := l.memberships.Send(name, frame); err != nil {
-				l.log.Debug("an endpoint was not told of a neighbour's new MAC; it asks for it within a minute", "port", name, "neighbour", b.addr, "mac", mac, "error", err)
+				l.log.Debug("a neighbour's new MAC was not announced to an endpoint; it resolves it within a minute", "port", name, "neighbour", b.addr, "mac", mac, "error", err)
 			}
 		}
 	}

@@ -280,7 +280,7 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// TestLegacySocket speaks 1.x' two calls: a pod whose labels chose nothing is
+// TestLegacySocket speaks 1.x' two calls: a pod whose without its labels is
 // told in the log, and as a problem of the host.
 func TestLegacySocket(t *testing.T) {
 	var log lockedBuffer
@@ -347,7 +347,7 @@ func TestLegacySocket(t *testing.T) {
 		t.Errorf("endpoints %+v, want one in default-group", eps)
 	}
 	for _, want := range []string{"level=WARN", "1.x", "pod=ns/web", "tenant=default", "group=default-group", "give netmaster --kubeconfig"} {
-		if line := log.line("labels chose nothing"); !strings.Contains(line, want) {
+		if line := log.line("without its labels"); !strings.Contains(line, want) {
 			t.Errorf("the log says %q, without %q", line, want)
 		}
 	}

@@ -60,7 +60,7 @@ func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
 		err = json.Unmarshal(data, &kept)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		cfg.Log.Warn("which hosts have answered probes cannot be read: they are asked anew", "file", peersFile, "error", err)
+		cfg.Log.Warn("the list of hosts that have answered probes cannot be read: they are probed again", "file", peersFile, "error", err)
 	}
 	if err != nil || kept.Version != 1 {
 		return nil
@@ -70,7 +70,7 @@ func recallPeers(cfg *Config) map[model.HostName]netip.Addr {
 
 func rememberPeers(cfg *Config, answered map[model.HostName]netip.Addr) {
 	if err := durable.WriteJSON(filepath.Join(cfg.StateDir, peersFile), peersKept{1, answered}); err != nil {
-		cfg.Log.Debug("which hosts have answered probes is not written down", "error", err)
+		cfg.Log.Debug("the list of hosts that have answered probes cannot be written", "error", err)
 	}
 }
 
@@ -78,7 +78,7 @@ func rememberPeers(cfg *Config, answered map[model.HostName]netip.Addr) {
 type peers struct{ of *peerhealth.Prober }
 
 var peersDesc = prometheus.NewDesc("contiv_netplugin_peers",
-	"Other hosts, by state: answering (a probe, once), unanswered (none, so that nothing would follow from their silence), silent (away, and no probe is answered: services send their providers no new connections from here).",
+	"Other hosts, by state: answering (have answered a probe), unanswered (have never answered one, so missing answers mean nothing), silent (away and answering no probe: services send their providers no new connections from here).",
 	[]string{"state"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -161,7 +161,7 @@ func (l *legacyPods) add(w http.ResponseWriter, r *http.Request) {
 	if !place.Followed && !again {
 		l.unplaced.Add(1)
 		l.kick("pod of 1.x") // which tells of it
-		l.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: no netmaster follows Kubernetes",
+		l.log.Warn("a pod was attached by the contivk8s of 1.x without its labels: no netmaster watches Kubernetes",
 			"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
 			"remedy", "give netmaster --kubeconfig, or install this version's contivk8s and name tenant, network and group in its configuration")
 	}

@@ -81,7 +81,7 @@ func (d *dataPlane) takeOver(ctx context.Context, want desired.Host) (driver.Rep
 	if !d.can.UserSpace {
 		d.interfaces.SetTxChecksum(true)
 	}
-	d.log.Info("the containers have changed to another driver", "from", old.String(), "to", d.name, "ports", rep.Ports.Len(),
+	d.log.Info("the containers have switched to another driver", "from", old.String(), "to", d.name, "ports", rep.Ports.Len(),
 		"prepared", ready.Sub(start), "programmed", programmed.Sub(ready), "removed", gone.Sub(programmed), "took", time.Since(ready))
 	return rep, nil
 }

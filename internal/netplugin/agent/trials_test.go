@@ -27,7 +27,7 @@ func TestTrialTold(t *testing.T) {
 	}
 	tr := tables.Trial{ID: "k7q2", Within: time.Hour, Rows: []tables.TrialRow{{Key: row.Key, Value: row.Value}}}
 	b.put(func(tx store.Tx) error { return tables.TrialsOf("").Create(tx, tr) })
-	b.says(http.StatusOK, "trial")
+	b.says(http.StatusOK, "unconfirmed")
 	scraped := func(want ...string) {
 		t.Helper()
 		_, text := do(t, http.DefaultClient, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/metrics", "")
@@ -37,8 +37,8 @@ func TestTrialTold(t *testing.T) {
 			}
 		}
 	}
-	scraped(`contiv_netplugin_trials{state="on"} 1`, `contiv_netplugin_trials{state="off"} 0`, `contiv_netplugin_trials_went_back_total 0`,
-		`contiv_netplugin_problems{kind="change"} 1`, `contiv_netplugin_condition{condition="trial",severity="notice"} 0`)
+	scraped(`contiv_netplugin_unconfirmed_changes{state="on"} 1`, `contiv_netplugin_unconfirmed_changes{state="off"} 0`, `contiv_netplugin_rollbacks_total 0`,
+		`contiv_netplugin_problems{kind="change"} 1`, `contiv_netplugin_condition{condition="unconfirmed",severity="notice"} 0`)
 	b.put(func(tx store.Tx) error {
 		tables.TrialsOf("").Delete(tx, tables.TrialKey{ID: tr.ID})
 		return nil
@@ -56,6 +56,6 @@ func TestTrialTold(t *testing.T) {
 	b.fake = b.fake.Restart()
 	b.start()
 	b.ready()
-	b.says(http.StatusOK, "went-back")
-	scraped(`contiv_netplugin_condition{condition="went-back",severity="warning"} 0`, `contiv_netplugin_condition{condition="trial",severity="notice"} 1`)
+	b.says(http.StatusOK, "rolled-back")
+	scraped(`contiv_netplugin_condition{condition="rolled-back",severity="warning"} 0`, `contiv_netplugin_condition{condition="unconfirmed",severity="notice"} 1`)
 }

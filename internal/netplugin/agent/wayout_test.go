@@ -44,7 +44,7 @@ func (o outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Repo
 	return o.Driver.Apply(ctx, want)
 }
 
-// newWayOutBed is a bed whose driver has a way out.
+// newWayOutBed is a bed whose driver has egress.
 func newWayOutBed(t *testing.T) *bed {
 	t.Helper()
 	b := newBed(t)
@@ -60,7 +60,7 @@ func newWayOutBed(t *testing.T) *bed {
 		}
 	})
 	b.ready()
-	b.eventually("the way out is there", func() error {
+	b.eventually("egress is there", func() error {
 		if text, _ := b.fake.Inspect(t.Context()); !strings.Contains(text, "private 172.19.0.0/16 fd6d:809b:d5b4::/96 host 172.19.255.254 fd6d:809b:d5b4::ac13:fffe at contivh0") {
 			return errors.New(text)
 		}
@@ -297,7 +297,7 @@ func TestNoWayOut(t *testing.T) {
 		Key:   attach.Key{Container: "c1", IfName: "eth0"},
 		Ports: []attach.PortBinding{{Proto: model.ProtoTCP, HostPort: 8080, ContainerPort: 80}},
 	})
-	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "data plane, fake, has no way out") {
+	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "data plane, fake, has no egress") {
 		t.Errorf("Publish() = %v", err)
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
@@ -306,8 +306,8 @@ func TestNoWayOut(t *testing.T) {
 }
 
 // TestWayOutCollides: where the private subnet is a network of the host already,
-// there is no way out, containers live on, and the status says what to do; when
-// the network goes, the way out comes.
+// there is no egress, containers live on, and the status says what to do; when
+// the network goes, egress comes.
 func TestWayOutCollides(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -333,9 +333,9 @@ func TestWayOutCollides(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), request("c1", s)); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("a problem that names the route and the way out of it", func() error {
+	b.eventually("a problem that names the route and what to do", func() error {
 		o, _ := b.agent.reached.Get()
-		text := o.ProblemTexts()["way out"]
+		text := o.ProblemTexts()["egress"]
 		for _, want := range []string{"172.19.0.0/24 on n-docker", "netctl global set --private-subnet", "--private-subnet of netplugin"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("problem %q lacks %q", text, want)
@@ -345,15 +345,15 @@ func TestWayOutCollides(t *testing.T) {
 	})
 	key := attach.Key{Container: "c1", IfName: "eth0"}
 	if text, _ := b.fake.Inspect(t.Context()); strings.Contains(text, "private") {
-		t.Errorf("there is a way out all the same:\n%s", text)
+		t.Errorf("there is egress all the same:\n%s", text)
 	}
 	if err := netlink.LinkDel(strange); err != nil {
 		t.Fatal(err)
 	}
 	b.agent.kick("test")
-	b.eventually("the way out is there", func() error {
+	b.eventually("egress is there", func() error {
 		o, _ := b.agent.reached.Get()
-		if text := o.ProblemTexts()["way out"]; text != "" {
+		if text := o.ProblemTexts()["egress"]; text != "" {
 			return errors.New(text)
 		}
 		return nil
@@ -372,12 +372,12 @@ func TestWayOutCollides(t *testing.T) {
 		b.agent.kick("drift")
 		b.eventually("a problem while a network of the host collides", func() error {
 			o, _ := b.agent.reached.Get()
-			if text := o.ProblemTexts()["way out"]; strings.Contains(text, "172.19.0.0/24 on n-docker") != there {
+			if text := o.ProblemTexts()["egress"]; strings.Contains(text, "172.19.0.0/24 on n-docker") != there {
 				return fmt.Errorf("there: %v, said: %q", there, text)
 			}
 			return nil
 		})
-		b.private("c1") // the way out stays
+		b.private("c1") // egress stays
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: key}); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ type Request struct {
 	Parked bool `json:"parked,omitempty"`
 	// OnHost: the container's side is the host's own interface on an infra network: it
 	// stays in the host's namespace, up and with its addresses; no default route leads by
-	// it, and it has no other way out. Netns must be empty then. netplugin alone asks so.
+	// it, and it has no other egress. Netns must be empty then. netplugin alone asks so.
 	OnHost bool `json:"onHost,omitempty"`
 }
 
@@ -162,9 +162,9 @@ type Service interface {
 	Ready(ctx context.Context) error
 }
 
-// ErrDegraded: the data plane does not follow; running containers may have
+// ErrDegraded: the data plane is not in sync; running containers may have
 // limited connectivity. It is of kind model.ErrUnavailable.
-var ErrDegraded = model.Errorf(model.ErrUnavailable, "the data plane does not follow")
+var ErrDegraded = model.Errorf(model.ErrUnavailable, "the data plane is not in sync")
 
 // SocketPath is where netplugin listens unless told otherwise.
 const SocketPath = "/run/contiv/contiv-cni.sock"

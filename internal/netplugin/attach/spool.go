@@ -90,7 +90,7 @@ func (s Spool) List() ([]DetachRequest, error) {
 			err = json.Unmarshal(data, &r)
 		}
 		if err == nil && s.path(r.Key) != file {
-			err = errors.New("contents do not belong to the file's name")
+			err = errors.New("contents do not match the file's name")
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read spooled deletion %s: %w", file, err))

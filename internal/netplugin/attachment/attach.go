@@ -59,7 +59,7 @@ func (a *attacher) attach(ctx context.Context, r attach.Request) (attach.Result,
 	}
 	unlock, err := a.journal.turns.Take(ctx, r.Key)
 	if err != nil {
-		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
+		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
 	defer unlock()
 	if a.cfg.spool().Has(r.Key) { // a deletion of the former attachment of that name
@@ -231,7 +231,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 			return res, err
 		}
 	}
-	if !r.OnHost { // the host's stack has another way out
+	if !r.OnHost { // the host's stack has another egress
 		if e.Private, err = a.way.Addresses.Take(r.Key, key); err != nil {
 			return res, err
 		}
@@ -262,7 +262,7 @@ func (a *attacher) attachNew(ctx context.Context, r attach.Request, t target) (r
 	}
 	clock.mark("create")
 	if names := unselectable(e.Request.Labels); len(names) > 0 { // a runtime has nowhere to show it
-		a.log.Warn("labels of an endpoint have not the syntax of Kubernetes' labels: they are kept, and no policy selects by them", "endpoint", ep.Key.String(), "labels", names)
+		a.log.Warn("labels of an endpoint do not have the syntax of Kubernetes labels: they are stored, but no policy can select by them", "endpoint", ep.Key.String(), "labels", names)
 	}
 	if err = a.cfg.Hook(StepCreated); err != nil {
 		return res, err
@@ -376,7 +376,7 @@ func (a *Interfaces) makeVethAnew(ctx context.Context, e Entry, mtu int) vethOut
 	if o, _ := a.reached.Get(); hasPort(o, e.HostIf) {
 		a.agent.Kick("an interface is made anew")
 		if err := a.awaitNoPort(ctx, e.HostIf); err != nil {
-			return vethOutcome{err: model.Errorf(model.ErrUnavailable, "wait until the data plane has let go of the former interface %s: %w", e.HostIf, err)}
+			return vethOutcome{err: model.Errorf(model.ErrUnavailable, "wait until the data plane has released the former interface %s: %w", e.HostIf, err)}
 		}
 	}
 	return a.makeVeth(e, mtu)
@@ -446,7 +446,7 @@ func (a *attacher) undo(ctx context.Context, e Entry, made <-chan vethOutcome, s
 	}
 	e.State = StateIntent // the network is released by attachNew, not with the entry
 	if err := a.releaser.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
-		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.Key().String(), "error", err)
+		a.log.Warn("a failed attachment is not undone yet; trying again", "attachment", e.Key().String(), "error", err)
 		a.releaser.owe.Ring()
 	}
 }

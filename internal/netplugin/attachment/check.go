@@ -65,7 +65,7 @@ func (a *Interfaces) checkPort(e Entry) error {
 	st, ok := o.Report.Ports.Get(e.HostIf)
 	switch {
 	case o.Err != nil:
-		return model.Errorf(model.ErrConflict, "the data plane does not follow: %w", o.Err)
+		return model.Errorf(model.ErrConflict, "the data plane is not in sync: %w", o.Err)
 	case !ok:
 		return model.Errorf(model.ErrNotFound, "port %s is not programmed", e.HostIf)
 	case st.Err != nil:

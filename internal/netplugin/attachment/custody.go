@@ -118,7 +118,7 @@ func (a *restorer) putBack(ctx context.Context) bool {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		a.log.Debug("attachments are not put back into the store yet", "error", err)
+		a.log.Debug("attachments are not restored to the store yet", "error", err)
 	}
 	if refused > 0 {
 		a.agent.SetAttachmentsProblem(fmt.Sprintf(
@@ -184,6 +184,6 @@ func (a *restorer) putBackOne(ctx context.Context, o statemirror.Owned) error {
 			ep.MAC, ep.IPv4, ep.IPv6, mac, t.v4, t.v6)
 	}
 	a.cluster.Refuse(o.Endpoint, false)
-	a.log.Warn("an endpoint of this host was not in the store and is put back", "endpoint", o.Endpoint.String())
+	a.log.Warn("an endpoint of this host was missing from the store and is restored", "endpoint", o.Endpoint.String())
 	return nil
 }

@@ -62,7 +62,7 @@ func (a *releaser) checkKnown(r attach.DetachRequest) error {
 			continue
 		}
 		if its, err := os.Stat(e.Request.Netns); err == nil && os.SameFile(asked, its) {
-			return model.Errorf(model.ErrConflict, "it was attached by %s as container %s; have that delete it", e.Request.Source, e.Request.Container)
+			return model.Errorf(model.ErrConflict, "it was attached by %s as container %s; delete it there", e.Request.Source, e.Request.Container)
 		}
 	}
 	return model.Errorf(model.ErrNotFound, "nothing is attached there")
@@ -71,7 +71,7 @@ func (a *releaser) checkKnown(r attach.DetachRequest) error {
 func (a *releaser) detach(ctx context.Context, k attach.Key) error {
 	unlock, err := a.journal.turns.Take(ctx, k)
 	if err != nil {
-		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
+		return model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
 	defer unlock()
 	return a.detachLocked(ctx, k)
@@ -87,7 +87,7 @@ func (a *releaser) detachLocked(ctx context.Context, k attach.Key) error {
 			if a.journal.isUnsaved(k) {
 				return err
 			}
-			a.log.Warn("a release is owed and will be done later", "attachment", k.String(), "error", err)
+			a.log.Warn("a release is pending and will be done later", "attachment", k.String(), "error", err)
 		}
 	}
 	return a.cfg.spool().Remove(k)
@@ -120,7 +120,7 @@ func (a *releaser) releaseEntry(ctx context.Context, e Entry) error {
 	}
 	if second {
 		if err := vethpair.SweepSeconds(e.Request.Netns); err != nil { // they match nothing that is sent
-			a.log.Warn("rules of routing of a container's former interface are left", "attachment", e.Key().String(), "error", err)
+			a.log.Warn("routing rules of a container's former interface cannot be deleted", "attachment", e.Key().String(), "error", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, detachMaster)
@@ -198,7 +198,7 @@ func (a *releaser) payOwed(ctx context.Context) {
 				continue
 			}
 			if err := a.payOne(ctx, e.Key()); err != nil {
-				a.log.Debug("a release stays owed", "attachment", e.Key().String(), "error", err)
+				a.log.Debug("a release is still pending", "attachment", e.Key().String(), "error", err)
 				failed = append(failed, e.Key())
 			}
 		}
@@ -222,7 +222,7 @@ func (a *releaser) payOne(ctx context.Context, k attach.Key) error {
 	if err := a.releaseEntry(ctx, e); err != nil {
 		return err
 	}
-	a.log.Info("an owed release is done", "attachment", k.String(), "endpoint", e.Endpoint.String())
+	a.log.Info("a pending release is done", "attachment", k.String(), "endpoint", e.Endpoint.String())
 	return nil
 }
 

@@ -37,7 +37,7 @@ type facts struct {
 // identity, and the services that its labels select.
 func (a *facts) Tell(ctx context.Context, f attach.Fact) error {
 	if err := a.tell(ctx, f); err != nil {
-		return fmt.Errorf("tell of %s: %w", f.Key, err)
+		return fmt.Errorf("report %s: %w", f.Key, err)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (a *facts) tell(ctx context.Context, f attach.Fact) error {
 	defer cancel()
 	unlock, err := a.journal.turns.Take(ctx, f.Key)
 	if err != nil {
-		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
+		return model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
 	defer unlock()
 	e, ok := a.journal.get(f.Key)

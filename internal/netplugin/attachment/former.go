@@ -31,7 +31,7 @@ func (a *attacher) admitted(ctx context.Context, r attach.Request, t target) err
 func (a *attacher) releaseFormer(ctx context.Context, e Entry) error {
 	a.facts.early.keepFormer(e.Told, time.Now())
 	if err := a.releaser.releaseEntry(ctx, e); err != nil {
-		return model.Errorf(model.ErrUnavailable, "its former attachment as %s is not released yet: %w", e.Endpoint, err)
+		return model.Errorf(model.ErrUnavailable, "its previous attachment as %s is not released yet: %w", e.Endpoint, err)
 	}
 	return nil
 }

@@ -225,7 +225,7 @@ func (a *InfraNetworks) repairInfra(ctx context.Context, k attach.Key) error {
 	if !ok || e.State != StateDone || e.Result == nil || infraStands(e) {
 		return nil // it has changed meanwhile
 	}
-	a.log.Info("making the host's interface on an infra network again", "interface", k.IfName, "endpoint", e.Endpoint.String())
+	a.log.Info("recreating the host's interface on an infra network", "interface", k.IfName, "endpoint", e.Endpoint.String())
 	res := *e.Result
 	// A switch that has a port of the name would not notice that it is another interface.
 	a.cluster.Endpoints.Hide(e.Endpoint)

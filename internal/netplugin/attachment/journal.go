@@ -130,7 +130,7 @@ func (j *journal) open(file string) error {
 		return nil
 	}
 	if former, ok := strings.CutSuffix(file, setAside); ok {
-		j.damaged[former] = "it was set aside by an earlier start"
+		j.damaged[former] = "it was moved away by an earlier start"
 		return nil
 	}
 	if !strings.HasSuffix(file, ".json") {
@@ -141,10 +141,10 @@ func (j *journal) open(file string) error {
 		return err
 	}
 	if err == nil && j.path(e.Key()) != file {
-		err = errors.New("its contents do not belong to its name")
+		err = errors.New("its contents do not match its name")
 	}
 	if err != nil {
-		j.log.Error("a journal entry cannot be read and is set aside", "file", file, "error", err)
+		j.log.Error("a journal entry cannot be read and is moved away", "file", file, "error", err)
 		if err := os.Rename(file, file+setAside); err != nil && !unwritable(err) {
 			return err
 		}

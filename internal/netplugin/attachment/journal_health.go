@@ -32,7 +32,7 @@ func unwritable(err error) bool {
 func (j *journal) freeSpace() (free uint64, writable bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(j.dir, &st); err != nil {
-		return 0, false, fmt.Errorf("look at the file system of %s: %w", j.dir, err)
+		return 0, false, fmt.Errorf("check the file system of %s: %w", j.dir, err)
 	}
 	blocks := st.Bavail
 	if os.Geteuid() == 0 {
@@ -122,7 +122,7 @@ func (j *journal) rewrite(k attach.Key) error {
 		return nil
 	}
 	if !unsaved {
-		j.log.Warn("somebody has removed a journal entry; it is written again", "attachment", k.String(), "file", j.path(k))
+		j.log.Warn("a journal entry was removed from outside; it is written again", "attachment", k.String(), "file", j.path(k))
 	}
 	return j.save(e)
 }
@@ -176,8 +176,8 @@ func (j *journal) problems() []compile.Problem {
 	}
 	if len(left) > 0 {
 		out = append(out, compile.Problem{Object: "damaged journal", Text: fmt.Sprintf(
-			"%d entries could not be read and are set aside in %s: %s; interfaces of running containers are kept, but not what their entries said of published ports: "+
-				"start those containers anew, then delete the files", len(left), j.dir, strings.Join(left[:min(len(left), 5)], ", "))})
+			"%d entries could not be read and were moved to %s: %s; interfaces of running containers are kept, but not their published ports: "+
+				"restart those containers, then delete the files", len(left), j.dir, strings.Join(left[:min(len(left), 5)], ", "))})
 	}
 	return out
 }

@@ -16,7 +16,7 @@ import (
 func (a *releaser) releaseLate(ctx context.Context, grace time.Duration) {
 	for _, e := range a.cluster.Endpoints.Orphans(time.Now(), grace) {
 		if err := a.releaseLateOne(ctx, e); err != nil {
-			a.log.Debug("an endpoint that came late is not released yet", "endpoint", e.Key.String(), "error", err)
+			a.log.Debug("an orphaned endpoint is not released yet", "endpoint", e.Key.String(), "error", err)
 			return
 		}
 	}

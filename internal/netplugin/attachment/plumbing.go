@@ -74,6 +74,6 @@ func (a *Interfaces) SetTxChecksum(on bool) {
 		pairs[e.HostIf] = e.Request.Netns
 	}
 	if err := vethpair.SetTxChecksum(pairs, on); err != nil {
-		a.log.Warn("the checksum offload of some containers' interfaces is not as the driver needs it", "wanted", on, "error", err)
+		a.log.Warn("the checksum offload of some containers' interfaces cannot be set as the driver needs it", "wanted", on, "error", err)
 	}
 }

@@ -45,7 +45,7 @@ func (a *PublishedPorts) assignPrivateOf(ctx context.Context, k attach.Key) erro
 		return nil // it has changed meanwhile
 	}
 	if e.Private, err = a.way.Addresses.Take(k, e.Endpoint); err != nil {
-		a.log.Warn("an attachment has no way out", "attachment", k.String(), "error", err)
+		a.log.Warn("an attachment has no egress", "attachment", k.String(), "error", err)
 		return nil
 	}
 	a.holdEntry(e)

@@ -49,18 +49,18 @@ func (a *Interfaces) missing(o statemirror.SyncStatus, ep model.Endpoint, hostIf
 	n := ep.Key.Network
 	seen, ok := o.Revs.Endpoints(n)
 	if !ok || seen < at.Revision && (!late || !a.cluster.Endpoints.Knows(ep)) {
-		return fmt.Errorf("the picture has reached revision %d of the endpoints of network %s, not %d", seen, n, at.Revision)
+		return fmt.Errorf("the desired state has reached revision %d of the endpoints of network %s, not %d", seen, n, at.Revision)
 	}
 	rest, ok := o.Revs[statemirror.TenantScope(n.Tenant)]
 	if !ok || rest < at.Written || rest < at.Deleted && !late {
-		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", rest, n.Tenant, max(at.Written, at.Deleted))
+		return fmt.Errorf("the desired state has reached revision %d of tenant %s, not %d", rest, n.Tenant, max(at.Written, at.Deleted))
 	}
 	if global := o.Revs[statemirror.Scope{}]; global < at.Global {
-		return fmt.Errorf("the picture has reached revision %d of namespaces and settings, not %d", global, at.Global)
+		return fmt.Errorf("the desired state has reached revision %d of namespaces and settings, not %d", global, at.Global)
 	}
 	st, ok := o.Report.Ports.Get(hostIf)
 	if !ok {
-		return errors.New("the port is not in the picture")
+		return errors.New("the port is not in the desired state")
 	}
 	return st.Err
 }

@@ -207,7 +207,7 @@ func (a *PublishedPorts) publish(ctx context.Context, r attach.PublishRequest) (
 	var res attach.PublishResult
 	unlock, err := a.journal.turns.Take(ctx, r.Key)
 	if err != nil {
-		return res, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
+		return res, model.Errorf(model.ErrUnavailable, "another request for it is in progress: %w", err)
 	}
 	defer unlock()
 	e, ok := a.journal.get(r.Key)
@@ -215,9 +215,9 @@ func (a *PublishedPorts) publish(ctx context.Context, r attach.PublishRequest) (
 	case !ok || e.State != StateDone:
 		return res, model.Errorf(model.ErrNotFound, "there is no such attachment on this host")
 	case len(r.Ports) > 0 && !a.can.Egress:
-		return res, model.Errorf(model.ErrUnavailable, "this host's data plane, %s, has no way out, by which the host would reach the container", a.cfg.DriverName)
+		return res, model.Errorf(model.ErrUnavailable, "this host's data plane, %s, has no egress, by which the host would reach the container", a.cfg.DriverName)
 	case len(r.Ports) > 0 && !e.Private.IsValid():
-		return res, model.Errorf(model.ErrUnavailable, "the container has no private address on this host, so nothing reaches it there; the host's status says why")
+		return res, model.Errorf(model.ErrUnavailable, "the container has no private address on this host, so it cannot be reached there; the host's status says why")
 	}
 	e.Reserved = r.Reserved
 	chosen, err := a.choose(e, r.Ports)
@@ -321,7 +321,7 @@ func (a *PublishedPorts) waitPublished(ctx context.Context, change uint64) error
 		return true, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return model.Errorf(model.ErrUnavailable, "wait until the host's stack has the ports: %w", err)
+		return model.Errorf(model.ErrUnavailable, "wait until the host's network stack has the ports: %w", err)
 	}
 	return err
 }

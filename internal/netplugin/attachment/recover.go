@@ -26,7 +26,7 @@ func (a *Service) Recover() error {
 			// The machine was restarted: the container is gone with its kernel.
 			fallthrough
 		case e.State == StateIntent:
-			a.log.Info("undoing an attachment that did not survive", "attachment", e.Key().String(), "state", e.State)
+			a.log.Info("undoing an incomplete attachment", "attachment", e.Key().String(), "state", e.State)
 			e.State, e.Result = StateOwed, nil
 			a.holdEntry(e)
 			fallthrough
@@ -80,7 +80,7 @@ func (a *Service) sweep(known map[string]bool) error {
 		key, ok := endpointOf(v)
 		switch {
 		case ok && !ours(a.cfg.Host, key.ID):
-			a.log.Warn("leaving a veth alone, as a netplugin with another --host made it; delete it (ip link del) if that one is no more",
+			a.log.Warn("leaving a veth alone that a netplugin with another --host created; delete it (ip link del) if that netplugin is gone",
 				"interface", v.Name, "endpoint", key.String())
 		case ok && a.adopt(v, key):
 		default:

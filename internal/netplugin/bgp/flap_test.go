@@ -18,7 +18,7 @@ func TestFlapping(t *testing.T) {
 		h.learns(both)
 		one.hangUp()
 		p := h.peer("127.0.0.2", "its end", func(p PeerState) bool { return p.Flaps == i+1 && p.State != Established })
-		if !strings.HasPrefix(p.Trouble, "the connection broke") || p.Down.IsZero() || p.WhyDown != p.Trouble {
+		if !strings.HasPrefix(p.Trouble, "the connection was lost") || p.Down.IsZero() || p.WhyDown != p.Trouble {
 			t.Errorf("flap %d: %+v", i, p)
 		}
 		if hops := h.Routes().Routes; len(hops) != 2 {

@@ -123,11 +123,11 @@ func (of *session) sentence(st apiutil.PeerState) string {
 	case api.PeerState_DISCONNECT_REASON_NOTIFICATION_RECEIVED:
 		return "ended by the neighbor: " + st.DisconnectMessage
 	case api.PeerState_DISCONNECT_REASON_HOLD_TIMER_EXPIRED:
-		return fmt.Sprintf("nothing was heard for the hold time of %s", of.cfg.HoldTime)
+		return fmt.Sprintf("nothing was received for the hold time of %s", of.cfg.HoldTime)
 	case api.PeerState_DISCONNECT_REASON_READ_FAILED, api.PeerState_DISCONNECT_REASON_WRITE_FAILED:
-		return "the connection broke"
+		return "the connection was lost"
 	case api.PeerState_DISCONNECT_REASON_GRACEFUL_RESTART:
-		return "the connection broke: the neighbor may be restarting, its routes stay meanwhile"
+		return "the connection was lost: the neighbor may be restarting, its routes stay meanwhile"
 	case api.PeerState_DISCONNECT_REASON_RESTART_TIMER_EXPIRED:
 		return "the neighbor did not come back in its restart time"
 	case api.PeerState_DISCONNECT_REASON_BAD_PEER_AS:
@@ -162,9 +162,9 @@ func (s *sessions) hear(neighbor netip.Addr, message string, attrs map[string]sl
 	}
 	switch message {
 	case "Expired":
-		of.failed = fmt.Sprintf("BFD heard nothing for %d intervals of %s", of.cfg.BFD.orDefault().Multiple, of.cfg.BFD.orDefault().Interval)
+		of.failed = fmt.Sprintf("BFD received nothing for %d intervals of %s", of.cfg.BFD.orDefault().Multiple, of.cfg.BFD.orDefault().Interval)
 	case "Remote peer signaled BFD down":
-		of.failed = "the neighbor's BFD says that it hears nothing"
+		of.failed = "the neighbor's BFD reports that it receives nothing"
 	}
 	if of.up || of.beyond {
 		return

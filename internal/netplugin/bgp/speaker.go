@@ -245,7 +245,7 @@ func (s *Speaker) remove(ctx context.Context, n Neighbor) error {
 	if n.Password != "" { // the listener forgets it only with a change
 		n.Password = ""
 		if _, err := s.bgp.UpdatePeer(ctx, &api.UpdatePeerRequest{Peer: n.peer(s.cfg.RestartTime, false, true)}); err != nil {
-			return model.Errorf(model.ErrUnavailable, "forget the password of neighbor %s: %w", n.Address, err)
+			return model.Errorf(model.ErrUnavailable, "delete the password of neighbor %s: %w", n.Address, err)
 		}
 	}
 	if err := s.bgp.DeletePeer(ctx, &api.DeletePeerRequest{Address: n.Address.String()}); err != nil {

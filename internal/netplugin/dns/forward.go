@@ -46,7 +46,7 @@ func (h handler) chosen(from net.Addr) netip.AddrPort {
 	at := h.upstreams.where(who.Addr())
 	to, err := h.cfg.Asked(from.Network(), who, at)
 	if err != nil {
-		h.cfg.Log.Debug("which server was asked is not known: the host's resolvers are", "error", err)
+		h.cfg.Log.Debug("the server that a query was sent to is unknown: the host's resolvers are asked", "error", err)
 		return netip.AddrPort{}
 	}
 	if to.Addr() == at.Addr() || to.Addr() == desired.RouterAddr || h.upstreams.are(to.Addr()) {
@@ -95,7 +95,7 @@ func (h handler) askOnce(ctx context.Context, q question) *dns.Msg {
 		m, err := h.ask(ctx, q)
 		if err != nil {
 			h.count.failures.Add(1)
-			h.cfg.Log.Debug("a question is not answered", "name", q.name, "type", dns.TypeToString[q.qtype], "error", err)
+			h.cfg.Log.Debug("a DNS query is not answered", "name", q.name, "type", dns.TypeToString[q.qtype], "error", err)
 			h.lookForLoop(ctx)
 			return nil, err
 		}

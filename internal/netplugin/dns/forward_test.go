@@ -281,7 +281,7 @@ func TestResolvConf(t *testing.T) {
 		{"nameserver 127.0.0.53\n", "[127.0.0.53:53] "},
 		{"nameserver 127.0.0.1\nnameserver 192.0.2.9\n", "[192.0.2.9:53] resolver 127.0.0.1 is this name server itself: it is left out"},
 		{"", "[] no resolver is listed"},
-		{strings.Repeat("#", maxResolvConf+1), "[] " + file + " is no file of at most 65536 bytes"},
+		{strings.Repeat("#", maxResolvConf+1), "[] " + file + " is not a file of at most 65536 bytes"},
 	} {
 		write(tc.text)
 		if got := list(); got != tc.want {

@@ -148,7 +148,7 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() || st.Size() > maxResolvConf {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxResolvConf)
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxResolvConf)
 	}
 	return os.ReadFile(path)
 }

@@ -203,7 +203,7 @@ func TestWrong(t *testing.T) {
 		s := *good.Settings
 		s.RouterIP, in.Settings, in.Networks = prefix("53.1.1.2/24"), &s, []netip.Prefix{prefix("53.1.0.0/16")}
 	})
-	silent("router address 53.1.1.2/24 is on 53.1.0.0/16, a network of containers: it is not given to up0")
+	silent("router address 53.1.1.2/24 is on 53.1.0.0/16, a network of containers: it is not added to up0")
 	b.set(func(in *Input) { in.Settings.RouterIP = prefix("52.1.1.2/24") })
 	b.problem("BGP neighbor 50.1.1.200", "not on the network of routerip, 52.1.1.0/24")
 	// Another host may tell of the same addresses.

@@ -33,7 +33,7 @@ type had struct {
 
 // having is what a host has, by a picture.
 type having struct {
-	private   string // the interface of the way out; empty = there is none
+	private   string // the interface of egress; empty = there is none
 	device    string // the interface that gets routerip; empty = an uplink
 	all       []had
 	protected []netip.Prefix

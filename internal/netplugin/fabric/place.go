@@ -40,7 +40,7 @@ func (r *Router) place(b *model.Bgp, h *having, problems map[string]string) (dev
 		return "", nil, err
 	}
 	if b.RouterIP6.IsValid() && hoststack.IPv6Off(device) {
-		problems["BGP routerip6"] = fmt.Sprintf("IPv6 is off on interface %s (net.ipv6.conf.%s.disable_ipv6): %s is not given to it, and IPv6 routes are neither told nor followed", device, device, b.RouterIP6.Addr())
+		problems["BGP routerip6"] = fmt.Sprintf("IPv6 is off on interface %s (net.ipv6.conf.%s.disable_ipv6): %s is not added to it, and IPv6 routes are neither announced nor used", device, device, b.RouterIP6.Addr())
 		b.RouterIP6 = netip.Prefix{}
 	}
 	var want []hoststack.HostAddr
@@ -51,12 +51,12 @@ func (r *Router) place(b *model.Bgp, h *having, problems map[string]string) (dev
 		at := hoststack.HostAddr{Device: device, Prefix: p}
 		if on, there := find(p.Addr()); there && !slices.Contains(r.put, at) {
 			if on != device {
-				return "", nil, model.Errorf(model.ErrConflict, "%s is on interface %s, and the other router address on %s: both have to be on one", p.Addr(), on, device)
+				return "", nil, model.Errorf(model.ErrConflict, "%s is on interface %s, and the other router address on %s: both must be on the same interface", p.Addr(), on, device)
 			}
 			continue
 		}
 		if i := slices.IndexFunc(h.networks, p.Overlaps); i >= 0 && !slices.Contains(r.put, at) {
-			return "", nil, model.Errorf(model.ErrConflict, "router address %s is on %s, a network of containers: it is not given to %s", p, h.networks[i], device)
+			return "", nil, model.Errorf(model.ErrConflict, "router address %s is on %s, a network of containers: it is not added to %s", p, h.networks[i], device)
 		}
 		want = append(want, at)
 	}
@@ -94,14 +94,14 @@ func (r *Router) uplink(ip netip.Prefix, made string, have []hoststack.HostAddr)
 	}
 	for _, x := range have {
 		if x.Device != device && x.Prefix.Addr().Is4() == ip.Addr().Is4() && x.Prefix.Masked().Overlaps(ip.Masked()) {
-			return "", model.Errorf(model.ErrConflict, "routerip %s is on the network of interface %s (%s), which is not %s: the address is not given to it", ip, x.Device, x.Prefix, device)
+			return "", model.Errorf(model.ErrConflict, "routerip %s is on the network of interface %s (%s), which is not %s: the address is not added", ip, x.Device, x.Prefix, device)
 		}
 	}
 	if made != "" {
 		return device, nil
 	}
 	if err := hoststack.SwitchPort(device); err != nil {
-		return "", model.Errorf(model.ErrConflict, "%w: give routerip %s to an interface of this host that is none (docs/user/bgp.md)", err, ip)
+		return "", model.Errorf(model.ErrConflict, "%w: add routerip %s to another interface of this host (docs/user/bgp.md)", err, ip)
 	}
 	return device, nil
 }
@@ -124,7 +124,7 @@ func (r *Router) withdraw(want []hoststack.HostAddr) error {
 			return err
 		}
 	} else if err := durable.WriteJSON(r.stateFile(), want); err != nil {
-		return fmt.Errorf("write down the router's addresses: %w", err)
+		return fmt.Errorf("save the router's addresses: %w", err)
 	}
 	r.put = want
 	return nil
@@ -137,7 +137,7 @@ func (r *Router) recall() (out []hoststack.HostAddr) {
 		err = json.Unmarshal(data, &out)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.cfg.Log.Warn("which addresses BGP has given to interfaces is not known: they stay", "error", err)
+		r.cfg.Log.Warn("the addresses that BGP has added to interfaces are unknown: they stay", "error", err)
 		return nil
 	}
 	return out

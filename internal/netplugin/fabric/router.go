@@ -119,7 +119,7 @@ func (r *Router) ResumeRoutes(at time.Time) {
 // LostTable tells that somebody else has taken something from hoststack.FabricTable, which is
 // put back.
 func (r *Router) LostTable() {
-	r.cfg.Log.Warn("somebody has changed the nftables rules for BGP; they are put back")
+	r.cfg.Log.Warn("the nftables rules for BGP were changed from outside; they are restored")
 	r.lookAgain()
 }
 
@@ -166,7 +166,7 @@ func (r *Router) Run(ctx context.Context) {
 			if !r.kernel.Has(p) { // it was this host that removed it
 				continue
 			}
-			r.cfg.Log.Warn("a route that was learned by BGP has gone; it is put back if the interface is up", "prefix", p)
+			r.cfg.Log.Warn("a route learned by BGP was deleted; it is restored if the interface is up", "prefix", p)
 			r.look.Store(true)
 		case <-r.again:
 		case <-look.C:
@@ -210,10 +210,10 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 		return r.leave(ctx, look)
 	}
 	if len(rivals) > 0 {
-		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "host %s has the same router address, %s: this host does not speak", rivals[0], b.RouterIP.Addr()))
+		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "host %s has the same router address, %s: this host does not run BGP", rivals[0], b.RouterIP.Addr()))
 	}
 	if h.private == "" {
-		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no way out: only in forwarding mode routing has this host something to tell of, and a way for what it learns"))
+		return r.silent(ctx, look, model.Errorf(model.ErrConflict, "forwarding mode bridge, or no egress: only in forwarding mode routing can this host announce and use routes"))
 	}
 	here := *b // the part that this host can have
 	b = &here
@@ -237,7 +237,7 @@ func (r *Router) become(ctx context.Context, b *model.Bgp, rivals []model.HostNa
 		problems["BGP address "+addr] = text
 	}
 	for _, d := range h.doubts {
-		problems["BGP network "+d.network.String()] = fmt.Sprintf("network %s has a subnet in common with it: where another host has containers of that one, both may tell of the same address, and routers lead clients of one tenant to the other's", d.other)
+		problems["BGP network "+d.network.String()] = fmt.Sprintf("network %s has a subnet in common with it: if another host has containers of that one, both may announce the same address, and routers send one tenant's packets to the other", d.other)
 	}
 	want := hoststack.FabricWant{Device: device, Private: h.private, Own: map[netip.Addr]netip.Addr{}, Keep: true}
 	var announced []bgp.Announcement
@@ -372,7 +372,7 @@ func (r *Router) end(restart bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	if err := r.running.speaker.Close(ctx, restart); err != nil {
-		r.cfg.Log.Warn("the BGP speaker does not end in order", "error", err)
+		r.cfg.Log.Warn("the BGP speaker did not shut down cleanly", "error", err)
 	}
 	r.running.stop()
 	r.running.following.Wait()
@@ -382,7 +382,7 @@ func (r *Router) end(restart bool) {
 // silent ends what was, and says why there is nothing else.
 func (r *Router) silent(ctx context.Context, look bool, why error) error {
 	if err := r.leave(ctx, look); err != nil {
-		r.cfg.Log.Warn("what BGP has made cannot be taken away", "error", err)
+		r.cfg.Log.Warn("addresses and routes made for BGP cannot be removed", "error", err)
 	}
 	return why
 }

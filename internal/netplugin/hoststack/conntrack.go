@@ -74,7 +74,7 @@ func forgetSuperseded(log *slog.Logger, last *Want, want Want) {
 		err = forget(superseded)
 	}
 	if err != nil {
-		log.Warn("clients that were sending before a port was published are not led to its container", "error", err)
+		log.Warn("clients that were sending before a port was published do not reach its container", "error", err)
 	}
 }
 
@@ -93,7 +93,7 @@ func forgetGone(log *slog.Logger, last *Want, want Want) {
 	add := func(of netip.Addr, f *netlink.ConntrackFilter, errs ...error) {
 		for _, err := range errs {
 			if err != nil {
-				log.Debug("a filter of connections cannot be made", "error", err)
+				log.Debug("a filter for connections cannot be created", "error", err)
 				return
 			}
 		}
@@ -119,9 +119,9 @@ func forgetGone(log *slog.Logger, last *Want, want Want) {
 	}
 	for family, filters := range gone {
 		if n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...); err != nil {
-			log.Debug("connections of what has gone are not forgotten", "error", err)
+			log.Debug("connections of deleted endpoints and services cannot be forgotten", "error", err)
 		} else if n > 0 {
-			log.Debug("connections of what has gone are forgotten", "connections", n)
+			log.Debug("connections of deleted endpoints and services are forgotten", "connections", n)
 		}
 	}
 }

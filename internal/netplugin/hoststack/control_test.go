@@ -161,7 +161,7 @@ func wire6(s *site, near6, far6, web6 string) {
 }
 
 // lead6 leads IPv6 by the host's interface, where Apply switches it off: this site
-// wants no way out for IPv6.
+// wants no egress for IPv6.
 func lead6(s *site, web6 string) {
 	s.t.Helper()
 	run(s.t, "ip", "netns", "exec", s.host, "sysctl", "-q", "-w", "net.ipv6.conf."+desired.HostInterface+".disable_ipv6=0")

@@ -65,7 +65,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Pref
 			c.until = map[bar]time.Time{}
 		}
 		if _, told := c.until[b]; !told {
-			log.Warn("a container takes more than its share of this host's ports towards a service outside: it begins no connection to it for a minute",
+			log.Warn("a container uses more than its share of this host's source ports towards an external service: its new connections to it are blocked for a minute",
 				"address", b.src, "service", netip.AddrPortFrom(b.to.addr, b.to.port), "protocol", b.to.proto, "connections", n, "share", c.share)
 		}
 		c.until[b] = began.Add(crowdBarred)

@@ -62,7 +62,7 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 	}
 	old := s.dialUDP(web, 7)
 	if !s.answers(old, long) {
-		t.Fatal("the way out does not work")
+		t.Fatal("egress does not work")
 	}
 	look()
 	if !s.answers(s.dialUDP(web, 7), long) {

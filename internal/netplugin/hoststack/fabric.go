@@ -27,7 +27,7 @@ const (
 // FabricWant is what the host's stack has to be towards the physical network.
 type FabricWant struct {
 	Device  string                    // by which the network's routers are reached; empty = nothing is wanted
-	Private string                    // the interface of the way out
+	Private string                    // the interface of egress
 	Own     map[netip.Addr]netip.Addr // containers' own addresses by private ones, of both families
 	Routes  map[netip.Prefix][]netip.Addr
 	// Keep says that what is there and not in Routes stays: not all is known yet.
@@ -35,7 +35,7 @@ type FabricWant struct {
 }
 
 // Fabric is this host's stack as the physical network's routers see it: routes to
-// their prefixes, and containers behind the way out that have their own addresses
+// their prefixes, and containers behind egress that have their own addresses
 // there. It is used by one goroutine at a time.
 type Fabric struct {
 	routes map[netip.Prefix]string // as in the kernel, by what they lead to; nil = not known
@@ -267,7 +267,7 @@ func (t *fabricTable) intact(c *nftables.Conn, table *nftables.Table) bool {
 	return true
 }
 
-// fabricChains are the rules, right before those of the way out: who comes by the
+// fabricChains are the rules, right before those of egress: who comes by the
 // routers' interface to a container's own address reaches it by its private one, and
 // what a container begins towards a learned prefix has its own address.
 func fabricChains(want FabricWant, six bool) []chain {

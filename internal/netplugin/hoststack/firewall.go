@@ -51,7 +51,7 @@ func (s *Stack) passFirewall(want Want, ports, look bool) {
 	var put bool
 	put, f.err = f.pass(p, ports)
 	if put && known {
-		s.log.Warn("somebody has changed the host's firewall, which dropped what containers send and get; it lets them through again")
+		s.log.Warn("the host's firewall was changed and dropped containers' packets; the rules that accept them are restored")
 	}
 }
 
@@ -97,7 +97,7 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 	f.looked.Store(&looked)
 	if len(unnamed) > 0 {
 		slices.Sort(unnamed)
-		f.names = model.Errorf(model.ErrUnavailable, "containers have no names: the firewall's chains %s drop what they ask this host's name server, or its answers; let UDP and TCP through on interface %s, from and to the ports of --dns",
+		f.names = model.Errorf(model.ErrUnavailable, "DNS fails in containers: the firewall's chains %s drop queries to this host's name server or its answers; accept UDP and TCP on interface %s, from and to the ports of --dns",
 			strings.Join(slices.Compact(unnamed), ", "), p.Interface)
 	}
 	if len(drop) == 0 {
@@ -108,7 +108,7 @@ func (f *firewall) pass(p *desired.Private, ports bool) (put bool, err error) {
 	if slices.ContainsFunc(drop, func(name string) bool { return strings.HasPrefix(name, "firewalld ") }) {
 		hint = " (a zone for the interface and a policy from any zone to it: docs/user/outside.md, What the host needs, has the lines of firewall-cmd)"
 	}
-	return put, model.Errorf(model.ErrUnavailable, "the firewall's chains %s drop what containers send beyond this host, or get from there; let interface %s through them, in and out%s",
+	return put, model.Errorf(model.ErrUnavailable, "the firewall's chains %s drop containers' packets to or from outside this host; accept interface %s in them, in and out%s",
 		strings.Join(slices.Compact(drop), ", "), p.Interface, hint)
 }
 
@@ -178,7 +178,7 @@ func (e *evaluation) chainsThatDrop(all []*nftables.Chain, family nftables.Table
 	return names
 }
 
-// passFirewall does so for one family, which has no way out without probes. It returns
+// passFirewall does so for one family, which has no egress without probes. It returns
 // which chains drop some all the same, and whether exceptions were put in.
 func passFirewall(c *nftables.Conn, all []*nftables.Chain, family nftables.TableFamily, p *desired.Private, probes []probe, looked map[chainKey]bool) (drop []string, put bool, err error) {
 	e := newEvaluation(c)

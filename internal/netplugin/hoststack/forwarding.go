@@ -20,7 +20,7 @@ var (
 	forward4 = forwarding{sysctl: "net.ipv4.ip_forward", reach: "containers reach this host, but nothing beyond it, and published ports only from here"}
 	forward6 = forwarding{
 		sysctl: "net.ipv6.conf.all.forwarding", reach: "by IPv6 containers reach this host, but nothing beyond it, and published ports only from here",
-		hint: ", which keeps routers' advertisements accepted (accept_ra=2) on the interfaces that accept them now: forwarding ends that otherwise",
+		hint: ", which keeps router advertisements accepted (accept_ra=2) on interfaces that accept them now, since forwarding would end that",
 	}
 )
 
@@ -62,7 +62,7 @@ func (s *Stack) keepAdvertisements() error {
 		if err != nil || strings.TrimSpace(string(data)) != "1" || name == "all" || name == "default" || name == "lo" { // an interface that has gone
 			continue
 		}
-		s.log.Info("routers' advertisements stay accepted with forwarding", "sysctl", "net.ipv6.conf."+name+".accept_ra=2")
+		s.log.Info("router advertisements stay accepted with forwarding", "sysctl", "net.ipv6.conf."+name+".accept_ra=2")
 		if err := writeSysctl(strings.TrimPrefix(path, dir), "2"); err != nil {
 			return err
 		}

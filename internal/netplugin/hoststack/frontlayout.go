@@ -299,7 +299,7 @@ func payloadTo(f field, register uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: f.offset, Len: f.bytes}
 }
 
-// bases are the chains by which packets come. They stand before those of the way out,
+// bases are the chains by which packets come. They stand before those of egress,
 // which hand questions to the name server.
 func (t *frontTable) bases() []chain {
 	device := t.at

@@ -195,7 +195,7 @@ func (s *Fronts) apply(ctx context.Context, at Place, look bool) error {
 				return err
 			}
 			if changed && !first {
-				s.log.Warn("somebody has changed the nftables rules by which services are reached; they are put back", "table", FrontsTable)
+				s.log.Warn("the nftables rules of services were changed from outside; they are restored", "table", FrontsTable)
 			}
 		}
 	}

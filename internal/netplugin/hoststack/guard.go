@@ -58,7 +58,7 @@ const forgetAtOnce = 1 << 14
 // the host knows by their own addresses.
 func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Prefix) error {
 	if g.lost.Swap(false) && len(g.bars) > 0 {
-		g.log.Warn("somebody has changed the nftables rules that keep containers from filling the host's connection tracking; they are put back")
+		g.log.Warn("the nftables rules that protect the host's connection tracking were changed from outside; they are restored")
 		g.looked = false
 	}
 	held, most, err := g.room()
@@ -98,7 +98,7 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []n
 	}
 	slices.SortFunc(over, netip.Addr.Compare)
 	if len(over) > len(g.barred) {
-		g.log.Warn("connections fill the host's tracking (net.netfilter.nf_conntrack_max): containers with most of them begin none by the way out until there is room",
+		g.log.Warn("the host's connection tracking is nearly full (net.netfilter.nf_conntrack_max): containers with most connections cannot open new ones to the outside until there is room",
 			"addresses", over, "tracked", held, "max", most)
 	}
 	if err := errors.Join(ctx.Err(), g.bar(p, over)); err != nil || len(over) == 0 {

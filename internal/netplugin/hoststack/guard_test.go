@@ -70,7 +70,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	old := s.dialUDP(web, 7)
 	look()
 	if !s.answers(old, long) || !s.answers(s.dialUDP(other, 7), long) || guarded() {
-		t.Fatal("the way out does not work, or is guarded, with room")
+		t.Fatal("egress does not work, or is guarded, with room")
 	}
 	for i := range uint16(150) { // where no process listens
 		c := s.dialUDP(web, 20000+i)

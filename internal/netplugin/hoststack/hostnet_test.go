@@ -457,7 +457,7 @@ func TestForwardingOff(t *testing.T) {
 	run(t, "ip", "netns", "exec", s.host, "sysctl", "-q", "-w", "net.ipv4.ip_forward=0")
 	s.restart(false)
 	p := s.apply()
-	if err := p["way out"]; len(p) != 1 || err == nil || !strings.Contains(err.Error(), "--ip-forward") {
+	if err := p["egress"]; len(p) != 1 || err == nil || !strings.Contains(err.Error(), "--ip-forward") {
 		t.Fatalf("Apply() = %v", p)
 	}
 	s.serve(s.host, "tcp", near.String()+":22")

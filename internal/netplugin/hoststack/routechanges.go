@@ -79,7 +79,7 @@ func (c *RouteChanges) Suspended() []netip.Prefix {
 var errSuspended = model.Errorf(model.ErrConflict, "%s", Suspended)
 
 // Suspended says why a route is taken back, and what to do.
-const Suspended = "its route is taken back: since this host has had it no netmaster answered, and without it one does; delete it or give it other addresses, or restart netplugin to have the route again"
+const Suspended = "its route is rolled back: with it no netmaster answered, and without it one does; delete it or give it other addresses, or restart netplugin to add the route again"
 
 // isSuspended reports whether a route is taken back. The caller holds c.mu.
 func (c *RouteChanges) isSuspended(p netip.Prefix) bool {

@@ -189,7 +189,7 @@ func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netl
 			if p.IsSingleIP() {
 				return "this host's own"
 			}
-			return "that of this host's own address " + a.Unmap().String()
+			return "this host's own address " + a.Unmap().String()
 		}
 	}
 	for _, r := range others {
@@ -204,7 +204,7 @@ func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netl
 		return fmt.Sprintf("in route %s %s", dst, name)
 	}
 	if i := slices.IndexFunc(machines, p.Contains); i >= 0 {
-		return "that of a machine of the cluster (netmaster, the store or a host)"
+		return "an address of a machine of the cluster (netmaster, the store or a host)"
 	}
 	for a, what := range near {
 		// A name server in a range of Kubernetes' services is one of these services.

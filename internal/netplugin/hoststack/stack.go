@@ -23,7 +23,7 @@ import (
 
 // Want is what the host's stack has to be.
 type Want struct {
-	Private    *desired.Private // nil = no way out: all that is ours is removed
+	Private    *desired.Private // nil = no egress: all that is ours is removed
 	MTU        int              // of the narrowest container's interface; 0 = the interface's own
 	NameServer uint16           // port at Private.Addr that queries go to; 0 = none
 	// NameServer6 is the same at Private.Addr6.
@@ -116,7 +116,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	s.replaced = func() {}
 	if same {
 		s.replaced = func() {
-			s.log.Warn("somebody has changed the nftables rules of the way out, or what keeps containers from the control plane; they are put back")
+			s.log.Warn("the nftables rules of egress, or those that protect the control plane from containers, were changed from outside; they are restored")
 		}
 	}
 	s.problems = map[string]error{}
@@ -126,15 +126,15 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		note("way out", err)
+		note("egress", err)
 		return s.problems
 	}
 	if want.Private != nil {
 		note("interface "+want.Private.Interface, s.ensureLink(want))
 		s.ensureRoutes(&want, note)
-		note("way out", s.ensureForwarding(forward4))
+		note("egress", s.ensureForwarding(forward4))
 		if want.Private.Subnet6.IsValid() {
-			note("way out by IPv6", s.ensureForwarding(forward6))
+			note("IPv6 egress", s.ensureForwarding(forward6))
 		}
 	}
 	// First the rules that keep containers out, then routes and ports that lead anywhere.

@@ -22,7 +22,7 @@ var (
 	near6  = netip.MustParseAddr("2001:db8:7::1")
 )
 
-// newSite6 is a site where IPv6 has a way out too.
+// newSite6 is a site where IPv6 has egress too.
 func newSite6(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -45,7 +45,7 @@ func newSite6(t *testing.T) *site {
 	return s
 }
 
-// TestStack6 is TestStack for IPv6: all ways out and in, and that everything goes when
+// TestStack6 is TestStack for IPv6: all egress and in, and that everything goes when
 // it is not wanted any more.
 func TestStack6(t *testing.T) {
 	s := newSite6(t)
@@ -59,7 +59,7 @@ func TestStack6(t *testing.T) {
 	sysctl("-w", "net.ipv6.conf.up0.accept_ra=1")
 	before := s.handles()
 	s.restart(false)
-	if p := s.apply(); len(p) != 1 && len(p) != 2 || p["way out by IPv6"] == nil || !strings.Contains(p["way out by IPv6"].Error(), "--ip-forward") {
+	if p := s.apply(); len(p) != 1 && len(p) != 2 || p["IPv6 egress"] == nil || !strings.Contains(p["IPv6 egress"].Error(), "--ip-forward") {
 		t.Fatalf("Apply() = %v", p)
 	}
 	s.restart(true)

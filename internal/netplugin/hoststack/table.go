@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TableName is our table in nftables: of families ip and ip6 for the way out, of
+// TableName is our table in nftables: of families ip and ip6 for egress, of
 // family inet for the control plane that containers are kept from.
 const TableName = "contiv"
 
@@ -44,7 +44,7 @@ type set struct {
 	forget   time.Duration // packets add elements, which go so long after their last packet; 0 = packets add none
 }
 
-// way is one address family's way out.
+// way is one address family's egress.
 type way struct {
 	family           nftables.TableFamily
 	here             netip.Addr // the host's private address
@@ -56,7 +56,7 @@ type way struct {
 	exposed          []netip.Addr // services' virtual addresses in these
 }
 
-// waysOf are the ways out of IPv4 and of IPv6; a way that is not wanted has no address.
+// waysOf are egress of IPv4 and of IPv6; a way that is not wanted has no address.
 func waysOf(want Want) []way {
 	four, six := way{family: nftables.TableFamilyIPv4, loopback: loopback4}, way{family: nftables.TableFamilyIPv6, loopback: loopback6}
 	if p := want.Private; p != nil {
@@ -95,7 +95,7 @@ func waysOf(want Want) []way {
 	return []way{four, six}
 }
 
-// ensureTable makes the tables of the way out be as wanted. Established connections
+// ensureTable makes the tables of egress be as wanted. Established connections
 // stay translated: the connection tracking holds their translation.
 func (s *Stack) ensureTable(want Want) (err error) {
 	for _, w := range waysOf(want) {

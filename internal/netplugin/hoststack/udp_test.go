@@ -56,7 +56,7 @@ func (s *site) answers(c net.Conn, wait time.Duration) bool {
 	return err == nil
 }
 
-// eachFamily runs a test of the way out on a site of its own for each family, with
+// eachFamily runs a test of egress on a site of its own for each family, with
 // two containers and the one beyond.
 func eachFamily(t *testing.T, test func(t *testing.T, s *site, web, other, far netip.Addr)) {
 	t.Helper()

@@ -74,7 +74,7 @@ func TestWatch(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"the table of the way out deleted", tables(func(c *nftables.Conn) {
+		{"the table of egress deleted", tables(func(c *nftables.Conn) {
 			c.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: TableName})
 		})},
 		{"a chain emptied", tables(func(c *nftables.Conn) { c.FlushChain(&nftables.Chain{Table: inet, Name: "input"}) })},

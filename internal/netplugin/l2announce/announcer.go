@@ -88,7 +88,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 	links := make(chan netlink.LinkUpdate, 64)
 	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: func(error) { a.ring() }}); err != nil {
-		a.log.Warn("endpoints on VLAN networks are not announced when an uplink comes back: links cannot be watched", "error", err)
+		a.log.Warn("endpoints on VLAN networks are not announced when an uplink comes up again: links cannot be watched", "error", err)
 		links = nil
 	}
 	again := time.NewTimer(announceInterval)
@@ -110,7 +110,7 @@ func (a *Announcer) Run(ctx context.Context) {
 		}
 		more, err := a.announce()
 		if err != nil {
-			a.log.Warn("endpoints on VLAN networks cannot be announced: switches may send to where these were before", "error", err)
+			a.log.Warn("endpoints on VLAN networks cannot be announced: switches may send to their previous location", "error", err)
 		}
 		if more {
 			again.Reset(announceInterval)

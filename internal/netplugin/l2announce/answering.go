@@ -131,7 +131,7 @@ func (a *Answerer) beat(ctx context.Context) {
 	a.problem = text
 	a.mu.Unlock()
 	if text != "" && a.said == "" {
-		a.log.Warn("this host does not answer its neighbours for addresses of load balancers as it should", "error", err)
+		a.log.Warn("this host cannot answer ARP and neighbour discovery for addresses of load balancers", "error", err)
 	}
 	if (text == "") != (a.said == "") {
 		a.changed()
@@ -252,7 +252,7 @@ func (a *Answerer) leave(ctx context.Context) {
 	defer cancel()
 	a.seq++
 	if _, err := a.ask(ctx, a.seq, nil); err != nil {
-		a.log.Debug("nobody hears that this host answers for no address any more; it shows", "error", err)
+		a.log.Debug("it cannot be announced that this host answers for no address any more; others notice by missing heartbeats", "error", err)
 	}
 }
 

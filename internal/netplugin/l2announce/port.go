@@ -117,7 +117,7 @@ func (p *port) answerFor(until map[netip.Addr]time.Time) error {
 	for a := range until {
 		if a.Is6() && !p.member[a] {
 			if err := p.join(a, unix.IPV6_JOIN_GROUP); err != nil {
-				return fmt.Errorf("hear who asks for %s: %w", a, err)
+				return fmt.Errorf("listen for ARP and neighbour discovery for %s: %w", a, err)
 			}
 			p.member[a] = true
 		}

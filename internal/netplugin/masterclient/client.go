@@ -344,7 +344,7 @@ func (m *Client) TellStatus(ctx context.Context, r api.HostStatusReport) error {
 		return ErrNone
 	}
 	if err := c.Do(ctx, http.MethodPost, "/plugin/hostStatus", r, nil); err != nil {
-		return FromAPI("tell the status of host "+r.Host, err)
+		return FromAPI("report the status of host "+r.Host, err)
 	}
 	return nil
 }
@@ -361,7 +361,7 @@ func (m *Client) Answer(ctx context.Context, r api.AnswerReport) (held []netip.A
 	}
 	var got api.Answers
 	if err := c.Do(ctx, http.MethodPost, "/plugin/answer", r, &got); err != nil {
-		return nil, FromAPI("tell for which addresses of load balancers host "+r.Host+" could answer", err)
+		return nil, FromAPI("report the load balancer addresses of host "+r.Host+" could answer", err)
 	}
 	for _, text := range got.Held {
 		a, err := netip.ParseAddr(text)

@@ -25,7 +25,7 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 		return nil
 	})
 	if ctx.Err() == nil {
-		log.Error("netmasters are not followed any more", "error", err)
+		log.Error("the list of netmasters is not updated any more", "error", err)
 	}
 }
 
@@ -34,7 +34,7 @@ func (m *Client) askable(list []cluster.Service, log *slog.Logger) (urls []strin
 	for _, s := range list {
 		u, err := s.URLFor(m.tls != nil)
 		if err == nil && m.joined && !strings.HasPrefix(u, "https://") {
-			err = model.Errorf(model.ErrInvalid, "%s: it is asked plainly, and this host has joined a secure cluster", u)
+			err = model.Errorf(model.ErrInvalid, "%s: has no TLS, and this host has joined a secure cluster", u)
 		}
 		if err != nil {
 			log.Warn("a netmaster of the registry cannot be asked", "error", err)
@@ -66,7 +66,7 @@ func (m *Client) Say(ctx context.Context, log *slog.Logger, away func() error) {
 			}
 			waiting = true
 			if err := away(); err != nil {
-				log.Info("waiting for the cluster's store, which tells of netmasters", "error", err)
+				log.Info("waiting for the cluster's store, which lists the netmasters", "error", err)
 			} else {
 				log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
 			}

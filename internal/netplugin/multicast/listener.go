@@ -172,7 +172,7 @@ func (l *Listener) pass(network model.NetworkID, frame []byte) {
 
 func (l *Listener) send(port string, frame []byte) {
 	if err := l.cfg.Plane.Send(port, frame); err != nil {
-		l.cfg.Log.Debug("an endpoint is not asked which multicast groups it hears; it is asked again", "port", port, "error", err)
+		l.cfg.Log.Debug("a multicast query to an endpoint failed; it is sent again", "port", port, "error", err)
 	}
 }
 
@@ -210,7 +210,7 @@ func (l *Listener) load() {
 		err = json.Unmarshal(b, &kept)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.cfg.Log.Warn("who hears which multicast group is not known until endpoints have answered", "error", err)
+		l.cfg.Log.Warn("the members of multicast groups are unknown until endpoints have answered", "error", err)
 		return
 	}
 	now := l.cfg.Now()
@@ -239,7 +239,7 @@ func (l *Listener) save() {
 	}
 	if err := durable.WriteJSON(l.cfg.File, keep); err != nil {
 		if !l.said {
-			l.cfg.Log.Warn("who hears which multicast group is not remembered over a restart", "error", err)
+			l.cfg.Log.Warn("the members of multicast groups cannot be saved for a restart", "error", err)
 		}
 		l.said = true
 	}

@@ -52,7 +52,7 @@ func (a *Observer) serveMonitors(ctx context.Context) {
 		cancel()
 	}
 	if ctx.Err() == nil {
-		a.cfg.Log.Error("netmasters' monitors are not followed any more", "error", err)
+		a.cfg.Log.Error("requests of netmasters for monitors are not watched any more", "error", err)
 	}
 }
 

@@ -69,5 +69,5 @@ func (d *drifted) sentence(now time.Time) string {
 	for _, what := range sortedKeys(sum) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", what, sum[what]))
 	}
-	return fmt.Sprintf("objects of the data plane were put back %d times in the last hour (%s): somebody else changes this host's data plane", all, strings.Join(kinds, ", "))
+	return fmt.Sprintf("objects of the data plane were restored %d times in the last hour (%s): another program changes this host's data plane", all, strings.Join(kinds, ", "))
 }

@@ -25,14 +25,14 @@ func TestDrifted(t *testing.T) {
 	d.note(now.Add(time.Second), map[string]uint64{"flow": 3, "port": 0})
 	d.note(now.Add(40*time.Minute), map[string]uint64{"flow": 5, "port": 1})
 	for after, want := range map[time.Duration]string{
-		41 * time.Minute: "put back 6 times in the last hour (flow 5, port 1)",
-		59 * time.Minute: "put back 6 times in the last hour (flow 5, port 1)",
+		41 * time.Minute: "restored 6 times in the last hour (flow 5, port 1)",
+		59 * time.Minute: "restored 6 times in the last hour (flow 5, port 1)",
 	} {
 		if text := d.sentence(now.Add(after)); !strings.Contains(text, want) {
 			t.Errorf("after %v: %q, want %q", after, text, want)
 		}
 	}
-	if text := d.sentence(now.Add(61 * time.Minute)); !strings.Contains(text, "put back 3 times in the last hour (flow 2, port 1)") {
+	if text := d.sentence(now.Add(61 * time.Minute)); !strings.Contains(text, "restored 3 times in the last hour (flow 2, port 1)") {
 		t.Errorf("an hour after the first: %q", text)
 	}
 	if text := d.sentence(now.Add(101 * time.Minute)); text != "" || len(d.found) != 0 {

@@ -77,7 +77,7 @@ func (l *flowLog) monitored(err error) {
 	switch {
 	case l == nil:
 	case err != nil:
-		l.say(notMonitored, "connections are not told of, since the data plane cannot be monitored: "+err.Error())
+		l.say(notMonitored, "connections are not reported, since the data plane cannot be monitored: "+err.Error())
 	default:
 		l.say(notMonitored, "")
 	}
@@ -136,7 +136,7 @@ func (l *flowLog) watchLosses(ctx context.Context) {
 		select {
 		case <-l.watcher.losses:
 			quiet.Reset(flowLogQuiet)
-			l.say(linesLost, "lines are lost, since there is more to tell than there is room for; lines of event lost count it, and contiv_netplugin_flow_log_lost_total")
+			l.say(linesLost, "lines are lost, since there are more events than room; lines of event lost count them, and contiv_netplugin_flow_log_lost_total")
 		case <-quiet.C:
 			l.say(linesLost, "")
 		case <-ctx.Done():
@@ -157,6 +157,6 @@ func (l *flowLog) collectors() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		count("lines_total", "Lines that were written to the flow log.", func() *atomic.Uint64 { return &l.lines }),
-		count("lost_total", "Packets that the flow log does not tell of for lack of room.", func() *atomic.Uint64 { return &l.watcher.missed }),
+		count("lost_total", "Packets missing from the flow log for lack of room.", func() *atomic.Uint64 { return &l.watcher.missed }),
 	}
 }

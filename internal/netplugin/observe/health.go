@@ -49,7 +49,7 @@ var checks = []check{
 	{condition.HostMTU, false, networksCarryMTU},
 	{condition.HostCertificates, false, certificatesLast},
 	{condition.HostTrial, false, without(changeKind)},
-	{condition.HostWentBack, false, notGoneBack},
+	{condition.HostRolledBack, false, notGoneBack},
 	{condition.HostContainers, false, containersUnchanged},
 	// A problem without a condition of its own counts as cut off, unless its kind is known
 	// to cut nothing off: an unforeseen kind must not look healthy.
@@ -140,7 +140,7 @@ func (a *Observer) Able() error {
 
 func storeFollowed(_ context.Context, a *Observer, _ *observation) error {
 	if err := a.cfg.Cluster.Stale(); err != nil {
-		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
+		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be watched: %w", err)
 	}
 	return nil
 }
@@ -170,9 +170,9 @@ func diskHasRoom(_ context.Context, a *Observer, _ *observation) error {
 	case err != nil:
 		return err
 	case !writable:
-		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is read-only: containers cannot be attached or detached properly", a.cfg.StateDir)
 	case free < fullSpace:
-		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free, or it takes no more files): containers can be neither attached nor detached in order", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB or no inode is free): containers cannot be attached or detached properly", a.cfg.StateDir)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) er
 	if why := s.problems[AboutAttachments]; why != "" {
 		return errors.New(why)
 	}
-	return fmt.Errorf("%s without an endpoint in the cluster's store, which others do not reach: %s", condition.Count(len(lost), "attachment"), firstOf(lost))
+	return fmt.Errorf("%s without an endpoint in the cluster's store, unreachable for others: %s", condition.Count(len(lost), "attachment"), firstOf(lost))
 }
 
 // portsProgrammed: the port of every finished attachment must be in the data plane,
@@ -244,7 +244,7 @@ func (s *observation) ports() (bad []string, gone map[attach.Key]bool) {
 		case there && st.Err != nil:
 			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
 		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
-			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.Key()))
+			bad = append(bad, fmt.Sprintf("%s (%s) is not in the desired state", e.HostIf, e.Key()))
 		}
 	}
 	return bad, gone
@@ -332,7 +332,7 @@ func firstOf(list []string) string {
 // any other with which its name begins.
 var problemKinds = []string{
 	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
-	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "Docker networks", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
+	"tunnel", "uplink", "interface", "egress", "name server", "published ports", "Docker networks", "firewall", "BGP", "journal", "damaged journal", "flow log", changeKind,
 }
 
 // noEffectKind labels, in metrics, problems that say that something has no effect. They may

@@ -246,7 +246,7 @@ func (a *Observer) registerMetrics() error {
 			Name: "contiv_netplugin_build_info", Help: "1, with version, driver and host in the labels.",
 			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},
 		}, func() float64 { return 1 }),
-		gauge("revision", "Store revision of the last picture applied.", func() float64 {
+		gauge("revision", "Store revision of the last desired state applied.", func() float64 {
 			o, _ := a.cfg.Reached.Get()
 			return float64(o.Report.Revision)
 		}),

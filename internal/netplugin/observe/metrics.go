@@ -39,7 +39,7 @@ var (
 	groupBytesDesc = prometheus.NewDesc("contiv_netplugin_traffic_bytes_total",
 		"Bytes of this host's containers, by network and group; direction is the container's.", []string{"network", "group", "direction"}, nil)
 	problemsDesc = prometheus.NewDesc("contiv_netplugin_problems",
-		"Objects that are not as wanted, by kind.", []string{"kind"}, nil)
+		"Objects of the data plane with problems, by kind.", []string{"kind"}, nil)
 	conditionDesc = prometheus.NewDesc("contiv_netplugin_condition",
 		"1 while all is well, 0 while the host reports the condition; severity is how bad that is.", []string{"condition", "severity"}, nil)
 	lostDesc = prometheus.NewDesc("contiv_netplugin_attachments_without_endpoint",

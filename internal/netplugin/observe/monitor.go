@@ -202,7 +202,7 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 		wanted, now, changed := a.watchers.wants()
 		if wanted && now != opts && ctx.Err() == nil {
 			if err := a.cfg.Driver.ChangeMonitor(ctx, now); err != nil {
-				a.cfg.Log.Warn("the monitor begins anew, since what it tells cannot be changed; some events are missed", "error", err)
+				a.cfg.Log.Warn("the monitor is restarted, since its options cannot be changed; some events are missed", "error", err)
 				wanted = false
 			}
 			opts = now
@@ -214,7 +214,7 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 		select {
 		case e, ok := <-events:
 			if !ok && ctx.Err() == nil {
-				return errors.New("the driver has ended it")
+				return errors.New("the driver ended it")
 			}
 			if !ok {
 				return nil

@@ -88,22 +88,22 @@ func (l *problemLog) look() {
 		objects := came[kind]
 		slices.Sort(objects)
 		if len(objects) > grouped {
-			l.log.Warn("the data plane is not as wanted", "kind", kind, "count", len(objects), "first", objects[0], "problem", l.now[objects[0]])
+			l.log.Warn("the data plane has a problem", "kind", kind, "count", len(objects), "first", objects[0], "problem", l.now[objects[0]])
 			continue
 		}
 		for _, k := range objects {
-			l.log.Warn("the data plane is not as wanted", "object", k, "problem", l.now[k])
+			l.log.Warn("the data plane has a problem", "object", k, "problem", l.now[k])
 		}
 	}
 	for _, kind := range sortedKeys(went) {
 		objects := went[kind]
 		slices.Sort(objects)
 		if len(objects) > grouped {
-			l.log.Info("problems have gone", "kind", kind, "count", len(objects), "first", objects[0])
+			l.log.Info("problems are solved", "kind", kind, "count", len(objects), "first", objects[0])
 			continue
 		}
 		for _, k := range objects {
-			l.log.Info("a problem has gone", "object", k)
+			l.log.Info("a problem is solved", "object", k)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestProblemsGrouped(t *testing.T) {
 	for i := range 1000 {
 		o.Problems = append(o.Problems, compile.Problem{Object: fmt.Sprintf("remote 1/%03d", i), Text: "network 1 does not exist"})
 	}
-	o.Problems = append(o.Problems, compile.Problem{Object: "way out", Text: "collides"}, compile.Problem{Object: "port a", Text: "x"})
+	o.Problems = append(o.Problems, compile.Problem{Object: "egress", Text: "collides"}, compile.Problem{Object: "port a", Text: "x"})
 	lines := func() []string {
 		defer out.Reset()
 		return strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -60,7 +60,7 @@ func TestProblemsThatPassAreNotLogged(t *testing.T) {
 			t.Errorf("after %v: %s", settles, got)
 		}
 		l.update(nil)
-		if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "a problem has gone") {
+		if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "a problem is solved") {
 			t.Errorf("in the end: %s", got)
 		}
 	})

@@ -157,7 +157,7 @@ func (a *Observer) Inspect(ctx context.Context) api.HostInspection {
 		now, names := d.DriftRepairs(), d.DriftLately(begun)
 		for _, what := range sortedKeys(now) {
 			if n := now[what] - before[what]; n > 0 {
-				text := fmt.Sprintf("somebody else had changed the data plane: %d of kind %s were put back just now", n, what)
+				text := fmt.Sprintf("the data plane was changed from outside: %d objects of kind %s were restored just now", n, what)
 				if of := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, what+" ") }); len(of) > 0 {
 					text += ": " + strings.Join(of, ", ")
 				}
@@ -191,7 +191,7 @@ func (a *Observer) pass(ctx context.Context) error {
 		return now > before, nil
 	})
 	if err != nil {
-		return fmt.Errorf("no pass within %s: %w", passWait, err)
+		return fmt.Errorf("no run within %s: %w", passWait, err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func newScrapers(ask func(context.Context, string) error) *scrapers {
 	return &scrapers{ask: ask, now: time.Now, asking: make(chan struct{}, 8), known: map[[sha256.Size]byte]time.Time{}}
 }
 
-var errNoToken = model.Errorf(model.ErrInvalid, "show a certificate of the cluster's (curl --cert, --key), or for /metrics a viewer's token (Authorization: Bearer TOKEN): without one there is /livez and /readyz")
+var errNoToken = model.Errorf(model.ErrInvalid, "present a certificate of the cluster (curl --cert, --key), or for /metrics a viewer's token (Authorization: Bearer TOKEN); only /livez and /readyz need none")
 
 // may refuses who shows no token of a viewer.
 func (s *scrapers) may(r *http.Request) error {
@@ -57,7 +57,7 @@ func (s *scrapers) may(r *http.Request) error {
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	default:
-		return model.Errorf(model.ErrUnavailable, "too many ask at once: try again")
+		return model.Errorf(model.ErrUnavailable, "too many requests at once: try again")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), scraperAsk)
 	defer cancel()

@@ -41,9 +41,9 @@ func (c *standing) set(object, text string) {
 	case was == text:
 		return
 	case text != "":
-		c.log.Error("this host is not as it should be", "object", object, "problem", text)
+		c.log.Error("this host has a problem", "object", object, "problem", text)
 	default:
-		c.log.Info("a problem has gone", "object", object)
+		c.log.Info("a problem is solved", "object", object)
 	}
 	c.changed()
 }

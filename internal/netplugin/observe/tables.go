@@ -21,7 +21,7 @@ type tableMetrics struct{ can driver.Capabilities }
 var (
 	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table of the data plane, as of some seconds ago.", []string{"table"}, nil)
 	tableCapacity = prometheus.NewDesc("contiv_netplugin_table_capacity", "Entries that the table has room for.", []string{"table"}, nil)
-	driftRepairs  = prometheus.NewDesc("contiv_netplugin_drift_repairs_total", "Parts of the data plane that somebody else had taken off or changed, and that were put back.", []string{"what"}, nil)
+	driftRepairs  = prometheus.NewDesc("contiv_netplugin_drift_repairs_total", "Parts of the data plane that were removed or changed from outside and restored.", []string{"what"}, nil)
 	tableEvicted  = prometheus.NewDesc("contiv_netplugin_table_evictions_total", "Entries that made room for others.", []string{"table"}, nil)
 )
 

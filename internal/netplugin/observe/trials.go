@@ -17,11 +17,11 @@ const changeKind = "change"
 func notGoneBack(_ context.Context, a *Observer, _ *observation) error {
 	var texts []string
 	for _, b := range a.cfg.Cluster.Unconfirmed.Rollbacks() {
-		text := fmt.Sprintf("change %s was not confirmed in time, and at %s this host went back by itself: ", b.ID, b.At.Format(time.RFC3339))
+		text := fmt.Sprintf("change %s was not confirmed in time, and at %s this host rolled it back by itself: ", b.ID, b.At.Format(time.RFC3339))
 		if b.Heard.IsZero() {
-			text += "it has not heard how the change ended, and what was before stays in force"
+			text += "it does not know how the change ended, and the previous state stays in force"
 		} else {
-			text += fmt.Sprintf("it was cut off, or netmaster and the store were away; it heard at %s how the change ended", b.Heard.Format(time.RFC3339))
+			text += fmt.Sprintf("it was cut off, or netmaster and the store were down; it learned at %s how the change ended", b.Heard.Format(time.RFC3339))
 		}
 		texts = append(texts, text)
 	}
@@ -32,10 +32,10 @@ func notGoneBack(_ context.Context, a *Observer, _ *observation) error {
 }
 
 var (
-	trialsDesc = prometheus.NewDesc("contiv_netplugin_trials",
+	trialsDesc = prometheus.NewDesc("contiv_netplugin_unconfirmed_changes",
 		"Changes that wait to be confirmed, by state: on (in force here), off (what was before is).", []string{"state"}, nil)
-	aloneDesc = prometheus.NewDesc("contiv_netplugin_trials_went_back_total",
-		"Changes that this host has gone back from by itself, and heard of nobody how they ended.", nil, nil)
+	aloneDesc = prometheus.NewDesc("contiv_netplugin_rollbacks_total",
+		"Unconfirmed changes that this host has rolled back by itself, without knowing how they ended.", nil, nil)
 )
 
 var trialDescs = []*prometheus.Desc{trialsDesc, aloneDesc}

@@ -140,7 +140,7 @@ func (p *Prober) look() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if many && !p.many {
-		p.Log.Warn("more than half of the hosts are away: that says more of the network or of netmasters than of hosts; providers are set aside of none of them that is not so already")
+		p.Log.Warn("more than half of the hosts are away: the network or netmasters are likelier at fault; services stop using no further hosts' providers")
 	}
 	p.many = many
 	now := make(map[model.HostName]bool, len(list))
@@ -185,7 +185,7 @@ func (p *Prober) takeBackLocked(of *peer, why string) {
 	}
 	of.silent = false
 	p.Silent(of.Name, false)
-	p.Log.Info("a host is not silent any more: services send its providers new connections again", "host", string(of.Name), "why", why)
+	p.Log.Info("a host answers again: services send its providers new connections again", "host", string(of.Name), "why", why)
 }
 
 // ask asks the hosts that are due, and returns when the next one is; zero = none will be.

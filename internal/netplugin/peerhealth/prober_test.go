@@ -205,7 +205,7 @@ func TestSilence(t *testing.T) {
 		w.wants("it is dead there", "h1")
 		w.is(func() { w.peers = w.peers[1:] })
 		w.wants("nobody knows it any more")
-		if text := w.log.String(); strings.Count(text, "answers no probes either") != 5 || strings.Count(text, "not silent any more") != 5 {
+		if text := w.log.String(); strings.Count(text, "answers no probes either") != 5 || strings.Count(text, "a host answers again") != 5 {
 			t.Errorf("told:\n%s", text)
 		}
 	})

@@ -85,7 +85,7 @@ func newCheckpointFile(c *shared) *checkpointFile {
 	}
 	switch {
 	case err != nil:
-		f.Log.Warn("what was before a change on trial cannot be read: without the store this host cannot go back from it", "file", CheckpointFile, "error", err)
+		f.Log.Warn("the checkpoint of an unconfirmed change cannot be read: without the store this host cannot roll the change back", "file", CheckpointFile, "error", err)
 	case k.Boot != "" && k.Boot == f.Boot:
 		f.found = &k
 	}
@@ -121,13 +121,13 @@ func (f *checkpointFile) update(waiting bool, now func() (checkpoint, error)) {
 		if f.stale && !time.Now().Before(f.after) {
 			if err := f.write(now); err != nil && !f.failed {
 				f.failed = true
-				f.Log.Warn("what a change on trial replaces is not written down as it is now: an agent that begins without the store goes by what is", "error", err)
+				f.Log.Warn("the checkpoint of an unconfirmed change cannot be updated: an agent that starts without the store uses the old one", "error", err)
 			}
 		}
 		return
 	}
 	if err := os.Remove(f.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.Log.Debug("what no change replaces any more is still there", "file", CheckpointFile, "error", err)
+		f.Log.Debug("the checkpoint of an ended change cannot be deleted", "file", CheckpointFile, "error", err)
 		return
 	}
 	f.there = false
@@ -137,11 +137,11 @@ func (f *checkpointFile) write(now func() (checkpoint, error)) error {
 	start := time.Now()
 	k, err := now()
 	if err != nil {
-		return fmt.Errorf("write down what a change on trial replaces: %w", err)
+		return fmt.Errorf("write the checkpoint of an unconfirmed change: %w", err)
 	}
 	k.Version, k.Boot = 1, f.Boot
 	if err := durable.WriteJSON(f.path(), k); err != nil {
-		return fmt.Errorf("write down what a change on trial replaces: %w", err)
+		return fmt.Errorf("write the checkpoint of an unconfirmed change: %w", err)
 	}
 	f.there, f.failed, f.stale = true, false, false
 	f.after = time.Now().Add(keepShare * time.Since(start))
@@ -155,7 +155,7 @@ func (c *State) restoreCheckpoint() {
 	if k == nil {
 		return
 	}
-	c.Log.Warn("the store was not read yet, and a change was on trial here when this agent's former run ended: the picture of then is taken up", "revision", int64(k.Revision))
+	c.Log.Warn("the store was not read yet, and a change was unconfirmed here when this agent's previous run ended: its desired state is restored from the checkpoint", "revision", int64(k.Revision))
 	for _, part := range k.Parts {
 		m := c.mirrors.start(part.Scope)
 		m.staged = false
@@ -163,7 +163,7 @@ func (c *State) restoreCheckpoint() {
 		for _, row := range part.Rows {
 			ch, err := row.Change()
 			if err != nil {
-				c.Log.Error("a row of the former run cannot be read", "key", row.Key, "error", err)
+				c.Log.Error("a row of the previous run cannot be read", "key", row.Key, "error", err)
 			}
 			c.input.enter(m, ch)
 		}

@@ -127,7 +127,7 @@ func (p *ControlPlane) Run(ctx context.Context) {
 				return nil
 			})
 			if ctx.Err() == nil {
-				p.config.Log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
+				p.config.Log.Error("the control plane's addresses are not updated any more", "service", name, "error", err)
 			}
 		})
 	}

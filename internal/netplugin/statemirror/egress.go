@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netplugin/hoststack"
 )
 
-// Egress is this host's part of the way out: which private address an
+// Egress is this host's part of egress: which private address an
 // attachment has, whether the private subnet can be used here, and what the
 // host's own stack has to hold.
 type Egress struct {
@@ -38,9 +38,9 @@ type Egress struct {
 	fit     announceable
 }
 
-// EgressConfig is how the way out is set on this host.
+// EgressConfig is how egress is set on this host.
 type EgressConfig struct {
-	Able           bool // the driver makes the host's interface; without, there is no way out
+	Able           bool // the driver makes the host's interface; without, there is no egress
 	Able6          bool // ... and leads IPv6 there
 	Services       bool // ... and what comes from there to services
 	Frontends      bool // ... also at addresses that they share
@@ -63,7 +63,7 @@ func HasIPv6() bool {
 	return err == nil
 }
 
-// NewEgress returns a way out of which nothing is made before the first Follow.
+// NewEgress returns egress of which nothing is made before the first Follow.
 func NewEgress(c *State, control *ControlPlane, cfg EgressConfig) *Egress {
 	if !cfg.RoutedNetworks {
 		c.HostInput.lackRoutedNetworks()
@@ -97,7 +97,7 @@ func (w *Egress) sayRefused() {
 		return
 	}
 	if w.counted && n > w.refused {
-		w.config.Log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-w.refused)
+		w.config.Log.Warn("containers tried to reach the control plane and were refused; --containers-reach-control-plane allows it", "packets", n-w.refused)
 	}
 	w.refused, w.counted = n, true
 }
@@ -272,7 +272,7 @@ func (w *Egress) Watch(ctx context.Context, fabricTable func(), fabricRoute func
 		if ctx.Err() != nil {
 			return
 		}
-		w.config.Log.Warn("changes of the host's stack are not told, and found at the next look only", "error", err)
+		w.config.Log.Warn("changes of the host's network stack cannot be watched; they are found at the next check only", "error", err)
 		if waiting.Pause(ctx, watchAgain) != nil {
 			return
 		}

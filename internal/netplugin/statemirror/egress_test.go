@@ -39,12 +39,12 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 	w.able = false
 	if x, err := take(7); err != nil || x.IsValid() {
-		t.Errorf("without a way out: %s, %v", x, err)
+		t.Errorf("without egress: %s, %v", x, err)
 	}
 }
 
 // TestWayOutUnknown: until the cluster's settings are known, Refresh says so, and the
-// agent applies no picture: one without the way out would have the data plane remove
+// agent applies no picture: one without egress would have the data plane remove
 // the host's interface, with all flows that name it, that an earlier netplugin made.
 func TestWayOutUnknown(t *testing.T) {
 	c := join(Config{Host: "h1", StateDir: t.TempDir()}, StorePosition{}, compile.New("h1"))
@@ -60,6 +60,6 @@ func TestWayOutUnknown(t *testing.T) {
 	}
 	w.able, c.Settings.global = false, nil
 	if !w.Refresh(false) {
-		t.Error("a driver without a way out waits for it")
+		t.Error("a driver without egress waits for it")
 	}
 }

@@ -125,7 +125,7 @@ func (f *frontends) apply(ctx context.Context, at hoststack.Place, look bool) (p
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
 	some(frontsObject, f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
-	some("services of Kubernetes at addresses of the control plane", f.taken, "nobody is led to them at addresses of machines with netmasters, the store or netplugins")
+	some("services of Kubernetes at addresses of the control plane", f.taken, "they do not work at addresses of machines with netmasters, the store or netplugins")
 	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
 }

@@ -100,7 +100,7 @@ func (g *StoreGuard) Current() bool {
 func (g *StoreGuard) move(e guardEvent) error {
 	to, err := g.state.next(e)
 	if err != nil {
-		g.Log.Error("the guard of the store stays as it is", "error", err)
+		g.Log.Error("the store guard keeps its state", "error", err)
 		return err
 	}
 	g.state = to

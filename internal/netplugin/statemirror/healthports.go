@@ -174,11 +174,11 @@ func (h *healthPorts) stopped(port uint16, s *http.Server, err error) {
 	p := h.ports[port]
 	ours := p != nil && p.server == s
 	if ours {
-		p.server, p.err, p.ended = nil, fmt.Errorf("it has stopped to answer, and is opened again: %w", err), true
+		p.server, p.err, p.ended = nil, fmt.Errorf("it stopped answering and is reopened: %w", err), true
 	}
 	h.mu.Unlock()
 	if ours {
-		h.log.Warn("a health check port ends, and is opened again", "port", port, "error", err)
+		h.log.Warn("a health check port has failed and is reopened", "port", port, "error", err)
 		h.kick()
 	}
 }

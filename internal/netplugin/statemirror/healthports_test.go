@@ -122,7 +122,7 @@ func TestHealthPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-kicked
-	if p := h.follow(t.Context(), all, true); len(p) != 1 || !strings.Contains(p[0].Text, "stopped to answer") {
+	if p := h.follow(t.Context(), all, true); len(p) != 1 || !strings.Contains(p[0].Text, "stopped answering") {
 		t.Errorf("problems of a port that has ended: %v", p)
 	}
 	if p := h.follow(t.Context(), all, true); len(p) > 0 {

@@ -229,7 +229,7 @@ func readHosts(dir string, log *slog.Logger) []model.HostName {
 		err = json.Unmarshal(data, &k)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("which hosts the last picture had cannot be read: another store is not asked for those that it has no record of", "file", HostsFile, "error", err)
+		log.Warn("the list of hosts in the last desired state cannot be read: missing hosts are not looked for in another store", "file", HostsFile, "error", err)
 		return nil
 	}
 	if k.Version != 1 {
@@ -250,7 +250,7 @@ func (g *StoreGuard) RememberHosts(ctx context.Context, t *HostTable) {
 				return
 			}
 			if err != nil {
-				g.Log.Debug("which hosts the picture has is not written down yet", "error", err)
+				g.Log.Debug("the list of hosts in the desired state cannot be written yet", "error", err)
 				continue
 			}
 			last = now

@@ -105,9 +105,9 @@ func (g *StoreGuard) judge(s survey, own int, missing []model.EndpointKey, await
 			return false
 		}
 		if restores {
-			g.freeze(fmt.Sprintf("%s; %d of %d attachments of this host are being put back into it, until then the last picture stays", what, len(missing), own))
+			g.freeze(fmt.Sprintf("%s; %d of %d attachments of this host are being restored to it; until then the last desired state stays", what, len(missing), own))
 		} else {
-			g.freeze(fmt.Sprintf("%s. The last picture stays: put the right store back, or, if this one is to be followed, say 'netctl store adopt'; it lacks %d of %d attachments of this host, such as %s",
+			g.freeze(fmt.Sprintf("%s. The last desired state stays: restore the right store, or have hosts adopt this one with 'netctl store adopt'; it lacks %d of %d attachments of this host, such as %s",
 				what, len(missing), own, missing[0]))
 		}
 		return false
@@ -128,7 +128,7 @@ func (g *StoreGuard) judge(s survey, own int, missing []model.EndpointKey, await
 		return true
 	}
 	if g.move(verdict) == nil {
-		g.freeze(fmt.Sprintf("%s; all of this host is in it, and it waits, until %s at the latest, for what it lacks of hosts %s: until then the last picture stays",
+		g.freeze(fmt.Sprintf("%s; all attachments of this host are in it, and it waits, until %s at the latest, for missing ones of hosts %s: until then the last desired state stays",
 			what, g.ownSince.Add(g.Grace).UTC().Format(time.RFC3339), strings.Join(waiting, ", ")))
 	}
 	return false
@@ -152,7 +152,7 @@ func (g *StoreGuard) compare(s survey, own, missing int) (what string, restores 
 	case s.of.Succeeds(last.Incarnation):
 		return fmt.Sprintf("the store was restored: it is %s, since %s", s.of, s.of.Since), true
 	case s.of.ID == "" && last.ID == "":
-		return fmt.Sprintf("the store has gone back: it is at revision %d, and was at %d", s.listed, last.Revision), false
+		return fmt.Sprintf("the store is at an older state: at revision %d, and was at %d", s.listed, last.Revision), false
 	case s.of.ID == "":
 		return fmt.Sprintf("the store is empty, or another one: it has no identity, and this host has followed %s", last.Incarnation), false
 	case last.Older && s.lacks:

@@ -25,7 +25,7 @@ func (c *State) Endangers(k model.NetworkKey) string {
 	for a, what := range near {
 		for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
 			if p.IsValid() && p.Contains(a) {
-				return fmt.Sprintf("its subnet %s holds the address %s of %s, which this host has to reach by its own routes: delete the network, and choose another subnet", p, a, what)
+				return fmt.Sprintf("its subnet %s contains the address %s of %s, which this host must reach by its own routes: delete the network, and choose another subnet", p, a, what)
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func (l *Lookup) AwaitEndpoints(ctx context.Context, k model.NetworkKey) error {
 		return true, nil
 	})
 	if err != nil && why != nil {
-		return model.Errorf(model.ErrUnavailable, "read the endpoints that concern network %s from the store: %w", k, why)
+		return model.Errorf(model.ErrUnavailable, "read the endpoints relevant to network %s from the store: %w", k, why)
 	}
 	return err
 }

@@ -129,10 +129,10 @@ func (s *mirrorSet) onState(ctx context.Context, m *mirror, err error) {
 	}
 	switch was := m.err; {
 	case err != nil && was == nil: // a netmaster that is restarted takes the others' clients a moment
-		s.Log.Debug("the store is not followed for a moment", "part", m.part.String(), "error", err)
+		s.Log.Debug("the watch of the store is interrupted", "part", m.part.String(), "error", err)
 		m.warn = time.AfterFunc(warnsAfter, func() { s.warnStale(ctx, m) })
 	case err == nil && was != nil && m.warn != nil && !m.warn.Stop():
-		s.Log.Info("the store is followed again", "part", m.part.String())
+		s.Log.Info("the store is watched again", "part", m.part.String())
 	}
 	m.err = err
 	s.changes.Tell()
@@ -147,7 +147,7 @@ func (s *mirrorSet) warnStale(ctx context.Context, m *mirror) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() == nil && m.err != nil {
-		s.Log.Warn("the store cannot be followed; the last state stays", "part", m.part.String(), "error", m.err)
+		s.Log.Warn("the store cannot be watched; the last state stays", "part", m.part.String(), "error", m.err)
 	}
 }
 
@@ -257,7 +257,7 @@ func (s *mirrorSet) release(p Scope) {
 func (s *mirrorSet) stale() error {
 	g := s.global()
 	if g == nil {
-		return errors.New("the agent has not begun to follow it")
+		return errors.New("the agent has not begun to watch it")
 	}
 	if g.err != nil {
 		return g.err

@@ -64,7 +64,7 @@ func (p *Pace) Next(want desired.Host, now time.Time) Step {
 	shut := p.shut(want)
 	ports := want.Ports
 	step.Waits = map[string]driver.PortStatus{}
-	wait := driver.PortStatus{Err: model.Errorf(model.ErrUnavailable, "its policies have changed by more than %d entries in all, and wait for their turn", PaceEntries)}
+	wait := driver.PortStatus{Err: model.Errorf(model.ErrUnavailable, "its policies have changed by more than %d entries in all and are queued", PaceEntries)}
 	for name, o := range want.Ports.All() {
 		if _, waits := held[o.Policies]; !waits || o.Policies == 0 {
 			continue
@@ -112,7 +112,7 @@ func (s Step) Problems() []compile.Problem {
 		return nil
 	}
 	return []compile.Problem{{Object: "policies that wait", Text: fmt.Sprintf(
-		"the policies of %d containers have changed by more than %d entries in all and are put in force in turn; until then these containers keep what was in force, and new ones are closed", len(s.Waits), PaceEntries)}}
+		"the policies of %d containers have changed by more than %d entries in all and are applied in turn; until then these containers keep their policies, and new ones are closed", len(s.Waits), PaceEntries)}}
 }
 
 // choose returns the sets that wait, with what they were.

@@ -32,15 +32,15 @@ func Recall(dir string, log *slog.Logger) (StorePosition, error) {
 		return m, nil
 	}
 	if err != nil {
-		return m, fmt.Errorf("read which store this host follows: %w", err)
+		return m, fmt.Errorf("read the identity of this host's store: %w", err)
 	}
 	if err = json.Unmarshal(data, &m); err == nil && m.Version != 1 {
 		err = errors.New("it is not of version 1")
 	}
 	if err != nil {
-		log.Error("which store this host has followed cannot be read", "file", path, "error", err)
+		log.Error("the identity of this host's store cannot be read", "file", path, "error", err)
 		if err := os.Rename(path, path+".bad"); err != nil {
-			return m, fmt.Errorf("set %s aside: %w", path, err)
+			return m, fmt.Errorf("move %s away: %w", path, err)
 		}
 		return StorePosition{}, nil
 	}
@@ -87,7 +87,7 @@ func (g *StoreGuard) Remember(ctx context.Context) {
 			}
 		}
 		if err != nil {
-			g.Log.Debug("which store this host follows is not written down yet", "error", err)
+			g.Log.Debug("the identity of this host's store cannot be written yet", "error", err)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

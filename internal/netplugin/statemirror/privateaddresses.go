@@ -68,7 +68,7 @@ func (d *PrivateAddresses) settled() (*desired.Private, bool) {
 
 // Take finds a private address for a new attachment: the next free one after
 // the last that was handed out, so that addresses come back late. The zero
-// address while there is no way out; ErrExhausted when all are taken.
+// address while there is no egress; ErrExhausted when all are taken.
 func (d *PrivateAddresses) Take(k attach.Key, ep model.EndpointKey) (netip.Addr, error) {
 	p := d.Settled()
 	if p == nil {
@@ -140,12 +140,12 @@ func (d *PrivateAddresses) Has(k attach.Key, a netip.Addr) bool {
 	return p.Contains(a) && d.taken[a] == k
 }
 
-// Refresh tells the compiler of the way out, unless the private subnet collides
+// Refresh tells the compiler of egress, unless the private subnet collides
 // with a network of this host: then there is none, and a problem says why. Where
-// the network came later, which is seen with look only, the way out stays for
+// the network came later, which is seen with look only, egress stays for
 // containers whose addresses do not collide, and the problem says so. Only the
 // runner's goroutine calls it. It returns whether the cluster's settings were known:
-// until then a picture has no way out, and would take the one away that an earlier
+// until then a picture has no egress, and would take the one away that an earlier
 // netplugin has left.
 func (d *PrivateAddresses) Refresh(look bool) (known bool) {
 	p, known := d.settled()
@@ -159,7 +159,7 @@ func (d *PrivateAddresses) Refresh(look bool) (known bool) {
 	err, pools = errors.Join(err, err6), append(pools, pools6...)
 	var blocked6 []compile.Problem
 	if len(routes6) > 0 {
-		blocked6 = []compile.Problem{{Object: "way out by IPv6", Text: "containers reach neither this host nor the outside by IPv6: private subnet " +
+		blocked6 = []compile.Problem{{Object: "IPv6 egress", Text: "containers reach neither this host nor the outside by IPv6: private subnet " +
 			p.Subnet6.String() + " collides with " + strings.Join(routes6, ", ") + " of this host; that network needs another subnet"}}
 	}
 	if d.checked {
@@ -192,7 +192,7 @@ func (d *PrivateAddresses) Refresh(look bool) (known bool) {
 }
 
 func collision(effect string, p *desired.Private, routes []string) []compile.Problem {
-	return []compile.Problem{{Object: "way out", Text: effect + "private subnet " +
+	return []compile.Problem{{Object: "egress", Text: effect + "private subnet " +
 		p.Subnet.String() + " collides with " + strings.Join(routes, ", ") + " of this host; " + anotherSubnet}}
 }
 

@@ -52,12 +52,12 @@ func (u *UnconfirmedChanges) findAlone(current bool) {
 		if !b.Alone && u.SinceBoot()-b.since >= aloneAfter {
 			b.Alone, changed = true, true
 			u.alone++
-			u.Log.Error("this host has gone back from a change by itself, and hears of nobody how it ended: it is cut off, or netmaster and the store are away", "change", b.ID, "at", b.At)
+			u.Log.Error("this host has rolled back an unconfirmed change by itself and cannot learn how the change ended: it is cut off, or netmaster and the store are down", "change", b.ID, "at", b.At)
 		}
 		if b.Heard.IsZero() && !waits[b.ID] && current {
 			b.Heard, changed = now.UTC().Truncate(time.Second), true
 			if b.Alone {
-				u.Log.Warn("this host had gone back from a change by itself, and hears only now how it ended", "change", b.ID, "at", b.At)
+				u.Log.Warn("this host had rolled back an unconfirmed change by itself, and learns only now how the change ended", "change", b.ID, "at", b.At)
 			}
 		}
 		if !b.Heard.IsZero() && (!b.Alone || now.Sub(b.Heard) >= toldAfter) {
@@ -73,7 +73,7 @@ func (u *UnconfirmedChanges) findAlone(current bool) {
 
 func (u *UnconfirmedChanges) writeBack() {
 	if err := u.save(); err != nil { // a later run would not tell of it
-		u.Log.Debug("that this host went back is not written down", "error", err)
+		u.Log.Debug("the rollback of this host cannot be recorded", "error", err)
 	}
 }
 

@@ -30,10 +30,10 @@ func (h trialHost) judged(t *testing.T, what string, n int, heard bool) {
 	})
 }
 
-// TestWentBack: a host that rolled back and learns at once how the change ended reports
+// TestRolledBack: a host that rolled back and learns at once how the change ended reports
 // nothing. One that does not learn it reports it, also after a restart of its agent, until
 // it has learned and for a while after.
-func TestWentBack(t *testing.T) {
+func TestRolledBack(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	t.Run("first agent", func(t *testing.T) { // which ends with it
@@ -96,9 +96,9 @@ func TestWentBack(t *testing.T) {
 	h.judged(t, "told long enough", 0, true)
 }
 
-// TestWentBackMeanwhile: a change whose time went while no agent ran left its host in it
+// TestRolledBackMeanwhile: a change whose time went while no agent ran left its host in it
 // until the next one began.
-func TestWentBackMeanwhile(t *testing.T) {
+func TestRolledBackMeanwhile(t *testing.T) {
 	st, dir := memory.New(), t.TempDir()
 	put(t, st, identified("a"))
 	t.Run("first agent", func(t *testing.T) { // which ends with it

@@ -77,7 +77,7 @@ func (s *Settings) problems() []compile.Problem {
 		return nil
 	}
 	return []compile.Problem{{Object: "forwarding mode", Text: "this host stays in mode " + string(s.mode.before) +
-		": since it went to " + string(s.mode.wanted) + " no netmaster answered, and without that one does; change the mode back, or restart netplugin to have it follow"}}
+		": since it went to " + string(s.mode.wanted) + " no netmaster answered, and without it one does; change the mode back, or restart netplugin to apply it"}}
 }
 
 // Global returns the cluster's settings, and whether they are known.

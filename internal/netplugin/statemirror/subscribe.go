@@ -58,7 +58,7 @@ func (c *State) followStore(of store.Incarnation) {
 	c.keepTaken()
 	clear(c.Guard.refused)
 	if wasFrozen {
-		c.Log.Info("the store is followed again", "store", of.String(), "revision", int64(rev))
+		c.Log.Info("the store is watched again", "store", of.String(), "revision", int64(rev))
 	}
 	c.OnFreeze("")
 	c.OnOwnHost()

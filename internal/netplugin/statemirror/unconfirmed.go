@@ -121,7 +121,7 @@ func newUnconfirmedChanges(c *shared) *UnconfirmedChanges {
 	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.Log.Warn("which changes wait to be confirmed cannot be read: those that do are not taken here until they are", "error", err)
+			c.Log.Warn("the record of unconfirmed changes cannot be read: such changes are not applied here until they are confirmed", "error", err)
 		}
 		return u
 	}
@@ -144,7 +144,7 @@ func (u *UnconfirmedChanges) save() error {
 		file.Notes = append(file.Notes, u.notes[id])
 	}
 	if err := durable.WriteJSON(filepath.Join(u.StateDir, UnconfirmedFile), file); err != nil {
-		return fmt.Errorf("write down which changes wait to be confirmed: %w", err)
+		return fmt.Errorf("save the unconfirmed changes: %w", err)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Chang
 	for _, r := range trial.Rows {
 		ch, err := r.Change()
 		if err != nil || ch.Key == nil {
-			u.Log.Error("a change that waits to be confirmed cannot be read: it is not taken here", "change", k.ID, "key", r.Key, "error", err)
+			u.Log.Error("an unconfirmed change cannot be read: it is not applied here", "change", k.ID, "key", r.Key, "error", err)
 			note.Over = true
 			continue
 		}
@@ -183,7 +183,7 @@ func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Chang
 	}
 	if u.notes[k.ID] = note; !noted {
 		if err := u.save(); err != nil { // a later run would not know when it began
-			u.Log.Error("a change that waits to be confirmed is not taken here", "change", k.ID, "error", err)
+			u.Log.Error("an unconfirmed change is not applied here", "change", k.ID, "error", err)
 			note.Over = true
 			u.notes[k.ID] = note
 		}
@@ -192,10 +192,10 @@ func (u *UnconfirmedChanges) enter(m *mirror, k tables.TrialKey, ch tables.Chang
 		if noted && !note.Over && note.Boot == u.Boot { // it ended while no agent ran
 			u.noteRollback(k.ID)
 		}
-		u.Log.Warn("a change waits to be confirmed, and this host has not seen it come or had it for its time: what was before stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
+		u.Log.Warn("there is an unconfirmed change that this host did not see being made, or whose time is up: the previous state stays until its outcome is known", "change", k.ID, "tenant", k.Tenant)
 		return nil, atOnce // for the problem
 	}
-	u.Log.Warn("a change is in force on trial: unconfirmed, what was before is again", "change", k.ID, "tenant", k.Tenant, "left", note.Until-u.SinceBoot())
+	u.Log.Warn("an unconfirmed change is in force: unless it is confirmed in time, this host rolls it back", "change", k.ID, "tenant", k.Tenant, "left", note.Until-u.SinceBoot())
 	u.taken = true
 	return t.put(), atOnce
 }
@@ -205,11 +205,11 @@ func (u *UnconfirmedChanges) over(k tables.TrialKey) (rows []mirrorRow) {
 	t := u.waiting[k]
 	delete(u.waiting, k)
 	if t != nil {
-		u.Log.Info("a change does not wait to be confirmed any more: what the store has is in force", "change", k.ID, "tenant", k.Tenant)
+		u.Log.Info("a change is no longer unconfirmed: the store's state is in force", "change", k.ID, "tenant", k.Tenant)
 		rows = t.end()
 	}
 	if err := u.save(); err != nil {
-		u.Log.Debug("what is over is not forgotten yet", "error", err)
+		u.Log.Debug("expired records are not deleted yet", "error", err)
 	}
 	return rows
 }
@@ -241,7 +241,7 @@ func (u *UnconfirmedChanges) expire() (rows []mirrorRow) {
 		if !t.on || u.lasts(u.notes[k.ID]) {
 			continue
 		}
-		u.Log.Warn("a change was not confirmed in time: what was before is in force again, and stays until it is heard how it ended", "change", k.ID, "tenant", k.Tenant)
+		u.Log.Warn("a change was not confirmed in time: it is rolled back here, and the previous state stays until its outcome is known", "change", k.ID, "tenant", k.Tenant)
 		rows = append(rows, t.end()...)
 		u.noteRollback(k.ID)
 		u.changes.Tell()
@@ -256,7 +256,7 @@ func (u *UnconfirmedChanges) refuse(err error) (rows []mirrorRow) {
 		if !t.on {
 			continue
 		}
-		u.Log.Error("a change that waits to be confirmed is not taken here", "change", k.ID, "error", err)
+		u.Log.Error("an unconfirmed change is not applied here", "change", k.ID, "error", err)
 		note := u.notes[k.ID]
 		note.Over = true
 		u.notes[k.ID] = note
@@ -268,9 +268,9 @@ func (u *UnconfirmedChanges) refuse(err error) (rows []mirrorRow) {
 // problems tells of what waits to be confirmed.
 func (u *UnconfirmedChanges) problems() (out []compile.Problem) {
 	for k, t := range u.waiting {
-		text := "it waits to be confirmed, and what was before is in force here until it is heard how it ended: its time has gone, or this host did not see it come"
+		text := "it is unconfirmed, and the previous state is in force here until its outcome is known: its time is up, or this host did not see it being made"
 		if t.on {
-			text = "it is in force on trial, until it is confirmed (netctl confirm " + k.ID + ") or its time has gone"
+			text = "it is in force, unconfirmed, until it is confirmed (netctl confirm " + k.ID + ") or its time has gone"
 		}
 		out = append(out, compile.Problem{Object: "change " + k.ID, Text: text})
 	}

@@ -99,7 +99,7 @@ func (u *Underlay) UplinkLeads() error {
 			continue
 		}
 		if !l.Up {
-			return fmt.Errorf("interface %s, the uplink of VLAN networks (--vlan-uplinks), is down or has no link: their containers here reach nobody beyond this host", name)
+			return fmt.Errorf("interface %s, the uplink of VLAN networks (--vlan-uplinks), is down or has no link: their containers here cannot reach anything beyond this host", name)
 		}
 		return nil
 	}
@@ -183,13 +183,13 @@ func (w *tunnelWatch) trouble(vtep netip.Addr) error {
 	defer w.mu.Unlock()
 	switch {
 	case errors.Is(err, model.ErrNotFound) && w.name != "":
-		return fmt.Errorf("interface %s had the tunnel's address %s (--vtep-ip), and no interface has it now: containers reach nobody on other hosts", w.name, vtep)
+		return fmt.Errorf("interface %s had the tunnel's address %s (--vtep-ip), and no interface has it now: containers cannot reach other hosts", w.name, vtep)
 	case err != nil:
 		return nil // what cannot be seen is not judged
 	}
 	w.name = l.Name
 	if !l.Up {
-		return fmt.Errorf("interface %s, which has the tunnel's address %s, is down or has no link: containers reach nobody on other hosts", l.Name, vtep)
+		return fmt.Errorf("interface %s, which has the tunnel's address %s, is down or has no link: containers cannot reach other hosts", l.Name, vtep)
 	}
 	return nil
 }

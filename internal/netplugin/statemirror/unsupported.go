@@ -80,7 +80,7 @@ func (l *Unsupported) Problems(pic desired.Host) (problems []compile.Problem) {
 	}
 	if !l.can.Egress6 {
 		if pic.Private != nil && l.six > 0 {
-			lacks("way out by IPv6", "leads nothing of IPv6 to this host or beyond it, nor to its published ports")
+			lacks("IPv6 egress", "leads nothing of IPv6 to this host or beyond it, nor to its published ports")
 		}
 	}
 	if l.can.Log && l.can.Audit {
@@ -100,7 +100,7 @@ func (l *Unsupported) Problems(pic desired.Host) (problems []compile.Problem) {
 	}
 	l.last = pic.PolicySets
 	if !l.can.Log && l.logs > 0 {
-		lacks("log of rules", "tells of no connections for the rules here that ask for it")
+		lacks("log of rules", "reports no connections for the rules here that log them")
 	}
 	if !l.can.Audit && l.audits > 0 {
 		lacks("audited policies", "does not evaluate those that apply here")

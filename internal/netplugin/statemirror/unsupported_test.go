@@ -54,16 +54,16 @@ func TestLacking(t *testing.T) {
 		{"a rate", rates, nil, "bandwidth"},
 		{"all of these", all, []*desired.PolicySet{set(true)}, "services,routes,bandwidth,log of rules"},
 		{"all gone", desired.Host{}, nil, ""},
-		{"IPv6 and a way out", six, nil, "way out by IPv6"},
-		{"a native network with IPv6", native, nil, "native networks,way out by IPv6"},
-		{"the same again", native, nil, "native networks,way out by IPv6"},
-		{"not native", six, nil, "way out by IPv6"},
+		{"IPv6 and egress", six, nil, "IPv6 egress"},
+		{"a native network with IPv6", native, nil, "native networks,IPv6 egress"},
+		{"the same again", native, nil, "native networks,IPv6 egress"},
+		{"not native", six, nil, "IPv6 egress"},
 		{"no network with IPv6", desired.Host{Private: six.Private}, nil, ""},
 	}
 	for _, can := range []driver.Capabilities{
 		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, {RoutedNetworks: true}, {Egress6: true}, reference.New().Capabilities(),
 	} {
-		has := map[string]bool{"services": can.Services, "services from outside": can.ExternalServices || !can.Services, "services of Kubernetes": can.Frontends || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.Egress6, "native networks": can.RoutedNetworks}
+		has := map[string]bool{"services": can.Services, "services from outside": can.ExternalServices || !can.Services, "services of Kubernetes": can.Frontends || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "IPv6 egress": can.Egress6, "native networks": can.RoutedNetworks}
 		l := NewUnsupported("third", can)
 		for _, s := range steps {
 			pic := s.pic

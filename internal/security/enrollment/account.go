@@ -60,7 +60,7 @@ func askByAccount(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("read the token of the service account: %w", err)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("keep the host's certificate: %w", err)
+		return fmt.Errorf("save the host's certificate: %w", err)
 	}
 	key, csr, err := nextKey(cfg.Dir, cfg.Name, cfg.Addresses)
 	if err != nil {
@@ -94,7 +94,7 @@ func authoritiesOf(file string) (known []jointoken.Fingerprint, err error) {
 		}
 	}
 	if len(known) == 0 {
-		return nil, model.Errorf(model.ErrInvalid, "%s has no authority: it has to be a copy of join/authority/ca.crt below a netmaster's --data-dir", file)
+		return nil, model.Errorf(model.ErrInvalid, "%s has no authority: it must be a copy of join/authority/ca.crt below a netmaster's --data-dir", file)
 	}
 	return known, nil
 }

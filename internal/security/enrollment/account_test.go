@@ -114,8 +114,8 @@ func TestAccount(t *testing.T) {
 	}
 	write(t, file, "good")
 	before := asked.Load()
-	refused(t, "at another cluster", Join(ctx, with(func(c *Config) { c.Doors = []string{elsewhere}; c.Account.Authority = authority(m) })), "of another cluster")
-	refused(t, "a member of another authority", Join(ctx, with(func(c *Config) { c.Account.Authority = authority(other) })), "of another cluster")
+	refused(t, "at another cluster", Join(ctx, with(func(c *Config) { c.Doors = []string{elsewhere}; c.Account.Authority = authority(m) })), "another cluster")
+	refused(t, "a member of another authority", Join(ctx, with(func(c *Config) { c.Account.Authority = authority(other) })), "another cluster")
 	if asked.Load() != before {
 		t.Error("the token was told to a cluster of another authority")
 	}
@@ -140,7 +140,7 @@ func TestAccount(t *testing.T) {
 	if !strings.Contains(out.String(), "was stolen") || asked.Load() != before+1 {
 		t.Errorf("nothing tells of the thief, or nobody was asked: %s", out.String())
 	}
-	refused(t, "the thief's", Renew(ctx, stolen, nil), "has been replaced")
+	refused(t, "the thief's", Renew(ctx, stolen, nil), "was replaced")
 	if err := Renew(ctx, cfg.Dir, nil); err != nil {
 		t.Error(err)
 	}

@@ -42,14 +42,14 @@ func Learn(ctx context.Context, dir string) (doors []string, moved bool, err err
 			why = append(why, fmt.Errorf("%s: %w", door, err))
 			continue
 		case len(a.Doors) == 0:
-			why = append(why, fmt.Errorf("%s knows of no netmaster", door))
+			why = append(why, fmt.Errorf("%s knows no netmaster", door))
 			continue
 		case sameDoors(a.Doors, had.Doors): // who answers puts itself first
 			return had.Doors, false, nil
 		}
 		had.Doors = a.Doors
 		if err := durable.WriteJSON(filepath.Join(dir, stateFile), had); err != nil {
-			return a.Doors, true, fmt.Errorf("keep where netmasters are: %w", err)
+			return a.Doors, true, fmt.Errorf("save the addresses of netmasters: %w", err)
 		}
 		return a.Doors, true, nil
 	}

@@ -114,7 +114,7 @@ func Join(ctx context.Context, cfg Config) error {
 		return nil // a unit's file has it still
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("keep the host's certificate: %w", err)
+		return fmt.Errorf("save the host's certificate: %w", err)
 	}
 	key, csr, err := nextKey(cfg.Dir, cfg.Name, cfg.Addresses)
 	if err != nil {
@@ -214,7 +214,7 @@ func nextKey(dir, name string, addresses []net.IP) (text, csr []byte, err error)
 		}
 		key, text = own, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 		if err := durable.WriteFile(path, text); err != nil {
-			return nil, nil, fmt.Errorf("keep the host's key: %w", err)
+			return nil, nil, fmt.Errorf("save the host's key: %w", err)
 		}
 	}
 	csr, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}, IPAddresses: addresses}, key)
@@ -241,21 +241,21 @@ func parseKey(text []byte) (crypto.Signer, error) {
 // together, and goes on with what it has; who is killed asks again with the key.
 func keep(dir string, key []byte, s state, a jointoken.HostAnswer) error {
 	if _, err := tls.X509KeyPair(a.Certificate, key); err != nil {
-		return model.Errorf(model.ErrInvalid, "the certificate that was answered is not of this host's key: %w", err)
+		return model.Errorf(model.ErrInvalid, "the received certificate does not match this host's key: %w", err)
 	}
 	for _, f := range []struct {
 		name string
 		text []byte
 	}{{pki.BundleFile, a.Authorities}, {pki.CertFile, a.Certificate}, {pki.KeyFile, key}} {
 		if err := durable.WriteFile(filepath.Join(dir, f.name), f.text); err != nil {
-			return fmt.Errorf("keep the host's certificate: %w", err)
+			return fmt.Errorf("save the host's certificate: %w", err)
 		}
 	}
 	if err := durable.WriteJSON(filepath.Join(dir, stateFile), s); err != nil {
-		return fmt.Errorf("keep the host's certificate: %w", err)
+		return fmt.Errorf("save the host's certificate: %w", err)
 	}
 	if err := os.Remove(filepath.Join(dir, nextFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("keep the host's certificate: %w", err)
+		return fmt.Errorf("save the host's certificate: %w", err)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func ask(ctx context.Context, with *tls.Config, doors []string, named int, path 
 			return a, nil
 		case errors.Is(err, jointoken.ErrForeign):
 			foreign++
-			why = append(why, door+" is of another cluster than the token (its authority is another), nothing was told to it: give an address of the cluster that made the token, or make a token there")
+			why = append(why, door+" belongs to another cluster than the token (its authority differs), so the token was not sent: give an address of the token's cluster, or make a token there")
 			if i < named {
 				return a, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
 			}
@@ -300,5 +300,5 @@ func ask(ctx context.Context, with *tls.Config, doors []string, named int, path 
 	if foreign == len(doors) {
 		return a, model.Errorf(model.ErrConflict, "%s", strings.Join(why, "; "))
 	}
-	return a, model.Errorf(model.ErrUnavailable, "no netmaster gives this host a certificate: %s", strings.Join(why, "; "))
+	return a, model.Errorf(model.ErrUnavailable, "no netmaster issues a certificate to this host: %s", strings.Join(why, "; "))
 }

@@ -47,7 +47,7 @@ func Keep(ctx context.Context, cfg Config, moved func(doors []string), log *slog
 }
 
 // ErrAnew: the cluster was founded again, and the process has to restart to join it.
-var ErrAnew = errors.New("the netmasters' cluster was made anew, and this host has a certificate of it: start again to follow it")
+var ErrAnew = errors.New("the netmasters' cluster was created again, and this host has a certificate of it: restart to use it")
 
 type keeper struct {
 	dir       string
@@ -60,7 +60,7 @@ type keeper struct {
 	learnt    time.Time
 	asked     time.Time // whether the authorities were renewed
 	// rejoin gets a certificate without the previous one; nil = only a person can.
-	rejoin      func(ctx context.Context) error
+	rejoin    func(ctx context.Context) error
 	authority string // file of members' authorities, for getting a certificate without the previous one
 	replaced  bool   // what the directory has is of another cluster than before
 }
@@ -127,7 +127,7 @@ func (k *keeper) foreign() error {
 	if err != nil || slices.Contains(known, had.Members) {
 		return nil //nolint:nilerr // what cannot be read is asked for anyway
 	}
-	return model.Errorf(model.ErrConflict, "it is of another cluster than that whose authority is in %s", k.authority)
+	return model.Errorf(model.ErrConflict, "it belongs to another cluster than the authority in %s", k.authority)
 }
 
 // good tells whether a certificate needs no renewal; one that begins later was signed by a
@@ -143,10 +143,10 @@ func (k *keeper) learn(ctx context.Context) {
 	k.learnt = k.now()
 	doors, moved, err := Learn(ctx, k.dir)
 	if err != nil { // the known ones serve on, and clients that cannot reach the store log it
-		k.log.Debug("where netmasters are is not learnt", "error", err)
+		k.log.Debug("the addresses of netmasters cannot be updated", "error", err)
 	}
 	if moved {
-		k.log.Info("netmasters have come or gone", "doors", doors)
+		k.log.Info("the list of netmasters has changed", "doors", doors)
 		k.moved(doors)
 	}
 }

@@ -64,7 +64,7 @@ func (t Token) String() string { return "join token " + t.ID }
 // Parse reads a token. The error, model.ErrInvalid, does not say what it read:
 // that may be a secret but for a letter.
 func Parse(s string) (Token, error) {
-	bad := model.Errorf(model.ErrInvalid, "the join token is none, or not all of one: give it as 'netctl cluster token' printed it, in one line")
+	bad := model.Errorf(model.ErrInvalid, "the join token is invalid or incomplete: give it as 'netctl cluster token' printed it, in one line")
 	rest, ok := strings.CutPrefix(strings.TrimSpace(s), tokenPrefix)
 	if !ok || len(s) > maxToken {
 		return Token{}, bad

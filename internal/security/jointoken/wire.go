@@ -96,7 +96,7 @@ func Call(ctx context.Context, c *http.Client, method, url string, body io.Reade
 	}
 	var no refusal
 	if err := dec.Decode(&no); err != nil || no.Error == "" {
-		return errors.New("it does not speak as a member does")
+		return errors.New("it does not answer like a member")
 	}
 	for _, k := range Kinds {
 		if no.Kind == k.Name {

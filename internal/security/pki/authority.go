@@ -67,7 +67,7 @@ func Init(dir string) (*Authority, error) {
 		return nil, fmt.Errorf("make an authority: %w; name a directory that you may write to", err)
 	}
 	if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
-		return nil, fmt.Errorf("%s is not empty and has no authority; name a directory that is new, or empty", dir)
+		return nil, fmt.Errorf("%s is not empty and has no authority; name a new or an empty directory", dir)
 	}
 	a := &Authority{dir: dir, now: time.Now}
 	var err error
@@ -133,11 +133,11 @@ func (a *Authority) Bundle() []*x509.Certificate { return slices.Clone(a.roots) 
 func (a *Authority) RenewAuthority() error {
 	a.roots = slices.DeleteFunc(a.roots, func(c *x509.Certificate) bool { return !c.Equal(a.roots[0]) && !a.now().Before(c.NotAfter) })
 	if len(a.roots) > 1 {
-		return fmt.Errorf("the authority of %s was renewed and the former one is still trusted; renew what it signed ('netctl pki renew --all %s'), put that on its hosts, and end the former one with 'netctl pki authority --retire %s'", a.dir, a.dir, a.dir)
+		return fmt.Errorf("the authority of %s was renewed and the former one is still trusted; renew its certificates ('netctl pki renew --all %s'), copy them to their hosts, and retire the former one with 'netctl pki authority --retire %s'", a.dir, a.dir, a.dir)
 	}
 	former, formerKey := a.roots[0], a.key
 	if !a.now().Before(former.NotAfter) {
-		return fmt.Errorf("the authority of %s ended on %s, so nobody believes it a successor; make another in a new directory with 'netctl pki init DIR', and give every host a certificate of that", a.dir, date(former.NotAfter))
+		return fmt.Errorf("the authority of %s expired on %s, so it cannot sign a successor; make another in a new directory with 'netctl pki init DIR', and give every host a certificate of that", a.dir, date(former.NotAfter))
 	}
 	key, err := newKey()
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *Authority) RenewAuthority() error {
 // that they signed is in use.
 func (a *Authority) Retire() error {
 	if len(a.roots) == 1 {
-		return fmt.Errorf("the authority of %s has no former one to end; renew it first with 'netctl pki authority %s'", a.dir, a.dir)
+		return fmt.Errorf("the authority of %s has no former authority to retire; renew it first with 'netctl pki authority %s'", a.dir, a.dir)
 	}
 	all, err := a.Issued()
 	if err != nil {

@@ -49,7 +49,7 @@ func (c Certificate) State(now time.Time) string {
 	case now.Before(c.Begin):
 		return fmt.Sprintf("good from %s on: renew it, or set the clock", date(c.Begin))
 	case c.Former:
-		return "renew it: by the former authority"
+		return "renew it: it is signed by the former authority"
 	case left < Soon:
 		return fmt.Sprintf("renew it: %d days left", int(left.Hours()/24))
 	}
@@ -159,7 +159,7 @@ func (a *Authority) template(r Request) (*x509.Certificate, error) {
 			r.Addresses = append(r.Addresses, r.Name)
 		}
 	} else if len(r.Addresses) > 0 {
-		return nil, fmt.Errorf("nobody connects to a %s: leave the addresses out, or issue it for the role %s or %s", r.Role, Netmaster, Host)
+		return nil, fmt.Errorf("a %s accepts no connections: omit the addresses, or issue it for the role %s or %s", r.Role, Netmaster, Host)
 	}
 	for _, s := range r.Addresses {
 		if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
@@ -235,22 +235,22 @@ func (a *Authority) names() ([]string, error) {
 
 func (a *Authority) read(name string) (Certificate, error) {
 	if !validName.MatchString(name) {
-		return Certificate{}, fmt.Errorf("%q is no certificate's name; 'netctl pki show %s' lists them", name, a.dir)
+		return Certificate{}, fmt.Errorf("there is no certificate named %q; 'netctl pki show %s' lists them", name, a.dir)
 	}
 	path := filepath.Join(a.Dir(name), CertFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Certificate{}, fmt.Errorf("%s has no certificate of the name %s; 'netctl pki show %s' lists them", a.dir, name, a.dir)
+		return Certificate{}, fmt.Errorf("%s has no certificate named %s; 'netctl pki show %s' lists them", a.dir, name, a.dir)
 	} else if err != nil {
 		return Certificate{}, fmt.Errorf("read the certificate of %s: %w", name, err)
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return Certificate{}, fmt.Errorf("read the certificate of %s: %s has none; delete its directory and issue it anew", name, path)
+		return Certificate{}, fmt.Errorf("read the certificate of %s: %s has none; delete its directory and issue it again", name, path)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Certificate{}, fmt.Errorf("read the certificate of %s: %w; delete %s and issue it anew", name, err, a.Dir(name))
+		return Certificate{}, fmt.Errorf("read the certificate of %s: %w; delete %s and issue it again", name, err, a.Dir(name))
 	}
 	role, err := RoleOf(cert)
 	if err != nil {

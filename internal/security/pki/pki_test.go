@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 		{Request{Name: "", Role: Host}, "must be 1 to 64 letters"},
 		{Request{Name: "x", Role: "guest"}, "give one of cluster-admin"},
 		{Request{Name: "x", Role: Host, Addresses: []string{"http://x"}}, "without scheme and port"},
-		{Request{Name: "x", Role: Client, Addresses: []string{"10.0.0.1"}}, "leave the addresses out"},
+		{Request{Name: "x", Role: Client, Addresses: []string{"10.0.0.1"}}, "omit the addresses"},
 		{Request{Name: "x", Role: Host, Days: -1}, "at least one"},
 		{Request{Name: "x", Role: Host, Days: 4000}, "pki authority"},
 	} {
@@ -149,7 +149,7 @@ func TestRefused(t *testing.T) {
 	}
 	_, err = a.Renew("host2", 0)
 	wantErr(t, err, "pki show")
-	wantErr(t, a.Retire(), "no former one")
+	wantErr(t, a.Retire(), "no former authority")
 	path := filepath.Join(a.dir, authorityFile)
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestRenewAuthority(t *testing.T) {
 	if c.Former {
 		t.Error("the former authority signed what was renewed")
 	}
-	if all, err := a.Issued(); err != nil || len(all) != 2 || !all[1].Former || !all[1].Due(now) || all[1].State(now) != "renew it: by the former authority" {
+	if all, err := a.Issued(); err != nil || len(all) != 2 || !all[1].Former || !all[1].Due(now) || all[1].State(now) != "renew it: it is signed by the former authority" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if _, err := a.Renew("host2", 0); err != nil {

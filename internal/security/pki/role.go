@@ -27,7 +27,7 @@ func ParseRole(s string) (Role, error) {
 	if r := Role(s); slices.Contains(Roles, r) {
 		return r, nil
 	}
-	return "", fmt.Errorf("%q is no role; give one of %s", s, join(Roles))
+	return "", fmt.Errorf("%q is not a role; give one of %s", s, join(Roles))
 }
 
 // RoleOf returns the role that a certificate has, by its subject alone: the chain

@@ -117,12 +117,12 @@ func parse(text string) ([]string, error) {
 			continue
 		}
 		if len(line) < Least || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, fmt.Errorf("line %d must be one token, of at least %d letters, digits and signs without spaces, such as 'openssl rand -hex 32' makes", i+1, Least)
+			return nil, fmt.Errorf("line %d must be one token of at least %d letters, digits and signs without spaces, such as the output of 'openssl rand -hex 32'", i+1, Least)
 		}
 		all = append(all, line)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("there is none: write one into it, such as 'openssl rand -hex 32' makes")
+		return nil, errors.New("it is empty: write a token into it, such as the output of 'openssl rand -hex 32'")
 	}
 	return all, nil
 }

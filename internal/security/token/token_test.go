@@ -77,8 +77,8 @@ func TestFollow(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
-		"":                         "there is none",
-		"\n\n":                     "there is none",
+		"":                         "it is empty",
+		"\n\n":                     "it is empty",
 		"short":                    "line 1 must be one token",
 		first + "\n" + first[1:]:   "line 2 must be one token",
 		first + " " + second:       "line 1 must be one token",

@@ -90,7 +90,7 @@ func (d *Directory) Check(names []string, roles ...pki.Role) error {
 	}
 	for _, name := range names {
 		if err := leaf.VerifyHostname(name); err != nil {
-			return fmt.Errorf("%s: others connect by %s, and the certificate is not good for that (%w); issue one with 'netctl pki issue --addresses %s'", d.path, name, err, name)
+			return fmt.Errorf("%s: others connect to %s, for which the certificate is not valid (%w); issue one with 'netctl pki issue --addresses %s'", d.path, name, err, name)
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func (d *Directory) refresh() {
 	}
 	cert, err := tls.X509KeyPair([]byte(text[1]), []byte(text[2]))
 	if err != nil {
-		d.failed = fmt.Errorf("%s and %s of %s do not fit together: %w; copy both from where the certificate was issued", pki.CertFile, pki.KeyFile, d.path, err)
+		d.failed = fmt.Errorf("%s and %s of %s do not match: %w; copy both from where the certificate was issued", pki.CertFile, pki.KeyFile, d.path, err)
 		return
 	}
 	d.text, d.cert, d.roots, d.failed = whole, &cert, roots, nil
@@ -227,17 +227,17 @@ func (d *Directory) Unusable() error {
 // that is near, or over; nil = nothing.
 func (d *Directory) Trouble() error {
 	if err := d.Unusable(); err != nil {
-		return fmt.Errorf("the former certificate is used on: %w", err)
+		return fmt.Errorf("the former certificate stays in use: %w", err)
 	}
 	leaf := d.Leaf()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := leaf.NotAfter.Sub(d.now())
 	if left <= 0 {
-		return fmt.Errorf("the certificate of %s ended on %s and others refuse it; renew it with 'netctl pki renew' and copy it here", d.path, leaf.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate of %s expired on %s and others refuse it; renew it with 'netctl pki renew' and copy it here", d.path, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if left < pki.Soon {
-		return fmt.Errorf("the certificate of %s ends on %s, in less than 30 days; renew it with 'netctl pki renew' and copy it here", d.path, leaf.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the certificate of %s expires on %s, in less than 30 days; renew it with 'netctl pki renew' and copy it here", d.path, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -161,8 +161,8 @@ func TestDirectory(t *testing.T) {
 		"host":                       {api, host.Config().APIClient, "", ""},
 		"inspection":                 {inspection, admin.Client(), "", ""},
 		"profiling":                  {debug, admin.Client(), "", ""},
-		"host at another's":          {inspection, host.Client(), "bad certificate", "its role is not let in"},
-		"host at profiling":          {debug, host.Client(), "bad certificate", "its role is not let in"},
+		"host at another's":          {inspection, host.Client(), "bad certificate", "its role has no access"},
+		"host at profiling":          {debug, host.Client(), "bad certificate", "its role has no access"},
 		"host in netmaster's place":  {inspection, admin.Config().APIClient, `"host1" has the role host`, ""},
 		"expired client":             {api, expire(t, issue(t, a, "old", pki.ClusterAdmin)).Client(), "expired certificate", "which has ended"},
 		"expired server":             {late, admin.Client(), "expired", "its certificate has ended"},
@@ -275,7 +275,7 @@ func TestRenewed(t *testing.T) {
 	if s, _ := fresh("half copied"); !s.Equal(s1) {
 		t.Error("another certificate is shown")
 	}
-	if err := master.Trouble(); err == nil || !strings.Contains(err.Error(), "do not fit together") {
+	if err := master.Trouble(); err == nil || !strings.Contains(err.Error(), "do not match") {
 		t.Errorf("the trouble is %v", err)
 	}
 	if _, err := OpenDirectory(master.path); err == nil {

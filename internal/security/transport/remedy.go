@@ -26,7 +26,7 @@ func Remedy(err error) string {
 	for _, alert := range []struct{ text, remedy string }{
 		{"remote error: tls: expired certificate", "it refuses our certificate, which has ended: renew it with 'netctl pki renew'"},
 		{"remote error: tls: unknown certificate authority", "it refuses our certificate, which is of another authority: show one of the cluster's with --tls-dir"},
-		{"remote error: tls: bad certificate", "it refuses our certificate: its role is not let in there; show one of another role with --tls-dir"},
+		{"remote error: tls: bad certificate", "it refuses our certificate: its role has no access there; give a certificate of another role with --tls-dir"},
 		{"remote error: tls: certificate required", "it wants a certificate: show one of the cluster's with --tls-dir"},
 		{"first record does not look like a TLS handshake", "it does not speak TLS: say http://"},
 		{"server gave HTTP response to HTTPS client", "it does not speak TLS: say http://"},

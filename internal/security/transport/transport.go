@@ -101,7 +101,7 @@ func Secure(urls, port string) (string, error) {
 		s = strings.TrimSpace(s)
 		switch {
 		case strings.HasPrefix(s, HTTP+"://"):
-			return "", fmt.Errorf("%s is plain, and this program has a certificate: write https://, or leave the address out", s)
+			return "", fmt.Errorf("%s is without TLS, and this program has a certificate: write https://, or omit the address", s)
 		case !strings.Contains(s, "://"):
 			if _, _, err := net.SplitHostPort(s); err != nil {
 				s = net.JoinHostPort(strings.Trim(s, "[]"), port)

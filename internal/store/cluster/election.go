@@ -88,7 +88,7 @@ func (e leadError) Unwrap() error { return e.error }
 func (c Candidate) candidacy(ctx context.Context, lock *lockView, began func()) error {
 	session, err := c.Store.NewSession(ctx, c.TTL)
 	if err != nil {
-		return fmt.Errorf("stand for leader: %w", err)
+		return fmt.Errorf("campaign for leader: %w", err)
 	}
 	defer func() {
 		if err := session.Close(); err != nil {
@@ -107,7 +107,7 @@ func (c Candidate) candidacy(ctx context.Context, lock *lockView, began func()) 
 		case err == nil:
 			return c.term(ctx, lock, session, store.Fence{Key: c.Key, Create: rev})
 		case !errors.Is(err, model.ErrExists):
-			return fmt.Errorf("stand for leader: %w", err)
+			return fmt.Errorf("campaign for leader: %w", err)
 		}
 		// Another candidate was faster: let the view catch up before trying again.
 		if err := waiting.Pause(ctx, 4*time.Millisecond); err != nil {

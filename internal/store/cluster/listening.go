@@ -49,7 +49,7 @@ func KeepListening(ctx context.Context, st store.Store, s Service, listen []stri
 func keepListening(ctx context.Context, st store.Store, s Service, listen []string, changed <-chan struct{}) (entered bool, err error) {
 	session, err := st.NewSession(ctx, ServiceLease)
 	if err != nil {
-		return false, fmt.Errorf("register where %s listens: %w", s.Role, err)
+		return false, fmt.Errorf("register the addresses of %s: %w", s.Role, err)
 	}
 	defer func() { _ = session.Close() }() // or its lease ends
 	known := map[string]bool{}
@@ -57,7 +57,7 @@ func keepListening(ctx context.Context, st store.Store, s Service, listen []stri
 	defer tick.Stop()
 	for {
 		if err := enterListening(ctx, st, session, s, Reachable(listen), known); err != nil {
-			return entered, fmt.Errorf("register where %s listens: %w", s.Role, err)
+			return entered, fmt.Errorf("register the addresses of %s: %w", s.Role, err)
 		}
 		entered = true
 		select {

@@ -179,7 +179,7 @@ func (c *Client) failed(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if strings.Contains(err.Error(), "ACL not found") { // of a transaction it comes as text only
-		return model.Errorf(model.ErrUnavailable, "Consul at %s does not know the token: it was deleted, or is another cluster's; write one that it knows into the file that --consul-token-file names", c.endpoints)
+		return model.Errorf(model.ErrUnavailable, "Consul at %s does not know the token: it was deleted, or belongs to another cluster; write a valid one into the file of --consul-token-file", c.endpoints)
 	}
 	if tooLarge.MatchString(err.Error()) { // likewise
 		return model.Errorf(store.ErrTooLarge, "Consul at %s takes less than its default of 524288 bytes at once, and refuses (%s): leave limits.txn_max_req_len and limits.kv_max_value_size out of its agents' configuration, or raise them to that",
@@ -202,9 +202,9 @@ func (c *Client) failed(ctx context.Context, err error) error {
 
 func (c *Client) forbidden(said string) error {
 	if c.agent {
-		return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): it has to be allowed to read keys that begin with %soper/, service/ and state/, and with %sjournal/",
+		return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): allow it to read keys that begin with %soper/, service/ and state/, and with %sjournal/",
 			c.endpoints, strings.TrimSpace(said), consulKey(store.Root), own)
 	}
-	return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): it has to be allowed to write keys that begin with %s",
+	return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): allow it to write keys that begin with %s",
 		c.endpoints, strings.TrimSpace(said), consulKey(strings.TrimSuffix(store.Root, "/")))
 }

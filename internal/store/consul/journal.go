@@ -50,7 +50,7 @@ func parseHead(p *api.KVPair) (entry, error) {
 func parseEntry(p *api.KVPair) (entry, error) {
 	var e entry
 	if err := json.Unmarshal(p.Value, &e); err != nil || e.ID == "" {
-		return e, model.Errorf(model.ErrUnavailable, "Consul's key %s is no entry of Contiv's journal: has somebody else written it?", p.Key)
+		return e, model.Errorf(model.ErrUnavailable, "Consul's key %s is not an entry of Contiv's journal: another program may have written it", p.Key)
 	}
 	e.mod = store.Revision(p.ModifyIndex)
 	return e, nil

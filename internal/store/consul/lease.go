@@ -46,7 +46,7 @@ func parseLease(id string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(id, 16, leaseBits)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("session %q is not one of Consul's store", id)
+		return 0, fmt.Errorf("session %q is not a session of Consul's store", id)
 	}
 	return n, nil
 }

@@ -68,7 +68,7 @@ func TestNothingToRead(t *testing.T) {
 	for range 4 {
 		select {
 		case err := <-said:
-			if err == nil || !strings.Contains(err.Error(), "it has to be allowed to read keys") {
+			if err == nil || !strings.Contains(err.Error(), "allow it to read keys") {
 				t.Fatalf("it is told %v", err)
 			}
 		case <-time.After(time.Minute):

@@ -29,7 +29,7 @@ func (c *Client) Addresses(ctx context.Context) ([]string, error) {
 	for _, text := range urls {
 		u, bad := url.Parse(text)
 		if bad != nil || u.Hostname() == "" || u.Port() == "" {
-			err = errors.Join(err, fmt.Errorf("a member of etcd names the address %q", text))
+			err = errors.Join(err, fmt.Errorf("a member of etcd has the address %q", text))
 			continue
 		}
 		all = append(all, u.Host)

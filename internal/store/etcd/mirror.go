@@ -113,7 +113,7 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 			continue // the word that was asked for
 		case following && resp.Created:
 			m.client.health.mute.Store(true)
-			return following, model.Errorf(model.ErrUnavailable, "what answers at %s begins a watch twice", m.client.endpoints), nil
+			return following, model.Errorf(model.ErrUnavailable, "the server at %s begins a watch twice", m.client.endpoints), nil
 		case resp.CompactRevision != 0:
 			return following, fmt.Errorf("revisions before %d: %w", resp.CompactRevision, store.ErrCompacted), nil
 		case resp.Canceled:

@@ -22,10 +22,10 @@ func (c *Client) refused(err error) error {
 	case is(err, rpctypes.ErrCorrupt):
 		return model.Errorf(model.ErrUnavailable, "etcd at %s takes no writes, since the data of its members differ: %s", c.endpoints, model.AlarmRemedy("CORRUPT"))
 	case isDenied(err) && c.agent:
-		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): its access control has to let the client's certificate read keys from %s to %s (etcdctl role grant-permission ROLE read %s %s)",
+		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): allow the client's certificate to read keys from %s to %s (etcdctl role grant-permission ROLE read %s %s)",
 			c.endpoints, err, store.AgentsBegin, store.AgentsEnd, store.AgentsBegin, store.AgentsEnd)
 	case isDenied(err):
-		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): its access control has to let the client's certificate read and write keys that begin with %s (etcdctl role grant-permission ROLE readwrite %s %s)",
+		return model.Errorf(model.ErrUnavailable, "etcd at %s refuses this client (%w): allow the client's certificate to read and write keys that begin with %s (etcdctl role grant-permission ROLE readwrite %s %s)",
 			c.endpoints, err, store.Root, store.Root, store.PrefixEnd(store.Root))
 	}
 	return nil

@@ -24,7 +24,7 @@ func parseLease(id string) (clientv3.LeaseID, error) {
 	}
 	n, err := strconv.ParseInt(id, 16, 64)
 	if err != nil {
-		return 0, fmt.Errorf("session %q is not one of etcd", id)
+		return 0, fmt.Errorf("session %q is not a session of etcd", id)
 	}
 	return clientv3.LeaseID(n), nil
 }

@@ -120,7 +120,7 @@ func (m *Store) reachable(ctx context.Context) error {
 	away, slow := m.closed || m.faults.unavailable, m.faults.slow
 	m.mu.Unlock()
 	if away {
-		return model.Errorf(model.ErrUnavailable, "the in-memory store is away")
+		return model.Errorf(model.ErrUnavailable, "the in-memory store is unavailable")
 	}
 	return waiting.Pause(ctx, slow)
 }
@@ -204,7 +204,7 @@ func (m *Store) count(keys int) {
 // past refuses to read an earlier revision where that cannot be.
 func (m *Store) past(at store.Revision) error {
 	if at != 0 && !m.can.Past {
-		return model.Errorf(model.ErrInvalid, "the in-memory store was told to keep no earlier revisions, and revision %d was asked for", at)
+		return model.Errorf(model.ErrInvalid, "the in-memory store keeps no earlier revisions, and revision %d was requested", at)
 	}
 	return nil
 }
@@ -416,7 +416,7 @@ func (m *Store) deliverable(ctx context.Context, onState func(error)) (dropped i
 			return now.dropped, nil
 		}
 		if now.unavailable && !told {
-			onState(model.Errorf(model.ErrUnavailable, "the in-memory store is away"))
+			onState(model.Errorf(model.ErrUnavailable, "the in-memory store is unavailable"))
 			told = true
 		}
 		select {

@@ -168,7 +168,7 @@ func (h *Hub) Apply(b store.Batch) {
 	case b.Listed: // what happened meanwhile is not known, and it may be another store
 		h.rows = nil
 		for s := range h.streams {
-			s.endLocked("this netmaster has read the store anew")
+			s.endLocked("this netmaster has read the store again")
 		}
 		return
 	case b.Revision <= h.rev: // the rows had it
@@ -234,24 +234,24 @@ func (h *Hub) readLocked() {
 // begin begins a mirror on a stream with a list.
 func (h *Hub) begin(s *stream, ask api.MirrorAsk) error {
 	if len(ask.Since) > maxSince {
-		return model.Errorf(model.ErrInvalid, "mirror: a place has at most %d bytes", maxSince)
+		return model.Errorf(model.ErrInvalid, "mirror: a position has at most %d bytes", maxSince)
 	}
 	if len(ask.Prefixes) > maxPrefixes {
-		return model.Errorf(model.ErrInvalid, "mirror: at most %d prefixes are taken", maxPrefixes)
+		return model.Errorf(model.ErrInvalid, "mirror: at most %d prefixes are allowed", maxPrefixes)
 	}
 	for _, p := range ask.Prefixes {
 		if !h.served(p) {
-			return model.Errorf(model.ErrInvalid, "mirror: what lies under %q is not relayed", p)
+			return model.Errorf(model.ErrInvalid, "mirror: keys under %q are not relayed", p)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, is := s.mirrors[ask.ID]; is || ask.ID <= 0 || len(s.mirrors) == maxMirrors {
-		return model.Errorf(model.ErrInvalid, "mirror: %d is no id of another mirror, or there are too many", ask.ID)
+		return model.Errorf(model.ErrInvalid, "mirror: %d is not the id of another mirror, or there are too many", ask.ID)
 	}
 	n := bytesOf(store.NewMirrorState(ask.Prefixes, ask.Commits).Prefixes())
 	if s.asked+n > maxAskedBytes {
-		return model.Errorf(model.ErrInvalid, "mirror: prefixes of more than %d bytes are asked for on one stream", maxAskedBytes)
+		return model.Errorf(model.ErrInvalid, "mirror: prefixes of more than %d bytes are requested on one stream", maxAskedBytes)
 	}
 	h.readLocked()
 	s.asked += n

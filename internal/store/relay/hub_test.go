@@ -112,7 +112,7 @@ func TestAnotherStore(t *testing.T) {
 		h.Apply(store.Batch{Revision: 4, Listed: true, Events: []store.Event{{KV: store.KV{Key: state + "x", Mod: 4}}, {KV: f.rows[0]}}})
 		for {
 			if m, err := l.read(); err != nil {
-				if !containsAll(err.Error(), "it ended the stream", "anew") {
+				if !containsAll(err.Error(), "it ended the stream", "again") {
 					t.Error(err)
 				}
 				return
@@ -132,13 +132,13 @@ func TestBadAsks(t *testing.T) {
 	r := newReplica(t, base)
 	r.hub.serves = []string{state + "x/"}
 	for ask, want := range map[string]string{
-		"{":                                     "no ask",
-		`{"id":1,"prefixes":["` + state + `"]}`: "is not relayed",
+		"{":                                     "not a request",
+		`{"id":1,"prefixes":["` + state + `"]}`: "are not relayed",
 		`{"id":1,"prefixes":["` + state + `x/"],"since":"` + strings.Repeat("1", maxSince+1) + `"}`: "at most 256 bytes",
-		`{"id":1,"prefixes":["` + state + `alloc/"]}`:                                               "is not relayed",
-		`{"id":0,"prefixes":["` + state + `x/"]}`:                                                   "no id",
-		`{"id":1}` + "\n" + `{"id":1}`:                                                              "no id of another",
-		`{"id":1}` + "\n" + `{"id":1,"end":true}` + "\n?":                                           "no ask",
+		`{"id":1,"prefixes":["` + state + `alloc/"]}`:                                               "are not relayed",
+		`{"id":0,"prefixes":["` + state + `x/"]}`:                                                   "not the id",
+		`{"id":1}` + "\n" + `{"id":1}`:                                                              "not the id of another",
+		`{"id":1}` + "\n" + `{"id":1,"end":true}` + "\n?":                                           "not a request",
 	} {
 		conn, err := r.open(t.Context())
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 const maxUnread = 4096
 
 // errStill: a hub says nothing.
-var errStill = model.Errorf(model.ErrUnavailable, "it has not shown for a while that it hears the store")
+var errStill = model.Errorf(model.ErrUnavailable, "it has not confirmed for a while that it receives the store's changes")
 
 // link is a stream of a hub.
 type link struct {
@@ -79,7 +79,7 @@ func (r *Reader) dial(ctx context.Context, hub string) (*link, error) {
 		return refuse(err)
 	}
 	if !first.Fresh {
-		return refuse(model.Errorf(model.ErrUnavailable, "it does not begin as a relay does"))
+		return refuse(model.Errorf(model.ErrUnavailable, "its answer does not begin like a relay's"))
 	}
 	if !timer.Stop() {
 		return refuse(context.DeadlineExceeded)
@@ -99,10 +99,10 @@ func (l *link) read() (m api.MirrorMessage, err error) {
 		if err = l.lines.Err(); err == nil {
 			err = io.ErrUnexpectedEOF
 		}
-		return m, model.Errorf(model.ErrUnavailable, "the stream broke: %w", err)
+		return m, model.Errorf(model.ErrUnavailable, "the stream was interrupted: %w", err)
 	}
 	if err := json.Unmarshal(l.lines.Bytes(), &m); err != nil {
-		return m, model.Errorf(model.ErrUnavailable, "a line is no message of a relay: %w", err)
+		return m, model.Errorf(model.ErrUnavailable, "a line is not a relay's message: %w", err)
 	}
 	if m.End != "" {
 		return m, model.Errorf(model.ErrUnavailable, "it ended the stream: %s", m.End)
@@ -206,7 +206,7 @@ func (l *link) take(ctx context.Context, f *follow) ([]api.MirrorMessage, error)
 		l.mu.Unlock()
 		switch {
 		case full:
-			return nil, model.Errorf(model.ErrUnavailable, "%d changes waited here: the list is read again", maxUnread)
+			return nil, model.Errorf(model.ErrUnavailable, "%d changes were queued here: the list is read again", maxUnread)
 		case len(queue) > 0:
 			return queue, nil
 		case ended:
@@ -257,9 +257,9 @@ func (l *link) follow(ctx context.Context, m *mirror) (following bool, reason, e
 				b, deliver = m.state.Relist(append(list, kvs...), rev, identity)
 				list = nil
 			case !following:
-				return following, errors.New("a relay tells of a commit before its list"), nil
+				return following, errors.New("a relay sent a commit before its list"), nil
 			case rev <= m.state.Last():
-				return following, fmt.Errorf("a relay tells of revision %d after %d", rev, m.state.Last()), nil
+				return following, fmt.Errorf("a relay sent revision %d after %d", rev, m.state.Last()), nil
 			default:
 				if m.commits {
 					kvs = append(kvs, store.KV{Key: store.CommitKey})

@@ -103,10 +103,10 @@ func (r *Reader) Run(ctx context.Context) {
 		if err == nil {
 			begun := time.Now()
 			r.move(&source{link: l, done: make(chan struct{})}, From{Hub: l.hub})
-			r.cfg.Log.Info("the cluster is mirrored from a netmaster", "netmaster", l.hub)
+			r.cfg.Log.Info("the store is mirrored from a netmaster", "netmaster", l.hub)
 			err = l.run(r.cfg.Patience)
 			if ctx.Err() == nil && time.Since(begun) >= r.cfg.Lasting && !errors.Is(err, errStill) {
-				r.cfg.Log.Warn("a netmaster relays no more, and another is asked", "netmaster", l.hub, "error", err)
+				r.cfg.Log.Warn("a netmaster stopped relaying the store; trying another one", "netmaster", l.hub, "error", err)
 				r.move(nil, From{})
 				continue
 			}
@@ -115,7 +115,7 @@ func (r *Reader) Run(ctx context.Context) {
 			return
 		}
 		if from := r.From(); from.Hub != "" || from.Since.IsZero() {
-			r.cfg.Log.Warn("the cluster is mirrored from the store, since no netmaster relays it", "error", err)
+			r.cfg.Log.Warn("the store is mirrored directly, since no netmaster relays it", "error", err)
 			r.move(&source{done: make(chan struct{})}, From{Why: err.Error()})
 		}
 		// Not all hosts come back at a time. The store is not left before a hub is there.

@@ -79,7 +79,7 @@ func (h *Hub) Serve(ctx context.Context, who string, asks io.Reader, stop func()
 	ctx, cancel := context.WithCancel(ctx)
 	if err := h.fresh(ctx); err != nil {
 		cancel()
-		return h.tellEnd(send, fmt.Sprintf("this netmaster does not hear the store: %v", err))
+		return h.tellEnd(send, fmt.Sprintf("this netmaster receives no changes of the store: %v", err))
 	}
 	s := &stream{wake: waiting.NewBell(), who: who, mirrors: map[int]*topic{}}
 	h.mu.Lock()
@@ -125,7 +125,7 @@ func (h *Hub) read(ctx context.Context, s *stream, asks io.Reader) {
 		err := strictjson.Decode(lines.Bytes(), &ask)
 		switch {
 		case err != nil:
-			err = model.Errorf(model.ErrInvalid, "mirror: a line is no ask: %w", err)
+			err = model.Errorf(model.ErrInvalid, "mirror: a line is not a request: %w", err)
 		case ask.End:
 			h.mu.Lock()
 			h.leaveLocked(s, ask.ID)
@@ -236,7 +236,7 @@ func (h *Hub) put(ctx context.Context, s *stream, out []byte, it item, send func
 		// After the list: what the store has now, it had then, or this stream ends.
 		var err error
 		if part.Older, err = h.older(ctx, it.since); err != nil {
-			return out, h.tellEnd(send, fmt.Sprintf("this netmaster cannot tell whether the store went back: %v", err))
+			return out, h.tellEnd(send, fmt.Sprintf("this netmaster does not know whether the store is at an older state: %v", err))
 		}
 	}
 	if v, ok := it.list.Get([]byte(store.StoreIdentityKey)); ok {

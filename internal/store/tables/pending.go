@@ -93,7 +93,7 @@ const TrialsScope = GlobalPrefix + "trials/"
 
 var (
 	clusterTrials = declare(TableSpec[TrialKey, Trial]{
-		Noun: "change on trial", Version: 1, Unlisted: true,
+		Noun: "unconfirmed change", Version: 1, Unlisted: true,
 		Path:  "state/global/trials/*",
 		Parse: func(n []string) (TrialKey, bool) { return TrialKey{ID: n[0]}, true },
 		KeyOf: keyOfTrial,
@@ -101,7 +101,7 @@ var (
 		Name:  nameOfTrial,
 	})
 	tenantTrials = declare(TableSpec[TrialKey, Trial]{
-		Noun: "change on trial of a tenant", Version: 1, Unlisted: true,
+		Noun: "unconfirmed change of a tenant", Version: 1, Unlisted: true,
 		Path: "state/tenant/*/trials/*",
 		Parse: func(n []string) (TrialKey, bool) {
 			return TrialKey{model.TenantName(n[0]), n[1]}, n[0] != ""

@@ -304,7 +304,7 @@ func (t *Table[K, V]) list(tx store.Tx, scope string, limit int) ([]V, error) {
 		return nil, fmt.Errorf("list %s: the table is declared Unlisted", t.spec.Noun)
 	}
 	if !strings.HasSuffix(scope, "/") {
-		return nil, fmt.Errorf("list %s: %q is no scope", t.spec.Noun, scope)
+		return nil, fmt.Errorf("list %s: %q is not a scope", t.spec.Noun, scope)
 	}
 	if err := tx.Observe(scope); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func dial(ctx context.Context, path string, version uint8) (*Conn, error) {
 	}
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("greet switch at %s: %w", path, err)
+		return nil, fmt.Errorf("handshake with the switch at %s: %w", path, err)
 	}
 	go c.read(r)
 	return c, nil
@@ -190,7 +190,7 @@ func (c *Conn) read(r io.Reader) {
 	}
 	c.mu.Lock()
 	if c.err == nil {
-		c.err = fmt.Errorf("connection to switch broke: %w", err)
+		c.err = fmt.Errorf("connection to switch was lost: %w", err)
 	}
 	c.mu.Unlock()
 	c.c.Close()

@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 
 func readError(b []byte) (*Error, error) {
 	if len(b) < 4 {
-		return nil, fmt.Errorf("error message cut short: %d bytes", len(b))
+		return nil, fmt.Errorf("error message truncated: %d bytes", len(b))
 	}
 	return &Error{Type: binary.BigEndian.Uint16(b), Code: binary.BigEndian.Uint16(b[2:]), Data: b[4:]}, nil
 }

@@ -177,7 +177,7 @@ func (g Groups) List(ctx context.Context) (map[uint32]int, error) {
 				n = int(binary.BigEndian.Uint16(b))
 			}
 			if n < 40 || n > len(b) {
-				return errors.New("group counters cut short")
+				return errors.New("group counters are truncated")
 			}
 			out[binary.BigEndian.Uint32(b[4:])] = (n - 40) / 16
 			b = b[n:]

@@ -69,7 +69,7 @@ func readPacketIn(b []byte) (PacketIn, error) {
 	for in := b[20 : 16+n]; len(in) >= 4; {
 		size := 4 + int(in[3])
 		if size > len(in) {
-			return PacketIn{}, errors.New("packet-in with metadata cut short")
+			return PacketIn{}, errors.New("packet-in with metadata is truncated")
 		}
 		if t, _, err := readOXM(in[:size]); err == nil { // there are fields that no flow of ours uses
 			p.Match = append(p.Match, t)
@@ -91,7 +91,7 @@ func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn
 		return finish(appendMessage(b, typeBarrierReq, xid+2), len(b)), nil
 	}
 	if err := c.refusable(ctx, 3, build); err != nil {
-		return fmt.Errorf("bound the packets from the switch: %w", err)
+		return fmt.Errorf("limit the packets from the switch: %w", err)
 	}
 	return c.TakePackets(ctx, fn)
 }
@@ -160,7 +160,7 @@ func (c *Conn) packetOut(from, to uint32, frame []byte, first ...Action) error {
 	binary.BigEndian.PutUint16(b[at:], uint16(len(b)-begin)) //nolint:gosec // four actions at most
 	b = append(b, frame...)
 	if len(b) > maxMessage {
-		return fmt.Errorf("a frame of %d bytes does not fit a message", len(frame))
+		return fmt.Errorf("a frame of %d bytes does not fit into a message", len(frame))
 	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()

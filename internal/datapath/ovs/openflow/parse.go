@@ -147,13 +147,13 @@ func (f Field) parse(s string) (Value, error) {
 	case fmtMAC:
 		m, err := net.ParseMAC(s)
 		if err != nil || len(m) != 6 {
-			return Value{}, fmt.Errorf("%s %q is no Ethernet address", f, s)
+			return Value{}, fmt.Errorf("%s %q is not an Ethernet address", f, s)
 		}
 		return MAC([6]byte(m)), nil
 	case fmtIPv4, fmtIPv6:
 		a, err := netip.ParseAddr(s)
 		if err != nil || a.Is4() != (fields[f].fmt == fmtIPv4) || a.Zone() != "" {
-			return Value{}, fmt.Errorf("%s %q is no address of its family", f, s)
+			return Value{}, fmt.Errorf("%s %q is not an address of its family", f, s)
 		}
 		return Addr(a), nil
 	case fmtPort:

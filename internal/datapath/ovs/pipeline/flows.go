@@ -23,8 +23,8 @@ type Config struct {
 	PathMTU   uint16          // of the tunnel, in bytes of IP, where local containers have a bigger MTU; 0 = none has
 	UplinkMTU uint16          // likewise of the uplink
 	Pieces    bool            // tracking passes fragments on one by one
-	Host      uint32          // port number of the host's interface; 0 = no way out
-	Private   desired.Private // the way out, when there is one
+	Host      uint32          // port number of the host's interface; 0 = no egress
+	Private   desired.Private // egress, when there is one
 	Native    bool            // there are native networks
 	Marks     bool            // the datapath sees marks of the host's packets; else OwnMAC is in their place
 
@@ -290,7 +290,7 @@ func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
 	}
 	with := func(more ...of.Term) of.Match { return match(append(slices.Clone(from), more...)...) }
 	l.add(State, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(turnRound(), goTo(Out0))...)
-	if addr == asked || addr.Is6() { // by the way out it is translated by now
+	if addr == asked || addr.Is6() { // by egress it is translated by now
 		l.add(State, 88, with(of.State(of.StateRel|of.StateTrk, of.StateRpl), of.EqAddr(src, addr)), goTo(Out0))
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// The way out through the host's own stack: what containers send to the
+// Egress through the host's own stack: what containers send to the
 // virtual router goes to the host's interface in the name of their private
 // addresses, and what the host sends to a private address goes to its
 // container. Connection tracking translates, in the domain's zone, since
 // setting the address fields would leave ICMP errors with the other address in
 // the packet they quote, and damages fragments (docs/design/ovs-pipeline.md).
 
-// family is what differs between the ways out of IPv4 and of IPv6.
+// family is what differs between egress of IPv4 and of IPv6.
 type family struct {
 	eth      of.Term
 	src, dst of.Field
@@ -69,7 +69,7 @@ func (l *list) undivert(priority uint16, m of.Match) {
 	l.add(Route, priority, match(append(m, diverted)...), of.Set(regWay, 0), goTo(Destination))
 }
 
-// hostBase adds what the way out needs whatever networks there are.
+// hostBase adds what egress needs whatever networks there are.
 func hostBase(l *list, c Config) {
 	if c.Host == 0 {
 		return
@@ -127,7 +127,7 @@ func (x family) hostBase(l *list, c Config, router of.Match) {
 	}
 }
 
-// hostNetwork adds what the way out needs for a network: the router's answers to
+// hostNetwork adds what egress needs for a network: the router's answers to
 // ARP and neighbour discovery, what the router does not take, and what is diverted
 // from a physical router.
 func hostNetwork(l *list, c Config, n *desired.Network) {

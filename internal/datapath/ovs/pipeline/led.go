@@ -8,7 +8,7 @@ import (
 )
 
 // Backends that are no endpoints (docs/design/services.md): what a client sends them is
-// led as its own packet to the address would be, by the way out.
+// led as its own packet to the address would be, by egress.
 
 // ledBase adds where what no endpoint has goes.
 func ledBase(l *list) {

@@ -22,7 +22,7 @@ const byTunnel = 2
 // by.
 const toRouter = 0xfffe0000
 
-// wayAnswers in regWay is of a packet to the router that the way out does not take:
+// wayAnswers in regWay is of a packet to the router that egress does not take:
 // answers to clients outside go on, and nothing else.
 const wayAnswers = 8
 
@@ -105,7 +105,7 @@ func cameBy(vtep of.Field) of.CT {
 }
 
 // answersOnly adds the flows for containers' packets to the router that go nowhere
-// by routing and by the way out: tracking has to tell whether they are answers.
+// by routing and by egress: tracking has to tell whether they are answers.
 func answersOnly(l *list, c Config) {
 	port := uint32(toRouter)
 	if c.Host != 0 {

@@ -111,7 +111,7 @@ func TestRelay(t *testing.T) {
 }
 
 // TestRouter pins what routing adds, on networks of either encapsulation, with and
-// without a way out, and on a datapath that cannot make advertisements.
+// without egress, and on a datapath that cannot make advertisements.
 func TestRouter(t *testing.T) {
 	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for name, c := range map[string]Config{
@@ -168,7 +168,7 @@ func TestRouter(t *testing.T) {
 	}
 }
 
-// TestHost pins what the way out through the host adds: on a network whose
+// TestHost pins what egress through the host adds: on a network whose
 // gateway the virtual router is, and on one with a physical router.
 func TestHost(t *testing.T) {
 	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()

@@ -51,7 +51,7 @@ func (l *list) refuseBy(c Config, meter uint32, s Stage, priority uint16, m of.M
 	}
 }
 
-// dropOutside adds a flow that drops what the way out does not take, and refuses it
+// dropOutside adds a flow that drops what egress does not take, and refuses it
 // to a network that is joined.
 func (l *list) dropOutside(c Config, priority uint16, m of.Match) {
 	l.drop(Route, priority, m, driver.DropUnknownDest)

@@ -131,7 +131,7 @@ const (
 	regOrigin  = of.Reg6     // where the frame came from
 	regChunk   = of.Reg7     // place in the chain of Flood's copies
 	regSwap    = of.Reg8     // scratch; in the stages of asides the port that owns a connection
-	regWay     = of.Reg9     // way out of a local port through the host
+	regWay     = of.Reg9     // egress of a local port through the host
 	regService = regChunk    // of what goes to a service: its number, which has serviceBit
 	regZone    = regSwap     // the zone of a domain's translations, before State and behind Output
 )

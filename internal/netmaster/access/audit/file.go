@@ -79,7 +79,7 @@ func (f *File) mend() error {
 		}
 	}
 	if err != nil {
-		err = errors.Join(fmt.Errorf("mend the audit log's last line: %w", err), f.file.Close())
+		err = errors.Join(fmt.Errorf("repair the audit log's last line: %w", err), f.file.Close())
 		f.file = nil
 	}
 	return err
@@ -136,7 +136,7 @@ func (f *File) rotate() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("move the full audit log away: %w", err)
+		return fmt.Errorf("rotate the audit log: %w", err)
 	}
 	return f.open()
 }

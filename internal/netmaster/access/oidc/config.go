@@ -34,10 +34,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("issuer %q: must be an https URL, as the tokens' iss has it", c.Issuer)
 	}
 	if c.ClientID == "" {
-		return errors.New("client id: must not be empty: a token for any other program would be good here")
+		return errors.New("client id: must not be empty: tokens for any other program would be accepted")
 	}
 	if len(c.Groups) == 0 {
-		return errors.New("groups: must not be empty: nobody would have a role")
+		return errors.New("groups: must not be empty: no user would have a role")
 	}
 	for name, g := range c.Groups {
 		if g.Role == access.Host || g.Role == access.Netmaster {

@@ -110,7 +110,7 @@ func (v *Verifier) notForThisClient(token *oidc.IDToken, shown string) string {
 	_, logout := claims.Events[logoutEvent]
 	switch {
 	case token.Subject == "":
-		return "it has no claim \"sub\" that names a user"
+		return "it has no claim \"sub\" with a user's name"
 	case claims.Party != nil && *claims.Party != v.cfg.ClientID:
 		return fmt.Sprintf("it was made for %q (claim azp), and not for %q", refusal.Clip(*claims.Party), v.cfg.ClientID)
 	case logout:
@@ -157,7 +157,7 @@ func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 		return id, refusal.Unauthorized("the token of %s is not accepted: its claims cannot be read", v.cfg.Issuer)
 	}
 	if json.Unmarshal(claims[v.cfg.UserClaim], &id.Name) != nil || id.Name == "" {
-		return id, refusal.Unauthorized("the token of %s is not accepted: it has no claim %q that names a user", v.cfg.Issuer, v.cfg.UserClaim)
+		return id, refusal.Unauthorized("the token of %s is not accepted: it has no claim %q with a user's name", v.cfg.Issuer, v.cfg.UserClaim)
 	}
 	var verified bool
 	if v.cfg.UserClaim == "email" && (json.Unmarshal(claims["email_verified"], &verified) != nil || !verified) {
@@ -173,7 +173,7 @@ func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 		}
 	}
 	if len(id.Grants) == 0 {
-		id.Note = fmt.Sprintf("none of the %d groups that the token's claim %q names has a role here", len(groups), v.cfg.GroupsClaim)
+		id.Note = fmt.Sprintf("none of the %d groups in the token's claim %q has a role here", len(groups), v.cfg.GroupsClaim)
 	}
 	return id, nil
 }

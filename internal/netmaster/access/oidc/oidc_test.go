@@ -458,7 +458,7 @@ func TestBadConfig(t *testing.T) {
 		"is for certificates": func(c *Config) { c.Groups = map[string]access.Grant{"a": {Role: access.Host}} },
 		"must be one of":      func(c *Config) { c.Groups = map[string]access.Grant{"a": {Role: "root"}} },
 		"tenants: must be 1":  func(c *Config) { c.Groups = map[string]access.Grant{"a": {Role: access.TenantAdmin}} },
-		"tenants: must be left": func(c *Config) {
+		"tenants: must be omitted": func(c *Config) {
 			c.Groups = map[string]access.Grant{"a": {Role: access.Viewer, Tenants: []string{"a"}}}
 		},
 		`group "a": tenants: te`: func(c *Config) {

@@ -18,7 +18,7 @@ const (
 )
 
 // errText says of no text what is wrong with it: it may be a secret but for a letter.
-var errText = errors.New("it is no token: one is " + Prefix + "ID-SECRET, as it was shown when it was made")
+var errText = errors.New("it is not a token: a token is " + Prefix + "ID-SECRET, as it was shown when it was made")
 
 // ID names a token.
 type ID string

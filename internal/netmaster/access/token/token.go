@@ -104,7 +104,7 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 			}
 		}
 		if len(all)-gone >= MaxTokens {
-			return model.Errorf(model.ErrExhausted, "there are %d tokens, and no more can be: revoke some", len(all))
+			return model.Errorf(model.ErrExhausted, "there are %d tokens, the limit: revoke some", len(all))
 		}
 		since, err := tenantsSince(tx, w.Grant.Tenants)
 		if err != nil {

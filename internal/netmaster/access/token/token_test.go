@@ -311,16 +311,16 @@ func TestBadWishes(t *testing.T) {
 	s, _ := newStore(t, memoryStore(t))
 	good := Wish{Name: "x", Grant: viewer, Life: time.Hour}
 	for field, spoil := range map[string]func(*Wish){
-		"name":                  func(w *Wish) { w.Name = "" },
-		"1 to 64 printable":     func(w *Wish) { w.Name = strings.Repeat("x", 65) },
-		"printable bytes":       func(w *Wish) { w.Name = "a\nb" },
-		"from a second":         func(w *Wish) { w.Life = 0 },
-		"to 366 days":           func(w *Wish) { w.Life = MaxLife + 1 },
-		"role":                  func(w *Wish) { w.Grant.Role = "" },
-		"must be cluster-admin": func(w *Wish) { w.Grant.Role = access.Host },
-		"or viewer":             func(w *Wish) { w.Grant.Role = access.Netmaster },
-		"tenants: must be 1":    func(w *Wish) { w.Grant.Role = access.TenantAdmin },
-		"tenants: must be left": func(w *Wish) { w.Grant.Tenants = []string{"a"} },
+		"name":                     func(w *Wish) { w.Name = "" },
+		"1 to 64 printable":        func(w *Wish) { w.Name = strings.Repeat("x", 65) },
+		"printable bytes":          func(w *Wish) { w.Name = "a\nb" },
+		"from a second":            func(w *Wish) { w.Life = 0 },
+		"to 366 days":              func(w *Wish) { w.Life = MaxLife + 1 },
+		"role":                     func(w *Wish) { w.Grant.Role = "" },
+		"must be cluster-admin":    func(w *Wish) { w.Grant.Role = access.Host },
+		"or viewer":                func(w *Wish) { w.Grant.Role = access.Netmaster },
+		"tenants: must be 1":       func(w *Wish) { w.Grant.Role = access.TenantAdmin },
+		"tenants: must be omitted": func(w *Wish) { w.Grant.Tenants = []string{"a"} },
 	} {
 		w := good
 		spoil(&w)

@@ -30,7 +30,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if w.broke {
-		return nil, errors.New("the connection broke")
+		return nil, errors.New("the connection was lost")
 	}
 	return w.Result(), nil
 }

@@ -135,7 +135,7 @@ func (g *Gateway) do(r *http.Request) error {
 		return err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return errors.New("something behind the body")
+		return errors.New("there is data behind the body")
 	}
 	verb, key := strings.TrimPrefix(r.URL.Path, "/"), p.Tenant+":"+p.Name
 	g.mu.Lock()

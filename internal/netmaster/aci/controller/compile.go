@@ -24,7 +24,7 @@ func Compile(o control.FabricObjects) (aci.Fabric, []aci.Problem) {
 		case n.Encap != model.EncapVLAN:
 			without[g.Key] = "its network has encap " + string(n.Encap) + ", and a fabric knows groups by VLANs: it is not in the fabric"
 		default:
-			without[g.Key] = "it has no VLAN, since it was made before groups got one: it is not in the fabric; delete it and make it anew"
+			without[g.Key] = "it has no VLAN, since it was created before groups got one: it is not in the fabric; delete it and create it again"
 		}
 	}
 	var problems []aci.Problem

@@ -84,7 +84,7 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 		case errors.Is(err, store.ErrFenced):
 			return err
 		case ctx.Err() == nil:
-			k.config.Log.Warn("the ACI fabric is not kept now; it will be tried again", "error", err)
+			k.config.Log.Warn("the ACI fabric cannot be configured now; trying again", "error", err)
 			_ = retry.Pause(ctx)
 		}
 	}
@@ -209,9 +209,9 @@ func (k *Keeper) tell(ctx context.Context, was tables.AciFabric, s aci.State, mo
 	}
 	switch {
 	case next.Trouble != "" && was.Trouble == "":
-		k.config.Log.Warn("the ACI fabric is not as it should be; it is tried again", "via", next.Via, "error", next.Trouble)
+		k.config.Log.Warn("the ACI fabric is not in sync; trying again", "via", next.Via, "error", next.Trouble)
 	case next.Trouble == "" && (was.Trouble != "" || !was.InStep):
-		k.config.Log.Info("the ACI fabric is as it should be", "via", next.Via, "problems", len(next.Problems)+next.More)
+		k.config.Log.Info("the ACI fabric is in sync", "via", next.Via, "problems", len(next.Problems)+next.More)
 	}
 	return note(ctx, func(f *tables.AciFabric) {
 		change(f)

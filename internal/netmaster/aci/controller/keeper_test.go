@@ -323,13 +323,13 @@ func TestState(t *testing.T) {
 		t.Errorf("told: %+v", told())
 	}
 	if err := testutil.CollectAndCompare(k, strings.NewReader(`
-# HELP contiv_netmaster_aci_in_step 1 while the ACI fabric has what it should when it was last looked at, else 0; the leader tells.
+# HELP contiv_netmaster_aci_in_step 1 while the ACI fabric was in sync at the last check, else 0; reported by the leader.
 # TYPE contiv_netmaster_aci_in_step gauge
 contiv_netmaster_aci_in_step 1
-# HELP contiv_netmaster_aci_failures Tries in a row to keep the ACI fabric that failed; the leader tells.
+# HELP contiv_netmaster_aci_failures Consecutive failed attempts to configure the ACI fabric; reported by the leader.
 # TYPE contiv_netmaster_aci_failures gauge
 contiv_netmaster_aci_failures 0
-# HELP contiv_netmaster_aci_problems Parts of what the ACI fabric should be that are not in force; the leader tells.
+# HELP contiv_netmaster_aci_problems Parts of the ACI fabric's configuration that are not in force; reported by the leader.
 # TYPE contiv_netmaster_aci_problems gauge
 contiv_netmaster_aci_problems 1
 `), "contiv_netmaster_aci_in_step", "contiv_netmaster_aci_failures", "contiv_netmaster_aci_problems"); err != nil {

@@ -3,9 +3,9 @@ package controller
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	inStep   = prometheus.NewDesc("contiv_netmaster_aci_in_step", "1 while the ACI fabric has what it should when it was last looked at, else 0; the leader tells.", nil, nil)
-	failures = prometheus.NewDesc("contiv_netmaster_aci_failures", "Tries in a row to keep the ACI fabric that failed; the leader tells.", nil, nil)
-	problems = prometheus.NewDesc("contiv_netmaster_aci_problems", "Parts of what the ACI fabric should be that are not in force; the leader tells.", nil, nil)
+	inStep   = prometheus.NewDesc("contiv_netmaster_aci_in_step", "1 while the ACI fabric was in sync at the last check, else 0; reported by the leader.", nil, nil)
+	failures = prometheus.NewDesc("contiv_netmaster_aci_failures", "Consecutive failed attempts to configure the ACI fabric; reported by the leader.", nil, nil)
+	problems = prometheus.NewDesc("contiv_netmaster_aci_problems", "Parts of the ACI fabric's configuration that are not in force; reported by the leader.", nil, nil)
 	writes   = prometheus.NewDesc("contiv_netmaster_aci_writes_total", "Requests that changed something in the ACI fabric, since this netmaster leads.", nil, nil)
 )
 

@@ -83,7 +83,7 @@ func (p *objectRound) keptOf(now objects.Object, out outcome) *Kept {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, out.err.Error()
 	case len(out.missing) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, objects.ReasonMissing
-		c.Message = "Kept without what is not there, which is tried again until it is: " + strings.Join(out.missing, "; ")
+		c.Message = "Stored without missing objects, and retried until they exist: " + strings.Join(out.missing, "; ")
 	}
 	const most = 4096
 	if len(c.Message) > most {

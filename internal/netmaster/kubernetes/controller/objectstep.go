@@ -142,7 +142,7 @@ func (s *Objects) comes(k model.Owned) (waits []Object, why string) {
 			waits = append(waits, Object{pluralOf(k.Kind), name})
 		}
 		if reason != "" {
-			why = model.Ownership{Owned: k, Object: name.Name}.Resource() + " stands for it and is not kept (" + reason + "): its status says why"
+			why = model.Ownership{Owned: k, Object: name.Name}.Resource() + " replaces it and is not stored (" + reason + "): its status says why"
 		}
 	}
 	return waits, why

@@ -209,7 +209,7 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 	l.modify(objects.Policies, "users", shut)
 
 	l.add(objects.Networks, "small", judged(`{"subnet":"10.1.0.0/30"}`, "Refused"))
-	const why = "networks.contiv.io/small stands for it and is not kept (Refused): its status says why"
+	const why = "networks.contiv.io/small replaces it and is not stored (Refused): its status says why"
 	began := time.Now()
 	if _, err := l.next(20*time.Second, map[string]string{"io.contiv.network": "small"}); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), why) || time.Since(began) >= podWait {
 		t.Errorf("a network that is refused: %v after %v", err, time.Since(began))
@@ -220,7 +220,7 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 		if errors.Is(err, model.ErrUnavailable) && time.Now().Before(end) {
 			continue // on a busy machine what was written is not known within the second
 		}
-		if !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "not kept (Missing)") {
+		if !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "not stored (Missing)") {
 			t.Errorf("a group that lacks its network: %v", err)
 		}
 		break

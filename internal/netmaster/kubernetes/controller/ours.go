@@ -66,7 +66,7 @@ func (o *Ours) compare(ctx context.Context, uid string) (known bool, err error) 
 	c := &o.config
 	if c.Named != "" && c.Named != uid {
 		return true, o.found(uid, model.Errorf(model.ErrConflict,
-			"the API server is of the cluster %s (the UID of its namespace kube-system), and --kubernetes-cluster names %s: nothing of it is kept, and nothing is deleted; name the one to which --kubeconfig leads, or none", uid, c.Named))
+			"the API server belongs to the cluster %s (the UID of its namespace kube-system), and --kubernetes-cluster names %s: none of its objects are stored, and nothing is deleted; name the cluster of --kubeconfig, or none", uid, c.Named))
 	}
 	follows := c.Control.Current().Settings.KubernetesCluster().UID
 	if follows != uid || !o.settled {
@@ -81,9 +81,9 @@ func (o *Ours) compare(ctx context.Context, uid string) (known bool, err error) 
 		}
 		switch {
 		case was.UID == "":
-			c.Log.Info("the store follows this Kubernetes from now on, and no other", "cluster", uid)
+			c.Log.Info("the store is bound to this Kubernetes cluster from now on", "cluster", uid)
 		case was.UID != uid && instead:
-			c.Log.Warn("the store follows another Kubernetes than before, as --kubernetes-cluster asks for; what only the former one had goes", "cluster", uid, "former", was.UID)
+			c.Log.Warn("the store is bound to another Kubernetes cluster than before, as --kubernetes-cluster asks for; objects that only the former one had are deleted", "cluster", uid, "former", was.UID)
 		case was.UID != uid:
 			return true, o.found(uid, foreign(uid, was.UID))
 		}
@@ -94,7 +94,7 @@ func (o *Ours) compare(ctx context.Context, uid string) (known bool, err error) 
 
 func foreign(uid, follows string) error {
 	return model.Errorf(model.ErrConflict,
-		"the API server is of the cluster %s (the UID of its namespace kube-system), and the store follows the cluster %s: nothing of it is kept, and nothing is deleted; give netmaster a --kubeconfig of that cluster or a store of its own, or, where this cluster takes the place of that one, start it with --kubernetes-cluster %s, with which what only the former one had goes",
+		"the API server belongs to the cluster %s (the UID of its namespace kube-system), and the store is bound to the cluster %s: none of its objects are stored, and nothing is deleted; give netmaster a --kubeconfig of that cluster or a store of its own, or, if this cluster replaces that one, start it with --kubernetes-cluster %s, which deletes objects that only the former one had",
 		uid, follows, uid)
 }
 
@@ -103,7 +103,7 @@ func (o *Ours) found(uid string, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil && (o.foreign == nil || o.foreign.Error() != err.Error()) {
-		o.config.Log.Error("nothing of Kubernetes is kept", "error", err)
+		o.config.Log.Error("no object of Kubernetes is stored", "error", err)
 	}
 	if o.foreign = err; err == nil {
 		o.uid = uid

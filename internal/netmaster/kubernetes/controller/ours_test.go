@@ -67,8 +67,8 @@ func TestOurs(t *testing.T) {
 		}
 	}
 	a.is("two", nil)
-	refused(first, "cluster two", "follows the cluster one", "--kubernetes-cluster two")
-	refused(a.ours(l.ctrl, ""), "cluster two", "follows the cluster one", "--kubernetes-cluster two")
+	refused(first, "cluster two", "the store is bound to the cluster one", "--kubernetes-cluster two")
+	refused(a.ours(l.ctrl, ""), "cluster two", "the store is bound to the cluster one", "--kubernetes-cluster two")
 	refused(a.ours(l.ctrl, "one"), "cluster two", "--kubernetes-cluster names one")
 	refused(a.ours(l.ctrl, "three"), "cluster two", "--kubernetes-cluster names three")
 	a.is("", errors.New("connection refused"))
@@ -94,12 +94,12 @@ func TestOurs(t *testing.T) {
 		}
 	}
 	hears(first)
-	refused(first, "cluster one", "follows the cluster two", "--kubernetes-cluster one")
+	refused(first, "cluster one", "the store is bound to the cluster two", "--kubernetes-cluster one")
 	if err := a.ours(l.ctrl, "one").Check(ctx); err != nil { // the other way, by a start for it
 		t.Fatal(err)
 	}
 	hears(second)
-	refused(second, "cluster two", "follows the cluster one") // which does not take it back
+	refused(second, "cluster two", "the store is bound to the cluster one") // which does not take it back
 }
 
 // TestAnotherCluster: of another cluster's API server nothing is kept, nothing that it

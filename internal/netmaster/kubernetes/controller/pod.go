@@ -184,7 +184,7 @@ func (p *round) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]translate
 	}{{translate.AnnotationIPv4, want.IPv4, have.IPv4}, {translate.AnnotationIPv6, want.IPv6, have.IPv6}} {
 		if a.want.IsValid() && a.want != a.is {
 			problems = append(problems, translate.Problem{
-				Field: "metadata.annotations[" + a.name + "]", Text: fmt.Sprintf("it asks for %s now: a pod keeps its address, %s, until it is made again", a.want, a.is),
+				Field: "metadata.annotations[" + a.name + "]", Text: fmt.Sprintf("it requests %s now: a pod keeps its address, %s, until it is created again", a.want, a.is),
 			})
 		}
 	}

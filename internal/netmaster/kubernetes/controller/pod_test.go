@@ -330,7 +330,7 @@ func TestPodAddressAnnotations(t *testing.T) {
 	e.Key.ID = "e1"
 	l.makeEndpoint(e)
 	l.sources[mirror.Pods].Modify(asking("u2", "10.1.0.8"))
-	l.wantTold("it asks for 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is made again")
+	l.wantTold("it requests 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is created again")
 }
 
 // TestPodRates: annotations limit a pod's endpoint and are followed while the pod lives;

@@ -59,7 +59,7 @@ func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]transl
 	case *corev1.Namespace:
 		row, err := model.Check(translate.Namespace(now))
 		if err != nil {
-			return nil, fmt.Errorf("policies know the namespace by what it was before, and pods of it do not start: %w", err)
+			return nil, fmt.Errorf("policies see the namespace's former labels, and its pods do not start: %w", err)
 		}
 		return nil, p.k.config.Control.Kubernetes.PutNamespace(ctx, p.fence, row)
 	case *corev1.Pod:
@@ -216,7 +216,7 @@ func (p *round) count(ctx context.Context) error {
 	if err := p.k.config.Control.LabelFilter.CountLabels(ctx, p.fence, counted); err != nil {
 		return err
 	}
-	return model.Errorf(model.ErrUnavailable, "pods have yet to be told apart by label %q", waits)
+	return model.Errorf(model.ErrUnavailable, "pods are not distinguished by label %q yet", waits)
 }
 
 // uncount has labels of the default list that no policy selects by any more count no more.

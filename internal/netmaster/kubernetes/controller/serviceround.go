@@ -272,7 +272,7 @@ func (p *serviceRound) balance(ctx context.Context, o Object, k model.ClusterSer
 	have := p.view.AddressOwners.BalancedAddrs(k)
 	if text := in.Spec.LoadBalancerIP; text != "" {
 		if wish.Addr, _ = netip.ParseAddr(text); !wish.Addr.IsValid() {
-			return have, []translate.Problem{{Field: "spec.loadBalancerIP", Text: fmt.Sprintf("%q is no address: the service keeps what it has", text)}}, nil
+			return have, []translate.Problem{{Field: "spec.loadBalancerIP", Text: fmt.Sprintf("%q is not an address: the service keeps its address", text)}}, nil
 		}
 	}
 	if p.settled(wish, have) {

@@ -444,7 +444,7 @@ func TestServicesExhausted(t *testing.T) {
 	l.lead(l.leader())
 	l.want(rows...)
 	l.sources[mirror.Services].Add(many("more", "10.96.2.1", 1))
-	l.tells("services ns/more [] ports: with 1 at its addresses there would be 65537 at the addresses of all services, more than the 65536 that a host holds")
+	l.tells("services ns/more [] ports: with 1 at its addresses all services would have 65537, more than a host's limit of 65536")
 	l.sources[mirror.Services].Modify(many("s000", "10.96.3.1", each)) // another address
 	rows[0] = fmt.Sprintf("service ns/s000 [10.96.3.1] [] [] %d", each)
 	l.want(rows...)

@@ -103,7 +103,7 @@ func (k *Keeper) await(ctx context.Context, moment string, name mirror.Name, uid
 		case l.refused:
 			return l, nil
 		default:
-			return l, model.Errorf(model.ErrUnavailable, "the store is not in step with Kubernetes: behind with %s", summary(l.behind))
+			return l, model.Errorf(model.ErrUnavailable, "the store is not in sync with Kubernetes: behind with %s", summary(l.behind))
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestNamespaceTooLarge(t *testing.T) {
 		many[fmt.Sprint("l", n)] = ""
 	}
 	l.sources[mirror.Namespaces].Modify(namespace("a", many))
-	l.wantTold("pods of it do not start")
+	l.wantTold("its pods do not start")
 	l.sources[mirror.Pods].Add(podNamed("u1", nil))
 	other := &corev1.Pod{ObjectMeta: meta("b", "one", nil)}
 	l.sources[mirror.Pods].Add(other)

@@ -79,6 +79,6 @@ func ClusterUID(config *rest.Config) (func(context.Context) (string, error), err
 				return string(ns.UID), nil
 			}
 		}
-		return "", errors.New("the API server has no namespace " + metav1.NamespaceSystem + " yet, which tells which cluster it is of")
+		return "", errors.New("the API server has no namespace " + metav1.NamespaceSystem + " yet, which identifies its cluster")
 	}, nil
 }

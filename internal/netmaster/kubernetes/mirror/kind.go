@@ -67,11 +67,11 @@ func number(version string) (uint64, bool) {
 
 var (
 	// errSlow says that an API server has not begun a watch within beginTime.
-	errSlow = errors.New("the API server does not say that it has begun")
+	errSlow = errors.New("the API server does not confirm that the watch has begun")
 	// errBehind says that a list is older than what was seen before: the store was replaced.
 	errBehind = errors.New("the API server is behind what it said before")
 	// errNotCompared stops a Reflector that would continue where a watch has ended.
-	errNotCompared = errors.New("a list has to come before each watch")
+	errNotCompared = errors.New("a list must precede each watch")
 	// errGone says that a watch cannot continue from where it was.
 	errGone = errors.New("the watch has expired")
 )

@@ -216,7 +216,7 @@ func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
 }
 
 func late(lag []string, moment string) error {
-	return model.Errorf(model.ErrUnavailable, "the API server's objects are not known up to resource version %s: behind with %s", cmp.Or(moment, "(none)"), strings.Join(lag, ", "))
+	return model.Errorf(model.ErrUnavailable, "the API server's objects are not read up to resource version %s: behind with %s", cmp.Or(moment, "(none)"), strings.Join(lag, ", "))
 }
 
 // question is whether the mirror is as late as the API server.

@@ -12,7 +12,7 @@ import (
 
 // errTwice says that a watch was sent again after its connection broke: what answered
 // may be another store than the one that was looked at before.
-var errTwice = errors.New("its connection broke before it began")
+var errTwice = errors.New("its connection was lost before it began")
 
 // once begins a watch, and fails if the request was sent more than once. The client of
 // Kubernetes can be told not to do that (MaxRetries); net/http, which does so where a

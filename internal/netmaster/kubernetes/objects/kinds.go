@@ -58,7 +58,7 @@ func tenants() Kind {
 func networks() Kind {
 	return kindOf[api.Network](Kind{
 		Kind: "Network", Plural: Networks, Singular: "network", Short: "cnet", Model: "network",
-		text: "A layer 2 segment with its subnets. It cannot change: delete it and make it anew.",
+		text: "A layer 2 segment with its subnets. It cannot change: delete it and create it again.",
 		spec: describe(api.Network{}, props{
 			"tenantName":  tenantName(),
 			"networkName": named("the object's own where it is not given"),
@@ -73,7 +73,7 @@ func networks() Kind {
 			"native":      truth(),
 		}),
 		checks: []check{
-			{"self == oldSelf", "a network cannot change: delete it and make it anew"},
+			{"self == oldSelf", "a network cannot change: delete it and create it again"},
 			{"has(self.subnet) || has(self.ipv6Subnet)", "must have subnet, ipv6Subnet, or both"},
 			{"!has(self.gateway) || has(self.subnet)", "gateway needs subnet"},
 			{"!has(self.ipv6Gateway) || has(self.ipv6Subnet)", "ipv6Gateway needs ipv6Subnet"},
@@ -140,7 +140,7 @@ func policies() Kind {
 		checks: []check{fixed("tenantName"), fixed("policyName")},
 		whole: []check{
 			nameFits("policyName"),
-			{"!(has(self.spec.policyName) ? self.spec.policyName : self.metadata.name).matches('^kubernetes(-cluster|-long)?[.]')", "names that begin so are kept for NetworkPolicies and ClusterNetworkPolicies"},
+			{"!(has(self.spec.policyName) ? self.spec.policyName : self.metadata.name).matches('^kubernetes(-cluster|-long)?[.]')", "names that begin so are reserved for NetworkPolicies and ClusterNetworkPolicies"},
 		},
 		columns: []column{count("rules"), count("groups"), count("endpoints")},
 	})

@@ -106,7 +106,7 @@ func described(p props, text string) props {
 func fixed(field string) check {
 	return check{
 		fmt.Sprintf("has(self.%[1]s) == has(oldSelf.%[1]s) && (!has(self.%[1]s) || self.%[1]s == oldSelf.%[1]s)", field),
-		field + " cannot change: delete the object and make it anew",
+		field + " cannot change: delete the object and create it again",
 	}
 }
 

@@ -67,7 +67,7 @@ func New(config *rest.Config, namespace, name string) (*Judge, error) {
 // the error is model.ErrUnavailable.
 func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err error) {
 	if strings.Count(token, ".") != 2 || len(token) > maxToken {
-		return "", "", model.Errorf(model.ErrInvalid, "that is no token of a service account")
+		return "", "", model.Errorf(model.ErrInvalid, "it is not a service account's token")
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -79,11 +79,11 @@ func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err e
 	user := "system:serviceaccount:" + j.namespace + ":" + j.name
 	switch s := r.Status; {
 	case !s.Authenticated:
-		return "", "", model.Errorf(model.ErrInvalid, "Kubernetes does not take the token of the service account (it has to be made for the audience %s): %s", Audience, s.Error)
+		return "", "", model.Errorf(model.ErrInvalid, "Kubernetes does not accept the service account's token (its audience must be %s): %s", Audience, s.Error)
 	case !slices.Contains(s.Audiences, Audience): // an API server that knows no audiences takes any token
-		return "", "", model.Errorf(model.ErrInvalid, "Kubernetes does not say that the token was made for the audience %s", Audience)
+		return "", "", model.Errorf(model.ErrInvalid, "Kubernetes does not confirm the token's audience %s", Audience)
 	case s.User.Username != user:
-		return "", "", model.Errorf(model.ErrInvalid, "the token is of %q, and hosts get certificates by that of %q", s.User.Username, user)
+		return "", "", model.Errorf(model.ErrInvalid, "the token belongs to %q, and hosts get certificates with the token of %q", s.User.Username, user)
 	}
 	one := func(key string) string {
 		if v := r.Status.User.Extra[key]; len(v) == 1 {
@@ -93,7 +93,7 @@ func (j *Judge) Host(ctx context.Context, token string) (host, pod string, err e
 	}
 	name, uid := one(podName), one(podUID)
 	if name == "" || uid == "" {
-		return "", "", model.Errorf(model.ErrInvalid, "the token of the service account is bound to no pod: have the kubelet make it, by a projected volume")
+		return "", "", model.Errorf(model.ErrInvalid, "the service account's token is not bound to a pod: use a projected volume, so that the kubelet makes it")
 	}
 	if host = one(nodeName); host == "" {
 		if host, err = j.node(ctx, name, uid); err != nil {
@@ -123,7 +123,7 @@ func (j *Judge) node(ctx context.Context, name, uid string) (string, error) {
 // unknown says why nothing is known of a token.
 func unknown(err error, right string) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return model.Errorf(model.ErrUnavailable, "Kubernetes does not let netmaster ask about tokens: let its service account %s: %w", right, err)
+		return model.Errorf(model.ErrUnavailable, "Kubernetes does not let netmaster review tokens: allow its service account %s: %w", right, err)
 	}
-	return model.Errorf(model.ErrUnavailable, "Kubernetes' API server does not say whose token that is: %w", err)
+	return model.Errorf(model.ErrUnavailable, "Kubernetes' API server cannot review the token: %w", err)
 }

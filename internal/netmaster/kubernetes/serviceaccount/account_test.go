@@ -100,7 +100,7 @@ func pod(uid types.UID, node string) corev1.Pod {
 }
 
 // TestHost: a good token tells its pod's node, by itself or by the pod; another account's,
-// one for another audience, one that has ended, one that is bound to no pod and one whose
+// one for another audience, one that has ended, one that is not bound to a pod and one whose
 // pod was replaced are refused for good; who cannot be asked is one to ask again.
 func TestHost(t *testing.T) {
 	mine := []string{Audience}
@@ -117,10 +117,10 @@ func TestHost(t *testing.T) {
 		{"of a pod that was replaced", known{audiences: mine, user: ours, extra: bound("")}, func(s *apiServer) { s.pods = []corev1.Pod{pod("u2", "node2")} }, "", model.ErrInvalid, "is on no node"},
 		{"of a pod that waits", known{audiences: mine, user: ours, extra: bound("")}, func(s *apiServer) { s.pods = []corev1.Pod{pod("u1", "")} }, "", model.ErrInvalid, "is on no node"},
 		{"of another account", known{audiences: mine, user: "system:serviceaccount:default:contiv-netplugin", extra: bound("node1")}, nil, "", model.ErrInvalid, `"system:serviceaccount:default:contiv-netplugin"`},
-		{"for the API server", known{audiences: []string{"https://kubernetes.default.svc"}, user: ours, extra: bound("node1")}, nil, "", model.ErrInvalid, "audience contiv"},
-		{"where nobody looks at audiences", known{audiences: []string{"x"}, user: ours, extra: bound("node1")}, func(s *apiServer) { s.heedless = true }, "", model.ErrInvalid, "does not say that the token was made for the audience"},
+		{"for the API server", known{audiences: []string{"https://kubernetes.default.svc"}, user: ours, extra: bound("node1")}, nil, "", model.ErrInvalid, "audience must be contiv"},
+		{"where nobody looks at audiences", known{audiences: []string{"x"}, user: ours, extra: bound("node1")}, func(s *apiServer) { s.heedless = true }, "", model.ErrInvalid, "does not confirm the token's audience"},
 		{"that has ended", known{audiences: mine, user: ours, extra: bound("node1"), ended: true}, nil, "", model.ErrInvalid, "has expired"},
-		{"of no pod", known{audiences: mine, user: ours, extra: map[string]authenticationv1.ExtraValue{nodeName: {"node1"}}}, nil, "", model.ErrInvalid, "bound to no pod"},
+		{"of no pod", known{audiences: mine, user: ours, extra: map[string]authenticationv1.ExtraValue{nodeName: {"node1"}}}, nil, "", model.ErrInvalid, "not bound to a pod"},
 		{"without the right to ask", known{audiences: mine, user: ours, extra: bound("node1")}, func(s *apiServer) { s.refuses = "/apis/authentication.k8s.io/v1/tokenreviews" }, "", model.ErrUnavailable, "create tokenreviews"},
 		{"without the right to list", known{audiences: mine, user: ours, extra: bound("")}, func(s *apiServer) { s.refuses = "/api/v1/namespaces/kube-system/pods" }, "", model.ErrUnavailable, "list pods"},
 	} {

@@ -78,7 +78,7 @@ func (k *TrustBundle) Run(ctx context.Context) error {
 		if err != nil {
 			text, next = err.Error(), tryEvery
 			if text != told {
-				k.cfg.Log.Warn("netplugins of new nodes cannot know this cluster", "error", err)
+				k.cfg.Log.Warn("netplugins of new nodes cannot get this cluster's authority", "error", err)
 			}
 		}
 		told = text
@@ -111,13 +111,13 @@ func (k *TrustBundle) once(ctx context.Context) error {
 		err := k.client.Get().Namespace(k.cfg.Namespace).Resource("configmaps").Name(BundleName).Do(ctx).Into(&m)
 		switch {
 		case apierrors.IsNotFound(err):
-			return model.Errorf(model.ErrNotFound, "%s is not there, which this cluster's authority goes into: apply the manifest or upgrade the chart's release again, or 'kubectl -n %s create configmap %s'", at, k.cfg.Namespace, BundleName)
+			return model.Errorf(model.ErrNotFound, "%s does not exist, where this cluster's authority is published: apply the manifest or upgrade the chart's release again, or 'kubectl -n %s create configmap %s'", at, k.cfg.Namespace, BundleName)
 		case err != nil:
 			return fmt.Errorf("read %s: %w", at, err)
 		case m.Data[BundleKey] == string(text):
 			return nil
 		case foreign(m.Data[BundleKey], text):
-			return model.Errorf(model.ErrConflict, "%s has the authority of another cluster of Contiv, whose netplugins follow it; if that is gone, and this one is to take its place: kubectl -n %s patch configmap %s -p '{\"data\":null}'", at, k.cfg.Namespace, BundleName)
+			return model.Errorf(model.ErrConflict, "%s has the authority of another Contiv cluster, whose netplugins use it; if that cluster is gone and this one replaces it: kubectl -n %s patch configmap %s -p '{\"data\":null}'", at, k.cfg.Namespace, BundleName)
 		}
 		if m.Data == nil {
 			m.Data = map[string]string{}
@@ -125,14 +125,14 @@ func (k *TrustBundle) once(ctx context.Context) error {
 		m.Data[BundleKey] = string(text)
 		err = k.client.Put().Namespace(k.cfg.Namespace).Resource("configmaps").Name(BundleName).Body(&m).Do(ctx).Error()
 		if err == nil {
-			k.cfg.Log.Info("this cluster's authority is told to Kubernetes' nodes", "configmap", k.cfg.Namespace+"/"+BundleName)
+			k.cfg.Log.Info("this cluster's authority is published for Kubernetes' nodes", "configmap", k.cfg.Namespace+"/"+BundleName)
 			return nil
 		}
 		if !apierrors.IsConflict(err) {
 			return fmt.Errorf("write %s: %w", at, err)
 		}
 	}
-	return model.Errorf(model.ErrUnavailable, "%s is changed by others all the time", at)
+	return model.Errorf(model.ErrUnavailable, "%s keeps being changed by others", at)
 }
 
 // foreign tells whether the former text has authorities, and none of the next one's.

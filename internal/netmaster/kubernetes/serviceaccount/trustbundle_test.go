@@ -117,7 +117,7 @@ func TestKept(t *testing.T) {
 		"one with other things":  {configMap(map[string]string{"x": "y", BundleKey: "no certificate"}), nil, renewed, 1, nil, ""},
 		"the right one":          {configMap(map[string]string{BundleKey: renewed}), nil, renewed, 0, nil, ""},
 		"others change it":       {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.others = 2 }, renewed, 1, nil, ""},
-		"others always do":       {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.others = 99 }, "", 0, model.ErrUnavailable, "all the time"},
+		"others always do":       {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.others = 99 }, "", 0, model.ErrUnavailable, "keeps being changed"},
 		"another cluster's":      {configMap(map[string]string{BundleKey: another}), nil, another, 0, model.ErrConflict, `patch configmap contiv-authority -p '{"data":null}'`},
 		"none":                   {nil, nil, "", 0, model.ErrNotFound, "create configmap contiv-authority"},
 		"without right to read":  {configMap(nil), func(s *bundleServer, _ *TrustBundleConfig) { s.refuses = http.MethodGet }, "", 0, nil, "read ConfigMap ns1/contiv-authority: Forbidden"},

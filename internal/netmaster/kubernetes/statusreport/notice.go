@@ -211,16 +211,16 @@ func (n *Notices) Run(ctx context.Context) error {
 		n.failed.Add(1)
 		if apierrors.IsForbidden(err) {
 			if n.forbid(o) {
-				n.log.Warn("netmaster may not tell Kubernetes what became of an object; its users are told when it may: give it the rights of the manifest", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
+				n.log.Warn("netmaster has no right to report the status of an object to Kubernetes: give it the rights of the manifest", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
 			}
 			continue
 		}
 		if refused(err) {
-			n.log.Warn("Kubernetes refuses to be told what became of an object; its users are not told", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
+			n.log.Warn("Kubernetes refuses the status of an object; its users do not see it", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
 			n.done(o)
 			continue
 		}
-		n.log.Debug("Kubernetes cannot be told what became of an object; trying again", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
+		n.log.Debug("the status of an object cannot be reported to Kubernetes; trying again", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
 		if err := retry.Pause(ctx); err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func outcomeText(o Outcome) string {
 	}
 	var lines []string
 	if o.Err != nil {
-		lines = append(lines, "not kept as it is written: "+o.Err.Error())
+		lines = append(lines, "not applied as written: "+o.Err.Error())
 	}
 	for _, p := range o.Problems {
 		lines = append(lines, p.String())

@@ -48,7 +48,7 @@ func subnets(text string) (out []netip.Prefix, err error) {
 	for s := range strings.SplitSeq(text, ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(s))
 		if err != nil || p.Bits() == 0 || p.Addr().Is4In6() {
-			return nil, fmt.Errorf("%q is no subnet", s)
+			return nil, fmt.Errorf("%q is not a subnet", s)
 		}
 		if len(out) > 1 || len(out) == 1 && out[0].Addr().Is4() == p.Addr().Is4() {
 			return nil, fmt.Errorf("%q has more than one subnet of a family", text)

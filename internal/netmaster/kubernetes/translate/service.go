@@ -177,7 +177,7 @@ func (a Addressing) balanced(in *corev1.Service, out *model.Service, found *prob
 	for i, text := range in.Spec.LoadBalancerSourceRanges {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil || p.Addr().Is4In6() {
-			found.add(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%q is no block of addresses: it allows nobody", text)
+			found.add(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%q is not a CIDR: it allows no client", text)
 			continue
 		}
 		out.Sources = append(out.Sources, p.Masked())
@@ -185,7 +185,7 @@ func (a Addressing) balanced(in *corev1.Service, out *model.Service, found *prob
 	slices.SortFunc(out.Sources, netip.Prefix.Compare)
 	out.Sources = slices.Compact(out.Sources)
 	if n := len(out.Sources); n > model.MaxBalancedPrefixes {
-		found.add("spec.loadBalancerSourceRanges", "%d blocks, at most %d can be had: nobody is allowed", n, model.MaxBalancedPrefixes)
+		found.add("spec.loadBalancerSourceRanges", "%d blocks, at most %d are possible: all are denied", n, model.MaxBalancedPrefixes)
 		out.Sources = nil
 	}
 }

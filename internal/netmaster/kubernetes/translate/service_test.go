@@ -156,7 +156,7 @@ func TestService(t *testing.T) {
 		},
 		"clients that are none": {
 			`{` + http + `,"type":"LoadBalancer","loadBalancerSourceRanges":["all"]}`, `{}`, true, `{` + row + `,"balanced":["203.0.113.77"],"onlySources":true,` + port + `}`,
-			`spec.loadBalancerSourceRanges[0]: "all" is no block of addresses: it allows nobody`,
+			`spec.loadBalancerSourceRanges[0]: "all" is not a CIDR: it allows no client`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func Slice(in *discoveryv1.EndpointSlice) (*model.ServiceSlice, []Problem) {
 	out := &model.ServiceSlice{Key: SliceKey(in.Namespace, in.Name), Service: service, Ports: slicePorts(in.Ports, &found)}
 	v6 := in.AddressType == discoveryv1.AddressTypeIPv6
 	if !v6 && in.AddressType != discoveryv1.AddressTypeIPv4 {
-		found.add("addressType", "%q is not known: nobody of it is a backend", in.AddressType)
+		found.add("addressType", "%q is not known: its endpoints are not used", in.AddressType)
 		return out, found
 	}
 	for i, e := range in.Endpoints {
@@ -72,7 +72,7 @@ func slicePorts(in []discoveryv1.EndpointPort, found *problems) (out []model.Sli
 			name = *p.Name
 		}
 		if !ok || p.Port == nil || *p.Port < 1 || *p.Port > 65535 || !portsName(name) {
-			found.add(field, "is no port of TCP, UDP or SCTP: nobody is asked there")
+			found.add(field, "is not a port of TCP, UDP or SCTP: it has no effect")
 			continue
 		}
 		port := model.SlicePort{Name: name, Protocol: proto, Port: uint16(*p.Port)}

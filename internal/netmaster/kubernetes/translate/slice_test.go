@@ -41,15 +41,15 @@ func TestSlice(t *testing.T) {
 		"without address":      {mine, one(`{"addresses":[]}`), `{"service":"web"}`, `endpoints[0].addresses: is empty: it is no backend`},
 		"link-local":           {mine, one(`{"addresses":["169.254.169.254"]}`), `{"service":"web"}`, `endpoints[0].addresses: "169.254.169.254" is no IPv4 address of a single machine: it is no backend`},
 		"names":                {mine, `"addressType":"FQDN","endpoints":[{"addresses":["a.example.com"]}]`, `null`, ""},
-		"unknown kind":         {mine, `"addressType":"IPX","endpoints":[{"addresses":["1"]}]`, `{"service":"web"}`, `addressType: "IPX" is not known: nobody of it is a backend`},
+		"unknown kind":         {mine, `"addressType":"IPX","endpoints":[{"addresses":["1"]}]`, `{"service":"web"}`, `addressType: "IPX" is not known: its endpoints are not used`},
 		"nobody's":             {`"labels":{}`, one(`{"addresses":["10.1.0.7"]}`), `null`, ""},
 		"of a headless one":    {`"labels":{"kubernetes.io/service-name":"web","service.kubernetes.io/headless":""}`, one(`{"addresses":["10.1.0.7"]}`), `null`, ""},
 		"of another proxy":     {`"labels":{"kubernetes.io/service-name":"web","service.kubernetes.io/service-proxy-name":"x"}`, one(`{"addresses":["10.1.0.7"]}`), `null`, ""},
-		"any port":             {mine, `"ports":[{"name":"a"}],` + one(``), `{"service":"web"}`, "ports[0]: is no port of TCP, UDP or SCTP: nobody is asked there"},
+		"any port":             {mine, `"ports":[{"name":"a"}],` + one(``), `{"service":"web"}`, "ports[0]: is not a port of TCP, UDP or SCTP: it has no effect"},
 		"a port's name twice":  {mine, `"ports":[{"name":"a","port":1},{"name":"a","port":2}],` + one(``), `{"ports":[{"name":"a","protocol":6,"port":1}],"service":"web"}`, `ports[1]: a port "a" of tcp is there before: this one is not asked`},
 		"names that are none":  {mine, one(`{"addresses":["10.1.0.7"],"nodeName":"a b","zone":"\u001b[0m","targetRef":{"kind":"Pod","uid":"\u0007"}}`), `{"backends":[{"addr":"10.1.0.7"}],"service":"web"}`, ""},
 		"hints that are none":  {mine, one(`{"addresses":["10.1.0.7"],"hints":{"forZones":[{"name":"\u0007"}],"forNodes":[{"name":"a b"}]}}`), `{"backends":[{"addr":"10.1.0.7"}],"service":"web"}`, ""},
-		"an unknown protocol":  {mine, `"ports":[{"port":1,"protocol":"GRE"}],` + one(``), `{"service":"web"}`, "ports[0]: is no port of TCP, UDP or SCTP: nobody is asked there"},
+		"an unknown protocol":  {mine, `"ports":[{"port":1,"protocol":"GRE"}],` + one(``), `{"service":"web"}`, "ports[0]: is not a port of TCP, UDP or SCTP: it has no effect"},
 		"conditions not known": {mine, one(`{"addresses":["10.1.0.7"],"conditions":{}}`), `{"backends":[{"addr":"10.1.0.7"}],"service":"web"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

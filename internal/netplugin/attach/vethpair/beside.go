@@ -34,7 +34,7 @@ func AnswerOwn(hostIf string, addresses []netip.Prefix, gateways []netip.Addr) e
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("have the container behind %s answer by it: %w", hostIf, err)
+		return fmt.Errorf("set up source routing in the container behind %s: %w", hostIf, err)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func ForgetOwn(hostIf string) error {
 		return errors.Join(noPolicyRouting(sweepRules(h, netlink.FAMILY_V4, index)), noPolicyRouting(sweepRules(h, netlink.FAMILY_V6, index)))
 	})
 	if err != nil && !errors.Is(err, model.ErrNotFound) {
-		return fmt.Errorf("forget the rules of routing behind %s: %w", hostIf, err)
+		return fmt.Errorf("delete the routing rules behind %s: %w", hostIf, err)
 	}
 	return nil
 }

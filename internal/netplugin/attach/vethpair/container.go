@@ -76,12 +76,12 @@ func within(netns string, work func(*netlink.Handle) error) error {
 func Park(in Inside) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("park %s: %w", in.IfName, err)
+		return fmt.Errorf("take %s out of use: %w", in.IfName, err)
 	}
 	defer h.Close()
 	link, err := h.LinkByName(in.IfName)
 	if err != nil {
-		return fmt.Errorf("park %s: %w", in.IfName, err)
+		return fmt.Errorf("take %s out of use: %w", in.IfName, err)
 	}
 	if in.TxChecksumOff {
 		if err := setTxChecksum(in.IfName, false); err != nil {
@@ -89,7 +89,7 @@ func Park(in Inside) error {
 		}
 	}
 	if err := h.LinkSetHardwareAddr(link, in.MAC[:]); err != nil {
-		return fmt.Errorf("park %s: set MAC %s: %w", in.IfName, in.MAC, err)
+		return fmt.Errorf("take %s out of use: set MAC %s: %w", in.IfName, in.MAC, err)
 	}
 	return nil
 }

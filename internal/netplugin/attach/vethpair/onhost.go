@@ -26,7 +26,7 @@ const (
 func Own(names []string) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("make rules of routing: %w", err)
+		return fmt.Errorf("make routing rules: %w", err)
 	}
 	defer h.Close()
 	var errs []error
@@ -47,7 +47,7 @@ func Own(names []string) error {
 func ownRules(h *netlink.Handle, family int, names []string) error {
 	all, err := h.RuleList(family)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return fmt.Errorf("list rules of routing: %w", err)
+		return fmt.Errorf("list routing rules: %w", err)
 	}
 	there := map[string]bool{}
 	for _, r := range all {
@@ -60,7 +60,7 @@ func ownRules(h *netlink.Handle, family int, names []string) error {
 		}
 		r.Family = family
 		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete a rule of routing: %w", err)
+			return fmt.Errorf("delete a routing rule: %w", err)
 		}
 	}
 	for _, name := range names {
@@ -70,7 +70,7 @@ func ownRules(h *netlink.Handle, family int, names []string) error {
 		r := netlink.NewRule()
 		r.Family, r.Priority, r.IifName, r.Type, r.Protocol = family, ownPriority, name, unix.RTN_BLACKHOLE, ownProtocol
 		if err := h.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("add a rule for what comes in by %s: %w", name, err)
+			return fmt.Errorf("add a routing rule for packets that arrive by %s: %w", name, err)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func SetTxChecksum(pairs map[string]string, on bool) error {
 		_ = n.Close() // open for reading
 	}
 	for id, indexes := range inside {
-		errs = append(errs, fmt.Errorf("set checksum offload of %d interfaces: nobody holds their network namespace %d", len(indexes), id))
+		errs = append(errs, fmt.Errorf("set checksum offload of %d interfaces: their network namespace %d has no user", len(indexes), id))
 	}
 	return errors.Join(errs...)
 }

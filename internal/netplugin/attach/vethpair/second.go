@@ -54,7 +54,7 @@ func answerOwn(h *netlink.Handle, index int, addresses []netip.Prefix, gw netip.
 		rule.Family, rule.Priority, rule.Table = family, secondPriority, table
 		rule.Src = ipNet(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()))
 		if err := h.RuleAdd(rule); err != nil && !errors.Is(err, unix.EEXIST) {
-			return noPolicyRouting(fmt.Errorf("add a rule for what is sent from %s: %w", p.Addr(), err))
+			return noPolicyRouting(fmt.Errorf("add a routing rule for packets from %s: %w", p.Addr(), err))
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func SweepSeconds(path string) error {
 func sweepRules(h *netlink.Handle, family, index int) error {
 	rules, err := h.RuleList(family)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return fmt.Errorf("list rules of routing: %w", err)
+		return fmt.Errorf("list routing rules: %w", err)
 	}
 	for _, r := range rules {
 		if r.Priority != secondPriority || r.Table&^0xffff != secondTables {
@@ -94,7 +94,7 @@ func sweepRules(h *netlink.Handle, family, index int) error {
 			}
 		}
 		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete a rule of routing: %w", err)
+			return fmt.Errorf("delete a routing rule: %w", err)
 		}
 	}
 	return nil

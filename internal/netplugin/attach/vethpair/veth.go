@@ -64,7 +64,7 @@ func Create(p Pair) (model.MAC, error) {
 		}
 		defer func() { _ = target.Close() }() // open for reading
 		if ownNetns(target) {
-			return model.MAC{}, model.InvalidField("netns", p.Netns, "is the host's own network namespace, and an interface there would be the host's; name that of the container or process")
+			return model.MAC{}, model.InvalidField("netns", p.Netns, "is the host's own network namespace, and an interface there would be the host's; name the container's or process's namespace")
 		}
 		peer = netlink.NsFd(int(target.Fd()))
 	}
@@ -90,7 +90,7 @@ func Create(p Pair) (model.MAC, error) {
 			return model.MAC{}, taken(p)
 		}
 		if !isPair(old, p.Alias) {
-			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s: this host has one of that name that is not netplugin's (%s, alias %q); remove it with 'ip link del %s'",
+			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s: this host has an interface of that name that is not netplugin's (%s, alias %q); remove it with 'ip link del %s'",
 				p.HostIf, old.Type(), old.Attrs().Alias, p.HostIf)
 		}
 		if err = h.LinkDel(old); err == nil || isNoLink(err) {
@@ -112,9 +112,9 @@ func Create(p Pair) (model.MAC, error) {
 // taken says that the name of a pair's inner side is another interface's.
 func taken(p Pair) error {
 	if p.Netns == "" {
-		return model.Errorf(model.ErrExists, "create interface %s: this host has one of that name", p.IfName)
+		return model.Errorf(model.ErrExists, "create interface %s: this host already has an interface of that name", p.IfName)
 	}
-	return model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
+	return model.Errorf(model.ErrExists, "create interface %s in %s: the namespace already has an interface of that name", p.IfName, p.Netns)
 }
 
 // raise brings up the container side, if target is its namespace, and then the host

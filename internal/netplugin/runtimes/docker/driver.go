@@ -36,7 +36,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		return empty{}, p.createUnnamed(ctx, r, ref.Network.Tenant, options)
 	}
 	if old, ok := p.networks.get(r.NetworkID); ok && old.Name() != ref.Name() {
-		return empty{}, model.Errorf(model.ErrExists, "network id %s is that of %s already", short(r.NetworkID), old.Ref)
+		return empty{}, model.Errorf(model.ErrExists, "network id %s already belongs to %s", short(r.NetworkID), old.Ref)
 	}
 	if ref.Group != "" {
 		g, err := p.backend.Group(ctx, model.GroupKey{Tenant: ref.Network.Tenant, Name: ref.Group})
@@ -159,10 +159,10 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 	}
 	if err := p.deleteRemoved(ctx, r.NetworkID, b); err != nil {
 		if p.engine == nil || p.global { // nothing tries again
-			return empty{}, fmt.Errorf("the Contiv network stays: %w", errors.Join(err, p.networks.remove(r.NetworkID)))
+			return empty{}, fmt.Errorf("the Contiv network is kept: %w", errors.Join(err, p.networks.remove(r.NetworkID)))
 		}
 		p.wake.Ring()
-		return empty{}, fmt.Errorf("the Contiv network stays, and its deletion is tried again for %v: %w", lostAfter, err)
+		return empty{}, fmt.Errorf("the Contiv network is kept, and its deletion is retried for %v: %w", lostAfter, err)
 	}
 	return empty{}, nil
 }

@@ -38,7 +38,7 @@ func (p *Plugin) followEvents(ctx context.Context, wake func()) {
 			text = err.Error()
 		}
 		if text != "" && text != said {
-			p.log.Warn("Docker's events cannot be followed; names and labels of containers may be late", "problem", text)
+			p.log.Warn("Docker's events cannot be watched; names and labels of containers may be late", "problem", text)
 		}
 		said = text
 		_ = waiting.Pause(ctx, eventsAgain) // the loop sees the end
@@ -56,22 +56,22 @@ func (e *engine) events(ctx context.Context, f func()) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker"+engineVersion+"/events?filters="+url.QueryEscape(string(filters)), nil)
 	if err != nil {
-		return fmt.Errorf("follow Docker's events: %w", err)
+		return fmt.Errorf("watch Docker's events: %w", err)
 	}
 	stream := http.Client{Transport: e.http.Transport} // without the time limit of requests
 	resp, err := stream.Do(req)
 	if err != nil {
-		return model.Errorf(model.ErrUnavailable, "follow Docker's events: %w", err)
+		return model.Errorf(model.ErrUnavailable, "watch Docker's events: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it has ended
 	if resp.StatusCode != http.StatusOK {
-		return &engineError{resp.StatusCode, fmt.Sprintf("follow Docker's events: Docker answers %d", resp.StatusCode)}
+		return &engineError{resp.StatusCode, fmt.Sprintf("watch Docker's events: Docker answers %d", resp.StatusCode)}
 	}
 	f()
 	for dec := json.NewDecoder(resp.Body); ; {
 		var any struct{} // what happened does not matter: all containers are looked at
 		if err := dec.Decode(&any); err != nil {
-			return model.Errorf(model.ErrUnavailable, "follow Docker's events: %w", err)
+			return model.Errorf(model.ErrUnavailable, "watch Docker's events: %w", err)
 		}
 		f()
 	}

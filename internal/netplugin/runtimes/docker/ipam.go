@@ -157,7 +157,7 @@ func (o *offers) again(id string, subnet netip.Prefix) error {
 	if n := len(covered) - few; n > 0 {
 		covered, more = covered[:few], fmt.Sprintf(" and %d more", n)
 	}
-	return model.Errorf(model.ErrConflict, "this engine does not take subnet %s by itself, since this host has %s%s, as of a service of the network; name the subnet: docker network create --subnet %s ...",
+	return model.Errorf(model.ErrConflict, "this engine does not choose subnet %s by itself, since this host has %s%s, perhaps for a service of the network; name the subnet: docker network create --subnet %s ...",
 		subnet, strings.Join(covered, ", "), more, subnet)
 }
 

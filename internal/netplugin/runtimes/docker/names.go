@@ -44,9 +44,9 @@ func (p *Plugin) followNames(ctx context.Context) {
 			return
 		}
 		if text != said && text != "" {
-			p.log.Warn("names and labels of containers are not told to the cluster", "problem", text)
+			p.log.Warn("names and labels of containers cannot be reported to the cluster", "problem", text)
 		} else if text != said {
-			p.log.Info("names and labels of containers are told to the cluster again")
+			p.log.Info("names and labels of containers are reported to the cluster again")
 		}
 		said = text
 		select {
@@ -107,7 +107,7 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		}
 		switch err := p.backend.Tell(ctx, now); {
 		case errors.Is(err, model.ErrInvalid):
-			p.log.Warn("the cluster does not take a container's name or labels", "container", now.Name, "error", err)
+			p.log.Warn("the cluster refuses a container's name or labels", "container", now.Name, "error", err)
 			told[k] = now
 		case err != nil:
 			return err

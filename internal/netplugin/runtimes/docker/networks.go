@@ -176,7 +176,7 @@ func (n *networks) saveLocked() error {
 		err = durable.WriteFile(n.path, append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("remember Docker's networks: %w", err)
+		return fmt.Errorf("save Docker's networks: %w", err)
 	}
 	n.changes.Tell()
 	return nil

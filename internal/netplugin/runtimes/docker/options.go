@@ -55,18 +55,18 @@ func checkReserved(data []ipamData) error {
 		ours := d.AddressSpace == spaceLocal || d.AddressSpace == spaceGlobal
 		if len(d.AuxAddresses) > 0 && !ours {
 			return model.InvalidField("--aux-address", strings.Join(slices.Sorted(maps.Keys(d.AuxAddresses)), ", "),
-				"is not possible: this engine would keep the addresses out, and other hosts would hand them out. Leave it out; 'netctl group create --ip-pool' says which addresses a group hands out")
+				"is not supported: this engine would reserve the addresses, and other hosts would still assign them. Omit it; 'netctl group create --ip-pool' sets a group's addresses")
 		}
 	}
 	return nil
 }
 
-// checkInternal refuses networks without a way out: Docker's flag would have no effect.
+// checkInternal refuses networks without egress: Docker's flag would have no effect.
 func checkInternal(options map[string]any) error {
 	switch fmt.Sprint(options[keyInternal]) {
 	case "true", "1":
 		return model.InvalidField("--internal", "true",
-			"is not possible on Contiv's networks: their containers have a way out by their host; leave it out, and keep containers in by policy ('netctl policy rule-add -d out -j deny')")
+			"is not supported: containers on Contiv's networks have egress by their host; omit it, and deny egress by policy ('netctl policy rule-add -d out -j deny')")
 	}
 	return nil
 }

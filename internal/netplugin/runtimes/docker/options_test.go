@@ -21,7 +21,7 @@ func TestOptionsWithoutEffectOrValueAreRefused(t *testing.T) {
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"n","group":""}},"IPv4Data":[{"Pool":"10.9.9.0/24"}]}`, `-o group "": must not be empty`},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"n","encap":""}},"IPv4Data":[{"Pool":"10.9.9.0/24"}]}`, `-o encap "": must not be empty`},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"n","vlan":"7"}},"IPv4Data":[{"Pool":"10.9.9.0/24"}]}`, `-o vlan "7": is not known`},
-		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"n"}},"IPv4Data":[{"AddressSpace":"LocalDefault","Pool":"10.9.9.0/24","AuxAddresses":{"a":"10.9.9.5/24"}}]}`, `--aux-address "a": is not possible`},
+		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"n"}},"IPv4Data":[{"AddressSpace":"LocalDefault","Pool":"10.9.9.0/24","AuxAddresses":{"a":"10.9.9.5/24"}}]}`, `--aux-address "a": is not supported`},
 		{"NetworkDriver.AllocateNetwork", `{"NetworkID":"n9","Options":{"network":""}}`, `-o network "": must not be empty`},
 		{"IpamDriver.RequestPool", `{"AddressSpace":"contiv-local","Pool":"10.9.9.0/24","Options":{"network":"n","tenant":""}}`, `--ipam-opt tenant "": must not be empty`},
 	} {

@@ -230,7 +230,7 @@ func (p *Plugin) handler() http.Handler {
 	add("IpamDriver.ReleaseAddress", verb(p, p.ipam.releaseAddress))
 
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		p.log.Warn("Docker asks for a call that is not known", "call", r.URL.Path)
+		p.log.Warn("Docker makes an unknown call", "call", r.URL.Path)
 		answer(w, http.StatusNotFound, failure(fmt.Sprintf("call %s %q is not known to this plugin", r.Method, r.URL.Path)))
 	})
 	return mux

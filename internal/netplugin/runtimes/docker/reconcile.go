@@ -99,12 +99,12 @@ const allNetworks = "all"
 func say(log *slog.Logger, before, now map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if before[name] != now[name] {
-			log.Warn("Docker's networks are not as the cluster's", "network", name, "problem", now[name])
+			log.Warn("Docker's networks do not match the cluster's", "network", name, "problem", now[name])
 		}
 	}
 	for name := range before {
 		if _, still := now[name]; !still {
-			log.Info("Docker's networks are as the cluster's again", "network", name)
+			log.Info("Docker's networks match the cluster's again", "network", name)
 		}
 	}
 }
@@ -359,7 +359,7 @@ func (p *Plugin) collect(ctx context.Context, lost map[attach.Key]time.Time, now
 		if now.Sub(since) < lostAfter {
 			continue
 		}
-		p.log.Warn("detaching an endpoint that no container of Docker has", "endpoint", short(k.Container))
+		p.log.Warn("detaching an endpoint without a container in Docker", "endpoint", short(k.Container))
 		if err := p.backend.Detach(ctx, attach.DetachRequest{Key: k}); err != nil {
 			return err
 		}

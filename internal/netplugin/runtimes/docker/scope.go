@@ -39,7 +39,7 @@ func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error
 		err = durable.WriteFile(string(p.told), []byte(scope+"\n"))
 	}
 	if err != nil {
-		return driverCapabilities{}, fmt.Errorf("remember the scope that Docker was told: %w", err)
+		return driverCapabilities{}, fmt.Errorf("save the scope reported to Docker: %w", err)
 	}
 	return driverCapabilities{Scope: scope, ConnectivityScope: scopeGlobal}, nil
 }
@@ -48,12 +48,12 @@ func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error
 func (p *Plugin) checkScope() error {
 	told, err := p.told.read()
 	if err != nil {
-		return fmt.Errorf("read the scope that Docker was told: %w", err)
+		return fmt.Errorf("read the scope reported to Docker: %w", err)
 	}
 	if told == "" || told == p.scope() {
 		return nil
 	}
-	return model.Errorf(model.ErrConflict, "the engine keeps what it was told when it first used the plugin: its networks are %s, but --docker-scope is %s now; "+
+	return model.Errorf(model.ErrConflict, "the engine keeps the scope from its first use of the plugin: its networks are %s, but --docker-scope is %s now; "+
 		"remove the plugin's networks and restart the engine, or give --docker-scope %[1]s again", told, p.scope())
 }
 

@@ -25,7 +25,7 @@ type several struct {
 	say map[string]string // what failed last, by endpoint
 }
 
-// routeSeveral gives the interfaces of running containers with several their own ways out,
+// routeSeveral gives the interfaces of running containers with several their own egress,
 // and looks again at those of containers that have got or lost one since.
 func (p *Plugin) routeSeveral(ctx context.Context, running []container, attached map[attach.Key]bool) {
 	there := map[string]bool{}
@@ -86,7 +86,7 @@ func (p *Plugin) leave(_ context.Context, r endpointRequest) (empty, error) {
 		return empty{}, nil
 	}
 	if err := p.backend.ForgetOwn(endpointAttachment(r.EndpointID)); err != nil { // they match nothing that is sent
-		p.log.Warn("rules of routing of a container's former interface are left", "endpoint", short(r.EndpointID), "error", err)
+		p.log.Warn("routing rules of a container's former interface cannot be deleted", "endpoint", short(r.EndpointID), "error", err)
 	}
 	return empty{}, nil
 }

@@ -27,7 +27,7 @@ func (c *cluster) ForgetOwn(k attach.Key) error {
 	return nil
 }
 
-// TestSeveral: interfaces of containers with several get their own ways out, once, and
+// TestSeveral: interfaces of containers with several get their own egress, once, and
 // again when their container has got or lost one; those of containers with one are left
 // alone; a failure is tried again; who leaves is forgotten.
 func TestSeveral(t *testing.T) {

@@ -42,7 +42,7 @@ func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tena
 	}
 	if b, ok := p.networks.get(r.NetworkID); ok {
 		if b.Want != want {
-			return model.Errorf(model.ErrExists, "network id %s is that of %s already", short(r.NetworkID), b.Ref)
+			return model.Errorf(model.ErrExists, "network id %s already belongs to %s", short(r.NetworkID), b.Ref)
 		}
 		return nil
 	}
@@ -104,7 +104,7 @@ func (p *Plugin) nameNetwork(ctx context.Context, id string, b binding, name str
 	ref := b.Ref
 	name = strings.TrimSuffix(name, ref.Name()) // as others of the tenant are called: lab/blue
 	n := b.Want
-	err := model.Errorf(model.ErrExists, "no name is left")
+	err := model.Errorf(model.ErrExists, "no name is free")
 	for _, n.Key.Name = range contivNames(name, id) {
 		if err = p.makeNetwork(ctx, n); !errors.Is(err, model.ErrExists) {
 			break
@@ -169,7 +169,7 @@ func (n *networks) await(ctx context.Context, get func() (binding, error)) (bind
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return b, model.Errorf(model.ErrUnavailable, "the Contiv network of this Docker network is not made yet; netplugin's log tells why")
+			return b, model.Errorf(model.ErrUnavailable, "the Contiv network of this Docker network does not exist yet; netplugin's log says why")
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (c InstallConfig) alone() error {
 	}
 	for _, e := range entries {
 		if e.Name() < ConfFile && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
-			return model.Errorf(model.ErrConflict, "%s has %s, which runtimes take before %s: containers would be attached by that network, without Contiv's policies; remove that file, or move it elsewhere",
+			return model.Errorf(model.ErrConflict, "%s has %s, which runtimes use before %s: containers would be attached to that network, without Contiv's policies; remove that file, or move it elsewhere",
 				c.ConfDir, e.Name(), ConfFile)
 		}
 	}

@@ -100,7 +100,7 @@ func (c conf) mesosArgs(in cni.Invocation) (*MesosArgs, error) {
 		return c.Args.Mesos, nil
 	}
 	bad := func(err error) error {
-		return types.NewError(types.ErrInvalidNetworkConfig, "read the labels that Mesos has kept", err.Error())
+		return types.NewError(types.ErrInvalidNetworkConfig, "read the labels in Mesos' saved configuration", err.Error())
 	}
 	for _, dir := range slices.Compact([]string{c.Name, TypeMesos}) {
 		if dir == "" || filepath.Base(dir) != dir || dir == ".." {
@@ -114,7 +114,7 @@ func (c conf) mesosArgs(in cni.Invocation) (*MesosArgs, error) {
 		case err != nil:
 			return nil, bad(err)
 		case !st.Mode().IsRegular() || st.Size() > maxMesosFile:
-			return nil, bad(fmt.Errorf("%s is no file of at most %d bytes", path, maxMesosFile))
+			return nil, bad(fmt.Errorf("%s is not a file of at most %d bytes", path, maxMesosFile))
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {

@@ -118,7 +118,7 @@ func TestMesosFile(t *testing.T) {
 		t.Errorf("a broken file: %v", err)
 	}
 	keep("other", strings.Repeat(" ", maxMesosFile+1))
-	if _, err := group(bare); err == nil || !strings.Contains(err.Error(), "is no file of at most") {
+	if _, err := group(bare); err == nil || !strings.Contains(err.Error(), "is not a file of at most") {
 		t.Errorf("a large file: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "blocked"), nil, 0o600); err != nil {
@@ -128,7 +128,7 @@ func TestMesosFile(t *testing.T) {
 		t.Errorf("where the file cannot be looked for: %v", err)
 	}
 	keep("none/network.conf", "{}") // like a pipe without writer, a directory is not read
-	if _, err := group(`{"name":"none","type":"netcontiv"}`); err == nil || !strings.Contains(err.Error(), "is no file of at most") {
+	if _, err := group(`{"name":"none","type":"netcontiv"}`); err == nil || !strings.Contains(err.Error(), "is not a file of at most") {
 		t.Errorf("what is no file: %v", err)
 	}
 }

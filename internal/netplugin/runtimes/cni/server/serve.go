@@ -103,7 +103,7 @@ func Do(ctx context.Context, svc attach.Service, in cni.Invocation) ([]byte, err
 func (s server) add(ctx context.Context, in cni.Invocation, c conf) ([]byte, error) {
 	if len(c.Prev) > 0 && string(c.Prev) != "null" {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, "contivk8s must be the first plugin of its list",
-			"prevResult: contivk8s makes the interface and cannot follow another plugin")
+			"prevResult: contivk8s makes the interface and must be the first plugin in the chain")
 	}
 	if err := checkKeys(in.Conf); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (s server) status(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, attach.ErrDegraded):
-		return types.NewError(codeDegraded, "netplugin's data plane does not follow", err.Error())
+		return types.NewError(codeDegraded, "netplugin's data plane is not in sync", err.Error())
 	}
 	return types.NewError(cni.CodeUnavailable, "netplugin cannot attach containers now", err.Error())
 }

@@ -175,7 +175,7 @@ func TestErrors(t *testing.T) {
 		{cni.Check, prev, fail(model.ErrUnavailable), 11, "try again"},
 		{cni.GC, `{"cniVersion":"1.1.0","name":"n","cni.dev/valid-attachments":[]}`, fail(model.ErrUnavailable), 11, "try again"},
 		{cni.Status, conf, fail(model.ErrUnavailable), 50, "cannot attach"},
-		{cni.Status, conf, fail(attach.ErrDegraded), 51, "does not follow"},
+		{cni.Status, conf, fail(attach.ErrDegraded), 51, "is not in sync"},
 		{"DANCE", conf, nil, 4, `"DANCE"`},
 	} {
 		s := &service{res: attached, err: tt.err}
