@@ -285,10 +285,10 @@ func (c *Committer) settle(ctx context.Context, fence *store.Fence, p model.Poli
 	}
 	for {
 		var staged []tables.StagedRule
+		of := ""
 		err := update(func(tx store.Tx, r tables.Row[tables.Replacement]) (err error) {
-			staged = nil
+			staged, of = nil, r.Value.ID // of a run that counts: the view may be older
 			if r.Value.Done {
-				id = r.Value.ID // the next one is not ours to end
 				if staged, err = readStaged(tx, p); err != nil || len(staged) > 0 {
 					return err
 				}
@@ -299,6 +299,7 @@ func (c *Committer) settle(ctx context.Context, fence *store.Fence, p model.Poli
 		if err != nil || len(staged) == 0 {
 			return err
 		}
+		id = of // the next one is not ours to end
 		if err := inParts(staged, func(some []tables.StagedRule) error {
 			return update(func(tx store.Tx, _ tables.Row[tables.Replacement]) error { return settleRules(tx, some) })
 		}); err != nil {
