@@ -1,7 +1,7 @@
 // The number of processors does not change during a process of milliseconds. Looking for a
 // change costs a thirtieth of its time.
 //
-// go:debug updatemaxprocs=0
+//go:debug updatemaxprocs=0
 
 package main
 

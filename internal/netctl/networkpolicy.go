@@ -27,7 +27,7 @@ var networkPolicies = register(kindOf((*api.Client).NetworkPolicies, columns[api
 }, objectKind{
 	order: 85, name: "networkPolicy", aliases: []string{"network-policy", "network-policies", "networkPolicies", "networkPolicys", "netpol"},
 	keyFields: []string{"tenantName", "networkPolicyName"}, placeholders: []string{"NETWORK-POLICY"},
-	noun: "network-policy", example: "--tenant blue closed", perTenant: true, arg: "POLICY",
+	noun: "network-policy", example: "--tenant blue closed", perTenant: true,
 }))
 
 // selectorText writes a selector as people read it.
@@ -90,7 +90,7 @@ func newNetworkPolicyCreate(base common) *command {
 			`netctl network-policy create --tenant blue --label app=db --default-in deny --rule "in allow app=web tcp/5432" --rule "in allow 10.9.0.0/16 icmp" db`,
 			`netctl network-policy create --tenant blue --mode audit --default-out deny --rule "out allow app=db tcp/5432" trial`,
 		},
-		args: []string{"POLICY"},
+		args: []string{"NETWORK-POLICY"},
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.String(&p.Tier, "tier", "admin|contiv|baseline", "")

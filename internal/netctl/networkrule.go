@@ -25,7 +25,7 @@ func newNetworkRuleSet(base common) *command {
 			`netctl network-policy rule-set --tenant blue db web "in allow app=web tcp/5432"`,
 			`netctl network-policy rule-set db rest "in deny 10.0.0.0/8 priority=1 log"`,
 		},
-		args: []string{"POLICY", "RULE", "TEXT"},
+		args: []string{"NETWORK-POLICY", "RULE", "TEXT"},
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the rule as stored, as JSON")
@@ -62,7 +62,7 @@ func newNetworkRuleRemove(base common) *command {
 		name:     "rule-rm",
 		short:    "Delete a rule from a network policy",
 		examples: []string{"netctl network-policy rule-rm --tenant blue db web"},
-		args:     []string{"POLICY", "RULE"},
+		args:     []string{"NETWORK-POLICY", "RULE"},
 	}
 	o.tenantFlag(&c.flags)
 	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
